@@ -1,0 +1,105 @@
+//! The contract between the engine and whatever runs the model.
+
+use crate::{BackendError, RadixPlan, RaggedBatch};
+use serde::Serialize;
+
+/// One forward pass at a time, on a thread of its own.
+///
+/// Implementations must answer every sequence of the batch and keep the order: `outputs[i]` belongs
+/// to sequence `i`. A result must not depend on whether [`Batch::plan`] is present.
+pub trait Backend: Send {
+    /// What was loaded.
+    fn info(&self) -> &ModelInfo;
+
+    /// Runs the model over a batch.
+    ///
+    /// # Errors
+    /// Fails as a whole; no partial results.
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError>;
+}
+
+/// Everything a forward pass needs to know, prepared on the CPU by the planner.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// The sequences, one after another.
+    pub ragged: RaggedBatch,
+    /// The compaction of `ragged`, or `None` to compute every row.
+    pub plan: Option<RadixPlan>,
+    /// What each sequence wants back; as long as there are sequences.
+    pub wanted: Vec<Wanted>,
+}
+
+/// What a sequence wants back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// The head's answer: one pooled vector, or the logits of a score head.
+    Pooled,
+    /// The final hidden state of every token.
+    Tokens,
+}
+
+/// The answer for one sequence. Nothing is normalised or activated yet.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// `[dim]`, pooled, after the model's dense layers if it has any.
+    Embedding(Vec<f32>),
+    /// `[tokens, dim]` row by row.
+    Tokens {
+        /// The rows, flat.
+        data: Vec<f32>,
+        /// Values in a row.
+        dim: usize,
+    },
+    /// `[num_labels]` for a classifier, `[no, yes]` for a yes/no reranker.
+    Logits(Vec<f32>),
+}
+
+/// What the engine and the endpoints need to know of a loaded model.
+#[derive(Debug, Clone)]
+pub struct ModelInfo {
+    /// The family's name as `config.json` has it, for example `qwen3`.
+    pub model_type: String,
+    /// What the model answers.
+    pub kind: ModelKind,
+    /// Token ids must be below this.
+    pub vocab_size: usize,
+    /// The longest sequence in tokens.
+    pub max_input_length: usize,
+    /// `float32` or `bfloat16`.
+    pub dtype: &'static str,
+    /// `cpu` or `cuda:0`.
+    pub device: String,
+    /// How attention runs over a compacted batch: `ragged` or `compact`.
+    pub attention: &'static str,
+}
+
+/// What a model answers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelKind {
+    /// Text embeddings.
+    Embedding {
+        /// Width of a vector.
+        dim: usize,
+        /// How token states become one vector.
+        pooling: Pooling,
+    },
+    /// A causal language model asked for yes or no.
+    Reranker,
+    /// A sequence classifier; with a single label it reranks too.
+    Classifier {
+        /// Names by index.
+        labels: Vec<String>,
+    },
+}
+
+/// How token states become one vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pooling {
+    /// The last token's state.
+    LastToken,
+    /// The mean over all tokens.
+    Mean,
+    /// The first token's state.
+    Cls,
+}

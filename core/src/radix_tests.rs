@@ -1,0 +1,205 @@
+//! The plan against a naive per-token trie, and the published examples.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// One hash lookup per token: what the plan must equal, written the obvious way.
+struct NaiveTrie {
+    gather: Vec<u32>,
+    scatter: Vec<u32>,
+    parents: Vec<Option<u32>>,
+}
+
+fn naive(batch: &RaggedBatch) -> NaiveTrie {
+    let mut nodes: HashMap<(Option<u32>, u32, u32), u32> = HashMap::new();
+    let mut trie = NaiveTrie { gather: vec![], scatter: vec![], parents: vec![] };
+    for b in 0..batch.num_sequences() {
+        let mut parent = None;
+        for row in batch.rows(b) {
+            let key = (parent, batch.input_ids()[row], batch.position_ids()[row]);
+            let node = *nodes.entry(key).or_insert_with(|| {
+                trie.gather.push(row as u32);
+                trie.parents.push(parent);
+                trie.gather.len() as u32 - 1
+            });
+            trie.scatter.push(node);
+            parent = Some(node);
+        }
+    }
+    trie
+}
+
+/// Everything that a plan promises about its batch.
+fn check(batch: &RaggedBatch, multiple: usize) {
+    let plan = RadixPlan::new(batch, multiple);
+    let trie = naive(batch);
+    let unique = plan.unique_tokens();
+    assert_eq!(plan.scatter(), trie.scatter);
+    assert_eq!(&plan.gather()[..unique], trie.gather, "gather is the first ragged row of each node");
+    assert_eq!(plan.padded_tokens(), unique.next_multiple_of(multiple));
+    assert_eq!([plan.gather().len(), plan.position_ids().len()], [plan.padded_tokens(); 2]);
+    assert!(plan.gather()[unique..].iter().all(|&row| row == 0));
+
+    for (row, &node) in plan.scatter().iter().enumerate() {
+        assert_eq!(plan.input_ids()[node as usize], batch.input_ids()[row]);
+        assert_eq!(plan.position_ids()[node as usize], batch.position_ids()[row]);
+    }
+    check_segments(batch, &plan, &trie);
+}
+
+fn check_segments(batch: &RaggedBatch, plan: &RadixPlan, trie: &NaiveTrie) {
+    let mut children = vec![0; plan.unique_tokens()];
+    trie.parents.iter().flatten().for_each(|&parent| children[parent as usize] += 1);
+    let mut next_row = 0;
+    for segment in plan.segments() {
+        assert_eq!(segment.start, next_row, "segments partition the compact rows in order");
+        assert!(segment.len > 0);
+        next_row += segment.len;
+
+        let path = batch.rows(segment.sequence as usize);
+        let path = &plan.scatter()[path][..(segment.depth + segment.len) as usize];
+        let rows: Vec<u32> = (segment.start..next_row).collect();
+        assert_eq!(path[segment.depth as usize..], rows, "the representative passes through the segment");
+        assert_eq!(trie.parents[segment.start as usize], path[..segment.depth as usize].last().copied());
+
+        let inner = &children[segment.start as usize..next_row as usize - 1];
+        assert!(inner.iter().all(|&n| n == 1), "no branch inside a segment");
+        let only_child = children[next_row as usize - 1] == 1 && (next_row as usize) < plan.unique_tokens();
+        if only_child {
+            assert_ne!(trie.parents[next_row as usize], Some(next_row - 1), "a segment is as long as it can be");
+        }
+    }
+    assert_eq!(next_row as usize, plan.unique_tokens());
+}
+
+fn batch_of(sequences: &[Vec<u32>]) -> RaggedBatch {
+    RaggedBatch::from_sequences(sequences).unwrap()
+}
+
+#[test]
+fn two_sequences_as_published() {
+    let plan = RadixPlan::new(&batch_of(&[vec![1, 2, 3], vec![1, 2, 4]]), 1);
+    assert_eq!(plan.gather(), [0, 1, 2, 5]);
+    assert_eq!(plan.scatter(), [0, 1, 2, 0, 1, 3]);
+    assert_eq!(plan.input_ids(), [1, 2, 3, 4]);
+    let segment = |start, len, depth, sequence| Segment { start, len, depth, sequence };
+    assert_eq!(plan.segments(), [segment(0, 2, 0, 0), segment(2, 1, 2, 0), segment(3, 1, 2, 1)]);
+}
+
+#[test]
+fn shifted_positions_share_nothing_as_published() {
+    let (a, b, c, d, e, f, g, h, i) = (1, 2, 3, 4, 5, 6, 7, 8, 9);
+    let mut batch = batch_of(&[vec![a, b, c, d, e, f, g], vec![a, b, c]]);
+    batch.push_with_positions(&[e, f, g, h, i], &[3, 4, 5, 6, 7]).unwrap();
+    let plan = RadixPlan::new(&batch, 1);
+    assert_eq!((plan.unique_tokens(), plan.total_tokens()), (12, 15));
+    check(&batch, 1);
+}
+
+#[test]
+fn named_cases() {
+    let cases: [&[Vec<u32>]; 7] = [
+        &[],
+        &[vec![7, 7, 7]],
+        &[vec![1, 2, 3], vec![1, 2, 3], vec![1, 2, 3]],
+        &[vec![1, 2], vec![1, 2, 3, 4]],
+        &[vec![1, 2, 3, 4], vec![1, 2]],
+        &[vec![1, 2], vec![9], vec![1, 2, 3], vec![1, 2, 3, 4]],
+        &[vec![1, 2], vec![3, 4], vec![5, 6]],
+    ];
+    for sequences in cases {
+        check(&batch_of(sequences), 1);
+        check(&batch_of(sequences), 8);
+    }
+}
+
+#[test]
+fn equal_tokens_at_different_positions_differ() {
+    let mut batch = batch_of(&[vec![1, 2, 3]]);
+    batch.push_with_positions(&[1, 2, 3], &[0, 1, 7]).unwrap();
+    batch.push_with_positions(&[1, 2, 3], &[1, 2, 3]).unwrap();
+    assert_eq!(RadixPlan::new(&batch, 1).unique_tokens(), 7);
+    check(&batch, 1);
+}
+
+#[test]
+fn ten_thousand_sequences_of_one_token() {
+    let sequences: Vec<Vec<u32>> = (0..10_000).map(|i| vec![(i * 7919) % 3001]).collect();
+    check(&batch_of(&sequences), 64);
+}
+
+#[test]
+fn thousands_of_branches_below_one_path_that_splits_again() {
+    // The node with thousands of children is the end of an edge that later sequences cut in two.
+    let mut sequences: Vec<Vec<u32>> = (0..5_000).map(|i| vec![1, 2, 3, 4, i % 2_500, i]).collect();
+    sequences.extend((0..100).map(|i| vec![1, 2, i, 4, i]));
+    sequences.extend((0..100).map(|i| vec![1, 2, 3, 4, i, i, i]));
+    check(&batch_of(&sequences), 1);
+}
+
+#[test]
+fn one_long_sequence() {
+    check(&batch_of(&[(0..32_768).map(|i| i % 50_000).collect()]), 1);
+}
+
+#[test]
+fn identity_plan_is_the_batch() {
+    let batch = batch_of(&[vec![1, 2, 3], vec![1, 2]]);
+    let plan = RadixPlan::identity(&batch);
+    assert_eq!((plan.gather(), plan.scatter()), (&[0, 1, 2, 3, 4][..], &[0, 1, 2, 3, 4][..]));
+    assert_eq!(plan.segments().len(), 2);
+    assert_eq!(plan.input_ids(), batch.input_ids());
+}
+
+#[test]
+fn a_finished_builder_starts_anew() {
+    let mut builder = PlanBuilder::default();
+    let ids: Vec<u32> = (0..40).collect();
+    for last in 0..20 {
+        builder.push(&[&ids[..], &[last]].concat(), &[&ids[..], &[40]].concat());
+    }
+    builder.finish(1);
+    assert_eq!(builder.push(&[1, 2], &[0, 1]), 2);
+    assert_eq!(builder.push(&[1, 3], &[0, 1]), 1);
+    assert_eq!(builder.finish(1), RadixPlan::new(&batch_of(&[vec![1, 2], vec![1, 3]]), 1));
+}
+
+/// Sequences that branch off one another at random places, over a small alphabet.
+fn sharing_trees() -> impl Strategy<Value = RaggedBatch> {
+    let step = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), prop::collection::vec(0u32..4, 0..40));
+    (prop::collection::vec(step, 0..40), any::<bool>()).prop_map(|(steps, shift)| {
+        let mut batch = RaggedBatch::default();
+        let mut sequences: Vec<Vec<u32>> = vec![vec![]];
+        for (from, keep, tail) in steps {
+            let parent = from.get(&sequences);
+            let mut sequence = parent[..keep.index(parent.len() + 1)].to_vec();
+            sequence.extend(tail);
+            if sequence.is_empty() {
+                continue;
+            }
+            let start = if shift { sequence.len() as u32 % 2 } else { 0 };
+            let positions: Vec<u32> = (start..).take(sequence.len()).collect();
+            batch.push_with_positions(&sequence, &positions).unwrap();
+            sequences.push(sequence);
+        }
+        batch
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn equals_the_naive_trie(batch in sharing_trees(), multiple in 1usize..20) {
+        check(&batch, multiple);
+    }
+
+    #[test]
+    fn common_prefix_is_exact(a in prop::collection::vec(0u32..2, 0..100), b in prop::collection::vec(0u32..2, 0..100), same in 0usize..100) {
+        let shared = vec![5; same];
+        let (a, b) = ([&shared[..], &a].concat(), [&shared[..], &b].concat());
+        let expected = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+        prop_assert_eq!(common_prefix_len(&a, &b), expected);
+    }
+}

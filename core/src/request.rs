@@ -1,0 +1,208 @@
+//! What clients ask, after the wire format and before tokens.
+
+use crate::Pooling;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One thing to run through the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A text, encoded with the tokenizer's special tokens.
+    Text(String),
+    /// A pair, joined as the tokenizer's post-processor says.
+    Pair(String, String),
+    /// Token ids as they are; nothing is added.
+    Ids(Vec<u32>),
+    /// A prompt of the model's [`RerankTemplate`](crate::RerankTemplate).
+    Rerank {
+        /// The template's own when absent.
+        instruction: Option<Arc<str>>,
+        /// The query.
+        query: Arc<str>,
+        /// The document; the only part that truncation may shorten.
+        document: String,
+    },
+}
+
+/// Which end of a too long text is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TruncationDirection {
+    /// The end.
+    #[default]
+    Right,
+    /// The beginning.
+    Left,
+}
+
+/// How inputs become tokens.
+#[derive(Debug, Clone)]
+pub struct EncodeOptions {
+    /// Cut what is too long instead of refusing it; the server's `--auto-truncate` when absent.
+    pub truncate: Option<bool>,
+    /// Which end to cut.
+    pub direction: TruncationDirection,
+    /// A name from the model's prompts; the default prompt when absent.
+    pub prompt_name: Option<String>,
+    /// Add the tokenizer's special tokens to texts.
+    pub add_special_tokens: bool,
+    /// The request's field that the inputs came from, for messages.
+    pub field: &'static str,
+}
+
+impl EncodeOptions {
+    /// The defaults for inputs from `field`.
+    pub fn new(field: &'static str) -> Self {
+        Self {
+            truncate: None,
+            direction: TruncationDirection::Right,
+            prompt_name: None,
+            add_special_tokens: true,
+            field,
+        }
+    }
+}
+
+/// An answer with what it cost.
+#[derive(Debug, Clone)]
+pub struct Response<T> {
+    /// One result for each input, in their order.
+    pub results: Vec<T>,
+    /// Counts over the whole request.
+    pub usage: Usage,
+    /// Where the time went.
+    pub timings: Timings,
+}
+
+impl<T> Response<T> {
+    /// The same answer with its results replaced, one for one or as a whole.
+    pub fn map<U>(self, f: impl FnOnce(Vec<T>) -> Vec<U>) -> Response<U> {
+        Response { results: f(self.results), usage: self.usage, timings: self.timings }
+    }
+}
+
+/// Counts over a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Characters of the inputs' texts.
+    pub characters: usize,
+    /// Tokens of all inputs after truncation.
+    pub tokens: usize,
+    /// N summed over the batches this request's inputs were in.
+    pub batch_tokens: usize,
+    /// N' (rows computed) summed over the same batches.
+    pub batch_unique_tokens: usize,
+}
+
+impl Usage {
+    /// N'/N of the batches this request's inputs were in; 1 when nothing was compacted.
+    pub fn compaction_ratio(&self) -> f64 {
+        if self.batch_tokens == 0 { 1.0 } else { self.batch_unique_tokens as f64 / self.batch_tokens as f64 }
+    }
+}
+
+/// Where a request's time went: wall time for tokenization, the mean over its inputs for the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timings {
+    /// From arrival to the answer.
+    pub total: Duration,
+    /// Encoding all inputs.
+    pub tokenization: Duration,
+    /// Waiting in the queue, until the batch began to form, and again until the backend took it.
+    pub queue: Duration,
+    /// Forming the batch and its plan.
+    pub planning: Duration,
+    /// The forward pass.
+    pub inference: Duration,
+}
+
+/// How embeddings are asked for.
+#[derive(Debug, Clone)]
+pub struct EmbedOptions {
+    /// How inputs become tokens.
+    pub encode: EncodeOptions,
+    /// Scale vectors to unit length (after `dimensions`).
+    pub normalize: bool,
+    /// Keep only the first values of each vector.
+    pub dimensions: Option<usize>,
+}
+
+/// A query and the documents to put in order.
+#[derive(Debug, Clone)]
+pub struct RerankRequest {
+    /// The query.
+    pub query: String,
+    /// The documents.
+    pub documents: Vec<String>,
+    /// For models with a template; its default when absent.
+    pub instruction: Option<String>,
+    /// How inputs become tokens; `field` names the documents' field.
+    pub encode: EncodeOptions,
+}
+
+/// A document's score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RerankScore {
+    /// The logit of a score head, yes less no of a reranker; the cosine of an embedding model.
+    pub raw: f32,
+    /// The same as a probability; the cosine of an embedding model.
+    pub score: f32,
+}
+
+/// One token as `/tokenize` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenInfo {
+    /// Its id.
+    pub id: u32,
+    /// The tokenizer's string for a special token, the piece of the text otherwise.
+    pub text: String,
+    /// Whether the post-processor added it or it is a special token.
+    pub special: bool,
+    /// First byte... of the piece in the text, absent for special tokens. In characters.
+    pub start: Option<usize>,
+    /// One past the last character.
+    pub stop: Option<usize>,
+}
+
+/// What the engine is configured with.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Tokens in a batch at most (`--max-batch-tokens`).
+    pub max_batch_tokens: usize,
+    /// Sequences in a batch at most (`--max-batch-requests`).
+    pub max_batch_requests: Option<usize>,
+    /// Requests in the server at once (`--max-concurrent-requests`).
+    pub max_concurrent_requests: usize,
+    /// Inputs in one request at most (`--max-client-batch-size`).
+    pub max_client_batch_size: usize,
+    /// Compact a batch when N'/N is at or under this; 0 is never (`--radix-mlp-threshold`).
+    pub radix_mlp_threshold: f32,
+    /// Round N' up to a multiple of this.
+    pub pad_to_multiple: usize,
+    /// Threads that encode texts (`--tokenization-workers`).
+    pub tokenization_workers: usize,
+    /// What `truncate` is when a request does not say (`--auto-truncate`).
+    pub auto_truncate: bool,
+}
+
+/// The prompts that a model's `config_sentence_transformers.json` names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prompts {
+    /// Text by name.
+    pub by_name: std::collections::BTreeMap<String, String>,
+    /// The prompt put before every text when a request names none.
+    pub default: Option<String>,
+}
+
+/// Pooling as a flag or a file names it.
+impl std::str::FromStr for Pooling {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "last-token" | "last_token" | "lasttoken" => Ok(Self::LastToken),
+            "mean" => Ok(Self::Mean),
+            "cls" => Ok(Self::Cls),
+            other => Err(format!("pooling `{other}` is not supported (cls, mean, last-token)")),
+        }
+    }
+}
