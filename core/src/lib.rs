@@ -3,16 +3,29 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod batcher;
+mod encode;
+mod engine;
 mod error;
+mod limits;
+pub mod metrics;
 mod model;
+mod pipeline;
+mod postprocess;
+mod queue;
 mod radix;
 mod ragged;
 mod request;
 mod template;
+#[cfg(test)]
+mod test_support;
+mod tokenize;
 
 pub use backend::{Backend, Batch, ModelInfo, ModelKind, Output, Pooling, Wanted};
+pub use engine::Engine;
 pub use error::{BackendError, Error};
 pub use model::LoadedModel;
+pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
 pub use request::{

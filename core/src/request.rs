@@ -157,9 +157,9 @@ pub struct TokenInfo {
     pub text: String,
     /// Whether the post-processor added it or it is a special token.
     pub special: bool,
-    /// First byte... of the piece in the text, absent for special tokens. In characters.
+    /// Where the piece begins in the text (its prompt included), counted in characters; absent for special tokens.
     pub start: Option<usize>,
-    /// One past the last character.
+    /// One past the piece's last character; absent for special tokens.
     pub stop: Option<usize>,
 }
 

@@ -1,2 +1,98 @@
-//! stub
-fn main() {}
+//! Shows prefold's main job on real text, through HTTP, as any client would use it: embed a hundred
+//! passages, answer questions by similarity, rerank the candidates of a question, and the same work
+//! with compaction off and on.
+
+mod client;
+mod corpus;
+mod report;
+mod server;
+mod workload;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use client::Client;
+use corpus::Corpus;
+use server::Server;
+use std::path::PathBuf;
+use std::time::Instant;
+use workload::{Measurement, Workload};
+
+/// Starts a prefold server on a free port and shows its main job on real text.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// The server to start; the `prefold` next to this program when absent.
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// How often each measured request is sent; the median counts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: u16,
+}
+
+/// One request carries all hundred passages.
+const COMMON_FLAGS: [&str; 2] = ["--max-client-batch-size", "128"];
+const THRESHOLD_ON: &str = "0.95";
+const THRESHOLD_OFF: &str = "0";
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let binary = match args.server {
+        Some(path) => path,
+        None => std::env::current_exe()?.with_file_name(format!("prefold{}", std::env::consts::EXE_SUFFIX)),
+    };
+    let corpus = Corpus::load()?;
+    let workloads = [workload::passages(&corpus), workload::pairs(&corpus)?];
+
+    let (server, client) = start(&binary, THRESHOLD_ON)?;
+    search(&client, &corpus)?;
+    report::heading("Compaction off and on: the same texts, each workload in one request");
+    let on = measure(&client, &workloads, args.repeats)?;
+    server.stop()?;
+
+    let (server, client) = start(&binary, THRESHOLD_OFF)?;
+    let off = measure(&client, &workloads, args.repeats)?;
+    server.stop()?;
+
+    for ((workload, off), on) in workloads.iter().zip(&off).zip(&on) {
+        report::comparison(workload, (THRESHOLD_OFF, off), (THRESHOLD_ON, on))?;
+    }
+    report::line("Both servers were stopped with SIGTERM and exited with status 0.");
+    Ok(())
+}
+
+/// Starts a server and says so.
+fn start(binary: &std::path::Path, threshold: &str) -> Result<(Server, Client)> {
+    let begun = Instant::now();
+    let mut flags = COMMON_FLAGS.to_vec();
+    flags.extend(["--radix-mlp-threshold", threshold]);
+    let server = Server::start(binary, &flags)?;
+    let client = Client::new(server.address());
+    server.wait_until_healthy(&client)?;
+    report::started(&flags, server.address(), begun.elapsed(), &client.info()?);
+    Ok((server, client))
+}
+
+/// Embeds the passages, answers the questions by similarity, reranks the candidates of one.
+fn search(client: &Client, corpus: &Corpus) -> Result<()> {
+    report::heading("Embed a hundred passages (POST /embed)");
+    let passages = client.embed(&workload::passages(corpus).inputs)?;
+    report::embedded(&passages);
+
+    report::heading("Answer ten questions by similarity, out of all hundred passages");
+    let texts: Vec<String> = corpus.questions.iter().map(|q| workload::instructed(&q.query)).collect();
+    let questions = client.embed(&texts)?;
+    let rankings: Vec<Vec<(usize, f32)>> =
+        questions.body.iter().map(|question| workload::rank(question, &passages.body)).collect();
+    report::answers(corpus, &rankings, questions.wall);
+
+    let question = corpus.questions.first().context("the demo has no question")?;
+    report::heading("Rerank the ten candidates of a question (POST /rerank)");
+    let candidates = corpus.candidates(question)?;
+    let texts: Vec<&str> = candidates.iter().map(|passage| passage.text.as_str()).collect();
+    let ranked = client.rerank(&question.query, &texts)?;
+    report::reranked(question, &candidates, &ranked)
+}
+
+fn measure(client: &Client, workloads: &[Workload], repeats: u16) -> Result<Vec<Measurement>> {
+    workloads.iter().map(|workload| workload.measure(client, repeats)).collect()
+}

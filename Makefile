@@ -1,0 +1,36 @@
+# `make demo` and `make test` are all that a new machine needs: Rust and a C compiler for the first,
+# Python 3.10 or newer in addition for the second.
+
+# Set to nothing while changing dependencies: make check CARGO_FLAGS=
+CARGO_FLAGS ?= --locked
+export CARGO_FLAGS
+
+PORT ?= 3000
+
+.PHONY: help demo serve test lint check fmt
+
+help:
+	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
+	@echo 'make serve   build and serve the built-in model on port $(PORT) (PORT=...)'
+	@echo 'make test    all tests, the end-to-end ones included'
+	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
+
+demo:
+	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-demo
+	cargo run $(CARGO_FLAGS) --release --quiet -p prefold -p prefold-demo --bin prefold-demo
+
+serve:
+	cargo build $(CARGO_FLAGS) --release -p prefold
+	cargo run $(CARGO_FLAGS) --release --quiet -p prefold -- --port $(PORT)
+
+test:
+	scripts/test.sh
+
+lint:
+	cargo fmt --all --check
+	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+
+check: lint test
+
+fmt:
+	cargo fmt --all

@@ -1,0 +1,145 @@
+//! Typed access to a JSON object's fields, with errors that name file, field and value.
+
+use crate::LoadError;
+use serde_json::{Map, Value};
+
+/// The fields of one object of a JSON file. A field that is `null` counts as absent.
+#[derive(Clone)]
+pub(crate) struct Fields<'a> {
+    file: &'a str,
+    /// Path of this object in the file with a dot behind, or nothing at the top.
+    prefix: String,
+    object: &'a Map<String, Value>,
+}
+
+/// A type that a field can be read as.
+pub(crate) trait FromField: Sized {
+    /// "a whole number" and the like, for messages.
+    const WHAT: &'static str;
+    /// `None` when the value is of another type.
+    fn from_field(value: &Value) -> Option<Self>;
+}
+
+impl FromField for usize {
+    const WHAT: &'static str = "a whole number";
+    fn from_field(value: &Value) -> Option<Self> {
+        value.as_u64()?.try_into().ok()
+    }
+}
+
+impl FromField for f64 {
+    const WHAT: &'static str = "a number";
+    fn from_field(value: &Value) -> Option<Self> {
+        value.as_f64().filter(|x| x.is_finite())
+    }
+}
+
+impl FromField for bool {
+    const WHAT: &'static str = "true or false";
+    fn from_field(value: &Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
+impl FromField for String {
+    const WHAT: &'static str = "a string";
+    fn from_field(value: &Value) -> Option<Self> {
+        value.as_str().map(str::to_owned)
+    }
+}
+
+impl<T: FromField> FromField for Vec<T> {
+    const WHAT: &'static str = "a list of the right type";
+    fn from_field(value: &Value) -> Option<Self> {
+        value.as_array()?.iter().map(T::from_field).collect()
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a file's top object.
+    ///
+    /// # Errors
+    /// `value` is not an object.
+    pub(crate) fn new(file: &'a str, value: &'a Value) -> Result<Self, LoadError> {
+        match value {
+            Value::Object(object) => Ok(Self { file, prefix: String::new(), object }),
+            other => Err(LoadError::invalid(file, format!("must be a JSON object, it is {}", shown(other)))),
+        }
+    }
+
+    /// The value of a field that is there and not null.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
+        self.object.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Whether the field is there, null or not.
+    pub(crate) fn mentions(&self, name: &str) -> bool {
+        self.object.contains_key(name)
+    }
+
+    /// All fields.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        self.object.iter()
+    }
+
+    /// A field that may be absent.
+    ///
+    /// # Errors
+    /// It is of another type.
+    pub(crate) fn optional<T: FromField>(&self, name: &str) -> Result<Option<T>, LoadError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match T::from_field(value) {
+            Some(value) => Ok(Some(value)),
+            None => Err(self.problem(name, &format!("must be {}, it is {}", T::WHAT, shown(value)))),
+        }
+    }
+
+    /// A field that must be there.
+    ///
+    /// # Errors
+    /// It is absent or of another type.
+    pub(crate) fn required<T: FromField>(&self, name: &str) -> Result<T, LoadError> {
+        self.optional(name)?.ok_or_else(|| self.problem(name, "is missing"))
+    }
+
+    /// A field with a default.
+    ///
+    /// # Errors
+    /// It is of another type.
+    pub(crate) fn or<T: FromField>(&self, name: &str, default: T) -> Result<T, LoadError> {
+        Ok(self.optional(name)?.unwrap_or(default))
+    }
+
+    /// An object inside this one.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(crate) fn object(&self, name: &str) -> Result<Option<Fields<'a>>, LoadError> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Object(object)) => {
+                Ok(Some(Fields { file: self.file, prefix: format!("{}{name}.", self.prefix), object }))
+            }
+            Some(other) => Err(self.problem(name, &format!("must be an object, it is {}", shown(other)))),
+        }
+    }
+
+    /// An error about a field: "`name` must be ...".
+    pub(crate) fn problem(&self, name: &str, problem: &str) -> LoadError {
+        LoadError::invalid(self.file, format!("`{}{name}` {problem}", self.prefix))
+    }
+
+    /// A refusal of a field's value.
+    pub(crate) fn unsupported(&self, name: &str, value: &str, supported: impl Into<String>) -> LoadError {
+        LoadError::unsupported(self.file, format!("`{}{name}` {value}", self.prefix), supported)
+    }
+}
+
+/// A value as a message shows it: short.
+pub(crate) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((cut, _)) => format!("{}...", &text[..cut]),
+        None => text,
+    }
+}

@@ -1,0 +1,239 @@
+//! What the reference checkpoints are read as.
+
+use super::{copy_of, fixture, open, options, read_json, write_json};
+use crate::checkpoint::{Checkpoint, DenseActivation, Purpose};
+use crate::model::config::{DecoderConfig, RopeConfig, RopeScaling};
+use crate::options::{EmbeddedFile, LoadOptions, ModelSource, Task};
+use prefold_core::{Pooling, RerankTemplate};
+use serde_json::json;
+use std::fs;
+
+/// What all tiny checkpoints have in common.
+fn tiny(model_type: &str) -> DecoderConfig {
+    DecoderConfig {
+        model_type: model_type.to_owned(),
+        vocab_size: 1024,
+        hidden_size: 64,
+        intermediate_size: 128,
+        num_layers: 3,
+        num_heads: 4,
+        num_kv_heads: 2,
+        head_dim: 16,
+        rms_norm_eps: 1e-6,
+        rope: RopeConfig { theta: 1e6, scaling: RopeScaling::None },
+        qkv_bias: false,
+        o_bias: false,
+        mlp_bias: false,
+        qk_norm: false,
+        sliding_windows: vec![None; 3],
+        tie_word_embeddings: false,
+        max_position_embeddings: 1024,
+    }
+}
+
+fn qwen3() -> DecoderConfig {
+    DecoderConfig { head_dim: 32, qk_norm: true, tie_word_embeddings: true, ..tiny("qwen3") }
+}
+
+fn llama() -> DecoderConfig {
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 64,
+    };
+    DecoderConfig { rms_norm_eps: 1e-5, rope: RopeConfig { theta: 5e5, scaling }, ..tiny("llama") }
+}
+
+fn embed(pooling: Pooling) -> Purpose {
+    Purpose::Embed { pooling, dense: vec![] }
+}
+
+fn labels(names: &[&str]) -> Purpose {
+    Purpose::Classify { labels: names.iter().map(|name| (*name).to_owned()).collect() }
+}
+
+#[test]
+fn every_reference_checkpoint_is_read_as_it_is_meant() {
+    let reranker = Purpose::Rerank { template: RerankTemplate::qwen3(), yes_id: 0, no_id: 0 };
+    let cases = [
+        ("qwen3-tiny", qwen3(), embed(Pooling::LastToken), 1024),
+        ("qwen2-tiny", DecoderConfig { qkv_bias: true, ..tiny("qwen2") }, embed(Pooling::LastToken), 512),
+        ("llama-tiny", llama(), embed(Pooling::Mean), 512),
+        ("mistral-tiny", DecoderConfig { rms_norm_eps: 1e-5, ..tiny("mistral") }, embed(Pooling::LastToken), 1024),
+        ("qwen3-reranker-tiny", qwen3(), reranker, 1024),
+        ("llama-seqcls-tiny", llama(), labels(&["LABEL_0"]), 1024),
+        ("qwen3-seqcls-tiny", qwen3(), labels(&["negative", "neutral", "positive"]), 1024),
+    ];
+    for (name, config, mut purpose, max_input_length) in cases {
+        let expected = read_json(&fixture(name).join("expected.json"));
+        if let Purpose::Rerank { yes_id, no_id, .. } = &mut purpose {
+            *yes_id = expected["yes_token_id"].as_u64().unwrap() as u32;
+            *no_id = expected["no_token_id"].as_u64().unwrap() as u32;
+        }
+        let checkpoint = open(fixture(name)).unwrap();
+        assert_eq!(checkpoint.config, config, "{name}");
+        assert_eq!(checkpoint.purpose, purpose, "{name}");
+        assert_eq!(checkpoint.max_input_length, max_input_length, "{name}");
+        assert_eq!(checkpoint.weights.stored_dtype(), "float32", "{name}");
+        for case in expected["cases"].as_array().unwrap() {
+            let text = case["prompt"].as_str().or(case["text"].as_str());
+            let Some(text) = text else { continue };
+            let ids = checkpoint.tokenizer.encode(text, true).unwrap();
+            assert_eq!(json!(ids.get_ids()), case["input_ids"], "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn the_built_in_model_is_read_from_embedded_files() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/prefold-mini");
+    let from_directory = open(model).unwrap();
+    let files = ["config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "model.safetensors"];
+    let embedded: Vec<EmbeddedFile> = files
+        .into_iter()
+        .map(|name| EmbeddedFile { name, bytes: fs::read(format!("{model}/{name}")).unwrap().leak() })
+        .collect();
+    let checkpoint = Checkpoint::open(&options(ModelSource::Embedded(embedded.leak()))).unwrap();
+    assert_eq!(checkpoint.config, from_directory.config);
+    assert_eq!(checkpoint.purpose, embed(Pooling::LastToken));
+    assert_eq!(checkpoint.weights.stored_dtype(), "bfloat16");
+    let shape = [checkpoint.config.hidden_size];
+    let name = "model.norm.weight";
+    assert_eq!(checkpoint.weights.f32(name, &shape).unwrap(), from_directory.weights.f32(name, &shape).unwrap());
+}
+
+/// The config of a copied checkpoint with some fields changed; null removes one.
+fn config_with(name: &str, changes: &[(&str, serde_json::Value)]) -> DecoderConfig {
+    let mut config = read_json(&fixture(name).join("config.json"));
+    for (key, value) in changes {
+        if value.is_null() {
+            config.as_object_mut().unwrap().remove(*key);
+        } else {
+            config[*key] = value.clone();
+        }
+    }
+    DecoderConfig::from_json(&config).unwrap()
+}
+
+#[test]
+fn sliding_windows_follow_the_family() {
+    let windows = |name: &str, changes: &[_]| config_with(name, changes).sliding_windows;
+    let on = ("use_sliding_window", json!(true));
+    // Layers from `max_window_layers` (2) on.
+    assert_eq!(windows("qwen2-tiny", std::slice::from_ref(&on)), [None, None, Some(32)]);
+    let types = json!(["sliding_attention", "full_attention", "sliding_attention"]);
+    assert_eq!(windows("qwen2-tiny", &[on, ("layer_types", types)]), [Some(32), None, Some(32)]);
+    let full = json!(["full_attention", "full_attention", "full_attention"]);
+    assert_eq!(windows("qwen2-tiny", &[("layer_types", full)]), [None; 3]);
+    assert_eq!(windows("mistral-tiny", &[("sliding_window", json!(8))]), [Some(8); 3]);
+    // Absent is not null: the class has a default.
+    assert_eq!(windows("mistral-tiny", &[("sliding_window", json!(null))]), [Some(4096); 3]);
+    assert_eq!(windows("llama-tiny", &[("sliding_window", json!(8))]), [None; 3]);
+}
+
+#[test]
+fn biases_and_head_dim_follow_the_family() {
+    let bias = [("attention_bias", json!(true))];
+    let (qwen3, llama) = (config_with("qwen3-tiny", &bias), config_with("llama-tiny", &bias));
+    assert!(qwen3.qkv_bias && qwen3.o_bias && llama.qkv_bias && llama.o_bias);
+    let qwen2 = config_with("qwen2-tiny", &[]);
+    assert!(qwen2.qkv_bias && !qwen2.o_bias && !qwen2.mlp_bias);
+    assert!(config_with("llama-tiny", &[("mlp_bias", json!(true))]).mlp_bias);
+    assert_eq!(config_with("qwen3-tiny", &[("head_dim", json!(null))]).head_dim, 128);
+    assert_eq!(config_with("llama-seqcls-tiny", &[("head_dim", json!(null))]).head_dim, 16);
+    assert_eq!(config_with("llama-tiny", &[("num_key_value_heads", json!(null))]).num_kv_heads, 4);
+}
+
+#[test]
+fn both_spellings_of_rope_mean_the_same() {
+    let linear = RopeConfig { theta: 5e5, scaling: RopeScaling::Linear { factor: 4.0 } };
+    let older = json!({"type": "linear", "factor": 4.0});
+    assert_eq!(config_with("llama-tiny", &[("rope_scaling", older.clone())]).rope, linear);
+    let newer = json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5});
+    let both = [("rope_scaling", older), ("rope_parameters", newer)];
+    assert_eq!(config_with("llama-tiny", &both).rope, linear);
+    let plain = config_with("llama-tiny", &[("rope_scaling", json!(null)), ("rope_theta", json!(null))]).rope;
+    assert_eq!(plain, RopeConfig { theta: 1e4, scaling: RopeScaling::None });
+}
+
+#[test]
+fn task_and_pooling_overrule_the_checkpoint() {
+    let purpose = |name: &str, change: fn(&mut LoadOptions)| {
+        let mut options = options(ModelSource::Path(fixture(name)));
+        change(&mut options);
+        Checkpoint::open(&options).map(|checkpoint| checkpoint.purpose).map_err(|error| error.to_string())
+    };
+    let pooled = purpose("qwen3-reranker-tiny", |o| o.pooling = Some(Pooling::Mean));
+    assert_eq!(pooled, Ok(embed(Pooling::Mean)));
+    assert_eq!(purpose("llama-tiny", |o| o.pooling = Some(Pooling::Cls)), Ok(embed(Pooling::Cls)));
+    let classifier = purpose("llama-seqcls-tiny", |o| o.task = Some(Task::Rerank));
+    assert_eq!(classifier, Ok(labels(&["LABEL_0"])));
+    assert!(matches!(purpose("qwen3-tiny", |o| o.task = Some(Task::Rerank)), Ok(Purpose::Rerank { .. })));
+
+    let refused = |name, change| purpose(name, change).unwrap_err();
+    assert!(refused("qwen3-seqcls-tiny", |o| o.task = Some(Task::Rerank)).contains("3 labels"));
+    assert!(refused("qwen3-reranker-tiny", |o| o.task = Some(Task::Embed)).contains("--pooling"));
+    assert!(refused("llama-seqcls-tiny", |o| o.pooling = Some(Pooling::Mean)).contains("--pooling"));
+    assert!(refused("llama-tiny", |o| o.task = Some(Task::Rerank)).contains("yes/no"));
+}
+
+#[test]
+fn prompts_and_dense_layers_are_read() {
+    let dir = copy_of("qwen3-tiny");
+    let modules = json!([
+        {"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"path": "2_Dense", "type": "sentence_transformers.models.Dense"},
+        {"path": "3_Normalize", "type": "sentence_transformers.models.Normalize"},
+    ]);
+    write_json(&dir.path().join("modules.json"), &modules);
+    let dense = json!({"in_features": 64, "out_features": 2, "bias": true,
+        "activation_function": "torch.nn.modules.activation.Tanh"});
+    let weight: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    let tensors = |bias: f32| {
+        let stored = |shape: &[usize], values: &[f32]| super::Stored {
+            dtype: safetensors::Dtype::F32,
+            shape: shape.to_vec(),
+            bytes: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        };
+        let weight = stored(&[2, 64], &weight);
+        [("linear.weight".to_owned(), weight), ("linear.bias".to_owned(), stored(&[2], &[bias, 2.0]))].into()
+    };
+    for (folder, bias) in [("2_Dense", 1.0), ("2_Dense_other", 7.0)] {
+        write_json(&dir.path().join(folder).join("config.json"), &dense);
+        super::write_tensors(&dir.path().join(folder).join("model.safetensors"), &tensors(bias));
+    }
+    let prompts = json!({"prompts": {"query": "Q: ", "document": ""}, "default_prompt_name": "query"});
+    write_json(&dir.path().join("config_sentence_transformers.json"), &prompts);
+
+    for (dense_path, bias) in [(None, 1.0), (Some("2_Dense_other".to_owned()), 7.0)] {
+        let mut options = options(ModelSource::Path(dir.path().to_owned()));
+        options.dense_path = dense_path;
+        let checkpoint = Checkpoint::open(&options).unwrap();
+        let Purpose::Embed { dense, .. } = checkpoint.purpose else { panic!("not an embedding model") };
+        assert_eq!((dense[0].in_features, dense[0].out_features), (64, 2));
+        assert_eq!(dense[0].weight, weight);
+        assert_eq!(dense[0].bias, Some(vec![bias, 2.0]));
+        assert_eq!(dense[0].activation, DenseActivation::Tanh);
+        assert_eq!(checkpoint.prompts.default.as_deref(), Some("Q: "));
+        assert_eq!(checkpoint.prompts.by_name["document"], "");
+    }
+}
+
+#[test]
+fn a_llama_tokenizer_config_overrules_the_template() {
+    let dir = copy_of("mistral-tiny");
+    let path = dir.path().join("tokenizer_config.json");
+    let mut config = read_json(&path);
+    config["tokenizer_class"] = json!("LlamaTokenizerFast");
+    config["add_bos_token"] = json!(true);
+    config["add_eos_token"] = json!(false);
+    write_json(&path, &config);
+    let tokenizer = open(dir.path()).unwrap().tokenizer;
+    let single = tokenizer.encode("a", true).unwrap();
+    let pair = tokenizer.encode(("a", "a"), true).unwrap();
+    let a = single.get_ids()[1];
+    assert_eq!(single.get_ids(), [1, a]);
+    assert_eq!(pair.get_ids(), [1, a, 1, a]);
+}

@@ -1,0 +1,237 @@
+//! The files that sentence-transformers puts beside a model: modules, pooling, dense layers, prompts.
+
+use crate::LoadError;
+use crate::files::ModelFiles;
+use crate::json::Fields;
+use prefold_core::{Pooling, Prompts};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const MODULES: &str = "modules.json";
+const PROMPTS: &str = "config_sentence_transformers.json";
+const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
+/// Where pooling is configured when there is no `modules.json`.
+const DEFAULT_POOLING: &str = "1_Pooling";
+
+/// A dense layer after pooling.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DenseModule {
+    pub(crate) in_features: usize,
+    pub(crate) out_features: usize,
+    /// `[out_features, in_features]`
+    pub(crate) weight: Vec<f32>,
+    /// `[out_features]`
+    pub(crate) bias: Option<Vec<f32>>,
+    pub(crate) activation: DenseActivation,
+}
+
+/// What follows a dense layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DenseActivation {
+    Identity,
+    Tanh,
+}
+
+/// What happens between the decoder's states and the embedding, by folder.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ModuleList {
+    pub(crate) pooling: Option<String>,
+    pub(crate) dense: Vec<String>,
+}
+
+impl ModuleList {
+    /// Reads `modules.json`; without one, pooling is looked for in its usual place.
+    ///
+    /// # Errors
+    /// The file is malformed, or has modules, or an order of modules, that are not supported.
+    pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
+        if let Some(modules) = files.json(MODULES)? {
+            return Self::parse(&modules);
+        }
+        let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
+        Ok(Self { pooling, dense: vec![] })
+    }
+
+    /// The modules of a `modules.json`.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn parse(modules: &Value) -> Result<Self, LoadError> {
+        let invalid = |problem: &str| Err(LoadError::invalid(MODULES, problem));
+        let Value::Array(modules) = modules else { return invalid("must be a list of modules") };
+        let mut list = Self::default();
+        let mut normalize = false;
+        for (index, module) in modules.iter().enumerate() {
+            let fields = Fields::new(MODULES, module)?;
+            let (kind, path): (String, String) = (fields.required("type")?, fields.or("path", String::new())?);
+            if normalize {
+                let what = format!("{kind} after Normalize");
+                return Err(LoadError::unsupported(MODULES, what, "Normalize as the last module"));
+            }
+            match (kind.rsplit('.').next().unwrap_or_default(), index) {
+                ("Transformer", 0) if path.is_empty() => {}
+                ("Transformer", 0) => {
+                    let what = format!("Transformer in the folder \"{path}\"");
+                    return Err(LoadError::unsupported(MODULES, what, "the model's files at the top"));
+                }
+                ("Pooling", 1) => list.pooling = Some(path),
+                ("Dense", 2..) => list.dense.push(path),
+                ("Normalize", 2..) => normalize = true,
+                _ => {
+                    let supported = "Transformer, then Pooling, then any number of Dense, then Normalize; \
+                                     --task or --pooling can overrule the file";
+                    return Err(LoadError::unsupported(MODULES, format!("{kind} as module {index}"), supported));
+                }
+            }
+        }
+        match list.pooling {
+            Some(_) => Ok(list),
+            None => invalid("has no Pooling module"),
+        }
+    }
+
+    /// Uses the dense layer in `folder` instead of the one in the file.
+    ///
+    /// # Errors
+    /// The file has more than one.
+    pub(crate) fn replace_dense(&mut self, folder: &str) -> Result<(), LoadError> {
+        if self.dense.len() > 1 {
+            let folders = self.dense.join(", ");
+            let problem = format!("--dense-path {folder} cannot replace one of several dense layers ({folders})");
+            return Err(LoadError::Options(problem));
+        }
+        self.dense = vec![folder.to_owned()];
+        Ok(())
+    }
+}
+
+/// How a folder's `config.json` says to pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoolingConfig {
+    pub(crate) pooling: Pooling,
+    /// Whether the tokens of a prompt count.
+    pub(crate) include_prompt: bool,
+}
+
+/// Reads a pooling module.
+///
+/// # Errors
+/// Its config is missing or malformed, pools in a way that is not supported, or is for another width.
+pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> Result<PoolingConfig, LoadError> {
+    let name = config_of(folder);
+    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
+    let fields = Fields::new(&name, &config)?;
+    for width in ["word_embedding_dimension", "embedding_dimension"] {
+        if let Some(found) = fields.optional::<usize>(width)?.filter(|&found| found != hidden_size) {
+            return Err(fields.problem(width, &format!("is {found}, but the model's `hidden_size` is {hidden_size}")));
+        }
+    }
+    let modes = match fields.get("pooling_mode") {
+        Some(Value::Array(_)) => fields.required::<Vec<String>>("pooling_mode")?,
+        Some(_) => vec![fields.required::<String>("pooling_mode")?],
+        None => true_modes(&fields)?,
+    };
+    let [mode] = modes.as_slice() else {
+        let problem = if modes.is_empty() { "no pooling mode".to_owned() } else { modes.join(" with ") };
+        return Err(LoadError::unsupported(&name, problem, "one of cls, mean, lasttoken"));
+    };
+    let pooling = match mode.as_str() {
+        "cls" => Pooling::Cls,
+        "mean" => Pooling::Mean,
+        "lasttoken" => Pooling::LastToken,
+        other => return Err(LoadError::unsupported(&name, format!("pooling mode {other}"), "cls, mean, lasttoken")),
+    };
+    Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
+}
+
+/// The older spelling: one truth value for each mode.
+fn true_modes(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
+    let mut modes = Vec::new();
+    for (key, _) in fields.entries() {
+        let Some(mode) = key.strip_prefix("pooling_mode_") else { continue };
+        if fields.or(key, false)? {
+            modes.push(mode.trim_end_matches("_tokens").trim_end_matches("_token").to_owned());
+        }
+    }
+    Ok(modes)
+}
+
+/// Reads a dense module whose input is `in_features` wide.
+///
+/// # Errors
+/// Its config or weights are missing or malformed, or its activation is not supported.
+pub(crate) fn dense(files: &ModelFiles, folder: &str, in_features: usize) -> Result<DenseModule, LoadError> {
+    let folder = folder.trim_end_matches('/');
+    let name = config_of(folder);
+    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
+    let fields = Fields::new(&name, &config)?;
+    let found: usize = fields.required("in_features")?;
+    if found != in_features {
+        return Err(fields.problem("in_features", &format!("is {found}, but its input is {in_features} wide")));
+    }
+    let out_features = match fields.required("out_features")? {
+        out_features @ 1..=0x10_0000 => out_features,
+        other => return Err(fields.problem("out_features", &format!("must be from 1 to 1048576, it is {other}"))),
+    };
+    // sentence-transformers' own default is Tanh.
+    let activation: String = fields.or("activation_function", "Tanh".to_owned())?;
+    let activation = match activation.rsplit('.').next().unwrap_or_default() {
+        "Identity" => DenseActivation::Identity,
+        "Tanh" => DenseActivation::Tanh,
+        _ => return Err(fields.unsupported("activation_function", &format!("\"{activation}\""), "Identity, Tanh")),
+    };
+    for (key, usual) in [("module_input_name", "sentence_embedding"), ("module_output_name", "sentence_embedding")] {
+        let value: String = fields.or(key, usual.to_owned())?;
+        if value != usual {
+            return Err(fields.unsupported(key, &format!("\"{value}\""), usual));
+        }
+    }
+    let weights = files.weights_in(folder)?;
+    let bias = fields.or("bias", true)?.then(|| weights.read("linear.bias", &[out_features])).transpose()?;
+    let weight = weights.read("linear.weight", &[out_features, in_features])?;
+    Ok(DenseModule { in_features, out_features, weight, bias, activation })
+}
+
+/// The prompts that the model names.
+///
+/// # Errors
+/// The file is malformed, or the default prompt is not among the prompts.
+pub(crate) fn prompts(files: &ModelFiles) -> Result<Prompts, LoadError> {
+    let Some(config) = files.json(PROMPTS)? else { return Ok(Prompts::default()) };
+    let fields = Fields::new(PROMPTS, &config)?;
+    let mut by_name = BTreeMap::new();
+    if let Some(prompts) = fields.object("prompts")? {
+        for (name, _) in prompts.entries() {
+            by_name.insert(name.clone(), prompts.or(name, String::new())?);
+        }
+    }
+    let default = match fields.optional::<String>("default_prompt_name")? {
+        None => None,
+        Some(name) => match by_name.get(&name) {
+            Some(text) => Some(text.clone()),
+            None => return Err(fields.problem("default_prompt_name", &format!("\"{name}\" is not among `prompts`"))),
+        },
+    };
+    Ok(Prompts { by_name, default })
+}
+
+/// The longest input that `sentence_bert_config.json` allows, if it does limit it.
+///
+/// # Errors
+/// The file is malformed, or asks for lower case.
+pub(crate) fn max_seq_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
+    let Some(config) = files.json(SENTENCE_CONFIG)? else { return Ok(None) };
+    let fields = Fields::new(SENTENCE_CONFIG, &config)?;
+    if fields.or("do_lower_case", false)? {
+        return Err(fields.unsupported("do_lower_case", "true", "texts as they are"));
+    }
+    match fields.optional("max_seq_length")? {
+        Some(0) => Err(fields.problem("max_seq_length", "must be above 0")),
+        limit => Ok(limit),
+    }
+}
+
+/// A module's config in its folder.
+pub(crate) fn config_of(folder: &str) -> String {
+    format!("{}/config.json", folder.trim_end_matches('/'))
+}

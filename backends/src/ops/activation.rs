@@ -1,0 +1,27 @@
+//! The gated activation between the two halves of an MLP.
+
+use super::kernel_error;
+use super::storage::{dims, slice, slice_mut, with_element};
+use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+
+/// `out = silu(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
+pub(crate) fn silu_mul(gate_up: &Tensor, out: &Tensor) -> Result<()> {
+    out.inplace_op2(gate_up, &SiluMul)
+}
+
+struct SiluMul;
+
+impl InplaceOp2 for SiluMul {
+    fn name(&self) -> &'static str {
+        "silu-mul"
+    }
+
+    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+        let gate_up = slice::<f32>(x, x_layout)?;
+        let (_, intermediate) = dims(out_layout)?;
+        with_element!(out, T => {
+            let out = slice_mut::<T>(out, out_layout)?;
+            prefold_kernels::silu_mul(gate_up, intermediate, out).map_err(kernel_error)
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Rows by index.
+
+use super::kernel_error;
+use super::storage::{dims, slice, slice_mut, with_element};
+use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
+use prefold_kernels::Activation;
+use rayon::prelude::*;
+
+/// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.
+pub(crate) fn gather_rows(x: &Tensor, index: &Tensor, out: &Tensor) -> Result<()> {
+    out.inplace_op3(x, index, &GatherRows)
+}
+
+/// `out[i] = table[ids[i]]` as `f32`, whatever the table's type.
+pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor) -> Result<()> {
+    out.inplace_op3(table, ids, &Embed)
+}
+
+struct GatherRows;
+
+impl InplaceOp3 for GatherRows {
+    fn name(&self) -> &'static str {
+        "gather-rows"
+    }
+
+    fn cpu_fwd(
+        &self,
+        out: &mut CpuStorage,
+        out_layout: &Layout,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        index: &CpuStorage,
+        index_layout: &Layout,
+    ) -> Result<()> {
+        let (_, width) = dims(x_layout)?;
+        let index = slice::<u32>(index, index_layout)?;
+        with_element!(x, T => {
+            let x = slice::<T>(x, x_layout)?;
+            let out = slice_mut::<T>(out, out_layout)?;
+            prefold_kernels::gather_rows(x, width, index, out).map_err(kernel_error)
+        })
+    }
+}
+
+struct Embed;
+
+impl InplaceOp3 for Embed {
+    fn name(&self) -> &'static str {
+        "embed"
+    }
+
+    fn cpu_fwd(
+        &self,
+        out: &mut CpuStorage,
+        out_layout: &Layout,
+        table: &CpuStorage,
+        table_layout: &Layout,
+        ids: &CpuStorage,
+        ids_layout: &Layout,
+    ) -> Result<()> {
+        let (vocab_size, width) = dims(table_layout)?;
+        let ids = slice::<u32>(ids, ids_layout)?;
+        if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab_size) {
+            candle_core::bail!("token id {id} is not below the vocabulary size {vocab_size}");
+        }
+        let out = slice_mut::<f32>(out, out_layout)?;
+        with_element!(table, T => {
+            let table = slice::<T>(table, table_layout)?;
+            out.par_chunks_exact_mut(width).zip(ids).for_each(|(row, &id)| {
+                let values = &table[id as usize * width..][..width];
+                row.iter_mut().zip(values).for_each(|(to, &from)| *to = from.to_f32());
+            });
+            Ok(())
+        })
+    }
+}

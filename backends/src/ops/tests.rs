@@ -1,0 +1,89 @@
+//! The operations that have a plain candle formulation, against it.
+
+use super::*;
+use candle_core::{D, DType, Device, Tensor};
+use prefold_kernels::PackedMatrix;
+
+fn random(shape: (usize, usize)) -> Tensor {
+    Tensor::randn(0f32, 1.0, shape, &Device::Cpu).unwrap()
+}
+
+fn zeros(shape: (usize, usize)) -> Tensor {
+    Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap()
+}
+
+fn values(x: &Tensor) -> Vec<f32> {
+    x.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn assert_close(found: &Tensor, expected: &Tensor) {
+    assert_eq!(found.dims(), expected.dims());
+    for (found, expected) in values(found).iter().zip(values(expected)) {
+        assert!((found - expected).abs() <= 1e-4 * expected.abs().max(1.0), "{found} {expected}");
+    }
+}
+
+#[test]
+fn linear_is_matmul() {
+    let (x, w) = (random((7, 33)), random((20, 33)));
+    let bias: Vec<f32> = values(&random((1, 20)));
+    let linear = Linear::new(PackedMatrix::from_f32(&values(&w), 20, 33).unwrap(), Some(bias.clone()));
+    let bias = Tensor::new(bias, &Device::Cpu).unwrap();
+    let expected = x.matmul(&w.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
+
+    let out = zeros((7, 20));
+    linear.forward(&x, &out, Store::Overwrite).unwrap();
+    assert_close(&out, &expected);
+    linear.forward(&x, &out, Store::Accumulate).unwrap();
+    assert_close(&out, &(&expected + &expected).unwrap());
+    let some = zeros((7, 5));
+    linear.forward_columns(3..8, &x, &some, Store::Overwrite).unwrap();
+    assert_close(&some, &expected.narrow(1, 3, 5).unwrap());
+    assert!(linear.forward(&x, &some, Store::Overwrite).is_err(), "the output is too narrow");
+}
+
+#[test]
+fn rms_norm_is_its_formula() {
+    let x = random((5, 48));
+    let weight = values(&random((1, 48)));
+    let mean_square = x.sqr().unwrap().mean_keepdim(D::Minus1).unwrap();
+    let scale = (mean_square + 1e-6).unwrap().sqrt().unwrap().recip().unwrap();
+    let weight_row = Tensor::new(weight.clone(), &Device::Cpu).unwrap();
+    let expected = x.broadcast_mul(&scale).unwrap().broadcast_mul(&weight_row).unwrap();
+    let out = zeros((5, 48));
+    RmsNorm::new(weight, 1e-6).forward(&x, &out).unwrap();
+    assert_close(&out, &expected);
+}
+
+#[test]
+fn silu_mul_is_its_formula() {
+    let x = random((5, 24));
+    let expected = (x.narrow(1, 0, 12).unwrap().silu().unwrap() * x.narrow(1, 12, 12).unwrap()).unwrap();
+    let out = zeros((5, 12));
+    silu_mul(&x, &out).unwrap();
+    assert_close(&out, &expected);
+}
+
+#[test]
+fn rows_are_index_select() {
+    let x = random((6, 10));
+    let index = Tensor::new(&[5u32, 0, 0, 3], &Device::Cpu).unwrap();
+    let expected = x.index_select(&index, 0).unwrap();
+    let out = zeros((4, 10));
+    gather_rows(&x, &index, &out).unwrap();
+    assert_close(&out, &expected);
+    let half = zeros((4, 10));
+    embed(&x.to_dtype(DType::BF16).unwrap(), &index, &half).unwrap();
+    assert_close(&half, &expected.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap());
+    let outside = Tensor::new(&[6u32, 0, 0, 0], &Device::Cpu).unwrap();
+    assert!(gather_rows(&x, &outside, &out).is_err());
+    assert!(embed(&x, &outside, &out).is_err());
+}
+
+#[test]
+fn a_buffer_keeps_its_memory() {
+    let mut buffer = Buffer::new(DType::F32, &Device::Cpu).unwrap();
+    let large = buffer.view(4, 4).unwrap();
+    gather_rows(&random((4, 4)), &Tensor::new(&[0u32, 1, 2, 3], &Device::Cpu).unwrap(), &large).unwrap();
+    assert_eq!(values(&buffer.view(2, 4).unwrap()), values(&large)[..8]);
+}

@@ -1,0 +1,179 @@
+//! What a checkpoint is for.
+
+use crate::LoadError;
+use crate::checkpoint::Purpose;
+use crate::files::ModelFiles;
+use crate::json::Fields;
+use crate::model::config::DecoderConfig;
+use crate::model::weights::Weights;
+use crate::modules::{self, ModuleList, PoolingConfig};
+use crate::options::{LoadOptions, Task};
+use prefold_core::{Pooling, Prompts, RerankTemplate};
+use serde_json::Value;
+use tokenizers::Tokenizer;
+
+/// More labels than any classifier has.
+const MAX_LABELS: usize = 1 << 16;
+
+/// What there is to decide by.
+#[derive(Clone, Copy)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) options: &'a LoadOptions,
+    pub(crate) files: &'a ModelFiles,
+    /// `config.json`; GGUF files have none.
+    pub(crate) json: Option<&'a Value>,
+    pub(crate) config: &'a DecoderConfig,
+    pub(crate) weights: &'a Weights,
+    pub(crate) tokenizer: &'a Tokenizer,
+    pub(crate) prompts: &'a Prompts,
+    /// The pooling that a GGUF file asks for.
+    pub(crate) gguf_pooling: Option<Pooling>,
+}
+
+impl Evidence<'_> {
+    /// Decides. `--task` overrules the checkpoint.
+    ///
+    /// # Errors
+    /// The checkpoint cannot do what the options ask, does not say what it is for, or needs something
+    /// that is not supported.
+    pub(crate) fn purpose(&self) -> Result<Purpose, LoadError> {
+        let task = match self.options.task {
+            Some(task) => task,
+            None => self.detect()?,
+        };
+        if task != Task::Embed {
+            let embeds_only =
+                [("--pooling", self.options.pooling.is_some()), ("--dense-path", self.options.dense_path.is_some())];
+            if let Some((flag, _)) = embeds_only.iter().find(|(_, given)| *given) {
+                let problem = format!("{flag} is for embeddings, the task is {task}; --task embed overrules this");
+                return Err(LoadError::Options(problem));
+            }
+        }
+        match task {
+            Task::Embed => self.embed(),
+            Task::Classify => self.classify(),
+            Task::Rerank if self.weights.contains("score.weight") => match self.classify()? {
+                Purpose::Classify { labels } if labels.len() != 1 => {
+                    let problem = format!("a classifier with {} labels cannot rerank, only one with 1", labels.len());
+                    Err(LoadError::Options(problem))
+                }
+                classifier => Ok(classifier),
+            },
+            Task::Rerank => self.rerank(),
+        }
+    }
+
+    fn detect(&self) -> Result<Task, LoadError> {
+        let architectures = match self.json {
+            Some(json) => Fields::new("config.json", json)?.or::<Vec<String>>("architectures", vec![])?,
+            None => vec![],
+        };
+        if architectures.iter().any(|name| name.ends_with("ForSequenceClassification")) {
+            return Ok(Task::Classify);
+        }
+        let pooling_given = self.options.pooling.is_some() || self.gguf_pooling.is_some();
+        if pooling_given || ModuleList::read(self.files)?.pooling.is_some() {
+            return Ok(Task::Embed);
+        }
+        let qwen3 = match self.json {
+            Some(_) => architectures.iter().any(|name| name == "Qwen3ForCausalLM"),
+            None => self.config.model_type == "qwen3",
+        };
+        if qwen3 && self.missing_token().is_none() {
+            tracing::info!(
+                "{}: a Qwen3 language model without a pooling module is served as a yes/no reranker; \
+                 give --pooling for embeddings",
+                self.files.description()
+            );
+            return Ok(Task::Rerank);
+        }
+        let problem = format!(
+            "{} does not say what it is for: give --pooling (cls, mean, last-token) for embeddings, or --task",
+            self.files.description()
+        );
+        Err(LoadError::Options(problem))
+    }
+
+    fn embed(&self) -> Result<Purpose, LoadError> {
+        let given = self.options.pooling.or(self.gguf_pooling);
+        // With --pooling, a file that lists modules which are not supported does not stand in the way.
+        let mut list = match (ModuleList::read(self.files), self.options.pooling) {
+            (Err(error), Some(_)) => {
+                tracing::warn!("modules are left out because --pooling is given: {error}");
+                ModuleList::default()
+            }
+            (list, _) => list?,
+        };
+        if let Some(folder) = &self.options.dense_path {
+            list.replace_dense(folder)?;
+        }
+        let pooling = match (given, &list.pooling) {
+            (Some(pooling), _) => PoolingConfig { pooling, include_prompt: true },
+            (None, Some(folder)) => modules::pooling(self.files, folder, self.config.hidden_size)?,
+            (None, None) => {
+                let problem = format!("{} does not say how to pool: give --pooling", self.files.description());
+                return Err(LoadError::Options(problem));
+            }
+        };
+        // The last token's state is the same whether or not the prompt's own rows count.
+        let prompted = self.prompts.by_name.values().any(|prompt| !prompt.is_empty());
+        if !pooling.include_prompt && prompted && pooling.pooling != Pooling::LastToken {
+            let what = "`include_prompt` false with prompts";
+            return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
+        }
+        let mut width = self.config.hidden_size;
+        let mut dense = Vec::with_capacity(list.dense.len());
+        for folder in &list.dense {
+            let module = modules::dense(self.files, folder, width)?;
+            width = module.out_features;
+            dense.push(module);
+        }
+        Ok(Purpose::Embed { pooling: pooling.pooling, dense })
+    }
+
+    fn rerank(&self) -> Result<Purpose, LoadError> {
+        if let Some(token) = self.missing_token() {
+            let what = format!("a yes/no reranker without the token \"{token}\"");
+            return Err(LoadError::unsupported("tokenizer.json", what, "tokenizers with yes, no and <|im_start|>"));
+        }
+        match (self.tokenizer.token_to_id("yes"), self.tokenizer.token_to_id("no")) {
+            (Some(yes_id), Some(no_id)) => Ok(Purpose::Rerank { template: RerankTemplate::qwen3(), yes_id, no_id }),
+            _ => Err(LoadError::invalid("tokenizer.json", "has no tokens yes and no")),
+        }
+    }
+
+    /// A token that Qwen3-Reranker's prompt needs and the tokenizer lacks.
+    fn missing_token(&self) -> Option<&'static str> {
+        let special = |token: &str| {
+            let added = self.tokenizer.get_added_tokens_decoder();
+            added.values().any(|added| added.special && added.content == token)
+        };
+        let words = ["yes", "no"].into_iter().find(|word| self.tokenizer.token_to_id(word).is_none());
+        words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
+    }
+
+    fn classify(&self) -> Result<Purpose, LoadError> {
+        let Some(json) = self.json else {
+            return Err(LoadError::unsupported(self.files.description(), "a classifier in a GGUF file", "safetensors"));
+        };
+        Ok(Purpose::Classify { labels: labels(&Fields::new("config.json", json)?)? })
+    }
+}
+
+/// The labels of a classifier by index.
+fn labels(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
+    let num_labels = fields.optional::<usize>("num_labels")?;
+    let Some(names) = fields.object("id2label")? else {
+        // Hugging Face leaves `id2label` out when it is the default: two labels.
+        return match num_labels.unwrap_or(2) {
+            n @ 1..=MAX_LABELS => Ok((0..n).map(|i| format!("LABEL_{i}")).collect()),
+            n => Err(fields.problem("num_labels", &format!("must be from 1 to {MAX_LABELS}, it is {n}"))),
+        };
+    };
+    let count = names.entries().count();
+    if count == 0 || num_labels.is_some_and(|n| n != count) {
+        let problem = format!("has {count} labels, `num_labels` is {}", num_labels.map_or(0, |n| n));
+        return Err(fields.problem("id2label", &problem));
+    }
+    (0..count).map(|i| names.required(&i.to_string())).collect()
+}

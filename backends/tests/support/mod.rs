@@ -1,0 +1,123 @@
+//! Loading fixtures, forming batches and comparing numbers.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use prefold_backends::{AttentionMode, Dtype, LoadOptions, ModelSource};
+use prefold_core::{Backend, Batch, LoadedModel, Output, Pooling, RadixPlan, RaggedBatch, Wanted};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+pub const EMBEDDING_FIXTURES: [&str; 4] = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny"];
+pub const CLASSIFIER_FIXTURES: [&str; 2] = ["llama-seqcls-tiny", "qwen3-seqcls-tiny"];
+
+/// How a batch is computed: without a plan, or with one whose N' is a multiple of a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Compaction {
+    Off,
+    On { multiple: usize },
+}
+
+pub const COMPACTIONS: [Compaction; 3] =
+    [Compaction::Off, Compaction::On { multiple: 1 }, Compaction::On { multiple: 64 }];
+pub const ATTENTION_MODES: [AttentionMode; 2] = [AttentionMode::Ragged, AttentionMode::Compact];
+
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    repository().join("tests/fixtures").join(name)
+}
+
+pub fn options(path: PathBuf) -> LoadOptions {
+    LoadOptions {
+        source: ModelSource::Path(path),
+        dtype: Some(Dtype::Float32),
+        pooling: None,
+        task: None,
+        attention: AttentionMode::Ragged,
+        dense_path: None,
+    }
+}
+
+pub fn load(options: &LoadOptions) -> LoadedModel {
+    prefold_backends::load(options).unwrap_or_else(|error| panic!("{options:?}: {error}"))
+}
+
+pub fn expected(directory: &Path) -> Value {
+    let path = directory.join("expected.json");
+    serde_json::from_slice(&std::fs::read(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"))).unwrap()
+}
+
+pub fn cases<'a>(expected: &'a Value, key: &str) -> &'a [Value] {
+    expected[key].as_array().unwrap()
+}
+
+pub fn ids(case: &Value) -> Vec<u32> {
+    case["input_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+pub fn floats(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
+}
+
+pub fn batch(sequences: &[Vec<u32>], compaction: Compaction, wanted: Wanted) -> Batch {
+    let ragged = RaggedBatch::from_sequences(sequences).unwrap();
+    let plan = match compaction {
+        Compaction::Off => None,
+        Compaction::On { multiple } => Some(RadixPlan::new(&ragged, multiple)),
+    };
+    Batch { wanted: vec![wanted; ragged.num_sequences()], ragged, plan }
+}
+
+pub fn run(backend: &mut dyn Backend, sequences: &[Vec<u32>], compaction: Compaction) -> Vec<Vec<f32>> {
+    let outputs = backend.forward(&batch(sequences, compaction, Wanted::Pooled)).unwrap();
+    assert_eq!(outputs.len(), sequences.len());
+    outputs
+        .into_iter()
+        .map(|output| match output {
+            Output::Embedding(values) | Output::Logits(values) => values,
+            Output::Tokens { .. } => panic!("asked for pooled outputs"),
+        })
+        .collect()
+}
+
+/// Every way to compute the same sequences: each alone, and all in one batch.
+pub fn run_every_way(backend: &mut dyn Backend, sequences: &[Vec<u32>], mut check: impl FnMut(&str, usize, &[f32])) {
+    for compaction in COMPACTIONS {
+        for (i, output) in run(backend, sequences, compaction).iter().enumerate() {
+            check(&format!("one batch, {compaction:?}"), i, output);
+        }
+        for (i, sequence) in sequences.iter().enumerate() {
+            let output = run(backend, std::slice::from_ref(sequence), compaction);
+            check(&format!("alone, {compaction:?}"), i, &output[0]);
+        }
+    }
+}
+
+pub fn norm(values: &[f32]) -> f32 {
+    values.iter().map(|x| x * x).sum::<f32>().sqrt()
+}
+
+pub fn normalized(values: &[f32]) -> Vec<f32> {
+    let norm = norm(values);
+    values.iter().map(|x| x / norm).collect()
+}
+
+/// NaN fails.
+#[track_caller]
+pub fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs();
+        assert!(error <= tolerance, "{what}: value {i} is {found}, expected {expected} within {tolerance}");
+    }
+}
+
+pub fn pooling(name: &str) -> Pooling {
+    match name {
+        "last" => Pooling::LastToken,
+        "mean" => Pooling::Mean,
+        "cls" => Pooling::Cls,
+        other => panic!("pooling {other}"),
+    }
+}

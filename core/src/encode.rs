@@ -1,0 +1,327 @@
+//! From one input to token ids: prompt, template, special tokens, truncation, limits.
+
+use crate::{EncodeOptions, Error, Input, ModelInfo, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
+use std::collections::HashSet;
+use std::fmt::Display;
+use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
+
+/// Encodes inputs for one model. Shared by the tokenization workers.
+pub(crate) struct Encoder {
+    tokenizer: Tokenizer,
+    prompts: Prompts,
+    template: Option<EncodedTemplate>,
+    /// Ids of special tokens, wherever they occur.
+    special_ids: HashSet<u32>,
+    vocab_size: usize,
+    max_input_length: usize,
+    auto_truncate: bool,
+}
+
+/// A template whose fixed ends are encoded once.
+struct EncodedTemplate {
+    template: RerankTemplate,
+    prefix: Vec<u32>,
+    suffix: Vec<u32>,
+}
+
+/// An encoded input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    /// Not empty, within the limits.
+    pub(crate) input_ids: Vec<u32>,
+    /// Characters of the input's texts.
+    pub(crate) characters: usize,
+}
+
+/// Where an input stands in its request, for messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) field: &'static str,
+    /// Present when the field holds several items; counted from 0.
+    pub(crate) index: Option<usize>,
+}
+
+impl Place {
+    fn problem(self, problem: impl Display) -> String {
+        self.index.map_or_else(|| problem.to_string(), |index| format!("item {index} {problem}"))
+    }
+
+    fn invalid(self, problem: impl Display) -> Error {
+        Error::Validation { field: self.field, problem: self.problem(problem) }
+    }
+
+    fn untokenizable(self, error: impl Display) -> Error {
+        Error::Tokenization { field: self.field, problem: self.problem(error) }
+    }
+}
+
+/// [`EncodeOptions`] with the model's and the server's defaults filled in.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    prompt: Option<String>,
+    named_prompt: bool,
+    truncate: bool,
+    direction: TruncationDirection,
+    add_special_tokens: bool,
+}
+
+impl Encoder {
+    /// `info.max_input_length` is the limit that the encoder keeps.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] or [`Error::Tokenization`] if the template does not fit tokenizer and model.
+    pub(crate) fn new(
+        mut tokenizer: Tokenizer,
+        prompts: Prompts,
+        template: Option<RerankTemplate>,
+        info: &ModelInfo,
+        auto_truncate: bool,
+    ) -> Result<Self, Error> {
+        let place = Place { field: "tokenizer", index: None };
+        // What a tokenizer file says about both is not asked: cutting is decided here, and nothing is padded.
+        tokenizer.with_truncation(None).map_err(|error| place.untokenizable(error))?;
+        tokenizer.with_padding(None);
+        let added = tokenizer.get_added_tokens_decoder();
+        let special_ids = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
+        let mut encoder = Self {
+            tokenizer,
+            prompts,
+            template: None,
+            special_ids,
+            vocab_size: info.vocab_size,
+            max_input_length: info.max_input_length,
+            auto_truncate,
+        };
+        encoder.template = template.map(|template| encoder.encode_template(template)).transpose()?;
+        Ok(encoder)
+    }
+
+    pub(crate) fn prompts(&self) -> &Prompts {
+        &self.prompts
+    }
+
+    fn encode_template(&self, template: RerankTemplate) -> Result<EncodedTemplate, Error> {
+        let place = Place { field: "template", index: None };
+        let prefix = self.pieces(&template.prefix, place)?.get_ids().to_vec();
+        let suffix = self.pieces(&template.suffix, place)?.get_ids().to_vec();
+        self.check_ids(&prefix, place)?;
+        self.check_ids(&suffix, place)?;
+        let fixed = prefix.len() + suffix.len();
+        if fixed >= self.max_input_length {
+            let limit = self.max_input_length;
+            return Err(place.invalid(format!("takes {fixed} tokens of the {limit} that an input may have")));
+        }
+        Ok(EncodedTemplate { template, prefix, suffix })
+    }
+
+    /// # Errors
+    /// [`Error::Validation`] if the model has no prompt of that name.
+    pub(crate) fn rules(&self, options: &EncodeOptions) -> Result<Rules, Error> {
+        let prompt = match &options.prompt_name {
+            None => self.prompts.default.as_ref(),
+            Some(name) => Some(self.prompts.by_name.get(name).ok_or_else(|| {
+                let names: Vec<&str> = self.prompts.by_name.keys().map(String::as_str).collect();
+                let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                let problem = format!("`{name}` is not a prompt of the served model; it has: {known}");
+                Error::Validation { field: "prompt_name", problem }
+            })?),
+        };
+        Ok(Rules {
+            prompt: prompt.filter(|prompt| !prompt.is_empty()).cloned(),
+            named_prompt: options.prompt_name.is_some(),
+            truncate: options.truncate.unwrap_or(self.auto_truncate),
+            direction: options.direction,
+            add_special_tokens: options.add_special_tokens,
+        })
+    }
+
+    /// Ids of at most `max_input_length`.
+    ///
+    /// # Errors
+    /// [`Error::Empty`], [`Error::Validation`], [`Error::Tokenization`]; [`Error::WrongModelKind`] for a rerank
+    /// prompt without a template.
+    pub(crate) fn encode(&self, input: Input, place: Place, rules: &Rules) -> Result<Encoded, Error> {
+        let characters = characters(&input);
+        if rules.named_prompt && !matches!(input, Input::Text(_)) {
+            let problem = "can be put before a text only".to_owned();
+            return Err(Error::Validation { field: "prompt_name", problem });
+        }
+        let input_ids = match input {
+            Input::Text(text) => self.encode_text(&prompted(text, rules), None, place, rules)?,
+            Input::Pair(first, second) => self.encode_text(&first, Some(&second), place, rules)?,
+            Input::Ids(ids) => self.cut_ids(ids, place, rules)?,
+            Input::Rerank { instruction, query, document } => {
+                self.encode_rerank(instruction.as_deref(), &query, &document, place, rules)?
+            }
+        };
+        if input_ids.is_empty() {
+            return Err(Error::Empty { field: place.field, problem: place.problem("has no tokens") });
+        }
+        // The tokenizer's files may know more tokens than the model has rows for.
+        self.check_ids(&input_ids, place)?;
+        Ok(Encoded { input_ids, characters })
+    }
+
+    /// With what the post-processor adds. Too long pairs are cut as `longest_first` does: the longer
+    /// text first, and both to equal lengths if that is not enough.
+    fn encode_text(&self, first: &str, second: Option<&str>, place: Place, rules: &Rules) -> Result<Vec<u32>, Error> {
+        let mut first = self.pieces(first, place)?;
+        let mut second = second.map(|text| self.pieces(text, place)).transpose()?;
+        let processor = self.tokenizer.get_post_processor().filter(|_| rules.add_special_tokens);
+        let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
+        let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
+        if len > self.max_input_length {
+            self.allow_cut(len, place, rules)?;
+            let params = TruncationParams {
+                direction: direction(rules.direction),
+                max_length: self.max_input_length.saturating_sub(added),
+                strategy: TruncationStrategy::LongestFirst,
+                stride: 0,
+            };
+            (first, second) = truncate_encodings(first, second, &params).map_err(|error| place.untokenizable(error))?;
+            // What was cut off is kept there and would be post-processed too.
+            first.take_overflowing();
+            second.as_mut().map(Encoding::take_overflowing);
+        }
+        let whole = self
+            .tokenizer
+            .post_process(first, second, rules.add_special_tokens)
+            .map_err(|error| place.untokenizable(error))?;
+        let ids = whole.get_ids();
+        if ids.len() > self.max_input_length {
+            let limit = self.max_input_length;
+            return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
+        }
+        Ok(ids.to_vec())
+    }
+
+    fn cut_ids(&self, mut ids: Vec<u32>, place: Place, rules: &Rules) -> Result<Vec<u32>, Error> {
+        self.check_ids(&ids, place)?;
+        let len = ids.len();
+        if len > self.max_input_length {
+            self.allow_cut(len, place, rules)?;
+            cut(&mut ids, 0, len - self.max_input_length, rules.direction);
+        }
+        Ok(ids)
+    }
+
+    /// The template's prompt. The body is tokenised as a whole, because its last word before the document
+    /// and the document's first may share a token.
+    fn encode_rerank(
+        &self,
+        instruction: Option<&str>,
+        query: &str,
+        document: &str,
+        place: Place,
+        rules: &Rules,
+    ) -> Result<Vec<u32>, Error> {
+        let Some(EncodedTemplate { template, prefix, suffix }) = &self.template else {
+            return Err(Error::WrongModelKind("the served model has no rerank prompt".to_owned()));
+        };
+        let head = template.head(instruction, query);
+        let body =
+            self.tokenizer.encode([&head, document].concat(), false).map_err(|error| place.untokenizable(error))?;
+        let mut ids = body.get_ids().to_vec();
+        let room = self.max_input_length - prefix.len() - suffix.len();
+        if ids.len() > room {
+            let is_document = |&(_, end): &(usize, usize)| end > head.len();
+            let kept = body.get_offsets().iter().position(is_document).unwrap_or(ids.len());
+            if kept >= room {
+                let fixed = prefix.len() + suffix.len();
+                return Err(Place { field: "query", index: None }.invalid(format!(
+                    "and its instruction have {kept} tokens, which with the {fixed} of the prompt leaves no room for \
+                     a document; the limit is {}",
+                    self.max_input_length
+                )));
+            }
+            self.allow_cut(prefix.len() + ids.len() + suffix.len(), place, rules)?;
+            let excess = ids.len() - room;
+            cut(&mut ids, kept, excess, rules.direction);
+        }
+        Ok([prefix, &ids[..], suffix].concat())
+    }
+
+    fn allow_cut(&self, len: usize, place: Place, rules: &Rules) -> Result<(), Error> {
+        if rules.truncate {
+            return Ok(());
+        }
+        let limit = self.max_input_length;
+        Err(place.invalid(format!("has {len} tokens, the limit is {limit}; set `truncate` to cut what is too long")))
+    }
+
+    fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {
+        match ids.iter().position(|&id| id as usize >= self.vocab_size) {
+            None => Ok(()),
+            Some(position) => {
+                let (id, limit) = (ids[position], self.vocab_size);
+                Err(place.invalid(format!("has token id {id} at position {position}, ids must be below {limit}")))
+            }
+        }
+    }
+
+    /// Encodes without special tokens and without offsets.
+    fn pieces(&self, text: &str, place: Place) -> Result<Encoding, Error> {
+        self.tokenizer.encode_fast(text, false).map_err(|error| place.untokenizable(error))
+    }
+
+    /// The tokens of a text for people to look at; nothing is cut.
+    pub(crate) fn tokens(&self, text: String, place: Place, rules: &Rules) -> Result<Vec<TokenInfo>, Error> {
+        let text = prompted(text, rules);
+        let encoding = self
+            .tokenizer
+            .encode_char_offsets(text.as_str(), rules.add_special_tokens)
+            .map_err(|error| place.untokenizable(error))?;
+        // Where each character begins, in bytes, and where the last one ends.
+        let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
+        let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());
+        let infos = tokens.zip(encoding.get_special_tokens_mask()).map(|(((&id, token), &(start, stop)), &mask)| {
+            if mask == 1 || self.special_ids.contains(&id) {
+                return TokenInfo { id, text: token.clone(), special: true, start: None, stop: None };
+            }
+            let piece = bytes.get(start).zip(bytes.get(stop)).and_then(|(&start, &stop)| text.get(start..stop));
+            let piece = piece.unwrap_or(token).to_owned();
+            TokenInfo { id, text: piece, special: false, start: Some(start), stop: Some(stop) }
+        });
+        Ok(infos.collect())
+    }
+
+    pub(crate) fn decode(&self, ids: &[u32], place: Place, skip_special_tokens: bool) -> Result<String, Error> {
+        self.check_ids(ids, place)?;
+        self.tokenizer.decode(ids, skip_special_tokens).map_err(|error| place.untokenizable(error))
+    }
+}
+
+/// Removes `excess` ids from the first or the last of `ids[kept..]`.
+fn cut(ids: &mut Vec<u32>, kept: usize, excess: usize, direction: TruncationDirection) {
+    match direction {
+        TruncationDirection::Right => ids.truncate(ids.len() - excess),
+        TruncationDirection::Left => drop(ids.drain(kept..kept + excess)),
+    }
+}
+
+fn prompted(text: String, rules: &Rules) -> String {
+    match &rules.prompt {
+        Some(prompt) => [prompt.as_str(), &text].concat(),
+        None => text,
+    }
+}
+
+fn direction(direction: TruncationDirection) -> tokenizers::TruncationDirection {
+    match direction {
+        TruncationDirection::Left => tokenizers::TruncationDirection::Left,
+        TruncationDirection::Right => tokenizers::TruncationDirection::Right,
+    }
+}
+
+fn characters(input: &Input) -> usize {
+    match input {
+        Input::Text(text) => text.chars().count(),
+        Input::Pair(first, second) => first.chars().count() + second.chars().count(),
+        Input::Ids(_) => 0,
+        Input::Rerank { query, document, .. } => query.chars().count() + document.chars().count(),
+    }
+}
+
+#[cfg(test)]
+#[path = "encode_tests.rs"]
+mod tests;

@@ -1,0 +1,336 @@
+//! Against the ids that Hugging Face's tokenizers give, and at the limits.
+
+use super::*;
+use crate::test_support::{embedding_kind, expected, ids, info, tokenizer};
+use serde_json::Value;
+use std::sync::Arc;
+
+const PLACE: Place = Place { field: "inputs", index: Some(3) };
+
+fn encoder(model: &str, limit: usize) -> Encoder {
+    let template = (model == "qwen3-reranker-tiny").then(RerankTemplate::qwen3);
+    let prompts = Prompts {
+        by_name: [("query".to_owned(), "Find: ".to_owned()), ("plain".to_owned(), String::new())].into(),
+        default: None,
+    };
+    Encoder::new(tokenizer(model), prompts, template, &info(embedding_kind(), limit), false).unwrap()
+}
+
+fn options() -> EncodeOptions {
+    EncodeOptions::new("inputs")
+}
+
+fn truncating(direction: TruncationDirection) -> EncodeOptions {
+    EncodeOptions { truncate: Some(true), direction, ..options() }
+}
+
+fn encode(encoder: &Encoder, input: Input, options: &EncodeOptions) -> Result<Vec<u32>, Error> {
+    Ok(encoder.encode(input, PLACE, &encoder.rules(options)?)?.input_ids)
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap().to_owned()
+}
+
+fn rerank(case: &Value) -> Input {
+    Input::Rerank {
+        instruction: Some(Arc::from(text(case, "instruction"))),
+        query: Arc::from(text(case, "query")),
+        document: text(case, "document"),
+    }
+}
+
+fn problem(result: Result<Vec<u32>, Error>) -> String {
+    match result {
+        Err(error @ Error::Validation { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ids_of_all_fixtures() {
+    for model in ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "llama-seqcls-tiny", "qwen3-seqcls-tiny"] {
+        let (encoder, expected) = (encoder(model, 1000), expected(model));
+        let mut seen = 0;
+        for case in ["cases", "pair_cases", "pad_id_cases"].iter().filter_map(|key| expected[*key].as_array()).flatten()
+        {
+            let input = match (case["text"].as_str(), case["text_pair"].as_str()) {
+                (Some(first), Some(second)) => Input::Pair(first.to_owned(), second.to_owned()),
+                (Some(text), None) => Input::Text(text.to_owned()),
+                _ => Input::Ids(ids(&case["input_ids"])),
+            };
+            let got = encode(&encoder, input, &options()).unwrap();
+            assert_eq!(got, ids(&case["input_ids"]), "{model} {}", case["name"]);
+            seen += 1;
+        }
+        assert!(seen >= 13, "{model} has {seen} cases");
+    }
+}
+
+#[test]
+fn rerank_prompts_of_the_fixture() {
+    let (encoder, expected) = (encoder("qwen3-reranker-tiny", 1000), expected("qwen3-reranker-tiny"));
+    let cases = expected["cases"].as_array().unwrap();
+    assert!(cases.len() >= 16);
+    for case in cases {
+        let got = encode(&encoder, rerank(case), &options()).unwrap();
+        assert_eq!(got, ids(&case["input_ids"]), "{}", case["name"]);
+    }
+    let mut input = rerank(&cases[0]);
+    let default = text(&expected["prompt"], "default_instruction");
+    if let Input::Rerank { instruction, .. } = &mut input {
+        assert_eq!(instruction.take().as_deref(), Some(default.as_str()));
+    }
+    assert_eq!(encode(&encoder, input, &options()).unwrap(), ids(&cases[0]["input_ids"]));
+}
+
+#[test]
+fn truncation_keeps_special_tokens() {
+    let long = "The tide comes in twice a day. ".repeat(20);
+    // Tokens that the post-processor puts in front and behind.
+    for (model, front, behind) in [("qwen3-tiny", 0, 1), ("llama-tiny", 1, 0), ("mistral-tiny", 1, 1)] {
+        let whole = encode(&encoder(model, 1000), Input::Text(long.clone()), &options()).unwrap();
+        let encoder = encoder(model, 10);
+        let cut = |direction| encode(&encoder, Input::Text(long.clone()), &truncating(direction)).unwrap();
+        let (head, tail) = (&whole[..front], &whole[whole.len() - behind..]);
+        let body = &whole[front..whole.len() - behind];
+        let room = 10 - front - behind;
+        assert_eq!(cut(TruncationDirection::Right), [head, &body[..room], tail].concat(), "{model}");
+        assert_eq!(cut(TruncationDirection::Left), [head, &body[body.len() - room..], tail].concat(), "{model}");
+
+        let bare = EncodeOptions { add_special_tokens: false, ..truncating(TruncationDirection::Right) };
+        assert_eq!(encode(&encoder, Input::Text(long.clone()), &bare).unwrap(), &body[..10], "{model}");
+    }
+}
+
+#[test]
+fn exactly_the_limit_is_not_too_long() {
+    let whole = encode(&encoder("qwen3-tiny", 1000), Input::Text("one two three".to_owned()), &options()).unwrap();
+    let encode_within =
+        |limit| encode(&encoder("qwen3-tiny", limit), Input::Text("one two three".to_owned()), &options());
+    assert_eq!(encode_within(whole.len()).unwrap(), whole);
+    let message = problem(encode_within(whole.len() - 1));
+    let (len, limit) = (whole.len(), whole.len() - 1);
+    assert_eq!(
+        message,
+        format!("`inputs` item 3 has {len} tokens, the limit is {limit}; set `truncate` to cut what is too long")
+    );
+}
+
+#[test]
+fn pairs_are_cut_longest_first() {
+    let model = "llama-seqcls-tiny";
+    let (short, long) = ("bread", "The tide comes in twice a day. ".repeat(20));
+    let body =
+        |text: &str| encode(&encoder(model, 1000), Input::Text(text.to_owned()), &options()).unwrap()[1..].to_vec();
+    let bos = encode(&encoder(model, 1000), Input::Text(short.to_owned()), &options()).unwrap()[0];
+    let pair = |first: &str, second: &str| {
+        let input = Input::Pair(first.to_owned(), second.to_owned());
+        encode(&encoder(model, 20), input, &truncating(TruncationDirection::Right)).unwrap()
+    };
+    let (a, b) = (body(short), body(&long));
+    let room = 20 - 2 - a.len();
+    assert_eq!(pair(short, &long), [&[bos], &a[..], &[bos], &b[..room]].concat(), "the short text stays whole");
+    assert_eq!(pair(&long, &long), [&[bos], &b[..9], &[bos], &b[..9]].concat(), "halves when both are long");
+}
+
+/// `fixed`: tokens in front of the first one that holds a part of the document.
+fn check_document_cuts(case: &Value, fixed: usize) {
+    let model = "qwen3-reranker-tiny";
+    let whole = encode(&encoder(model, 1000), rerank(case), &options()).unwrap();
+    let suffix = tokenizer(model).encode(RerankTemplate::qwen3().suffix, false).unwrap().get_ids().to_vec();
+    let document = &whole[fixed..whole.len() - suffix.len()];
+    assert!(document.len() > 10);
+
+    let limit = whole.len() - 7;
+    let cut = |direction| encode(&encoder(model, limit), rerank(case), &truncating(direction)).unwrap();
+    let kept = document.len() - 7;
+    assert_eq!(cut(TruncationDirection::Right), [&whole[..fixed], &document[..kept], &suffix].concat());
+    assert_eq!(cut(TruncationDirection::Left), [&whole[..fixed], &document[7..], &suffix].concat());
+
+    let refused = problem(encode(&encoder(model, limit), rerank(case), &options()));
+    let expected = format!("`inputs` item 3 has {} tokens, the limit is {limit}", whole.len());
+    assert!(refused.starts_with(&expected), "{refused}");
+
+    let no_room = fixed + suffix.len();
+    for cut in [options(), truncating(TruncationDirection::Right)] {
+        let refused = problem(encode(&encoder(model, no_room), rerank(case), &cut));
+        assert!(refused.starts_with("`query` and its instruction have ") && refused.contains("no room"), "{refused}");
+    }
+    let last = encode(&encoder(model, no_room + 1), rerank(case), &truncating(TruncationDirection::Right)).unwrap();
+    assert_eq!(last, [&whole[..fixed + 1], &suffix].concat(), "room for one token of the document");
+}
+
+#[test]
+fn only_the_document_of_a_rerank_prompt_is_cut() {
+    let expected = expected("qwen3-reranker-tiny");
+    let mut case = expected["cases"][0].clone();
+    let template = RerankTemplate::qwen3();
+    let count = |text: &str| tokenizer("qwen3-reranker-tiny").encode(text, false).unwrap().len();
+    let head = template.head(Some(&text(&case, "instruction")), &text(&case, "query"));
+    // "Honey" is not in the small vocabulary: the head's last character, a space, is a token of its own.
+    check_document_cuts(&case, count(&template.prefix) + count(&head));
+    // " the" is one token, which begins in the head and belongs to the document.
+    case["document"] = "the tide comes in twice a day and goes out again in the evening".into();
+    check_document_cuts(&case, count(&template.prefix) + count(head.trim_end()));
+}
+
+#[test]
+fn a_template_that_fills_the_model_is_refused() {
+    let new = |limit| {
+        let template = Some(RerankTemplate::qwen3());
+        Encoder::new(
+            tokenizer("qwen3-reranker-tiny"),
+            Prompts::default(),
+            template,
+            &info(embedding_kind(), limit),
+            false,
+        )
+    };
+    assert!(matches!(new(20), Err(Error::Validation { field: "template", .. })));
+    assert!(new(1000).is_ok());
+}
+
+#[test]
+fn rerank_needs_a_template() {
+    let input = Input::Rerank { instruction: None, query: Arc::from("q"), document: "d".to_owned() };
+    assert!(matches!(encode(&encoder("qwen3-tiny", 100), input, &options()), Err(Error::WrongModelKind(_))));
+}
+
+#[test]
+fn ids_are_checked_and_cut() {
+    let encoder = encoder("qwen3-tiny", 4);
+    let list = |ids: &[u32]| Input::Ids(ids.to_vec());
+    assert_eq!(encode(&encoder, list(&[1, 2, 3, 1199]), &options()).unwrap(), [1, 2, 3, 1199], "nothing is added");
+    assert_eq!(
+        problem(encode(&encoder, list(&[1, 1200]), &options())),
+        "`inputs` item 3 has token id 1200 at position 1, ids must be below 1200"
+    );
+    assert!(problem(encode(&encoder, list(&[1; 5]), &options())).contains("has 5 tokens, the limit is 4"));
+    let six = list(&[1, 2, 3, 4, 5, 6]);
+    assert_eq!(encode(&encoder, six.clone(), &truncating(TruncationDirection::Right)).unwrap(), [1, 2, 3, 4]);
+    assert_eq!(encode(&encoder, six, &truncating(TruncationDirection::Left)).unwrap(), [3, 4, 5, 6]);
+    assert!(matches!(encode(&encoder, list(&[]), &options()), Err(Error::Empty { .. })));
+}
+
+#[test]
+fn an_input_without_tokens_is_empty() {
+    let empty = Input::Text(String::new());
+    let error = encode(&encoder("qwen3-seqcls-tiny", 100), empty.clone(), &options()).unwrap_err();
+    assert!(matches!(error, Error::Empty { .. }));
+    assert_eq!(error.to_string(), "`inputs` item 3 has no tokens");
+    assert_eq!(encode(&encoder("qwen3-tiny", 100), empty, &options()).unwrap(), [1000], "the end token alone will do");
+}
+
+#[test]
+fn a_token_unknown_to_the_model_is_refused() {
+    let info = ModelInfo { vocab_size: 50, ..info(embedding_kind(), 100) };
+    let encoder = Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, &info, false).unwrap();
+    assert!(problem(encode(&encoder, Input::Text("Hi".to_owned()), &options())).contains("ids must be below 50"));
+}
+
+#[test]
+fn prompts_stand_before_texts() {
+    let encoder = encoder("qwen3-tiny", 100);
+    let named = |name: &str| EncodeOptions { prompt_name: Some(name.to_owned()), ..options() };
+    let plain = |text: &str| encode(&encoder, Input::Text(text.to_owned()), &options()).unwrap();
+    let text = || Input::Text("bread".to_owned());
+    assert_eq!(encode(&encoder, text(), &named("query")).unwrap(), plain("Find: bread"));
+    assert_eq!(encode(&encoder, text(), &named("plain")).unwrap(), plain("bread"));
+    let unknown = encode(&encoder, text(), &named("passage")).unwrap_err();
+    assert!(matches!(unknown, Error::Validation { field: "prompt_name", .. }));
+    assert_eq!(
+        unknown.to_string(),
+        "`prompt_name` `passage` is not a prompt of the served model; it has: plain, query"
+    );
+    let ids = encode(&encoder, Input::Ids(vec![1]), &named("query"));
+    assert!(matches!(ids, Err(Error::Validation { field: "prompt_name", .. })));
+}
+
+#[test]
+fn the_default_prompt_is_for_texts_only() {
+    let prompts = Prompts { by_name: [("plain".to_owned(), String::new())].into(), default: Some("Find: ".to_owned()) };
+    let with_default =
+        Encoder::new(tokenizer("qwen3-tiny"), prompts, None, &info(embedding_kind(), 100), false).unwrap();
+    let without = encoder("qwen3-tiny", 100);
+    let both = |input: Input, twin: Input| {
+        (encode(&with_default, input, &options()).unwrap(), encode(&without, twin, &options()).unwrap())
+    };
+    let (got, twin) = both(Input::Text("bread".to_owned()), Input::Text("Find: bread".to_owned()));
+    assert_eq!(got, twin);
+    let pair = Input::Pair("a".to_owned(), "b".to_owned());
+    let (got, twin) = both(pair.clone(), pair);
+    assert_eq!(got, twin);
+    assert_eq!(encode(&with_default, Input::Ids(vec![7]), &options()).unwrap(), [7]);
+    let named = EncodeOptions { prompt_name: Some("plain".to_owned()), ..options() };
+    let got = encode(&with_default, Input::Text("bread".to_owned()), &named).unwrap();
+    assert_eq!(got, encode(&without, Input::Text("bread".to_owned()), &options()).unwrap(), "a name replaces it");
+}
+
+#[test]
+fn auto_truncate_is_what_truncate_is_when_absent() {
+    let new = |auto| Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, &info(embedding_kind(), 2), auto);
+    let ids = || Input::Ids(vec![1, 2, 3]);
+    assert_eq!(encode(&new(true).unwrap(), ids(), &options()).unwrap(), [1, 2]);
+    assert!(encode(&new(false).unwrap(), ids(), &options()).is_err());
+    let refusing = EncodeOptions { truncate: Some(false), ..options() };
+    assert!(encode(&new(true).unwrap(), ids(), &refusing).is_err());
+}
+
+#[test]
+fn what_the_tokenizer_file_says_of_truncation_and_padding_is_not_asked() {
+    let mut prepared = tokenizer("qwen3-tiny");
+    prepared.with_truncation(Some(TruncationParams { max_length: 3, ..TruncationParams::default() })).unwrap();
+    prepared.with_padding(Some(tokenizers::PaddingParams {
+        strategy: tokenizers::PaddingStrategy::Fixed(50),
+        ..tokenizers::PaddingParams::default()
+    }));
+    let fresh = Encoder::new(prepared, Prompts::default(), None, &info(embedding_kind(), 100), false).unwrap();
+    let text = Input::Text("The tide comes in twice a day.".to_owned());
+    let plain = encode(&encoder("qwen3-tiny", 100), text.clone(), &options()).unwrap();
+    assert_eq!(encode(&fresh, text, &options()).unwrap(), plain);
+}
+
+#[test]
+fn characters_are_counted_not_bytes() {
+    let encoder = encoder("qwen3-tiny", 100);
+    let count = |input| encoder.encode(input, PLACE, &encoder.rules(&options()).unwrap()).unwrap().characters;
+    assert_eq!(count(Input::Text("über".to_owned())), 4);
+    assert_eq!(count(Input::Pair("über".to_owned(), "x".to_owned())), 5);
+    assert_eq!(count(Input::Ids(vec![1, 2])), 0);
+}
+
+#[test]
+fn tokens_show_their_place_in_the_text() {
+    let encoder = encoder("llama-tiny", 4);
+    let rules = encoder.rules(&options()).unwrap();
+    let text = "grün: 日本 <|begin_of_text|>x and more than the limit".to_owned();
+    let tokens = encoder.tokens(text.clone(), PLACE, &rules).unwrap();
+    assert_eq!(
+        tokens[0],
+        TokenInfo { id: 1000, text: "<|begin_of_text|>".to_owned(), special: true, start: None, stop: None }
+    );
+    assert_eq!(tokens.iter().filter(|token| token.special).count(), 2, "the one in the text is special too");
+    let mut end = 0;
+    for token in tokens.iter().filter(|token| !token.special) {
+        let (start, stop) = (token.start.unwrap(), token.stop.unwrap());
+        assert!(start <= stop && stop >= end, "{token:?}");
+        let piece: String = text.chars().skip(start).take(stop - start).collect();
+        assert_eq!(token.text, piece);
+        end = stop;
+    }
+    assert_eq!(end, text.chars().count(), "characters, and all of them");
+    let bare = EncodeOptions { add_special_tokens: false, ..options() };
+    let tokens = encoder.tokens(text, PLACE, &encoder.rules(&bare).unwrap()).unwrap();
+    assert_eq!(tokens.iter().filter(|token| token.special).count(), 1);
+}
+
+#[test]
+fn decode_gives_the_text_back() {
+    let encoder = encoder("qwen3-tiny", 4);
+    let text = "The tide comes in twice a day: 日本.";
+    let ids = tokenizer("qwen3-tiny").encode(text, true).unwrap().get_ids().to_vec();
+    assert_eq!(encoder.decode(&ids, PLACE, true).unwrap(), text);
+    assert_eq!(encoder.decode(&ids, PLACE, false).unwrap(), format!("{text}<|endoftext|>"));
+    assert!(matches!(encoder.decode(&[9999], PLACE, true), Err(Error::Validation { .. })));
+}

@@ -1,0 +1,393 @@
+//! The engine's front: what the endpoints call.
+
+use crate::batcher::Compaction;
+use crate::encode::{Encoder, Place};
+use crate::limits::{check_config, check_count, check_dimensions, check_model};
+use crate::metrics::{self, Method, observe};
+use crate::pipeline::{Pipeline, PipelineConfig};
+use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, token_rows};
+use crate::queue::{Answer, Budget};
+use crate::tokenize::TokenizerPool;
+use crate::{
+    BackendError, EmbedOptions, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo, ModelKind, Output,
+    Prompts, RerankRequest, RerankScore, Response, Timings, TokenInfo, Usage, Wanted,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
+
+/// A model with everything around it: tokenization workers, queue, planner and the backend's thread.
+///
+/// Clones share all of it. When the last clone is dropped, or after [`shutdown`](Self::shutdown), the
+/// threads end.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    info: ModelInfo,
+    config: EngineConfig,
+    tokenizers: TokenizerPool,
+    pipeline: Arc<Pipeline>,
+    /// One for each request in the engine.
+    permits: Semaphore,
+    accepting: AtomicBool,
+    threads: tokio::sync::Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pipeline.close();
+    }
+}
+
+impl Engine {
+    /// Checks the configuration against the model and starts all threads.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] names the setting that is out of range or does not fit the model;
+    /// [`Error::Backend`] if a thread cannot be started.
+    pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, Error> {
+        let mut info = model.backend.info().clone();
+        check_config(&config)?;
+        check_model(&info, &model)?;
+        if info.max_input_length > config.max_batch_tokens {
+            tracing::warn!(
+                max_input_length = info.max_input_length,
+                max_batch_tokens = config.max_batch_tokens,
+                "inputs are limited to what fits a batch"
+            );
+            info.max_input_length = config.max_batch_tokens;
+        }
+        let encoder = Encoder::new(model.tokenizer, model.prompts, model.template, &info, config.auto_truncate)?;
+        let tokenizers = TokenizerPool::new(encoder, config.tokenization_workers)?;
+        let pipeline_config = PipelineConfig {
+            budget: Budget {
+                max_tokens: config.max_batch_tokens,
+                max_sequences: config.max_batch_requests.unwrap_or(usize::MAX),
+            },
+            compaction: Compaction { threshold: config.radix_mlp_threshold, pad_to_multiple: config.pad_to_multiple },
+        };
+        let (pipeline, threads) = Pipeline::spawn(model.backend, pipeline_config)
+            .map_err(|error| BackendError::Compute(format!("could not start a thread: {error}")))?;
+        let inner = Inner {
+            permits: Semaphore::new(config.max_concurrent_requests),
+            info,
+            config,
+            tokenizers,
+            pipeline,
+            accepting: AtomicBool::new(true),
+            threads: tokio::sync::Mutex::new(threads.into()),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What is served. `max_input_length` is the limit that holds here: never more than a batch takes.
+    pub fn info(&self) -> &ModelInfo {
+        &self.inner.info
+    }
+
+    /// What the engine was configured with.
+    pub fn config(&self) -> &EngineConfig {
+        &self.inner.config
+    }
+
+    /// The model's prompts.
+    pub fn prompts(&self) -> &Prompts {
+        self.inner.tokenizers.encoder().prompts()
+    }
+
+    /// One vector for each input.
+    ///
+    /// # Errors
+    /// [`Error::WrongModelKind`] unless the model makes embeddings, [`Error::Validation`] for `dimensions` out of
+    /// range, and whatever admission, encoding or the forward pass report.
+    pub async fn embed(&self, inputs: Vec<Input>, options: EmbedOptions) -> Result<Response<Vec<f32>>, Error> {
+        observe(Method::Embed, inputs.len(), async {
+            let dim = self.embedding_dim("embedding")?;
+            let kept = check_dimensions(options.dimensions, dim)?;
+            let response = self.run(one_field(inputs, options.encode.field), &options.encode, Wanted::Pooled).await?;
+            try_map(response, |output| {
+                let mut vector = embedding(output, dim)?;
+                vector.truncate(kept);
+                if options.normalize {
+                    normalize(&mut vector);
+                }
+                Ok(vector)
+            })
+        })
+        .await
+    }
+
+    /// One vector for each token of each input.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed).
+    pub async fn embed_tokens(
+        &self,
+        inputs: Vec<Input>,
+        options: EncodeOptions,
+    ) -> Result<Response<Vec<Vec<f32>>>, Error> {
+        observe(Method::EmbedAll, inputs.len(), async {
+            self.embedding_dim("embedding")?;
+            let response = self.run(one_field(inputs, options.field), &options, Wanted::Tokens).await?;
+            try_map(response, token_rows)
+        })
+        .await
+    }
+
+    /// A score for each document, in the order of the documents.
+    ///
+    /// A reranker answers with its yes against its no, a classifier with its single logit, an embedding
+    /// model with the cosine of query and document.
+    ///
+    /// # Errors
+    /// [`Error::WrongModelKind`] for a classifier with more than one label, and whatever admission, encoding or
+    /// the forward pass report.
+    pub async fn rerank(&self, request: RerankRequest) -> Result<Response<RerankScore>, Error> {
+        observe(Method::Rerank, request.documents.len(), async {
+            match &self.info().kind {
+                ModelKind::Embedding { dim, .. } => self.rerank_by_cosine(request, *dim).await,
+                ModelKind::Reranker => {
+                    let instruction: Option<Arc<str>> = request.instruction.map(Arc::from);
+                    let query: Arc<str> = Arc::from(request.query);
+                    let input = |document| Input::Rerank {
+                        instruction: instruction.clone(),
+                        query: Arc::clone(&query),
+                        document,
+                    };
+                    let inputs = request.documents.into_iter().map(input).collect();
+                    self.score(inputs, &request.encode).await
+                }
+                ModelKind::Classifier { labels } if labels.len() == 1 => {
+                    let inputs = request.documents.into_iter().map(|d| Input::Pair(request.query.clone(), d));
+                    self.score(inputs.collect(), &request.encode).await
+                }
+                ModelKind::Classifier { .. } => Err(self.wrong_kind("reranking")),
+            }
+        })
+        .await
+    }
+
+    async fn score(&self, inputs: Vec<Input>, options: &EncodeOptions) -> Result<Response<RerankScore>, Error> {
+        let response = self.run(one_field(inputs, options.field), options, Wanted::Pooled).await?;
+        try_map(response, rerank_score)
+    }
+
+    async fn rerank_by_cosine(&self, request: RerankRequest, dim: usize) -> Result<Response<RerankScore>, Error> {
+        let field = request.encode.field;
+        check_count(request.documents.len(), field, self.inner.config.max_client_batch_size)?;
+        let mut inputs = one_field(request.documents.into_iter().map(Input::Text).collect(), field);
+        inputs.push((Place { field: "query", index: None }, Input::Text(request.query)));
+        let response = self.run_counted(inputs, &request.encode, Wanted::Pooled).await?;
+        let mut vectors = try_map(response, |output| embedding(output, dim))?;
+        let query = vectors.results.pop().unwrap_or_default();
+        Ok(vectors.map(|documents| {
+            let cosines = documents.iter().map(|document| cosine(&query, document));
+            cosines.map(|cosine| RerankScore { raw: cosine, score: cosine }).collect()
+        }))
+    }
+
+    /// The logits of each input, one for each label.
+    ///
+    /// # Errors
+    /// [`Error::WrongModelKind`] unless the model is a classifier, and whatever admission, encoding or the forward
+    /// pass report.
+    pub async fn classify(&self, inputs: Vec<Input>, options: EncodeOptions) -> Result<Response<Vec<f32>>, Error> {
+        observe(Method::Predict, inputs.len(), async {
+            let ModelKind::Classifier { labels } = &self.info().kind else {
+                return Err(self.wrong_kind("classification"));
+            };
+            let response = self.run(one_field(inputs, options.field), &options, Wanted::Pooled).await?;
+            try_map(response, |output| {
+                let logits = logits(output)?;
+                if logits.len() == labels.len() {
+                    return Ok(logits);
+                }
+                Err(BackendError::Contract(format!("{} logits for {} labels", logits.len(), labels.len())))
+            })
+        })
+        .await
+    }
+
+    /// The tokens of each text, with its prompt and special tokens; never truncated.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for an unknown prompt, [`Error::Tokenization`], and what admission reports.
+    pub async fn tokenize(&self, texts: Vec<String>, options: EncodeOptions) -> Result<Vec<Vec<TokenInfo>>, Error> {
+        observe(Method::Tokenize, texts.len(), async {
+            let Inner { tokenizers, config, .. } = &*self.inner;
+            check_count(texts.len(), options.field, config.max_client_batch_size)?;
+            let rules = tokenizers.encoder().rules(&options)?;
+            let _permit = self.admit()?;
+            tokenizers.tokens(one_field(texts, options.field), rules).await
+        })
+        .await
+    }
+
+    /// The text of each list of ids.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for an id beyond the vocabulary, [`Error::Tokenization`], and what admission reports.
+    pub async fn decode(&self, ids: Vec<Vec<u32>>, skip_special_tokens: bool) -> Result<Vec<String>, Error> {
+        observe(Method::Decode, ids.len(), async {
+            let Inner { tokenizers, config, .. } = &*self.inner;
+            check_count(ids.len(), "ids", config.max_client_batch_size)?;
+            let _permit = self.admit()?;
+            tokenizers.decode(one_field(ids, "ids"), skip_special_tokens).await
+        })
+        .await
+    }
+
+    /// Whether requests are being answered. While the last batch failed as a whole, one token goes the way of all
+    /// requests, and its fate is the answer; so the engine is well again as soon as the backend is.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`], or [`Error::Backend`] with what the probe met.
+    pub async fn health(&self) -> Result<(), Error> {
+        let Inner { pipeline, accepting, .. } = &*self.inner;
+        if !accepting.load(Ordering::SeqCst) {
+            return Err(Error::ShuttingDown);
+        }
+        if pipeline.failed_batches() == 0 {
+            return Ok(());
+        }
+        pipeline.submit([vec![0]], Wanted::Pooled)?.collect().await.map(|_| ())
+    }
+
+    /// Stops accepting, waits until everything accepted is answered, and ends the threads. May be called again.
+    pub async fn shutdown(&self) {
+        let Inner { pipeline, permits, accepting, threads, config, .. } = &*self.inner;
+        accepting.store(false, Ordering::SeqCst);
+        // All permits back means that no request is left; a closed semaphore, that another call has waited.
+        let all = u32::try_from(config.max_concurrent_requests).unwrap_or(u32::MAX);
+        if permits.acquire_many(all).await.is_ok() {
+            permits.close();
+        }
+        pipeline.close();
+        let mut threads = threads.lock().await;
+        let handles = std::mem::take(&mut *threads);
+        let joined =
+            tokio::task::spawn_blocking(move || handles.into_iter().filter_map(|thread| thread.join().err()).count());
+        match joined.await {
+            Ok(0) => {}
+            Ok(panicked) => tracing::error!(panicked, "threads of the engine ended with a panic"),
+            Err(error) => tracing::error!(%error, "the engine's threads could not be joined"),
+        }
+    }
+
+    async fn run(
+        &self,
+        inputs: Vec<(Place, Input)>,
+        options: &EncodeOptions,
+        wanted: Wanted,
+    ) -> Result<Response<Output>, Error> {
+        check_count(inputs.len(), options.field, self.inner.config.max_client_batch_size)?;
+        self.run_counted(inputs, options, wanted).await
+    }
+
+    /// Admission, encoding, queue, forward pass. Dropped on the way, it leaves nothing behind.
+    async fn run_counted(
+        &self,
+        inputs: Vec<(Place, Input)>,
+        options: &EncodeOptions,
+        wanted: Wanted,
+    ) -> Result<Response<Output>, Error> {
+        let Inner { tokenizers, pipeline, .. } = &*self.inner;
+        let arrival = Instant::now();
+        let rules = tokenizers.encoder().rules(options)?;
+        let _permit = self.admit()?;
+        let encoded = tokenizers.encode(inputs, rules).await?;
+        let tokenization = arrival.elapsed();
+        let mut usage = Usage::default();
+        for input in &encoded {
+            usage.characters += input.characters;
+            usage.tokens += input.input_ids.len();
+            metrics::input_length(input.input_ids.len());
+        }
+        let pending = pipeline.submit(encoded.into_iter().map(|input| input.input_ids), wanted)?;
+        let answers = pending.collect().await?;
+        let timings = mean_timings(&answers);
+        (usage.batch_tokens, usage.batch_unique_tokens) = batch_tokens(&answers);
+        Ok(Response {
+            results: answers.into_iter().map(|answer| answer.output).collect(),
+            usage,
+            timings: Timings { total: arrival.elapsed(), tokenization, ..timings },
+        })
+    }
+
+    fn admit(&self) -> Result<SemaphorePermit<'_>, Error> {
+        let Inner { permits, accepting, config, .. } = &*self.inner;
+        let permit = permits.try_acquire();
+        // Asked after the permit was taken: a shutdown that did not see the permit is seen here.
+        if !accepting.load(Ordering::SeqCst) {
+            return Err(Error::ShuttingDown);
+        }
+        permit.map_err(|error| match error {
+            TryAcquireError::Closed => Error::ShuttingDown,
+            TryAcquireError::NoPermits => {
+                let limit = config.max_concurrent_requests;
+                Error::Overloaded(format!("{limit} requests at once is the limit (--max-concurrent-requests)"))
+            }
+        })
+    }
+
+    fn embedding_dim(&self, task: &str) -> Result<usize, Error> {
+        match self.info().kind {
+            ModelKind::Embedding { dim, .. } => Ok(dim),
+            _ => Err(self.wrong_kind(task)),
+        }
+    }
+
+    fn wrong_kind(&self, task: &str) -> Error {
+        let served = match &self.info().kind {
+            ModelKind::Embedding { .. } => {
+                "makes embeddings; use /v1/embeddings, /embed or /embed_all, or /rerank for cosines".to_owned()
+            }
+            ModelKind::Reranker => "is a reranker; use /rerank or /v1/rerank".to_owned(),
+            ModelKind::Classifier { labels } if labels.len() == 1 => {
+                "is a classifier with one label; use /predict or /rerank".to_owned()
+            }
+            ModelKind::Classifier { labels } => format!("is a classifier with {} labels; use /predict", labels.len()),
+        };
+        Error::WrongModelKind(format!("{task} is not possible: the served model ({}) {served}", self.info().model_type))
+    }
+}
+
+fn try_map<T, U>(response: Response<T>, f: impl FnMut(T) -> Result<U, BackendError>) -> Result<Response<U>, Error> {
+    let Response { results, usage, timings } = response;
+    let results = results.into_iter().map(f).collect::<Result<_, _>>()?;
+    Ok(Response { results, usage, timings })
+}
+
+/// Items of one field, each with its place.
+fn one_field<T>(items: Vec<T>, field: &'static str) -> Vec<(Place, T)> {
+    let several = items.len() > 1;
+    let place = |index| Place { field, index: several.then_some(index) };
+    items.into_iter().enumerate().map(|(index, item)| (place(index), item)).collect()
+}
+
+fn mean_timings(answers: &[Answer]) -> Timings {
+    let count = u32::try_from(answers.len()).unwrap_or(u32::MAX).max(1);
+    let mean = |part: fn(&Answer) -> Duration| answers.iter().map(part).sum::<Duration>() / count;
+    Timings {
+        queue: mean(|answer| answer.queue),
+        planning: mean(|answer| answer.batch.planning),
+        inference: mean(|answer| answer.batch.inference),
+        ..Timings::default()
+    }
+}
+
+/// N and N', summed over the distinct batches.
+fn batch_tokens(answers: &[Answer]) -> (usize, usize) {
+    let batches: BTreeMap<u64, _> = answers.iter().map(|answer| (answer.batch.id, &answer.batch)).collect();
+    batches.values().fold((0, 0), |(n, unique), batch| (n + batch.total_tokens, unique + batch.unique_tokens))
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

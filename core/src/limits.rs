@@ -1,0 +1,68 @@
+//! What is out of range, said by name: a request's counts, the server's settings, the model's figures.
+
+use crate::{EngineConfig, Error, LoadedModel, ModelInfo, ModelKind};
+use tokio::sync::Semaphore;
+
+/// How many inputs a request may have.
+pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Result<(), Error> {
+    if got == 0 {
+        return Err(Error::Empty { field, problem: "has no items".to_owned() });
+    }
+    if got > limit {
+        return Err(Error::BatchTooLarge { field, got, limit });
+    }
+    Ok(())
+}
+
+/// How many values of a vector to keep.
+pub(crate) fn check_dimensions(dimensions: Option<usize>, dim: usize) -> Result<usize, Error> {
+    match dimensions {
+        None => Ok(dim),
+        Some(kept) if (1..=dim).contains(&kept) => Ok(kept),
+        Some(kept) => {
+            let problem = format!("is {kept}; the served model has 1 to {dim} dimensions");
+            Err(Error::Validation { field: "dimensions", problem })
+        }
+    }
+}
+
+pub(crate) fn check_config(config: &EngineConfig) -> Result<(), Error> {
+    let at_least_one = [
+        ("max_batch_tokens", config.max_batch_tokens),
+        ("max_batch_requests", config.max_batch_requests.unwrap_or(1)),
+        ("max_concurrent_requests", config.max_concurrent_requests),
+        ("max_client_batch_size", config.max_client_batch_size),
+        ("pad_to_multiple", config.pad_to_multiple),
+        ("tokenization_workers", config.tokenization_workers),
+    ];
+    if let Some((field, _)) = at_least_one.into_iter().find(|(_, value)| *value == 0) {
+        return Err(Error::Validation { field, problem: "must be at least 1".to_owned() });
+    }
+    // Row indices, and permits taken all at once, are 32 bits wide.
+    let limits = [
+        ("max_batch_tokens", config.max_batch_tokens, i32::MAX as usize),
+        ("max_concurrent_requests", config.max_concurrent_requests, (u32::MAX as usize).min(Semaphore::MAX_PERMITS)),
+    ];
+    if let Some((field, value, limit)) = limits.into_iter().find(|(_, value, limit)| value > limit) {
+        return Err(Error::Validation { field, problem: format!("is {value}, the limit is {limit}") });
+    }
+    let threshold = config.radix_mlp_threshold;
+    if !(0.0..=1.0).contains(&threshold) {
+        let problem = format!("is {threshold}, it must be between 0 (never compact) and 1 (always)");
+        return Err(Error::Validation { field: "radix_mlp_threshold", problem });
+    }
+    Ok(())
+}
+
+pub(crate) fn check_model(info: &ModelInfo, model: &LoadedModel) -> Result<(), Error> {
+    let invalid = |field, problem: &str| Err(Error::Validation { field, problem: problem.to_owned() });
+    if info.vocab_size == 0 || info.max_input_length == 0 {
+        return invalid("model", "has no vocabulary or takes no tokens");
+    }
+    match &info.kind {
+        ModelKind::Embedding { dim: 0, .. } => invalid("model", "makes vectors without values"),
+        ModelKind::Classifier { labels } if labels.is_empty() => invalid("model", "is a classifier without labels"),
+        ModelKind::Reranker if model.template.is_none() => invalid("template", "is needed for a reranker"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,250 @@
+//! Names of the metrics and the moments when they are recorded, through the [`metrics`] facade.
+//!
+//! Where the meaning is the same as in text-embeddings-inference, so is the name. Durations are in seconds.
+//! The engine counts every call that reaches it exactly once: `te_request_count` is
+//! `te_request_success` plus `te_request_failure` plus what is still under way.
+
+use crate::queue::{BatchReport, Queue};
+use crate::{Error, Response, Timings};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// Calls that reached the engine; label `method`.
+pub const REQUEST_COUNT: &str = "te_request_count";
+/// Calls that were answered; label `method`.
+pub const REQUEST_SUCCESS: &str = "te_request_success";
+/// Calls that failed; label `err`, see [`error_label`].
+pub const REQUEST_FAILURE: &str = "te_request_failure";
+
+const COUNTERS: [(&str, &str); 9] = [
+    (REQUEST_COUNT, "Calls that reached the engine, by method"),
+    (REQUEST_SUCCESS, "Calls that were answered, by method"),
+    (REQUEST_FAILURE, "Calls that failed, by kind of error"),
+    ("te_embed_count", "Inputs to embed"),
+    ("te_embed_success", "Inputs embedded"),
+    ("te_predict_count", "Inputs to score or classify"),
+    ("te_predict_success", "Inputs scored or classified"),
+    ("prefold_failed_sequences", "Sequences whose forward pass failed or gave a value that is not finite"),
+    ("prefold_tokens_saved", "Rows that compaction did not compute"),
+];
+
+const HISTOGRAMS: [(&str, Unit, &str); 19] = [
+    ("te_request_duration", Unit::Seconds, "From arrival to answer"),
+    ("te_request_tokenization_duration", Unit::Seconds, "Encoding all inputs of a request"),
+    ("te_request_queue_duration", Unit::Seconds, "Waiting for a batch, mean over the inputs of a request"),
+    ("te_request_inference_duration", Unit::Seconds, "Forward pass, mean over the inputs of a request"),
+    ("te_embed_duration", Unit::Seconds, "As te_request_duration, embeddings only"),
+    ("te_embed_tokenization_duration", Unit::Seconds, "As te_request_tokenization_duration, embeddings only"),
+    ("te_embed_queue_duration", Unit::Seconds, "As te_request_queue_duration, embeddings only"),
+    ("te_embed_inference_duration", Unit::Seconds, "As te_request_inference_duration, embeddings only"),
+    ("te_predict_duration", Unit::Seconds, "As te_request_duration, scores and classes only"),
+    ("te_predict_tokenization_duration", Unit::Seconds, "As te_request_tokenization_duration, scores and classes only"),
+    ("te_predict_queue_duration", Unit::Seconds, "As te_request_queue_duration, scores and classes only"),
+    ("te_predict_inference_duration", Unit::Seconds, "As te_request_inference_duration, scores and classes only"),
+    ("te_request_input_length", Unit::Count, "Tokens of an input after truncation"),
+    ("te_batch_next_size", Unit::Count, "Sequences in a batch"),
+    ("te_batch_next_tokens", Unit::Count, "Tokens in a batch (N)"),
+    ("te_radix_mlp_compression_ratio", Unit::Count, "N'/N of a batch, 1 where it was not compacted"),
+    ("prefold_batch_unique_tokens", Unit::Count, "Rows computed for a batch (N')"),
+    ("prefold_planning_duration", Unit::Seconds, "Forming a batch and its plan"),
+    ("prefold_batch_inference_duration", Unit::Seconds, "Forward pass of a batch"),
+];
+
+/// Registers units and descriptions with the recorder that is installed.
+pub fn describe() {
+    for (name, description) in COUNTERS {
+        describe_counter!(name, Unit::Count, description);
+    }
+    for (name, unit, description) in HISTOGRAMS {
+        describe_histogram!(name, unit, description);
+    }
+    describe_gauge!("te_queue_size", Unit::Count, "Inputs that wait for a batch");
+    describe_gauge!("prefold_queue_tokens", Unit::Count, "Tokens of the inputs that wait for a batch");
+    describe_histogram!("prefold_backend_idle_duration", Unit::Seconds, "The backend's wait for its next batch");
+}
+
+/// The label `err` of [`REQUEST_FAILURE`].
+pub fn error_label(error: &Error) -> &'static str {
+    match error {
+        Error::Empty { .. } | Error::Validation { .. } => "validation",
+        Error::Tokenization { .. } => "tokenization",
+        Error::BatchTooLarge { .. } => "batch_size",
+        Error::WrongModelKind(_) => "model_type",
+        Error::Overloaded(_) => "overloaded",
+        Error::Backend(_) => "inference",
+        Error::ShuttingDown => "shutting_down",
+    }
+}
+
+pub(crate) fn queue(queue: &Queue) {
+    gauge!("te_queue_size").set(queue.len() as f64);
+    gauge!("prefold_queue_tokens").set(queue.tokens() as f64);
+}
+
+pub(crate) fn backend_idle(duration: Duration) {
+    histogram!("prefold_backend_idle_duration").record(duration);
+}
+
+pub(crate) fn batch(report: &BatchReport, sequences: usize) {
+    let &BatchReport { total_tokens, unique_tokens, planning, inference, .. } = report;
+    histogram!("te_batch_next_size").record(sequences as f64);
+    histogram!("te_batch_next_tokens").record(total_tokens as f64);
+    histogram!("prefold_batch_unique_tokens").record(unique_tokens as f64);
+    histogram!("te_radix_mlp_compression_ratio").record(unique_tokens as f64 / total_tokens as f64);
+    histogram!("prefold_planning_duration").record(planning);
+    histogram!("prefold_batch_inference_duration").record(inference);
+    counter!("prefold_tokens_saved").increment((total_tokens - unique_tokens) as u64);
+}
+
+pub(crate) fn failed_sequences(count: usize) {
+    counter!("prefold_failed_sequences").increment(count as u64);
+}
+
+pub(crate) fn input_length(tokens: usize) {
+    histogram!("te_request_input_length").record(tokens as f64);
+}
+
+/// The names that a group of methods has beside `te_request_*`.
+struct Group {
+    count: &'static str,
+    success: &'static str,
+    duration: &'static str,
+    tokenization: &'static str,
+    queue: &'static str,
+    inference: &'static str,
+}
+
+const EMBED: Group = Group {
+    count: "te_embed_count",
+    success: "te_embed_success",
+    duration: "te_embed_duration",
+    tokenization: "te_embed_tokenization_duration",
+    queue: "te_embed_queue_duration",
+    inference: "te_embed_inference_duration",
+};
+
+const PREDICT: Group = Group {
+    count: "te_predict_count",
+    success: "te_predict_success",
+    duration: "te_predict_duration",
+    tokenization: "te_predict_tokenization_duration",
+    queue: "te_predict_queue_duration",
+    inference: "te_predict_inference_duration",
+};
+
+/// What a call asks of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Embed,
+    EmbedAll,
+    Rerank,
+    Predict,
+    Tokenize,
+    Decode,
+}
+
+impl Method {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Embed => "embed",
+            Self::EmbedAll => "embed_all",
+            Self::Rerank => "rerank",
+            Self::Predict => "predict",
+            Self::Tokenize => "tokenize",
+            Self::Decode => "decode",
+        }
+    }
+
+    fn group(self) -> Option<Group> {
+        match self {
+            Self::Embed | Self::EmbedAll => Some(EMBED),
+            Self::Rerank | Self::Predict => Some(PREDICT),
+            Self::Tokenize | Self::Decode => None,
+        }
+    }
+}
+
+/// Counts a call to the engine and what became of it.
+pub(crate) async fn observe<T: Timed>(
+    method: Method,
+    inputs: usize,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let counted = Call::start(method, inputs);
+    let result = call.await;
+    counted.finish(result.as_ref().map(Timed::timings));
+    result
+}
+
+/// A result that may know where its time went.
+pub(crate) trait Timed {
+    fn timings(&self) -> Option<Timings>;
+}
+
+impl<T> Timed for Response<T> {
+    fn timings(&self) -> Option<Timings> {
+        Some(self.timings)
+    }
+}
+
+impl<T> Timed for Vec<T> {
+    fn timings(&self) -> Option<Timings> {
+        None
+    }
+}
+
+/// Counts one call, also when its future is dropped half way.
+struct Call {
+    method: Method,
+    inputs: usize,
+    start: Instant,
+    over: bool,
+}
+
+impl Call {
+    fn start(method: Method, inputs: usize) -> Self {
+        counter!(REQUEST_COUNT, "method" => method.label()).increment(1);
+        if let Some(group) = method.group() {
+            counter!(group.count).increment(inputs as u64);
+        }
+        Self { method, inputs, start: Instant::now(), over: false }
+    }
+
+    /// `outcome` holds timings where the call went through the model.
+    fn finish(mut self, outcome: Result<Option<Timings>, &Error>) {
+        self.over = true;
+        let timings = match outcome {
+            Ok(timings) => timings,
+            Err(error) => return counter!(REQUEST_FAILURE, "err" => error_label(error)).increment(1),
+        };
+        counter!(REQUEST_SUCCESS, "method" => self.method.label()).increment(1);
+        histogram!("te_request_duration").record(self.start.elapsed());
+        let group = self.method.group();
+        if let Some(group) = &group {
+            counter!(group.success).increment(self.inputs as u64);
+            histogram!(group.duration).record(self.start.elapsed());
+        }
+        let Some(timings) = timings else { return };
+        histogram!("te_request_tokenization_duration").record(timings.tokenization);
+        histogram!("te_request_queue_duration").record(timings.queue);
+        histogram!("te_request_inference_duration").record(timings.inference);
+        if let Some(group) = group {
+            histogram!(group.tokenization).record(timings.tokenization);
+            histogram!(group.queue).record(timings.queue);
+            histogram!(group.inference).record(timings.inference);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.over {
+            counter!(REQUEST_FAILURE, "err" => "dropped").increment(1);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

@@ -1,0 +1,326 @@
+//! Queue, planner thread and backend thread, and the slot of one batch between the two.
+//!
+//! ```text
+//! submit -> Queue -> planner -> slot -> backend -> each entry's reply
+//! ```
+//!
+//! The planner fills the slot with batch t+1 while the backend runs batch t. As long as the backend is
+//! busy the batch in the slot can still grow: the planner takes it back out when entries arrive that
+//! fit. Once the backend waits, the batch is left for it, so a lone request leaves at once.
+
+use crate::batcher::{Compaction, FormingBatch, ReadyBatch};
+use crate::queue::{Answer, BatchReport, Budget, Entry, Queue, Reply};
+use crate::{Backend, BackendError, Error, Output, Wanted, metrics};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// What the pipeline is configured with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PipelineConfig {
+    pub(crate) budget: Budget,
+    pub(crate) compaction: Compaction,
+}
+
+/// The shared part; the two threads hold it too.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    config: PipelineConfig,
+    state: Mutex<State>,
+    /// Something for the planner: an entry came, the slot was emptied, or the end is near.
+    planner_wake: Condvar,
+    /// Something for the backend: the slot was filled, or there is nothing more to come.
+    backend_wake: Condvar,
+    failed_batches: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: Queue,
+    slot: Option<FormingBatch>,
+    backend_waits: bool,
+    /// Nothing is accepted any more.
+    closed: bool,
+    /// Closed, and the last batch is in the slot or beyond.
+    drained: bool,
+}
+
+impl State {
+    /// What the planner should do now: entries, and the batch that they join.
+    fn next_work(&mut self, config: PipelineConfig) -> Option<(FormingBatch, Vec<Entry>)> {
+        let room = match &self.slot {
+            // Taking it back now would keep a backend waiting that could start.
+            Some(_) if self.backend_waits => return None,
+            Some(waiting) => waiting.room(config.budget),
+            None => config.budget.room(0, 0),
+        };
+        let entries = self.queue.take(room);
+        if entries.is_empty() {
+            return None;
+        }
+        Some((self.slot.take().unwrap_or_else(|| FormingBatch::new(config.compaction)), entries))
+    }
+}
+
+impl Pipeline {
+    /// Starts the planner and the backend's thread. They end after [`close`](Self::close), when everything
+    /// accepted has been answered.
+    pub(crate) fn spawn(
+        backend: Box<dyn Backend>,
+        config: PipelineConfig,
+    ) -> std::io::Result<(Arc<Self>, [JoinHandle<()>; 2])> {
+        let pipeline = Arc::new(Self {
+            config,
+            state: Mutex::default(),
+            planner_wake: Condvar::new(),
+            backend_wake: Condvar::new(),
+            failed_batches: AtomicUsize::new(0),
+        });
+        let planner = {
+            let pipeline = Arc::clone(&pipeline);
+            std::thread::Builder::new().name("prefold-planner".to_owned()).spawn(move || pipeline.plan_batches())?
+        };
+        let runner = {
+            let shared = Arc::clone(&pipeline);
+            std::thread::Builder::new().name("prefold-backend".to_owned()).spawn(move || shared.run_batches(backend))
+        };
+        match runner {
+            Ok(runner) => Ok((pipeline, [planner, runner])),
+            Err(error) => {
+                pipeline.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// Hands sequences over, all of them or none.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`]
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        sequences: impl IntoIterator<Item = Vec<u32>>,
+        wanted: Wanted,
+    ) -> Result<Pending, Error> {
+        let (entries, answers): (Vec<_>, Vec<_>) = sequences.into_iter().map(|ids| Entry::new(ids, wanted)).unzip();
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Error::ShuttingDown);
+        }
+        entries.into_iter().for_each(|entry| state.queue.push(entry));
+        metrics::queue(&state.queue);
+        self.planner_wake.notify_one();
+        drop(state);
+        Ok(Pending { pipeline: Arc::clone(self), answers })
+    }
+
+    /// Accepts nothing more; what was accepted is still computed.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.planner_wake.notify_one();
+    }
+
+    /// Batches in a row, up to now, without a single good answer.
+    pub(crate) fn failed_batches(&self) -> usize {
+        self.failed_batches.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock, and every field is valid at any moment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until closed and empty: takes entries, forms a batch outside the lock, puts it into the slot.
+    fn plan_batches(&self) {
+        while let Some((mut batch, entries)) = self.await_work() {
+            // If this panics the entries are gone, and with them their reply channels: that is an answer.
+            let formed = catch_unwind(AssertUnwindSafe(move || {
+                batch.extend(entries);
+                batch
+            }));
+            match formed {
+                Ok(batch) => {
+                    self.lock().slot = Some(batch);
+                    self.backend_wake.notify_one();
+                }
+                Err(panic) => tracing::error!(error = panic_message(&*panic), "the planner panicked; a batch is lost"),
+            }
+        }
+    }
+
+    fn await_work(&self) -> Option<(FormingBatch, Vec<Entry>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(work) = state.next_work(self.config) {
+                metrics::queue(&state.queue);
+                return Some(work);
+            }
+            if state.closed && state.queue.is_empty() {
+                state.drained = true;
+                self.backend_wake.notify_one();
+                return None;
+            }
+            state = self.planner_wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Until drained: takes the batch out of the slot, runs it, answers its entries.
+    fn run_batches(&self, mut backend: Box<dyn Backend>) {
+        let mut id = 0;
+        while let Some(batch) = self.await_batch() {
+            id += 1;
+            let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut *backend, batch.finish(), id)));
+            if let Err(panic) = run {
+                tracing::error!(error = panic_message(&*panic), "the backend's thread panicked; a batch is lost");
+            }
+        }
+    }
+
+    fn await_batch(&self) -> Option<FormingBatch> {
+        let idle = Instant::now();
+        let mut state = self.lock();
+        loop {
+            if let Some(batch) = state.slot.take() {
+                state.backend_waits = false;
+                self.planner_wake.notify_one();
+                metrics::backend_idle(idle.elapsed());
+                return Some(batch);
+            }
+            if state.drained {
+                return None;
+            }
+            state.backend_waits = true;
+            state = self.backend_wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run(&self, backend: &mut dyn Backend, ready: ReadyBatch, id: u64) {
+        let ReadyBatch { batch, entries, planning } = ready;
+        if entries.is_empty() {
+            return;
+        }
+        let total_tokens = batch.ragged.total_tokens();
+        let unique_tokens = batch.plan.as_ref().map_or(total_tokens, |plan| plan.unique_tokens());
+        let span = tracing::debug_span!("batch", id, sequences = entries.len(), total_tokens, unique_tokens).entered();
+        let taken = Instant::now();
+        let outputs = catch_unwind(AssertUnwindSafe(|| backend.forward(&batch)))
+            .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))))
+            .and_then(|outputs| check_count(outputs, entries.len()));
+        let report = BatchReport { id, total_tokens, unique_tokens, planning, inference: taken.elapsed() };
+        metrics::batch(&report, entries.len());
+        tracing::debug!(?planning, inference = ?report.inference, ok = outputs.is_ok(), "batch done");
+        self.answer(entries, outputs, Arc::new(report), taken);
+        drop(span);
+    }
+
+    fn answer(
+        &self,
+        entries: Vec<Entry>,
+        outputs: Result<Vec<Output>, BackendError>,
+        batch: Arc<BatchReport>,
+        taken: Instant,
+    ) {
+        let replies: Vec<Reply> = match outputs {
+            Ok(outputs) => {
+                let answers = outputs.into_iter().zip(&entries).map(|(output, entry)| {
+                    let queue = taken.duration_since(entry.enqueued).saturating_sub(batch.planning);
+                    check_output(&output, entry)?;
+                    Ok(Answer { output, queue, batch: Arc::clone(&batch) })
+                });
+                answers.collect()
+            }
+            Err(error) => entries.iter().map(|_| Err(error.clone())).collect(),
+        };
+        if let Some(error) = replies.iter().find_map(|reply| reply.as_ref().err()) {
+            let failed = replies.iter().filter(|reply| reply.is_err()).count();
+            tracing::error!(batch = batch.id, failed, sequences = entries.len(), %error, "inference failed");
+            metrics::failed_sequences(failed);
+        }
+        // Before the replies: who reads one and then asks for the health sees the new state.
+        if replies.iter().any(Reply::is_ok) {
+            self.failed_batches.store(0, Ordering::Relaxed);
+        } else {
+            self.failed_batches.fetch_add(1, Ordering::Relaxed);
+        }
+        entries.into_iter().zip(replies).for_each(|(entry, reply)| entry.answer(reply));
+    }
+}
+
+fn check_count(outputs: Vec<Output>, expected: usize) -> Result<Vec<Output>, BackendError> {
+    if outputs.len() == expected {
+        return Ok(outputs);
+    }
+    Err(BackendError::Contract(format!("{} outputs for {expected} sequences", outputs.len())))
+}
+
+/// A wrong answer must never look like a right one: every value is finite, and of the form asked for.
+fn check_output(output: &Output, entry: &Entry) -> Result<(), BackendError> {
+    let (values, fits) = match (output, entry.wanted) {
+        (Output::Embedding(values) | Output::Logits(values), Wanted::Pooled) => (values, !values.is_empty()),
+        (Output::Tokens { data, dim }, Wanted::Tokens) => (data, *dim > 0 && data.len() == dim * entry.input_ids.len()),
+        (Output::Embedding(values) | Output::Logits(values), Wanted::Tokens) => (values, false),
+        (Output::Tokens { data, .. }, Wanted::Pooled) => (data, false),
+    };
+    if !fits {
+        let tokens = entry.input_ids.len();
+        let problem = format!("{} values do not answer {:?} for {tokens} tokens", values.len(), entry.wanted);
+        return Err(BackendError::Contract(problem));
+    }
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(index) => Err(BackendError::NotFinite(format!(
+            "value {index} is {}; an overflow of the number format is the usual cause, and --dtype float32 the cure",
+            values[index]
+        ))),
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}
+
+/// Answers to come, in the order of the sequences. Dropped early, its entries leave the queue.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pipeline: Arc<Pipeline>,
+    answers: Vec<oneshot::Receiver<Reply>>,
+}
+
+impl Pending {
+    /// Waits for all answers.
+    ///
+    /// # Errors
+    /// [`Error::Backend`], the first in order.
+    pub(crate) async fn collect(mut self) -> Result<Vec<Answer>, Error> {
+        let mut answers = Vec::with_capacity(self.answers.len());
+        for answer in &mut self.answers {
+            let lost = |_| BackendError::Panic("the batch was lost".to_owned());
+            answers.push(answer.await.map_err(lost)??);
+        }
+        self.answers.clear();
+        Ok(answers)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.answers.is_empty() {
+            self.answers.clear();
+            let mut state = self.pipeline.lock();
+            state.queue.sweep();
+            metrics::queue(&state.queue);
+            // An empty queue may be what a closing planner waits for.
+            self.pipeline.planner_wake.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pipeline_tests.rs"]
+mod tests;

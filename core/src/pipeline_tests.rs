@@ -1,0 +1,227 @@
+//! The threads, against a backend that waits for the test.
+
+use super::*;
+use crate::test_support::{FakeBackend, Fate, Gate, embedding_kind, fake_output, info, wait_until};
+
+fn start_with(budget: Budget) -> (Arc<Pipeline>, Gate, [JoinHandle<()>; 2]) {
+    let (backend, gate) = FakeBackend::gated(info(embedding_kind(), 1000));
+    let compaction = Compaction { threshold: 0.95, pad_to_multiple: 1 };
+    let (pipeline, threads) = Pipeline::spawn(Box::new(backend), PipelineConfig { budget, compaction }).unwrap();
+    (pipeline, gate, threads)
+}
+
+fn start() -> (Arc<Pipeline>, Gate, [JoinHandle<()>; 2]) {
+    start_with(Budget { max_tokens: 100, max_sequences: 10 })
+}
+
+/// Sequences in the slot, and entries behind it.
+fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
+    let state = pipeline.lock();
+    (state.slot.as_ref().map(FormingBatch::len), state.queue.len())
+}
+
+fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
+    pipeline.submit(sequences.iter().map(|ids| ids.to_vec()), Wanted::Pooled).unwrap()
+}
+
+fn stop(pipeline: &Pipeline, threads: [JoinHandle<()>; 2]) {
+    pipeline.close();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn is_right(answer: &Answer, ids: &[u32]) {
+    assert_eq!(answer.output, fake_output(&embedding_kind(), ids, Wanted::Pooled));
+}
+
+#[tokio::test]
+async fn a_lone_entry_leaves_at_once_and_the_next_batch_is_planned_meanwhile() {
+    let (pipeline, gate, threads) = start();
+    let first = submit(&pipeline, &[&[1, 2, 3]]);
+    assert_eq!(gate.started().ragged.num_sequences(), 1);
+
+    let second = submit(&pipeline, &[&[1, 2, 4], &[1, 2, 5]]);
+    wait_until("the next batch is planned", || waiting(&pipeline) == (Some(2), 0));
+    assert!(gate.is_idle(), "planned while the first batch still runs");
+
+    gate.release(Fate::Answer);
+    let batch = gate.started();
+    assert_eq!(batch.plan.expect("it shares a prefix").unique_tokens(), 4);
+    gate.release(Fate::Answer);
+    is_right(&first.collect().await.unwrap()[0], &[1, 2, 3]);
+    let answers = second.collect().await.unwrap();
+    is_right(&answers[0], &[1, 2, 4]);
+    is_right(&answers[1], &[1, 2, 5]);
+    assert_eq!(answers[0].batch, answers[1].batch);
+    assert_eq!((answers[0].batch.total_tokens, answers[0].batch.unique_tokens), (6, 4));
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn arrivals_join_the_batch_in_the_slot_until_it_is_full() {
+    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 100, max_sequences: 3 });
+    let running = submit(&pipeline, &[&[9]]);
+    gate.started();
+    let mut pending = Vec::new();
+    for (id, expected) in [(1, (Some(1), 0)), (2, (Some(2), 0)), (3, (Some(3), 0)), (4, (Some(3), 1))] {
+        pending.push(submit(&pipeline, &[&[id]]));
+        wait_until("the entry has found its place", || waiting(&pipeline) == expected);
+    }
+    gate.release(Fate::Answer);
+    assert_eq!(gate.started().ragged.input_ids(), [1, 2, 3], "one batch of three arrivals");
+    gate.release(Fate::Answer);
+    assert_eq!(gate.started().ragged.input_ids(), [4]);
+    gate.release(Fate::Answer);
+    running.collect().await.unwrap();
+    for (pending, id) in pending.into_iter().zip(1..) {
+        is_right(&pending.collect().await.unwrap()[0], &[id]);
+    }
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn the_token_budget_splits_batches() {
+    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 4, max_sequences: 10 });
+    let pending = submit(&pipeline, &[&[1, 2], &[3, 4], &[5, 6, 7]]);
+    assert_eq!(gate.started().ragged.input_ids(), [1, 2, 3, 4]);
+    gate.release(Fate::Answer);
+    assert_eq!(gate.started().ragged.input_ids(), [5, 6, 7]);
+    gate.release(Fate::Answer);
+    let answers = pending.collect().await.unwrap();
+    assert_ne!(answers[0].batch.id, answers[2].batch.id);
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn a_batch_is_left_to_a_backend_that_waits() {
+    let mut state = State { backend_waits: true, ..State::default() };
+    let config = PipelineConfig {
+        budget: Budget { max_tokens: 100, max_sequences: 10 },
+        compaction: Compaction { threshold: 0.0, pad_to_multiple: 1 },
+    };
+    state.slot = Some(FormingBatch::new(config.compaction));
+    let (entry, _answer) = Entry::new(vec![1], Wanted::Pooled);
+    state.queue.push(entry);
+    assert!(state.next_work(config).is_none());
+    state.backend_waits = false;
+    assert!(state.next_work(config).is_some_and(|(_, entries)| entries.len() == 1));
+    assert!(state.slot.is_none(), "taken back out");
+}
+
+#[tokio::test]
+async fn entries_of_clients_that_left_are_not_computed() {
+    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 100, max_sequences: 2 });
+    let running = submit(&pipeline, &[&[9]]);
+    gate.started();
+    let in_slot = submit(&pipeline, &[&[1]]);
+    let stays = submit(&pipeline, &[&[2]]);
+    wait_until("the slot is full", || waiting(&pipeline) == (Some(2), 0));
+    let stays_too = submit(&pipeline, &[&[5]]);
+    let in_queue = submit(&pipeline, &[&[3], &[4]]);
+    assert_eq!(waiting(&pipeline).1, 3);
+    drop(in_queue);
+    assert_eq!(waiting(&pipeline).1, 1, "a client that leaves frees its places at once");
+    drop(in_slot);
+    gate.release(Fate::Answer);
+    assert_eq!(gate.started().ragged.input_ids(), [2]);
+    gate.release(Fate::Answer);
+    assert_eq!(gate.started().ragged.input_ids(), [5]);
+    gate.release(Fate::Answer);
+    stays.collect().await.unwrap();
+    stays_too.collect().await.unwrap();
+    running.collect().await.unwrap();
+    stop(&pipeline, threads);
+    assert!(gate.is_idle());
+}
+
+#[tokio::test]
+async fn a_batch_of_gone_clients_does_not_run() {
+    let (pipeline, gate, threads) = start();
+    let running = submit(&pipeline, &[&[9]]);
+    gate.started();
+    let gone = submit(&pipeline, &[&[1]]);
+    wait_until("it is in the slot", || waiting(&pipeline) == (Some(1), 0));
+    drop(gone);
+    gate.release(Fate::Answer);
+    running.collect().await.unwrap();
+    let next = submit(&pipeline, &[&[2]]);
+    assert_eq!(gate.started().ragged.input_ids(), [2]);
+    gate.release(Fate::Answer);
+    next.collect().await.unwrap();
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn a_failed_batch_fails_alone_and_counts() {
+    let (pipeline, gate, threads) = start();
+    type Expected = fn(&BackendError) -> bool;
+    let fates: [(Fate, Expected); 4] = [
+        (Fate::Fail, |error| matches!(error, BackendError::Compute(_))),
+        (Fate::Panic, |error| matches!(error, BackendError::Panic(text) if text.contains("the test said so"))),
+        (Fate::TooFew, |error| matches!(error, BackendError::Contract(_))),
+        (Fate::WrongForm, |error| matches!(error, BackendError::Contract(_))),
+    ];
+    for (failed_before, (fate, is_expected)) in fates.into_iter().enumerate() {
+        assert_eq!(pipeline.failed_batches(), failed_before);
+        let fails = submit(&pipeline, &[&[1], &[2]]);
+        gate.started();
+        gate.release(fate);
+        match fails.collect().await {
+            Err(Error::Backend(error)) => assert!(is_expected(&error), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let next = submit(&pipeline, &[&[3]]);
+    gate.started();
+    gate.release(Fate::Answer);
+    is_right(&next.collect().await.unwrap()[0], &[3]);
+    assert_eq!(pipeline.failed_batches(), 0);
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn a_row_that_is_not_finite_fails_alone() {
+    let (pipeline, gate, threads) = start();
+    let running = submit(&pipeline, &[&[9]]);
+    gate.started();
+    let pending: Vec<_> = [1, 2, 3].map(|id| submit(&pipeline, &[&[id]])).into();
+    wait_until("all are in one batch", || waiting(&pipeline) == (Some(3), 0));
+    gate.release(Fate::Poison(0, f32::INFINITY));
+    gate.started();
+    gate.release(Fate::Poison(1, f32::NAN));
+    let is_not_finite = |result: &Result<_, _>| matches!(result, Err(Error::Backend(BackendError::NotFinite(_))));
+    assert!(is_not_finite(&running.collect().await));
+    for (pending, id) in pending.into_iter().zip(1..) {
+        let result = pending.collect().await;
+        match id {
+            2 => assert!(is_not_finite(&result)),
+            _ => is_right(&result.unwrap()[0], &[id]),
+        }
+    }
+    assert_eq!(pipeline.failed_batches(), 0, "the neighbours' answers show that the backend works");
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
+    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 100, max_sequences: 1 });
+    let pending: Vec<_> = [1, 2, 3].map(|id| submit(&pipeline, &[&[id]])).into();
+    gate.started();
+    pipeline.close();
+    assert!(matches!(pipeline.submit([vec![4]], Wanted::Pooled), Err(Error::ShuttingDown)));
+    drop(gate);
+    for (pending, id) in pending.into_iter().zip(1..) {
+        is_right(&pending.collect().await.unwrap()[0], &[id]);
+    }
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_an_answer() {
+    let (pipeline, gate, threads) = start();
+    let (entry, answer) = Entry::new(vec![1], Wanted::Pooled);
+    drop(entry);
+    let pending = Pending { pipeline: Arc::clone(&pipeline), answers: vec![answer] };
+    assert!(matches!(pending.collect().await, Err(Error::Backend(BackendError::Panic(_)))));
+    drop(gate);
+    stop(&pipeline, threads);
+}

@@ -1,0 +1,73 @@
+//! From raw outputs to what clients asked for.
+
+use crate::{BackendError, Output, RerankScore};
+
+/// `1 / (1 + e^-x)`.
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// Exponentials divided by their sum; the largest logit is subtracted first, so nothing overflows.
+pub fn softmax(logits: &[f32]) -> Vec<f32> {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut values: Vec<f32> = logits.iter().map(|logit| (logit - max).exp()).collect();
+    let sum: f32 = values.iter().sum();
+    values.iter_mut().for_each(|value| *value /= sum);
+    values
+}
+
+/// Scales to unit length; a zero vector stays as it is.
+pub(crate) fn normalize(vector: &mut [f32]) {
+    let norm = dot(vector, vector).sqrt();
+    if norm > 0.0 {
+        vector.iter_mut().for_each(|value| *value = (f64::from(*value) / norm) as f32);
+    }
+}
+
+/// The cosine of the angle; 0 when one of the vectors is zero.
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let norms = (dot(a, a) * dot(b, b)).sqrt();
+    if norms > 0.0 { (dot(a, b) / norms) as f32 } else { 0.0 }
+}
+
+/// In f64, where products of finite f32 values cannot overflow.
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}
+
+/// The score of a document from the logits of a single-label classifier, or of a reranker's `[no, yes]`.
+pub(crate) fn rerank_score(output: Output) -> Result<RerankScore, BackendError> {
+    let raw = match logits(output)?[..] {
+        [logit] => logit,
+        [no, yes] => yes - no,
+        ref other => return Err(BackendError::Contract(format!("{} logits for a score", other.len()))),
+    };
+    Ok(RerankScore { raw, score: sigmoid(raw) })
+}
+
+pub(crate) fn logits(output: Output) -> Result<Vec<f32>, BackendError> {
+    match output {
+        Output::Logits(logits) => Ok(logits),
+        _ => Err(BackendError::Contract("logits were expected".to_owned())),
+    }
+}
+
+/// A pooled vector of `dim` values.
+pub(crate) fn embedding(output: Output, dim: usize) -> Result<Vec<f32>, BackendError> {
+    match output {
+        Output::Embedding(vector) if vector.len() == dim => Ok(vector),
+        _ => Err(BackendError::Contract(format!("a vector of {dim} values was expected"))),
+    }
+}
+
+/// One row for each token.
+pub(crate) fn token_rows(output: Output) -> Result<Vec<Vec<f32>>, BackendError> {
+    match output {
+        Output::Tokens { data, dim } if dim > 0 => Ok(data.chunks_exact(dim).map(<[f32]>::to_vec).collect()),
+        _ => Err(BackendError::Contract("one row for each token was expected".to_owned())),
+    }
+}
+
+#[cfg(test)]
+#[path = "postprocess_tests.rs"]
+mod tests;

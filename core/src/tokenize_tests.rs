@@ -1,0 +1,66 @@
+use super::*;
+use crate::Prompts;
+use crate::test_support::{embedding_kind, info, tokenizer, wait_until};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+fn pool(workers: usize) -> TokenizerPool {
+    let encoder =
+        Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, &info(embedding_kind(), 100), false).unwrap();
+    TokenizerPool::new(encoder, workers).unwrap()
+}
+
+fn items(count: usize) -> Vec<(Place, usize)> {
+    (0..count).map(|index| (Place { field: "inputs", index: Some(index) }, index)).collect()
+}
+
+#[tokio::test]
+async fn a_panic_fails_its_request_only() {
+    let pool = pool(2);
+    let result = pool
+        .map(items(8), |_, _, item| match item {
+            5 => panic!("bad item"),
+            _ => Ok(item),
+        })
+        .await;
+    match result {
+        Err(Error::Tokenization { field: "inputs", problem }) => assert!(problem.contains("bad item"), "{problem}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(pool.map(items(3), |_, _, item| Ok(item)).await.unwrap(), [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn the_first_error_in_order_is_the_answer() {
+    let result = pool(2)
+        .map(items(50), |_, place, item| match item {
+            0..20 => Ok(item),
+            _ => Err(Error::Empty { field: place.field, problem: item.to_string() }),
+        })
+        .await;
+    assert!(matches!(result, Err(Error::Empty { problem, .. }) if problem == "20"));
+}
+
+#[tokio::test]
+async fn work_that_nobody_waits_for_is_left_undone() {
+    let pool = pool(1);
+    let done = Arc::new(AtomicUsize::new(0));
+    let (start, started) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let counter = Arc::clone(&done);
+    let request = pool.map(items(10), move |_, _, item| {
+        drop(start.send(()));
+        drop(wait.lock().unwrap().recv());
+        counter.fetch_add(1, Ordering::SeqCst);
+        Ok(item)
+    });
+    let mut request = Box::pin(request);
+    tokio::select! { biased; _ = &mut request => panic!("it waits"), () = std::future::ready(()) => {} }
+    started.recv().unwrap();
+    drop(request);
+    drop(go);
+    // The counter is let go of together with the job.
+    wait_until("the job is over", || Arc::strong_count(&done) == 1);
+    assert_eq!(done.load(Ordering::SeqCst), 1, "the item at work was finished, the others were not begun");
+}

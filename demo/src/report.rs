@@ -1,0 +1,115 @@
+//! What the demo prints.
+
+use crate::client::{Answer, Info, Ranked};
+use crate::corpus::{Corpus, Passage, Question};
+use crate::workload::{Measurement, Workload, largest_difference};
+use anyhow::{Context, Result, bail};
+use std::time::Duration;
+
+/// Questions shown with their best passages; all are counted.
+const SHOWN_QUESTIONS: usize = 4;
+const SHOWN_PASSAGES: usize = 2;
+/// Characters of a passage in a line.
+const EXCERPT: usize = 72;
+/// Compaction must not change an answer by more than this, float rounding.
+const SAME_ANSWER: f32 = 1e-5;
+
+pub(crate) fn heading(text: &str) {
+    println!("\n{text}\n");
+}
+
+pub(crate) fn line(text: &str) {
+    println!("\n{text}");
+}
+
+pub(crate) fn started(flags: &[&str], address: &str, after: Duration, info: &Info) {
+    println!("$ prefold {}", flags.join(" "));
+    println!("  prefold {} serves {} on {address}, ready after {}", info.version, info.model_id, seconds(after));
+}
+
+pub(crate) fn embedded(answer: &Answer<Vec<Vec<f32>>>) {
+    let dimensions = answer.body.first().map_or(0, Vec::len);
+    println!("  {} vectors of {dimensions} dimensions in {}", answer.body.len(), seconds(answer.wall));
+    println!(
+        "  {} tokens, {} of them computed: compaction ratio {:.3}",
+        answer.tokens, answer.unique_tokens, answer.compaction_ratio
+    );
+}
+
+/// `rankings[i]` orders all passages for question `i`.
+pub(crate) fn answers(corpus: &Corpus, rankings: &[Vec<(usize, f32)>], wall: Duration) {
+    let ranked = |i: usize| &corpus.passages[i];
+    let first_answer = |(question, ranking): (&Question, &Vec<(usize, f32)>)| {
+        ranking.iter().position(|&(i, _)| question.is_answered_by(ranked(i))).unwrap_or(usize::MAX)
+    };
+    for (question, ranking) in corpus.questions.iter().zip(rankings).take(SHOWN_QUESTIONS) {
+        println!("  {}", question.query);
+        for &(i, score) in ranking.iter().take(SHOWN_PASSAGES) {
+            passage(score, question, ranked(i));
+        }
+    }
+    let places: Vec<usize> = corpus.questions.iter().zip(rankings).map(first_answer).collect();
+    let within = |k: usize| places.iter().filter(|&&place| place < k).count();
+    println!(
+        "  ...\n  The FAQ's own answer (marked *) is first for {} of {} questions, among the first three for {}, \
+         the first ten for {}.\n  All questions were embedded in {}.",
+        within(1),
+        places.len(),
+        within(3),
+        within(10),
+        seconds(wall)
+    );
+}
+
+pub(crate) fn reranked(question: &Question, candidates: &[&Passage], ranked: &Answer<Vec<Ranked>>) -> Result<()> {
+    println!("  {}", question.query);
+    for item in &ranked.body {
+        let candidate = candidates.get(item.index).context("the server ranked a text that it was not sent")?;
+        passage(item.score, question, candidate);
+    }
+    println!("  {} candidates in {}", ranked.body.len(), seconds(ranked.wall));
+    Ok(())
+}
+
+/// Two rows and what they say about the answers being the same.
+pub(crate) fn comparison(workload: &Workload, off: (&str, &Measurement), on: (&str, &Measurement)) -> Result<()> {
+    heading(workload.name);
+    println!("  --radix-mlp-threshold    tokens  computed   ratio    latency    texts/s");
+    for (threshold, m) in [off, on] {
+        println!(
+            "  {threshold:<21} {:>9} {:>9}   {:.3} {:>10} {:>10.1}",
+            m.tokens,
+            m.unique_tokens,
+            m.compaction_ratio,
+            seconds(m.latency),
+            m.vectors.len() as f64 / m.latency.as_secs_f64()
+        );
+    }
+    let difference = largest_difference(&off.1.vectors, &on.1.vectors)?;
+    if difference > SAME_ANSWER {
+        bail!("compaction changed an embedding: two values differ by {difference:e}");
+    }
+    println!(
+        "  {:.2} times as fast; the largest difference between two vectors' values is {difference:e}",
+        off.1.latency.as_secs_f64() / on.1.latency.as_secs_f64()
+    );
+    Ok(())
+}
+
+fn passage(score: f32, question: &Question, passage: &Passage) {
+    let mark = if question.is_answered_by(passage) { '*' } else { ' ' };
+    println!("  {score:>8.3} {mark} {}", excerpt(&passage.text));
+}
+
+fn seconds(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+fn excerpt(text: &str) -> String {
+    if text.chars().count() <= EXCERPT {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(EXCERPT).collect();
+    format!("{}...", start.trim_end())
+}

@@ -1,0 +1,122 @@
+//! What is embedded, and how a request's cost is measured.
+
+use crate::client::{Answer, Client};
+use crate::corpus::Corpus;
+use anyhow::{Result, bail};
+use std::time::Duration;
+
+/// Texts to embed in one request.
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) inputs: Vec<String>,
+}
+
+/// A workload's cost on one server.
+pub(crate) struct Measurement {
+    pub(crate) tokens: u64,
+    pub(crate) unique_tokens: u64,
+    pub(crate) compaction_ratio: f64,
+    /// Median over the repeats.
+    pub(crate) latency: Duration,
+    pub(crate) vectors: Vec<Vec<f32>>,
+}
+
+const INSTRUCTION: &str = "Instruct: Find the passage of the documentation that answers the question.\nText: ";
+
+/// A text as instruction-tuned retrievers want it.
+pub(crate) fn instructed(text: &str) -> String {
+    format!("{INSTRUCTION}{text}")
+}
+
+/// Every passage after the same instruction.
+pub(crate) fn passages(corpus: &Corpus) -> Workload {
+    Workload {
+        name: "100 passages, each after the same instruction",
+        inputs: corpus.passages.iter().map(|passage| instructed(&passage.text)).collect(),
+    }
+}
+
+/// Every candidate after its question, in a chat template: what all ten pairs of a question share is
+/// the system prompt and the question, and all hundred share the system prompt.
+pub(crate) fn pairs(corpus: &Corpus) -> Result<Workload> {
+    let mut inputs = Vec::new();
+    for question in &corpus.questions {
+        for candidate in corpus.candidates(question)? {
+            inputs.push(format!(
+                "<|im_start|>system\nYou are a helpful assistant specialized in embedding text for retrieval tasks.\
+                 <|im_end|>\n<|im_start|>user\n{}\nDoes this passage answer the question? {}<|im_end|>\n\
+                 <|im_start|>assistant\n",
+                question.query, candidate.text
+            ));
+        }
+    }
+    Ok(Workload { name: "10 questions x 10 passages, each pair in a chat template", inputs })
+}
+
+impl Workload {
+    /// One request to warm up, then `repeats` that count.
+    pub(crate) fn measure(&self, client: &Client, repeats: u16) -> Result<Measurement> {
+        let mut last: Answer<Vec<Vec<f32>>> = client.embed(&self.inputs)?;
+        let mut latencies = Vec::new();
+        for _ in 0..repeats {
+            last = client.embed(&self.inputs)?;
+            latencies.push(last.wall);
+        }
+        latencies.sort_unstable();
+        Ok(Measurement {
+            tokens: last.tokens,
+            unique_tokens: last.unique_tokens,
+            compaction_ratio: last.compaction_ratio,
+            latency: latencies.get(latencies.len() / 2).copied().unwrap_or_default(),
+            vectors: last.body,
+        })
+    }
+}
+
+/// Indices of `documents` with their similarity to `query`, the most similar first. All have unit length.
+pub(crate) fn rank(query: &[f32], documents: &[Vec<f32>]) -> Vec<(usize, f32)> {
+    let dot = |document: &Vec<f32>| query.iter().zip(document).map(|(q, d)| q * d).sum();
+    let mut ranking: Vec<(usize, f32)> = documents.iter().map(dot).enumerate().collect();
+    ranking.sort_by(|a, b| b.1.total_cmp(&a.1));
+    ranking
+}
+
+/// The largest difference between two values at the same place.
+pub(crate) fn largest_difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> Result<f32> {
+    let width = |rows: &[Vec<f32>]| rows.iter().map(Vec::len).collect::<Vec<_>>();
+    if width(a) != width(b) {
+        bail!("the two servers gave vectors of different shapes");
+    }
+    let differences = a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).abs());
+    Ok(differences.fold(0.0, f32::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_document_comes_first() {
+        let documents = [vec![0.0, 1.0], vec![1.0, 0.0], vec![0.6, 0.8]];
+        let ranking = rank(&[1.0, 0.0], &documents);
+        assert_eq!(ranking.iter().map(|r| r.0).collect::<Vec<_>>(), [1, 2, 0]);
+    }
+
+    #[test]
+    fn differences_are_found_and_shapes_compared() {
+        let a = [vec![0.0, 1.0], vec![0.5, 0.5]];
+        let b = [vec![0.0, 1.0], vec![0.5, 0.25]];
+        assert_eq!(largest_difference(&a, &b).unwrap(), 0.25);
+        assert!(largest_difference(&a, &b[..1]).is_err());
+    }
+
+    #[test]
+    fn the_corpus_holds_what_the_demo_says() {
+        let corpus = Corpus::load().unwrap();
+        assert_eq!((corpus.passages.len(), corpus.questions.len()), (100, 10));
+        assert_eq!(pairs(&corpus).unwrap().inputs.len(), 100);
+        for question in &corpus.questions {
+            assert!(corpus.candidates(question).unwrap().iter().any(|passage| question.is_answered_by(passage)));
+        }
+    }
+}

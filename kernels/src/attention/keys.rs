@@ -1,0 +1,109 @@
+//! Keys and values of a tile, collected through the page table and converted to words.
+
+use super::Attention;
+use crate::simd::{Dot, Sink, Vector};
+use std::ops::Range;
+
+/// Where the keys and values of one head on one path are.
+#[derive(Clone, Copy)]
+pub(super) struct Path<'a> {
+    pub(super) attention: &'a Attention<'a>,
+    /// The row of each position.
+    pub(super) pages: &'a [u32],
+    /// First column of the head.
+    pub(super) column: usize,
+}
+
+/// Writes the values of a row as words.
+///
+/// # Safety
+/// The CPU has the instructions of `D`.
+#[inline(always)]
+pub(super) unsafe fn row_words<D: Dot>(row: &[f32], factor: f32, words: &mut [u32]) {
+    assert_eq!(words.len(), row.len().div_ceil(D::ELEMENTS));
+    if let Some(last) = words.last_mut() {
+        *last = 0;
+    }
+    let to = words.as_mut_ptr().cast::<D::Element>();
+    let mut i = 0;
+    while i < row.len() {
+        let count = (row.len() - i).min(D::V::LANES);
+        // SAFETY: `i + count <= row.len()`, and `words` has room for so many elements.
+        unsafe {
+            let values = load::<D::V>(&row[i..], count).mul(D::V::splat(factor));
+            D::Element::store_first(values, to.add(i), count);
+        }
+        i += count;
+    }
+}
+
+/// # Safety
+/// The CPU has the instructions of `V`.
+#[inline(always)]
+unsafe fn load<V: Vector>(from: &[f32], count: usize) -> V {
+    assert!(count <= from.len());
+    // SAFETY: `from` has `count` values.
+    unsafe { V::load_up_to(from.as_ptr(), count) }
+}
+
+impl Path<'_> {
+    /// Writes the keys of some positions, a row of words for each.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    pub(super) unsafe fn copy_keys<D: Dot>(&self, positions: Range<usize>, keys: &mut [u32]) {
+        let dim = self.attention.layout.head_dim;
+        for (&page, words) in self.pages[positions].iter().zip(keys.chunks_exact_mut(dim.div_ceil(D::ELEMENTS))) {
+            let row = self.attention.k.values(page as usize, self.column, dim);
+            // SAFETY: the caller's duty.
+            unsafe { row_words::<D>(row, 1.0, words) };
+        }
+    }
+
+    /// Writes the values of some positions: for each `D::ELEMENTS` positions, `head_dim` words that hold one element
+    /// of each. Positions that are not `visible` are zero. Returns whether all elements are finite.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    pub(super) unsafe fn copy_values<D: Dot>(
+        &self,
+        positions: Range<usize>,
+        visible: Range<usize>,
+        values: &mut [u32],
+    ) -> bool {
+        let dim = self.attention.layout.head_dim;
+        let none: &[f32] = &[];
+        let row = |position: usize| {
+            if position < positions.end && visible.contains(&position) {
+                self.attention.v.values(self.pages[position] as usize, self.column, dim)
+            } else {
+                none
+            }
+        };
+        // SAFETY: the instructions are the caller's duty; each vector is within a row of `dim` values or words.
+        unsafe {
+            let zero = D::V::splat(0.0);
+            // A little more than 1, so that what would overflow when rounded to bf16 counts as infinite.
+            let margin = D::V::splat(1.01);
+            let mut not_finite = zero;
+            for (position, words) in positions.clone().step_by(D::ELEMENTS).zip(values.chunks_exact_mut(dim)) {
+                let low = row(position);
+                let high = if D::ELEMENTS == 2 { row(position + 1) } else { none };
+                let mut i = 0;
+                while i < dim {
+                    let count = (dim - i).min(D::V::LANES);
+                    let low = if low.is_empty() { zero } else { load::<D::V>(&low[i..], count) };
+                    let high = if high.is_empty() { zero } else { load::<D::V>(&high[i..], count) };
+                    not_finite = low.mul(margin).mul_add(zero, not_finite);
+                    not_finite = high.mul(margin).mul_add(zero, not_finite);
+                    let word = if D::ELEMENTS == 2 { D::V::pack_bf16(low, high) } else { low };
+                    f32::store_first(word, words[i..].as_mut_ptr().cast(), count);
+                    i += count;
+                }
+            }
+            not_finite.sum() == 0.0
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! One item: the queries of a tile over all key tiles of their path.
+//!
+//! Lanes are queries: each (position, head) of the group has a lane, so that softmax needs no sum across lanes and
+//! both products are the GEMM's register block, with a line of queries in the place of a panel of weights:
+//! scores `[keys, lanes] = K Q^T` and sums `[head_dim, lanes] += V^T P`.
+//!
+//! Key tiles start at multiples of [`KEYS`] of the path. What a lane adds up is therefore the same whichever queries
+//! are beside it: a key that it does not see has weight exactly 0 and is multiplied with a finite value, or with
+//! zero if the tile has values that are not finite.
+
+use super::keys::{Path, row_words};
+use super::{Attention, Item};
+use crate::scratch::Shared;
+use crate::simd::{Dot, MAX_LANES, RowWords, Sink, Tiles, Vector, exp, product};
+use std::ops::Range;
+
+/// Lanes of an item.
+pub(super) const QUERIES: usize = 64;
+
+/// Keys of a tile.
+const KEYS: usize = 64;
+
+/// Rows of a register block: as many as can be addressed with a stride without running out of registers.
+const MAX_ROWS: usize = 8;
+
+/// A query that has seen no key has this maximum; a key that is not seen has the score -infinity.
+const NO_MAXIMUM: f32 = f32::MIN;
+
+/// Words of scratch that [`run`] needs.
+pub(super) fn scratch_words(head_dim: usize) -> usize {
+    2 * QUERIES * head_dim + 2 * KEYS * head_dim + KEYS * 2 * MAX_LANES + 4 * QUERIES + 2 * MAX_LANES + head_dim
+}
+
+/// Computes an item and writes its rows.
+///
+/// # Safety
+/// The CPU has the instructions of `D`. The rows of the item's span are in `out`, and no other thread uses the
+/// columns of the item's queries.
+#[inline(always)]
+pub(super) unsafe fn run<D: Dot>(attention: &Attention<'_>, item: Item, out: Shared<D::Element>, scratch: &mut [u32]) {
+    let mut tile = Tile::new::<D>(attention, item, scratch);
+    // SAFETY: the caller's duty.
+    unsafe {
+        tile.load_queries::<D>();
+        for start in (tile.first_key() / KEYS * KEYS..tile.last_position() + 1).step_by(KEYS) {
+            tile.add_keys::<D>(start..(start + KEYS).min(tile.last_position() + 1));
+        }
+        tile.write::<D>(out);
+    }
+}
+
+struct Tile<'a> {
+    path: Path<'a>,
+    /// The tile's queries among the span's (position, head)s.
+    lanes: Range<usize>,
+    /// First row, and path position, of the span.
+    row: usize,
+    depth: usize,
+    /// First query head of the group.
+    head: usize,
+    /// Lanes of a line: of a register block.
+    width: usize,
+    /// `[lines, head_dim words, width]`
+    queries: &'a mut [u32],
+    /// `[KEYS, head_dim words]`
+    keys: &'a mut [u32],
+    /// `[KEYS words, head_dim]`
+    values: &'a mut [u32],
+    /// `[KEYS, width]` scores of a line, then their exponentials as words.
+    scores: &'a mut [u32],
+    /// `[lines, head_dim, width]`
+    sums: &'a mut [f32],
+    /// Per lane: its position, the last position before its window, its maximum, the sum of its exponentials.
+    positions: &'a mut [f32],
+    before_window: &'a mut [f32],
+    maxima: &'a mut [f32],
+    totals: &'a mut [f32],
+    /// `[width]` What the sums so far are multiplied with because a new maximum has come.
+    factors: &'a mut [f32],
+    /// `[head_dim]`
+    row_buffer: &'a mut [u32],
+}
+
+impl<'a> Tile<'a> {
+    #[inline(always)]
+    fn new<D: Dot>(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
+        let span = attention.spans[item.span as usize];
+        let dim = attention.layout.head_dim;
+        let group = attention.layout.group();
+        let start = item.tile as usize * QUERIES;
+        let (queries, scratch) = scratch.split_at_mut(QUERIES * dim);
+        let (sums, scratch) = scratch.split_at_mut(QUERIES * dim);
+        let (keys, scratch) = scratch.split_at_mut(KEYS * dim);
+        let (values, scratch) = scratch.split_at_mut(KEYS * dim);
+        let (scores, scratch) = scratch.split_at_mut(KEYS * 2 * MAX_LANES);
+        let (positions, scratch) = scratch.split_at_mut(QUERIES);
+        let (before_window, scratch) = scratch.split_at_mut(QUERIES);
+        let (maxima, scratch) = scratch.split_at_mut(QUERIES);
+        let (totals, scratch) = scratch.split_at_mut(QUERIES);
+        let (factors, scratch) = scratch.split_at_mut(2 * MAX_LANES);
+        Self {
+            path: Path {
+                attention,
+                pages: &attention.pages[span.path as usize..][..span.depth as usize + span.len as usize],
+                column: item.kv_head as usize * dim,
+            },
+            lanes: start..(start + QUERIES).min(span.len as usize * group),
+            row: span.row as usize,
+            depth: span.depth as usize,
+            head: item.kv_head as usize * group,
+            width: D::V::BLOCK_VECTORS * D::V::LANES,
+            queries,
+            keys,
+            values,
+            scores,
+            sums: as_f32(sums),
+            positions: as_f32(positions),
+            before_window: as_f32(before_window),
+            maxima: as_f32(maxima),
+            totals: as_f32(totals),
+            factors: as_f32(factors),
+            row_buffer: &mut scratch[..dim],
+        }
+    }
+
+    fn dim(&self) -> usize {
+        self.path.attention.layout.head_dim
+    }
+
+    /// Path position of one of the span's (position, head)s.
+    fn position(&self, lane: usize) -> usize {
+        self.depth + lane / self.path.attention.layout.group()
+    }
+
+    fn last_position(&self) -> usize {
+        self.position(self.lanes.end - 1)
+    }
+
+    /// The first key that a query at `position` sees.
+    fn first_visible(&self, position: usize) -> usize {
+        self.path.attention.window.map_or(0, |window| (position + 1).saturating_sub(window))
+    }
+
+    fn first_key(&self) -> usize {
+        self.first_visible(self.position(self.lanes.start))
+    }
+
+    fn lines(&self) -> usize {
+        self.lanes.len().div_ceil(self.width)
+    }
+
+    /// The tile's lanes in a line, the last one without those beyond the last query.
+    fn line_lanes(&self, line: usize) -> Range<usize> {
+        let start = self.lanes.start + line * self.width;
+        start..(start + self.width).min(self.lanes.end)
+    }
+
+    /// Row and column of a lane's query in `q` and in `out`.
+    fn query(&self, lane: usize) -> (usize, usize) {
+        let group = self.path.attention.layout.group();
+        (self.row + lane / group, (self.head + lane % group) * self.dim())
+    }
+
+    /// Transposes the queries into lines and resets the sums. Lanes beyond the last query repeat it.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn load_queries<D: Dot>(&mut self) {
+        let Attention { q, scale, .. } = *self.path.attention;
+        let words = self.dim().div_ceil(D::ELEMENTS);
+        for i in 0..self.lines() * self.width {
+            let lane = (self.lanes.start + i).min(self.lanes.end - 1);
+            let (row, column) = self.query(lane);
+            let position = self.position(lane);
+            let query = &mut self.row_buffer[..words];
+            // SAFETY: the caller's duty.
+            unsafe { row_words::<D>(q.values(row, column, self.path.attention.layout.head_dim), scale, query) };
+            let line = &mut self.queries[i / self.width * words * self.width..][..words * self.width];
+            for (to, &word) in line[i % self.width..].iter_mut().step_by(self.width).zip(&*query) {
+                *to = word;
+            }
+            self.positions[i] = position as f32;
+            self.before_window[i] = self.first_visible(position) as f32 - 1.0;
+            self.maxima[i] = NO_MAXIMUM;
+            self.totals[i] = 0.0;
+        }
+        let sums = self.lines() * self.width * self.dim();
+        self.sums[..sums].fill(0.0);
+    }
+
+    /// Adds a tile of keys and values to the sums of all lines that see some of it.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn add_keys<D: Dot>(&mut self, tile: Range<usize>) {
+        // SAFETY: the caller's duty.
+        unsafe {
+            self.path.copy_keys::<D>(tile.clone(), self.keys);
+            let mut is_clean = self.path.copy_values::<D>(tile.clone(), tile.clone(), self.values);
+            for line in 0..self.lines() {
+                let lanes = self.line_lanes(line);
+                let (first, last) = (self.position(lanes.start), self.position(lanes.end - 1));
+                let keys = tile.start..tile.end.min(last + 1);
+                if keys.start >= keys.end || keys.end <= self.first_visible(first) {
+                    continue;
+                }
+                self.score::<D>(line, keys.len());
+                if keys.end > first + 1 || keys.start < self.first_visible(last) {
+                    self.mask::<D::V>(line, &keys);
+                }
+                self.softmax::<D>(line, keys.len());
+                if is_clean {
+                    self.weigh::<D>(line, keys.len(), None);
+                    continue;
+                }
+                for position in first..=last {
+                    let visible = self.first_visible(position)..position + 1;
+                    self.path.copy_values::<D>(tile.clone(), visible, self.values);
+                    self.weigh::<D>(line, keys.len(), Some(position));
+                }
+                is_clean = false;
+            }
+        }
+    }
+
+    /// Scores of a line.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn score<D: Dot>(&mut self, line: usize, count: usize) {
+        let words = self.dim().div_ceil(D::ELEMENTS);
+        let queries = &self.queries[line * words * self.width..][..words * self.width];
+        let keys = &self.keys[..count * words];
+        let scores = &mut self.scores[..count * self.width];
+        let tiles = Tiles::new(count, D::ROWS.min(MAX_ROWS));
+        for tile in 0..tiles.count() {
+            let rows = tiles.rows(tile);
+            let a = RowWords { start: keys[rows.start * words..].as_ptr(), step: 1, row: words };
+            let to = scores[rows.start * self.width..].as_mut_ptr().cast();
+            // SAFETY: `a` has the words of its rows, `queries` a line for each word, `scores` one for each row.
+            unsafe {
+                by_rows::<D>(rows.len(), words, a, queries.as_ptr(), |r, c, sum| {
+                    sum.store(line_vector::<D::V>(to, r, c));
+                });
+            }
+        }
+    }
+
+    /// Gives the keys that a query does not see the score -infinity.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`.
+    #[inline(always)]
+    unsafe fn mask<V: Vector>(&mut self, line: usize, keys: &Range<usize>) {
+        let lanes = line * self.width..(line + 1) * self.width;
+        let (positions, before) = (&self.positions[lanes.clone()], &self.before_window[lanes]);
+        let scores = as_f32(&mut self.scores[..keys.len() * self.width]);
+        // SAFETY: the instructions are the caller's duty; each vector is within a line.
+        unsafe {
+            let nothing = V::splat(f32::NEG_INFINITY);
+            for c in (0..self.width).step_by(V::LANES) {
+                let (position, before) = (V::load(positions[c..].as_ptr()), V::load(before[c..].as_ptr()));
+                for (key, scores) in keys.clone().zip(scores.chunks_exact_mut(self.width)) {
+                    let key = V::splat(key as f32);
+                    let score = V::load(scores[c..].as_ptr());
+                    let score = key.select_le(position, score, nothing);
+                    key.select_le(before, nothing, score).store(scores[c..].as_mut_ptr());
+                }
+            }
+        }
+    }
+
+    /// Turns scores into exponentials, as words of `D`, and brings maxima, totals and factors up to date.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn softmax<D: Dot>(&mut self, line: usize, count: usize) {
+        let scores = as_f32(&mut self.scores[..(count.next_multiple_of(2)) * self.width]);
+        let scores = scores.as_mut_ptr();
+        for c in 0..D::V::BLOCK_VECTORS {
+            let lanes = line * self.width + c * D::V::LANES;
+            let maximum = self.maxima[lanes..lanes + D::V::LANES].as_mut_ptr();
+            let total = self.totals[lanes..lanes + D::V::LANES].as_mut_ptr();
+            let factor = self.factors[c * D::V::LANES..][..D::V::LANES].as_mut_ptr();
+            // SAFETY: the instructions are the caller's duty. Reads and writes are within `count` lines of scores,
+            // or one more if `count` is odd; word `i` is written after the scores that are at its place were read.
+            unsafe {
+                let before = D::V::load(maximum);
+                let mut max = before;
+                for key in 0..count {
+                    // A score of NaN leaves the maximum, and makes the total NaN below.
+                    max = D::V::load(line_vector::<D::V>(scores, key, c)).max(max);
+                }
+                max.store(maximum);
+                let scale = exp(before.sub(max));
+                scale.store(factor);
+                let mut sum = D::V::load(total).mul(scale);
+                for word in 0..count.div_ceil(D::ELEMENTS) {
+                    let key = word * D::ELEMENTS;
+                    let low = exp(D::V::load(line_vector::<D::V>(scores, key, c)).sub(max));
+                    sum = sum.add(low);
+                    let mut weights = low;
+                    if D::ELEMENTS == 2 {
+                        let mut high = D::V::splat(0.0);
+                        if key + 1 < count {
+                            high = exp(D::V::load(line_vector::<D::V>(scores, key + 1, c)).sub(max));
+                            sum = sum.add(high);
+                        }
+                        weights = D::V::pack_bf16(low, high);
+                    }
+                    weights.store(line_vector::<D::V>(scores, word, c));
+                }
+                sum.store(total);
+            }
+        }
+    }
+
+    /// Adds the weighted values to the sums of a line, or of its lanes at one position.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn weigh<D: Dot>(&mut self, line: usize, count: usize, only: Option<usize>) {
+        let dim = self.dim();
+        let steps = count.div_ceil(D::ELEMENTS);
+        let values = &self.values[..steps * dim];
+        let weights = &self.scores[..steps * self.width];
+        let sums = &mut self.sums[line * dim * self.width..][..dim * self.width];
+        let positions = self.positions[line * self.width..][..self.width].as_mut_ptr();
+        let factors = self.factors.as_mut_ptr();
+        let tiles = Tiles::new(dim, D::ROWS.min(MAX_ROWS));
+        for tile in 0..tiles.count() {
+            let rows = tiles.rows(tile);
+            let a = RowWords { start: values[rows.start..].as_ptr(), step: dim, row: 1 };
+            let to = sums[rows.start * self.width..].as_mut_ptr();
+            // SAFETY: `a` has `steps` lines of `dim` words, `weights` as many of a line's width, `sums` a line for each
+            // row; positions and factors have a line.
+            unsafe {
+                by_rows::<D>(rows.len(), steps, a, weights.as_ptr(), |r, c, sum| {
+                    let to = line_vector::<D::V>(to, r, c);
+                    let before = D::V::load(to);
+                    let mut sum = before.mul_add(D::V::load(line_vector::<D::V>(factors, 0, c)), sum);
+                    if let Some(only) = only {
+                        let only = D::V::splat(only as f32);
+                        let position = D::V::load(line_vector::<D::V>(positions, 0, c));
+                        sum = position.select_le(only, only.select_le(position, sum, before), before);
+                    }
+                    sum.store(to);
+                });
+            }
+        }
+    }
+
+    /// Divides by the totals and writes the rows.
+    ///
+    /// # Safety
+    /// As [`run`].
+    #[inline(always)]
+    unsafe fn write<D: Dot>(&mut self, out: Shared<D::Element>) {
+        let dim = self.dim();
+        let row_width = self.path.attention.layout.q_width();
+        for line in 0..self.lines() {
+            let sums = &mut self.sums[line * dim * self.width..][..dim * self.width];
+            let totals = &self.totals[line * self.width..][..self.width];
+            for c in (0..self.width).step_by(D::V::LANES) {
+                // SAFETY: the instructions are the caller's duty; each vector is within a line.
+                unsafe {
+                    let (total, zero) = (D::V::load(totals[c..].as_ptr()), D::V::splat(0.0));
+                    for sums in sums.chunks_exact_mut(self.width) {
+                        // Adding zero makes -0 a +0: the sign of a zero may depend on keys that were not seen.
+                        let mean = D::V::load(sums[c..].as_ptr()).div(total).add(zero);
+                        mean.store(sums[c..].as_mut_ptr());
+                    }
+                }
+            }
+            for (i, lane) in self.line_lanes(line).enumerate() {
+                let (row, column) = self.query(lane);
+                let sums = &self.sums[line * dim * self.width..][..dim * self.width];
+                let buffer = as_f32(&mut self.row_buffer[..dim]);
+                for (to, &sum) in buffer.iter_mut().zip(sums[i..].iter().step_by(self.width)) {
+                    *to = sum;
+                }
+                let to = out.at(row * row_width + column);
+                for start in (0..dim).step_by(D::V::LANES) {
+                    let count = (dim - start).min(D::V::LANES);
+                    // SAFETY: the row is the caller's duty; `buffer` has `count` values from `start` on.
+                    unsafe {
+                        let values = D::V::load_first(buffer[start..].as_ptr(), count);
+                        D::Element::store_first(values, to.add(start), count);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Vector `c` of line `line`.
+#[inline(always)]
+fn line_vector<V: Vector>(lines: *mut f32, line: usize, c: usize) -> *mut f32 {
+    lines.wrapping_add((line * V::BLOCK_VECTORS + c) * V::LANES)
+}
+
+fn as_f32(words: &mut [u32]) -> &mut [f32] {
+    // SAFETY: same size, same alignment, and all bits are valid for both.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
+}
+
+/// [`product`] for a number of rows and vectors known at run time; `f` gets row, vector and sum.
+///
+/// # Safety
+/// As [`product`], with `BLOCK_VECTORS` vectors; `1 <= rows <= MAX_ROWS`.
+#[inline(always)]
+unsafe fn by_rows<D: Dot>(
+    rows: usize,
+    steps: usize,
+    a: RowWords,
+    b: *const u32,
+    f: impl Fn(usize, usize, D::V) + Copy,
+) {
+    macro_rules! by_rows {
+        ($($rows:literal)*) => {
+            match rows {
+                // SAFETY: the caller's duty.
+                $($rows if $rows <= D::ROWS => unsafe { by_vectors::<D, $rows>(steps, a, b, f) },)*
+                _ => unreachable!("1 to MAX_ROWS rows"),
+            }
+        };
+    }
+    by_rows!(1 2 3 4 5 6 7 8);
+}
+
+/// # Safety
+/// As [`by_rows`], for `R` rows.
+#[inline(always)]
+unsafe fn by_vectors<D: Dot, const R: usize>(
+    steps: usize,
+    a: RowWords,
+    b: *const u32,
+    f: impl Fn(usize, usize, D::V) + Copy,
+) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        if D::V::BLOCK_VECTORS == 2 {
+            let sums = product::<D, R, 2>(steps, a, b, 2 * D::V::LANES);
+            for r in 0..R {
+                f(r, 0, sums[r][0]);
+                f(r, 1, sums[r][1]);
+            }
+        } else {
+            let sums = product::<D, R, 1>(steps, a, b, D::V::LANES);
+            for r in 0..R {
+                f(r, 0, sums[r][0]);
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The serial part of a product: a block of rows times some panels, on one core.
+
+use super::Store;
+use super::pack::{PANEL, PackedMatrix};
+use crate::element::Elements;
+use crate::simd::{Dot, Operation, RowWords, Simd, Tiles, Vector, product};
+use half::bf16;
+use std::ops::Range;
+
+/// Words of a row that are summed in registers before they are added to the output. A panel of so many words
+/// fits in half of an L1 or streams from L2, and an output of `f32` is read and written once for so many products.
+///
+/// The blocks of a row are as equal as can be; they depend on k alone, as the order of additions must.
+const MAX_STEPS: usize = 320;
+
+/// No register block has more rows.
+const MAX_ROWS: usize = 14;
+
+/// Words that [`Block::scratch`] must have for a block of `rows`.
+pub(super) fn scratch_words(rows: usize, weight: &PackedMatrix) -> usize {
+    rows * steps_per_block(weight.row_words())
+}
+
+fn steps_per_block(row_words: usize) -> usize {
+    row_words.div_ceil(row_words.div_ceil(MAX_STEPS).max(1))
+}
+
+/// The columns of some panels for some rows.
+pub(super) struct Block<'a> {
+    /// `[rows, k]`
+    pub(super) x: Elements<'a>,
+    pub(super) rows: usize,
+    pub(super) weight: &'a PackedMatrix,
+    /// Columns to compute.
+    pub(super) columns: Range<usize>,
+    /// For `columns`.
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) store: Store,
+    /// Where the product's first row has `columns.start`; rows are `out_stride` apart. All of it is this block's
+    /// alone to write.
+    pub(super) out: *mut f32,
+    pub(super) out_stride: usize,
+    pub(super) scratch: &'a mut [u32],
+}
+
+impl Operation for Block<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(mut self) {
+        // SAFETY: the caller's duty.
+        unsafe {
+            match self.x {
+                Elements::F32(x) => self.run_with::<S::F32, f32>(x),
+                Elements::Bf16(x) => self.run_with::<S::Bf16, bf16>(x),
+            }
+        }
+    }
+}
+
+impl Block<'_> {
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn run_with<D: Dot, T: AsWords>(&mut self, x: &[T]) {
+        let row_words = self.weight.row_words();
+        let max_steps = steps_per_block(row_words);
+        let tiles = Tiles::new(self.rows, D::ROWS);
+        for start in (0..row_words).step_by(max_steps) {
+            let steps = start..(start + max_steps).min(row_words);
+            self.pack_rows(x, &tiles, &steps);
+            for panel in self.columns.start / PANEL..self.columns.end.div_ceil(PANEL) {
+                // SAFETY: the CPU has the instructions of `D`.
+                unsafe { self.multiply_panel::<D>(panel, &tiles, &steps) };
+            }
+        }
+    }
+
+    /// Copies the steps of all rows into scratch, for each register block its rows' words side by side.
+    #[inline(always)]
+    fn pack_rows<T: AsWords>(&mut self, x: &[T], tiles: &Tiles, steps: &Range<usize>) {
+        let k = self.weight.cols();
+        for tile in 0..tiles.count() {
+            let rows = tiles.rows(tile);
+            let packed = &mut self.scratch[rows.start * steps.len()..rows.end * steps.len()];
+            for (r, row) in rows.clone().enumerate() {
+                T::copy_words(&x[row * k..][..k], steps, &mut packed[r..], rows.len());
+            }
+        }
+    }
+
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn multiply_panel<D: Dot>(&mut self, panel: usize, tiles: &Tiles, steps: &Range<usize>) {
+        let width = D::V::BLOCK_VECTORS * D::V::LANES;
+        let words = &self.weight.panel(panel)[steps.start * PANEL..steps.end * PANEL];
+        for offset in (0..PANEL).step_by(width) {
+            let first = panel * PANEL + offset;
+            let columns = first.max(self.columns.start)..(first + width).min(self.columns.end);
+            if columns.is_empty() {
+                continue;
+            }
+            for tile in 0..tiles.count() {
+                let rows = tiles.rows(tile);
+                let block = RegisterBlock {
+                    a: self.scratch[rows.start * steps.len()..rows.end * steps.len()].as_ptr(),
+                    b: words[offset..].as_ptr(),
+                    steps: steps.len(),
+                    is_first: steps.start == 0,
+                    row: rows.start,
+                    first_column: first,
+                    columns: columns.clone(),
+                };
+                macro_rules! by_rows {
+                    ($($rows:literal)*) => {
+                        match rows.len() {
+                            // SAFETY: scratch and panel have the words of the block, as sliced above.
+                            $($rows if $rows <= D::ROWS => unsafe { self.multiply::<D, $rows>(block) },)*
+                            _ => unreachable!("tiles have 1 to D::ROWS rows"),
+                        }
+                    };
+                }
+                by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The CPU has the instructions of `D`; the factors of `block` have `steps` words for `R` rows and for the
+    /// columns of a register block.
+    #[inline(always)]
+    unsafe fn multiply<D: Dot, const R: usize>(&self, block: RegisterBlock) {
+        // SAFETY: the caller's duty.
+        unsafe {
+            if D::V::BLOCK_VECTORS == 2 {
+                self.multiply_vectors::<D, R, 2>(block);
+            } else {
+                self.multiply_vectors::<D, R, 1>(block);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`multiply`](Self::multiply).
+    #[inline(always)]
+    unsafe fn multiply_vectors<D: Dot, const R: usize, const C: usize>(&self, block: RegisterBlock) {
+        let a = RowWords { start: block.a, step: R, row: 1 };
+        let column = block.columns.start - self.columns.start;
+        // SAFETY: the factors are the caller's duty; `out` and `bias` have all columns of the block that exist.
+        unsafe {
+            let sums = product::<D, R, C>(block.steps, a, block.b, PANEL);
+            let out = self.out.add(block.row * self.out_stride + column);
+            let bias = self.bias.filter(|_| block.is_first).map(|bias| bias[column..].as_ptr());
+            let add = !block.is_first || self.store == Store::Accumulate;
+            if block.columns.len() == C * D::V::LANES {
+                for r in 0..R {
+                    for c in 0..C {
+                        let sum = sums[r][c];
+                        let out = out.add(r * self.out_stride + c * D::V::LANES);
+                        let sum = bias.map_or(sum, |bias| sum.add(D::V::load(bias.add(c * D::V::LANES))));
+                        let sum = if add { D::V::load(out).add(sum) } else { sum };
+                        sum.store(out);
+                    }
+                }
+            } else {
+                let skip = block.columns.start - block.first_column;
+                let mut values = [[0.0_f32; PANEL]; MAX_ROWS];
+                for (values, sums) in values.iter_mut().zip(&sums) {
+                    for (c, sum) in sums.iter().enumerate() {
+                        sum.store(values[c * D::V::LANES..].as_mut_ptr());
+                    }
+                }
+                for (r, values) in values.iter().take(R).enumerate() {
+                    for (j, &sum) in values[skip..][..block.columns.len()].iter().enumerate() {
+                        let out = out.add(r * self.out_stride + j);
+                        let sum = bias.map_or(sum, |bias| sum + *bias.add(j));
+                        *out = if add { *out + sum } else { sum };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a register block multiplies and where the result goes.
+struct RegisterBlock {
+    a: *const u32,
+    b: *const u32,
+    steps: usize,
+    /// Whether these are the first words of the rows.
+    is_first: bool,
+    row: usize,
+    /// The column of the first lane.
+    first_column: usize,
+    /// The columns that are wanted.
+    columns: Range<usize>,
+}
+
+/// Elements of a row as words.
+trait AsWords: Sized {
+    /// Copies the words of a row to every `stride`-th word of `to`.
+    fn copy_words(row: &[Self], words: &Range<usize>, to: &mut [u32], stride: usize);
+}
+
+impl AsWords for f32 {
+    #[inline(always)]
+    fn copy_words(row: &[Self], words: &Range<usize>, to: &mut [u32], stride: usize) {
+        let to = to.iter_mut().step_by(stride);
+        to.zip(&row[words.clone()]).for_each(|(to, x)| *to = x.to_bits());
+    }
+}
+
+impl AsWords for bf16 {
+    #[inline(always)]
+    fn copy_words(row: &[Self], words: &Range<usize>, to: &mut [u32], stride: usize) {
+        let row = &row[2 * words.start..(2 * words.end).min(row.len())];
+        let (pairs, rest) = row.as_chunks::<2>();
+        let mut to = to.iter_mut().step_by(stride);
+        for ([low, high], to) in pairs.iter().zip(&mut to) {
+            *to = u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16;
+        }
+        if let ([last], Some(to)) = (rest, to.next()) {
+            *to = u32::from(last.to_bits());
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `y = x W^T`, with the weights packed once into panels.
+
+mod block;
+mod pack;
+
+pub use pack::{PackedMatrix, PackedMatrixBuilder};
+
+use crate::KernelError;
+use crate::element::Activation;
+use crate::error::{check_len, whole_rows};
+use crate::isa::Isa;
+use crate::scratch::{Shared, with_words};
+use crate::simd;
+use block::{Block, scratch_words};
+use pack::PANEL;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows of a block: a core packs as many at a time, so that they stay in its L2 while the panels pass by.
+const BLOCK_ROWS: usize = 14 * 12;
+
+/// Fewest columns of a block: fewer would not pay for packing its rows once more.
+const MIN_BLOCK_COLUMNS: usize = 8 * PANEL;
+
+/// Below so many multiplications a product is done before a second thread has woken up.
+const PARALLEL_PRODUCTS: usize = 1 << 18;
+
+/// Whether a product replaces what is in the output or is added to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// `out = x W^T (+ bias)`
+    Overwrite,
+    /// `out += x W^T (+ bias)`
+    Accumulate,
+}
+
+/// A product `x W^T`: set what differs from [`new`](Self::new), then [`run`](Self::run).
+#[derive(Debug, Clone)]
+pub struct Gemm<'a, A> {
+    /// Input, `[m, k]`, of the weight's precision.
+    pub x: &'a [A],
+    /// `[n, k]`
+    pub weight: &'a PackedMatrix,
+    /// Which rows of the weight, that is which columns of the product.
+    pub columns: Range<usize>,
+    /// Added to every row, `[columns.len()]`.
+    pub bias: Option<&'a [f32]>,
+    /// Replace the output or add to it.
+    pub store: Store,
+}
+
+impl<'a, A: Activation> Gemm<'a, A> {
+    /// The whole product, without bias, replacing the output.
+    pub fn new(x: &'a [A], weight: &'a PackedMatrix) -> Self {
+        Self { x, weight, columns: 0..weight.rows(), bias: None, store: Store::Overwrite }
+    }
+
+    /// Computes the product; `out` is `[m, columns.len()]`.
+    ///
+    /// # Errors
+    /// If the activations have another precision than the weights, lengths do not fit together, or `columns` is not
+    /// a range of the weight's rows.
+    pub fn run(&self, out: &mut [f32]) -> Result<(), KernelError> {
+        self.run_with(Isa::best(), out)
+    }
+
+    /// [`run`](Self::run) with a chosen instruction set.
+    #[doc(hidden)]
+    pub fn run_with(&self, isa: Isa, out: &mut [f32]) -> Result<(), KernelError> {
+        let m = self.check(out.len())?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let split = Split::new(m, self.columns.clone(), self.weight.cols());
+        let out = Shared::new(out);
+        if split.tasks() == 1 {
+            self.run_block(isa, 0..m, self.columns.clone(), out);
+            return Ok(());
+        }
+        (0..split.tasks()).into_par_iter().with_max_len(1).for_each(|task| {
+            let (rows, columns) = split.task(task);
+            self.run_block(isa, rows, columns, out);
+        });
+        Ok(())
+    }
+
+    /// Only one block of a product may have these rows and columns.
+    fn run_block(&self, isa: Isa, rows: Range<usize>, columns: Range<usize>, out: Shared<f32>) {
+        let k = self.weight.cols();
+        let skipped = columns.start - self.columns.start;
+        with_words(scratch_words(rows.len(), self.weight), |scratch| {
+            simd::run(
+                isa,
+                Block {
+                    x: A::elements(&self.x[rows.start * k..rows.end * k]),
+                    rows: rows.len(),
+                    weight: self.weight,
+                    bias: self.bias.map(|bias| &bias[skipped..][..columns.len()]),
+                    columns,
+                    store: self.store,
+                    out: out.at(rows.start * self.columns.len() + skipped),
+                    out_stride: self.columns.len(),
+                    scratch,
+                },
+            );
+        });
+    }
+
+    fn check(&self, out_len: usize) -> Result<usize, KernelError> {
+        if A::PRECISION != self.weight.precision() {
+            return Err(KernelError::Precision { expected: self.weight.precision(), found: A::PRECISION });
+        }
+        let m = whole_rows("x", self.weight.cols(), self.x.len())?;
+        if self.columns.end > self.weight.rows() {
+            let limit = self.weight.rows() + 1;
+            return Err(KernelError::Index { what: "end of the columns", found: self.columns.end, limit });
+        }
+        check_len("out", m * self.columns.len(), out_len)?;
+        if let Some(bias) = self.bias {
+            check_len("bias", self.columns.len(), bias.len())?;
+        }
+        Ok(m)
+    }
+}
+
+/// A product split into blocks of rows and columns. How it is split has no influence on the result.
+struct Split {
+    m: usize,
+    row_blocks: usize,
+    columns: Range<usize>,
+    column_blocks: usize,
+}
+
+impl Split {
+    fn new(m: usize, columns: Range<usize>, k: usize) -> Self {
+        let threads = rayon::current_num_threads();
+        let row_blocks = m.div_ceil(BLOCK_ROWS);
+        if m * columns.len() * k < PARALLEL_PRODUCTS || threads == 1 {
+            return Self { m, row_blocks, columns, column_blocks: 1 };
+        }
+        // Enough tasks for the fast threads to take from the slow ones.
+        let wanted = (4 * threads).div_ceil(row_blocks);
+        let column_blocks = wanted.min(columns.len() / MIN_BLOCK_COLUMNS).max(1);
+        Self { m, row_blocks, columns, column_blocks }
+    }
+
+    fn tasks(&self) -> usize {
+        self.row_blocks * self.column_blocks
+    }
+
+    /// The rows and columns of a task; inner ends of column blocks are ends of panels.
+    fn task(&self, task: usize) -> (Range<usize>, Range<usize>) {
+        let (i, j) = (task / self.column_blocks, task % self.column_blocks);
+        let rows = self.m * i / self.row_blocks..self.m * (i + 1) / self.row_blocks;
+        let (first, last) = (self.columns.start / PANEL, self.columns.end.div_ceil(PANEL));
+        let end = |j| (first + (last - first) * j / self.column_blocks) * PANEL;
+        (rows, end(j).max(self.columns.start)..end(j + 1).min(self.columns.end))
+    }
+}

@@ -1,0 +1,179 @@
+//! Rotary position embedding, with the per-head RMSNorm of q and k that some models do before it.
+
+use crate::KernelError;
+use crate::error::{check_len, whole_rows};
+use crate::isa::Isa;
+use crate::norm::{for_vectors, inverse_rms};
+use crate::rows::for_row_blocks;
+use crate::simd::{self, Operation, Simd, Sink, Vector};
+
+/// cos and sin of every (position, frequency).
+#[derive(Debug, Clone)]
+pub struct RopeTable {
+    /// `[positions, 2 * frequencies]`: a row is `[cos | sin]`.
+    table: Vec<f32>,
+    frequencies: usize,
+}
+
+impl RopeTable {
+    /// The table of positions `0..positions` for the inverse frequencies `inv_freq` (`[head_dim / 2]`).
+    ///
+    /// Angles are computed in f64: in f32 an angle of a thousand radians is off by 1e-4.
+    pub fn new(inv_freq: &[f64], positions: usize) -> Self {
+        let mut table = Vec::with_capacity(positions * inv_freq.len() * 2);
+        for position in 0..positions {
+            let angles = inv_freq.iter().map(|f| f * position as f64);
+            table.extend(angles.clone().map(|a| a.cos() as f32));
+            table.extend(angles.map(|a| a.sin() as f32));
+        }
+        Self { table, frequencies: inv_freq.len() }
+    }
+
+    /// Positions in the table.
+    pub fn positions(&self) -> usize {
+        if self.frequencies == 0 { 0 } else { self.table.len() / (2 * self.frequencies) }
+    }
+
+    /// Head dimension: twice the number of frequencies.
+    pub fn head_dim(&self) -> usize {
+        2 * self.frequencies
+    }
+
+    /// `[cos | sin]` of a position.
+    pub(crate) fn row(&self, position: usize) -> &[f32] {
+        &self.table[position * 2 * self.frequencies..][..2 * self.frequencies]
+    }
+}
+
+/// Neighbouring heads of a row that are treated alike.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadSpan<'a> {
+    /// Column of the first head's first value.
+    pub offset: usize,
+    /// Heads, one after another.
+    pub num_heads: usize,
+    /// The weight of the RMSNorm before the rotation, `[head_dim]`; `None` for no norm.
+    pub norm: Option<&'a [f32]>,
+}
+
+/// Per-head RMSNorm (where a span has a weight) and split-half RoPE, in place.
+///
+/// The rows may hold q, k and v side by side, or some of them: the spans say where heads lie.
+#[derive(Debug, Clone, Copy)]
+pub struct QkNormRope<'a> {
+    /// cos and sin; also gives `head_dim`.
+    pub table: &'a RopeTable,
+    /// The position of each row, `[rows]`.
+    pub position_ids: &'a [u32],
+    /// Values of a row.
+    pub row_width: usize,
+    /// The heads to treat.
+    pub spans: &'a [HeadSpan<'a>],
+    /// Added to the mean square of the norm.
+    pub eps: f32,
+}
+
+impl QkNormRope<'_> {
+    /// Treats `rows`, `[position_ids.len(), row_width]`.
+    ///
+    /// # Errors
+    /// If the lengths do not fit together, a span ends after the row, or a position is not in the table.
+    pub fn run(&self, rows: &mut [f32]) -> Result<(), KernelError> {
+        self.run_with(Isa::best(), rows)
+    }
+
+    /// [`run`](Self::run) with a chosen instruction set.
+    #[doc(hidden)]
+    pub fn run_with(&self, isa: Isa, rows: &mut [f32]) -> Result<(), KernelError> {
+        self.check(rows.len())?;
+        for_row_blocks(rows, self.row_width, |first, rows| simd::run(isa, Rows { op: self, first, rows }));
+        Ok(())
+    }
+
+    fn check(&self, found: usize) -> Result<(), KernelError> {
+        let dim = self.table.head_dim();
+        whole_rows("rows", self.row_width, found)?;
+        check_len("rows", self.position_ids.len() * self.row_width, found)?;
+        for span in self.spans {
+            let end = span.offset + span.num_heads * dim;
+            if end > self.row_width {
+                return Err(KernelError::Index { what: "end of a head span", found: end, limit: self.row_width + 1 });
+            }
+            if let Some(weight) = span.norm {
+                check_len("norm weight", dim, weight.len())?;
+            }
+        }
+        let limit = self.table.positions();
+        match self.position_ids.iter().max() {
+            Some(&position) if position as usize >= limit => {
+                Err(KernelError::Index { what: "position id", found: position as usize, limit })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Some of the rows.
+struct Rows<'a> {
+    op: &'a QkNormRope<'a>,
+    /// Index of the first row.
+    first: usize,
+    rows: &'a mut [f32],
+}
+
+impl Operation for Rows<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let dim = self.op.table.head_dim();
+        let positions = &self.op.position_ids[self.first..];
+        for (row, &position) in self.rows.chunks_exact_mut(self.op.row_width).zip(positions) {
+            let angles = self.op.table.row(position as usize);
+            for span in self.op.spans {
+                for head in row[span.offset..][..span.num_heads * dim].chunks_exact_mut(dim) {
+                    // SAFETY: the instruction set is the caller's duty.
+                    unsafe {
+                        if let Some(weight) = span.norm {
+                            normalize::<S::V>(head, weight, self.op.eps);
+                        }
+                        rotate::<S::V>(head, angles);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The CPU has the instructions of `V`.
+#[inline(always)]
+unsafe fn normalize<V: Vector>(head: &mut [f32], weight: &[f32], eps: f32) {
+    assert_eq!(head.len(), weight.len());
+    // SAFETY: the instructions are the caller's duty; vectors are within `head` and `weight`.
+    unsafe {
+        let scale = V::splat(inverse_rms::<V>(head, eps));
+        for_vectors::<V>(head.len(), |i, count| {
+            let x = V::load_up_to(head.as_ptr().add(i), count);
+            let weight = V::load_up_to(weight.as_ptr().add(i), count);
+            f32::store_first(x.mul(scale).mul(weight), head.as_mut_ptr().add(i), count);
+        });
+    }
+}
+
+/// # Safety
+/// The CPU has the instructions of `V`.
+#[inline(always)]
+unsafe fn rotate<V: Vector>(head: &mut [f32], angles: &[f32]) {
+    assert_eq!(head.len(), angles.len());
+    let half = head.len() / 2;
+    let (low, high) = head.split_at_mut(half);
+    let (cos, sin) = angles.split_at(half);
+    for_vectors::<V>(half, |i, count| {
+        // SAFETY: the instructions are the caller's duty; vectors are within halves.
+        unsafe {
+            let (a, b) = (V::load_up_to(low.as_ptr().add(i), count), V::load_up_to(high.as_ptr().add(i), count));
+            let (c, s) = (V::load_up_to(cos.as_ptr().add(i), count), V::load_up_to(sin.as_ptr().add(i), count));
+            f32::store_first(a.mul(c).sub(b.mul(s)), low.as_mut_ptr().add(i), count);
+            f32::store_first(b.mul(c).add(a.mul(s)), high.as_mut_ptr().add(i), count);
+        }
+    });
+}

@@ -1,0 +1,46 @@
+//! Row gather: what moves rows between compact space, ragged space and the pooled rows.
+
+use crate::KernelError;
+use crate::error::check_len;
+use rayon::prelude::*;
+
+/// Below this many bytes a copy is done before a second thread has woken up.
+const PARALLEL_BYTES: usize = 1 << 18;
+
+/// Bytes of the output that a task writes.
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// `out[i] = src[index[i]]` for rows of `width` elements.
+///
+/// `src` is `[rows, width]`, `out` is `[index.len(), width]`.
+///
+/// # Errors
+/// If `src` is not a whole number of rows, `out` has another length, or an index is not a row of `src`.
+pub fn gather_rows<T: Copy + Send + Sync>(
+    src: &[T],
+    width: usize,
+    index: &[u32],
+    out: &mut [T],
+) -> Result<(), KernelError> {
+    let rows = crate::error::whole_rows("src", width, src.len())?;
+    check_len("out", index.len() * width, out.len())?;
+    if let Some(&bad) = index.iter().find(|&&i| i as usize >= rows) {
+        return Err(KernelError::Index { what: "index", found: bad as usize, limit: rows });
+    }
+    let copy = |(out, &i): (&mut [T], &u32)| out.copy_from_slice(&src[i as usize * width..][..width]);
+    if size_of_val(out) < PARALLEL_BYTES {
+        out.chunks_exact_mut(width).zip(index).for_each(copy);
+    } else {
+        out.par_chunks_exact_mut(width).zip(index).with_min_len(16).for_each(copy);
+    }
+    Ok(())
+}
+
+/// Calls `f` with blocks of rows of `out` and the index of their first row, on all cores if there is much to do.
+pub(crate) fn for_row_blocks<T: Send>(out: &mut [T], width: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+    if size_of_val(out) < PARALLEL_BYTES {
+        return f(0, out);
+    }
+    let rows = (BLOCK_BYTES / (width * size_of::<T>())).max(1);
+    out.par_chunks_mut(rows * width).enumerate().for_each(|(block, out)| f(block * rows, out));
+}

@@ -1,0 +1,71 @@
+//! Buffers that a thread keeps from one call to the next, so that nothing is allocated once they have grown.
+
+use std::cell::Cell;
+
+thread_local! {
+    static LINES: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// Sixteen words, aligned to a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Line([u32; Line::WORDS]);
+
+impl Line {
+    pub(crate) const WORDS: usize = 16;
+    pub(crate) const ZERO: Self = Self([0; Self::WORDS]);
+
+    /// The words of some lines.
+    pub(crate) fn words(lines: &[Self]) -> &[u32] {
+        // SAFETY: a line is sixteen words and nothing else.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * Self::WORDS) }
+    }
+
+    /// The words of some lines.
+    pub(crate) fn words_mut(lines: &mut [Self]) -> &mut [u32] {
+        // SAFETY: a line is sixteen words and nothing else.
+        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * Self::WORDS) }
+    }
+}
+
+/// Calls `f` with at least `count` words of this thread's buffer, whatever they hold.
+///
+/// The buffer is taken out for the call: should `f` come here again, it gets another one.
+pub(crate) fn with_words<T>(count: usize, f: impl FnOnce(&mut [u32]) -> T) -> T {
+    let mut lines = LINES.take();
+    let needed = count.div_ceil(Line::WORDS);
+    if lines.len() < needed {
+        lines.resize(needed, Line::ZERO);
+    }
+    let result = f(Line::words_mut(&mut lines));
+    LINES.set(lines);
+    result
+}
+
+/// A pointer that several threads write through, each to places of its own.
+#[derive(Debug)]
+pub(crate) struct Shared<T>(*mut T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
+
+// SAFETY: whoever reads or writes through the pointer has to see to it that no two threads use the same place.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(slice: &mut [T]) -> Self {
+        Self(slice.as_mut_ptr())
+    }
+
+    /// The pointer `count` elements further on.
+    pub(crate) fn at(self, count: usize) -> *mut T {
+        self.0.wrapping_add(count)
+    }
+}

@@ -1,0 +1,126 @@
+//! AVX2 and FMA.
+
+use super::Vector;
+use half::bf16;
+use std::arch::x86_64::*;
+
+/// Eight lanes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct V256(__m256);
+
+/// The bits of `x` rounded to bf16, in the low half of each word.
+#[inline(always)]
+fn round_to_bf16(x: V256) -> __m256i {
+    // SAFETY: `x` exists, so the CPU has AVX2.
+    unsafe {
+        let bits = _mm256_castps_si256(x.0);
+        let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+        let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+        let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+        let is_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x.0, x.0));
+        _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, is_nan))
+    }
+}
+
+macro_rules! lane_wise {
+    ($($name:ident = $intrinsic:ident;)*) => {$(
+        #[inline(always)]
+        fn $name(self, other: Self) -> Self {
+            // SAFETY: `self` exists, so the CPU has AVX2.
+            Self(unsafe { $intrinsic(self.0, other.0) })
+        }
+    )*};
+}
+
+impl Vector for V256 {
+    const LANES: usize = 8;
+    const F32_ROWS: usize = 6;
+    const BF16_ROWS: usize = 4;
+    const BLOCK_VECTORS: usize = 2;
+
+    lane_wise! {
+        add = _mm256_add_ps;
+        sub = _mm256_sub_ps;
+        mul = _mm256_mul_ps;
+        div = _mm256_div_ps;
+        max = _mm256_max_ps;
+        min = _mm256_min_ps;
+    }
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { _mm256_set1_ps(x) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { _mm256_loadu_ps(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's duty; `self` exists, so the CPU has AVX2.
+        unsafe { _mm256_storeu_ps(to, self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        let words = round_to_bf16(self);
+        // SAFETY: the caller's duty; `self` exists, so the CPU has AVX2.
+        unsafe {
+            let (low, high) = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_storeu_si128(to.cast(), _mm_packus_epi32(low, high));
+        }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has FMA.
+        Self(unsafe { _mm256_fmadd_ps(self.0, factor.0, term.0) })
+    }
+
+    #[inline(always)]
+    fn round(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        Self(unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0) })
+    }
+
+    #[inline(always)]
+    fn scale_by_power_of_two(self, n: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe {
+            let n = _mm256_cvtps_epi32(n.0);
+            let half = _mm256_srai_epi32::<1>(n);
+            let rest = _mm256_sub_epi32(n, half);
+            let power = |n| _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127))));
+            Self(_mm256_mul_ps(_mm256_mul_ps(self.0, power(half)), power(rest)))
+        }
+    }
+
+    #[inline(always)]
+    fn select_le(self, bound: Self, yes: Self, no: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        Self(unsafe { _mm256_blendv_ps(no.0, yes.0, _mm256_cmp_ps::<_CMP_LE_OQ>(self.0, bound.0)) })
+    }
+
+    #[inline(always)]
+    fn unpack_bf16(self) -> (Self, Self) {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe {
+            let words = _mm256_castps_si256(self.0);
+            let high = _mm256_and_si256(words, _mm256_set1_epi32(0xFFFF_0000_u32 as i32));
+            (Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))), Self(_mm256_castsi256_ps(high)))
+        }
+    }
+
+    #[inline(always)]
+    fn pack_bf16(low: Self, high: Self) -> Self {
+        // SAFETY: `low` exists, so the CPU has AVX2.
+        unsafe {
+            let high = _mm256_slli_epi32::<16>(round_to_bf16(high));
+            Self(_mm256_castsi256_ps(_mm256_or_si256(round_to_bf16(low), high)))
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! AVX-512, with and without the bf16 instructions.
+
+use super::{Dot, Vector};
+use half::bf16;
+use std::arch::x86_64::*;
+use std::mem::transmute;
+
+/// Sixteen lanes; `BF16` says whether the CPU has AVX512-BF16.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct V512<const BF16: bool>(__m512);
+
+/// Sixteen values rounded to bf16.
+#[inline(always)]
+fn round_to_bf16<const BF16: bool>(x: V512<BF16>) -> __m256i {
+    // SAFETY: `x` exists, so the CPU has AVX-512, and AVX512-BF16 if `BF16`; both types are 256 plain bits.
+    unsafe {
+        if BF16 {
+            return transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x.0));
+        }
+        let bits = _mm512_castps_si512(x.0);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x.0, x.0);
+        let bits = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x40_0000));
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(bits))
+    }
+}
+
+macro_rules! lane_wise {
+    ($($name:ident = $intrinsic:ident;)*) => {$(
+        #[inline(always)]
+        fn $name(self, other: Self) -> Self {
+            // SAFETY: `self` exists, so the CPU has AVX-512.
+            Self(unsafe { $intrinsic(self.0, other.0) })
+        }
+    )*};
+}
+
+/// A mask of the first `count <= 16` lanes.
+#[inline(always)]
+fn first(count: usize) -> __mmask16 {
+    debug_assert!(count <= 16);
+    ((1_u32 << count) - 1) as __mmask16
+}
+
+impl<const BF16: bool> Vector for V512<BF16> {
+    const LANES: usize = 16;
+    const F32_ROWS: usize = 14;
+    const BF16_ROWS: usize = 12;
+    const BLOCK_VECTORS: usize = 2;
+
+    lane_wise! {
+        add = _mm512_add_ps;
+        sub = _mm512_sub_ps;
+        mul = _mm512_mul_ps;
+        div = _mm512_div_ps;
+        max = _mm512_max_ps;
+        min = _mm512_min_ps;
+        // Scales by 2^floor(n), rounds once, and knows overflow and underflow.
+        scale_by_power_of_two = _mm512_scalef_ps;
+    }
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { _mm512_set1_ps(x) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { _mm512_loadu_ps(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
+        unsafe { _mm512_storeu_ps(to, self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
+        unsafe { _mm256_storeu_si256(to.cast(), round_to_bf16(self)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+        // SAFETY: the caller's duty; masked lanes are not touched.
+        Self(unsafe { _mm512_maskz_loadu_ps(first(count), from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, count: usize) {
+        // SAFETY: the caller's duty; masked lanes are not touched. `self` exists, so the CPU has AVX-512.
+        unsafe { _mm512_mask_storeu_ps(to, first(count), self.0) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512.
+        Self(unsafe { _mm512_fmadd_ps(self.0, factor.0, term.0) })
+    }
+
+    #[inline(always)]
+    fn round(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512.
+        Self(unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0) })
+    }
+
+    #[inline(always)]
+    fn select_le(self, bound: Self, yes: Self, no: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512.
+        Self(unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.0, bound.0), no.0, yes.0) })
+    }
+
+    #[inline(always)]
+    fn unpack_bf16(self) -> (Self, Self) {
+        // SAFETY: `self` exists, so the CPU has AVX-512.
+        unsafe {
+            let words = _mm512_castps_si512(self.0);
+            let high = _mm512_and_si512(words, _mm512_set1_epi32(0xFFFF_0000_u32 as i32));
+            (Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))), Self(_mm512_castsi512_ps(high)))
+        }
+    }
+
+    #[inline(always)]
+    fn pack_bf16(low: Self, high: Self) -> Self {
+        // SAFETY: `low` exists, so the CPU has AVX-512.
+        unsafe {
+            let low = _mm512_cvtepu16_epi32(round_to_bf16(low));
+            let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(round_to_bf16(high)));
+            Self(_mm512_castsi512_ps(_mm512_or_si512(low, high)))
+        }
+    }
+}
+
+/// A word is two bf16, multiplied and added by one instruction.
+pub(crate) struct NativeBf16Dot;
+
+impl Dot for NativeBf16Dot {
+    type V = V512<true>;
+    type Words = V512<true>;
+    type Element = bf16;
+    const ROWS: usize = 14;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> V512<true> {
+        // SAFETY: the caller's duty.
+        unsafe { V512::load(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(from: *const u32) -> V512<true> {
+        // SAFETY: the caller's duty.
+        unsafe { V512::splat(*from.cast()) }
+    }
+
+    #[inline(always)]
+    fn step(sums: V512<true>, a: V512<true>, b: V512<true>) -> V512<true> {
+        // SAFETY: `sums` exists, so the CPU has AVX512-BF16; both types are 512 plain bits.
+        unsafe {
+            let (a, b) = (transmute::<__m512, __m512bh>(a.0), transmute::<__m512, __m512bh>(b.0));
+            V512(_mm512_dpbf16_ps(sums.0, a, b))
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Plain Rust that the compiler vectorises for the target's baseline.
+
+use super::Vector;
+use half::bf16;
+
+/// Eight lanes: two registers of SSE2 or NEON.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(32))]
+pub(crate) struct V8([f32; 8]);
+
+impl V8 {
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        let mut lanes = self.0;
+        for i in 0..8 {
+            lanes[i] = f(lanes[i], other.0[i]);
+        }
+        Self(lanes)
+    }
+
+    #[inline(always)]
+    fn map(self, f: impl Fn(f32) -> f32) -> Self {
+        self.zip(self, |x, _| f(x))
+    }
+}
+
+/// The bits of `x` rounded to bf16, in the low half.
+#[inline(always)]
+fn round_to_bf16(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
+    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
+}
+
+impl Vector for V8 {
+    const LANES: usize = 8;
+    const F32_ROWS: usize = 6;
+    const BF16_ROWS: usize = 4;
+    const BLOCK_VECTORS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        Self([x; 8])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { from.cast::<[f32; 8]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's duty.
+        unsafe { to.cast::<[f32; 8]>().write_unaligned(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller's duty.
+        unsafe { to.cast::<[u16; 8]>().write_unaligned(self.0.map(|x| round_to_bf16(x) as u16)) }
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.zip(other, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        self.zip(other, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        // Where FMA is no instruction, `f32::mul_add` is a slow function call.
+        if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+            let mut lanes = self.0;
+            for i in 0..8 {
+                lanes[i] = lanes[i].mul_add(factor.0[i], term.0[i]);
+            }
+            return Self(lanes);
+        }
+        self.mul(factor).add(term)
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn round(self) -> Self {
+        // Adding 1.5 * 2^23 leaves no bits for the fraction; the addition rounds as wanted.
+        self.map(|x| (x + 12_582_912.0) - 12_582_912.0)
+    }
+
+    #[inline(always)]
+    fn scale_by_power_of_two(self, n: Self) -> Self {
+        self.zip(n, |x, n| {
+            let n = n as i32;
+            let half = n >> 1;
+            let power = |n: i32| f32::from_bits(((n + 127) << 23) as u32);
+            x * power(half) * power(n - half)
+        })
+    }
+
+    #[inline(always)]
+    fn select_le(self, bound: Self, yes: Self, no: Self) -> Self {
+        let mut lanes = no.0;
+        for i in 0..8 {
+            lanes[i] = if self.0[i] <= bound.0[i] { yes.0[i] } else { no.0[i] };
+        }
+        Self(lanes)
+    }
+
+    #[inline(always)]
+    fn unpack_bf16(self) -> (Self, Self) {
+        let low = self.map(|x| f32::from_bits(x.to_bits() << 16));
+        let high = self.map(|x| f32::from_bits(x.to_bits() & 0xFFFF_0000));
+        (low, high)
+    }
+
+    #[inline(always)]
+    fn pack_bf16(low: Self, high: Self) -> Self {
+        low.zip(high, |low, high| f32::from_bits(round_to_bf16(low) | round_to_bf16(high) << 16))
+    }
+}

@@ -1,0 +1,70 @@
+//! The register block that every matrix product is made of.
+
+use super::{Dot, Vector};
+use std::ops::Range;
+
+/// Where the rows of the first factor of a [`product`] are: word `s` of row `r` is at `start + s * step + r * row`.
+#[derive(Clone, Copy)]
+pub(crate) struct RowWords {
+    pub(crate) start: *const u32,
+    pub(crate) step: usize,
+    pub(crate) row: usize,
+}
+
+/// Sums over `steps` words of `R` rows times `C` vectors of columns, all held in registers.
+///
+/// `b` has a line of columns for each step, `b_step` words apart. Each sum is one chain in the order of the steps,
+/// whatever `R` is: this is what makes a row's result independent of the rows beside it.
+///
+/// # Safety
+/// The CPU has the instructions of `D`; the words of `a` for `R` rows, and `C` vectors at each step of `b`, may be
+/// read.
+#[inline(always)]
+pub(crate) unsafe fn product<D: Dot, const R: usize, const C: usize>(
+    steps: usize,
+    a: RowWords,
+    b: *const u32,
+    b_step: usize,
+) -> [[D::V; C]; R] {
+    // SAFETY: the caller's duty; every address is one that it promised.
+    unsafe {
+        let mut sums = [[D::V::splat(0.0); C]; R];
+        for s in 0..steps {
+            let (a_step, b) = (a.start.add(s * a.step), b.add(s * b_step));
+            let mut columns = [D::load(b); C];
+            for c in 1..C {
+                columns[c] = D::load(b.add(c * D::V::LANES));
+            }
+            for r in 0..R {
+                let row = D::splat(a_step.add(r * a.row));
+                for c in 0..C {
+                    sums[r][c] = D::step(sums[r][c], row, columns[c]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Rows split into register blocks that differ by at most one row, so that no block is left with a few.
+pub(crate) struct Tiles {
+    rows: usize,
+    count: usize,
+}
+
+impl Tiles {
+    pub(crate) fn new(rows: usize, max_rows: usize) -> Self {
+        Self { rows, count: rows.div_ceil(max_rows) }
+    }
+
+    /// Register blocks.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The rows of a register block.
+    #[inline(always)]
+    pub(crate) fn rows(&self, tile: usize) -> Range<usize> {
+        self.rows * tile / self.count..self.rows * (tile + 1) / self.count
+    }
+}

@@ -1,0 +1,287 @@
+//! What the server runs with, checked. [`Config::try_from`] is the only way from [`Args`] to it.
+
+use crate::args::{Args, ModelArgs, Secret, ServerArgs, TelemetryArgs};
+use axum::http::HeaderValue;
+use prefold_backends::{HubModel, LoadOptions, ModelSource};
+use prefold_core::EngineConfig;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+use tracing_subscriber::EnvFilter;
+
+/// More workers than this do not keep a faster device busy, and each copies the tokenizer's state.
+const MAX_DEFAULT_TOKENIZATION_WORKERS: usize = 8;
+
+/// Everything, by component.
+pub(crate) struct Config {
+    pub(crate) load: LoadOptions,
+    pub(crate) names: ModelNames,
+    /// In place of the model's own default prompt.
+    pub(crate) default_prompt: Option<DefaultPrompt>,
+    pub(crate) engine: EngineConfig,
+    pub(crate) server: ServerConfig,
+    pub(crate) telemetry: TelemetryConfig,
+}
+
+/// What the served model is called.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelNames {
+    /// The hub id, the path or the built-in model's name.
+    pub(crate) id: String,
+    /// What clients see.
+    pub(crate) served: String,
+}
+
+/// The prompt put before every text when a request names none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DefaultPrompt {
+    /// One of the model's own, by name.
+    Named(String),
+    /// A text.
+    Text(String),
+}
+
+/// How clients reach the server.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerConfig {
+    pub(crate) hostname: String,
+    pub(crate) port: u16,
+    pub(crate) http: HttpConfig,
+    pub(crate) shutdown_timeout: Duration,
+}
+
+/// What the HTTP layers need.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpConfig {
+    /// Bytes in a body.
+    pub(crate) payload_limit: usize,
+    pub(crate) api_key: Option<Secret>,
+    /// Any when absent.
+    pub(crate) allowed_origins: Option<Vec<HeaderValue>>,
+    /// Whether each request has a span.
+    pub(crate) spans: bool,
+}
+
+/// What the server tells about itself.
+#[derive(Debug, Clone)]
+pub(crate) struct TelemetryConfig {
+    /// Log lines as JSON.
+    pub(crate) json: bool,
+    /// Log lines name the request's span.
+    pub(crate) spans: bool,
+    /// Valid directives of [`EnvFilter`].
+    pub(crate) filter: String,
+}
+
+/// Arguments that are each well formed and make no sense.
+#[derive(Debug, Error)]
+pub(crate) enum ConfigError {
+    #[error("`--model-id {0}`: there is no such file or directory")]
+    NoSuchPath(String),
+    #[error("`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`")]
+    NotAModel(String),
+    #[cfg_attr(
+        feature = "builtin-model",
+        allow(dead_code, reason = "the built-in model takes the missing one's place")
+    )]
+    #[error("`--model-id` is missing, and this binary was built without the built-in model")]
+    NoModel,
+    #[error("`--cors-allow-origin {0}` is not an origin")]
+    Origin(String),
+    #[error("`{directives}` says not what to log (--log-level, RUST_LOG): {source}")]
+    LogFilter { directives: String, source: tracing_subscriber::filter::ParseError },
+}
+
+impl TryFrom<Args> for Config {
+    type Error = ConfigError;
+
+    fn try_from(args: Args) -> Result<Self, ConfigError> {
+        let Args { model, batching, server, telemetry } = args;
+        let telemetry = telemetry_config(telemetry)?;
+        let (id, source) = model_source(&model, telemetry.json)?;
+        Ok(Self {
+            names: ModelNames { served: model.served_model_name.unwrap_or_else(|| id.clone()), id },
+            load: LoadOptions {
+                source,
+                dtype: model.dtype,
+                pooling: model.pooling,
+                task: model.task,
+                attention: model.attention,
+                dense_path: model.dense_path,
+            },
+            default_prompt: match (model.default_prompt_name, model.default_prompt) {
+                (Some(name), _) => Some(DefaultPrompt::Named(name)),
+                (None, text) => text.map(DefaultPrompt::Text),
+            },
+            engine: EngineConfig {
+                max_batch_tokens: batching.max_batch_tokens,
+                max_batch_requests: batching.max_batch_requests,
+                max_concurrent_requests: batching.max_concurrent_requests,
+                max_client_batch_size: batching.max_client_batch_size,
+                radix_mlp_threshold: batching.radix_mlp_threshold,
+                pad_to_multiple: batching.radix_mlp_pad,
+                tokenization_workers: batching.tokenization_workers.unwrap_or_else(default_tokenization_workers),
+                auto_truncate: batching.auto_truncate,
+            },
+            server: server_config(server, telemetry.spans)?,
+            telemetry,
+        })
+    }
+}
+
+fn default_tokenization_workers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores - 1).clamp(1, MAX_DEFAULT_TOKENIZATION_WORKERS)
+}
+
+fn telemetry_config(args: TelemetryArgs) -> Result<TelemetryConfig, ConfigError> {
+    let filter = args.rust_log.filter(|directives| !directives.is_empty()).unwrap_or(args.log_level);
+    if let Err(source) = EnvFilter::builder().parse(&filter) {
+        return Err(ConfigError::LogFilter { directives: filter, source });
+    }
+    Ok(TelemetryConfig { json: args.json_output, spans: !args.disable_spans, filter })
+}
+
+fn server_config(args: ServerArgs, spans: bool) -> Result<ServerConfig, ConfigError> {
+    Ok(ServerConfig {
+        hostname: args.hostname,
+        port: args.port,
+        http: HttpConfig {
+            payload_limit: args.payload_limit,
+            api_key: args.api_key,
+            allowed_origins: allowed_origins(args.cors_allow_origin)?,
+            spans,
+        },
+        shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
+    })
+}
+
+fn allowed_origins(origins: Vec<String>) -> Result<Option<Vec<HeaderValue>>, ConfigError> {
+    if origins.is_empty() || origins.iter().any(|origin| origin == "*") {
+        return Ok(None);
+    }
+    let parse = |origin: String| match HeaderValue::from_str(&origin) {
+        Ok(value) if origin.contains("://") => Ok(value),
+        _ => Err(ConfigError::Origin(origin)),
+    };
+    origins.into_iter().map(parse).collect::<Result<_, _>>().map(Some)
+}
+
+fn model_source(args: &ModelArgs, json: bool) -> Result<(String, ModelSource), ConfigError> {
+    let Some(id) = &args.model_id else { return builtin_model() };
+    if Path::new(id).exists() {
+        return Ok((id.clone(), ModelSource::Path(PathBuf::from(id))));
+    }
+    if looks_like_a_path(id) {
+        return Err(ConfigError::NoSuchPath(id.clone()));
+    }
+    if !is_hub_id(id) {
+        return Err(ConfigError::NotAModel(id.clone()));
+    }
+    let hub = HubModel {
+        id: id.clone(),
+        revision: args.revision.clone(),
+        token: args.hf_token.as_ref().map(|token| token.expose().to_owned()),
+        cache_dir: args.huggingface_hub_cache.clone(),
+        endpoint: args.hf_endpoint.clone(),
+        user_agent: concat!("prefold/", env!("CARGO_PKG_VERSION")).to_owned(),
+        show_progress: !json && std::io::stderr().is_terminal(),
+    };
+    Ok((id.clone(), ModelSource::Hub(hub)))
+}
+
+#[cfg(feature = "builtin-model")]
+fn builtin_model() -> Result<(String, ModelSource), ConfigError> {
+    Ok((crate::builtin::NAME.to_owned(), ModelSource::Embedded(crate::builtin::FILES)))
+}
+
+#[cfg(not(feature = "builtin-model"))]
+fn builtin_model() -> Result<(String, ModelSource), ConfigError> {
+    Err(ConfigError::NoModel)
+}
+
+fn looks_like_a_path(id: &str) -> bool {
+    id.starts_with(['/', '.', '~']) || id.ends_with('/') || id.ends_with(".gguf") || id.matches('/').count() > 1
+}
+
+/// `organisation/name` in the characters that the hub allows.
+fn is_hub_id(id: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = |name: &str| (1..=96).contains(&name.len()) && name.chars().all(allowed);
+    id.split_once('/').is_some_and(|(organisation, name)| is_name(organisation) && is_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(line: &str) -> Result<Config, ConfigError> {
+        Args::try_read(std::iter::once("prefold").chain(line.split_whitespace())).unwrap().try_into()
+    }
+
+    fn refused(line: &str) -> ConfigError {
+        config(line).err().unwrap_or_else(|| panic!("`{line}` must be refused"))
+    }
+
+    #[test]
+    fn a_hub_id_keeps_its_options() {
+        let config =
+            config("--model-id Qwen/Qwen3-Embedding-0.6B --revision main --hf-token t --hf-endpoint http://h").unwrap();
+        let ModelSource::Hub(hub) = config.load.source else { panic!("not a hub model") };
+        assert_eq!(hub.id, "Qwen/Qwen3-Embedding-0.6B");
+        assert_eq!(hub.revision.as_deref(), Some("main"));
+        assert_eq!(hub.token.as_deref(), Some("t"));
+        assert_eq!(hub.endpoint.as_deref(), Some("http://h"));
+        assert_eq!(config.names.served, "Qwen/Qwen3-Embedding-0.6B");
+    }
+
+    #[test]
+    fn an_existing_path_is_a_path() {
+        let directory = env!("CARGO_MANIFEST_DIR");
+        let config = config(&format!("--model-id {directory} --served-model-name here")).unwrap();
+        assert!(matches!(config.load.source, ModelSource::Path(path) if path == Path::new(directory)));
+        assert_eq!(config.names.id, directory);
+        assert_eq!(config.names.served, "here");
+    }
+
+    #[test]
+    fn a_mistyped_model_is_refused() {
+        for id in ["/no/such/model", "./model", "models/tiny/", "a/b/c", "models/tiny.gguf"] {
+            assert!(matches!(refused(&format!("--model-id {id}")), ConfigError::NoSuchPath(_)), "{id}");
+        }
+        for id in ["qwen3", "Qwen/", "org/na!me", "org/näme"] {
+            let error = refused(&format!("--model-id {id}"));
+            assert!(error.to_string().contains(id), "{error}");
+        }
+    }
+
+    #[cfg(feature = "builtin-model")]
+    #[test]
+    fn the_builtin_model_is_the_default() {
+        let config = config("").unwrap();
+        assert!(matches!(config.load.source, ModelSource::Embedded(files) if !files.is_empty()));
+        assert_eq!(config.names.served, "prefold-mini");
+    }
+
+    #[test]
+    fn prompts_and_origins() {
+        assert_eq!(config("--default-prompt hi").unwrap().default_prompt, Some(DefaultPrompt::Text("hi".to_owned())));
+        assert_eq!(
+            config("--default-prompt-name query").unwrap().default_prompt,
+            Some(DefaultPrompt::Named("query".to_owned()))
+        );
+        assert!(config("").unwrap().server.http.allowed_origins.is_none());
+        assert!(config("--cors-allow-origin *").unwrap().server.http.allowed_origins.is_none());
+        let origins = config("--cors-allow-origin https://a.example").unwrap().server.http.allowed_origins;
+        assert_eq!(origins.unwrap(), ["https://a.example"]);
+        assert!(matches!(refused("--cors-allow-origin a.example"), ConfigError::Origin(_)));
+    }
+
+    #[test]
+    fn log_directives_are_checked() {
+        assert_eq!(config("--log-level info,request=off").unwrap().telemetry.filter, "info,request=off");
+        assert_eq!(config("--log-level info --rust-log debug").unwrap().telemetry.filter, "debug");
+        assert!(matches!(refused("--log-level request=loud"), ConfigError::LogFilter { .. }));
+    }
+}

@@ -1,0 +1,275 @@
+//! Reranking in the two forms that clients know: TEI's bare list, and the object of Cohere, Jina and vLLM.
+
+use super::{Result, response_id};
+use crate::answer::Answer;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::extract::{Direction, EncodeFields, Json};
+use axum::extract::State;
+use prefold_core::{Error, RerankRequest, RerankScore, Response};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+
+/// `POST /rerank`, `/v1/rerank`, `/v2/rerank`: what any of the clients sends.
+///
+/// Which form the answer has is decided by the list that is there: `texts` is TEI's, `documents` everybody else's.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RerankBody {
+    query: String,
+    texts: Option<Vec<String>>,
+    documents: Option<Vec<Document>>,
+    #[serde(alias = "truncation")]
+    truncate: Option<bool>,
+    truncation_direction: Option<Direction>,
+    /// Logits in place of probabilities.
+    raw_scores: Option<bool>,
+    /// TEI: put each text beside its score.
+    return_text: Option<bool>,
+    /// Echoed. There is one model, so any name is taken for it.
+    model: Option<String>,
+    /// Only the best; all when absent or 0.
+    #[serde(alias = "top_k")]
+    top_n: Option<usize>,
+    /// Put each document beside its score.
+    return_documents: Option<bool>,
+    /// For models that are told in words what relevant means.
+    #[serde(alias = "instruct")]
+    instruction: Option<String>,
+}
+
+/// A string or an object with `text`.
+#[derive(Debug, PartialEq)]
+struct Document(String);
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(DocumentVisitor)
+    }
+}
+
+struct DocumentVisitor;
+
+impl<'de> Visitor<'de> for DocumentVisitor {
+    type Value = Document;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an object with the field `text`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Document, E> {
+        Ok(Document(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Document, A::Error> {
+        #[derive(Deserialize)]
+        struct Object {
+            text: String,
+        }
+        Object::deserialize(MapAccessDeserializer::new(map)).map(|object| Document(object.text))
+    }
+}
+
+/// One line of TEI's answer.
+#[derive(Debug, Serialize)]
+struct TextScore {
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    score: f32,
+}
+
+/// The answer that Cohere's, Jina's and vLLM's clients read.
+#[derive(Debug, Serialize)]
+struct RerankResponse {
+    id: String,
+    object: &'static str,
+    model: String,
+    results: Vec<DocumentScore>,
+    usage: RerankUsage,
+    meta: Meta,
+}
+
+#[derive(Debug, Serialize)]
+struct DocumentScore {
+    index: usize,
+    relevance_score: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<TextObject>,
+}
+
+#[derive(Debug, Serialize)]
+struct TextObject {
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct RerankUsage {
+    prompt_tokens: usize,
+    total_tokens: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Meta {
+    api_version: ApiVersion,
+    billed_units: BilledUnits,
+}
+
+#[derive(Debug, Serialize)]
+struct ApiVersion {
+    version: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct BilledUnits {
+    search_units: usize,
+}
+
+/// `POST /rerank`: either form.
+pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBody>) -> Result {
+    match (body.texts.take(), body.documents.take()) {
+        (Some(texts), None) => rerank_texts(&app, body, texts).await,
+        (None, Some(documents)) => rerank_documents(&app, body, documents, "1").await,
+        (Some(_), Some(_)) => Err(invalid("documents", "is given beside `texts`, which of the two is meant?")),
+        (None, None) => Err(invalid("texts", "is missing (or `documents`, for the answer of /v1/rerank)")),
+    }
+}
+
+/// `POST /v1/rerank`
+pub(crate) async fn rerank_v1(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
+    rerank_versioned(&app, body, "1").await
+}
+
+/// `POST /v2/rerank`
+pub(crate) async fn rerank_v2(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
+    rerank_versioned(&app, body, "2").await
+}
+
+async fn rerank_versioned(app: &App, mut body: RerankBody, version: &'static str) -> Result {
+    match body.documents.take() {
+        Some(documents) => rerank_documents(app, body, documents, version).await,
+        None => Err(invalid("documents", "is missing")),
+    }
+}
+
+async fn rerank_texts(app: &App, body: RerankBody, texts: Vec<String>) -> Result {
+    let kept = body.return_text.unwrap_or(false).then(|| texts.clone());
+    let (answered, order) = score(app, body, texts, "texts").await?;
+    let lines: Vec<_> = order
+        .into_iter()
+        .map(|Ranked { index, score }| TextScore {
+            index,
+            text: kept.as_ref().map(|texts| texts[index].clone()),
+            score,
+        })
+        .collect();
+    Ok(Answer::json(&answered, &lines))
+}
+
+async fn rerank_documents(app: &App, body: RerankBody, documents: Vec<Document>, version: &'static str) -> Result {
+    let texts: Vec<String> = documents.into_iter().map(|document| document.0).collect();
+    let kept = body.return_documents.unwrap_or(false).then(|| texts.clone());
+    let model = body.model.clone().unwrap_or_else(|| app.names.served.clone());
+    let (answered, order) = score(app, body, texts, "documents").await?;
+    let result = |Ranked { index, score }| DocumentScore {
+        index,
+        relevance_score: score,
+        document: kept.as_ref().map(|texts| TextObject { text: texts[index].clone() }),
+    };
+    let tokens = answered.usage.tokens;
+    let response = RerankResponse {
+        id: response_id("rerank"),
+        object: "list",
+        model,
+        results: order.into_iter().map(result).collect(),
+        usage: RerankUsage { prompt_tokens: tokens, total_tokens: tokens },
+        meta: Meta { api_version: ApiVersion { version }, billed_units: BilledUnits { search_units: 1 } },
+    };
+    Ok(Answer::json(&answered, &response))
+}
+
+/// A document's place in the answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Ranked {
+    index: usize,
+    score: f32,
+}
+
+/// Scores the texts and puts the best `top_n` of them in order.
+async fn score(
+    app: &App,
+    body: RerankBody,
+    documents: Vec<String>,
+    field: &'static str,
+) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
+    let RerankBody { query, truncate, truncation_direction, instruction, raw_scores, top_n, .. } = body;
+    let encode = EncodeFields { truncate, truncation_direction, ..Default::default() };
+    let request = RerankRequest { query, documents, instruction, encode: encode.for_field(field) };
+    let answered = app.engine.rerank(request).await?;
+    let order = rank(&answered.results, raw_scores.unwrap_or(false), top_n);
+    Ok((answered, order))
+}
+
+/// Descending; equal scores keep the order of the request.
+fn rank(scores: &[RerankScore], raw: bool, top_n: Option<usize>) -> Vec<Ranked> {
+    let score = |score: &RerankScore| if raw { score.raw } else { score.score };
+    // By the raw score in any case: two probabilities may round to the same value where their logits do not.
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&a, &b| scores[b].raw.total_cmp(&scores[a].raw));
+    if let Some(top_n @ 1..) = top_n {
+        order.truncate(top_n);
+    }
+    order.into_iter().map(|index| Ranked { index, score: score(&scores[index]) }).collect()
+}
+
+fn invalid(field: &'static str, problem: &str) -> ApiError {
+    Error::Validation { field, problem: problem.to_owned() }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn scores(values: &[f32]) -> Vec<RerankScore> {
+        values.iter().map(|&raw| RerankScore { raw, score: prefold_core::sigmoid(raw) }).collect()
+    }
+
+    fn order(ranked: &[Ranked]) -> Vec<usize> {
+        ranked.iter().map(|ranked| ranked.index).collect()
+    }
+
+    #[test]
+    fn the_best_come_first_and_equals_keep_their_order() {
+        let scores = scores(&[0.5, 2.0, -1.0, 2.0, 0.5]);
+        assert_eq!(order(&rank(&scores, false, None)), [1, 3, 0, 4, 2]);
+        assert_eq!(order(&rank(&scores, false, Some(0))), [1, 3, 0, 4, 2]);
+        assert_eq!(order(&rank(&scores, false, Some(2))), [1, 3]);
+        assert_eq!(order(&rank(&scores, false, Some(9))).len(), 5);
+        assert_eq!(rank(&scores, true, Some(1)), [Ranked { index: 1, score: 2.0 }]);
+        assert_eq!(rank(&scores, false, Some(1))[0].score, prefold_core::sigmoid(2.0));
+    }
+
+    #[test]
+    fn saturated_probabilities_are_still_in_order() {
+        let scores = scores(&[30.0, 40.0, 35.0]);
+        assert!(scores.iter().all(|score| score.score == 1.0));
+        assert_eq!(order(&rank(&scores, false, None)), [1, 2, 0]);
+    }
+
+    #[test]
+    fn bodies_of_all_clients_parse() {
+        let body: RerankBody = serde_json::from_value(json!({
+            "model": "m", "query": "q", "documents": ["a", { "text": "b", "title": "t" }], "top_k": 1,
+            "return_documents": true, "instruct": "i", "rank_fields": ["text"], "max_tokens_per_doc": 4096,
+            "truncation": false, "priority": 0
+        }))
+        .unwrap();
+        assert_eq!(body.documents.unwrap(), [Document("a".to_owned()), Document("b".to_owned())]);
+        assert_eq!((body.top_n, body.truncate), (Some(1), Some(false)));
+        assert_eq!(body.instruction.as_deref(), Some("i"));
+        let error = serde_json::from_value::<RerankBody>(json!({ "query": "q", "documents": [5] })).unwrap_err();
+        assert!(error.to_string().contains("a string or an object with the field `text`"), "{error}");
+    }
+}

@@ -1,0 +1,210 @@
+//! The routes, the layers around them, and a stop that loses nothing.
+
+use crate::app::App;
+use crate::config::HttpConfig;
+use crate::error::ApiError;
+use crate::routes::{embed, info, openai, predict, rerank, tokenize};
+use crate::{auth, observe};
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderName, Method, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::serve::ListenerExt;
+use prefold_core::ModelKind;
+use std::any::Any;
+use std::future::{IntoFuture, pending};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, Any as AnyOrigin, CorsLayer};
+
+/// How long connections are still accepted after the signal to stop: their clients sent before it, and the kernel
+/// would reset what waits to be accepted.
+const BACKLOG_GRACE: Duration = Duration::from_millis(200);
+
+/// Signals this close are one: a process manager may signal the process and also its group.
+const SAME_SIGNAL: Duration = Duration::from_millis(250);
+
+/// The headers that a browser may show to a page, beside those that it always may.
+const EXPOSED_HEADERS: [HeaderName; 13] = [
+    header::RETRY_AFTER,
+    HeaderName::from_static("x-compute-type"),
+    HeaderName::from_static("x-compute-time"),
+    HeaderName::from_static("x-compute-characters"),
+    HeaderName::from_static("x-compute-tokens"),
+    HeaderName::from_static("x-compute-batch-tokens"),
+    HeaderName::from_static("x-compute-unique-tokens"),
+    HeaderName::from_static("x-compaction-ratio"),
+    HeaderName::from_static("x-total-time"),
+    HeaderName::from_static("x-tokenization-time"),
+    HeaderName::from_static("x-queue-time"),
+    HeaderName::from_static("x-planning-time"),
+    HeaderName::from_static("x-inference-time"),
+];
+
+/// All routes with their layers. From outside: CORS, log and metrics and error bodies, panics, the API key.
+pub(crate) fn router(app: App) -> Router {
+    let protected = Router::new()
+        .route("/", default_route(&app))
+        .route("/embed", post(embed::embed))
+        .route("/embed_all", post(embed::embed_all))
+        .route("/similarity", post(embed::similarity))
+        .route("/predict", post(predict::predict))
+        .route("/rerank", post(rerank::rerank))
+        .route("/v1/rerank", post(rerank::rerank_v1))
+        .route("/v2/rerank", post(rerank::rerank_v2))
+        .route("/embeddings", post(openai::embeddings))
+        .route("/v1/embeddings", post(openai::embeddings))
+        .route("/v1/models", get(openai::models))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/decode", post(tokenize::decode))
+        .route("/info", get(info::info))
+        .route_layer(from_fn_with_state(app.clone(), auth::require_key));
+    let open = Router::new()
+        .route("/", get(info::health))
+        .route("/health", get(info::health))
+        .route("/ping", get(info::health))
+        .route("/metrics", get(info::metrics));
+    protected
+        .merge(open)
+        .fallback(|request: Request| async move { ApiError::NotFound(request.uri().path().to_owned()) })
+        .method_not_allowed_fallback(|request: Request| async move {
+            ApiError::MethodNotAllowed(request.uri().path().to_owned())
+        })
+        .layer(CatchPanicLayer::custom(answer_panic))
+        .layer(from_fn_with_state(app.clone(), observe::observe))
+        .layer(cors(&app.http))
+        .with_state(app)
+}
+
+/// `POST /`, as hosted inference endpoints are called: the model's own task.
+fn default_route(app: &App) -> MethodRouter<App> {
+    match &app.engine.info().kind {
+        ModelKind::Embedding { .. } => post(embed::embed),
+        ModelKind::Reranker => post(rerank::rerank),
+        ModelKind::Classifier { labels } if labels.len() == 1 => post(rerank::rerank),
+        ModelKind::Classifier { .. } => post(predict::predict),
+    }
+}
+
+/// The panic itself is in the log, by the hook.
+fn answer_panic(_: Box<dyn Any + Send>) -> Response {
+    ApiError::Panic.into_response()
+}
+
+fn cors(http: &HttpConfig) -> CorsLayer {
+    let layer = CorsLayer::new()
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE])
+        .expose_headers(EXPOSED_HEADERS);
+    match &http.allowed_origins {
+        None => layer.allow_origin(AnyOrigin),
+        Some(origins) => layer.allow_origin(AllowOrigin::list(origins.clone())),
+    }
+}
+
+/// Requests to stop, from the system or (in tests) from anywhere.
+pub(crate) struct Signals(mpsc::Receiver<&'static str>);
+
+impl Signals {
+    /// Catches SIGTERM and SIGINT from now on.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let name = tokio::select! {
+                    _ = terminate.recv() => "SIGTERM",
+                    _ = interrupt.recv() => "SIGINT",
+                };
+                if let Err(TrySendError::Closed(_)) = sender.try_send(name) {
+                    return;
+                }
+            }
+        });
+        Ok(Self(receiver))
+    }
+
+    /// A later one's name: what comes together with the last one means the same.
+    async fn another(&mut self) -> &'static str {
+        tokio::time::sleep(SAME_SIGNAL).await;
+        while self.0.try_recv().is_ok() {}
+        self.next().await
+    }
+
+    /// The next one's name.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        match self.0.recv().await {
+            Some(name) => name,
+            None => pending().await,
+        }
+    }
+}
+
+/// How serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// Everything accepted was answered.
+    Drained,
+    /// The time for it was over.
+    TimedOut {
+        /// Requests that were cut off.
+        requests: usize,
+    },
+    /// A second signal came.
+    Interrupted,
+}
+
+/// Serves until a signal comes, then finishes what was accepted within `timeout`.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    app: App,
+    mut signals: Signals,
+    timeout: Duration,
+) -> io::Result<Stopped> {
+    // Small answers must not wait for an acknowledgement; where it cannot be set, they do.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = axum::serve(listener, router(app.clone())).with_graceful_shutdown(async { drop(stopped.await) });
+    let mut serving = tokio::spawn(serving.into_future());
+    let name = tokio::select! {
+        name = signals.next() => name,
+        ended = &mut serving => return ended?.map(|()| Stopped::Drained),
+    };
+    tracing::info!(signal = name, in_flight = app.in_flight.load(Ordering::Relaxed), "stopping");
+    let drain = async {
+        tokio::time::sleep(BACKLOG_GRACE).await;
+        drop(stop);
+        serving.await??;
+        app.engine.shutdown().await;
+        Ok(Stopped::Drained)
+    };
+    tokio::select! {
+        result = drain => result,
+        () = tokio::time::sleep(timeout) => {
+            let requests = app.in_flight.load(Ordering::Relaxed);
+            tracing::warn!(requests, "the time to stop is over (--shutdown-timeout); requests were cut off");
+            Ok(Stopped::TimedOut { requests })
+        }
+        name = signals.another() => {
+            tracing::warn!(signal = name, "stopped at once by a second signal");
+            Ok(Stopped::Interrupted)
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "shutdown_tests.rs"]
+mod shutdown_tests;

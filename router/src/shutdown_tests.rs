@@ -1,0 +1,121 @@
+//! Stopping, over a real socket.
+
+use super::{Signals, Stopped, serve};
+use crate::app::App;
+use crate::testing::{Gate, Mode, Setup, embedding};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+const LONG: Duration = Duration::from_secs(600);
+
+struct Running {
+    address: SocketAddr,
+    app: App,
+    gate: Arc<Gate>,
+    signals: mpsc::Sender<&'static str>,
+    server: tokio::task::JoinHandle<std::io::Result<Stopped>>,
+}
+
+async fn start(timeout: Duration) -> Running {
+    let gate = Arc::new(Gate::default());
+    let app = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) }.build();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (signals, receiver) = mpsc::channel(2);
+    let server = tokio::spawn(serve(listener, app.clone(), Signals(receiver), timeout));
+    Running { address, app, gate, signals, server }
+}
+
+/// Sends a request and reads until the server closes the connection.
+fn request(address: SocketAddr) -> JoinHandle<String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = r#"{"inputs":"a"}"#;
+    write!(stream, "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    std::thread::spawn(move || {
+        let mut response = String::new();
+        stream.read_to_string(&mut response).map_or_else(|error| error.to_string(), |_| response)
+    })
+}
+
+async fn until_in_flight(app: &App, requests: usize) {
+    while app.in_flight.load(Ordering::Relaxed) < requests {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn join(client: JoinHandle<String>) -> String {
+    tokio::task::spawn_blocking(|| client.join().unwrap()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_is_answered() {
+    let running = start(LONG).await;
+    let clients: Vec<_> = (0..50).map(|_| request(running.address)).collect();
+    // Not waiting until they are in flight: what was sent before the signal counts.
+    running.signals.send("SIGTERM").await.unwrap();
+    until_in_flight(&running.app, 50).await;
+    running.gate.open();
+    for client in clients {
+        let response = join(client).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK"), "{response:?}");
+        assert!(response.ends_with("]]"), "{response:?}");
+    }
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+    assert!(TcpStream::connect(running.address).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_do_not_hold_the_server() {
+    let running = start(LONG).await;
+    running.gate.open();
+    let _idle = TcpStream::connect(running.address).unwrap();
+    running.signals.send("SIGTERM").await.unwrap();
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_to_stop_is_bounded() {
+    let running = start(Duration::from_millis(300)).await;
+    let _client = request(running.address);
+    until_in_flight(&running.app, 1).await;
+    running.signals.send("SIGTERM").await.unwrap();
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::TimedOut { requests: 1 });
+    running.gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_stops_at_once() {
+    let running = start(LONG).await;
+    let _client = request(running.address);
+    until_in_flight(&running.app, 1).await;
+    // The first ones are one; some later one is another.
+    while !running.server.is_finished() {
+        drop(running.signals.try_send("SIGINT"));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Interrupted);
+    running.gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_that_come_together_are_one() {
+    let running = start(LONG).await;
+    let client = request(running.address);
+    until_in_flight(&running.app, 1).await;
+    for _ in 0..2 {
+        running.signals.try_send("SIGTERM").unwrap();
+    }
+    // Opened only when the second signal has been taken out of the channel.
+    while running.signals.capacity() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    running.gate.open();
+    assert!(join(client).await.starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+}

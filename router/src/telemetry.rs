@@ -1,0 +1,91 @@
+//! Where log lines and metrics go.
+
+use crate::config::TelemetryConfig;
+use metrics::{counter, describe_gauge, gauge};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use prefold_core::ModelInfo;
+use prefold_core::metrics::{REQUEST_COUNT, REQUEST_SUCCESS};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::IsTerminal;
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+/// How often samples of histograms are folded into their buckets when nobody asks for /metrics.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
+
+const SECONDS: &[f64] = &[
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+];
+
+/// Tokens, sequences: powers of two.
+const COUNTS: &[f64] = &[
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0,
+    65536.0, 131_072.0,
+];
+
+const RATIOS: &[f64] =
+    &[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0];
+
+/// The values of the engine's label `method`, so that its counters start at zero instead of absent.
+const ENGINE_METHODS: [&str; 6] = ["embed", "embed_all", "rerank", "predict", "tokenize", "decode"];
+
+/// Sends log lines to standard output, and panics among them.
+pub(crate) fn install_log(config: &TelemetryConfig) -> Result<(), TryInitError> {
+    // The directives were checked when the configuration was made.
+    let filter = EnvFilter::builder().parse_lossy(&config.filter);
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
+    if config.json {
+        let layer = layer.json().flatten_event(true).with_current_span(config.spans).with_span_list(false);
+        registry.with(layer).try_init()?;
+    } else {
+        registry.with(layer).try_init()?;
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = Backtrace::capture();
+        let captured = backtrace.status() == BacktraceStatus::Captured;
+        tracing::error!(target: "panic", backtrace = captured.then(|| tracing::field::display(backtrace)), "{panic}");
+    }));
+    Ok(())
+}
+
+/// Collects metrics from now on. What it returns renders them.
+pub(crate) fn install_metrics() -> Result<PrometheusHandle, BuildError> {
+    let full = |name: &str| Matcher::Full(name.to_owned());
+    let handle = PrometheusBuilder::new()
+        .set_buckets(COUNTS)?
+        .set_buckets_for_metric(Matcher::Suffix("duration".to_owned()), SECONDS)?
+        .set_buckets_for_metric(full("te_radix_mlp_compression_ratio"), RATIOS)?
+        .install_recorder()?;
+    prefold_core::metrics::describe();
+    crate::observe::describe();
+    for method in ENGINE_METHODS {
+        counter!(REQUEST_COUNT, "method" => method).increment(0);
+        counter!(REQUEST_SUCCESS, "method" => method).increment(0);
+    }
+    gauge!("te_queue_size").set(0.0);
+    Ok(handle)
+}
+
+/// Puts what is served among the metrics.
+pub(crate) fn record_build(model: &ModelInfo, served_name: &str) {
+    describe_gauge!("prefold_build_info", "Always 1; what runs is in the labels");
+    let labels = [
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("model", served_name.to_owned()),
+        ("device", model.device.clone()),
+        ("dtype", model.dtype.to_owned()),
+    ];
+    gauge!("prefold_build_info", &labels).set(1.0);
+}
+
+/// Keeps the memory of histograms bounded; never ends.
+pub(crate) async fn keep_up(handle: PrometheusHandle) {
+    let mut interval = tokio::time::interval(UPKEEP_PERIOD);
+    loop {
+        interval.tick().await;
+        handle.run_upkeep();
+    }
+}

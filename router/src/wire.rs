@@ -1,0 +1,114 @@
+//! Writes vectors straight into a response's body: no tree of values, no allocation per float.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// Characters of a float at most: a sign, nine digits, a point, an exponent, and the comma behind it.
+const MAX_FLOAT_LEN: usize = 17;
+
+/// Floats that are encoded at once. A multiple of three, so that only a vector's end is ever padded.
+const BASE64_CHUNK: usize = 768;
+
+/// Writes `[item,item]`.
+pub(crate) fn write_list<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    mut write_item: impl FnMut(&mut String, T),
+) {
+    out.push('[');
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write_item(out, item);
+    }
+    out.push(']');
+}
+
+/// Writes a vector as JSON numbers that read back as the same `f32`. What is not finite becomes `null`, as JSON has
+/// no word for it; the engine lets no such value through.
+pub(crate) fn write_floats(out: &mut String, vector: &[f32]) {
+    out.reserve(vector.len() * MAX_FLOAT_LEN + 2);
+    let mut buffer = zmij::Buffer::new();
+    write_list(out, vector, |out, &value| {
+        out.push_str(if value.is_finite() { buffer.format_finite(value) } else { "null" });
+    });
+}
+
+/// Writes a list of vectors.
+pub(crate) fn write_vectors(out: &mut String, vectors: &[Vec<f32>]) {
+    write_list(out, vectors, |out, vector| write_floats(out, vector));
+}
+
+/// Writes a vector as a JSON string: little-endian `f32` in standard base64 with padding.
+pub(crate) fn write_base64(out: &mut String, vector: &[f32]) {
+    out.reserve(vector.len().div_ceil(3) * 16 + 2);
+    out.push('"');
+    let mut bytes = [0u8; BASE64_CHUNK * 4];
+    for chunk in vector.chunks(BASE64_CHUNK) {
+        for (slot, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(chunk) {
+            *slot = value.to_le_bytes();
+        }
+        STANDARD.encode_string(&bytes[..chunk.len() * 4], out);
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vectors() -> Vec<Vec<f32>> {
+        let noise = |i: u32| f32::from_bits(i.wrapping_mul(2_654_435_761));
+        let mut vectors = vec![
+            vec![],
+            vec![0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 123_456.79, 16_777_216.0],
+            vec![f32::MAX, f32::MIN, f32::MIN_POSITIVE, f32::EPSILON, 1e-45, -1.234_567_9e-38],
+        ];
+        for len in [1, 2, 3, 383, 384, 767, 768, 769, 1537] {
+            vectors.push((0..).map(noise).filter(|value| value.is_finite()).take(len).collect());
+        }
+        vectors
+    }
+
+    #[test]
+    fn floats_read_back_as_they_were() {
+        for vector in vectors() {
+            let mut out = String::new();
+            write_floats(&mut out, &vector);
+            let read: Vec<f32> = serde_json::from_str(&out).unwrap();
+            let same = read.iter().map(|x| x.to_bits()).eq(vector.iter().map(|x| x.to_bits()));
+            assert!(same, "{vector:?} became {out}");
+            assert!(out.len() <= vector.len() * MAX_FLOAT_LEN + 2, "{out}");
+        }
+    }
+
+    #[test]
+    fn floats_are_written_as_serde_json_writes_them() {
+        for vector in vectors() {
+            let mut out = String::new();
+            write_floats(&mut out, &vector);
+            assert_eq!(out, serde_json::to_string(&vector).unwrap());
+        }
+        let mut out = String::new();
+        write_floats(&mut out, &[f32::NAN, 1.0, f32::INFINITY]);
+        assert_eq!(out, "[null,1.0,null]");
+    }
+
+    #[test]
+    fn base64_is_that_of_the_little_endian_bytes() {
+        for vector in vectors() {
+            let mut out = String::from("x");
+            write_base64(&mut out, &vector);
+            let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+            assert_eq!(out, format!("x\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
+        }
+    }
+
+    #[test]
+    fn lists_of_vectors_are_json() {
+        let mut out = String::new();
+        write_vectors(&mut out, &[vec![1.0, 2.0], vec![], vec![-0.5]]);
+        assert_eq!(out, "[[1.0,2.0],[],[-0.5]]");
+    }
+}

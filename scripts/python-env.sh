@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Makes .venv with the pinned packages of tests/requirements.txt, or does nothing when it is up to date.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON=${PYTHON:-python3}
+requirements=tests/requirements.txt
+stamp=.venv/requirements.txt
+
+if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    echo "make test needs Python 3.10 or newer; '$PYTHON' is not (set PYTHON to another one)" >&2
+    exit 1
+fi
+if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
+    echo "make test needs Python's venv module with pip (Debian and Ubuntu: apt-get install python3-venv)" >&2
+    exit 1
+fi
+if ! cmp -s "$requirements" "$stamp"; then
+    rm -rf .venv
+    "$PYTHON" -m venv .venv
+    .venv/bin/pip install --quiet --disable-pip-version-check --requirement "$requirements"
+    cp "$requirements" "$stamp"
+fi

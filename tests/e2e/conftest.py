@@ -1,0 +1,54 @@
+import pytest
+
+from harness import FIXTURES, Server
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """`servers(*args)`: a server with these arguments, shared by all tests that ask for the same."""
+    started = {}
+
+    def get(*args):
+        if args not in started:
+            started[args] = Server(*args)
+        return started[args]
+
+    yield get
+    failures = []
+    for server in started.values():
+        server.terminate()
+    for server in started.values():
+        try:
+            server.check_end()
+        except Exception as failure:  # All must be stopped before any failure is told.
+            failures.append(failure)
+            server.process.kill()
+    assert not failures, failures
+
+
+@pytest.fixture(scope="session")
+def builtin(servers):
+    """The built-in model with all defaults."""
+    return servers()
+
+
+@pytest.fixture(scope="session")
+def served(servers):
+    """`served(fixture_name)`: a server on that reference checkpoint."""
+    return lambda model, *args: servers("--model-id", FIXTURES / model, *args)
+
+
+def pytest_runtest_setup(item):
+    item.log_marks = {server: len(server.log()) for server in Server.running}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what the servers logged while it ran."""
+    report = yield
+    if report.failed:
+        for server in Server.running:
+            written = server.log()[item.log_marks.get(server, 0):]
+            if written:
+                report.sections.append((f"log of prefold {' '.join(map(str, server.args))}", written[-20000:]))
+    return report

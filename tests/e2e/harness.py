@@ -1,0 +1,165 @@
+"""A real prefold server as a child process, and plain HTTP to it."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "tests" / "fixtures"
+BINARIES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "debug"
+PREFOLD = BINARIES / "prefold"
+
+START_LIMIT = 120
+ANSWER_LIMIT = 120
+STOP_LIMIT = 120
+
+ADDRESS = re.compile(r"127\.0\.0\.1:([1-9][0-9]*)")
+
+
+def environment(home):
+    """As little as possible, and an endpoint for the hub that nobody listens on: what a test needs from
+    the network fails at once."""
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ}
+    return {**kept, "HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
+
+
+def eventually(condition, what, limit=60):
+    """Waits for `condition()` to be true; how long it takes is not part of any test."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so after {limit} s: {what}"
+        time.sleep(0.01)
+
+
+class Response:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"<{self.status} {self.body[:500]!r}>"
+
+
+class Server:
+    """`prefold` on a free port, in a directory of its own. Ready when the constructor returns."""
+
+    running = []
+
+    def __init__(self, *args, env=None):
+        self.args = args
+        self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
+        self.log_path = Path(self.directory.name) / "log"
+        command = [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", *map(str, args)]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.directory.name, env={**environment(self.directory.name), **(env or {})},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        Server.running.append(self)
+        self.port = None
+        eventually(self._is_ready, f"{command} is healthy", START_LIMIT)
+
+    def _is_ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"prefold {self.args} ended with {self.process.returncode}:\n{self.log()}")
+        if self.port is None:
+            found = ADDRESS.search(self.log())
+            if found is None:
+                return False
+            self.port = int(found.group(1))
+        try:
+            return self.get("/health").status == 200
+        except ConnectionError:
+            return False
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def url(self, path=""):
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def request(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT)
+        try:
+            connection.request(method, path, body=body, headers=headers or {})
+            response = connection.getresponse()
+            return Response(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path, headers=None):
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path, request, headers=None):
+        """POSTs `request` as JSON."""
+        return self.request("POST", path, json.dumps(request), {"content-type": "application/json", **(headers or {})})
+
+    def ask(self, path, **request):
+        """POSTs the keyword arguments as JSON and returns the JSON of an answer that must be 200."""
+        response = self.post(path, request)
+        assert response.status == 200, response
+        return response.json()
+
+    def metric(self, name, **labels):
+        """The sum of a metric's samples that have these labels; 0 when there is none."""
+        total = 0.0
+        for line in self.get("/metrics").body.decode().splitlines():
+            found = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)
+            if found and found.group(1) == name:
+                have = dict(re.findall(r'(\w+)="([^"]*)"', found.group(2) or ""))
+                if labels.items() <= have.items():
+                    total += float(found.group(3))
+        return total
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self):
+        """The exit status; the server must be about to end."""
+        status = self.process.wait(STOP_LIMIT)
+        if self in Server.running:
+            Server.running.remove(self)
+        return status
+
+    def stop(self):
+        self.terminate()
+        self.check_end()
+
+    def check_end(self):
+        """After SIGTERM: it must end with status 0 and must not have panicked while it ran."""
+        status, log = self.wait(), self.log()
+        self.directory.cleanup()
+        assert status == 0, f"prefold {self.args} ended with {status}:\n{log}"
+        assert "panicked" not in log, log
+
+    def kill(self):
+        self.process.kill()
+        self.wait()
+        self.directory.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failed, *_):
+        if failed:
+            self.kill()
+        elif self.process.returncode is None:
+            self.stop()
+
+
+def run_to_end(*args, env=None):
+    """Runs `prefold` with arguments that it must refuse: (exit status, everything it printed)."""
+    with tempfile.TemporaryDirectory(prefix="prefold-e2e-") as directory:
+        port = [] if "--port" in args else ["--port", "0"]
+        done = subprocess.run(
+            [PREFOLD, "--hostname", "127.0.0.1", *port, *map(str, args)], cwd=directory,
+            env={**environment(directory), **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=START_LIMIT)
+        return done.returncode, done.stdout

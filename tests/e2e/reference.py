@@ -1,0 +1,54 @@
+"""The expected values of tests/fixtures and their tolerances (tests/fixtures/README.md)."""
+
+import json
+import math
+
+from harness import FIXTURES, ROOT
+
+BUILTIN = ROOT / "models" / "prefold-mini"
+WORKLOAD = ROOT / "tests" / "workloads" / "docs-rerank.jsonl"
+
+
+def expected(model):
+    return json.loads((FIXTURES / model / "expected.json").read_text())
+
+
+def norm(vector):
+    return math.sqrt(math.fsum(x * x for x in vector))
+
+
+def dot(a, b):
+    return math.fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+def normalized(vector):
+    length = norm(vector)
+    return [x / length for x in vector]
+
+
+def difference(a, b):
+    """The largest difference between two values at the same place. NaN counts as infinite."""
+    differences = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    return max((d if d == d else math.inf for d in differences), default=0.0)
+
+
+def assert_close(got, want, tolerance, what=""):
+    off = difference(got, want)
+    assert off <= tolerance, f"{what}: off by {off}, tolerance {tolerance}"
+
+
+def assert_unit(got, want, what=""):
+    assert_close(got, want, 1e-4, what)
+
+
+def assert_raw(got, want, what=""):
+    assert_close(got, want, 1e-4 * max(1.0, norm(want)), what)
+
+
+def assert_logits(got, want, what=""):
+    for g, w in zip(got, want, strict=True):
+        assert abs(g - w) <= 2e-3 * abs(w) + 1e-4, f"{what}: logit {g}, expected {w}"
+
+
+def assert_score(got, want, what=""):
+    assert abs(got - want) <= 1e-4, f"{what}: {got}, expected {want}"

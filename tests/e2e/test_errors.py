@@ -1,0 +1,191 @@
+"""What is wrong with a request is said with the right status, and harms nobody else."""
+
+import json
+
+import pytest
+
+TEXT = "How do I restart a service after a crash?"
+KEY = "sesame-9d21f0"
+JSON = {"content-type": "application/json"}
+
+
+def problem(response):
+    """The message of an error in either of the two shapes."""
+    body = response.json()
+    if isinstance(body["error"], dict):
+        assert body["error"]["type"], body
+        return body["error"]["message"]
+    assert isinstance(body["error_type"], str) and body["error_type"], body
+    return body["error"]
+
+
+@pytest.mark.parametrize("path, request_body, field", [
+    ("/embed", {}, "inputs"),
+    ("/embed", {"inputs": 7}, "inputs"),
+    ("/embed", {"inputs": {"text": "a"}}, "inputs"),
+    ("/embed", {"inputs": ["a", None]}, "inputs"),
+    ("/embed", {"inputs": [[1, -2]]}, "inputs"),
+    ("/embed", {"inputs": [[1, 14000]]}, "inputs"),
+    ("/embed", {"inputs": [[1, 2.5]]}, "inputs"),
+    ("/embed", {"inputs": TEXT, "normalize": "yes"}, "normalize"),
+    ("/embed", {"inputs": TEXT, "dimensions": 0}, "dimensions"),
+    ("/embed", {"inputs": TEXT, "dimensions": 385}, "dimensions"),
+    ("/embed", {"inputs": TEXT, "dimensions": "64"}, "dimensions"),
+    ("/embed", {"inputs": TEXT, "truncation_direction": "up"}, "truncation_direction"),
+    ("/embed", {"inputs": TEXT, "prompt_name": "nonsense"}, "prompt_name"),
+    ("/embed_all", {"inputs": False}, "inputs"),
+    ("/v1/embeddings", {"model": "m"}, "input"),
+    ("/v1/embeddings", {"input": {"a": 1}}, "input"),
+    ("/v1/embeddings", {"input": TEXT, "encoding_format": "hex"}, "encoding_format"),
+    ("/v1/embeddings", {"input": TEXT, "dimensions": 100_000}, "dimensions"),
+    ("/rerank", {"texts": ["a"]}, "query"),
+    ("/rerank", {"query": TEXT, "texts": "a"}, "texts"),
+    ("/rerank", {"query": 1, "texts": ["a"]}, "query"),
+    ("/v1/rerank", {"query": TEXT, "documents": [{"body": "a"}]}, "documents"),
+    ("/v1/rerank", {"query": TEXT, "documents": ["a"], "top_n": -1}, "top_n"),
+    ("/tokenize", {"inputs": [1.5]}, "inputs"),
+    ("/decode", {"ids": "a"}, "ids"),
+    ("/decode", {"ids": [4_294_967_295]}, "ids"),
+])
+def test_invalid_input_is_422_and_names_the_field(builtin, path, request_body, field):
+    response = builtin.post(path, request_body)
+    assert response.status == 422, response
+    assert field in problem(response), response
+
+
+@pytest.mark.parametrize("path, request_body, field", [
+    ("/embed", {"inputs": []}, "inputs"),
+    ("/embed", {"inputs": [[]]}, "inputs"),
+    ("/v1/embeddings", {"input": []}, "input"),
+    ("/rerank", {"query": TEXT, "texts": []}, "texts"),
+    ("/v1/rerank", {"query": TEXT, "documents": []}, "documents"),
+])
+def test_nothing_to_work_on(builtin, path, request_body, field):
+    response = builtin.post(path, request_body)
+    assert response.status == 422, response
+    assert field in problem(response), response
+
+
+# A field that each route reads as text or a list of texts.
+ROUTES = {"/embed": b"inputs", "/embed_all": b"inputs", "/rerank": b"query", "/v1/rerank": b"query",
+          "/predict": b"inputs", "/tokenize": b"inputs", "/decode": b"ids", "/v1/embeddings": b"input"}
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_what_is_not_json_is_400(builtin, path):
+    field = b'{"' + ROUTES[path] + b'": '
+    for body in (b"", b"{", field + b'"a"', b"\xff\xfe", field + b'"\xff"}', field + b"[" * 10_000):
+        response = builtin.request("POST", path, body, JSON)
+        assert response.status == 400, (body[:20], response)
+        assert "JSON" in problem(response), (body[:20], response)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_json_that_is_not_an_object_is_422(builtin, path):
+    for body in (b"[]", b'"text"', b"null", b"7"):
+        response = builtin.request("POST", path, body, JSON)
+        assert response.status == 422, (body, response)
+        assert problem(response)
+
+
+def test_unknown_fields_are_ignored(builtin):
+    builtin.ask("/embed", inputs=TEXT, colour="green", nested={"a": [1]})
+    builtin.ask("/v1/embeddings", input=TEXT, model="m", user="me", priority=3)
+
+
+def test_classification_on_an_embedding_model(builtin):
+    response = builtin.post("/predict", {"inputs": TEXT})
+    assert response.status == 422, response
+    assert "embed" in problem(response)
+
+
+@pytest.mark.parametrize("path, request_body", [
+    ("/embed", {"inputs": TEXT}),
+    ("/v1/embeddings", {"input": TEXT}),
+    ("/rerank", {"query": TEXT, "texts": [TEXT]}),
+])
+def test_a_classifier_with_three_labels_neither_embeds_nor_reranks(served, path, request_body):
+    response = served("qwen3-seqcls-tiny", "--radix-mlp-threshold", "1").post(path, request_body)
+    assert response.status == 422, response
+    assert "classif" in problem(response)
+
+
+def test_unknown_routes_and_methods(builtin):
+    assert builtin.post("/no/such/route", {}).status == 404
+    assert builtin.get("/embed").status == 405
+
+
+@pytest.fixture(scope="module")
+def limited(servers):
+    return servers("--max-client-batch-size", "4", "--payload-limit", "10000")
+
+
+@pytest.mark.parametrize("path, field, rest", [
+    ("/embed", "inputs", {}), ("/v1/embeddings", "input", {}), ("/embed_all", "inputs", {}),
+    ("/rerank", "texts", {"query": TEXT}), ("/v1/rerank", "documents", {"query": TEXT}), ("/tokenize", "inputs", {}),
+])
+def test_too_many_inputs_are_413(limited, path, field, rest):
+    assert limited.post(path, {field: [TEXT] * 4, **rest}).status == 200
+    response = limited.post(path, {field: [TEXT] * 5, **rest})
+    assert response.status == 413, response
+    message = problem(response)
+    assert field in message and "5" in message and "4" in message
+
+
+@pytest.mark.parametrize("path", ["/embed", "/v1/embeddings"])
+def test_a_body_over_the_limit_is_413(limited, path):
+    body = {"input": TEXT, "inputs": TEXT}
+    response = limited.post(path, {**body, "ignored": "a" * 10_000})
+    assert response.status == 413, response
+    assert "10000" in problem(response)
+    assert limited.post(path, {**body, "ignored": "a" * 9_000}).status == 200
+
+
+def test_a_chunked_body_over_the_limit_is_413(limited):
+    """Without a content-length the limit holds as well."""
+    response = limited.request("POST", "/embed", (b'{"inputs": "' if i == 0 else b"a" * 1000 for i in range(20)), JSON)
+    assert response.status == 413, response
+
+
+@pytest.fixture(scope="module")
+def locked(servers):
+    return servers("--api-key", KEY, "--json-output")
+
+
+def test_the_key_is_needed(locked):
+    request = {"inputs": TEXT, "input": TEXT}
+    for headers in ({}, {"authorization": f"Bearer {KEY}x"}, {"authorization": KEY}, {"authorization": "Bearer "}):
+        for response in (locked.post("/embed", request, headers), locked.post("/v1/embeddings", request, headers),
+                         locked.get("/info", headers)):
+            assert response.status == 401, (headers, response)
+            assert "API key" in problem(response)
+    headers = {"authorization": f"Bearer {KEY}"}
+    assert locked.post("/embed", request, headers).status == 200
+    assert locked.get("/info", headers).status == 200
+    assert locked.get("/health").status == 200
+
+
+def test_the_key_is_not_in_the_log_and_the_log_is_json(locked):
+    locked.post("/embed", {"inputs": TEXT}, {"authorization": f"Bearer {KEY}"})
+    locked.post("/embed", {"inputs": TEXT}, {"authorization": f"Basic {KEY}"})
+    log = locked.log()
+    assert KEY not in log
+    requests = [line for line in map(json.loads, log.splitlines()) if line.get("path") == "/embed"]
+    assert {request["status"] for request in requests} == {200, 401}
+
+
+def test_each_request_is_logged_with_its_times_and_the_compaction_ratio(locked):
+    headers = {"authorization": f"Bearer {KEY}"}
+    assert locked.post("/embed", {"inputs": [TEXT, TEXT]}, headers).status == 200
+    lines = [json.loads(line) for line in locked.log().splitlines()]
+    line = next(line for line in reversed(lines) if line.get("path") == "/embed")
+    assert (line["method"], line["status"], line["compaction_ratio"]) == ("POST", 200, 0.5)
+    for stage in ("tokenization_ms", "queue_ms", "planning_ms", "inference_ms", "total_ms"):
+        assert line[stage] >= 0, line
+
+
+def test_neighbours_of_a_bad_request_are_answered(builtin):
+    """A list with one impossible input fails as a whole and leaves no trace."""
+    before = builtin.ask("/embed", inputs=TEXT)
+    assert builtin.post("/embed", {"inputs": [[1, 2, 3], [1, 2, 99_999_999]]}).status == 422
+    assert builtin.ask("/embed", inputs=TEXT) == before

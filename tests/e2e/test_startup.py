@@ -1,0 +1,96 @@
+"""How the server starts, and how it refuses to."""
+
+import json
+import shutil
+
+import pytest
+
+from harness import FIXTURES, Server, run_to_end
+from reference import BUILTIN, assert_unit
+
+
+def test_the_built_in_model_is_served_from_anywhere_without_network_or_home(tmp_path):
+    """The harness starts it in an empty directory, with a hub address that nobody listens on."""
+    with Server(env={"HOME": str(tmp_path / "missing"), "HTTPS_PROXY": "http://127.0.0.1:9"}) as server:
+        case = json.loads((BUILTIN / "expected.json").read_text())["texts"][0]
+        assert_unit(server.ask("/embed", inputs=case["text"])[0][:32], case["embedding_first32"])
+
+
+def test_the_published_benchmark_flags_are_accepted():
+    flags = "--max-client-batch-size 512 --auto-truncate --max-batch-tokens 16384 --radix-mlp-threshold 0.95".split()
+    with Server("--model-id", FIXTURES / "qwen3-tiny", *flags) as server:
+        info = server.get("/info").json()
+        assert (info["max_client_batch_size"], info["max_batch_tokens"]) == (512, 16384)
+
+
+def test_flags_may_come_from_the_environment():
+    environment = {"MODEL_ID": str(FIXTURES / "qwen3-tiny"), "MAX_CLIENT_BATCH_SIZE": "3", "AUTO_TRUNCATE": "false",
+                   "SERVED_MODEL_NAME": "tiny"}
+    with Server(env=environment) as server:
+        assert len(server.ask("/embed", inputs="Hi")[0]) == 64
+        assert server.post("/embed", {"inputs": ["Hi"] * 4}).status == 413
+        assert server.get("/info").json()["auto_truncate"] is False
+        assert server.ask("/v1/embeddings", input="Hi")["model"] == "tiny"
+
+
+def copy(tmp_path, **changes):
+    """A copy of qwen3-tiny with changes to its config.json."""
+    model = tmp_path / "model"
+    shutil.copytree(FIXTURES / "qwen3-tiny", model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, **changes}))
+    return model
+
+
+@pytest.mark.parametrize("changes, named", [
+    ({"model_type": "mamba", "architectures": ["MambaModel"]}, "mamba"),
+    ({"hidden_act": "gelu_new"}, "gelu_new"),
+    ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "longrope"),
+    ({"intermediate_size": 96}, "mlp"),
+    ({"num_hidden_layers": 4}, "layers.3"),
+])
+def test_what_is_not_supported_is_refused_by_name(tmp_path, changes, named):
+    status, output = run_to_end("--model-id", copy(tmp_path, **changes))
+    assert status != 0
+    assert named in output and "panicked" not in output, output
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_missing_file_is_named(tmp_path, missing):
+    model = copy(tmp_path)
+    (model / missing).unlink()
+    status, output = run_to_end("--model-id", model)
+    assert status != 0
+    assert missing in output and "panicked" not in output, output
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x08\0\0\0\0\0\0\0{broken}", b"\xff" * 64], ids=["empty", "no JSON", "huge header"])
+def test_a_broken_weights_file_is_refused(tmp_path, content):
+    model = copy(tmp_path)
+    (model / "model.safetensors").write_bytes(content)
+    status, output = run_to_end("--model-id", model)
+    assert status != 0
+    assert "model.safetensors" in output and "panicked" not in output, output
+
+
+@pytest.mark.parametrize("args, named", [
+    (["--model-id", "/no/such/model"], "/no/such/model"),
+    (["--model-id", "prefold-tests/does-not-exist"], "prefold-tests/does-not-exist"),
+    (["--radix-mlp-threshold", "1.5"], "radix-mlp-threshold"),
+    (["--max-batch-tokens", "0"], "max-batch-tokens"),
+    (["--pooling", "median"], "median"),
+    (["--default-prompt-name", "nonsense"], "nonsense"),
+    (["--no-such-flag"], "no-such-flag"),
+])
+def test_bad_arguments_are_refused_by_name(args, named):
+    status, output = run_to_end(*args)
+    assert status != 0
+    assert named in output and "panicked" not in output, output
+
+
+def test_a_port_in_use_is_an_error():
+    with Server() as server:
+        status, output = run_to_end("--port", server.port)
+        assert status != 0
+        assert str(server.port) in output and "panicked" not in output
