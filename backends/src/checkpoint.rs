@@ -29,8 +29,6 @@ pub(crate) struct Checkpoint {
     pub(crate) prompts: Prompts,
     /// In tokens.
     pub(crate) max_input_length: usize,
-    /// What to call the model in messages.
-    pub(crate) description: String,
 }
 
 /// What a checkpoint is for, with what that needs besides the decoder.
@@ -101,7 +99,7 @@ impl Checkpoint {
             "checkpoint opened"
         );
         let prompts = if matches!(purpose, Purpose::Embed { .. }) { prompts } else { Prompts::default() };
-        Ok(Self { config, weights, tokenizer, purpose, prompts, max_input_length, description: files.description() })
+        Ok(Self { config, weights, tokenizer, purpose, prompts, max_input_length })
     }
 }
 

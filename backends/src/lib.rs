@@ -8,6 +8,7 @@ mod checkpoint;
 mod error;
 mod files;
 mod gguf;
+mod gguf_config;
 mod gguf_tokenizer;
 mod hub;
 mod json;
@@ -21,6 +22,8 @@ mod task;
 mod tokenizer;
 
 pub use error::LoadError;
+#[cfg(feature = "profile")]
+pub use ops::take_profile;
 pub use options::{AttentionMode, Dtype, EmbeddedFile, HubModel, LoadOptions, ModelSource, Task};
 
 use checkpoint::{Checkpoint, Purpose};

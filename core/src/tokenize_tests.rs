@@ -50,8 +50,8 @@ async fn work_that_nobody_waits_for_is_left_undone() {
     let wait = std::sync::Mutex::new(wait);
     let counter = Arc::clone(&done);
     let request = pool.map(items(10), move |_, _, item| {
-        drop(start.send(()));
-        drop(wait.lock().unwrap().recv());
+        start.send(()).unwrap();
+        wait.lock().unwrap().recv().unwrap_err();
         counter.fetch_add(1, Ordering::SeqCst);
         Ok(item)
     });

@@ -89,10 +89,13 @@ pub(crate) fn comparison(workload: &Workload, off: (&str, &Measurement), on: (&s
     if difference > SAME_ANSWER {
         bail!("compaction changed an embedding: two values differ by {difference:e}");
     }
-    println!(
-        "  {:.2} times as fast; the largest difference between two vectors' values is {difference:e}",
-        off.1.latency.as_secs_f64() / on.1.latency.as_secs_f64()
-    );
+    let same = if difference == 0.0 {
+        "the vectors are the same bit for bit".to_owned()
+    } else {
+        format!("no value of a vector differs by more than {difference:.0e}")
+    };
+    let ratio = off.1.latency.as_secs_f64() / on.1.latency.as_secs_f64();
+    println!("  off takes {ratio:.2} times as long as on; {same}");
     Ok(())
 }
 

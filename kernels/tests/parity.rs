@@ -1,5 +1,7 @@
 //! Every operation, with every instruction set of this CPU, against its reference in f64.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod common;
 
 use common::*;

@@ -1,5 +1,7 @@
 //! A row's result depends on that row's inputs alone, bit for bit, with every instruction set of this CPU.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod common;
 
 use common::*;

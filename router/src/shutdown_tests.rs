@@ -96,7 +96,7 @@ async fn a_second_signal_stops_at_once() {
     until_in_flight(&running.app, 1).await;
     // The first ones are one; some later one is another.
     while !running.server.is_finished() {
-        drop(running.signals.try_send("SIGINT"));
+        let _ = running.signals.try_send("SIGINT");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Interrupted);

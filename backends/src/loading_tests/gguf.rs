@@ -168,9 +168,8 @@ fn qwen2() -> Gguf {
 
 #[test]
 fn a_converted_checkpoint_is_the_same_model() {
-    let cases: [(&str, fn() -> Gguf); 3] = [("llama-tiny", llama), ("qwen3-tiny", qwen3), ("qwen2-tiny", qwen2)];
-    for (name, gguf) in cases {
-        let (converted, original) = (gguf().open().unwrap(), open(fixture(name)).unwrap());
+    for (name, gguf) in [("llama-tiny", llama()), ("qwen3-tiny", qwen3()), ("qwen2-tiny", qwen2())] {
+        let (converted, original) = (gguf.open().unwrap(), open(fixture(name)).unwrap());
         assert_eq!(converted.purpose, original.purpose, "{name}");
         let rope = original.config.rope.inverse_frequencies(original.config.head_dim);
         for (found, expected) in converted.config.rope.inverse_frequencies(original.config.head_dim).iter().zip(&rope) {

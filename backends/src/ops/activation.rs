@@ -1,12 +1,12 @@
 //! The gated activation between the two halves of an MLP.
 
-use super::kernel_error;
 use super::storage::{dims, slice, slice_mut, with_element};
+use super::{kernel_error, timed};
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
 /// `out = silu(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
 pub(crate) fn silu_mul(gate_up: &Tensor, out: &Tensor) -> Result<()> {
-    out.inplace_op2(gate_up, &SiluMul)
+    timed("silu-mul", || out.inplace_op2(gate_up, &SiluMul))
 }
 
 struct SiluMul;

@@ -1,7 +1,7 @@
 //! Causal attention over paths of a radix plan.
 
-use super::kernel_error;
 use super::storage::{slice_mut, with_element};
+use super::{kernel_error, timed};
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
 use prefold_kernels::{QkvLayout, QuerySpan, RowView};
 
@@ -26,7 +26,7 @@ impl Attention {
     /// `q` is `[queries, num_heads * head_dim]`, `kv` is `[rows, 2 * num_kv_heads * head_dim]` with the
     /// keys first; both are `f32` and may be columns of a wider matrix. `out` has the shape of `q`.
     pub(crate) fn forward(&self, q: &Tensor, kv: &Tensor, pages: &Pages, out: &Tensor) -> Result<()> {
-        out.inplace_op3(q, kv, &AttentionOp { attention: self, pages })
+        timed("attention", || out.inplace_op3(q, kv, &AttentionOp { attention: self, pages }))
     }
 }
 

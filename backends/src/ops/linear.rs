@@ -1,7 +1,7 @@
 //! Linear layers over weights packed once at load time.
 
-use super::kernel_error;
 use super::storage::{dims, slice, slice_mut, with_element};
+use super::{kernel_error, timed};
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 use prefold_kernels::{Gemm, PackedMatrix};
 use std::ops::Range;
@@ -31,7 +31,7 @@ impl Linear {
 
     /// The same for some of the output columns; `out` has only those.
     pub(crate) fn forward_columns(&self, columns: Range<usize>, x: &Tensor, out: &Tensor, store: Store) -> Result<()> {
-        out.inplace_op2(x, &LinearOp { linear: self, columns, store })
+        timed("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, store }))
     }
 }
 

@@ -12,6 +12,7 @@ mod attention;
 mod buffer;
 mod linear;
 mod norm;
+mod profile;
 mod rope;
 mod rows;
 mod storage;
@@ -21,8 +22,12 @@ pub(crate) use attention::{Attention, Pages};
 pub(crate) use buffer::Buffer;
 pub(crate) use linear::{Linear, Store};
 pub(crate) use norm::RmsNorm;
+#[cfg(feature = "profile")]
+pub use profile::take_profile;
 pub(crate) use rope::{HeadSpan, Rotary};
 pub(crate) use rows::{embed, gather_rows};
+
+use profile::timed;
 
 fn kernel_error(error: prefold_kernels::KernelError) -> candle_core::Error {
     candle_core::Error::wrap(error)

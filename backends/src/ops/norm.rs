@@ -1,7 +1,7 @@
 //! RMSNorm, from the residual stream to a GEMM's input.
 
-use super::kernel_error;
 use super::storage::{slice, slice_mut, with_element};
+use super::{kernel_error, timed};
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
 /// `out = x / sqrt(mean(x^2) + eps) * weight`, row by row.
@@ -18,7 +18,7 @@ impl RmsNorm {
 
     /// `x` is `f32`; `out` has its shape and may be an activation type.
     pub(crate) fn forward(&self, x: &Tensor, out: &Tensor) -> Result<()> {
-        out.inplace_op2(x, self)
+        timed("rms-norm", || out.inplace_op2(x, self))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rotary embedding, with the RMSNorm of q and k that some families put before it.
 
-use super::kernel_error;
 use super::storage::{dims, slice, slice_mut};
+use super::{kernel_error, timed};
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 use prefold_kernels::{QkNormRope, RopeTable};
 
@@ -22,7 +22,7 @@ impl Rotary {
 
     /// Treats the given heads of each row of `x` (`f32`); `position_ids` is `[rows]` of `u32`.
     pub(crate) fn forward(&self, x: &Tensor, position_ids: &Tensor, spans: &[HeadSpan<'_>]) -> Result<()> {
-        x.inplace_op2(position_ids, &RotaryOp { rotary: self, spans })
+        timed("rotary", || x.inplace_op2(position_ids, &RotaryOp { rotary: self, spans }))
     }
 }
 

@@ -1,19 +1,19 @@
 //! Rows by index.
 
-use super::kernel_error;
 use super::storage::{dims, slice, slice_mut, with_element};
+use super::{kernel_error, timed};
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
 use prefold_kernels::Activation;
 use rayon::prelude::*;
 
 /// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.
 pub(crate) fn gather_rows(x: &Tensor, index: &Tensor, out: &Tensor) -> Result<()> {
-    out.inplace_op3(x, index, &GatherRows)
+    timed("gather-rows", || out.inplace_op3(x, index, &GatherRows))
 }
 
 /// `out[i] = table[ids[i]]` as `f32`, whatever the table's type.
 pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor) -> Result<()> {
-    out.inplace_op3(table, ids, &Embed)
+    timed("embed", || out.inplace_op3(table, ids, &Embed))
 }
 
 struct GatherRows;

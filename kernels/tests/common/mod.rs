@@ -6,35 +6,35 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
 
-pub fn rng(seed: u64) -> StdRng {
+pub(crate) fn rng(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
 /// Values around 0 of size about 1.
-pub fn random<A: Activation>(rng: &mut StdRng, len: usize) -> Vec<A> {
+pub(crate) fn random<A: Activation>(rng: &mut StdRng, len: usize) -> Vec<A> {
     (0..len).map(|_| A::from_f32(rng.random_range(-1.0..1.0) * 1.7)).collect()
 }
 
 /// A copy whose slice does not begin where the allocation does.
-pub struct Unaligned<T>(Vec<T>);
+pub(crate) struct Unaligned<T>(Vec<T>);
 
 impl<T: Copy + Default> Unaligned<T> {
-    pub fn new(values: &[T]) -> Self {
+    pub(crate) fn new(values: &[T]) -> Self {
         Self([&[T::default()], values].concat())
     }
 
-    pub fn get(&self) -> &[T] {
+    pub(crate) fn get(&self) -> &[T] {
         &self.0[1..]
     }
 
-    pub fn get_mut(&mut self) -> &mut [T] {
+    pub(crate) fn get_mut(&mut self) -> &mut [T] {
         &mut self.0[1..]
     }
 }
 
 /// Fails if a value is further from the expected one than `tolerance(index)`, or NaN where no NaN is expected, or the
 /// other way round.
-pub fn assert_close<A: Activation>(what: &str, found: &[A], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
+pub(crate) fn assert_close<A: Activation>(what: &str, found: &[A], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (i, (found, &expected)) in found.iter().zip(expected).enumerate() {
         let found = f64::from(found.to_f32());
@@ -48,31 +48,31 @@ pub fn assert_close<A: Activation>(what: &str, found: &[A], expected: &[f64], to
 }
 
 /// Relative rounding error of a result of this type.
-pub fn rounding<A: Activation>() -> f64 {
+pub(crate) fn rounding<A: Activation>() -> f64 {
     match A::PRECISION {
         Precision::F32 => 2e-6,
         Precision::Bf16 => 1.0 / 256.0,
     }
 }
 
-pub fn bits<A: Activation>(values: &[A]) -> Vec<u32> {
+pub(crate) fn bits<A: Activation>(values: &[A]) -> Vec<u32> {
     values.iter().map(|x| x.to_f32().to_bits()).collect()
 }
 
 /// A batch of sequences that share prefixes, in compact space: a naive trie.
 #[derive(Debug)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// Rows of the nodes along each sequence, one after another.
-    pub scatter: Vec<u32>,
+    pub(crate) scatter: Vec<u32>,
     /// Where sequences begin in `scatter`.
-    pub cu_seqlens: Vec<u32>,
+    pub(crate) cu_seqlens: Vec<u32>,
     /// The nodes that each sequence was the first to have: a run of rows, and a path through them.
-    pub spans: Vec<QuerySpan>,
-    pub rows: usize,
+    pub(crate) spans: Vec<QuerySpan>,
+    pub(crate) rows: usize,
 }
 
 impl Tree {
-    pub fn random(rng: &mut StdRng, sequences: usize, max_len: usize) -> Self {
+    pub(crate) fn random(rng: &mut StdRng, sequences: usize, max_len: usize) -> Self {
         let mut nodes = HashMap::new();
         let mut tree = Self { scatter: vec![], cu_seqlens: vec![0], spans: vec![], rows: 0 };
         let mut all: Vec<Vec<u32>> = Vec::new();
@@ -110,14 +110,14 @@ impl Tree {
     }
 
     /// One span for each sequence in ragged space.
-    pub fn ragged_spans(&self) -> Vec<QuerySpan> {
+    pub(crate) fn ragged_spans(&self) -> Vec<QuerySpan> {
         let ends = self.cu_seqlens.windows(2);
         ends.map(|ends| QuerySpan { row: ends[0], len: ends[1] - ends[0], depth: 0, path: ends[0] }).collect()
     }
 }
 
 /// Cuts spans into pieces of random length up to `max`.
-pub fn cut(rng: &mut StdRng, spans: &[QuerySpan], max: u32) -> Vec<QuerySpan> {
+pub(crate) fn cut(rng: &mut StdRng, spans: &[QuerySpan], max: u32) -> Vec<QuerySpan> {
     let mut pieces = Vec::new();
     for &span in spans {
         let mut done = 0;
@@ -131,7 +131,7 @@ pub fn cut(rng: &mut StdRng, spans: &[QuerySpan], max: u32) -> Vec<QuerySpan> {
 }
 
 /// Attention over fused `[q | k | v]` rows.
-pub fn fused<'a>(qkv: &'a [f32], layout: QkvLayout, pages: &'a [u32], spans: &'a [QuerySpan]) -> Attention<'a> {
+pub(crate) fn fused<'a>(qkv: &'a [f32], layout: QkvLayout, pages: &'a [u32], spans: &'a [QuerySpan]) -> Attention<'a> {
     let view = |offset| RowView { data: qkv, row_stride: layout.qkv_width(), offset };
     Attention {
         q: view(0),

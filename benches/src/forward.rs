@@ -1,0 +1,179 @@
+//! A whole forward pass of a shape with random weights: compaction off, ragged (the paper's mode) and compact.
+//!
+//! The grid is the paper's (arXiv 2601.15013): a batch of sequences that share a prefix, and a batch shaped
+//! like MS MARCO reranking (ten passages a query). Plans are made before the clock starts, as the planner
+//! makes them while another batch runs.
+
+use crate::plot::Chart;
+use crate::report::{Output, Table, fastest};
+use crate::shapes::{Shape, Sizes};
+use anyhow::{Context, Result};
+use prefold_backends::{AttentionMode, Dtype, LoadOptions, ModelSource, take_profile};
+use prefold_core::{Backend, Batch, RadixPlan, RaggedBatch, Wanted};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[arg(long, default_value = "smollm2-135m")]
+    shape: Shape,
+    /// Layers, if not the shape's own: fewer for a quick look.
+    #[arg(long)]
+    layers: Option<usize>,
+    /// `bfloat16` or `float32`.
+    #[arg(long, default_value = "bfloat16")]
+    dtype: Dtype,
+    /// Sequences in a batch.
+    #[arg(long, default_value_t = 32)]
+    batch: usize,
+    /// Tokens of a sequence after the shared prefix.
+    #[arg(long, default_value_t = 256)]
+    suffix: usize,
+    /// Lengths of the shared prefix.
+    #[arg(long, value_delimiter = ',', default_value = "1,32,128,512,1024,2048")]
+    prefix: Vec<usize>,
+    /// Leave out the batch that is shaped like MS MARCO.
+    #[arg(long)]
+    no_msmarco: bool,
+    /// Runs of each case; the fastest counts.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Print the share of each operation.
+    #[arg(long)]
+    profile: bool,
+    /// Where the model is written and kept for the next time.
+    #[arg(long, default_value = "target/bench-models")]
+    models: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let own = args.shape.sizes();
+    let sizes = Sizes { layers: args.layers.unwrap_or(own.layers), ..own };
+    let directory = model(args, sizes)?;
+    let mut ragged = load(args, &directory, AttentionMode::Ragged)?;
+    let mut compact = load(args, &directory, AttentionMode::Compact)?;
+
+    let mut cases: Vec<(String, RaggedBatch)> = Vec::new();
+    if !args.no_msmarco {
+        cases.push(("ms-marco, 16 x 10".to_owned(), ms_marco(16, sizes.vocab)?));
+    }
+    for &prefix in &args.prefix {
+        cases.push((format!("prefix {prefix}"), shared_prefix(args.batch, prefix, args.suffix, sizes.vocab)?));
+    }
+    let mut table = Table::default();
+    for (name, batch) in cases {
+        let plan = RadixPlan::new(&batch, 1);
+        let wanted = vec![Wanted::Pooled; batch.num_sequences()];
+        let off = Batch { ragged: batch.clone(), plan: None, wanted: wanted.clone() };
+        let on = Batch { ragged: batch, plan: Some(plan.clone()), wanted };
+        let times = [
+            time(args, "off", compact.as_mut(), &off)?,
+            time(args, "ragged", ragged.as_mut(), &on)?,
+            time(args, "compact", compact.as_mut(), &on)?,
+        ]
+        .map(|time| time.as_secs_f64());
+        let (tokens, unique) = (plan.total_tokens(), plan.unique_tokens());
+        table.row([
+            ("case", json!(name)),
+            ("N", json!(tokens)),
+            ("N/N'", json!(tokens as f64 / unique as f64)),
+            ("off ms", json!(times[0] * 1e3)),
+            ("ragged ms", json!(times[1] * 1e3)),
+            ("compact ms", json!(times[2] * 1e3)),
+            ("off/ragged", json!(times[0] / times[1])),
+            ("off/compact", json!(times[0] / times[2])),
+            ("compact tokens/s", json!(tokens as f64 / times[2])),
+            ("off linear GFLOP/s", json!(sizes.linear_flops() * tokens as f64 / times[0] / 1e9)),
+        ]);
+    }
+    chart(args, &table).write(args.output.svg.as_deref())?;
+    table.write_json(args.output.json.as_deref())
+}
+
+fn model(args: &Args, sizes: Sizes) -> Result<PathBuf> {
+    let directory = args.models.join(format!("{:?}-{}", args.shape, sizes.layers));
+    if !directory.join("model.safetensors").exists() {
+        crate::model::write(args.shape, sizes, Path::new("models/prefold-mini"), &directory)?;
+    }
+    Ok(directory)
+}
+
+fn load(args: &Args, directory: &Path, attention: AttentionMode) -> Result<Box<dyn Backend>> {
+    let source = ModelSource::Path(directory.to_owned());
+    let options =
+        LoadOptions { source, dtype: Some(args.dtype), pooling: None, task: None, attention, dense_path: None };
+    Ok(prefold_backends::load(&options).with_context(|| directory.display().to_string())?.backend)
+}
+
+fn time(args: &Args, name: &str, backend: &mut dyn Backend, batch: &Batch) -> Result<Duration> {
+    let time = fastest(args.runs, || {
+        take_profile();
+        Ok(backend.forward(batch).map(drop)?)
+    })?;
+    if args.profile {
+        let mut shares = take_profile();
+        let total: f64 = shares.iter().map(|(_, time)| time.as_secs_f64()).sum();
+        shares.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        let shares: Vec<String> = shares
+            .iter()
+            .map(|(name, time)| format!("{name} {:.1}% ({:.1?})", 100.0 * time.as_secs_f64() / total, time))
+            .collect();
+        println!("  {name}: {}", shares.join(", "));
+    }
+    Ok(time)
+}
+
+fn random(rng: &mut SmallRng, len: usize, vocab: usize) -> Vec<u32> {
+    (0..len).map(|_| rng.random_range(0..vocab as u32)).collect()
+}
+
+fn shared_prefix(sequences: usize, prefix: usize, suffix: usize, vocab: usize) -> Result<RaggedBatch> {
+    let mut rng = SmallRng::seed_from_u64(3);
+    let shared = random(&mut rng, prefix, vocab);
+    let sequences: Vec<Vec<u32>> =
+        (0..sequences).map(|_| [&shared[..], &random(&mut rng, suffix, vocab)].concat()).collect();
+    Ok(RaggedBatch::from_sequences(&sequences)?)
+}
+
+/// The token counts of `tests/workloads/docs-rerank.jsonl` with its embedding template.
+fn ms_marco(queries: usize, vocab: usize) -> Result<RaggedBatch> {
+    let mut rng = SmallRng::seed_from_u64(4);
+    let system = random(&mut rng, 18, vocab);
+    let glue = random(&mut rng, 22, vocab);
+    let end = random(&mut rng, 8, vocab);
+    let mut batch = RaggedBatch::default();
+    for _ in 0..queries {
+        let query = random(&mut rng, 12, vocab);
+        for _ in 0..10 {
+            let len = rng.random_range(40..115);
+            batch.push(&[&system[..], &query, &glue, &random(&mut rng, len, vocab), &end].concat())?;
+        }
+    }
+    Ok(batch)
+}
+
+fn chart(args: &Args, table: &Table) -> Chart {
+    let rows: Vec<_> =
+        table.rows().iter().filter(|row| row["case"].as_str().is_some_and(|c| c.starts_with("prefix"))).collect();
+    let line = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap_or_default()).collect();
+    Chart {
+        title: format!(
+            "{:?}, {}: speed-up of compaction, {} sequences, suffix {}",
+            args.shape, args.dtype, args.batch, args.suffix
+        ),
+        x_title: "tokens of the shared prefix".to_owned(),
+        y_title: "times".to_owned(),
+        x_labels: args.prefix.iter().map(usize::to_string).collect(),
+        lines: vec![
+            ("N/N' (bound)".to_owned(), line("N/N'")),
+            ("compact".to_owned(), line("off/compact")),
+            ("ragged".to_owned(), line("off/ragged")),
+        ],
+    }
+}

@@ -1,0 +1,117 @@
+//! The shapes of published models, as their `config.json` has them.
+
+use serde_json::{Value, json};
+
+/// A shape by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Shape {
+    /// SmolLM2-135M (Llama).
+    #[value(name = "smollm2-135m")]
+    SmolLm2_135m,
+    /// SmolLM2-135M's sizes in the Qwen3 architecture.
+    #[value(name = "qwen3-135m")]
+    Qwen3_135m,
+    /// Qwen3-0.6B.
+    #[value(name = "qwen3-0.6b")]
+    Qwen3_0_6b,
+    /// Qwen3-4B.
+    #[value(name = "qwen3-4b")]
+    Qwen3_4b,
+    /// Qwen3-8B.
+    #[value(name = "qwen3-8b")]
+    Qwen3_8b,
+}
+
+/// The sizes that decide what a forward pass costs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) intermediate: usize,
+    pub(crate) vocab: usize,
+}
+
+impl Sizes {
+    /// Multiply-adds of the linear layers for one row, times two.
+    pub(crate) fn linear_flops(&self) -> f64 {
+        let attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads);
+        (2 * self.layers * (attention + 3 * self.hidden * self.intermediate)) as f64
+    }
+}
+
+impl Shape {
+    pub(crate) fn sizes(self) -> Sizes {
+        let sizes = |hidden, layers, heads, kv_heads, head_dim, intermediate, vocab| Sizes {
+            hidden,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            intermediate,
+            vocab,
+        };
+        match self {
+            Self::SmolLm2_135m | Self::Qwen3_135m => sizes(576, 30, 9, 3, 64, 1536, 49_152),
+            Self::Qwen3_0_6b => sizes(1024, 28, 16, 8, 128, 3072, 151_936),
+            Self::Qwen3_4b => sizes(2560, 36, 32, 8, 128, 9728, 151_936),
+            Self::Qwen3_8b => sizes(4096, 36, 32, 8, 128, 12_288, 151_936),
+        }
+    }
+
+    fn is_qwen3(self) -> bool {
+        self != Self::SmolLm2_135m
+    }
+
+    /// The same shape with another number of layers or vocabulary where that is asked for.
+    pub(crate) fn config(self, sizes: Sizes) -> Value {
+        let (model_type, architecture) =
+            if self.is_qwen3() { ("qwen3", "Qwen3Model") } else { ("llama", "LlamaModel") };
+        json!({
+            "architectures": [architecture],
+            "attention_bias": false,
+            "head_dim": sizes.head_dim,
+            "hidden_act": "silu",
+            "hidden_size": sizes.hidden,
+            "intermediate_size": sizes.intermediate,
+            "max_position_embeddings": 32_768,
+            "model_type": model_type,
+            "num_attention_heads": sizes.heads,
+            "num_hidden_layers": sizes.layers,
+            "num_key_value_heads": sizes.kv_heads,
+            "rms_norm_eps": 1e-6,
+            "rope_scaling": null,
+            "rope_theta": 1_000_000,
+            "tie_word_embeddings": true,
+            "torch_dtype": "bfloat16",
+            "use_sliding_window": false,
+            "vocab_size": sizes.vocab,
+        })
+    }
+
+    /// Names and shapes of all tensors, in the order they are written.
+    pub(crate) fn tensors(self, sizes: Sizes) -> Vec<(String, Vec<usize>)> {
+        let Sizes { hidden, layers, heads, kv_heads, head_dim, intermediate, vocab } = sizes;
+        let mut tensors = vec![("embed_tokens.weight".to_owned(), vec![vocab, hidden])];
+        for i in 0..layers {
+            let mut add = |name: &str, shape: &[usize]| tensors.push((format!("layers.{i}.{name}"), shape.to_vec()));
+            add("input_layernorm.weight", &[hidden]);
+            add("self_attn.q_proj.weight", &[heads * head_dim, hidden]);
+            add("self_attn.k_proj.weight", &[kv_heads * head_dim, hidden]);
+            add("self_attn.v_proj.weight", &[kv_heads * head_dim, hidden]);
+            if self.is_qwen3() {
+                add("self_attn.q_norm.weight", &[head_dim]);
+                add("self_attn.k_norm.weight", &[head_dim]);
+            }
+            add("self_attn.o_proj.weight", &[hidden, heads * head_dim]);
+            add("post_attention_layernorm.weight", &[hidden]);
+            add("mlp.gate_proj.weight", &[intermediate, hidden]);
+            add("mlp.up_proj.weight", &[intermediate, hidden]);
+            add("mlp.down_proj.weight", &[hidden, intermediate]);
+        }
+        tensors.push(("norm.weight".to_owned(), vec![hidden]));
+        tensors
+    }
+}
