@@ -6,7 +6,7 @@
 
 mod support;
 
-use prefold_backends::LoadOptions;
+use prefold_backends::{Dtype, LoadOptions};
 use prefold_core::Pooling;
 use serde_json::Value;
 use support::*;
@@ -55,5 +55,20 @@ fn smollm2_tokenizer() {
         let Some(text) = case["text"].as_str() else { continue };
         let found = model.tokenizer.encode(text, true).unwrap();
         assert_eq!(found.get_ids(), ids(case), "{text:?}");
+    }
+}
+
+#[test]
+fn smollm2_in_bfloat16_points_the_same_way() {
+    let Some(path) = gguf() else { return };
+    let expected = expected(&fixture("smollm2-135m"));
+    let cases = cases(&expected, "cases");
+    let sequences: Vec<_> = cases.iter().map(ids).collect();
+    let load = |dtype| load(&LoadOptions { pooling: Some(Pooling::Mean), dtype: Some(dtype), ..options(path.clone()) });
+    let exact = run(load(Dtype::Float32).backend.as_mut(), &sequences, Compaction::Off);
+    let found = run(load(Dtype::Bfloat16).backend.as_mut(), &sequences, Compaction::On { multiple: 1 });
+    for ((found, exact), case) in found.iter().zip(&exact).zip(cases) {
+        let cosine: f32 = normalized(found).iter().zip(normalized(exact)).map(|(a, b)| a * b).sum();
+        assert!(cosine >= 0.9995, "{}: cosine {cosine}", case["name"]);
     }
 }

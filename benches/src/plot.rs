@@ -55,7 +55,12 @@ impl Chart {
         }
         for (i, (name, values)) in self.lines.iter().enumerate() {
             let last = values.last().copied().unwrap_or_default();
-            text(x(values.len().saturating_sub(1)) + 8.0, y(last) + 4.0, "start", name);
+            let _ = writeln!(
+                svg,
+                "<text x='{:.1}' y='{:.1}'>{name}</text>",
+                x(values.len().saturating_sub(1)) + 8.0,
+                y(last) + 4.0
+            );
             let points: Vec<String> =
                 values.iter().enumerate().map(|(i, &value)| format!("{:.1},{:.1}", x(i), y(value))).collect();
             let colour = COLOURS[i % COLOURS.len()];

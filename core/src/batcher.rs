@@ -1,7 +1,7 @@
 //! From chosen entries to a batch and its plan, one entry at a time. Pure.
 
-use crate::queue::{Budget, Entry, Room};
-use crate::{BackendError, Batch, PlanBuilder, RaggedBatch};
+use crate::queue::Entry;
+use crate::{BackendError, Batch, PlanBuilder, RaggedBatch, Wanted};
 use std::time::{Duration, Instant};
 
 /// When and how a batch is compacted.
@@ -11,16 +11,38 @@ pub(crate) struct Compaction {
     pub(crate) threshold: f32,
     /// Round N' up to a multiple of this.
     pub(crate) pad_to_multiple: usize,
+    /// More tokens than this are compacted whatever the threshold says: so many rows fit the budget only if those that
+    /// repeat are left out.
+    pub(crate) max_tokens: usize,
 }
 
 impl Compaction {
-    fn is_enabled(self) -> bool {
+    pub(crate) fn is_enabled(self) -> bool {
         self.threshold > 0.0
     }
 
     fn pays(self, unique_tokens: usize, total_tokens: usize) -> bool {
         // Rounded to the threshold's own precision, so that "at" means what the flag says: 95/100 is at 0.95.
-        (unique_tokens as f64 / total_tokens as f64) as f32 <= self.threshold
+        let ratio = (unique_tokens as f64 / total_tokens as f64) as f32;
+        ratio <= self.threshold || (unique_tokens < total_tokens && total_tokens > self.max_tokens)
+    }
+}
+
+/// The memory that a batch is built in. It goes from a batch that is done to one that begins, because fresh memory
+/// costs more than the planning itself: the system clears each page at its first use.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    ragged: RaggedBatch,
+    /// Left alone when compaction is off.
+    plan: PlanBuilder,
+    wanted: Vec<Wanted>,
+}
+
+impl Buffers {
+    fn clear(&mut self) {
+        self.ragged.clear();
+        self.plan.clear();
+        self.wanted.clear();
     }
 }
 
@@ -28,9 +50,7 @@ impl Compaction {
 #[derive(Debug)]
 pub(crate) struct FormingBatch {
     compaction: Compaction,
-    ragged: RaggedBatch,
-    /// Left alone when compaction is off.
-    plan: PlanBuilder,
+    buffers: Buffers,
     entries: Vec<Entry>,
     planning: Duration,
 }
@@ -42,17 +62,26 @@ pub(crate) struct ReadyBatch {
     pub(crate) entries: Vec<Entry>,
     /// Time spent on forming the batch and its plan.
     pub(crate) planning: Duration,
+    builder: PlanBuilder,
+}
+
+impl ReadyBatch {
+    /// What is left when the batch is done: its entries, and its memory for another.
+    pub(crate) fn take_apart(self) -> (Vec<Entry>, Buffers) {
+        let Self { batch: Batch { ragged, plan, wanted }, entries, mut builder, .. } = self;
+        if let Some(plan) = plan {
+            builder.recycle(plan);
+        }
+        let mut buffers = Buffers { ragged, plan: builder, wanted };
+        buffers.clear();
+        (entries, buffers)
+    }
 }
 
 impl FormingBatch {
-    pub(crate) fn new(compaction: Compaction) -> Self {
-        Self {
-            compaction,
-            ragged: RaggedBatch::default(),
-            plan: PlanBuilder::default(),
-            entries: Vec::new(),
-            planning: Duration::ZERO,
-        }
+    /// An empty batch in empty buffers.
+    pub(crate) fn new(compaction: Compaction, buffers: Buffers) -> Self {
+        Self { compaction, buffers, entries: Vec::new(), planning: Duration::ZERO }
     }
 
     /// Appends entries; what cannot be a sequence is answered with an error.
@@ -65,19 +94,15 @@ impl FormingBatch {
     }
 
     fn push(&mut self, entry: Entry) {
-        if let Err(error) = self.ragged.push(&entry.input_ids) {
+        let Buffers { ragged, plan, wanted } = &mut self.buffers;
+        if let Err(error) = ragged.push(&entry.input_ids) {
             return entry.answer(Err(BackendError::Contract(error.to_string())));
         }
         if self.compaction.is_enabled() {
-            let rows = self.ragged.rows(self.entries.len());
-            self.plan.push(&entry.input_ids, &self.ragged.position_ids()[rows]);
+            plan.push(&entry.input_ids);
         }
+        wanted.push(entry.wanted);
         self.entries.push(entry);
-    }
-
-    /// What still fits.
-    pub(crate) fn room(&self, budget: Budget) -> Room {
-        budget.room(self.ragged.total_tokens(), self.entries.len())
     }
 
     /// Sequences so far.
@@ -91,19 +116,19 @@ impl FormingBatch {
         let start = Instant::now();
         if self.entries.iter().any(Entry::is_cancelled) {
             // Sequences cannot be taken out of a tree; forming the rest again costs microseconds.
-            let mut rest = Self::new(self.compaction);
-            self.entries.into_iter().filter(|entry| !entry.is_cancelled()).for_each(|entry| rest.push(entry));
-            rest.planning = self.planning;
-            self = rest;
+            self.buffers.clear();
+            let entries = std::mem::take(&mut self.entries);
+            entries.into_iter().filter(|entry| !entry.is_cancelled()).for_each(|entry| self.push(entry));
         }
+        let Buffers { ragged, plan: mut builder, wanted } = self.buffers;
         let compact =
-            self.compaction.is_enabled() && self.compaction.pays(self.plan.unique_tokens(), self.ragged.total_tokens());
-        let plan = compact.then(|| self.plan.finish(self.compaction.pad_to_multiple));
-        let wanted = self.entries.iter().map(|entry| entry.wanted).collect();
+            self.compaction.is_enabled() && self.compaction.pays(builder.unique_tokens(), ragged.total_tokens());
+        let plan = compact.then(|| builder.finish(self.compaction.pad_to_multiple));
         ReadyBatch {
-            batch: Batch { ragged: self.ragged, plan, wanted },
+            batch: Batch { ragged, plan, wanted },
             entries: self.entries,
             planning: self.planning + start.elapsed(),
+            builder,
         }
     }
 }

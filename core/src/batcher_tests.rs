@@ -11,7 +11,7 @@ fn entries(sequences: &[Vec<u32>]) -> (Vec<Entry>, Vec<Receiver<Reply>>) {
 
 fn form(sequences: &[Vec<u32>], compaction: Compaction) -> Batch {
     let (entries, _answers) = entries(sequences);
-    let mut forming = FormingBatch::new(compaction);
+    let mut forming = FormingBatch::new(compaction, Buffers::default());
     forming.extend(entries);
     forming.finish().batch
 }
@@ -24,7 +24,7 @@ fn two_sequences(shared: u32, own: u32) -> [Vec<u32>; 2] {
 #[test]
 fn threshold_is_met_at_or_under() {
     let plan_is_some = |sequences: &[Vec<u32>], threshold| {
-        form(sequences, Compaction { threshold, pad_to_multiple: 1 }).plan.is_some()
+        form(sequences, Compaction { threshold, pad_to_multiple: 1, max_tokens: 1000 }).plan.is_some()
     };
     let shares_5_of_100 = two_sequences(5, 45);
     let shares_4_of_100 = two_sequences(4, 46);
@@ -38,15 +38,15 @@ fn threshold_is_met_at_or_under() {
 
 #[test]
 fn a_plan_that_is_never_used_is_not_built() {
-    let mut forming = FormingBatch::new(Compaction { threshold: 0.0, pad_to_multiple: 1 });
+    let mut forming = FormingBatch::new(Compaction { threshold: 0.0, pad_to_multiple: 1, max_tokens: 1000 }, Buffers::default());
     let (entries, _answers) = entries(&two_sequences(5, 5));
     forming.extend(entries);
-    assert_eq!((forming.len(), forming.plan.total_tokens()), (2, 0));
+    assert_eq!((forming.len(), forming.buffers.plan.total_tokens()), (2, 0));
 }
 
 #[test]
 fn the_plan_is_padded() {
-    let batch = form(&two_sequences(5, 8), Compaction { threshold: 1.0, pad_to_multiple: 16 });
+    let batch = form(&two_sequences(5, 8), Compaction { threshold: 1.0, pad_to_multiple: 16, max_tokens: 1000 });
     let plan = batch.plan.expect("a plan");
     assert_eq!((plan.unique_tokens(), plan.padded_tokens()), (21, 32));
 }
@@ -55,8 +55,8 @@ fn the_plan_is_padded() {
 fn entries_cancelled_before_the_end_are_left_out() {
     let [first, second] = two_sequences(3, 2);
     let (batch_entries, mut answers) = entries(&[first.clone(), second, first.clone()]);
-    let compaction = Compaction { threshold: 1.0, pad_to_multiple: 1 };
-    let mut forming = FormingBatch::new(compaction);
+    let compaction = Compaction { threshold: 1.0, pad_to_multiple: 1, max_tokens: 1000 };
+    let mut forming = FormingBatch::new(compaction, Buffers::default());
     forming.extend(batch_entries);
     answers.remove(1);
     let ready = forming.finish();
@@ -69,11 +69,38 @@ fn entries_cancelled_before_the_end_are_left_out() {
 #[test]
 fn an_empty_sequence_fails_alone() {
     let (batch_entries, mut answers) = entries(&[vec![], vec![1]]);
-    let mut forming = FormingBatch::new(Compaction { threshold: 1.0, pad_to_multiple: 1 });
+    let mut forming = FormingBatch::new(Compaction { threshold: 1.0, pad_to_multiple: 1, max_tokens: 1000 }, Buffers::default());
     forming.extend(batch_entries);
     assert_eq!(forming.len(), 1);
     assert!(matches!(answers[0].try_recv(), Ok(Err(BackendError::Contract(_)))));
     assert!(answers[1].try_recv().is_err(), "the other one still waits");
+}
+
+#[test]
+fn buffers_go_from_a_batch_to_the_next() {
+    let compaction = Compaction { threshold: 0.9, pad_to_multiple: 8, max_tokens: 1000 };
+    let mut buffers = Buffers::default();
+    let capacities = |buffers: &Buffers| {
+        (buffers.ragged.input_ids().as_ptr(), buffers.ragged.cu_seqlens().as_ptr(), buffers.wanted.as_ptr())
+    };
+    let mut last = None;
+    // With a plan, and with one that does not pay and stays in the builder.
+    for sequences in [two_sequences(50, 3), two_sequences(0, 50), two_sequences(20, 2), two_sequences(20, 5)] {
+        let (batch_entries, _answers) = entries(&sequences);
+        let mut forming = FormingBatch::new(compaction, buffers);
+        forming.extend(batch_entries);
+        let ready = forming.finish();
+        assert_eq!(ready.batch.ragged, RaggedBatch::from_sequences(&sequences).unwrap());
+        assert_eq!(ready.batch.wanted, [Wanted::Pooled, Wanted::Tokens]);
+        if let Some(plan) = &ready.batch.plan {
+            assert_eq!(plan, &RadixPlan::new(&ready.batch.ragged, 8));
+        }
+        let (entries, rest) = ready.take_apart();
+        assert_eq!(entries.len(), 2);
+        assert_eq!((rest.ragged.num_sequences(), rest.plan.total_tokens(), rest.wanted.len()), (0, 0, 0));
+        assert!(last.replace(capacities(&rest)).is_none_or(|last| last == capacities(&rest)), "the same memory");
+        buffers = rest;
+    }
 }
 
 proptest! {
@@ -83,7 +110,7 @@ proptest! {
         parts in prop::collection::vec(1usize..8, 30),
     ) {
         let (mut rest, _answers) = entries(&sequences);
-        let mut forming = FormingBatch::new(Compaction { threshold: 1.0, pad_to_multiple: 4 });
+        let mut forming = FormingBatch::new(Compaction { threshold: 1.0, pad_to_multiple: 4, max_tokens: 1000 }, Buffers::default());
         for part in parts {
             let later = rest.split_off(part.min(rest.len()));
             forming.extend(std::mem::replace(&mut rest, later));

@@ -68,9 +68,15 @@ impl Engine {
         let pipeline_config = PipelineConfig {
             budget: Budget {
                 max_tokens: config.max_batch_tokens,
+                max_ragged_tokens: config.ragged_tokens_limit(),
                 max_sequences: config.max_batch_requests.unwrap_or(usize::MAX),
             },
-            compaction: Compaction { threshold: config.radix_mlp_threshold, pad_to_multiple: config.pad_to_multiple },
+            scheduling: config.scheduling,
+            compaction: Compaction {
+                threshold: config.radix_mlp_threshold,
+                pad_to_multiple: config.pad_to_multiple,
+                max_tokens: config.max_batch_tokens,
+            },
         };
         let (pipeline, threads) = Pipeline::spawn(model.backend, pipeline_config)
             .map_err(|error| BackendError::Compute(format!("could not start a thread: {error}")))?;

@@ -207,9 +207,11 @@ async fn inputs_never_exceed_a_batch() {
 #[tokio::test]
 async fn settings_out_of_range_are_named() {
     type Change = fn(&mut EngineConfig);
-    let bad: [(&str, Change); 10] = [
+    let bad: [(&str, Change); 12] = [
         ("max_batch_tokens", |config| config.max_batch_tokens = 0),
         ("max_batch_tokens", |config| config.max_batch_tokens = usize::MAX),
+        ("max_batch_ragged_tokens", |config| config.max_batch_ragged_tokens = Some(config.max_batch_tokens - 1)),
+        ("max_batch_ragged_tokens", |config| config.max_batch_ragged_tokens = Some(usize::MAX)),
         ("max_batch_requests", |config| config.max_batch_requests = Some(0)),
         ("max_concurrent_requests", |config| config.max_concurrent_requests = 0),
         ("max_concurrent_requests", |config| config.max_concurrent_requests = usize::MAX),

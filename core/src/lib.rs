@@ -4,6 +4,7 @@
 
 mod backend;
 mod batcher;
+mod edge_table;
 mod encode;
 mod engine;
 mod error;
@@ -12,6 +13,7 @@ pub mod metrics;
 mod model;
 mod pipeline;
 mod postprocess;
+mod prefix_index;
 mod queue;
 mod radix;
 mod ragged;
@@ -29,7 +31,7 @@ pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
 pub use request::{
-    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Timings,
+    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling, Timings,
     TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;

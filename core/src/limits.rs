@@ -29,6 +29,7 @@ pub(crate) fn check_dimensions(dimensions: Option<usize>, dim: usize) -> Result<
 pub(crate) fn check_config(config: &EngineConfig) -> Result<(), Error> {
     let at_least_one = [
         ("max_batch_tokens", config.max_batch_tokens),
+        ("max_batch_ragged_tokens", config.ragged_tokens_limit()),
         ("max_batch_requests", config.max_batch_requests.unwrap_or(1)),
         ("max_concurrent_requests", config.max_concurrent_requests),
         ("max_client_batch_size", config.max_client_batch_size),
@@ -41,10 +42,16 @@ pub(crate) fn check_config(config: &EngineConfig) -> Result<(), Error> {
     // Row indices, and permits taken all at once, are 32 bits wide.
     let limits = [
         ("max_batch_tokens", config.max_batch_tokens, i32::MAX as usize),
+        ("max_batch_ragged_tokens", config.ragged_tokens_limit(), i32::MAX as usize),
         ("max_concurrent_requests", config.max_concurrent_requests, (u32::MAX as usize).min(Semaphore::MAX_PERMITS)),
     ];
     if let Some((field, value, limit)) = limits.into_iter().find(|(_, value, limit)| value > limit) {
         return Err(Error::Validation { field, problem: format!("is {value}, the limit is {limit}") });
+    }
+    if config.ragged_tokens_limit() < config.max_batch_tokens {
+        let (got, least) = (config.ragged_tokens_limit(), config.max_batch_tokens);
+        let problem = format!("is {got}, it must be at least max_batch_tokens, which is {least}");
+        return Err(Error::Validation { field: "max_batch_ragged_tokens", problem });
     }
     let threshold = config.radix_mlp_threshold;
     if !(0.0..=1.0).contains(&threshold) {

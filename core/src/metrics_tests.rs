@@ -1,5 +1,6 @@
 use super::*;
-use crate::{BackendError, Usage};
+use crate::queue::{Budget, Policy};
+use crate::{BackendError, Scheduling, Usage};
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, with_local_recorder,
 };
@@ -78,7 +79,8 @@ fn every_name_is_described() {
     let notebook = Notebook::default();
     with_local_recorder(&notebook, || {
         describe();
-        queue(&Queue::default());
+        let budget = Budget { max_tokens: 1, max_ragged_tokens: 1, max_sequences: 1 };
+        queue(&Queue::new(Policy { budget, scheduling: Scheduling::Fifo, compacts: false }));
         backend_idle(Duration::ZERO);
         let (planning, inference) = (Duration::ZERO, Duration::ZERO);
         batch(&BatchReport { id: 1, total_tokens: 8, unique_tokens: 6, planning, inference }, 2);

@@ -8,10 +8,12 @@
 //! busy the batch in the slot can still grow: the planner takes it back out when entries arrive that
 //! fit. Once the backend waits, the batch is left for it, so a lone request leaves at once.
 
-use crate::batcher::{Compaction, FormingBatch, ReadyBatch};
-use crate::queue::{Answer, BatchReport, Budget, Entry, Queue, Reply};
-use crate::{Backend, BackendError, Error, Output, Wanted, metrics};
+use crate::batcher::{Buffers, Compaction, FormingBatch, ReadyBatch};
+use crate::prefix_index::Ticket;
+use crate::queue::{Answer, BatchReport, Budget, Entry, Policy, Queue, Reply};
+use crate::{Backend, BackendError, Error, Output, Scheduling, Wanted, metrics};
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,7 +25,17 @@ use tokio::sync::oneshot;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PipelineConfig {
     pub(crate) budget: Budget,
+    pub(crate) scheduling: Scheduling,
     pub(crate) compaction: Compaction,
+}
+
+impl PipelineConfig {
+    /// Without compaction nothing is gained by bringing prefixes together.
+    fn policy(&self) -> Policy {
+        let compacts = self.compaction.is_enabled();
+        let scheduling = if compacts { self.scheduling } else { Scheduling::Fifo };
+        Policy { budget: self.budget, scheduling, compacts }
+    }
 }
 
 /// The shared part; the two threads hold it too.
@@ -38,10 +50,12 @@ pub(crate) struct Pipeline {
     failed_batches: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     queue: Queue,
     slot: Option<FormingBatch>,
+    /// Of batches that are done; never more than there are batches at once, one with the backend and one in the slot.
+    spare: Vec<Buffers>,
     backend_waits: bool,
     /// Nothing is accepted any more.
     closed: bool,
@@ -50,19 +64,29 @@ struct State {
 }
 
 impl State {
+    fn new(config: &PipelineConfig) -> Self {
+        Self {
+            queue: Queue::new(config.policy()),
+            slot: None,
+            spare: Vec::new(),
+            backend_waits: false,
+            closed: false,
+            drained: false,
+        }
+    }
+
     /// What the planner should do now: entries, and the batch that they join.
     fn next_work(&mut self, config: PipelineConfig) -> Option<(FormingBatch, Vec<Entry>)> {
-        let room = match &self.slot {
-            // Taking it back now would keep a backend waiting that could start.
-            Some(_) if self.backend_waits => return None,
-            Some(waiting) => waiting.room(config.budget),
-            None => config.budget.room(0, 0),
-        };
-        let entries = self.queue.take(room);
+        // Taking it back now would keep a backend waiting that could start.
+        if self.slot.is_some() && self.backend_waits {
+            return None;
+        }
+        let entries = self.queue.take();
         if entries.is_empty() {
             return None;
         }
-        Some((self.slot.take().unwrap_or_else(|| FormingBatch::new(config.compaction)), entries))
+        let fresh = |spare: &mut Vec<Buffers>| FormingBatch::new(config.compaction, spare.pop().unwrap_or_default());
+        Some((self.slot.take().unwrap_or_else(|| fresh(&mut self.spare)), entries))
     }
 }
 
@@ -75,7 +99,7 @@ impl Pipeline {
     ) -> std::io::Result<(Arc<Self>, [JoinHandle<()>; 2])> {
         let pipeline = Arc::new(Self {
             config,
-            state: Mutex::default(),
+            state: Mutex::new(State::new(&config)),
             planner_wake: Condvar::new(),
             backend_wake: Condvar::new(),
             failed_batches: AtomicUsize::new(0),
@@ -111,11 +135,11 @@ impl Pipeline {
         if state.closed {
             return Err(Error::ShuttingDown);
         }
-        entries.into_iter().for_each(|entry| state.queue.push(entry));
+        let tickets = state.queue.push(entries);
         metrics::queue(&state.queue);
         self.planner_wake.notify_one();
         drop(state);
-        Ok(Pending { pipeline: Arc::clone(self), answers })
+        Ok(Pending { pipeline: Arc::clone(self), tickets, answers })
     }
 
     /// Accepts nothing more; what was accepted is still computed.
@@ -147,7 +171,10 @@ impl Pipeline {
                     self.lock().slot = Some(batch);
                     self.backend_wake.notify_one();
                 }
-                Err(panic) => tracing::error!(error = panic_message(&*panic), "the planner panicked; a batch is lost"),
+                Err(panic) => {
+                    self.lock().queue.close_batch();
+                    tracing::error!(error = panic_message(&*panic), "the planner panicked; a batch is lost");
+                }
             }
         }
     }
@@ -186,6 +213,7 @@ impl Pipeline {
         loop {
             if let Some(batch) = state.slot.take() {
                 state.backend_waits = false;
+                state.queue.close_batch();
                 self.planner_wake.notify_one();
                 metrics::backend_idle(idle.elapsed());
                 return Some(batch);
@@ -199,22 +227,29 @@ impl Pipeline {
     }
 
     fn run(&self, backend: &mut dyn Backend, ready: ReadyBatch, id: u64) {
-        let ReadyBatch { batch, entries, planning } = ready;
+        let ReadyBatch { batch, entries, planning, .. } = &ready;
+        let planning = *planning;
         if entries.is_empty() {
-            return;
+            return self.take_back(ready.take_apart().1);
         }
         let total_tokens = batch.ragged.total_tokens();
         let unique_tokens = batch.plan.as_ref().map_or(total_tokens, |plan| plan.unique_tokens());
         let span = tracing::debug_span!("batch", id, sequences = entries.len(), total_tokens, unique_tokens).entered();
         let taken = Instant::now();
-        let outputs = catch_unwind(AssertUnwindSafe(|| backend.forward(&batch)))
+        let outputs = catch_unwind(AssertUnwindSafe(|| backend.forward(batch)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))))
             .and_then(|outputs| check_count(outputs, entries.len()));
         let report = BatchReport { id, total_tokens, unique_tokens, planning, inference: taken.elapsed() };
         metrics::batch(&report, entries.len());
         tracing::debug!(?planning, inference = ?report.inference, ok = outputs.is_ok(), "batch done");
+        let (entries, buffers) = ready.take_apart();
+        self.take_back(buffers);
         self.answer(entries, outputs, Arc::new(report), taken);
         drop(span);
+    }
+
+    fn take_back(&self, buffers: Buffers) {
+        self.lock().spare.push(buffers);
     }
 
     fn answer(
@@ -289,6 +324,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pipeline: Arc<Pipeline>,
+    tickets: Range<Ticket>,
     answers: Vec<oneshot::Receiver<Reply>>,
 }
 
@@ -313,7 +349,7 @@ impl Drop for Pending {
         if !self.answers.is_empty() {
             self.answers.clear();
             let mut state = self.pipeline.lock();
-            state.queue.sweep();
+            state.queue.withdraw(self.tickets.clone());
             metrics::queue(&state.queue);
             // An empty queue may be what a closing planner waits for.
             self.pipeline.planner_wake.notify_one();

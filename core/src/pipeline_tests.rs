@@ -5,13 +5,17 @@ use crate::test_support::{FakeBackend, Fate, Gate, embedding_kind, fake_output, 
 
 fn start_with(budget: Budget) -> (Arc<Pipeline>, Gate, [JoinHandle<()>; 2]) {
     let (backend, gate) = FakeBackend::gated(info(embedding_kind(), 1000));
-    let compaction = Compaction { threshold: 0.95, pad_to_multiple: 1 };
-    let (pipeline, threads) = Pipeline::spawn(Box::new(backend), PipelineConfig { budget, compaction }).unwrap();
+    let compaction = Compaction { threshold: 0.95, pad_to_multiple: 1, max_tokens: budget.max_tokens };
+    let (pipeline, threads) = Pipeline::spawn(Box::new(backend), PipelineConfig { budget, scheduling: Scheduling::Prefix, compaction }).unwrap();
     (pipeline, gate, threads)
 }
 
 fn start() -> (Arc<Pipeline>, Gate, [JoinHandle<()>; 2]) {
-    start_with(Budget { max_tokens: 100, max_sequences: 10 })
+    start_with(budget(100, 10))
+}
+
+fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
+    Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences }
 }
 
 /// Sequences in the slot, and entries behind it.
@@ -58,7 +62,7 @@ async fn a_lone_entry_leaves_at_once_and_the_next_batch_is_planned_meanwhile() {
 
 #[tokio::test]
 async fn arrivals_join_the_batch_in_the_slot_until_it_is_full() {
-    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 100, max_sequences: 3 });
+    let (pipeline, gate, threads) = start_with(budget(100, 3));
     let running = submit(&pipeline, &[&[9]]);
     gate.started();
     let mut pending = Vec::new();
@@ -80,7 +84,7 @@ async fn arrivals_join_the_batch_in_the_slot_until_it_is_full() {
 
 #[tokio::test]
 async fn the_token_budget_splits_batches() {
-    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 4, max_sequences: 10 });
+    let (pipeline, gate, threads) = start_with(budget(4, 10));
     let pending = submit(&pipeline, &[&[1, 2], &[3, 4], &[5, 6, 7]]);
     assert_eq!(gate.started().ragged.input_ids(), [1, 2, 3, 4]);
     gate.release(Fate::Answer);
@@ -93,14 +97,15 @@ async fn the_token_budget_splits_batches() {
 
 #[tokio::test]
 async fn a_batch_is_left_to_a_backend_that_waits() {
-    let mut state = State { backend_waits: true, ..State::default() };
     let config = PipelineConfig {
-        budget: Budget { max_tokens: 100, max_sequences: 10 },
-        compaction: Compaction { threshold: 0.0, pad_to_multiple: 1 },
+        budget: budget(100, 10),
+        scheduling: Scheduling::Prefix,
+        compaction: Compaction { threshold: 0.0, pad_to_multiple: 1, max_tokens: 100 },
     };
-    state.slot = Some(FormingBatch::new(config.compaction));
+    let mut state = State { backend_waits: true, ..State::new(&config) };
+    state.slot = Some(FormingBatch::new(config.compaction, Buffers::default()));
     let (entry, _answer) = Entry::new(vec![1], Wanted::Pooled);
-    state.queue.push(entry);
+    state.queue.push([entry]);
     assert!(state.next_work(config).is_none());
     state.backend_waits = false;
     assert!(state.next_work(config).is_some_and(|(_, entries)| entries.len() == 1));
@@ -109,7 +114,7 @@ async fn a_batch_is_left_to_a_backend_that_waits() {
 
 #[tokio::test]
 async fn entries_of_clients_that_left_are_not_computed() {
-    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 100, max_sequences: 2 });
+    let (pipeline, gate, threads) = start_with(budget(100, 2));
     let running = submit(&pipeline, &[&[9]]);
     gate.started();
     let in_slot = submit(&pipeline, &[&[1]]);
@@ -203,7 +208,7 @@ async fn a_row_that_is_not_finite_fails_alone() {
 
 #[tokio::test]
 async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
-    let (pipeline, gate, threads) = start_with(Budget { max_tokens: 100, max_sequences: 1 });
+    let (pipeline, gate, threads) = start_with(budget(100, 1));
     let pending: Vec<_> = [1, 2, 3].map(|id| submit(&pipeline, &[&[id]])).into();
     gate.started();
     pipeline.close();
@@ -220,7 +225,7 @@ async fn a_lost_reply_is_an_answer() {
     let (pipeline, gate, threads) = start();
     let (entry, answer) = Entry::new(vec![1], Wanted::Pooled);
     drop(entry);
-    let pending = Pending { pipeline: Arc::clone(&pipeline), answers: vec![answer] };
+    let pending = Pending { pipeline: Arc::clone(&pipeline), tickets: 0..1, answers: vec![answer] };
     assert!(matches!(pending.collect().await, Err(Error::Backend(BackendError::Panic(_)))));
     drop(gate);
     stop(&pipeline, threads);

@@ -1,7 +1,9 @@
 //! Entries that wait for a batch. Pure: no threads, no clock of its own.
 
-use crate::{BackendError, Output, Wanted};
-use std::collections::VecDeque;
+use crate::prefix_index::{NodeId, PrefixIndex, Ticket};
+use crate::{BackendError, Output, Scheduling, Wanted};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -58,59 +60,133 @@ pub(crate) struct BatchReport {
     pub(crate) inference: Duration,
 }
 
-/// What a batch may hold.
+/// What a batch may hold. Whatever the limits, a batch holds one entry: what was accepted is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
+    /// Rows to compute: N', or N where nothing is compacted.
     pub(crate) max_tokens: usize,
+    /// N.
+    pub(crate) max_ragged_tokens: usize,
     pub(crate) max_sequences: usize,
 }
 
 impl Budget {
-    /// What is left of it beside `sequences` sequences of `tokens` tokens in total.
-    pub(crate) fn room(self, tokens: usize, sequences: usize) -> Room {
-        Room {
-            tokens: self.max_tokens.saturating_sub(tokens),
-            sequences: self.max_sequences.saturating_sub(sequences),
-            empty: sequences == 0,
+    fn fits(&self, load: Load) -> bool {
+        let Self { max_tokens, max_ragged_tokens, max_sequences } = *self;
+        let within = load.tokens <= max_tokens && load.ragged_tokens <= max_ragged_tokens;
+        load.sequences <= 1 || (within && load.sequences <= max_sequences)
+    }
+}
+
+/// What a batch holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Load {
+    tokens: usize,
+    ragged_tokens: usize,
+    sequences: usize,
+}
+
+impl Load {
+    fn with(self, new_tokens: usize, len: usize) -> Self {
+        Self {
+            tokens: self.tokens + new_tokens,
+            ragged_tokens: self.ragged_tokens + len,
+            sequences: self.sequences + 1,
         }
     }
 }
 
-/// What a forming batch can still take.
+/// How the queue decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
-    tokens: usize,
-    sequences: usize,
-    empty: bool,
+pub(crate) struct Policy {
+    pub(crate) budget: Budget,
+    pub(crate) scheduling: Scheduling,
+    /// A shared prefix counts once.
+    pub(crate) compacts: bool,
 }
 
-impl Room {
-    /// The first entry of a batch always fits: whatever was accepted is computed.
-    fn fits(&self, tokens: usize) -> bool {
-        self.empty || (self.sequences > 0 && tokens <= self.tokens)
-    }
+/// So many entries that do not fit are passed over, in the hope that a shorter one behind them does, until the rest of
+/// a batch is left empty.
+const MAX_PASSED_OVER: usize = 8;
 
-    fn fill(&mut self, tokens: usize) {
-        self.tokens = self.tokens.saturating_sub(tokens);
-        self.sequences = self.sequences.saturating_sub(1);
-        self.empty = false;
-    }
-}
-
-/// First in, first out, within the room of a batch.
-#[derive(Debug, Default)]
+/// The waiting entries, and who of them goes together.
+///
+/// With [`Scheduling::Fifo`] entries leave in the order of their arrival; the first one that does not fit ends the
+/// batch.
+///
+/// With [`Scheduling::Prefix`] a batch takes, as long as they fit,
+///
+/// 1. the entries that are overdue, then the oldest entry, which always leads, then the other entries of its request;
+/// 2. the entry that shares most with what is already chosen, again and again: first those that add no token, then
+///    those with the longest prefix in common, the oldest among equals.
+///
+/// An entry is *overdue* when first in, first out would have taken it into an earlier batch. To know that, the queue
+/// follows what first in, first out would take: with each batch it goes on where it was, over the entries that still
+/// wait, until the next one would not fit. All that is overdue when a batch begins was passed in one such step, so it
+/// fits a batch together, and since it is taken first, it is taken whole. Hence: batch for batch, **an entry waits at
+/// most one batch longer than first in, first out would let it wait**, whoever else arrives.
+#[derive(Debug)]
 pub(crate) struct Queue {
-    waiting: VecDeque<Entry>,
+    policy: Policy,
+    waiting: BTreeMap<Ticket, Waiting>,
+    index: PrefixIndex,
+    next_ticket: Ticket,
+    /// Of all waiting entries.
     tokens: usize,
+    /// Of the batch that forms.
+    load: Load,
+    leading_request: Ticket,
+    fifo: FifoCursor,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    entry: Entry,
+    node: NodeId,
+    /// The ticket of its request's first entry.
+    request: Ticket,
+}
+
+/// What first in, first out would do.
+#[derive(Debug, Default)]
+struct FifoCursor {
+    /// It would have taken all before this into the batch that forms, or earlier.
+    next: Ticket,
+    /// It would have taken all before this into earlier batches.
+    overdue: Ticket,
+    /// What it would have taken into the batch that forms.
+    load: Load,
+    /// The mark of that in the index.
+    mark: u64,
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, entry: Entry) {
-        self.tokens += entry.input_ids.len();
-        self.waiting.push_back(entry);
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            waiting: BTreeMap::new(),
+            index: PrefixIndex::default(),
+            next_ticket: 0,
+            tokens: 0,
+            load: Load::default(),
+            leading_request: Ticket::MAX,
+            fifo: FifoCursor { mark: 1, ..FifoCursor::default() },
+        }
     }
 
-    /// Entries that wait, the cancelled ones included until they are met or swept.
+    /// Adds the entries of one request and returns their tickets.
+    pub(crate) fn push(&mut self, entries: impl IntoIterator<Item = Entry>) -> Range<Ticket> {
+        let request = self.next_ticket;
+        for entry in entries {
+            let node = self.index.insert(self.next_ticket, &entry.input_ids);
+            self.tokens += entry.input_ids.len();
+            self.waiting.insert(self.next_ticket, Waiting { entry, node, request });
+            self.next_ticket += 1;
+        }
+        request..self.next_ticket
+    }
+
+    /// Entries that wait, the cancelled ones included until they are met or withdrawn.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -124,35 +200,102 @@ impl Queue {
         self.tokens
     }
 
-    /// Removes the entries that join a batch with this much room. Cancelled entries are dropped.
-    pub(crate) fn take(&mut self, mut room: Room) -> Vec<Entry> {
+    /// Removes the entries that begin a batch, or join the one that forms. Cancelled entries are dropped.
+    pub(crate) fn take(&mut self) -> Vec<Entry> {
+        self.advance_fifo();
         let mut taken = Vec::new();
-        while let Some(entry) = self.choose(&room) {
-            room.fill(entry.input_ids.len());
-            taken.push(entry);
+        let mut passed_over = Vec::new();
+        while let Some(ticket) = self.choose(&passed_over) {
+            let Waiting { entry, node, .. } = &self.waiting[&ticket];
+            let (node, len) = (*node, entry.input_ids.len());
+            let load = self.load.with(self.new_tokens(node, len), len);
+            if entry.is_cancelled() {
+                self.remove(ticket);
+            } else if self.policy.budget.fits(load) {
+                taken.extend(self.join(ticket, load));
+            } else if self.may_pass_over(passed_over.len()) {
+                self.index.hide(ticket, node);
+                passed_over.push(ticket);
+            } else {
+                break;
+            }
+        }
+        for ticket in passed_over {
+            self.index.show(ticket, self.waiting[&ticket].node);
         }
         taken
     }
 
-    /// The next entry to join; the one place that decides who goes together. The oldest always leads, so
-    /// nobody starves, and nobody overtakes it: what does not fit waits for the next batch.
-    fn choose(&mut self, room: &Room) -> Option<Entry> {
-        while self.waiting.front()?.is_cancelled() {
-            self.pop();
-        }
-        if room.fits(self.waiting.front()?.input_ids.len()) { self.pop() } else { None }
+    /// The batch that formed has left, or is lost; the next [`take`](Self::take) begins another.
+    pub(crate) fn close_batch(&mut self) {
+        self.index.uncover();
+        self.load = Load::default();
+        let FifoCursor { next, mark, .. } = self.fifo;
+        self.fifo = FifoCursor { next, overdue: next, load: Load::default(), mark: mark + 1 };
     }
 
-    fn pop(&mut self) -> Option<Entry> {
-        let entry = self.waiting.pop_front()?;
+    /// Drops the entries with these tickets that still wait.
+    pub(crate) fn withdraw(&mut self, tickets: Range<Ticket>) {
+        while let Some((&ticket, _)) = self.waiting.range(tickets.clone()).next() {
+            self.remove(ticket);
+        }
+    }
+
+    /// The next entry to join if it fits; the one place that decides who goes together.
+    fn choose(&self, passed_over: &[Ticket]) -> Option<Ticket> {
+        let (&oldest, waiting) = self.waiting.iter().find(|(ticket, _)| !passed_over.contains(ticket))?;
+        let in_order = self.policy.scheduling == Scheduling::Fifo
+            || self.load.sequences == 0
+            || oldest < self.fifo.overdue
+            || waiting.request == self.leading_request;
+        if in_order { Some(oldest) } else { self.index.nearest() }
+    }
+
+    fn may_pass_over(&self, passed_over: usize) -> bool {
+        self.policy.scheduling == Scheduling::Prefix
+            && self.load.sequences < self.policy.budget.max_sequences
+            && passed_over < MAX_PASSED_OVER
+    }
+
+    fn new_tokens(&self, node: NodeId, len: usize) -> usize {
+        if self.policy.compacts { self.index.new_tokens(node) } else { len }
+    }
+
+    fn join(&mut self, ticket: Ticket, load: Load) -> Option<Entry> {
+        let Waiting { node, request, .. } = self.waiting[&ticket];
+        if self.load.sequences == 0 {
+            self.leading_request = request;
+        }
+        self.load = load;
+        self.index.cover(node);
+        self.remove(ticket)
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Entry> {
+        let Waiting { entry, node, .. } = self.waiting.remove(&ticket)?;
+        self.index.remove(ticket, node);
         self.tokens -= entry.input_ids.len();
         Some(entry)
     }
 
-    /// Drops every cancelled entry, wherever it stands.
-    pub(crate) fn sweep(&mut self) {
-        self.waiting.retain(|entry| !entry.is_cancelled());
-        self.tokens = self.waiting.iter().map(|entry| entry.input_ids.len()).sum();
+    fn advance_fifo(&mut self) {
+        if self.policy.scheduling == Scheduling::Fifo {
+            return;
+        }
+        let Self { policy, waiting, index, fifo, .. } = self;
+        for (&ticket, Waiting { entry, node, .. }) in waiting.range(fifo.next..) {
+            if !entry.is_cancelled() {
+                let len = entry.input_ids.len();
+                let new_tokens = if policy.compacts { index.unmarked_tokens(*node, fifo.mark) } else { len };
+                let load = fifo.load.with(new_tokens, len);
+                if !policy.budget.fits(load) {
+                    return;
+                }
+                index.mark(*node, fifo.mark);
+                fifo.load = load;
+            }
+            fifo.next = ticket + 1;
+        }
     }
 }
 

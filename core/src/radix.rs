@@ -14,8 +14,7 @@
 //! sequence is placed by comparing slices (longest common prefix) and `scatter` is filled by ranges.
 
 use crate::RaggedBatch;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use crate::edge_table::{EdgeKey, EdgeTable};
 
 /// A run of nodes without a branch: an edge of the radix tree, contiguous in compact space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub struct Segment {
     pub sequence: u32,
 }
 
-/// The compaction of one [`RaggedBatch`]. See the [module](self) for the equations.
+/// The compaction of one [`RaggedBatch`]: `ragged[i] = compact[scatter[i]]` and `compact[j] = ragged[gather[j]]`.
 ///
 /// Nodes are numbered by first occurrence, so `gather[j]` is the first ragged row that holds node `j`.
 /// A node is identified by its parent and its (token id, position id).
@@ -50,7 +49,7 @@ impl RadixPlan {
         let mut builder = PlanBuilder::default();
         for b in 0..batch.num_sequences() {
             let rows = batch.rows(b);
-            builder.push(&batch.input_ids()[rows.clone()], &batch.position_ids()[rows]);
+            builder.push_with_positions(&batch.input_ids()[rows.clone()], &batch.position_ids()[rows]);
         }
         builder.finish(pad_to_multiple)
     }
@@ -69,6 +68,13 @@ impl RadixPlan {
                 .collect(),
             unique_tokens: batch.total_tokens(),
         }
+    }
+
+    fn clear(&mut self) {
+        let Self { input_ids, position_ids, gather, scatter, segments, unique_tokens } = self;
+        [input_ids, position_ids, gather, scatter].into_iter().for_each(Vec::clear);
+        segments.clear();
+        *unique_tokens = 0;
     }
 
     /// Token ids in compact space, `[padded_tokens]`.
@@ -110,12 +116,23 @@ impl RadixPlan {
     pub fn total_tokens(&self) -> usize {
         self.scatter.len()
     }
+
+    /// Pairs of a query and a key in one causal attention over compact space: each node with itself and the path
+    /// before it. [`RaggedBatch::attention_work`] is what it is without sharing.
+    pub fn attention_work(&self) -> u64 {
+        self.segments.iter().map(|segment| causal_pairs(segment.depth.into(), segment.len.into())).sum()
+    }
+}
+
+/// Pairs of `len` queries with the keys up to their own, the first query at position `depth`.
+pub(crate) fn causal_pairs(depth: u64, len: u64) -> u64 {
+    len * depth + len * (len + 1) / 2
 }
 
 /// Builds a [`RadixPlan`] one sequence at a time.
 ///
 /// After [`finish`](Self::finish) the builder is empty and can be used again; what it allocated for the
-/// tree stays allocated.
+/// tree stays allocated. [`recycle`](Self::recycle) does the same for a plan that is no longer needed.
 #[derive(Debug)]
 pub struct PlanBuilder {
     plan: RadixPlan,
@@ -123,30 +140,26 @@ pub struct PlanBuilder {
     edges: Vec<Edge>,
     /// The last edge in the order of compact rows.
     last: u32,
-    children: HashMap<ChildKey, u32, BuildHasherDefault<FoldHasher>>,
+    children: EdgeTable,
+    /// Every sequence so far is at positions 0, 1, 2, ...: equal tokens at equal depth are at equal positions.
+    counted: bool,
     num_sequences: u32,
 }
 
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
 
-/// Up to this many children are searched one by one; beyond, by hash.
-const MAX_LISTED_CHILDREN: u32 = 8;
-
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     segment: Segment,
-    /// Children are a list, the youngest first: neighbours in a batch tend to share most.
-    first_child: u32,
-    next_sibling: u32,
-    num_children: u32,
+    has_children: bool,
     /// The next edge in the order of compact rows.
     next_in_order: u32,
 }
 
 impl Edge {
     fn new(segment: Segment) -> Self {
-        Self { segment, first_child: NONE, next_sibling: NONE, num_children: 0, next_in_order: NONE }
+        Self { segment, has_children: false, next_in_order: NONE }
     }
 
     fn end(&self) -> u32 {
@@ -154,13 +167,29 @@ impl Edge {
     }
 }
 
-/// A child by its parent's end row and its own first node. An edge with children never moves its end
-/// (a split gives the end and the children to the lower half), so keys stay valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct ChildKey {
-    parent_end: u32,
-    input_id: u32,
-    position_id: u32,
+/// The positions of a sequence: a list, or 0, 1, 2, ... when there is none.
+#[derive(Clone, Copy)]
+struct Positions<'a>(Option<&'a [u32]>);
+
+impl Positions<'_> {
+    fn at(self, index: usize) -> u32 {
+        self.0.map_or(index as u32, |list| list[index])
+    }
+
+    /// How many positions from `index` on are those of the rows.
+    fn common_prefix_len(self, index: usize, rows: &[u32]) -> usize {
+        match self.0 {
+            Some(list) => common_prefix_len(&list[index..], rows),
+            None => rows.iter().zip(index as u32..).take_while(|&(&row, position)| row == position).count(),
+        }
+    }
+
+    fn append(self, range: std::ops::Range<usize>, to: &mut Vec<u32>) {
+        match self.0 {
+            Some(list) => to.extend_from_slice(&list[range]),
+            None => to.extend(range.start as u32..range.end as u32),
+        }
+    }
 }
 
 impl Default for PlanBuilder {
@@ -170,38 +199,28 @@ impl Default for PlanBuilder {
             plan: RadixPlan::default(),
             edges: vec![root],
             last: ROOT,
-            children: HashMap::default(),
+            children: EdgeTable::default(),
+            counted: true,
             num_sequences: 0,
         }
     }
 }
 
 impl PlanBuilder {
-    /// Places a sequence and returns how many new nodes it needed.
+    /// Places a sequence at positions 0, 1, 2, ... and returns how many new nodes it needed.
+    pub fn push(&mut self, input_ids: &[u32]) -> usize {
+        self.place(input_ids, Positions(None))
+    }
+
+    /// Places a sequence at the given positions and returns how many new nodes it needed.
     ///
     /// # Panics
     /// If the two slices differ in length.
-    pub fn push(&mut self, input_ids: &[u32], position_ids: &[u32]) -> usize {
+    pub fn push_with_positions(&mut self, input_ids: &[u32], position_ids: &[u32]) -> usize {
         assert_eq!(input_ids.len(), position_ids.len(), "one position for each token");
-        let base = self.plan.scatter.len() as u32;
-        let mut parent = ROOT;
-        let mut placed = 0;
-        while placed < input_ids.len() {
-            let Some(child) = self.find_child(parent, input_ids[placed], position_ids[placed]) else { break };
-            let Segment { start, len, .. } = self.edges[child as usize].segment;
-            let rows = start as usize..(start + len) as usize;
-            let ids = common_prefix_len(&input_ids[placed..], &self.plan.input_ids[rows.clone()]);
-            let shared = common_prefix_len(&position_ids[placed..][..ids], &self.plan.position_ids[rows]);
-            self.plan.scatter.extend(start..start + shared as u32);
-            placed += shared;
-            if shared < len as usize && placed < input_ids.len() {
-                self.split(child, shared as u32);
-            }
-            parent = child;
-        }
-        self.append(parent, base, placed, input_ids, position_ids);
-        self.num_sequences += 1;
-        input_ids.len() - placed
+        let counted = is_counted(position_ids);
+        self.counted &= counted;
+        self.place(input_ids, Positions((!counted).then_some(position_ids)))
     }
 
     /// N' so far.
@@ -218,7 +237,7 @@ impl PlanBuilder {
     pub fn finish(&mut self, pad_to_multiple: usize) -> RadixPlan {
         let mut plan = std::mem::take(&mut self.plan);
         plan.unique_tokens = plan.input_ids.len();
-        plan.segments.reserve_exact(self.edges.len() - 1);
+        plan.segments.reserve(self.edges.len() - 1);
         let mut edge = self.edges[ROOT as usize].next_in_order;
         while edge != NONE {
             let Edge { segment, next_in_order, .. } = self.edges[edge as usize];
@@ -229,42 +248,85 @@ impl PlanBuilder {
         for rows in [&mut plan.input_ids, &mut plan.position_ids, &mut plan.gather] {
             rows.resize(padded, 0);
         }
+        self.clear();
+        plan
+    }
+
+    /// Forgets what was pushed and keeps the memory.
+    pub fn clear(&mut self) {
+        self.plan.clear();
         self.edges.truncate(1);
         self.edges[ROOT as usize] = Edge::new(self.edges[ROOT as usize].segment);
         self.last = ROOT;
         self.children.clear();
+        self.counted = true;
         self.num_sequences = 0;
-        plan
     }
 
-    /// Adds `input_ids[placed..]` as new rows below `parent`.
-    fn append(&mut self, parent: u32, base: u32, placed: usize, input_ids: &[u32], position_ids: &[u32]) {
-        let len = (input_ids.len() - placed) as u32;
-        if len == 0 {
-            return;
+    /// Builds the next plan in the memory of one that is no longer needed. Without effect between the first push
+    /// and [`finish`](Self::finish).
+    pub fn recycle(&mut self, mut plan: RadixPlan) {
+        if self.plan.scatter.is_empty() {
+            plan.clear();
+            self.plan = plan;
         }
+    }
+
+    fn place(&mut self, input_ids: &[u32], positions: Positions<'_>) -> usize {
+        let base = self.plan.scatter.len() as u32;
+        let mut parent = ROOT;
+        let mut placed = 0;
+        while placed < input_ids.len() {
+            let Some(child) = self.find_child(parent, input_ids[placed], positions.at(placed)) else { break };
+            let Segment { start, len, .. } = self.edges[child as usize].segment;
+            let rows = start as usize..(start + len) as usize;
+            let mut shared = common_prefix_len(&input_ids[placed..], &self.plan.input_ids[rows]);
+            if !self.counted {
+                let rows = start as usize..start as usize + shared;
+                shared = positions.common_prefix_len(placed, &self.plan.position_ids[rows]);
+            }
+            self.plan.scatter.extend(start..start + shared as u32);
+            placed += shared;
+            if shared < len as usize && placed < input_ids.len() {
+                self.split(child, shared as u32);
+            }
+            parent = child;
+        }
+        if placed < input_ids.len() {
+            self.append(parent, base, placed, input_ids, positions);
+        }
+        self.num_sequences += 1;
+        input_ids.len() - placed
+    }
+
+    /// Adds `input_ids[placed..]`, which is not empty, as new rows below `parent`.
+    fn append(&mut self, parent: u32, base: u32, placed: usize, input_ids: &[u32], positions: Positions<'_>) {
+        let len = (input_ids.len() - placed) as u32;
         let start = self.plan.input_ids.len() as u32;
         self.plan.input_ids.extend_from_slice(&input_ids[placed..]);
-        self.plan.position_ids.extend_from_slice(&position_ids[placed..]);
+        positions.append(placed..input_ids.len(), &mut self.plan.position_ids);
         self.plan.gather.extend(base + placed as u32..base + input_ids.len() as u32);
         self.plan.scatter.extend(start..start + len);
 
         let above = &mut self.edges[parent as usize];
-        if parent != ROOT && above.first_child == NONE && above.end() == start {
+        if parent != ROOT && !above.has_children && above.end() == start {
             // The sequence prolongs a leaf whose rows are the last ones: no branch, the same segment.
             above.segment.len += len;
             above.segment.sequence = self.num_sequences;
             return;
         }
+        above.has_children = true;
+        let key = EdgeKey { parent_end: above.end(), input_id: input_ids[placed], position_id: positions.at(placed) };
         let segment = Segment { start, len, depth: placed as u32, sequence: self.num_sequences };
         let edge = self.edges.len() as u32;
         self.edges.push(Edge::new(segment));
         self.edges[self.last as usize].next_in_order = edge;
         self.last = edge;
-        self.add_child(parent, edge);
+        self.children.insert(key, edge);
     }
 
-    /// Cuts an edge after `len` rows. The upper half keeps its number, the lower half gets the children.
+    /// Cuts an edge after `len` rows. The upper half keeps its number and its key, the lower half gets the children,
+    /// whose keys name the end row, which stays where it is.
     fn split(&mut self, edge: u32, len: u32) {
         let lower = self.edges.len() as u32;
         let upper = &mut self.edges[edge as usize];
@@ -272,61 +334,29 @@ impl PlanBuilder {
         rest.segment.start += len;
         rest.segment.len -= len;
         rest.segment.depth += len;
-        rest.next_sibling = NONE;
         upper.segment.len = len;
-        upper.first_child = lower;
-        upper.num_children = 1;
+        upper.has_children = true;
         upper.next_in_order = lower;
         self.edges.push(rest);
         if self.last == edge {
             self.last = lower;
         }
-    }
-
-    fn key(&self, parent: u32, input_id: u32, position_id: u32) -> ChildKey {
-        ChildKey { parent_end: self.edges[parent as usize].end(), input_id, position_id }
+        let row = rest.segment.start as usize;
+        let (input_id, position_id) = (self.plan.input_ids[row], self.plan.position_ids[row]);
+        self.children.insert(EdgeKey { parent_end: rest.segment.start, input_id, position_id }, lower);
     }
 
     fn find_child(&self, parent: u32, input_id: u32, position_id: u32) -> Option<u32> {
         let above = &self.edges[parent as usize];
-        if above.num_children > MAX_LISTED_CHILDREN {
-            return self.children.get(&self.key(parent, input_id, position_id)).copied();
+        if !above.has_children {
+            return None;
         }
-        let mut child = above.first_child;
-        while child != NONE {
-            let edge = &self.edges[child as usize];
-            let row = edge.segment.start as usize;
-            if self.plan.input_ids[row] == input_id && self.plan.position_ids[row] == position_id {
-                return Some(child);
-            }
-            child = edge.next_sibling;
-        }
-        None
-    }
-
-    fn add_child(&mut self, parent: u32, child: u32) {
-        let above = &mut self.edges[parent as usize];
-        let older = std::mem::replace(&mut above.first_child, child);
-        above.num_children += 1;
-        let num_children = above.num_children;
-        self.edges[child as usize].next_sibling = older;
-        if num_children > MAX_LISTED_CHILDREN {
-            // Only the new one, unless this is the moment when the list becomes too long to search.
-            let mut unhashed = if num_children == MAX_LISTED_CHILDREN + 1 { num_children } else { 1 };
-            let mut edge = child;
-            while unhashed > 0 {
-                let row = self.edges[edge as usize].segment.start as usize;
-                let key = self.key(parent, self.plan.input_ids[row], self.plan.position_ids[row]);
-                self.children.insert(key, edge);
-                edge = self.edges[edge as usize].next_sibling;
-                unhashed -= 1;
-            }
-        }
+        self.children.get(EdgeKey { parent_end: above.end(), input_id, position_id })
     }
 }
 
 /// How many leading elements two slices have in common.
-fn common_prefix_len(a: &[u32], b: &[u32]) -> usize {
+pub(crate) fn common_prefix_len(a: &[u32], b: &[u32]) -> usize {
     let len = a.len().min(b.len());
     let (a, b) = (&a[..len], &b[..len]);
     let equal_chunks = a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0).take_while(|(a, b)| a == b).count();
@@ -334,26 +364,9 @@ fn common_prefix_len(a: &[u32], b: &[u32]) -> usize {
     done + a[done..].iter().zip(&b[done..]).take_while(|(a, b)| a == b).count()
 }
 
-/// One multiplication per word: the keys are ours, so nobody can aim at collisions they could not have
-/// with token ids anyway, and a collision costs time, never an answer.
-#[derive(Debug, Default)]
-struct FoldHasher(u64);
-
-impl Hasher for FoldHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(byte.into());
-        }
-    }
-
-    fn write_u32(&mut self, word: u32) {
-        let product = u128::from(self.0 ^ u64::from(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-        self.0 = (product >> 64) as u64 ^ product as u64;
-    }
+/// Whether positions are 0, 1, 2, ...; without an early end, because such a loop is not vectorised.
+fn is_counted(position_ids: &[u32]) -> bool {
+    position_ids.iter().zip(0u32..).fold(0, |difference, (&position, index)| difference | (position ^ index)) == 0
 }
 
 #[cfg(test)]

@@ -157,12 +157,51 @@ fn a_finished_builder_starts_anew() {
     let mut builder = PlanBuilder::default();
     let ids: Vec<u32> = (0..40).collect();
     for last in 0..20 {
-        builder.push(&[&ids[..], &[last]].concat(), &[&ids[..], &[40]].concat());
+        builder.push_with_positions(&[&ids[..], &[last]].concat(), &[&ids[..], &[40 + last % 2]].concat());
     }
-    builder.finish(1);
-    assert_eq!(builder.push(&[1, 2], &[0, 1]), 2);
-    assert_eq!(builder.push(&[1, 3], &[0, 1]), 1);
+    let old = builder.finish(1);
+    builder.recycle(old.clone());
+    assert_eq!(builder.push(&[1, 2]), 2);
+    builder.recycle(old);
+    assert_eq!(builder.push_with_positions(&[1, 3], &[0, 1]), 1);
+    assert_eq!(builder.push_with_positions(&[1, 3], &[0, 2]), 1);
+    builder.clear();
+    assert_eq!((builder.push(&[1, 2]), builder.push(&[1, 3])), (2, 1));
     assert_eq!(builder.finish(1), RadixPlan::new(&batch_of(&[vec![1, 2], vec![1, 3]]), 1));
+}
+
+#[test]
+fn positions_that_are_listed_meet_positions_that_are_counted() {
+    let mut batch = RaggedBatch::default();
+    let mut builder = PlanBuilder::default();
+    let ids: Vec<u32> = (0..40).collect();
+    let shifted =
+        |from: usize| -> Vec<u32> { (0..40).map(|i| if i < from { i as u32 } else { i as u32 + 1 }).collect() };
+    // Counted before the first list, after it, and a list that counts.
+    for positions in [None, Some(shifted(20)), None, Some(shifted(30)), Some(shifted(40)), Some(shifted(0))] {
+        match positions {
+            None => {
+                batch.push(&ids).unwrap();
+                builder.push(&ids);
+            }
+            Some(positions) => {
+                batch.push_with_positions(&ids, &positions).unwrap();
+                builder.push_with_positions(&ids, &positions);
+            }
+        }
+    }
+    let plan = builder.finish(1);
+    assert_eq!(plan.unique_tokens(), 40 + 20 + 10 + 40);
+    assert_eq!(plan, RadixPlan::new(&batch, 1));
+    check(&batch, 1);
+}
+
+#[test]
+fn attention_work_is_a_node_for_each_node_on_its_path() {
+    let batch = batch_of(&[vec![1, 2, 3], vec![1, 2, 4, 5], vec![9]]);
+    assert_eq!(batch.attention_work(), 6 + 10 + 1);
+    assert_eq!(RadixPlan::new(&batch, 8).attention_work(), 6 + 3 + 4 + 1);
+    assert_eq!(RadixPlan::identity(&batch).attention_work(), batch.attention_work());
 }
 
 /// Sequences that branch off one another at random places, over a small alphabet.

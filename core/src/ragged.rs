@@ -1,5 +1,6 @@
 //! A batch of sequences of different lengths without padding.
 
+use crate::radix::causal_pairs;
 use thiserror::Error;
 
 /// B sequences one after another: N tokens, and where each sequence begins.
@@ -139,6 +140,11 @@ impl RaggedBatch {
     /// N.
     pub fn total_tokens(&self) -> usize {
         self.input_ids.len()
+    }
+
+    /// Pairs of a query and a key in one causal attention over all sequences, each on its own.
+    pub fn attention_work(&self) -> u64 {
+        self.cu_seqlens.windows(2).map(|ends| causal_pairs(0, (ends[1] - ends[0]).into())).sum()
     }
 
     /// Rows of sequence `b`.

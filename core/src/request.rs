@@ -166,15 +166,22 @@ pub struct TokenInfo {
 /// What the engine is configured with.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Tokens in a batch at most (`--max-batch-tokens`).
+    /// Rows to compute in a batch at most: distinct tokens where batches are compacted, tokens where they are not
+    /// (`--max-batch-tokens`).
     pub max_batch_tokens: usize,
+    /// Tokens in a batch at most, repeated ones counted each time (`--max-batch-ragged-tokens`);
+    /// [`RAGGED_TOKENS_FACTOR`](Self::RAGGED_TOKENS_FACTOR) times `max_batch_tokens` when absent.
+    pub max_batch_ragged_tokens: Option<usize>,
     /// Sequences in a batch at most (`--max-batch-requests`).
     pub max_batch_requests: Option<usize>,
     /// Requests in the server at once (`--max-concurrent-requests`).
     pub max_concurrent_requests: usize,
     /// Inputs in one request at most (`--max-client-batch-size`).
     pub max_client_batch_size: usize,
-    /// Compact a batch when N'/N is at or under this; 0 is never (`--radix-mlp-threshold`).
+    /// Which waiting inputs go into a batch together (`--scheduling`).
+    pub scheduling: Scheduling,
+    /// Compact a batch when N'/N is at or under this; 0 is never (`--radix-mlp-threshold`). A batch of more tokens than
+    /// `max_batch_tokens` is always compacted.
     pub radix_mlp_threshold: f32,
     /// Round N' up to a multiple of this.
     pub pad_to_multiple: usize,
@@ -182,6 +189,41 @@ pub struct EngineConfig {
     pub tokenization_workers: usize,
     /// What `truncate` is when a request does not say (`--auto-truncate`).
     pub auto_truncate: bool,
+}
+
+impl EngineConfig {
+    /// How many times `max_batch_tokens` the tokens of a batch may be, counted with repetitions, unless the
+    /// configuration says otherwise.
+    pub const RAGGED_TOKENS_FACTOR: usize = 8;
+
+    /// The bound of a batch's tokens that holds.
+    pub fn ragged_tokens_limit(&self) -> usize {
+        let default = self.max_batch_tokens.saturating_mul(Self::RAGGED_TOKENS_FACTOR).min(i32::MAX as usize);
+        self.max_batch_ragged_tokens.unwrap_or(default)
+    }
+}
+
+/// Which waiting inputs go into a batch together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheduling {
+    /// The oldest leads, and those that share the longest prefixes with what is chosen already fill the batch. None
+    /// waits more than one batch longer than with [`Fifo`](Self::Fifo). The same as that when nothing is compacted.
+    #[default]
+    Prefix,
+    /// First in, first out.
+    Fifo,
+}
+
+impl std::str::FromStr for Scheduling {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "prefix" => Ok(Self::Prefix),
+            "fifo" => Ok(Self::Fifo),
+            other => Err(format!("scheduling `{other}` is not known (prefix, fifo)")),
+        }
+    }
 }
 
 /// The prompts that a model's `config_sentence_transformers.json` names.

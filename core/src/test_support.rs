@@ -1,7 +1,8 @@
 //! A backend that does as it is told, and the tokenizers of the reference checkpoints.
 
 use crate::{
-    Backend, BackendError, Batch, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts, Wanted,
+    Backend, BackendError, Batch, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts,
+    Scheduling, Wanted,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -53,9 +54,11 @@ pub(crate) fn info(kind: ModelKind, max_input_length: usize) -> ModelInfo {
 pub(crate) fn config() -> EngineConfig {
     EngineConfig {
         max_batch_tokens: 1000,
+        max_batch_ragged_tokens: None,
         max_batch_requests: None,
         max_concurrent_requests: 64,
         max_client_batch_size: 32,
+        scheduling: Scheduling::Prefix,
         radix_mlp_threshold: 0.95,
         pad_to_multiple: 1,
         tokenization_workers: 2,

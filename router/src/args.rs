@@ -190,7 +190,7 @@ impl Args {
         let matches = Self::command().try_get_matches_from(arguments)?;
         let mut args = Self::from_arg_matches(&matches)?;
         let from_environment = matches.value_source("hostname") == Some(ValueSource::EnvVariable);
-        if from_environment && args.server.hostname.parse::<IpAddr>().is_err() {
+        if from_environment && !is_address(&args.server.hostname) {
             args.server.hostname = ANY_ADDRESS.to_owned();
         }
         Ok(args)
@@ -220,6 +220,10 @@ impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("[redacted]")
     }
+}
+
+fn is_address(hostname: &str) -> bool {
+    hostname.parse::<IpAddr>().is_ok()
 }
 
 fn positive(s: &str) -> Result<usize, String> {

@@ -86,7 +86,8 @@ impl Fake {
                 Output::Tokens { data: (1..=ids.len()).flat_map(|end| vector(&ids[..end])).collect(), dim: DIM }
             }
             (ModelKind::Embedding { .. }, Wanted::Pooled) => Output::Embedding(vector(ids)),
-            (ModelKind::Reranker, Wanted::Pooled) => Output::Logits(vec![1.0, vector(ids)[0]]),
+            // Small, so that different logits are different probabilities.
+            (ModelKind::Reranker, Wanted::Pooled) => Output::Logits(vec![0.5, vector(ids)[0].sin()]),
             (ModelKind::Classifier { labels }, Wanted::Pooled) => Output::Logits(vector(ids)[..labels.len()].to_vec()),
         }
     }

@@ -130,9 +130,7 @@ fn no_yes_rows(
 ) -> std::result::Result<Linear, LoadError> {
     let name = if config.tie_word_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
     let width = config.hidden_size;
-    let table = weights.f32(name, &[config.vocab_size, width])?;
-    let row = |id: u32| &table[id as usize * width..][..width];
-    let two_rows = [row(no_id), row(yes_id)].concat();
+    let two_rows = weights.f32_rows(name, [config.vocab_size, width], &[no_id, yes_id])?;
     Ok(Linear::new(PackedMatrix::from_f32(&two_rows, 2, width)?, None))
 }
 

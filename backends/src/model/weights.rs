@@ -74,6 +74,27 @@ impl Weights {
         }
     }
 
+    /// Some rows of a matrix as `f32`, one after another. Rows that are not asked for are not converted where the
+    /// file's layout allows it.
+    ///
+    /// # Errors
+    /// As for [`f32`](Self::f32), or a row is not below `shape[0]`.
+    pub(crate) fn f32_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        if let Some(row) = rows.iter().find(|&&row| row as usize >= shape[0]) {
+            return Err(LoadError::invalid(
+                "tokenizer.json",
+                format!("token {row} is not below {} rows of `{name}`", shape[0]),
+            ));
+        }
+        match self {
+            Self::Safetensors(files) => files.read_rows(name, shape, rows),
+            Self::Gguf(file) => {
+                let matrix = file.f32(name, &shape)?;
+                Ok(rows.iter().flat_map(|&row| &matrix[row as usize * shape[1]..][..shape[1]]).copied().collect())
+            }
+        }
+    }
+
     /// A whole tensor as `bf16`, row by row; without a detour where the file has `bf16`.
     ///
     /// # Errors
@@ -117,6 +138,14 @@ impl Stored {
             Self::F32 => "float32",
             Self::F16 => "float16",
             Self::Bf16 => "bfloat16",
+        }
+    }
+
+    fn decode<T: Element>(self, bytes: &[u8]) -> Vec<T> {
+        match self {
+            Self::F32 => decode_f32(bytes),
+            Self::F16 => decode_f16(bytes),
+            Self::Bf16 => decode_bf16(bytes),
         }
     }
 
@@ -241,17 +270,24 @@ impl SafetensorsFiles {
     /// # Errors
     /// It is missing, or its shape is not `shape`.
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        let (dtype, bytes) = self.bytes(name, shape)?;
+        Ok(dtype.decode(bytes))
+    }
+
+    /// Some rows of a matrix, converted; `rows` must be below `shape[0]`.
+    fn read_rows<T: Element>(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<T>, LoadError> {
+        let (dtype, bytes) = self.bytes(name, &shape)?;
+        let row_bytes = bytes.len() / shape[0];
+        Ok(rows.iter().flat_map(|&row| dtype.decode(&bytes[row as usize * row_bytes..][..row_bytes])).collect())
+    }
+
+    fn bytes(&self, name: &str, shape: &[usize]) -> Result<(Stored, &[u8]), LoadError> {
         let Some(tensor) = self.find(name) else {
             return Err(LoadError::MissingTensor { file: self.description.clone(), name: name.to_owned() });
         };
         let (file, bytes) = &self.files[tensor.file];
         check_shape(file, name, shape, &tensor.shape)?;
-        let bytes = &bytes[tensor.bytes.clone()];
-        Ok(match tensor.dtype {
-            Stored::F32 => decode_f32(bytes),
-            Stored::F16 => decode_f16(bytes),
-            Stored::Bf16 => decode_bf16(bytes),
-        })
+        Ok((tensor.dtype, &bytes[tensor.bytes.clone()]))
     }
 }
 

@@ -7,11 +7,12 @@ use crate::simd::{Dot, Operation, RowWords, Simd, Tiles, Vector, product};
 use half::bf16;
 use std::ops::Range;
 
-/// Words of a row that are summed in registers before they are added to the output. A panel of so many words
-/// fits in half of an L1 or streams from L2, and an output of `f32` is read and written once for so many products.
+/// Words of a row that are summed in registers before they are added to the output: many, because the output of a
+/// large product does not fit in any cache and is read and written once for so many words. Panel and rows then
+/// stream from L2, which is fast enough for a register block of this size.
 ///
 /// The blocks of a row are as equal as can be; they depend on k alone, as the order of additions must.
-const MAX_STEPS: usize = 320;
+const MAX_STEPS: usize = 512;
 
 /// No register block has more rows.
 const MAX_ROWS: usize = 14;
@@ -82,7 +83,11 @@ impl Block<'_> {
             let rows = tiles.rows(tile);
             let packed = &mut self.scratch[rows.start * steps.len()..rows.end * steps.len()];
             for (r, row) in rows.clone().enumerate() {
-                T::copy_words(&x[row * k..][..k], steps, &mut packed[r..], rows.len());
+                T::copy_words(
+                    &x[row * k..][..k],
+                    steps,
+                    packed.chunks_exact_mut(rows.len()).map(|words| &mut words[r]),
+                );
             }
         }
     }
@@ -197,24 +202,23 @@ struct RegisterBlock {
 
 /// Elements of a row as words.
 trait AsWords: Sized {
-    /// Copies the words of a row to every `stride`-th word of `to`.
-    fn copy_words(row: &[Self], words: &Range<usize>, to: &mut [u32], stride: usize);
+    /// Copies some words of a row.
+    fn copy_words<'a>(row: &[Self], words: &Range<usize>, to: impl Iterator<Item = &'a mut u32>);
 }
 
 impl AsWords for f32 {
     #[inline(always)]
-    fn copy_words(row: &[Self], words: &Range<usize>, to: &mut [u32], stride: usize) {
-        let to = to.iter_mut().step_by(stride);
+    fn copy_words<'a>(row: &[Self], words: &Range<usize>, to: impl Iterator<Item = &'a mut u32>) {
         to.zip(&row[words.clone()]).for_each(|(to, x)| *to = x.to_bits());
     }
 }
 
 impl AsWords for bf16 {
     #[inline(always)]
-    fn copy_words(row: &[Self], words: &Range<usize>, to: &mut [u32], stride: usize) {
+    fn copy_words<'a>(row: &[Self], words: &Range<usize>, mut to: impl Iterator<Item = &'a mut u32>) {
         let row = &row[2 * words.start..(2 * words.end).min(row.len())];
         let (pairs, rest) = row.as_chunks::<2>();
-        let mut to = to.iter_mut().step_by(stride);
+        // The pairs first: `zip` asks its first iterator first, and a pair too many would lose a place.
         for ([low, high], to) in pairs.iter().zip(&mut to) {
             *to = u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16;
         }

@@ -16,8 +16,9 @@ use pack::PANEL;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of a block: a core packs as many at a time, so that they stay in its L2 while the panels pass by.
-const BLOCK_ROWS: usize = 14 * 12;
+/// Rows of a block: a core packs as many at a time, so that they stay in its L2 while the panels pass by, each read
+/// once for all of them.
+const BLOCK_ROWS: usize = 14 * 24;
 
 /// Fewest columns of a block: fewer would not pay for packing its rows once more.
 const MIN_BLOCK_COLUMNS: usize = 8 * PANEL;

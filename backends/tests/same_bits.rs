@@ -1,0 +1,92 @@
+//! The embedding of a text is the same, bit for bit, alone and in any batch, in any order, with compaction off,
+//! ragged or compact, padded or not, on any number of threads.
+//!
+//! The kernels' own tests (`kernels/tests/same_bits.rs`) show the same for every instruction set; here the whole
+//! decoder is put together.
+#![allow(missing_docs)]
+
+mod support;
+
+use prefold_backends::{Dtype, LoadOptions};
+use prefold_core::{LoadedModel, Pooling};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use rayon::ThreadPoolBuilder;
+use support::*;
+
+fn models(name: &str, dtype: Dtype, pooling: Pooling) -> [LoadedModel; 2] {
+    ATTENTION_MODES.map(|attention| {
+        load(&LoadOptions { dtype: Some(dtype), pooling: Some(pooling), attention, ..options(fixture(name)) })
+    })
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Sequences that branch off one another at random places.
+fn sharing_trees() -> impl Strategy<Value = Vec<Vec<u32>>> {
+    let step = (any::<Index>(), any::<Index>(), prop::collection::vec(0u32..1000, 1..90));
+    prop::collection::vec(step, 1..12).prop_map(|steps| {
+        let mut sequences: Vec<Vec<u32>> = vec![vec![]];
+        for (from, keep, tail) in steps {
+            let parent = from.get(&sequences);
+            sequences.push([&parent[..keep.index(parent.len() + 1)], &tail].concat());
+        }
+        sequences.remove(0);
+        sequences
+    })
+}
+
+fn check(models: &mut [LoadedModel; 2], sequences: &[Vec<u32>], rotation: usize) -> Result<(), TestCaseError> {
+    let alone: Vec<Vec<u32>> = sequences
+        .iter()
+        .map(|sequence| bits(&run(models[0].backend.as_mut(), std::slice::from_ref(sequence), Compaction::Off)[0]))
+        .collect();
+    let mut order: Vec<usize> = (0..sequences.len()).collect();
+    order.rotate_left(rotation % sequences.len());
+    let rotated: Vec<Vec<u32>> = order.iter().map(|&i| sequences[i].clone()).collect();
+    for threads in [1, 3] {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        for model in models.iter_mut() {
+            for compaction in COMPACTIONS {
+                let backend = model.backend.as_mut();
+                let found = pool.install(|| run(backend, &rotated, compaction));
+                for (found, &i) in found.iter().zip(&order) {
+                    let attention = model.backend.info().attention;
+                    prop_assert_eq!(&bits(found), &alone[i], "{} {:?} {} threads", attention, compaction, threads);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_many(name: &str, dtype: Dtype, pooling: Pooling) {
+    let mut models = models(name, dtype, pooling);
+    proptest!(ProptestConfig::with_cases(24), |(sequences in sharing_trees(), rotation in any::<usize>())| {
+        check(&mut models, &sequences, rotation)?;
+    });
+}
+
+#[test]
+fn float32_last_token() {
+    check_many("qwen3-tiny", Dtype::Float32, Pooling::LastToken);
+}
+
+#[test]
+fn float32_mean() {
+    check_many("llama-tiny", Dtype::Float32, Pooling::Mean);
+}
+
+#[test]
+fn bfloat16_last_token() {
+    check_many("qwen3-tiny", Dtype::Bfloat16, Pooling::LastToken);
+    check_many("qwen2-tiny", Dtype::Bfloat16, Pooling::LastToken);
+}
+
+#[test]
+fn bfloat16_cls_and_mean() {
+    check_many("mistral-tiny", Dtype::Bfloat16, Pooling::Cls);
+    check_many("llama-tiny", Dtype::Bfloat16, Pooling::Mean);
+}

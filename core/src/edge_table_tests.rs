@@ -1,0 +1,40 @@
+//! Against the standard library's map, through many generations.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+fn key(index: u32) -> EdgeKey {
+    EdgeKey { parent_end: index % 3, input_id: index / 3 % 7, position_id: index / 21 }
+}
+
+#[test]
+fn generations_do_not_see_each_other_even_when_their_number_wraps() {
+    let mut table = EdgeTable { generation: u32::MAX - 2, ..EdgeTable::default() };
+    for round in 0..6 {
+        assert_eq!(table.get(key(5)), None, "round {round}");
+        table.insert(key(5), round);
+        assert_eq!(table.get(key(5)), Some(round));
+        assert_eq!(table.get(key(6)), None);
+        table.clear();
+    }
+}
+
+proptest! {
+    #[test]
+    fn equals_a_map(rounds in prop::collection::vec(prop::collection::vec(0u32..2_000, 0..400), 1..6)) {
+        let mut table = EdgeTable::default();
+        for indices in rounds {
+            let mut map = HashMap::new();
+            for index in indices {
+                prop_assert_eq!(table.get(key(index)), map.get(&index).copied());
+                if !map.contains_key(&index) {
+                    map.insert(index, map.len() as u32);
+                    table.insert(key(index), map[&index]);
+                }
+            }
+            prop_assert!(table.len * 2 <= table.slots.len());
+            table.clear();
+        }
+    }
+}

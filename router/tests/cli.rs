@@ -1,0 +1,80 @@
+//! The binary's command line and environment, as far as it gets without a model.
+#![allow(clippy::unwrap_used, reason = "clippy takes the helpers for code outside of tests")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn prefold(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_prefold"));
+    command.env_clear().args(arguments).envs(variables.iter().copied()).output().unwrap()
+}
+
+/// The exit code and everything that was written.
+fn fails(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let output = prefold(arguments, variables);
+    assert!(!output.status.success());
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn help_groups_the_flags_and_shows_no_secret() {
+    let output = prefold(&["--help"], &[("API_KEY", "hunter2"), ("HF_TOKEN", "hunter3"), ("PORT", "4711")]);
+    assert!(output.status.success());
+    let help = String::from_utf8(output.stdout).unwrap();
+    for heading in ["Model:", "Batching:", "Server:", "Telemetry:"] {
+        assert!(help.contains(heading), "{heading}");
+    }
+    assert!(help.contains("PORT=4711") && help.contains("API_KEY"), "{help}");
+    assert!(!help.contains("hunter"), "{help}");
+}
+
+#[test]
+fn the_environment_counts_and_flags_win() {
+    let (code, text) = fails(&[], &[("MAX_BATCH_TOKENS", "0")]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("--max-batch-tokens") && text.contains("at least 1"), "{text}");
+    let (code, text) =
+        fails(&["--max-batch-tokens", "5"], &[("MAX_BATCH_TOKENS", "0"), ("MODEL_ID", "/no/such/model")]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("/no/such/model") && text.contains("no such file"), "{text}");
+    for name in ["JSON_OUTPUT", "DISABLE_SPANS", "AUTO_TRUNCATE"] {
+        for value in ["1", "true", "no"] {
+            let (_, text) = fails(&["--model-id", "/no/such/model"], &[(name, value)]);
+            assert!(text.contains("no such file"), "{name}={value}: {text}");
+        }
+        assert!(fails(&[], &[(name, "perhaps")]).1.contains("perhaps"), "{name}");
+    }
+}
+
+#[test]
+fn a_model_that_cannot_be_loaded_is_an_error_and_not_a_crash() {
+    let empty = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty-model");
+    std::fs::create_dir_all(&empty).unwrap();
+    let path = empty.to_str().unwrap();
+    let (code, text) = fails(&["--model-id", path, "--port", "0"], &[]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("the model could not be loaded") && text.contains("config.json"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+
+    let (code, text) = fails(&["--model-id", path, "--port", "0", "--json-output"], &[]);
+    assert_eq!(code, Some(1));
+    assert!(text.lines().all(|line| line.starts_with('{') && line.ends_with('}')), "{text}");
+}
+
+#[cfg(feature = "builtin-model")]
+#[test]
+fn what_cannot_be_started_is_refused_with_its_reason() {
+    let (code, text) = fails(&["--default-prompt-name", "nix", "--port", "0"], &[]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("--default-prompt-name nix") && text.contains("`document`, `query`"), "{text}");
+    // A container's own name in HOSTNAME is not an address; one in the flag is, and must exist.
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let (code, text) = fails(&["--port", &port], &[("HOSTNAME", "container-1.invalid")]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains(&format!("cannot listen on 0.0.0.0:{port}")), "{text}");
+    let (code, text) = fails(&["--port", "0", "--hostname", "container-1.invalid"], &[]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("cannot listen on container-1.invalid:0"), "{text}");
+}
