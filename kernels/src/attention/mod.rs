@@ -2,6 +2,7 @@
 
 mod check;
 mod keys;
+mod register_block;
 mod tile;
 
 use crate::KernelError;

@@ -9,9 +9,10 @@
 //! zero if the tile has values that are not finite.
 
 use super::keys::{Path, row_words};
+use super::register_block::{MAX_ROWS, Scores, WeightedSums, by_rows, line_vector};
 use super::{Attention, Item};
 use crate::scratch::Shared;
-use crate::simd::{Dot, MAX_LANES, RowWords, Sink, Tiles, Vector, exp, product};
+use crate::simd::{Dot, MAX_LANES, RowWords, Sink, Tiles, Vector, exp};
 use std::ops::Range;
 
 /// Lanes of an item.
@@ -19,9 +20,6 @@ pub(super) const QUERIES: usize = 64;
 
 /// Keys of a tile.
 const KEYS: usize = 64;
-
-/// Rows of a register block: as many as can be addressed with a stride without running out of registers.
-const MAX_ROWS: usize = 8;
 
 /// A query that has seen no key has this maximum; a key that is not seen has the score -infinity.
 const NO_MAXIMUM: f32 = f32::MIN;
@@ -242,9 +240,7 @@ impl<'a> Tile<'a> {
             let to = scores[rows.start * self.width..].as_mut_ptr().cast();
             // SAFETY: `a` has the words of its rows, `queries` a line for each word, `scores` one for each row.
             unsafe {
-                by_rows::<D>(rows.len(), words, a, queries.as_ptr(), |r, c, sum| {
-                    sum.store(line_vector::<D::V>(to, r, c));
-                });
+                by_rows::<D>(rows.len(), words, a, queries.as_ptr(), Scores(to));
             }
         }
     }
@@ -340,17 +336,8 @@ impl<'a> Tile<'a> {
             // SAFETY: `a` has `steps` lines of `dim` words, `weights` as many of a line's width, `sums` a line for each
             // row; positions and factors have a line.
             unsafe {
-                by_rows::<D>(rows.len(), steps, a, weights.as_ptr(), |r, c, sum| {
-                    let to = line_vector::<D::V>(to, r, c);
-                    let before = D::V::load(to);
-                    let mut sum = before.mul_add(D::V::load(line_vector::<D::V>(factors, 0, c)), sum);
-                    if let Some(only) = only {
-                        let only = D::V::splat(only as f32);
-                        let position = D::V::load(line_vector::<D::V>(positions, 0, c));
-                        sum = position.select_le(only, only.select_le(position, sum, before), before);
-                    }
-                    sum.store(to);
-                });
+                let sink = WeightedSums { to, factors, positions, only };
+                by_rows::<D>(rows.len(), steps, a, weights.as_ptr(), sink);
             }
         }
     }
@@ -398,63 +385,7 @@ impl<'a> Tile<'a> {
     }
 }
 
-/// Vector `c` of line `line`.
-#[inline(always)]
-fn line_vector<V: Vector>(lines: *mut f32, line: usize, c: usize) -> *mut f32 {
-    lines.wrapping_add((line * V::BLOCK_VECTORS + c) * V::LANES)
-}
-
 fn as_f32(words: &mut [u32]) -> &mut [f32] {
     // SAFETY: same size, same alignment, and all bits are valid for both.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
-}
-
-/// [`product`] for a number of rows and vectors known at run time; `f` gets row, vector and sum.
-///
-/// # Safety
-/// As [`product`], with `BLOCK_VECTORS` vectors; `1 <= rows <= MAX_ROWS`.
-#[inline(always)]
-unsafe fn by_rows<D: Dot>(
-    rows: usize,
-    steps: usize,
-    a: RowWords,
-    b: *const u32,
-    f: impl Fn(usize, usize, D::V) + Copy,
-) {
-    macro_rules! by_rows {
-        ($($rows:literal)*) => {
-            match rows {
-                // SAFETY: the caller's duty.
-                $($rows if $rows <= D::ROWS => unsafe { by_vectors::<D, $rows>(steps, a, b, f) },)*
-                _ => unreachable!("1 to MAX_ROWS rows"),
-            }
-        };
-    }
-    by_rows!(1 2 3 4 5 6 7 8);
-}
-
-/// # Safety
-/// As [`by_rows`], for `R` rows.
-#[inline(always)]
-unsafe fn by_vectors<D: Dot, const R: usize>(
-    steps: usize,
-    a: RowWords,
-    b: *const u32,
-    f: impl Fn(usize, usize, D::V) + Copy,
-) {
-    // SAFETY: the caller's duty.
-    unsafe {
-        if D::V::BLOCK_VECTORS == 2 {
-            let sums = product::<D, R, 2>(steps, a, b, 2 * D::V::LANES);
-            for r in 0..R {
-                f(r, 0, sums[r][0]);
-                f(r, 1, sums[r][1]);
-            }
-        } else {
-            let sums = product::<D, R, 1>(steps, a, b, D::V::LANES);
-            for r in 0..R {
-                f(r, 0, sums[r][0]);
-            }
-        }
-    }
 }

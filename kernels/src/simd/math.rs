@@ -5,23 +5,27 @@ use super::Vector;
 /// `e^x`, to about one unit in the last place; exactly 1 at 0, 0 below -104, infinity above 89, NaN for NaN.
 ///
 /// Every lane runs the same arithmetic, masked or not.
-///
 #[inline(always)]
 pub(crate) fn exp<V: Vector>(x: V) -> V {
-    // SAFETY: `x` exists, so the CPU has the instructions.
-    let splat = |x: f32| unsafe { V::splat(x) };
+    // A macro and not a closure: a closure might not be inlined, and would then lack the instruction set.
+    macro_rules! splat {
+        ($x:expr) => {
+            // SAFETY: `x` exists, so the CPU has the instructions.
+            unsafe { V::splat($x) }
+        };
+    }
     // The bound is the first operand: min and max answer the second if one is NaN.
-    let x = splat(-104.0).max(splat(89.0).min(x));
-    let n = x.mul(splat(std::f32::consts::LOG2_E)).round();
+    let x = splat!(-104.0).max(splat!(89.0).min(x));
+    let n = x.mul(splat!(std::f32::consts::LOG2_E)).round();
     // x - n ln 2 with ln 2 in two parts; the first has few enough bits for an exact product.
-    let r = n.mul_add(splat(-0.693_359_4), x);
-    let r = n.mul_add(splat(2.121_944_4e-4), r);
-    let p = splat(1.987_569_1e-4);
-    let p = p.mul_add(r, splat(1.398_199_9e-3));
-    let p = p.mul_add(r, splat(8.333_452e-3));
-    let p = p.mul_add(r, splat(4.166_579_6e-2));
-    let p = p.mul_add(r, splat(1.666_666_5e-1));
-    let p = p.mul_add(r, splat(5e-1));
-    let p = p.mul_add(r.mul(r), r).add(splat(1.0));
+    let r = n.mul_add(splat!(-0.693_359_4), x);
+    let r = n.mul_add(splat!(2.121_944_4e-4), r);
+    let p = splat!(1.987_569_1e-4);
+    let p = p.mul_add(r, splat!(1.398_199_9e-3));
+    let p = p.mul_add(r, splat!(8.333_452e-3));
+    let p = p.mul_add(r, splat!(4.166_579_6e-2));
+    let p = p.mul_add(r, splat!(1.666_666_5e-1));
+    let p = p.mul_add(r, splat!(5e-1));
+    let p = p.mul_add(r.mul(r), r).add(splat!(1.0));
     p.scale_by_power_of_two(n)
 }
