@@ -6,6 +6,7 @@ CARGO_FLAGS ?= --locked
 export CARGO_FLAGS
 
 PORT ?= 3000
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help demo serve test lint check fmt
 
@@ -17,11 +18,11 @@ help:
 
 demo:
 	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-demo
-	cargo run $(CARGO_FLAGS) --release --quiet -p prefold -p prefold-demo --bin prefold-demo
+	$(TARGET)/release/prefold-demo
 
 serve:
 	cargo build $(CARGO_FLAGS) --release -p prefold
-	cargo run $(CARGO_FLAGS) --release --quiet -p prefold -- --port $(PORT)
+	$(TARGET)/release/prefold --port $(PORT)
 
 test:
 	scripts/test.sh

@@ -1,5 +1,6 @@
 //! bfloat16 against Hugging Face's float32: close enough to rank alike.
 #![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Compaction is an optimisation: it never changes an answer.
 #![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 mod support;
 

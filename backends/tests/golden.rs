@@ -2,6 +2,7 @@
 //!
 //! Tolerances: `tests/fixtures/README.md`.
 #![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 mod support;
 

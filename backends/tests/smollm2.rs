@@ -3,6 +3,7 @@
 //! `PREFOLD_SMOLLM2_GGUF` names the file; `make test` fetches it and sets the variable. Without the
 //! variable nothing is tested here.
 #![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 mod support;
 

@@ -60,7 +60,7 @@ pub(crate) struct FormingBatch {
 pub(crate) struct ReadyBatch {
     pub(crate) batch: Batch,
     pub(crate) entries: Vec<Entry>,
-    /// Time spent on forming the batch and its plan.
+    /// Time spent on choosing the entries and on forming the batch and its plan.
     pub(crate) planning: Duration,
     builder: PlanBuilder,
 }
@@ -82,6 +82,11 @@ impl FormingBatch {
     /// An empty batch in empty buffers.
     pub(crate) fn new(compaction: Compaction, buffers: Buffers) -> Self {
         Self { compaction, buffers, entries: Vec::new(), planning: Duration::ZERO }
+    }
+
+    /// Adds time that was spent on choosing entries for the batch.
+    pub(crate) fn count_planning(&mut self, duration: Duration) {
+        self.planning += duration;
     }
 
     /// Appends entries; what cannot be a sequence is answered with an error.

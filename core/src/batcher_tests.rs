@@ -38,7 +38,8 @@ fn threshold_is_met_at_or_under() {
 
 #[test]
 fn a_plan_that_is_never_used_is_not_built() {
-    let mut forming = FormingBatch::new(Compaction { threshold: 0.0, pad_to_multiple: 1, max_tokens: 1000 }, Buffers::default());
+    let mut forming =
+        FormingBatch::new(Compaction { threshold: 0.0, pad_to_multiple: 1, max_tokens: 1000 }, Buffers::default());
     let (entries, _answers) = entries(&two_sequences(5, 5));
     forming.extend(entries);
     assert_eq!((forming.len(), forming.buffers.plan.total_tokens()), (2, 0));
@@ -69,7 +70,8 @@ fn entries_cancelled_before_the_end_are_left_out() {
 #[test]
 fn an_empty_sequence_fails_alone() {
     let (batch_entries, mut answers) = entries(&[vec![], vec![1]]);
-    let mut forming = FormingBatch::new(Compaction { threshold: 1.0, pad_to_multiple: 1, max_tokens: 1000 }, Buffers::default());
+    let mut forming =
+        FormingBatch::new(Compaction { threshold: 1.0, pad_to_multiple: 1, max_tokens: 1000 }, Buffers::default());
     forming.extend(batch_entries);
     assert_eq!(forming.len(), 1);
     assert!(matches!(answers[0].try_recv(), Ok(Err(BackendError::Contract(_)))));

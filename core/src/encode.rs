@@ -1,8 +1,10 @@
 //! From one input to token ids: prompt, template, special tokens, truncation, limits.
 
+use crate::rerank_prompt::{EncodedHead, splits_before_space};
 use crate::{EncodeOptions, Error, Input, ModelInfo, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::sync::OnceLock;
 use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
 
 /// Encodes inputs for one model. Shared by the tokenization workers.
@@ -22,6 +24,8 @@ struct EncodedTemplate {
     template: RerankTemplate,
     prefix: Vec<u32>,
     suffix: Vec<u32>,
+    /// What stands before a document may be encoded on its own.
+    splits: bool,
 }
 
 /// An encoded input.
@@ -63,6 +67,8 @@ pub(crate) struct Rules {
     truncate: bool,
     direction: TruncationDirection,
     add_special_tokens: bool,
+    /// What stands before each document of a rerank request, encoded when the first of them is.
+    head: OnceLock<Option<EncodedHead>>,
 }
 
 impl Encoder {
@@ -111,7 +117,8 @@ impl Encoder {
             let limit = self.max_input_length;
             return Err(place.invalid(format!("takes {fixed} tokens of the {limit} that an input may have")));
         }
-        Ok(EncodedTemplate { template, prefix, suffix })
+        let splits = splits_before_space(&self.tokenizer, &template.document_label);
+        Ok(EncodedTemplate { template, prefix, suffix, splits })
     }
 
     /// # Errors
@@ -132,6 +139,7 @@ impl Encoder {
             truncate: options.truncate.unwrap_or(self.auto_truncate),
             direction: options.direction,
             add_special_tokens: options.add_special_tokens,
+            head: OnceLock::new(),
         })
     }
 
@@ -205,8 +213,8 @@ impl Encoder {
         Ok(ids)
     }
 
-    /// The template's prompt. The body is tokenised as a whole, because its last word before the document
-    /// and the document's first may share a token.
+    /// The template's prompt. The document's first word is encoded together with what is before it, with which it may
+    /// share a token.
     fn encode_rerank(
         &self,
         instruction: Option<&str>,
@@ -215,17 +223,23 @@ impl Encoder {
         place: Place,
         rules: &Rules,
     ) -> Result<Vec<u32>, Error> {
-        let Some(EncodedTemplate { template, prefix, suffix }) = &self.template else {
+        let Some(EncodedTemplate { template, prefix, suffix, splits }) = &self.template else {
             return Err(Error::WrongModelKind("the served model has no rerank prompt".to_owned()));
         };
         let head = template.head(instruction, query);
-        let body =
-            self.tokenizer.encode([&head, document].concat(), false).map_err(|error| place.untokenizable(error))?;
-        let mut ids = body.get_ids().to_vec();
+        let encoded = match splits {
+            true => rules.head.get_or_init(|| EncodedHead::new(&self.tokenizer, &head)).as_ref(),
+            false => None,
+        };
+        let (begun, begun_len) = encoded.and_then(|encoded| encoded.of(&head)).unwrap_or_default();
+        let rest = [&head[begun_len..], document].concat();
+        let rest = self.tokenizer.encode(rest, false).map_err(|error| place.untokenizable(error))?;
+        let mut ids = [begun, rest.get_ids()].concat();
         let room = self.max_input_length - prefix.len() - suffix.len();
         if ids.len() > room {
-            let is_document = |&(_, end): &(usize, usize)| end > head.len();
-            let kept = body.get_offsets().iter().position(is_document).unwrap_or(ids.len());
+            let is_document = |&(_, end): &(usize, usize)| end > head.len() - begun_len;
+            let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
+            let kept = begun.len() + fixed;
             if kept >= room {
                 let fixed = prefix.len() + suffix.len();
                 return Err(Place { field: "query", index: None }.invalid(format!(

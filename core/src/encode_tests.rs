@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::test_support::{embedding_kind, expected, ids, info, tokenizer};
+use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -173,6 +174,36 @@ fn only_the_document_of_a_rerank_prompt_is_cut() {
     // " the" is one token, which begins in the head and belongs to the document.
     case["document"] = "the tide comes in twice a day and goes out again in the evening".into();
     check_document_cuts(&case, count(&template.prefix) + count(head.trim_end()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_head_that_is_encoded_once_changes_nothing(
+        queries in prop::collection::vec("[a-z<>: \\n]{0,12}", 1..3),
+        documents in prop::collection::vec("[ a-z.\\n]{0,60}", 1..6),
+        room in 60usize..160,
+        direction in prop::sample::select(vec![TruncationDirection::Left, TruncationDirection::Right]),
+        truncate in any::<bool>(),
+    ) {
+        let EncodedTemplate { prefix, suffix, .. } = encoder("qwen3-reranker-tiny", 1000).template.unwrap();
+        let limit = prefix.len() + suffix.len() + room;
+        let once = encoder("qwen3-reranker-tiny", limit);
+        let mut whole = encoder("qwen3-reranker-tiny", limit);
+        whole.template.as_mut().unwrap().splits = false;
+        prop_assert!(once.template.as_ref().unwrap().splits);
+        let options = EncodeOptions { truncate: Some(truncate), direction, ..options() };
+        // The rules of one request: its head is that of the first document.
+        let rules = once.rules(&options).unwrap();
+        for (query, document) in queries.iter().flat_map(|query| documents.iter().map(move |document| (query, document))) {
+            let input = || Input::Rerank { instruction: None, query: Arc::from(query.as_str()), document: document.clone() };
+            let got = once.encode(input(), PLACE, &rules).map_err(|error| error.to_string());
+            let expected = whole.encode(input(), PLACE, &whole.rules(&options).unwrap());
+            prop_assert_eq!(got, expected.map_err(|error| error.to_string()));
+        }
+        prop_assert!(rules.head.get().is_some_and(Option::is_some));
+    }
 }
 
 #[test]

@@ -18,6 +18,9 @@ mod queue;
 mod radix;
 mod ragged;
 mod request;
+mod rerank_prompt;
+#[cfg(test)]
+mod scheduling_tests;
 mod template;
 #[cfg(test)]
 mod test_support;
@@ -31,7 +34,7 @@ pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
 pub use request::{
-    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling, Timings,
-    TokenInfo, TruncationDirection, Usage,
+    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling,
+    Timings, TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;

@@ -17,7 +17,7 @@ pub const REQUEST_SUCCESS: &str = "te_request_success";
 /// Calls that failed; label `err`, see [`error_label`].
 pub const REQUEST_FAILURE: &str = "te_request_failure";
 
-const COUNTERS: [(&str, &str); 9] = [
+const COUNTERS: [(&str, &str); 10] = [
     (REQUEST_COUNT, "Calls that reached the engine, by method"),
     (REQUEST_SUCCESS, "Calls that were answered, by method"),
     (REQUEST_FAILURE, "Calls that failed, by kind of error"),
@@ -27,9 +27,10 @@ const COUNTERS: [(&str, &str); 9] = [
     ("te_predict_success", "Inputs scored or classified"),
     ("prefold_failed_sequences", "Sequences whose forward pass failed or gave a value that is not finite"),
     ("prefold_tokens_saved", "Rows that compaction did not compute"),
+    ("prefold_attention_work_saved", "Pairs of a query and a key, per layer and head, that compact attention left out"),
 ];
 
-const HISTOGRAMS: [(&str, Unit, &str); 19] = [
+const HISTOGRAMS: [(&str, Unit, &str); 20] = [
     ("te_request_duration", Unit::Seconds, "From arrival to answer"),
     ("te_request_tokenization_duration", Unit::Seconds, "Encoding all inputs of a request"),
     ("te_request_queue_duration", Unit::Seconds, "Waiting for a batch, mean over the inputs of a request"),
@@ -42,12 +43,17 @@ const HISTOGRAMS: [(&str, Unit, &str); 19] = [
     ("te_predict_tokenization_duration", Unit::Seconds, "As te_request_tokenization_duration, scores and classes only"),
     ("te_predict_queue_duration", Unit::Seconds, "As te_request_queue_duration, scores and classes only"),
     ("te_predict_inference_duration", Unit::Seconds, "As te_request_inference_duration, scores and classes only"),
+    (
+        "prefold_request_tokenization_share",
+        Unit::Count,
+        "Part of a request's time that encoding its inputs took, 0 to 1",
+    ),
     ("te_request_input_length", Unit::Count, "Tokens of an input after truncation"),
     ("te_batch_next_size", Unit::Count, "Sequences in a batch"),
     ("te_batch_next_tokens", Unit::Count, "Tokens in a batch (N)"),
     ("te_radix_mlp_compression_ratio", Unit::Count, "N'/N of a batch, 1 where it was not compacted"),
     ("prefold_batch_unique_tokens", Unit::Count, "Rows computed for a batch (N')"),
-    ("prefold_planning_duration", Unit::Seconds, "Forming a batch and its plan"),
+    ("prefold_planning_duration", Unit::Seconds, "Choosing the inputs of a batch, forming it and its plan"),
     ("prefold_batch_inference_duration", Unit::Seconds, "Forward pass of a batch"),
 ];
 
@@ -87,7 +93,7 @@ pub(crate) fn backend_idle(duration: Duration) {
 }
 
 pub(crate) fn batch(report: &BatchReport, sequences: usize) {
-    let &BatchReport { total_tokens, unique_tokens, planning, inference, .. } = report;
+    let &BatchReport { total_tokens, unique_tokens, attention_work_saved, planning, inference, .. } = report;
     histogram!("te_batch_next_size").record(sequences as f64);
     histogram!("te_batch_next_tokens").record(total_tokens as f64);
     histogram!("prefold_batch_unique_tokens").record(unique_tokens as f64);
@@ -95,6 +101,7 @@ pub(crate) fn batch(report: &BatchReport, sequences: usize) {
     histogram!("prefold_planning_duration").record(planning);
     histogram!("prefold_batch_inference_duration").record(inference);
     counter!("prefold_tokens_saved").increment((total_tokens - unique_tokens) as u64);
+    counter!("prefold_attention_work_saved").increment(attention_work_saved);
 }
 
 pub(crate) fn failed_sequences(count: usize) {
@@ -227,6 +234,7 @@ impl Call {
         }
         let Some(timings) = timings else { return };
         histogram!("te_request_tokenization_duration").record(timings.tokenization);
+        histogram!("prefold_request_tokenization_share").record(timings.tokenization_share());
         histogram!("te_request_queue_duration").record(timings.queue);
         histogram!("te_request_inference_duration").record(timings.inference);
         if let Some(group) = group {

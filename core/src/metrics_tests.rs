@@ -83,7 +83,8 @@ fn every_name_is_described() {
         queue(&Queue::new(Policy { budget, scheduling: Scheduling::Fifo, compacts: false }));
         backend_idle(Duration::ZERO);
         let (planning, inference) = (Duration::ZERO, Duration::ZERO);
-        batch(&BatchReport { id: 1, total_tokens: 8, unique_tokens: 6, planning, inference }, 2);
+        let (total_tokens, unique_tokens, attention_work_saved) = (8, 6, 5);
+        batch(&BatchReport { id: 1, total_tokens, unique_tokens, attention_work_saved, planning, inference }, 2);
         failed_sequences(1);
         input_length(1);
         for method in [Method::Embed, Method::EmbedAll, Method::Rerank, Method::Predict, Method::Tokenize] {
@@ -93,6 +94,15 @@ fn every_name_is_described() {
     });
     assert_eq!(*notebook.used.lock().unwrap(), *notebook.described.lock().unwrap());
     assert_eq!(notebook.count("prefold_tokens_saved"), 2);
+    assert_eq!(notebook.count("prefold_attention_work_saved"), 5);
+}
+
+#[test]
+fn the_share_of_tokenization_is_a_part_of_the_whole() {
+    let second = Duration::from_secs(1);
+    let timings = Timings { total: 4 * second, tokenization: second, ..Timings::default() };
+    assert_eq!(timings.tokenization_share(), 0.25);
+    assert_eq!(Timings::default().tokenization_share(), 0.0);
 }
 
 #[test]

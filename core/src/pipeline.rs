@@ -11,7 +11,7 @@
 use crate::batcher::{Buffers, Compaction, FormingBatch, ReadyBatch};
 use crate::prefix_index::Ticket;
 use crate::queue::{Answer, BatchReport, Budget, Entry, Policy, Queue, Reply};
-use crate::{Backend, BackendError, Error, Output, Scheduling, Wanted, metrics};
+use crate::{Backend, BackendError, Batch, Error, ModelInfo, Output, Scheduling, Wanted, metrics};
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,12 +81,18 @@ impl State {
         if self.slot.is_some() && self.backend_waits {
             return None;
         }
+        let start = Instant::now();
         let entries = self.queue.take();
         if entries.is_empty() {
             return None;
         }
-        let fresh = |spare: &mut Vec<Buffers>| FormingBatch::new(config.compaction, spare.pop().unwrap_or_default());
-        Some((self.slot.take().unwrap_or_else(|| fresh(&mut self.spare)), entries))
+        let slot = self.slot.take();
+        let mut batch = slot.unwrap_or_else(|| {
+            let buffers = self.spare.pop().unwrap_or_default();
+            FormingBatch::new(config.compaction, buffers)
+        });
+        batch.count_planning(start.elapsed());
+        Some((batch, entries))
     }
 }
 
@@ -234,12 +240,14 @@ impl Pipeline {
         }
         let total_tokens = batch.ragged.total_tokens();
         let unique_tokens = batch.plan.as_ref().map_or(total_tokens, |plan| plan.unique_tokens());
+        let attention_work_saved = attention_work_saved(batch, backend.info());
         let span = tracing::debug_span!("batch", id, sequences = entries.len(), total_tokens, unique_tokens).entered();
         let taken = Instant::now();
         let outputs = catch_unwind(AssertUnwindSafe(|| backend.forward(batch)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))))
             .and_then(|outputs| check_count(outputs, entries.len()));
-        let report = BatchReport { id, total_tokens, unique_tokens, planning, inference: taken.elapsed() };
+        let inference = taken.elapsed();
+        let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
         metrics::batch(&report, entries.len());
         tracing::debug!(?planning, inference = ?report.inference, ok = outputs.is_ok(), "batch done");
         let (entries, buffers) = ready.take_apart();
@@ -283,6 +291,12 @@ impl Pipeline {
         }
         entries.into_iter().zip(replies).for_each(|(entry, reply)| entry.answer(reply));
     }
+}
+
+/// Pairs of a query and a key that one layer's attention leaves out: none where attention runs over every row.
+fn attention_work_saved(batch: &Batch, info: &ModelInfo) -> u64 {
+    let plan = batch.plan.as_ref().filter(|_| info.attention == "compact");
+    plan.map_or(0, |plan| batch.ragged.attention_work() - plan.attention_work())
 }
 
 fn check_count(outputs: Vec<Output>, expected: usize) -> Result<Vec<Output>, BackendError> {

@@ -6,7 +6,9 @@ use crate::test_support::{FakeBackend, Fate, Gate, embedding_kind, fake_output, 
 fn start_with(budget: Budget) -> (Arc<Pipeline>, Gate, [JoinHandle<()>; 2]) {
     let (backend, gate) = FakeBackend::gated(info(embedding_kind(), 1000));
     let compaction = Compaction { threshold: 0.95, pad_to_multiple: 1, max_tokens: budget.max_tokens };
-    let (pipeline, threads) = Pipeline::spawn(Box::new(backend), PipelineConfig { budget, scheduling: Scheduling::Prefix, compaction }).unwrap();
+    let (pipeline, threads) =
+        Pipeline::spawn(Box::new(backend), PipelineConfig { budget, scheduling: Scheduling::Prefix, compaction })
+            .unwrap();
     (pipeline, gate, threads)
 }
 
@@ -218,6 +220,17 @@ async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
         is_right(&pending.collect().await.unwrap()[0], &[id]);
     }
     stop(&pipeline, threads);
+}
+
+#[test]
+fn attention_is_saved_where_it_runs_in_compact_space() {
+    let ragged = crate::RaggedBatch::from_sequences(&[[1, 2, 3], [1, 2, 4]]).unwrap();
+    let plan = Some(crate::RadixPlan::new(&ragged, 1));
+    let batch = Batch { ragged, plan, wanted: vec![Wanted::Pooled; 2] };
+    let with = |attention| ModelInfo { attention, ..info(embedding_kind(), 10) };
+    assert_eq!(attention_work_saved(&batch, &with("compact")), 12 - 9);
+    assert_eq!(attention_work_saved(&batch, &with("ragged")), 0);
+    assert_eq!(attention_work_saved(&Batch { plan: None, ..batch }, &with("compact")), 0);
 }
 
 #[tokio::test]

@@ -43,8 +43,12 @@ struct Node {
     depth: usize,
     parent: NodeId,
     num_children: usize,
+    /// Of this node and all below it.
+    subtree_tokens: usize,
     /// Entries that end here.
     entries: BTreeSet<Ticket>,
+    /// Entries that end here and are hidden.
+    num_hidden: usize,
     /// The children that are not covered and have entries, each with its oldest.
     below: BTreeSet<(Ticket, NodeId)>,
     covered: bool,
@@ -58,6 +62,26 @@ impl Node {
         let below = self.below.first().map(|&(ticket, _)| ticket);
         self.entries.first().copied().into_iter().chain(below).min()
     }
+}
+
+/// The entry that shares most with the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nearest {
+    pub(crate) ticket: Ticket,
+    /// Those that it leaves the batch's paths with; none if it adds no token.
+    pub(crate) group: Option<Group>,
+}
+
+/// Entries that leave the batch's paths with the same token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Group {
+    id: NodeId,
+    /// Tokens that all of them share with the batch.
+    pub(crate) depth: usize,
+    /// Further tokens that all of them share.
+    pub(crate) head: usize,
+    /// Tokens that all of them together add to the batch.
+    pub(crate) tokens: usize,
 }
 
 impl Default for PrefixIndex {
@@ -88,31 +112,67 @@ impl PrefixIndex {
             node = if shared < self.nodes[child].tokens.len() { self.split(child, shared) } else { child };
             placed += shared;
         }
-        self.show(ticket, node);
+        self.change(node, |node| node.entries.insert(ticket));
         node
     }
 
-    /// Takes an entry out.
+    /// Takes an entry out that is not hidden.
     pub(crate) fn remove(&mut self, ticket: Ticket, node: NodeId) {
-        self.hide(ticket, node);
+        self.change(node, |node| node.entries.remove(&ticket));
         self.prune(node);
     }
 
-    /// Makes [`nearest`](Self::nearest) pass an entry over, until it is shown again. Nothing may be removed meanwhile.
+    /// Makes [`nearest`](Self::nearest) pass an entry over, until it is shown again.
     pub(crate) fn hide(&mut self, ticket: Ticket, node: NodeId) {
+        self.nodes[node].num_hidden += 1;
         self.change(node, |node| node.entries.remove(&ticket));
     }
 
     /// Undoes [`hide`](Self::hide).
     pub(crate) fn show(&mut self, ticket: Ticket, node: NodeId) {
+        self.nodes[node].num_hidden -= 1;
         self.change(node, |node| node.entries.insert(ticket));
     }
 
     /// The entry that shares most with the batch: one that adds no token at all if there is any, then those with the
     /// longest prefix in common; the oldest among equals.
-    pub(crate) fn nearest(&self) -> Option<Ticket> {
-        let repeat = self.repeats.first().map(|&(ticket, _)| ticket);
-        repeat.or_else(|| self.offers.first().map(|&(_, ticket, _)| ticket))
+    pub(crate) fn nearest(&self) -> Option<Nearest> {
+        if let Some(&(ticket, _)) = self.repeats.first() {
+            return Some(Nearest { ticket, group: None });
+        }
+        let &(Reverse(depth), ticket, node) = self.offers.first()?;
+        let &(_, id) = self.nodes[node].below.first()?;
+        let group = Group { id, depth, head: self.head(id), tokens: self.nodes[id].subtree_tokens };
+        Some(Nearest { ticket, group: Some(group) })
+    }
+
+    /// Tokens of a node, and of those below it down to where paths part or end. Nodes that were split stay apart when
+    /// the reason for it has gone.
+    fn head(&self, mut id: NodeId) -> usize {
+        let mut head = self.nodes[id].tokens.len();
+        while let Node { num_children: 1, entries, below, .. } = &self.nodes[id]
+            && entries.is_empty()
+            && let Some(&(_, child)) = below.first()
+        {
+            id = child;
+            head += self.nodes[id].tokens.len();
+        }
+        head
+    }
+
+    /// Makes [`nearest`](Self::nearest) pass over a group that it named, until it is shown again. Nobody in the group
+    /// may be removed or covered meanwhile.
+    pub(crate) fn hide_group(&mut self, Group { id, .. }: Group) {
+        let Node { parent, .. } = self.nodes[id];
+        let oldest = self.nodes[id].oldest();
+        self.change_here(parent, |parent| oldest.is_some_and(|ticket| parent.below.remove(&(ticket, id))));
+    }
+
+    /// Undoes [`hide_group`](Self::hide_group).
+    pub(crate) fn show_group(&mut self, Group { id, .. }: Group) {
+        let Node { parent, .. } = self.nodes[id];
+        let oldest = self.nodes[id].oldest();
+        self.change_here(parent, |parent| oldest.is_some_and(|ticket| parent.below.insert((ticket, id))));
     }
 
     /// Tokens that the path to a node adds to the batch.
@@ -196,6 +256,11 @@ impl PrefixIndex {
         let leaf = self.add(Node { tokens: tokens.to_vec(), depth, parent, ..Node::default() });
         self.children.insert((parent, tokens[0]), leaf);
         self.nodes[parent].num_children += 1;
+        let mut node = leaf;
+        while node != ROOT {
+            self.nodes[node].subtree_tokens += tokens.len();
+            node = self.nodes[node].parent;
+        }
         leaf
     }
 
@@ -208,7 +273,10 @@ impl PrefixIndex {
         let (first, next) = (tokens[0], node.tokens[0]);
         let (parent, covered, mark, oldest) = (node.parent, node.covered, node.mark, node.oldest());
         let depth = node.depth - node.tokens.len();
-        let upper = self.add(Node { tokens, depth, parent, num_children: 1, covered, mark, ..Node::default() });
+        let subtree_tokens = node.subtree_tokens;
+        node.subtree_tokens -= len;
+        let upper = Node { tokens, depth, parent, num_children: 1, subtree_tokens, covered, mark, ..Node::default() };
+        let upper = self.add(upper);
         self.nodes[lower].parent = upper;
         self.children.insert((parent, first), upper);
         self.children.insert((upper, next), lower);
@@ -226,15 +294,19 @@ impl PrefixIndex {
 
     /// Removes a node that serves nobody, and then perhaps those above it.
     fn prune(&mut self, mut id: NodeId) {
-        loop {
+        let mut pruned = 0;
+        while id != ROOT {
             let node = &mut self.nodes[id];
-            if id == ROOT || node.covered || node.num_children > 0 || !node.entries.is_empty() {
-                return;
+            node.subtree_tokens -= pruned;
+            if node.covered || node.num_children > 0 || node.num_hidden > 0 || !node.entries.is_empty() {
+                id = node.parent;
+                continue;
             }
             let Node { tokens, parent, .. } = std::mem::take(node);
             self.children.remove(&(parent, tokens[0]));
             self.nodes[parent].num_children -= 1;
             self.unused.push(id);
+            pruned += tokens.len();
             id = parent;
         }
     }

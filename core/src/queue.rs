@@ -1,6 +1,6 @@
 //! Entries that wait for a batch. Pure: no threads, no clock of its own.
 
-use crate::prefix_index::{NodeId, PrefixIndex, Ticket};
+use crate::prefix_index::{Group, Nearest, NodeId, PrefixIndex, Ticket};
 use crate::{BackendError, Output, Scheduling, Wanted};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,6 +56,8 @@ pub(crate) struct BatchReport {
     pub(crate) total_tokens: usize,
     /// N', or N when the batch was not compacted.
     pub(crate) unique_tokens: usize,
+    /// Pairs of a query and a key, in each layer, that compact attention did not compute.
+    pub(crate) attention_work_saved: u64,
     pub(crate) planning: Duration,
     pub(crate) inference: Duration,
 }
@@ -105,9 +107,13 @@ pub(crate) struct Policy {
     pub(crate) compacts: bool,
 }
 
-/// So many entries that do not fit are passed over, in the hope that a shorter one behind them does, until the rest of
-/// a batch is left empty.
-const MAX_PASSED_OVER: usize = 8;
+/// So many entries and groups that do not fit are passed over, in the hope that a smaller one behind them does, until
+/// the rest of a batch is left empty.
+const MAX_PASSED_OVER: usize = 16;
+
+/// A group of entries is not split over batches for less than this many times the tokens that it shares and that each
+/// of the batches would compute.
+const MIN_FILL_OF_SPLIT: usize = 16;
 
 /// The waiting entries, and who of them goes together.
 ///
@@ -118,7 +124,9 @@ const MAX_PASSED_OVER: usize = 8;
 ///
 /// 1. the entries that are overdue, then the oldest entry, which always leads, then the other entries of its request;
 /// 2. the entry that shares most with what is already chosen, again and again: first those that add no token, then
-///    those with the longest prefix in common, the oldest among equals.
+///    those with the longest prefix in common, the oldest among equals. But entries that share a prefix among
+///    themselves which the batch does not have yet wait for a batch that can take all of them, unless no batch can or
+///    the prefix is short beside the room that they would fill: each batch must compute the prefix again.
 ///
 /// An entry is *overdue* when first in, first out would have taken it into an earlier batch. To know that, the queue
 /// follows what first in, first out would take: with each batch it goes on where it was, over the entries that still
@@ -205,21 +213,27 @@ impl Queue {
         self.advance_fifo();
         let mut taken = Vec::new();
         let mut passed_over = Vec::new();
-        while let Some(ticket) = self.choose(&passed_over) {
+        let mut groups = Vec::new();
+        while let Some(Nearest { ticket, group }) = self.choose(&passed_over) {
             let Waiting { entry, node, .. } = &self.waiting[&ticket];
             let (node, len) = (*node, entry.input_ids.len());
             let load = self.load.with(self.new_tokens(node, len), len);
+            let split = group.filter(|group| self.is_better_whole(group));
             if entry.is_cancelled() {
                 self.remove(ticket);
-            } else if self.policy.budget.fits(load) {
+            } else if split.is_none() && self.policy.budget.fits(load) {
                 taken.extend(self.join(ticket, load));
-            } else if self.may_pass_over(passed_over.len()) {
+            } else if !self.may_pass_over(passed_over.len() + groups.len()) {
+                break;
+            } else if let Some(group) = split {
+                self.index.hide_group(group);
+                groups.push(group);
+            } else {
                 self.index.hide(ticket, node);
                 passed_over.push(ticket);
-            } else {
-                break;
             }
         }
+        groups.into_iter().for_each(|group| self.index.show_group(group));
         for ticket in passed_over {
             self.index.show(ticket, self.waiting[&ticket].node);
         }
@@ -242,13 +256,20 @@ impl Queue {
     }
 
     /// The next entry to join if it fits; the one place that decides who goes together.
-    fn choose(&self, passed_over: &[Ticket]) -> Option<Ticket> {
+    fn choose(&self, passed_over: &[Ticket]) -> Option<Nearest> {
         let (&oldest, waiting) = self.waiting.iter().find(|(ticket, _)| !passed_over.contains(ticket))?;
         let in_order = self.policy.scheduling == Scheduling::Fifo
             || self.load.sequences == 0
             || oldest < self.fifo.overdue
             || waiting.request == self.leading_request;
-        if in_order { Some(oldest) } else { self.index.nearest() }
+        if in_order { Some(Nearest { ticket: oldest, group: None }) } else { self.index.nearest() }
+    }
+
+    /// Whether a group had better wait for a batch that has room for all of it.
+    fn is_better_whole(&self, group: &Group) -> bool {
+        let max_tokens = self.policy.budget.max_tokens;
+        let room = max_tokens.saturating_sub(self.load.tokens);
+        group.tokens > room && group.depth + group.tokens <= max_tokens && group.head * MIN_FILL_OF_SPLIT > room
     }
 
     fn may_pass_over(&self, passed_over: usize) -> bool {

@@ -109,10 +109,17 @@ pub struct Timings {
     pub tokenization: Duration,
     /// Waiting in the queue, until the batch began to form, and again until the backend took it.
     pub queue: Duration,
-    /// Forming the batch and its plan.
+    /// Choosing what goes into the batch, forming it and its plan.
     pub planning: Duration,
     /// The forward pass.
     pub inference: Duration,
+}
+
+impl Timings {
+    /// The part of the whole time that tokenization took, 0 to 1.
+    pub fn tokenization_share(&self) -> f64 {
+        if self.total.is_zero() { 0.0 } else { self.tokenization.as_secs_f64() / self.total.as_secs_f64() }
+    }
 }
 
 /// How embeddings are asked for.

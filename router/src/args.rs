@@ -7,7 +7,7 @@ use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use prefold_backends::{AttentionMode, Dtype, Task};
-use prefold_core::Pooling;
+use prefold_core::{Pooling, Scheduling};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -94,9 +94,17 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, default_value_t = 512, value_parser = positive)]
     pub(crate) max_concurrent_requests: usize,
 
-    /// Tokens in a batch at most
+    /// Tokens in a batch at most; where batches are compacted, distinct tokens
     #[arg(long, env, default_value_t = 16384, value_parser = positive)]
     pub(crate) max_batch_tokens: usize,
+
+    /// Tokens in a batch at most, repeated ones counted each time. 8 times --max-batch-tokens when absent
+    #[arg(long, env, value_parser = positive)]
+    pub(crate) max_batch_ragged_tokens: Option<usize>,
+
+    /// Which waiting inputs go into a batch together: prefix, those that share most with the oldest; fifo, the oldest
+    #[arg(long, env, default_value = "prefix")]
+    pub(crate) scheduling: Scheduling,
 
     /// Inputs in a batch at most. No limit when absent
     #[arg(long, env, value_parser = positive)]
@@ -299,6 +307,8 @@ mod tests {
         assert_eq!(args.batching.max_concurrent_requests, 512);
         assert_eq!(args.batching.max_client_batch_size, 2048);
         assert_eq!(args.batching.radix_mlp_threshold, 0.95);
+        assert_eq!(args.batching.scheduling, Scheduling::Prefix);
+        assert_eq!(args.batching.max_batch_ragged_tokens, None);
         assert!(args.batching.auto_truncate);
         assert!(!args.telemetry.json_output && !args.telemetry.disable_spans);
     }
@@ -370,6 +380,8 @@ mod tests {
             ("--pooling splade", "splade"),
             ("--task paint", "paint"),
             ("--attention paged", "paged"),
+            ("--scheduling lifo", "prefix, fifo"),
+            ("--max-batch-ragged-tokens 0", "at least 1"),
             ("--radix-mlp-threshold 1.5", "between 0 and 1"),
             ("--radix-mlp-threshold NaN", "between 0 and 1"),
             ("--max-batch-tokens 0", "at least 1"),

@@ -116,9 +116,11 @@ impl TryFrom<Args> for Config {
             },
             engine: EngineConfig {
                 max_batch_tokens: batching.max_batch_tokens,
+                max_batch_ragged_tokens: batching.max_batch_ragged_tokens,
                 max_batch_requests: batching.max_batch_requests,
                 max_concurrent_requests: batching.max_concurrent_requests,
                 max_client_batch_size: batching.max_client_batch_size,
+                scheduling: batching.scheduling,
                 radix_mlp_threshold: batching.radix_mlp_threshold,
                 pad_to_multiple: batching.radix_mlp_pad,
                 tokenization_workers: batching.tokenization_workers.unwrap_or_else(default_tokenization_workers),

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{
     Backend, BackendError, Batch, Engine, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts,
-    RerankTemplate, Wanted,
+    RerankTemplate, Scheduling, Wanted,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -122,9 +122,11 @@ impl Setup {
             mode: Mode::Answer,
             engine: EngineConfig {
                 max_batch_tokens: 4096,
+                max_batch_ragged_tokens: None,
                 max_batch_requests: None,
                 max_concurrent_requests: 64,
                 max_client_batch_size: 32,
+                scheduling: Scheduling::Prefix,
                 radix_mlp_threshold: 0.95,
                 pad_to_multiple: 1,
                 tokenization_workers: 1,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
-BINARIES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "debug"
+BINARIES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / os.environ.get("PREFOLD_PROFILE", "debug")
 PREFOLD = BINARIES / "prefold"
 
 START_LIMIT = 120

@@ -1,5 +1,6 @@
 //! Loading fixtures, forming batches and comparing numbers.
 #![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 use prefold_backends::{AttentionMode, Dtype, LoadOptions, ModelSource};
 use prefold_core::{Backend, Batch, LoadedModel, Output, Pooling, RadixPlan, RaggedBatch, Wanted};
