@@ -61,8 +61,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, env)]
     pub(crate) dense_path: Option<String>,
 
-    /// Where attention runs on a compacted batch: ragged or compact
-    #[arg(long, env, default_value = "ragged", value_parser = parse_attention)]
+    /// Where attention runs on a compacted batch: compact, over distinct prefixes, or ragged, over whole sequences
+    #[arg(long, env, default_value = "compact", value_parser = parse_attention)]
     pub(crate) attention: AttentionMode,
 
     /// The name of the model's prompt to put before every text
