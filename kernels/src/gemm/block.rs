@@ -3,7 +3,7 @@
 use super::Store;
 use super::pack::{PANEL, PackedMatrix};
 use crate::element::Elements;
-use crate::simd::{Dot, Operation, RowWords, Simd, Tiles, Vector, product};
+use crate::simd::{Dot, MAX_LANES, Operation, RowWords, Simd, Tiles, Vector, prefetch, product};
 use half::bf16;
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ const MAX_ROWS: usize = 14;
 
 /// Words that [`Block::scratch`] must have for a block of `rows`.
 pub(super) fn scratch_words(rows: usize, weight: &PackedMatrix) -> usize {
-    rows * steps_per_block(weight.row_words())
+    rows * steps_per_block(weight.row_words()) + MAX_LANES
 }
 
 fn steps_per_block(row_words: usize) -> usize {
@@ -67,7 +67,8 @@ impl Block<'_> {
         let tiles = Tiles::new(self.rows, D::ROWS);
         for start in (0..row_words).step_by(max_steps) {
             let steps = start..(start + max_steps).min(row_words);
-            self.pack_rows(x, &tiles, &steps);
+            // SAFETY: the CPU has the instructions of `D`.
+            unsafe { self.pack_rows::<D::V, T>(x, &tiles, &steps) };
             for panel in self.columns.start / PANEL..self.columns.end.div_ceil(PANEL) {
                 // SAFETY: the CPU has the instructions of `D`.
                 unsafe { self.multiply_panel::<D>(panel, &tiles, &steps) };
@@ -76,18 +77,45 @@ impl Block<'_> {
     }
 
     /// Copies the steps of all rows into scratch, for each register block its rows' words side by side.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`.
     #[inline(always)]
-    fn pack_rows<T: AsWords>(&mut self, x: &[T], tiles: &Tiles, steps: &Range<usize>) {
+    unsafe fn pack_rows<V: Vector, T: AsWords>(&mut self, x: &[T], tiles: &Tiles, steps: &Range<usize>) {
         let k = self.weight.cols();
+        // A row's last word may be half a word.
+        let whole = (k / T::PER_WORD).clamp(steps.start, steps.end) - steps.start;
+        let squares = whole / V::LANES * V::LANES;
         for tile in 0..tiles.count() {
             let rows = tiles.rows(tile);
-            let packed = &mut self.scratch[rows.start * steps.len()..rows.end * steps.len()];
-            for (r, row) in rows.clone().enumerate() {
-                T::copy_words(
-                    &x[row * k..][..k],
-                    steps,
-                    packed.chunks_exact_mut(rows.len()).map(|words| &mut words[r]),
-                );
+            let from = &x[rows.start * k..rows.end * k];
+            let packed = &mut self.scratch[rows.start * steps.len()..][..rows.len() * steps.len() + MAX_LANES];
+            for step in (0..squares).step_by(V::LANES) {
+                // SAFETY: the instructions are the caller's duty. Each row has `LANES` whole words from `step` on;
+                // what the last lines write beyond their rows is within `packed`, and is written over later.
+                unsafe {
+                    let mut words = [V::splat(0.0); MAX_LANES];
+                    for (r, words) in words.iter_mut().enumerate().take(rows.len()) {
+                        let from =
+                            from[r * k + (steps.start + step) * T::PER_WORD..][..V::LANES * T::PER_WORD].as_ptr();
+                        *words = V::load(from.cast());
+                    }
+                    V::transpose(&mut words);
+                    for (line, &words) in words.iter().enumerate().take(V::LANES) {
+                        let to = packed[(step + line) * rows.len()..][..V::LANES].as_mut_ptr();
+                        words.store(to.cast());
+                    }
+                }
+            }
+            for r in 0..rows.len() {
+                let row = &from[r * k..(r + 1) * k][(steps.start + squares) * T::PER_WORD..];
+                for (words, to) in row
+                    .chunks(T::PER_WORD)
+                    .zip(packed[squares * rows.len()..].iter_mut().skip(r).step_by(rows.len()))
+                    .take(steps.len() - squares)
+                {
+                    *to = T::word(words);
+                }
             }
         }
     }
@@ -152,8 +180,14 @@ impl Block<'_> {
         let column = block.columns.start - self.columns.start;
         // SAFETY: the factors are the caller's duty; `out` and `bias` have all columns of the block that exist.
         unsafe {
-            let sums = product::<D, R, C>(block.steps, a, block.b, PANEL);
             let out = self.out.add(block.row * self.out_stride + column);
+            // The output of a large product is in no cache: let it come while the sums are made.
+            for r in 0..R {
+                for c in 0..C {
+                    prefetch(out.wrapping_add(r * self.out_stride + c * D::V::LANES));
+                }
+            }
+            let sums = product::<D, R, C>(block.steps, a, block.b, PANEL);
             let bias = self.bias.filter(|_| block.is_first).map(|bias| bias[column..].as_ptr());
             let add = !block.is_first || self.store == Store::Accumulate;
             if block.columns.len() == C * D::V::LANES {
@@ -200,30 +234,30 @@ struct RegisterBlock {
     columns: Range<usize>,
 }
 
-/// Elements of a row as words.
-trait AsWords: Sized {
-    /// Copies some words of a row.
-    fn copy_words<'a>(row: &[Self], words: &Range<usize>, to: impl Iterator<Item = &'a mut u32>);
+/// Elements of a row, some to a word.
+trait AsWords {
+    const PER_WORD: usize;
+
+    /// The word of up to `PER_WORD` elements, the first in the lowest bits as in memory.
+    fn word(elements: &[Self]) -> u32
+    where
+        Self: Sized;
 }
 
 impl AsWords for f32 {
+    const PER_WORD: usize = 1;
+
     #[inline(always)]
-    fn copy_words<'a>(row: &[Self], words: &Range<usize>, to: impl Iterator<Item = &'a mut u32>) {
-        to.zip(&row[words.clone()]).for_each(|(to, x)| *to = x.to_bits());
+    fn word(elements: &[Self]) -> u32 {
+        elements[0].to_bits()
     }
 }
 
 impl AsWords for bf16 {
+    const PER_WORD: usize = 2;
+
     #[inline(always)]
-    fn copy_words<'a>(row: &[Self], words: &Range<usize>, mut to: impl Iterator<Item = &'a mut u32>) {
-        let row = &row[2 * words.start..(2 * words.end).min(row.len())];
-        let (pairs, rest) = row.as_chunks::<2>();
-        // The pairs first: `zip` asks its first iterator first, and a pair too many would lose a place.
-        for ([low, high], to) in pairs.iter().zip(&mut to) {
-            *to = u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16;
-        }
-        if let ([last], Some(to)) = (rest, to.next()) {
-            *to = u32::from(last.to_bits());
-        }
+    fn word(elements: &[Self]) -> u32 {
+        elements.iter().rev().fold(0, |word, x| word << 16 | u32::from(x.to_bits()))
     }
 }

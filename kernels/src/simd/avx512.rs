@@ -1,6 +1,6 @@
 //! AVX-512, with and without the bf16 instructions.
 
-use super::{Dot, Vector};
+use super::{Dot, MAX_LANES, Vector};
 use half::bf16;
 use std::arch::x86_64::*;
 use std::mem::transmute;
@@ -131,6 +131,39 @@ impl<const BF16: bool> Vector for V512<BF16> {
             let low = _mm512_cvtepu16_epi32(round_to_bf16(low));
             let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(round_to_bf16(high)));
             Self(_mm512_castsi512_ps(_mm512_or_si512(low, high)))
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(vectors: &mut [Self; MAX_LANES]) {
+        // SAFETY: vectors exist, so the CPU has AVX-512.
+        unsafe {
+            // Single lanes of pairs, then pairs of lanes of fours: within each quarter of a vector.
+            let mut pairs = *vectors;
+            for i in (0..16).step_by(2) {
+                pairs[i].0 = _mm512_unpacklo_ps(vectors[i].0, vectors[i + 1].0);
+                pairs[i + 1].0 = _mm512_unpackhi_ps(vectors[i].0, vectors[i + 1].0);
+            }
+            let mut fours = [_mm512_setzero_pd(); MAX_LANES];
+            for i in (0..16).step_by(4) {
+                let [a, b] = [_mm512_castps_pd(pairs[i].0), _mm512_castps_pd(pairs[i + 1].0)];
+                let [c, d] = [_mm512_castps_pd(pairs[i + 2].0), _mm512_castps_pd(pairs[i + 3].0)];
+                fours[i] = _mm512_unpacklo_pd(a, c);
+                fours[i + 1] = _mm512_unpackhi_pd(a, c);
+                fours[i + 2] = _mm512_unpacklo_pd(b, d);
+                fours[i + 3] = _mm512_unpackhi_pd(b, d);
+            }
+            // Quarters.
+            for i in 0..4 {
+                let [a, b] = [_mm512_castpd_ps(fours[i]), _mm512_castpd_ps(fours[4 + i])];
+                let [c, d] = [_mm512_castpd_ps(fours[8 + i]), _mm512_castpd_ps(fours[12 + i])];
+                let (low, high) = (_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xEE>(a, b));
+                let (low2, high2) = (_mm512_shuffle_f32x4::<0x44>(c, d), _mm512_shuffle_f32x4::<0xEE>(c, d));
+                vectors[i].0 = _mm512_shuffle_f32x4::<0x88>(low, low2);
+                vectors[4 + i].0 = _mm512_shuffle_f32x4::<0xDD>(low, low2);
+                vectors[8 + i].0 = _mm512_shuffle_f32x4::<0x88>(high, high2);
+                vectors[12 + i].0 = _mm512_shuffle_f32x4::<0xDD>(high, high2);
+            }
         }
     }
 }

@@ -73,6 +73,21 @@ pub(crate) trait Vector: Copy {
     /// Words of `low` and `high`, rounded to nearest, ties to even.
     fn pack_bf16(low: Self, high: Self) -> Self;
 
+    /// Lane `c` of vector `r` becomes lane `r` of vector `c`, bit for bit, for the first `LANES` vectors.
+    #[inline(always)]
+    fn transpose(vectors: &mut [Self; MAX_LANES]) {
+        let mut lanes = [[0.0_f32; MAX_LANES]; MAX_LANES];
+        for r in 0..Self::LANES {
+            for (c, &lane) in vectors[r].to_array()[..Self::LANES].iter().enumerate() {
+                lanes[c][r] = lane;
+            }
+        }
+        for c in 0..Self::LANES {
+            // SAFETY: a vector exists, so the CPU has its instructions; `lanes` is long enough for every vector.
+            vectors[c] = unsafe { Self::load(lanes[c].as_ptr()) };
+        }
+    }
+
     /// Reads `count <= LANES` values; the other lanes are 0.
     ///
     /// # Safety
