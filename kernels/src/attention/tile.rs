@@ -26,7 +26,12 @@ const NO_MAXIMUM: f32 = f32::MIN;
 
 /// Words of scratch that [`run`] needs.
 pub(super) fn scratch_words(head_dim: usize) -> usize {
-    2 * QUERIES * head_dim + 2 * KEYS * head_dim + KEYS * 2 * MAX_LANES + 4 * QUERIES + 2 * MAX_LANES + head_dim
+    2 * QUERIES * head_dim
+        + 2 * KEYS * head_dim
+        + KEYS * 2 * MAX_LANES
+        + 4 * QUERIES
+        + 2 * MAX_LANES
+        + MAX_LANES * head_dim
 }
 
 /// Computes an item and writes its rows.
@@ -75,8 +80,8 @@ struct Tile<'a> {
     totals: &'a mut [f32],
     /// `[width]` What the sums so far are multiplied with because a new maximum has come.
     factors: &'a mut [f32],
-    /// `[head_dim]`
-    row_buffer: &'a mut [u32],
+    /// `[lanes of a vector, head_dim words]`: queries before they are transposed.
+    row_words: &'a mut [u32],
 }
 
 impl<'a> Tile<'a> {
@@ -117,7 +122,7 @@ impl<'a> Tile<'a> {
             maxima: as_f32(maxima),
             totals: as_f32(totals),
             factors: as_f32(factors),
-            row_buffer: &mut scratch[..dim],
+            row_words: &mut scratch[..MAX_LANES * dim],
         }
     }
 
@@ -167,21 +172,35 @@ impl<'a> Tile<'a> {
     unsafe fn load_queries<D: Dot>(&mut self) {
         let Attention { q, scale, .. } = *self.path.attention;
         let words = self.dim().div_ceil(D::ELEMENTS);
-        for i in 0..self.lines() * self.width {
-            let lane = (self.lanes.start + i).min(self.lanes.end - 1);
-            let (row, column) = self.query(lane);
-            let position = self.position(lane);
-            let query = &mut self.row_buffer[..words];
-            // SAFETY: the caller's duty.
-            unsafe { row_words::<D>(q.values(row, column, self.path.attention.layout.head_dim), scale, query) };
-            let line = &mut self.queries[i / self.width * words * self.width..][..words * self.width];
-            for (to, &word) in line[i % self.width..].iter_mut().step_by(self.width).zip(&*query) {
-                *to = word;
+        for first in (0..self.lines() * self.width).step_by(D::V::LANES) {
+            for i in first..first + D::V::LANES {
+                let lane = (self.lanes.start + i).min(self.lanes.end - 1);
+                let (row, column) = self.query(lane);
+                let position = self.position(lane);
+                let query = &mut self.row_words[(i - first) * words..][..words];
+                // SAFETY: the caller's duty.
+                unsafe { row_words::<D>(q.values(row, column, self.path.attention.layout.head_dim), scale, query) };
+                self.positions[i] = position as f32;
+                self.before_window[i] = self.first_visible(position) as f32 - 1.0;
+                self.maxima[i] = NO_MAXIMUM;
+                self.totals[i] = 0.0;
             }
-            self.positions[i] = position as f32;
-            self.before_window[i] = self.first_visible(position) as f32 - 1.0;
-            self.maxima[i] = NO_MAXIMUM;
-            self.totals[i] = 0.0;
+            let line = &mut self.queries[first / self.width * words * self.width..][..words * self.width];
+            for word in (0..words).step_by(D::V::LANES) {
+                let count = (words - word).min(D::V::LANES);
+                // SAFETY: the instructions are the caller's duty; each row has `count` words from `word` on, and the
+                // line has a vector for each of them.
+                unsafe {
+                    let mut square = [D::V::splat(0.0); MAX_LANES];
+                    for (row, vector) in self.row_words.chunks_exact(words).zip(&mut square[..D::V::LANES]) {
+                        *vector = D::V::load_up_to(row[word..].as_ptr().cast(), count);
+                    }
+                    D::V::transpose(&mut square);
+                    for (i, vector) in square.iter().enumerate().take(count) {
+                        vector.store(line[(word + i) * self.width + first % self.width..].as_mut_ptr().cast());
+                    }
+                }
+            }
         }
         let sums = self.lines() * self.width * self.dim();
         self.sums[..sums].fill(0.0);
@@ -351,33 +370,26 @@ impl<'a> Tile<'a> {
         let dim = self.dim();
         let row_width = self.path.attention.layout.q_width();
         for line in 0..self.lines() {
-            let sums = &mut self.sums[line * dim * self.width..][..dim * self.width];
+            let lanes = self.line_lanes(line);
+            let sums = &self.sums[line * dim * self.width..][..dim * self.width];
             let totals = &self.totals[line * self.width..][..self.width];
-            for c in (0..self.width).step_by(D::V::LANES) {
-                // SAFETY: the instructions are the caller's duty; each vector is within a line.
-                unsafe {
-                    let (total, zero) = (D::V::load(totals[c..].as_ptr()), D::V::splat(0.0));
-                    for sums in sums.chunks_exact_mut(self.width) {
-                        // Adding zero makes -0 a +0: the sign of a zero may depend on keys that were not seen.
-                        let mean = D::V::load(sums[c..].as_ptr()).div(total).add(zero);
-                        mean.store(sums[c..].as_mut_ptr());
-                    }
-                }
-            }
-            for (i, lane) in self.line_lanes(line).enumerate() {
-                let (row, column) = self.query(lane);
-                let sums = &self.sums[line * dim * self.width..][..dim * self.width];
-                let buffer = as_f32(&mut self.row_buffer[..dim]);
-                for (to, &sum) in buffer.iter_mut().zip(sums[i..].iter().step_by(self.width)) {
-                    *to = sum;
-                }
-                let to = out.at(row * row_width + column);
-                for start in (0..dim).step_by(D::V::LANES) {
-                    let count = (dim - start).min(D::V::LANES);
-                    // SAFETY: the row is the caller's duty; `buffer` has `count` values from `start` on.
+            for first in (0..lanes.len()).step_by(D::V::LANES) {
+                for d in (0..dim).step_by(D::V::LANES) {
+                    let count = (dim - d).min(D::V::LANES);
+                    // SAFETY: the instructions and the rows are the caller's duty; each vector is within a line.
                     unsafe {
-                        let values = D::V::load_first(buffer[start..].as_ptr(), count);
-                        D::Element::store_first(values, to.add(start), count);
+                        let (total, zero) = (D::V::load(totals[first..].as_ptr()), D::V::splat(0.0));
+                        let mut square = [zero; MAX_LANES];
+                        for (i, vector) in square.iter_mut().enumerate().take(count) {
+                            let sum = D::V::load(sums[(d + i) * self.width + first..].as_ptr());
+                            // Adding zero makes -0 a +0: the sign of a zero may depend on keys that were not seen.
+                            *vector = sum.div(total).add(zero);
+                        }
+                        D::V::transpose(&mut square);
+                        for (lane, &means) in (lanes.start + first..lanes.end).zip(&square[..D::V::LANES]) {
+                            let (row, column) = self.query(lane);
+                            D::Element::store_first(means, out.at(row * row_width + column + d), count);
+                        }
                     }
                 }
             }
