@@ -1,20 +1,23 @@
 //! A load generator for embedding and reranking servers: `prefold bench`.
+//!
+//! It speaks OpenAI's, text-embeddings-inference's, Cohere's and vLLM's APIs, so that servers can be compared by the
+//! same requests: [`workload`] makes them once before the clock starts, [`run`] sends them in a closed or an open
+//! loop, [`api`] checks that answers are answers, [`record`] counts, [`report`] prints.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+mod answer;
+mod api;
+mod args;
+mod bench;
+pub mod chart;
+mod client;
+mod plot;
+mod record;
+mod report;
+mod run;
+mod schedule;
+mod server_side;
+mod template;
+mod workload;
 
-/// `prefold bench`: sends requests to a server and reports throughput and latency.
-#[derive(Debug, Clone, clap::Args)]
-pub struct Bench {
-    /// The server's address
-    #[arg(long, default_value = "http://127.0.0.1:3000")]
-    url: String,
-}
-
-impl Bench {
-    /// Runs the command to its end.
-    pub fn run(self) -> ExitCode {
-        eprintln!("error: prefold bench is being built; it does nothing yet ({})", self.url);
-        ExitCode::from(2)
-    }
-}
+pub use args::Bench;
