@@ -7,7 +7,8 @@
     python benches/compare_pytorch.py texts target/bench-models/qwen3-135m
 
 `linear` prints GFLOP/s of torch.nn.functional.linear; `texts` prints texts/s and tokens/s of
-sentence-transformers on the rerank workload, batched as `prefold-bench workload` sends it.
+sentence-transformers on the rerank workload, in batches of the same size as the requests of
+`prefold bench --preset chat-embedding --texts 40` (see docs/bench.md).
 """
 
 import argparse

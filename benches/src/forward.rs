@@ -4,12 +4,12 @@
 //! like MS MARCO reranking (ten passages a query). Plans are made before the clock starts, as the planner
 //! makes them while another batch runs.
 
-use crate::plot::Chart;
 use crate::report::{Output, Table, fastest};
 use crate::shapes::{Shape, Sizes};
 use anyhow::{Context, Result};
 use prefold_backends::{AttentionMode, Dtype, LoadOptions, ModelSource, take_profile};
 use prefold_core::{Backend, Batch, RadixPlan, RaggedBatch, Wanted};
+use prefold_loadgen::chart::{self, Chart, Line};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -92,7 +92,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ("off linear GFLOP/s", json!(sizes.linear_flops() * tokens as f64 / times[0] / 1e9)),
         ]);
     }
-    chart(args, &table).write(args.output.svg.as_deref())?;
+    if let Some(path) = &args.output.svg {
+        chart::write(&[chart(args, &table)], path)?;
+    }
     table.write_json(args.output.json.as_deref())
 }
 
@@ -161,7 +163,12 @@ fn ms_marco(queries: usize, vocab: usize) -> Result<RaggedBatch> {
 fn chart(args: &Args, table: &Table) -> Chart {
     let rows: Vec<_> =
         table.rows().iter().filter(|row| row["case"].as_str().is_some_and(|c| c.starts_with("prefix"))).collect();
-    let line = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap_or_default()).collect();
+    let line = |(colour, (name, column)): (usize, (&str, &str))| Line {
+        name: name.to_owned(),
+        points: rows.iter().enumerate().map(|(x, row)| (x as f64, row[column].as_f64().unwrap_or_default())).collect(),
+        colour,
+        dashed: false,
+    };
     Chart {
         title: format!(
             "{:?}, {}: speed-up of compaction, {} sequences, suffix {}",
@@ -169,11 +176,12 @@ fn chart(args: &Args, table: &Table) -> Chart {
         ),
         x_title: "tokens of the shared prefix".to_owned(),
         y_title: "times".to_owned(),
-        x_labels: args.prefix.iter().map(usize::to_string).collect(),
-        lines: vec![
-            ("N/N' (bound)".to_owned(), line("N/N'")),
-            ("compact".to_owned(), line("off/compact")),
-            ("ragged".to_owned(), line("off/ragged")),
-        ],
+        x_labels: args.prefix.iter().enumerate().map(|(x, prefix)| (x as f64, prefix.to_string())).collect(),
+        log_y: false,
+        lines: [("N/N' (bound)", "N/N'"), ("compact", "off/compact"), ("ragged", "off/ragged")]
+            .into_iter()
+            .enumerate()
+            .map(line)
+            .collect(),
     }
 }

@@ -1,15 +1,15 @@
 //! `prefold-bench`: what prefold costs, beside a baseline in the same run.
 //!
+//! A running server is measured by `prefold bench`.
+//!
 //! Every command prints a table and, with `--json FILE`, writes its rows; those with a picture take `--svg FILE`.
 
 mod attention;
 mod forward;
 mod kernels;
 mod model;
-mod plot;
 mod report;
 mod shapes;
-mod workload;
 
 use clap::Parser;
 
@@ -22,8 +22,6 @@ enum Command {
     Attention(attention::Args),
     /// A whole forward pass with compaction off, ragged and compact.
     Forward(forward::Args),
-    /// The rerank workload over HTTP against a running server.
-    Workload(workload::Args),
     /// Writes a model directory of a given shape with random weights.
     Model(model::Args),
 }
@@ -33,7 +31,6 @@ fn main() -> anyhow::Result<()> {
         Command::Kernels(args) => kernels::run(&args),
         Command::Attention(args) => attention::run(&args),
         Command::Forward(args) => forward::run(&args),
-        Command::Workload(args) => workload::run(&args),
         Command::Model(args) => model::run(&args),
     }
 }

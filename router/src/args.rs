@@ -3,6 +3,7 @@
 //! Names are those of text-embeddings-inference where the meaning is the same. Every flag is also an
 //! environment variable: its name in upper case with underscores. A flag wins over its variable.
 
+use crate::command::Command;
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -16,8 +17,11 @@ const ANY_ADDRESS: &str = "0.0.0.0";
 
 /// An embedding and reranking inference server that computes every shared prefix once.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "prefold", version, max_term_width = 110)]
+#[command(name = "prefold", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    /// What to do in place of serving.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]

@@ -97,7 +97,7 @@ impl TryFrom<Args> for Config {
     type Error = ConfigError;
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
-        let Args { model, batching, server, telemetry } = args;
+        let Args { command: _, model, batching, server, telemetry } = args;
         let telemetry = telemetry_config(telemetry)?;
         let (id, source) = model_source(&model, telemetry.json)?;
         Ok(Self {

@@ -7,6 +7,7 @@ mod args;
 mod auth;
 #[cfg(feature = "builtin-model")]
 mod builtin;
+mod command;
 mod config;
 mod error;
 mod extract;
@@ -26,7 +27,11 @@ use tokio::net::TcpListener;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let config = match config::Config::try_from(args::Args::read()) {
+    let mut args = args::Args::read();
+    if let Some(command) = args.command.take() {
+        return command.run();
+    }
+    let config = match config::Config::try_from(args) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("error: {error}");

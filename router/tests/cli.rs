@@ -48,6 +48,17 @@ fn the_environment_counts_and_flags_win() {
 }
 
 #[test]
+fn a_subcommand_stands_alone() {
+    let (code, text) = fails(&["--port", "1", "bench"], &[]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("subcommand 'bench' cannot be used with"), "{text}");
+    // Variables are meant for the server; they must not keep a subcommand from running.
+    let output = prefold(&["bench", "--help"], &[("PORT", "4711"), ("API_KEY", "hunter2")]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && help.contains("--url") && !help.contains("hunter"), "{help}");
+}
+
+#[test]
 fn a_model_that_cannot_be_loaded_is_an_error_and_not_a_crash() {
     let empty = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty-model");
     std::fs::create_dir_all(&empty).unwrap();

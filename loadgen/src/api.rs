@@ -1,0 +1,120 @@
+//! The requests that servers understand, and what their answers must hold.
+
+use crate::answer::{Embeddings, Scores, Vectors};
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::json;
+
+/// A kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Api {
+    /// OpenAI's embeddings, `/v1/embeddings`: vLLM, text-embeddings-inference, Infinity, llama.cpp, prefold
+    Openai,
+    /// text-embeddings-inference's embeddings, `/embed`
+    Embed,
+    /// text-embeddings-inference's ranking, `/rerank` with `query` and `texts`
+    Rerank,
+    /// Cohere's and Jina's ranking, `/v1/rerank` with `query` and `documents`: vLLM, Infinity (`--path /rerank`)
+    CohereRerank,
+    /// vLLM's scoring of pairs, `/score`
+    Score,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Payload<'a> {
+    /// Of a ranking.
+    pub(crate) query: &'a str,
+    pub(crate) texts: &'a [String],
+    pub(crate) model: Option<&'a str>,
+    pub(crate) base64: bool,
+}
+
+/// A part of the answers of OpenAI's, Cohere's and vLLM's APIs.
+#[derive(Debug, Default, Deserialize)]
+struct Usage {
+    total_tokens: Option<u64>,
+    prompt_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Listed<T> {
+    data: T,
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Ranked {
+    results: Scores,
+    usage: Option<Usage>,
+}
+
+impl Api {
+    /// Where requests go unless told otherwise.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Openai => "/v1/embeddings",
+            Self::Embed => "/embed",
+            Self::Rerank => "/rerank",
+            Self::CohereRerank => "/v1/rerank",
+            Self::Score => "/score",
+        }
+    }
+
+    /// Whether texts are ranked by a query rather than embedded.
+    pub(crate) fn ranks(self) -> bool {
+        match self {
+            Self::Openai | Self::Embed => false,
+            Self::Rerank | Self::CohereRerank | Self::Score => true,
+        }
+    }
+
+    /// Whether requests name the model.
+    pub(crate) fn names_model(self) -> bool {
+        match self {
+            Self::Openai | Self::CohereRerank | Self::Score => true,
+            Self::Embed | Self::Rerank => false,
+        }
+    }
+
+    /// The body of a request.
+    pub(crate) fn body(self, payload: &Payload<'_>) -> Vec<u8> {
+        let &Payload { query, texts, model, base64 } = payload;
+        let mut body = match self {
+            Self::Openai => json!({ "input": texts, "encoding_format": if base64 { "base64" } else { "float" } }),
+            Self::Embed => json!({ "inputs": texts }),
+            Self::Rerank => json!({ "query": query, "texts": texts }),
+            Self::CohereRerank => json!({ "query": query, "documents": texts }),
+            Self::Score => json!({ "text_1": query, "text_2": texts }),
+        };
+        if let (true, Some(model)) = (self.names_model(), model) {
+            body["model"] = model.into();
+        }
+        body.to_string().into_bytes()
+    }
+
+    /// Checks that an answer has one good result for each of `texts` texts, and returns the tokens that it says it
+    /// cost, if it does; otherwise says what is wrong with it.
+    pub(crate) fn check(self, body: &[u8], texts: usize) -> Result<Option<u64>, String> {
+        let (results, usage) = match self {
+            Self::Openai => parse::<Listed<Embeddings>>(body).map(|answer| (answer.data.0, answer.usage)),
+            Self::Embed => parse::<Vectors>(body).map(|answer| (answer.0, None)),
+            Self::Rerank => parse::<Scores>(body).map(|answer| (answer.0, None)),
+            Self::CohereRerank => parse::<Ranked>(body).map(|answer| (answer.results.0, answer.usage)),
+            Self::Score => parse::<Listed<Scores>>(body).map(|answer| (answer.data.0, answer.usage)),
+        }?;
+        if results != texts {
+            return Err(format!("{results} results for {texts} texts"));
+        }
+        let usage = usage.unwrap_or_default();
+        Ok(usage.total_tokens.or(usage.prompt_tokens))
+    }
+}
+
+fn parse<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+#[path = "api_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+//! One request and what became of it.
+
+use crate::api::Api;
+use crate::workload::Prepared;
+use anyhow::{Context, Result, ensure};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, StatusCode, Url};
+use serde_json::Value;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// How much of an answer an error quotes.
+const QUOTED: usize = 200;
+
+const TOKENS: HeaderName = HeaderName::from_static("x-compute-tokens");
+const BATCH_TOKENS: HeaderName = HeaderName::from_static("x-compute-batch-tokens");
+const UNIQUE_TOKENS: HeaderName = HeaderName::from_static("x-compute-unique-tokens");
+
+/// A server, and what is asked of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    client: Client,
+    /// Without a slash at the end.
+    base: String,
+    url: Url,
+    api: Api,
+}
+
+/// How to reach a server.
+#[derive(Debug, Clone)]
+pub(crate) struct TargetConfig {
+    pub(crate) base: String,
+    pub(crate) api: Api,
+    /// In place of the API's own.
+    pub(crate) path: Option<String>,
+    /// The value of the header `Authorization`.
+    pub(crate) authorization: Option<HeaderValue>,
+    /// From the start of a request to the end of its answer.
+    pub(crate) timeout: Duration,
+}
+
+/// A good answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Answer {
+    /// When its last byte had come.
+    pub(crate) arrived: Instant,
+    /// Tokens of the request's texts, if the server tells.
+    pub(crate) tokens: Option<u64>,
+    /// Tokens of the batches that the request was in, and how many of them were computed, if the server tells.
+    pub(crate) batch: Option<(u64, u64)>,
+}
+
+/// What an error is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Another status than 200.
+    Status(u16),
+    /// No answer in time.
+    Timeout,
+    /// No connection, or one that was cut.
+    Connection,
+    /// Status 200 with an answer that is not one.
+    BadBody,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "status {status}"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Connection => f.write_str("connection"),
+            Self::BadBody => f.write_str("bad body"),
+        }
+    }
+}
+
+/// A request without a good answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    /// For people.
+    pub(crate) message: String,
+}
+
+impl Target {
+    pub(crate) fn new(config: TargetConfig) -> Result<Self> {
+        let base = config.base.trim_end_matches('/').to_owned();
+        let path = config.path.as_deref().unwrap_or(config.api.path());
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let url = Url::parse(&format!("{base}{slash}{path}")).with_context(|| format!("--url {base}"))?;
+        ensure!(matches!(url.scheme(), "http" | "https"), "--url {base}: only http and https are spoken");
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.extend(config.authorization.map(|value| (AUTHORIZATION, value)));
+        let client = Client::builder()
+            .default_headers(headers)
+            .timeout(config.timeout)
+            // What is measured is this server and nothing on the way to it.
+            .no_proxy()
+            .redirect(Policy::none())
+            // A connection that was good once is kept: opening one for each request would be measured too.
+            .pool_max_idle_per_host(usize::MAX)
+            .pool_idle_timeout(None)
+            .build()
+            .context("the HTTP client cannot be made")?;
+        Ok(Self { client, base, url, api: config.api })
+    }
+
+    /// Where requests go.
+    pub(crate) fn url(&self) -> &str {
+        self.url.as_str()
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn send(&self, request: &Prepared) -> Result<Answer, Failure> {
+        let sending = self.client.post(self.url.clone()).body(request.body.clone()).send();
+        let response = sending.await.map_err(|error| not_sent(&error))?;
+        let status = response.status();
+        let headers = response.headers().clone();
+        let body = response.bytes().await.map_err(|error| not_sent(&error))?;
+        let arrived = Instant::now();
+        if status != StatusCode::OK {
+            return Err(Failure { kind: Kind::Status(status.as_u16()), message: quote(&body) });
+        }
+        let tokens = self.api.check(&body, request.texts).map_err(|problem| {
+            let message = format!("{problem}: {}", quote(&body));
+            Failure { kind: Kind::BadBody, message }
+        })?;
+        let batch = number(&headers, &BATCH_TOKENS).zip(number(&headers, &UNIQUE_TOKENS));
+        Ok(Answer { arrived, tokens: tokens.or_else(|| number(&headers, &TOKENS)), batch })
+    }
+
+    /// The first model that the server lists, if it lists any.
+    pub(crate) async fn first_model(&self) -> Option<String> {
+        let list: Value = serde_json::from_slice(&self.get("/v1/models").await?).ok()?;
+        list["data"][0]["id"].as_str().map(str::to_owned)
+    }
+
+    /// The text of the server's metrics, if it has any.
+    pub(crate) async fn metrics(&self) -> Option<String> {
+        String::from_utf8(self.get("/metrics").await?).ok()
+    }
+
+    async fn get(&self, path: &str) -> Option<Vec<u8>> {
+        let response = self.client.get(format!("{}{path}", self.base)).send().await;
+        let response = response.and_then(Response::error_for_status).ok()?;
+        (response.status() == StatusCode::OK).then_some(response)?.bytes().await.ok().map(Into::into)
+    }
+}
+
+fn not_sent(error: &reqwest::Error) -> Failure {
+    let kind = if error.is_timeout() { Kind::Timeout } else { Kind::Connection };
+    // The error's own text names the URL and nothing else; what happened is in its sources.
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    let mut messages = Vec::new();
+    while let Some(error) = source {
+        messages.push(error.to_string());
+        source = error.source();
+    }
+    Failure { kind, message: messages.join(": ") }
+}
+
+fn quote(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(QUOTED)]);
+    let cut = if body.len() > QUOTED { "..." } else { "" };
+    format!("{}{cut}", text.replace(['\n', '\r'], " "))
+}
+
+fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}

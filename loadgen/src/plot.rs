@@ -1,0 +1,120 @@
+//! `prefold bench plot`: several results in one picture.
+
+use crate::chart::{self, Chart, Line};
+use crate::report::{Report, RunReport};
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Draws results of `prefold bench --json`: throughput and latency against load
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Plot {
+    /// What `--json` wrote. Files with the same label are one line
+    #[arg(required = true, value_name = "JSON")]
+    files: Vec<PathBuf>,
+
+    /// The picture
+    #[arg(long, value_name = "FILE")]
+    svg: PathBuf,
+
+    /// Above the picture
+    #[arg(long, default_value = "prefold bench")]
+    title: String,
+}
+
+impl Plot {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        let reports = self.files.iter().map(|path| Report::read(path)).collect::<Result<Vec<_>>>()?;
+        write(&reports, &self.title, &self.svg)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Draws results that were all driven in the same way.
+pub(crate) fn write(reports: &[Report], title: &str, path: &Path) -> Result<()> {
+    chart::write(&charts(reports, title)?, path)
+}
+
+fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
+    let Some(first) = reports.first() else { bail!("there is nothing to draw") };
+    if let Some(other) = reports.iter().find(|report| report.mode != first.mode) {
+        let Report { label, mode, .. } = first;
+        bail!("{label} was driven by {mode} and {} by {}: they have no axis in common", other.label, other.mode);
+    }
+    let mut series: Vec<(&str, Vec<&RunReport>)> = Vec::new();
+    for report in reports {
+        match series.iter_mut().find(|(label, _)| *label == report.label) {
+            Some((_, runs)) => runs.extend(&report.runs),
+            None => series.push((&report.label, report.runs.iter().collect())),
+        }
+    }
+    series.iter_mut().for_each(|(_, runs)| runs.sort_by(|a, b| a.load.total_cmp(&b.load)));
+
+    let x_title = match first.mode.as_str() {
+        "rate" => "requests a second that arrive",
+        _ => "requests under way at once",
+    };
+    let chart = |title: &str, y_title: &str| Chart {
+        title: title.to_owned(),
+        x_title: x_title.to_owned(),
+        y_title: y_title.to_owned(),
+        x_labels: Vec::new(),
+        log_y: false,
+        lines: Vec::new(),
+    };
+    let mut throughput = chart(title, "texts/s");
+    let mut latency = Chart { log_y: true, ..chart("", "latency, ms") };
+    for (colour, (label, runs)) in series.iter().enumerate() {
+        let line = |name: String, dashed: bool, value: fn(&RunReport) -> f64| Line {
+            name,
+            points: runs.iter().map(|run| (run.load, value(run))).collect(),
+            colour,
+            dashed,
+        };
+        throughput.lines.push(line((*label).to_owned(), false, |run| run.texts_per_s));
+        latency.lines.push(line(format!("{label}, p50"), false, |run| run.latency_ms.p50));
+        latency.lines.push(line(format!("{label}, p99"), true, |run| run.latency_ms.p99));
+    }
+    Ok(vec![throughput, latency])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report(label: &str, mode: &str, loads: &[f64]) -> Report {
+        let run = |load: &f64| {
+            json!({
+                "load": load, "elapsed_s": 1.0, "interrupted": false, "sent": 1, "answered": 1, "failed": 0,
+                "requests_per_s": load, "texts_per_s": load * 2.0, "tokens_per_s": null,
+                "latency_ms": { "mean": 1, "p50": load * 3.0, "p90": 1, "p99": load * 4.0, "max": 9 },
+                "start_delay_ms": { "p99": 0, "max": 0 }, "errors": [], "server": null
+            })
+        };
+        let runs: Vec<_> = loads.iter().map(run).collect();
+        serde_json::from_value(json!({
+            "label": label, "version": "0", "url": "u", "model": null, "file": "f", "clients": 1,
+            "texts_per_request": null, "different_requests": 1, "mode": mode, "runs": runs
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn one_label_is_one_line_in_the_order_of_loads() {
+        let reports = [report("a", "rate", &[4.0]), report("b", "rate", &[1.0, 2.0]), report("a", "rate", &[1.0])];
+        let charts = charts(&reports, "t").unwrap();
+        let lines: Vec<_> = charts[0].lines.iter().map(|line| (line.name.as_str(), line.points.clone())).collect();
+        assert_eq!(lines, [("a", vec![(1.0, 2.0), (4.0, 8.0)]), ("b", vec![(1.0, 2.0), (2.0, 4.0)])]);
+        let names: Vec<_> = charts[1].lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["a, p50", "a, p99", "b, p50", "b, p99"]);
+        assert_eq!(charts[1].lines[1].points, [(1.0, 4.0), (4.0, 16.0)]);
+    }
+
+    #[test]
+    fn loads_of_different_kinds_do_not_share_an_axis() {
+        let error = charts(&[report("a", "rate", &[]), report("b", "concurrency", &[])], "t").unwrap_err();
+        assert!(error.to_string().contains("a was driven by rate and b by concurrency"), "{error}");
+        assert!(charts(&[], "t").is_err());
+    }
+}

@@ -1,0 +1,248 @@
+use super::*;
+use crate::api::Api;
+use crate::client::{Kind, TargetConfig};
+use crate::template::Template;
+use crate::workload::Plan;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use reqwest::header::HeaderValue;
+use serde_json::{Value, json};
+use std::io::Write;
+use tokio::sync::Barrier;
+
+/// A server with embeddings of one value for each text, unless its behaviour says otherwise.
+struct Server {
+    behaviour: Behaviour,
+    /// First texts of the requests in the order of their arrival.
+    texts: Mutex<Vec<String>>,
+    under_way: AtomicU64,
+    most_under_way: AtomicU64,
+    turn: tokio::sync::Mutex<()>,
+}
+
+enum Behaviour {
+    Answer,
+    /// One request at a time, of which the first takes this long.
+    Stall(Duration),
+    /// Nobody is answered before this many are waiting.
+    Together(Barrier),
+    /// Each text says what becomes of it.
+    Obey,
+}
+
+impl Server {
+    async fn start(behaviour: Behaviour) -> (Arc<Self>, String) {
+        let server = Arc::new(Self {
+            behaviour,
+            texts: Mutex::default(),
+            under_way: AtomicU64::new(0),
+            most_under_way: AtomicU64::new(0),
+            turn: tokio::sync::Mutex::default(),
+        });
+        let models = get(async |headers: HeaderMap| match headers.get("authorization").map(HeaderValue::as_bytes) {
+            Some(b"Bearer key") => Json(json!({ "data": [{ "id": "first" }, { "id": "second" }] })).into_response(),
+            _ => StatusCode::UNAUTHORIZED.into_response(),
+        });
+        let app = Router::new().route("/embed", post(embed)).route("/v1/models", models).with_state(server.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        (server, format!("http://{address}"))
+    }
+}
+
+async fn embed(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let inputs = body["inputs"].as_array().unwrap();
+    let text = inputs[0].as_str().unwrap().to_owned();
+    let under_way = server.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+    server.most_under_way.fetch_max(under_way, Ordering::SeqCst);
+    server.texts.lock().unwrap().push(text.clone());
+    match &server.behaviour {
+        Behaviour::Answer => tokio::time::sleep(Duration::from_millis(1)).await,
+        Behaviour::Stall(time) => {
+            let _turn = server.turn.lock().await;
+            if server.texts.lock().unwrap()[0] == text {
+                tokio::time::sleep(*time).await;
+            }
+        }
+        Behaviour::Together(barrier) => {
+            barrier.wait().await;
+        }
+        Behaviour::Obey => match text.as_str() {
+            "refuse" => return (StatusCode::TOO_MANY_REQUESTS, "come back\nlater").into_response(),
+            "redirect" => return (StatusCode::FOUND, [("location", "/embed")]).into_response(),
+            "cut" => panic!("the connection is cut"),
+            "hang" => std::future::pending().await,
+            "null" => return Json(json!([[null]])).into_response(),
+            "less" => return Json(json!([])).into_response(),
+            _ => {}
+        },
+    }
+    server.under_way.fetch_sub(1, Ordering::SeqCst);
+    ([("x-compute-tokens", "7")], Json(json!(vec![[0.5]; inputs.len()]))).into_response()
+}
+
+fn target(base: &str) -> Target {
+    let timeout = Duration::from_secs(60);
+    Target::new(TargetConfig { base: base.to_owned(), api: Api::Embed, path: None, authorization: None, timeout })
+        .unwrap()
+}
+
+/// Sends these texts, one in a request.
+fn driver(target: Target, texts: &[&str]) -> Arc<Driver> {
+    let plan = Plan {
+        api: Api::Embed,
+        templates: vec![Template::new("{text}")],
+        clients: 1,
+        texts_per_request: None,
+        model: None,
+        base64: false,
+    };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    texts.iter().for_each(|text| writeln!(file, "{text}").unwrap());
+    Driver::new(target, Workload::read(file.path(), &plan).unwrap())
+}
+
+fn texts(count: usize) -> Vec<String> {
+    (0..count).map(|i| format!("text {i}")).collect()
+}
+
+fn requests(count: u64) -> Length {
+    Length { requests: Some(count), duration: None }
+}
+
+async fn run(driver: &Arc<Driver>, load: Load, length: Length) -> Finished {
+    driver.run(load, length, "test", std::pin::pin!(std::future::pending())).await
+}
+
+#[tokio::test]
+async fn a_closed_loop_keeps_its_requests_under_way() {
+    let (server, url) = Server::start(Behaviour::Together(Barrier::new(4))).await;
+    let texts = texts(3);
+    let driver = driver(target(&url), &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let finished = run(&driver, Load::Closed { concurrency: 4 }, requests(20)).await;
+    assert_eq!((finished.sent, finished.record.answered, finished.record.failed()), (20, 20, 0));
+    assert_eq!((finished.record.texts, finished.record.tokens), (20, Some(140)));
+    assert!(!finished.interrupted && server.most_under_way.load(Ordering::SeqCst) == 4);
+    // The next run goes on with the text after the last, number 19.
+    run(&driver, Load::Closed { concurrency: 4 }, requests(4)).await;
+    let mut sent = server.texts.lock().unwrap().split_off(20);
+    sent.sort();
+    assert_eq!(sent, ["text 0", "text 1", "text 2", "text 2"]);
+}
+
+#[tokio::test]
+async fn a_closed_loop_of_one_sends_in_order() {
+    let (server, url) = Server::start(Behaviour::Answer).await;
+    let length = Length { requests: None, duration: Some(Duration::from_millis(100)) };
+    let finished = run(&driver(target(&url), &["a", "b", "c"]), Load::Closed { concurrency: 1 }, length).await;
+    let sent = server.texts.lock().unwrap().clone();
+    assert!(finished.sent > 1 && finished.sent == finished.record.answered && sent.len() as u64 == finished.sent);
+    assert!(sent.iter().zip(["a", "b", "c"].iter().cycle()).all(|(sent, expected)| sent == expected), "{sent:?}");
+    assert!(finished.elapsed >= Duration::from_millis(100));
+}
+
+#[tokio::test]
+async fn an_open_loop_does_not_wait_for_answers() {
+    // If connections or anything else kept requests back, this would never end.
+    let (_, url) = Server::start(Behaviour::Together(Barrier::new(300))).await;
+    let load = Load::Open { rate: 5000.0, seed: 1 };
+    let finished = run(&driver(target(&url), &["a"]), load, requests(300)).await;
+    assert_eq!((finished.sent, finished.record.answered), (300, 300), "{:?}", finished.record.errors);
+}
+
+#[tokio::test]
+async fn a_stall_is_seen_by_all_who_arrive_meanwhile() {
+    let (stall, rate, seed, count) = (Duration::from_millis(600), 200.0, 3, 100);
+    let waited = Duration::from_millis(200);
+    let texts = texts(count);
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+
+    let (_, url) = Server::start(Behaviour::Stall(stall)).await;
+    let open = run(&driver(target(&url), &texts), Load::Open { rate, seed }, requests(count as u64)).await;
+    let first = Arrivals::new(rate, seed).next().unwrap();
+    let in_stall = Arrivals::new(rate, seed).take(count).filter(|time| *time + waited <= first + stall).count();
+    assert!(in_stall > count / 2, "{in_stall}");
+    // All but `count - in_stall` of the latencies.
+    let least = open.record.latency.quantile(1.0 - (in_stall as f64 - 0.5) / count as f64);
+    assert!(least >= waited.as_secs_f64() * 999.0, "{least} ms at {in_stall} of {count}");
+    assert!(open.record.latency.max() >= stall.as_secs_f64() * 999.0);
+
+    // A closed loop sends nothing meanwhile, and so has one bad latency of a hundred to show for the same stall.
+    let (_, url) = Server::start(Behaviour::Stall(stall)).await;
+    let closed = run(&driver(target(&url), &texts), Load::Closed { concurrency: 1 }, requests(count as u64)).await;
+    assert!(closed.record.latency.max() >= stall.as_secs_f64() * 999.0);
+    assert!(closed.record.latency.quantile(0.5) < open.record.latency.quantile(0.5));
+}
+
+#[tokio::test]
+async fn errors_are_told_apart() {
+    let (_, url) = Server::start(Behaviour::Obey).await;
+    let texts = ["refuse", "good", "redirect", "cut", "null", "less", "refuse"];
+    let finished = run(&driver(target(&url), &texts), Load::Closed { concurrency: 2 }, requests(7)).await;
+    let errors = &finished.record.errors;
+    let counts: Vec<_> = errors.iter().map(|(kind, errors)| (*kind, errors.count)).collect();
+    let expected = [(Kind::Status(302), 1), (Kind::Status(429), 2), (Kind::Connection, 1), (Kind::BadBody, 2)];
+    assert_eq!(counts, expected, "{errors:?}");
+    assert_eq!((finished.record.answered, finished.record.failed()), (1, 6));
+    assert_eq!(errors[&Kind::Status(429)].example, "come back later");
+
+    let (_, url) = Server::start(Behaviour::Obey).await;
+    let timeout = Duration::from_millis(100);
+    let config = TargetConfig { base: url, api: Api::Embed, path: None, authorization: None, timeout };
+    let target = Target::new(config).unwrap();
+    let finished = run(&driver(target, &["hang", "good"]), Load::Closed { concurrency: 1 }, requests(2)).await;
+    assert_eq!((finished.record.answered, finished.record.errors[&Kind::Timeout].count), (1, 1));
+    assert!(finished.record.latency.max() >= 100.0);
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let finished = run(&driver(target(&url), &["a"]), Load::Closed { concurrency: 1 }, requests(2)).await;
+    let errors = &finished.record.errors[&Kind::Connection];
+    assert!(errors.count == 2 && errors.example.to_lowercase().contains("refused"), "{errors:?}");
+}
+
+#[tokio::test]
+async fn an_interrupted_run_still_has_its_result() {
+    for load in [Load::Closed { concurrency: 3 }, Load::Open { rate: 1000.0, seed: 1 }] {
+        let (server, url) = Server::start(Behaviour::Obey).await;
+        let driver = driver(target(&url), &["good", "hang", "hang"]);
+        let stop = std::pin::pin!(async move {
+            while server.under_way.load(Ordering::SeqCst) < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let finished = driver.run(load, Length::default(), "test", stop).await;
+        assert!(finished.interrupted && finished.record.answered >= 1, "{load:?}");
+        assert!(finished.sent >= finished.record.answered + 2 && finished.record.failed() == 0, "{load:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_model_is_asked_for_with_the_key() {
+    let (_, url) = Server::start(Behaviour::Answer).await;
+    let config = |key: Option<&'static str>| TargetConfig {
+        base: format!("{url}/"),
+        api: Api::Openai,
+        path: Some("embeddings".to_owned()),
+        authorization: key.map(HeaderValue::from_static),
+        timeout: Duration::from_secs(60),
+    };
+    let target = Target::new(config(Some("Bearer key"))).unwrap();
+    assert_eq!(target.url(), format!("{url}/embeddings"));
+    assert_eq!(target.first_model().await.as_deref(), Some("first"));
+    assert_eq!(target.metrics().await, None);
+    assert_eq!(Target::new(config(None)).unwrap().first_model().await, None);
+    for base in ["127.0.0.1:3000", "ftp://x", ""] {
+        assert!(Target::new(TargetConfig { base: base.to_owned(), ..config(None) }).is_err(), "{base}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Prompts: a text with places for the fields of a line of the workload.
+
+use std::fmt;
+
+/// Templates that have a name, for `--preset`.
+const PRESETS: [(&str, &str); 4] = [
+    ("text", "{text}"),
+    // The embedding template of tests/workloads/README.md: MS MARCO as arXiv 2601.15013 measures it.
+    (
+        "chat-embedding",
+        "<|im_start|>system\nYou are a helpful assistant specialized in embedding text for retrieval \
+         tasks.<|im_end|>\n<|im_start|>user\n{query} embed the following sentences that is part of bing query dataset, \
+         with target to help find relevant web documents. {passage}<|im_end|>\n<|im_start|>assistant\n",
+    ),
+    (
+        "qwen3-embedding",
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:{text}",
+    ),
+    (
+        "qwen3-reranker",
+        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \
+         provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given \
+         a web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: \
+         {passage}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+    ),
+];
+
+/// A prompt with places for fields: `{name}`, a letter or underscore and then letters, digits and underscores.
+///
+/// Every other brace stands for itself, so that prompts may contain JSON. Values are put in as they are and never
+/// searched for places again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Field(String),
+}
+
+/// A template asks for a field that the line does not have.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MissingField(pub(crate) String);
+
+impl fmt::Display for MissingField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the template's {{{}}} is not a field of the line", self.0)
+    }
+}
+
+impl std::error::Error for MissingField {}
+
+impl Template {
+    /// Every text is a template.
+    pub(crate) fn new(text: &str) -> Self {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(brace) = rest.find('{') {
+            let after = &rest[brace + 1..];
+            match after.find('}').map(|end| &after[..end]).filter(|name| is_name(name)) {
+                Some(name) => {
+                    literal.push_str(&rest[..brace]);
+                    parts.push(Part::Literal(std::mem::take(&mut literal)));
+                    parts.push(Part::Field(name.to_owned()));
+                    rest = &after[name.len() + 1..];
+                }
+                None => {
+                    literal.push_str(&rest[..=brace]);
+                    rest = after;
+                }
+            }
+        }
+        literal.push_str(rest);
+        parts.push(Part::Literal(literal));
+        parts.retain(|part| *part != Part::Literal(String::new()));
+        Self { parts }
+    }
+
+    /// The template of a name, or the names that there are.
+    pub(crate) fn preset(name: &str) -> Result<Self, String> {
+        match PRESETS.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Ok(Self::new(text)),
+            None => {
+                let names: Vec<_> = PRESETS.iter().map(|(name, _)| *name).collect();
+                Err(format!("there is no such preset; there are {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// The text with every place filled by what `field` gives for its name.
+    pub(crate) fn render<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> Result<String, MissingField> {
+        let mut text = String::new();
+        for part in &self.parts {
+            text.push_str(match part {
+                Part::Literal(literal) => literal,
+                Part::Field(name) => field(name).ok_or_else(|| MissingField(name.clone()))?,
+            });
+        }
+        Ok(text)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(template: &str) -> Result<String, MissingField> {
+        Template::new(template).render(|name| match name {
+            "query" => Some("why {passage}?"),
+            "passage" => Some("because"),
+            "_x1" => Some(""),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn places_are_filled_once() {
+        for (template, expected) in [
+            ("", ""),
+            ("no place", "no place"),
+            ("{query}", "why {passage}?"),
+            ("a {query}{passage} z", "a why {passage}?because z"),
+            ("{_x1}|", "|"),
+            ("ünï {passage} 🦀", "ünï because 🦀"),
+        ] {
+            assert_eq!(render(template).as_deref(), Ok(expected), "{template}");
+        }
+    }
+
+    #[test]
+    fn other_braces_stand_for_themselves() {
+        for literal in ["{}", "{", "}", "{1}", "{a b}", r#"{"a": {"b": 1}}"#, "{{", "{ü}", "{no end"] {
+            assert_eq!(render(literal).as_deref(), Ok(literal));
+        }
+        assert_eq!(render(r#"{"q": "{passage}"}"#).unwrap(), r#"{"q": "because"}"#);
+        assert_eq!(render("{{passage}}").unwrap(), "{because}");
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        assert_eq!(render("{passage} {title}"), Err(MissingField("title".to_owned())));
+        assert!(MissingField("title".to_owned()).to_string().contains("{title}"));
+    }
+
+    #[test]
+    fn presets_have_places_and_others_are_listed() {
+        for (name, _) in PRESETS {
+            let template = Template::preset(name).unwrap();
+            let places = template.parts.iter().filter(|part| matches!(part, Part::Field(_))).count();
+            assert!(places >= 1, "{name}");
+        }
+        assert!(Template::preset("nix").unwrap_err().contains("chat-embedding"));
+    }
+}

@@ -1,0 +1,107 @@
+use super::*;
+use serde_json::json;
+
+fn plan(api: Api, template: &str) -> Plan {
+    let templates = vec![Template::new(template)];
+    Plan { api, templates, clients: 1, texts_per_request: None, model: None, base64: false }
+}
+
+fn workload(text: &str, plan: &Plan) -> Result<Workload> {
+    Workload::new(text, true, plan)
+}
+
+/// The bodies of the first `count` requests in the order of sending.
+fn bodies(workload: &Workload, count: u64) -> Vec<Value> {
+    (0..count).map(|index| serde_json::from_slice(&workload.request(index).body).unwrap()).collect()
+}
+
+const PAIRS: &str = r#"{"query": "q1", "passages": [{"text": "a", "id": 7}, {"text": "b"}, "c"], "kind": null}
+{"query": "q2", "documents": ["d"]}
+
+"just text"
+"#;
+
+#[test]
+fn a_line_with_passages_gives_a_text_for_each() {
+    let workload = workload(
+        &PAIRS.lines().take(2).collect::<Vec<_>>().join("\n"),
+        &Plan { texts_per_request: Some(3), ..plan(Api::Embed, "{query}|{passage}|{text}") },
+    )
+    .unwrap();
+    assert_eq!(workload.len(), 2);
+    assert_eq!(
+        bodies(&workload, 3),
+        [
+            json!({"inputs": ["q1|a|a", "q1|b|b", "q1|c|c"]}),
+            json!({"inputs": ["q2|d|d"]}),
+            json!({"inputs": ["q1|a|a", "q1|b|b", "q1|c|c"]})
+        ]
+    );
+    assert_eq!(workload.request(0).texts, 3);
+}
+
+#[test]
+fn a_ranking_takes_the_query_and_all_passages_unless_told_otherwise() {
+    let lines: String = PAIRS.lines().take(2).map(|line| format!("{line}\n")).collect();
+    let whole = workload(&lines, &plan(Api::Rerank, "{text}")).unwrap();
+    assert_eq!(bodies(&whole, 2)[0], json!({"query": "q1", "texts": ["a", "b", "c"]}));
+    let halves = workload(&lines, &Plan { texts_per_request: Some(2), ..plan(Api::Rerank, "{text}") }).unwrap();
+    assert_eq!(halves.len(), 3);
+    assert_eq!(bodies(&halves, 2)[1], json!({"query": "q1", "texts": ["c"]}));
+    let error = workload(PAIRS, &plan(Api::Rerank, "{text}")).unwrap_err();
+    assert!(format!("{error:#}").contains("line 4 has no field `query`"), "{error:#}");
+}
+
+#[test]
+fn clients_take_turns_with_their_own_lines_and_prompts() {
+    let lines = "one\ntwo\nthree\nfour\nfive\n";
+    let templates = vec![Template::new("A{client} {text}"), Template::new("B{client} {text}")];
+    let plan = Plan { templates, clients: 2, ..plan(Api::Embed, "") };
+    let workload = Workload::new(lines, false, &plan).unwrap();
+    let sent: Vec<_> = bodies(&workload, 7).iter().map(|body| body["inputs"][0].as_str().unwrap().to_owned()).collect();
+    // Client 1 has two lines and begins again, client 2 has three.
+    assert_eq!(sent, ["A1 one", "B2 three", "A1 two", "B2 four", "A1 one", "B2 five", "A1 two"]);
+    let error = Workload::new(lines, false, &Plan { clients: 6, ..plan }).unwrap_err();
+    assert!(error.to_string().contains("5 lines are too few for --clients 6"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_line_is_said_with_its_number() {
+    for (text, template, words) in [
+        ("{}\n{\"a\"", "x", "line 2"),
+        ("[1]", "x", "neither a JSON object nor a string"),
+        ("{\"text\": \"t\"}\n{\"query\": \"q\"}", "{text}", "line 2: the template's {text} is not a field"),
+        ("{\"passages\": [5]}", "x", "line 1: `passages`: an item is neither a string nor an object"),
+        ("{\"passages\": []}", "x", "client 1 has no text"),
+        ("\n  \n", "x", "0 lines are too few"),
+    ] {
+        let error = workload(text, &plan(Api::Embed, template)).unwrap_err();
+        assert!(format!("{error:#}").contains(words), "{text}: {error:#}");
+    }
+}
+
+#[test]
+fn the_name_of_the_file_tells_its_form() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, expected) in [("lines.txt", "{\"text\": \"t\"}"), ("lines.jsonl", "t")] {
+        let path = directory.path().join(name);
+        std::fs::write(&path, "{\"text\": \"t\"}\n").unwrap();
+        let workload = Workload::read(&path, &plan(Api::Embed, "{text}")).unwrap();
+        assert_eq!(bodies(&workload, 1), [json!({"inputs": [expected]})]);
+    }
+    let error = Workload::read(&directory.path().join("none"), &plan(Api::Embed, "{text}")).unwrap_err();
+    assert!(error.to_string().contains("cannot read"), "{error}");
+}
+
+#[test]
+fn the_rerank_workload_has_its_published_shape() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/workloads/docs-rerank.jsonl"));
+    let templates = vec![Template::preset("chat-embedding").unwrap()];
+    let plan = Plan { templates, clients: 8, ..plan(Api::Openai, "") };
+    let workload = Workload::read(path, &plan).unwrap();
+    assert_eq!(workload.len(), 2000);
+    let body = &bodies(&workload, 1)[0];
+    let text = body["input"][0].as_str().unwrap();
+    assert!(text.contains("user\nWhy does Python use indentation for grouping of statements? embed the"), "{text}");
+    assert!(text.ends_with("<|im_end|>\n<|im_start|>assistant\n"), "{text}");
+}

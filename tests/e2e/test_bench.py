@@ -1,0 +1,159 @@
+"""`prefold bench` against the real server, as a user runs it."""
+
+import json
+import signal
+import socket
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from harness import FIXTURES, PREFOLD, Server, environment, eventually
+from reference import WORKLOAD
+
+LIMIT = 300
+
+
+def bench(directory, *args, env=None):
+    """Runs `prefold bench` in a directory: (exit status, standard output, standard error)."""
+    done = subprocess.run(
+        [PREFOLD, "bench", *map(str, args)], cwd=directory, env={**environment(directory), **(env or {})},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+    return done.returncode, done.stdout, done.stderr
+
+
+def measure(directory, server, *args, status=0, env=None):
+    """The only run's JSON."""
+    got, out, err = bench(
+        directory, "--url", server.url(), "--json", "out.json", "--file", WORKLOAD, *args, env=env)
+    assert got == status, (got, out, err)
+    (run,) = json.loads((directory / "out.json").read_text())["runs"]
+    return run
+
+
+def test_what_the_bench_counts_is_what_the_server_counts(tmp_path, builtin):
+    before = [builtin.metric("te_embed_success"), builtin.metric("te_request_success", method="embed")]
+    run = measure(
+        tmp_path, builtin, "--preset", "chat-embedding", "--clients", 8, "--concurrency", 4, "--texts", 3,
+        "--warmup-requests", 2, "--requests", 16)
+    texts = builtin.metric("te_embed_success") - before[0]
+    requests = builtin.metric("te_request_success", method="embed") - before[1]
+    assert (run["sent"], run["answered"], run["failed"], run["errors"]) == (16, 16, 0, [])
+    # The warm-up's requests are the server's, not the run's. A client's last request may be short of a text.
+    assert requests == 16 + 2
+    assert texts == 3 * (16 + 2)
+    assert run["texts_per_s"] * run["elapsed_s"] == pytest.approx(3 * 16)
+    assert run["requests_per_s"] * run["elapsed_s"] == pytest.approx(16)
+    latency = run["latency_ms"]
+    assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
+
+
+def test_tokens_and_compaction_are_those_of_the_requests(tmp_path, builtin):
+    """One request of the ten passages of the first question, alone: the answer's headers tell the same."""
+    line = json.loads(WORKLOAD.read_text().splitlines()[0])
+    (tmp_path / "one.jsonl").write_text(json.dumps(line))
+    template = "Represent: {query}\\n{passage}"
+    status, out, err = bench(
+        tmp_path, "--url", builtin.url(), "--json", "out.json", "--file", "one.jsonl", "--template", template,
+        "--texts", 10, "--requests", 1, "--warmup", 0)
+    assert status == 0, (out, err)
+    report = json.loads((tmp_path / "out.json").read_text())
+    (run,) = report["runs"]
+    texts = [f"Represent: {line['query']}\n{passage['text']}" for passage in line["passages"]]
+    headers = builtin.post("/embed", {"inputs": texts}).headers
+    assert run["tokens_per_s"] * run["elapsed_s"] == pytest.approx(int(headers["x-compute-tokens"]))
+    server = run["server"]
+    assert (server["source"], server["batches"], server["texts_per_batch"]) == ("metrics", 1, 10)
+    assert server["compaction_ratio"] == pytest.approx(float(headers["x-compaction-ratio"]), abs=1e-4)
+    assert server["compaction_ratio"] < 0.95
+    assert report["model"] == builtin.get("/v1/models").json()["data"][0]["id"]
+    assert f"{server['compaction_ratio']:.4f}" in out
+
+
+@pytest.mark.parametrize("api, model", [
+    ("openai", "qwen3-tiny"),
+    ("embed", "qwen3-tiny"),
+    ("rerank", "qwen3-reranker-tiny"),
+    ("cohere-rerank", "qwen3-reranker-tiny"),
+])
+def test_every_api_that_prefold_serves(tmp_path, served, api, model):
+    extra = ["--encoding-format", "float"] if api == "openai" else []
+    run = measure(tmp_path, served(model), "--api", api, "--requests", 6, "--warmup", 0, "--clients", 2, *extra)
+    assert (run["answered"], run["failed"]) == (6, 0)
+    assert run["tokens_per_s"] > 0
+    per_request = 10 if "rerank" in api else 1
+    assert run["texts_per_s"] / run["requests_per_s"] == pytest.approx(per_request)
+
+
+def test_a_sweep_at_rates_is_drawn(tmp_path, served):
+    server = served("qwen3-tiny")
+    for label in ["first", "second"]:
+        status, out, err = bench(
+            tmp_path, "--url", server.url(), "--file", WORKLOAD, "--rate", "50,200", "--duration", 0.3, "--warmup", 0.1,
+            "--label", label, "--json", f"{label}.json")
+        assert status == 0, (out, err)
+        runs = json.loads((tmp_path / f"{label}.json").read_text())["runs"]
+        assert [run["load"] for run in runs] == [50, 200]
+        assert all(run["answered"] == run["sent"] > 0 for run in runs)
+    status, out, err = bench(tmp_path, "plot", "first.json", "second.json", "--svg", "out.svg", "--title", "a & b")
+    assert status == 0, (out, err)
+    svg = ElementTree.parse(tmp_path / "out.svg").getroot()
+    texts = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"a & b", "first", "second, p50", "first, p99"} <= set(texts)
+    assert len(list(svg.iter("{http://www.w3.org/2000/svg}polyline"))) == 6
+
+
+def test_errors_are_counted_and_told(tmp_path):
+    with Server("--model-id", FIXTURES / "qwen3-tiny", "--max-client-batch-size", "4", "--api-key", "secret") as server:
+        run = measure(
+            tmp_path, server, "--texts", 5, "--requests", 3, "--warmup", 0, "--api-key", "secret", status=1)
+        assert (run["answered"], run["failed"], run["latency_ms"]["max"]) == (0, 3, 0)
+        (error,) = run["errors"]
+        assert (error["kind"], error["count"]) == ("status 413", 3)
+        assert "4" in error["example"], error
+        # Without the key; the server's own variable serves as well as the flag.
+        status, out, err = bench(tmp_path, "--url", server.url(), "--file", WORKLOAD, "--requests", 1)
+        assert status == 1 and "no request of the warm-up was answered" in err and "status 401" in err, (out, err)
+        run = measure(tmp_path, server, "--requests", 1, "--warmup", 0, env={"API_KEY": "secret"})
+        assert run["answered"] == 1
+
+
+def test_a_server_that_is_not_there_is_said(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = "http://127.0.0.1:%d" % free.getsockname()[1]
+    status, out, err = bench(tmp_path, "--url", url, "--file", WORKLOAD)
+    assert status == 1 and "connection" in err and "refused" in err, (out, err)
+
+
+@pytest.mark.parametrize("args, named", [
+    (["--file", "none.jsonl"], "none.jsonl"),
+    ([], "--file"),
+    (["--file", WORKLOAD, "--template", "{nix} {text}"], "line 1: the template's {nix}"),
+    (["--file", WORKLOAD, "--preset", "nix"], "nix"),
+    (["--file", WORKLOAD, "--clients", 201, "--preset", "chat-embedding"], "too few for --clients 201"),
+    (["plot", "none.json", "--svg", "x.svg"], "none.json"),
+])
+def test_bad_arguments_are_refused_by_name(tmp_path, args, named):
+    status, out, err = bench(tmp_path, *args)
+    assert status != 0 and named in err and "panicked" not in err, (out, err)
+
+
+def test_ctrl_c_ends_the_run_and_prints_its_result(tmp_path, served):
+    server = served("qwen3-tiny")
+    served_before = server.metric("te_request_success", method="embed")
+    process = subprocess.Popen(
+        [PREFOLD, "bench", "--url", server.url(), "--file", WORKLOAD, "--duration", "600", "--warmup", "0",
+         "--json", "out.json"],
+        cwd=tmp_path, env=environment(tmp_path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
+    try:
+        eventually(lambda: server.metric("te_request_success", method="embed") > served_before + 3, "it runs")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+    assert process.returncode == 130, out
+    assert "interrupted after" in out, out
+    (run,) = json.loads((tmp_path / "out.json").read_text())["runs"]
+    assert run["interrupted"] and run["answered"] > 0 and run["texts_per_s"] > 0
