@@ -3,7 +3,9 @@
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 
+import pytest
 from reference import WORKLOAD, dot
 
 MODEL_CARD_NDCG = 0.647
@@ -21,15 +23,45 @@ def ndcg(relevances, k=10):
     return gain / sum(1 / math.log2(i + 2) for i in range(min(k, sum(relevances))))
 
 
-def test_ndcg_on_the_rerank_workload(builtin):
-    queries = [json.loads(line) for line in WORKLOAD.read_text().splitlines()]
+@pytest.fixture(scope="module")
+def queries():
+    return [json.loads(line) for line in WORKLOAD.read_text().splitlines()]
+
+
+def similarities(server, queries):
+    """For each query the similarity of each of its passages."""
     passages = {passage["id"]: passage["text"] for query in queries for passage in query["passages"]}
-    assert (len(queries), len(passages)) == (200, 1673)
-    passage_rows = dict(zip(passages, embed(builtin, list(passages.values())), strict=True))
-    query_rows = embed(builtin, [query["query"] for query in queries])
+    passage_rows = dict(zip(passages, embed(server, list(passages.values())), strict=True))
+    query_rows = embed(server, [query["query"] for query in queries])
+    return [
+        [dot(row, passage_rows[passage["id"]]) for passage in query["passages"]]
+        for query, row in zip(queries, query_rows, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def exact(builtin, queries):
+    return similarities(builtin, queries)
+
+
+def test_ndcg_on_the_rerank_workload(queries, exact):
+    assert (len(queries), sum(map(len, exact))) == (200, 2000)
     values = []
-    for query, row in zip(queries, query_rows, strict=True):
+    for query, scores in zip(queries, exact, strict=True):
         # Python's sort is stable: equal scores stay in the file's order.
-        ranked = sorted(query["passages"], key=lambda passage: -dot(row, passage_rows[passage["id"]]))
-        values.append(ndcg([passage["relevant"] for passage in ranked]))
+        ranked = sorted(zip(scores, query["passages"], strict=True), key=lambda pair: -pair[0])
+        values.append(ndcg([passage["relevant"] for _, passage in ranked]))
     assert abs(sum(values) / len(values) - MODEL_CARD_NDCG) <= 0.005, sum(values) / len(values)
+
+
+def test_bfloat16_ranks_as_float32(servers, queries, exact):
+    rounded = similarities(servers("--dtype", "bfloat16"), queries)
+    assert rounded != exact
+    pairs = [
+        (a - b) * (c - d) > 0
+        for exact, rounded in zip(exact, rounded, strict=True)
+        for (a, c), (b, d) in combinations(zip(exact, rounded, strict=True), 2)
+        if abs(a - b) > 1e-3
+    ]
+    assert len(pairs) > 8000
+    assert sum(pairs) / len(pairs) >= 0.99, sum(pairs) / len(pairs)
