@@ -3,6 +3,7 @@
 mod configs;
 mod gguf;
 mod hub;
+mod outlines;
 mod refusals;
 mod tensors;
 

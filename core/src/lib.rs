@@ -24,6 +24,7 @@ mod scheduling_tests;
 mod template;
 #[cfg(test)]
 mod test_support;
+mod text_encoder;
 mod tokenize;
 
 pub use backend::{Backend, Batch, ModelInfo, ModelKind, Output, Pooling, Wanted};
@@ -34,7 +35,8 @@ pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
 pub use request::{
-    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling,
+    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling,
     Timings, TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;
+pub use text_encoder::TextEncoder;
