@@ -101,11 +101,8 @@ impl<'a> Download<'a> {
             self.require(&listing, "tokenizer.json")?;
             return self.small_files(&listing).await;
         }
-        let snapshot = if has_config {
-            self.safetensors(&listing, dense_path).await?
-        } else {
-            self.gguf(&listing).await?
-        };
+        let snapshot =
+            if has_config { self.safetensors(&listing, dense_path).await? } else { self.gguf(&listing).await? };
         self.remember(&listing.commit, &snapshot);
         Ok(snapshot)
     }

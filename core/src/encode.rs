@@ -84,13 +84,7 @@ impl Encoder {
         tokenizer.with_padding(None);
         let added = tokenizer.get_added_tokens_decoder();
         let special_ids = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
-        let mut encoder = Self {
-            tokenizer,
-            prompts,
-            template: None,
-            special_ids,
-            limits,
-        };
+        let mut encoder = Self { tokenizer, prompts, template: None, special_ids, limits };
         encoder.template = template.map(|template| encoder.encode_template(template)).transpose()?;
         Ok(encoder)
     }

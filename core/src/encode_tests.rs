@@ -210,12 +210,7 @@ proptest! {
 fn a_template_that_fills_the_model_is_refused() {
     let new = |limit| {
         let template = Some(RerankTemplate::qwen3());
-        Encoder::new(
-            tokenizer("qwen3-reranker-tiny"),
-            Prompts::default(),
-            template,
-            limits(limit, false),
-        )
+        Encoder::new(tokenizer("qwen3-reranker-tiny"), Prompts::default(), template, limits(limit, false))
     };
     assert!(matches!(new(20), Err(Error::Validation { field: "template", .. })));
     assert!(new(1000).is_ok());
@@ -280,8 +275,7 @@ fn prompts_stand_before_texts() {
 #[test]
 fn the_default_prompt_is_for_texts_only() {
     let prompts = Prompts { by_name: [("plain".to_owned(), String::new())].into(), default: Some("Find: ".to_owned()) };
-    let with_default =
-        Encoder::new(tokenizer("qwen3-tiny"), prompts, None, limits(100, false)).unwrap();
+    let with_default = Encoder::new(tokenizer("qwen3-tiny"), prompts, None, limits(100, false)).unwrap();
     let without = encoder("qwen3-tiny", 100);
     let both = |input: Input, twin: Input| {
         (encode(&with_default, input, &options()).unwrap(), encode(&without, twin, &options()).unwrap())

@@ -9,8 +9,8 @@ use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, tok
 use crate::queue::{Answer, Budget};
 use crate::tokenize::TokenizerPool;
 use crate::{
-    BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo, ModelKind, Output,
-    Prompts, RerankRequest, RerankScore, Response, Timings, TokenInfo, Usage, Wanted,
+    BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo,
+    ModelKind, Output, Prompts, RerankRequest, RerankScore, Response, Timings, TokenInfo, Usage, Wanted,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;

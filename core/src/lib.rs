@@ -35,8 +35,8 @@ pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
 pub use request::{
-    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling,
-    Timings, TokenInfo, TruncationDirection, Usage,
+    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response,
+    Scheduling, Timings, TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;
 pub use text_encoder::TextEncoder;

@@ -1,8 +1,8 @@
 //! A backend that does as it is told, and the tokenizers of the reference checkpoints.
 
 use crate::{
-    Backend, BackendError, Batch, EncodeLimits, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts,
-    Scheduling, Wanted,
+    Backend, BackendError, Batch, EncodeLimits, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling,
+    Prompts, Scheduling, Wanted,
 };
 use serde_json::Value;
 use std::path::PathBuf;

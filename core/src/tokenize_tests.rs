@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 fn pool(workers: usize) -> TokenizerPool {
-    let encoder =
-        Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, limits(100, false)).unwrap();
+    let encoder = Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, limits(100, false)).unwrap();
     TokenizerPool::new(encoder, workers).unwrap()
 }
 
