@@ -115,7 +115,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn shape(sliding_windows: Vec<Option<usize>>) -> ModelShape {
-        ModelShape { hidden_size: 8, intermediate_size: 16, num_heads: 4, num_kv_heads: 2, head_dim: 3, sliding_windows }
+        ModelShape {
+            hidden_size: 8,
+            intermediate_size: 16,
+            num_heads: 4,
+            num_kv_heads: 2,
+            head_dim: 3,
+            sliding_windows,
+        }
     }
 
     #[test]

@@ -124,16 +124,18 @@ fn parse(text: &str) -> Result<Record, String> {
         Line::Object(object) => object,
     };
     let object: Object = serde_json::from_value(object.into()).map_err(|error| error.to_string())?;
-    let texts = object.texts.map(|items| {
-        items.into_iter().map(|(Item::Text(text) | Item::Object { text })| text).collect::<Vec<_>>()
-    });
+    let texts = object
+        .texts
+        .map(|items| items.into_iter().map(|(Item::Text(text) | Item::Object { text })| text).collect::<Vec<_>>());
     match (object.query, texts, object.text, object.input) {
         (Some(query), Some(texts), ..) => {
             Ok(Record::Rerank { query, texts: not_empty(texts)?, instruction: object.instruction })
         }
         (_, _, Some(text), _) | (_, _, _, Some(OneOrMore::One(text))) => Ok(Record::Texts(vec![text])),
         (_, Some(texts), ..) | (_, _, _, Some(OneOrMore::More(texts))) => not_empty(texts).map(Record::Texts),
-        _ => Err("has no text: `text`, `input`, `inputs`, or `query` with `texts`, `documents` or `passages`".to_owned()),
+        _ => {
+            Err("has no text: `text`, `input`, `inputs`, or `query` with `texts`, `documents` or `passages`".to_owned())
+        }
     }
 }
 

@@ -86,7 +86,10 @@ impl Lengths {
         let longest = self.counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         let bounds = std::iter::once((0, 0)).chain((0..usize::BITS).map(|bit| (1 << bit, (1 << bit) * 2 - 1)));
         let within = |from: usize, to: usize| self.counts.iter().skip(from).take(to - from + 1).sum();
-        bounds.take_while(|&(from, _)| from <= longest).map(|(from, to)| Bucket { from, to, texts: within(from, to) }).collect()
+        bounds
+            .take_while(|&(from, _)| from <= longest)
+            .map(|(from, to)| Bucket { from, to, texts: within(from, to) })
+            .collect()
     }
 }
 

@@ -20,7 +20,7 @@ pub use error::AnalyzeError;
 use batches::BatchSize;
 use input::{Format, Record, Records};
 use lengths::Lengths;
-use prefold_backends::{LoadOptions, ModelOutline, Task, outline};
+use prefold_backends::{ModelOutline, ModelSource, Task, outline};
 use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, TextEncoder};
 use progress::{CountedReader, Progress};
 use rayon::prelude::*;
@@ -49,7 +49,7 @@ pub struct Analyze {
     #[arg(long, default_value = "auto")]
     format: Format,
 
-    /// What is sent of each text, with {text} in its place, and {query} for texts that come with one; \n is a line feed
+    /// What is sent of each text, with {text} or {passage} in its place, and {query} for texts that come with one; \n is a line feed
     #[arg(long)]
     template: Option<Template>,
 
@@ -67,9 +67,9 @@ pub struct Analyze {
 }
 
 impl Analyze {
-    /// Analyses and prints. `options` name the model; of the rest only what [`outline`] asks for counts.
-    pub fn run(self, options: LoadOptions) -> ExitCode {
-        let printed = self.report(options).and_then(|report| {
+    /// Analyses for the model that is there, and prints.
+    pub fn run(self, source: ModelSource) -> ExitCode {
+        let printed = self.report(source).and_then(|report| {
             let text = if self.json { report.to_json()? } else { report.to_string() };
             std::io::stdout().write_all(text.as_bytes()).map_err(AnalyzeError::Write)
         });
@@ -82,8 +82,8 @@ impl Analyze {
         }
     }
 
-    fn report(&self, options: LoadOptions) -> Result<Report, AnalyzeError> {
-        let model = outline(&LoadOptions { task: self.task.or(options.task), ..options })?;
+    fn report(&self, source: ModelSource) -> Result<Report, AnalyzeError> {
+        let model = outline(&source, self.task)?;
         match self.file.as_deref().filter(|file| *file != Path::new("-")) {
             None => self.read(model, std::io::stdin().lock(), None),
             Some(path) => {

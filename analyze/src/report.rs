@@ -157,7 +157,10 @@ impl Report {
         if worth_it {
             let size = self.batch_sizes.iter().find(|size| size.texts == batch_size);
             let under = 100.0 * size.map_or(0.0, |size| size.batches_under_threshold);
-            writeln!(f, "\nWorth it: up to {predicted_speed_up:.2} times as fast from batches of {batch_size} texts on;")?;
+            writeln!(
+                f,
+                "\nWorth it: up to {predicted_speed_up:.2} times as fast from batches of {batch_size} texts on (compact attention);"
+            )?;
             writeln!(f, "{under:.0}% of these have N'/N at or under 0.95 and would be compacted.")?;
         } else {
             writeln!(f, "\nNot worth it: {predicted_speed_up:.2} times as fast at most; too little is shared.")?;
@@ -172,7 +175,10 @@ impl Display for Report {
         let InputReport { requests, texts, tokens, tokens_per_text } = &self.input;
         let Quantiles { mean, p50, p99, max, .. } = tokens_per_text;
         let gigaflops = self.model.position_wise_flops_per_token as f64 / 1e9;
-        writeln!(f, "model    {model_type} ({task}): {layers} layers of {hidden_size}, MLP {intermediate_size}, {gigaflops:.3} GFLOPs for a token")?;
+        writeln!(
+            f,
+            "model    {model_type} ({task}): {layers} layers of {hidden_size}, MLP {intermediate_size}, {gigaflops:.3} GFLOPs for a token"
+        )?;
         writeln!(f, "input    {texts} texts in {requests} lines, {tokens} tokens")?;
         writeln!(f, "lengths  {mean:.1} tokens in the mean, p50 {p50}, p99 {p99}, longest {max}\n")?;
         self.write_sizes(f)?;

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 
 const TEXT: &str = "{text}";
+/// What `prefold bench` calls the text of a rerank request.
+const PASSAGE: &str = "{passage}";
 const QUERY: &str = "{query}";
 
 /// Fixed text around a text and its query.
@@ -26,8 +28,9 @@ impl FromStr for Template {
         let mut parts = Vec::new();
         let mut rest = s;
         while !rest.is_empty() {
-            let next = [(TEXT, Part::Text), (QUERY, Part::Query)].into_iter();
-            let found = next.filter_map(|(name, part)| Some((rest.find(name)?, name, part))).min_by_key(|found| found.0);
+            let next = [(TEXT, Part::Text), (PASSAGE, Part::Text), (QUERY, Part::Query)].into_iter();
+            let found =
+                next.filter_map(|(name, part)| Some((rest.find(name)?, name, part))).min_by_key(|found| found.0);
             let Some((at, name, part)) = found else { break };
             parts.extend([Part::Fixed(unescape(&rest[..at])), part]);
             rest = &rest[at + name.len()..];
@@ -79,7 +82,7 @@ mod tests {
 
     #[test]
     fn places_are_filled_and_escapes_are_undone() {
-        let template: Template = r"{a}\n{query} \\ {text}{text}\d".parse().unwrap();
+        let template: Template = r"{a}\n{query} \\ {text}{passage}\d".parse().unwrap();
         assert_eq!(template.fill(Some("q{text}"), "t").unwrap(), "{a}\nq{text} \\ tt\\d");
         assert!(template.fill(None, "t").unwrap_err().contains("has no query"));
         assert_eq!("{text}".parse::<Template>().unwrap().fill(None, "t").unwrap(), "t");

@@ -2,7 +2,6 @@
 
 use super::*;
 use clap::Parser;
-use prefold_backends::{AttentionMode, ModelSource};
 use serde_json::Value;
 use std::io::Write;
 
@@ -16,9 +15,8 @@ fn analyze(arguments: &[&str]) -> Analyze {
     Line::try_parse_from(std::iter::once(&"analyze").chain(arguments)).unwrap().analyze
 }
 
-fn options(model: &str) -> LoadOptions {
-    let source = ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(model));
-    LoadOptions { source, dtype: None, pooling: None, task: None, attention: AttentionMode::Compact, dense_path: None }
+fn source(model: &str) -> ModelSource {
+    ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(model))
 }
 
 fn report_of(model: &str, text: &str, arguments: &[&str]) -> Result<Value, String> {
@@ -26,7 +24,7 @@ fn report_of(model: &str, text: &str, arguments: &[&str]) -> Result<Value, Strin
     file.write_all(text.as_bytes()).unwrap();
     let path = file.path().to_str().unwrap().to_owned();
     let analyze = analyze(&[&[path.as_str()], arguments].concat());
-    let report = analyze.report(options(model)).map_err(|error| error.to_string())?;
+    let report = analyze.report(source(model)).map_err(|error| error.to_string())?;
     Ok(serde_json::from_str(&report.to_json().unwrap()).unwrap())
 }
 
@@ -99,7 +97,8 @@ fn rerank_requests_become_what_the_endpoint_makes_of_them() {
     assert_eq!((&classifier["input"]["texts"], &classifier["model"]["task"]), (&2.into(), &"classify".into()));
     // A template makes texts of them.
     let filled = report_of("qwen3-tiny", line, &["--template", r"query: {query}\ntext: {text}"]).unwrap();
-    let expected = tokens("qwen3-tiny", "query: tide\ntext: It comes twice.") + tokens("qwen3-tiny", "query: tide\ntext: Bread.");
+    let expected =
+        tokens("qwen3-tiny", "query: tide\ntext: It comes twice.") + tokens("qwen3-tiny", "query: tide\ntext: Bread.");
     assert_eq!(filled["input"]["tokens"], expected);
     let alone = report_of("qwen3-tiny", "a\n", &["--template", "{query}{text}"]).unwrap_err();
     assert!(alone.starts_with("line 1: has no query"), "{alone}");
@@ -116,7 +115,7 @@ fn the_order_of_lines_is_kept_over_many_chunks() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let missing = analyze(&["/no/such/file"]).report(options("qwen3-tiny")).unwrap_err().to_string();
+    let missing = analyze(&["/no/such/file"]).report(source("qwen3-tiny")).unwrap_err().to_string();
     assert!(missing.contains("/no/such/file"), "{missing}");
     let refused = |text: &str, arguments: &[&str]| report_of("qwen3-tiny", text, arguments).unwrap_err();
     assert!(refused("", &[]).contains("no text"));
@@ -124,7 +123,7 @@ fn what_is_wrong_is_said() {
     assert!(refused("a", &["--prompt-name", "nobody"]).contains("nobody"));
     let empty = report_of("qwen3-seqcls-tiny", "{\"text\": \"ok\"}\n{\"text\": \"\"}", &[]).unwrap_err();
     assert!(empty.starts_with("line 2:") && empty.contains("no tokens"), "{empty}");
-    let no_model = analyze(&[]).report(options("no-such-model")).unwrap_err().to_string();
+    let no_model = analyze(&[]).report(source("no-such-model")).unwrap_err().to_string();
     assert!(no_model.contains("no-such-model"), "{no_model}");
     let parsed = Line::try_parse_from(["analyze", "--template", "{query}"]).err().unwrap().to_string();
     assert!(parsed.contains("must have {text}"), "{parsed}");
@@ -134,7 +133,7 @@ fn what_is_wrong_is_said() {
 fn the_text_tells_the_same() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all("The tide comes in twice a day.\n".repeat(4).as_bytes()).unwrap();
-    let report = analyze(&[file.path().to_str().unwrap()]).report(options("qwen3-tiny")).unwrap().to_string();
+    let report = analyze(&[file.path().to_str().unwrap()]).report(source("qwen3-tiny")).unwrap().to_string();
     for words in ["4 texts in 4 lines", "0.250", "4.00x", "Worth it: up to 4.00", "--radix-mlp-threshold 0.95"] {
         assert!(report.contains(words), "{words}\n{report}");
     }

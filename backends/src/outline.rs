@@ -5,7 +5,7 @@ use crate::description::Description;
 use crate::files::ModelFiles;
 use crate::hub::Parts;
 use crate::model::config::DecoderConfig;
-use crate::options::{LoadOptions, Task};
+use crate::options::{LoadOptions, ModelSource, Task};
 use crate::task::Evidence;
 use prefold_core::{Prompts, RerankTemplate};
 use tokenizers::Tokenizer;
@@ -49,13 +49,14 @@ pub struct ModelShape {
 }
 
 /// Reads what a model's files say of its tokens and its shape. Weights are neither read nor, from the hub, downloaded
-/// (a GGUF file, which is one piece, is downloaded whole).
+/// (a GGUF file, which is one piece, is downloaded whole). `task` overrules what the files say that the model is for.
 ///
 /// Blocks; a hub download runs on a runtime of its own, so this must not be called from async code.
 ///
 /// # Errors
 /// Files are missing or malformed, or the model needs something that is not supported: see [`LoadError`].
-pub fn outline(options: &LoadOptions) -> Result<ModelOutline, LoadError> {
+pub fn outline(source: &ModelSource, task: Option<Task>) -> Result<ModelOutline, LoadError> {
+    let options = &LoadOptions { task, ..LoadOptions::new(source.clone()) };
     let mut files = ModelFiles::open(options, Parts::WithoutWeights)?;
     let gguf = files.take_gguf();
     let description = Description::read(&files, gguf.as_ref())?;

@@ -21,6 +21,7 @@ mod request;
 mod rerank_prompt;
 #[cfg(test)]
 mod scheduling_tests;
+mod steps;
 mod template;
 #[cfg(test)]
 mod test_support;

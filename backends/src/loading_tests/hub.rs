@@ -204,7 +204,7 @@ fn a_model_is_downloaded_once_and_then_served_without_the_hub() {
 #[test]
 fn an_outline_needs_no_weights_from_the_hub_and_is_not_taken_for_the_model() {
     let (hub, cache) = (Hub::start(repository("qwen3-tiny")), TempDir::new().unwrap());
-    let read = |hub: &Hub| crate::outline(&options(ModelSource::Hub(model(&hub.endpoint, cache.path()))));
+    let read = |hub: &Hub| crate::outline(&ModelSource::Hub(model(&hub.endpoint, cache.path())), None);
     assert_eq!(read(&hub).unwrap().shape.hidden_size, super::open(fixture("qwen3-tiny")).unwrap().config.hidden_size);
     assert!(!hub.lines().iter().any(|line| line.contains("safetensors")), "{:?}", hub.lines());
     hub.behaviour.lock().unwrap().files.remove("tokenizer.json");

@@ -1,14 +1,14 @@
 //! Outlines say what a checkpoint says, and do without its weights.
 
-use super::{copy_of, fixture, open, options};
+use super::{copy_of, fixture, open};
 use crate::checkpoint::Purpose;
-use crate::options::{LoadOptions, ModelSource, Task};
+use crate::options::{ModelSource, Task};
 use crate::{ModelOutline, outline};
 use std::fs;
 use std::path::Path;
 
 fn outline_of(path: &Path) -> ModelOutline {
-    outline(&options(ModelSource::Path(path.to_owned()))).unwrap()
+    outline(&ModelSource::Path(path.to_owned()), None).unwrap()
 }
 
 #[test]
@@ -39,8 +39,7 @@ fn an_outline_is_the_checkpoints_without_its_weights() {
 
 #[test]
 fn a_classifier_that_is_asked_to_rerank_has_no_template() {
-    let options = LoadOptions { task: Some(Task::Rerank), ..options(ModelSource::Path(fixture("llama-seqcls-tiny"))) };
-    let outline = outline(&options).unwrap();
+    let outline = outline(&ModelSource::Path(fixture("llama-seqcls-tiny")), Some(Task::Rerank)).unwrap();
     assert_eq!((outline.task, outline.template), (Task::Classify, None));
 }
 
