@@ -1,21 +1,19 @@
 //! A checkpoint as the backend takes it over: config, weights, tokenizer and purpose.
 
 use crate::LoadError;
+use crate::description::Description;
 use crate::files::ModelFiles;
-use crate::gguf_tokenizer;
-use crate::json::Fields;
+use crate::hub::Parts;
 use crate::model::config::DecoderConfig;
 use crate::model::weights::Weights;
-use crate::modules;
 pub(crate) use crate::modules::{DenseActivation, DenseModule};
 use crate::options::LoadOptions;
 use crate::task::Evidence;
-use crate::tokenizer;
 use prefold_core::{Pooling, Prompts, RerankTemplate};
 use tokenizers::Tokenizer;
 
-const CONFIG: &str = "config.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// The tensor that a sequence classifier has.
+const SCORE_HEAD: &str = "score.weight";
 
 /// Everything that a model's files say.
 #[derive(Debug)]
@@ -55,40 +53,18 @@ impl Checkpoint {
     /// # Errors
     /// Files are missing or malformed, or the checkpoint needs something that is not supported.
     pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
-        let mut files = ModelFiles::open(options)?;
+        let mut files = ModelFiles::open(options, Parts::All)?;
         let gguf = files.take_gguf();
-        let (config, json) = match &gguf {
-            Some(gguf) => (gguf.config()?, None),
-            None => {
-                let json = files.json(CONFIG)?.ok_or_else(|| files.missing(CONFIG, ""))?;
-                (DecoderConfig::from_json(&json)?, Some(json))
-            }
-        };
-        let mut tokenizer = match (tokenizer::read(&files)?, &gguf) {
-            (Some(tokenizer), _) => tokenizer,
-            (None, Some(gguf)) => gguf_tokenizer::tokenizer(gguf)?,
-            (None, None) => return Err(files.missing("tokenizer.json", "")),
-        };
-        tokenizer::prepare(&mut tokenizer, config.vocab_size)?;
-
-        let max_input_length = max_input_length(&files, &config)?;
-        let prompts = modules::prompts(&files)?;
+        let description = Description::read(&files, gguf.as_ref())?;
         let gguf_pooling = gguf.as_ref().map(|gguf| gguf.pooling()).transpose()?.flatten();
         let weights = match gguf {
-            Some(gguf) => Weights::Gguf(gguf.into_weights(&config)),
+            Some(gguf) => Weights::Gguf(gguf.into_weights(&description.config)),
             None => files.weights()?,
         };
-        let evidence = Evidence {
-            options,
-            files: &files,
-            json: json.as_ref(),
-            config: &config,
-            weights: &weights,
-            tokenizer: &tokenizer,
-            prompts: &prompts,
-            gguf_pooling,
-        };
+        let has_score_head = weights.contains(SCORE_HEAD);
+        let evidence = Evidence { options, files: &files, description: &description, has_score_head, gguf_pooling };
         let purpose = evidence.purpose()?;
+        let Description { config, tokenizer, prompts, max_input_length, .. } = description;
         tracing::info!(
             model = files.description(),
             model_type = config.model_type,
@@ -101,25 +77,4 @@ impl Checkpoint {
         let prompts = if matches!(purpose, Purpose::Embed { .. }) { prompts } else { Prompts::default() };
         Ok(Self { config, weights, tokenizer, purpose, prompts, max_input_length })
     }
-}
-
-/// The shortest of the limits that the files name.
-fn max_input_length(files: &ModelFiles, config: &DecoderConfig) -> Result<usize, LoadError> {
-    /// Tokenizers without a limit say something around 1e30.
-    const NO_LIMIT: f64 = 1e9;
-    let mut limit = config.max_position_embeddings;
-    if let Some(length) = modules::max_seq_length(files)? {
-        limit = limit.min(length);
-    }
-    if let Some(tokenizer_config) = files.json(TOKENIZER_CONFIG)? {
-        let fields = Fields::new(TOKENIZER_CONFIG, &tokenizer_config)?;
-        match fields.optional::<f64>("model_max_length")? {
-            Some(length) if length < 1.0 => {
-                return Err(fields.problem("model_max_length", &format!("must be above 0, it is {length}")));
-            }
-            Some(length) if length < NO_LIMIT => limit = limit.min(length as usize),
-            _ => {}
-        }
-    }
-    Ok(limit)
 }

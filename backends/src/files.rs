@@ -2,7 +2,7 @@
 
 use crate::LoadError;
 use crate::gguf::GgufFile;
-use crate::hub;
+use crate::hub::{self, Parts};
 use crate::json::{Fields, FromField};
 use crate::model::weights::{FileBytes, SafetensorsFiles, Weights};
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
@@ -38,14 +38,14 @@ impl ModelFiles {
     ///
     /// # Errors
     /// They cannot be reached, or there is no model among them.
-    pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
+    pub(crate) fn open(options: &LoadOptions, parts: Parts) -> Result<Self, LoadError> {
         match &options.source {
             ModelSource::Embedded(files) => {
                 Ok(Self { place: Place::Embedded(files), gguf: None, description: "the built-in model".to_owned() })
             }
             ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
             ModelSource::Hub(model) => {
-                let snapshot = hub::download(model, options.dense_path.as_deref())?;
+                let snapshot = hub::download(model, options.dense_path.as_deref(), parts)?;
                 Self::open_path(&snapshot, format!("{} at {}", model.id, snapshot.display()))
             }
         }

@@ -29,6 +29,15 @@ const MODULES: &str = "modules.json";
 /// The branch that is meant when none is given.
 const DEFAULT_REVISION: &str = "main";
 
+/// Which of a model's files are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// All that it takes to run it.
+    All,
+    /// Config and tokenizer. Of a GGUF file there are no parts: it is taken whole.
+    WithoutWeights,
+}
+
 /// Downloads what a model needs, unless it is in the cache, and returns the folder that the files are in.
 ///
 /// All files come from one commit, the weights last. When the hub cannot be reached, the commit that the cache has
@@ -36,13 +45,13 @@ const DEFAULT_REVISION: &str = "main";
 ///
 /// # Errors
 /// The repository, or a file that is needed, cannot be had; the message names it and the cause.
-pub(crate) fn download(model: &HubModel, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
+pub(crate) fn download(model: &HubModel, dense_path: Option<&str>, parts: Parts) -> Result<PathBuf, LoadError> {
     // On a thread of its own, because a runtime must not be started from within another one's thread.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| LoadError::io("the network (tokio runtime)", error))?;
-            runtime.block_on(async { Download::new(model)?.run(dense_path).await })
+            runtime.block_on(async { Download::new(model)?.run(dense_path, parts).await })
         });
         thread.join().unwrap_or_else(|_| Err(LoadError::Options(format!("the download of {} panicked", model.id))))
     })
@@ -79,18 +88,21 @@ impl<'a> Download<'a> {
         Ok(Self { model, client, repository })
     }
 
-    async fn run(&self, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
+    async fn run(&self, dense_path: Option<&str>, parts: Parts) -> Result<PathBuf, LoadError> {
         let info = self.repository.info().maybe_revision(self.model.revision.clone()).send().await;
         let listing = match info {
             Ok(info) => self.listing(info)?,
             Err(error) if is_unreachable(&error) => return self.cached(error).await,
             Err(error) => return Err(self.failed("the list of files", error)),
         };
-        let snapshot = if listing.files.contains("config.json") {
-            self.safetensors(&listing, dense_path).await?
-        } else {
-            self.gguf(&listing).await?
-        };
+        let has_config = listing.files.contains("config.json");
+        if has_config && parts == Parts::WithoutWeights {
+            // Not remembered: without the hub, a commit that has its weights in the cache must win over this one.
+            self.require(&listing, "tokenizer.json")?;
+            return self.small_files(&listing).await;
+        }
+        let snapshot =
+            if has_config { self.safetensors(&listing, dense_path).await? } else { self.gguf(&listing).await? };
         self.remember(&listing.commit, &snapshot);
         Ok(snapshot)
     }
@@ -126,10 +138,7 @@ impl<'a> Download<'a> {
         if !listing.files.contains(WEIGHTS) {
             self.require(listing, WEIGHTS_INDEX).map_err(|_| self.no_weights(listing))?;
         }
-        let mut snapshot = PathBuf::new();
-        for file in SMALL_FILES.into_iter().filter(|&file| listing.files.contains(file)) {
-            snapshot = self.fetch(listing, file).await?;
-        }
+        let snapshot = self.small_files(listing).await?;
         for folder in self.folders(listing, &snapshot, dense_path)? {
             let prefix = format!("{}/", folder.trim_end_matches('/'));
             let inside = |file: &&String| file.strip_prefix(&prefix).is_some_and(is_module_file);
@@ -148,6 +157,15 @@ impl<'a> Download<'a> {
         for shard in &shards {
             self.require(listing, shard)?;
             self.fetch(listing, shard).await?;
+        }
+        Ok(snapshot)
+    }
+
+    /// Fetches those of the small files that there are, and returns the folder that they are in.
+    async fn small_files(&self, listing: &Listing) -> Result<PathBuf, LoadError> {
+        let mut snapshot = PathBuf::new();
+        for file in SMALL_FILES.into_iter().filter(|&file| listing.files.contains(file)) {
+            snapshot = self.fetch(listing, file).await?;
         }
         Ok(snapshot)
     }
@@ -175,9 +193,7 @@ impl<'a> Download<'a> {
         match files.as_slice() {
             [] => Err(self.error("config.json", "the repository has no such file".to_owned())),
             [file] if !file.contains('/') => {
-                for file in SMALL_FILES.into_iter().filter(|&file| listing.files.contains(file)) {
-                    self.fetch(listing, file).await?;
-                }
+                self.small_files(listing).await?;
                 self.fetch(listing, file).await
             }
             several => {

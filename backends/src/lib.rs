@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod checkpoint;
+mod description;
 mod error;
 mod files;
 mod gguf;
@@ -18,6 +19,7 @@ mod model;
 mod modules;
 mod ops;
 mod options;
+mod outline;
 mod task;
 mod tokenizer;
 
@@ -25,6 +27,7 @@ pub use error::LoadError;
 #[cfg(feature = "profile")]
 pub use ops::take_profile;
 pub use options::{AttentionMode, Dtype, EmbeddedFile, HubModel, LoadOptions, ModelSource, Task};
+pub use outline::{ModelOutline, ModelShape, outline};
 
 use checkpoint::{Checkpoint, Purpose};
 use model::causal::CausalModel;

@@ -3,12 +3,13 @@
 mod configs;
 mod gguf;
 mod hub;
+mod outlines;
 mod refusals;
 mod tensors;
 
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
-use crate::options::{AttentionMode, LoadOptions, ModelSource};
+use crate::options::{LoadOptions, ModelSource};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -23,7 +24,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn options(source: ModelSource) -> LoadOptions {
-    LoadOptions { source, dtype: None, pooling: None, task: None, attention: AttentionMode::Compact, dense_path: None }
+    LoadOptions::new(source)
 }
 
 fn open(path: impl Into<PathBuf>) -> Result<Checkpoint, LoadError> {

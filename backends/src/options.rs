@@ -22,6 +22,13 @@ pub struct LoadOptions {
     pub dense_path: Option<String>,
 }
 
+impl LoadOptions {
+    /// A model as its files say, with attention in compact space.
+    pub fn new(source: ModelSource) -> Self {
+        Self { source, dtype: None, pooling: None, task: None, attention: AttentionMode::Compact, dense_path: None }
+    }
+}
+
 /// Where a model's files are.
 #[derive(Debug, Clone)]
 pub enum ModelSource {

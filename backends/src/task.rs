@@ -2,15 +2,12 @@
 
 use crate::LoadError;
 use crate::checkpoint::Purpose;
+use crate::description::Description;
 use crate::files::ModelFiles;
 use crate::json::Fields;
-use crate::model::config::DecoderConfig;
-use crate::model::weights::Weights;
 use crate::modules::{self, ModuleList, PoolingConfig};
 use crate::options::{LoadOptions, Task};
-use prefold_core::{Pooling, Prompts, RerankTemplate};
-use serde_json::Value;
-use tokenizers::Tokenizer;
+use prefold_core::{Pooling, RerankTemplate};
 
 /// More labels than any classifier has.
 const MAX_LABELS: usize = 1 << 16;
@@ -20,12 +17,9 @@ const MAX_LABELS: usize = 1 << 16;
 pub(crate) struct Evidence<'a> {
     pub(crate) options: &'a LoadOptions,
     pub(crate) files: &'a ModelFiles,
-    /// `config.json`; GGUF files have none.
-    pub(crate) json: Option<&'a Value>,
-    pub(crate) config: &'a DecoderConfig,
-    pub(crate) weights: &'a Weights,
-    pub(crate) tokenizer: &'a Tokenizer,
-    pub(crate) prompts: &'a Prompts,
+    pub(crate) description: &'a Description,
+    /// The weights have a sequence classifier's.
+    pub(crate) has_score_head: bool,
     /// The pooling that a GGUF file asks for.
     pub(crate) gguf_pooling: Option<Pooling>,
 }
@@ -37,10 +31,7 @@ impl Evidence<'_> {
     /// The checkpoint cannot do what the options ask, does not say what it is for, or needs something
     /// that is not supported.
     pub(crate) fn purpose(&self) -> Result<Purpose, LoadError> {
-        let task = match self.options.task {
-            Some(task) => task,
-            None => self.detect()?,
-        };
+        let task = self.task()?;
         if task != Task::Embed {
             let embeds_only =
                 [("--pooling", self.options.pooling.is_some()), ("--dense-path", self.options.dense_path.is_some())];
@@ -52,7 +43,7 @@ impl Evidence<'_> {
         match task {
             Task::Embed => self.embed(),
             Task::Classify => self.classify(),
-            Task::Rerank if self.weights.contains("score.weight") => match self.classify()? {
+            Task::Rerank if self.has_score_head => match self.classify()? {
                 Purpose::Classify { labels } if labels.len() != 1 => {
                     let problem = format!("a classifier with {} labels cannot rerank, only one with 1", labels.len());
                     Err(LoadError::Options(problem))
@@ -63,21 +54,41 @@ impl Evidence<'_> {
         }
     }
 
+    /// What the options say, or else the files.
+    ///
+    /// # Errors
+    /// Neither says what the checkpoint is for.
+    pub(crate) fn task(&self) -> Result<Task, LoadError> {
+        self.options.task.map_or_else(|| self.detect(), Ok)
+    }
+
+    /// Whether the config names a sequence classifier.
+    ///
+    /// # Errors
+    /// The config is malformed.
+    pub(crate) fn is_classifier(&self) -> Result<bool, LoadError> {
+        Ok(self.architectures()?.iter().any(|name| name.ends_with("ForSequenceClassification")))
+    }
+
+    /// None in a GGUF file.
+    fn architectures(&self) -> Result<Vec<String>, LoadError> {
+        match &self.description.json {
+            Some(json) => Fields::new("config.json", json)?.or("architectures", vec![]),
+            None => Ok(vec![]),
+        }
+    }
+
     fn detect(&self) -> Result<Task, LoadError> {
-        let architectures = match self.json {
-            Some(json) => Fields::new("config.json", json)?.or::<Vec<String>>("architectures", vec![])?,
-            None => vec![],
-        };
-        if architectures.iter().any(|name| name.ends_with("ForSequenceClassification")) {
+        if self.is_classifier()? {
             return Ok(Task::Classify);
         }
         let pooling_given = self.options.pooling.is_some() || self.gguf_pooling.is_some();
         if pooling_given || ModuleList::read(self.files)?.pooling.is_some() {
             return Ok(Task::Embed);
         }
-        let qwen3 = match self.json {
-            Some(_) => architectures.iter().any(|name| name == "Qwen3ForCausalLM"),
-            None => self.config.model_type == "qwen3",
+        let qwen3 = match &self.description.json {
+            Some(_) => self.architectures()?.iter().any(|name| name == "Qwen3ForCausalLM"),
+            None => self.description.config.model_type == "qwen3",
         };
         if qwen3 && self.missing_token().is_none() {
             tracing::info!(
@@ -109,19 +120,19 @@ impl Evidence<'_> {
         }
         let pooling = match (given, &list.pooling) {
             (Some(pooling), _) => PoolingConfig { pooling, include_prompt: true },
-            (None, Some(folder)) => modules::pooling(self.files, folder, self.config.hidden_size)?,
+            (None, Some(folder)) => modules::pooling(self.files, folder, self.description.config.hidden_size)?,
             (None, None) => {
                 let problem = format!("{} does not say how to pool: give --pooling", self.files.description());
                 return Err(LoadError::Options(problem));
             }
         };
         // The last token's state is the same whether or not the prompt's own rows count.
-        let prompted = self.prompts.by_name.values().any(|prompt| !prompt.is_empty());
+        let prompted = self.description.prompts.by_name.values().any(|prompt| !prompt.is_empty());
         if !pooling.include_prompt && prompted && pooling.pooling != Pooling::LastToken {
             let what = "`include_prompt` false with prompts";
             return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
         }
-        let mut width = self.config.hidden_size;
+        let mut width = self.description.config.hidden_size;
         let mut dense = Vec::with_capacity(list.dense.len());
         for folder in &list.dense {
             let module = modules::dense(self.files, folder, width)?;
@@ -132,28 +143,39 @@ impl Evidence<'_> {
     }
 
     fn rerank(&self) -> Result<Purpose, LoadError> {
-        if let Some(token) = self.missing_token() {
-            let what = format!("a yes/no reranker without the token \"{token}\"");
-            return Err(LoadError::unsupported("tokenizer.json", what, "tokenizers with yes, no and <|im_start|>"));
-        }
-        match (self.tokenizer.token_to_id("yes"), self.tokenizer.token_to_id("no")) {
-            (Some(yes_id), Some(no_id)) => Ok(Purpose::Rerank { template: RerankTemplate::qwen3(), yes_id, no_id }),
+        let template = self.template()?;
+        match (self.description.tokenizer.token_to_id("yes"), self.description.tokenizer.token_to_id("no")) {
+            (Some(yes_id), Some(no_id)) => Ok(Purpose::Rerank { template, yes_id, no_id }),
             _ => Err(LoadError::invalid("tokenizer.json", "has no tokens yes and no")),
+        }
+    }
+
+    /// The prompt of a yes/no reranker.
+    ///
+    /// # Errors
+    /// The tokenizer lacks what the prompt needs.
+    pub(crate) fn template(&self) -> Result<RerankTemplate, LoadError> {
+        match self.missing_token() {
+            None => Ok(RerankTemplate::qwen3()),
+            Some(token) => {
+                let what = format!("a yes/no reranker without the token \"{token}\"");
+                Err(LoadError::unsupported("tokenizer.json", what, "tokenizers with yes, no and <|im_start|>"))
+            }
         }
     }
 
     /// A token that Qwen3-Reranker's prompt needs and the tokenizer lacks.
     fn missing_token(&self) -> Option<&'static str> {
         let special = |token: &str| {
-            let added = self.tokenizer.get_added_tokens_decoder();
+            let added = self.description.tokenizer.get_added_tokens_decoder();
             added.values().any(|added| added.special && added.content == token)
         };
-        let words = ["yes", "no"].into_iter().find(|word| self.tokenizer.token_to_id(word).is_none());
+        let words = ["yes", "no"].into_iter().find(|word| self.description.tokenizer.token_to_id(word).is_none());
         words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
     }
 
     fn classify(&self) -> Result<Purpose, LoadError> {
-        let Some(json) = self.json else {
+        let Some(json) = &self.description.json else {
             return Err(LoadError::unsupported(self.files.description(), "a classifier in a GGUF file", "safetensors"));
         };
         Ok(Purpose::Classify { labels: labels(&Fields::new("config.json", json)?)? })

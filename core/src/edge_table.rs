@@ -35,6 +35,16 @@ const FREE: Slot = Slot { generation: 0, key: EdgeKey { parent_end: 0, input_id:
 
 const MIN_SLOTS: usize = 64;
 
+/// At least so many slots for each key.
+const SLOTS_PER_KEY: usize = 2;
+
+/// Where a key is not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vacancy {
+    key: EdgeKey,
+    index: usize,
+}
+
 impl Default for EdgeTable {
     fn default() -> Self {
         Self { slots: vec![FREE; MIN_SLOTS], generation: 1, len: 0, seed: RandomState::new().hash_one(0) }
@@ -42,27 +52,31 @@ impl Default for EdgeTable {
 }
 
 impl EdgeTable {
-    pub(crate) fn get(&self, key: EdgeKey) -> Option<u32> {
+    /// The edge with a key, or the place where it would be.
+    #[inline]
+    pub(crate) fn find(&self, key: EdgeKey) -> Result<u32, Vacancy> {
         let mut index = self.home(key);
         loop {
             let slot = &self.slots[index];
             if slot.generation != self.generation {
-                return None;
+                return Err(Vacancy { key, index });
             }
             if slot.key == key {
-                return Some(slot.edge);
+                return Ok(slot.edge);
             }
             index = self.after(index);
         }
     }
 
-    /// `key` must not be in the table.
-    pub(crate) fn insert(&mut self, key: EdgeKey, edge: u32) {
+    /// Enters an edge where it was not found. Nothing may have been entered since.
+    #[inline]
+    pub(crate) fn insert(&mut self, vacancy: Vacancy, edge: u32) {
+        let Vacancy { key, index } = vacancy;
+        self.slots[index] = Slot { generation: self.generation, key, edge };
         self.len += 1;
-        if self.len * 2 > self.slots.len() {
+        if self.len * SLOTS_PER_KEY > self.slots.len() {
             self.grow();
         }
-        self.write(Slot { generation: self.generation, key, edge });
     }
 
     /// Removes everything and keeps the memory.
@@ -83,6 +97,7 @@ impl EdgeTable {
         self.slots[index] = slot;
     }
 
+    #[cold]
     fn grow(&mut self) {
         let slots = vec![FREE; self.slots.len() * 2];
         let old = std::mem::replace(&mut self.slots, slots);

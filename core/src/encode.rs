@@ -1,7 +1,7 @@
 //! From one input to token ids: prompt, template, special tokens, truncation, limits.
 
 use crate::rerank_prompt::{EncodedHead, splits_before_space};
-use crate::{EncodeOptions, Error, Input, ModelInfo, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
+use crate::{EncodeLimits, EncodeOptions, Error, Input, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -14,9 +14,7 @@ pub(crate) struct Encoder {
     template: Option<EncodedTemplate>,
     /// Ids of special tokens, wherever they occur.
     special_ids: HashSet<u32>,
-    vocab_size: usize,
-    max_input_length: usize,
-    auto_truncate: bool,
+    limits: EncodeLimits,
 }
 
 /// A template whose fixed ends are encoded once.
@@ -72,16 +70,13 @@ pub(crate) struct Rules {
 }
 
 impl Encoder {
-    /// `info.max_input_length` is the limit that the encoder keeps.
-    ///
     /// # Errors
     /// [`Error::Validation`] or [`Error::Tokenization`] if the template does not fit tokenizer and model.
     pub(crate) fn new(
         mut tokenizer: Tokenizer,
         prompts: Prompts,
         template: Option<RerankTemplate>,
-        info: &ModelInfo,
-        auto_truncate: bool,
+        limits: EncodeLimits,
     ) -> Result<Self, Error> {
         let place = Place { field: "tokenizer", index: None };
         // What a tokenizer file says about both is not asked: cutting is decided here, and nothing is padded.
@@ -89,15 +84,7 @@ impl Encoder {
         tokenizer.with_padding(None);
         let added = tokenizer.get_added_tokens_decoder();
         let special_ids = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
-        let mut encoder = Self {
-            tokenizer,
-            prompts,
-            template: None,
-            special_ids,
-            vocab_size: info.vocab_size,
-            max_input_length: info.max_input_length,
-            auto_truncate,
-        };
+        let mut encoder = Self { tokenizer, prompts, template: None, special_ids, limits };
         encoder.template = template.map(|template| encoder.encode_template(template)).transpose()?;
         Ok(encoder)
     }
@@ -113,8 +100,8 @@ impl Encoder {
         self.check_ids(&prefix, place)?;
         self.check_ids(&suffix, place)?;
         let fixed = prefix.len() + suffix.len();
-        if fixed >= self.max_input_length {
-            let limit = self.max_input_length;
+        if fixed >= self.limits.max_input_length {
+            let limit = self.limits.max_input_length;
             return Err(place.invalid(format!("takes {fixed} tokens of the {limit} that an input may have")));
         }
         let splits = splits_before_space(&self.tokenizer, &template.document_label);
@@ -136,7 +123,7 @@ impl Encoder {
         Ok(Rules {
             prompt: prompt.filter(|prompt| !prompt.is_empty()).cloned(),
             named_prompt: options.prompt_name.is_some(),
-            truncate: options.truncate.unwrap_or(self.auto_truncate),
+            truncate: options.truncate.unwrap_or(self.limits.auto_truncate),
             direction: options.direction,
             add_special_tokens: options.add_special_tokens,
             head: OnceLock::new(),
@@ -178,11 +165,11 @@ impl Encoder {
         let processor = self.tokenizer.get_post_processor().filter(|_| rules.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
         let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
-        if len > self.max_input_length {
+        if len > self.limits.max_input_length {
             self.allow_cut(len, place, rules)?;
             let params = TruncationParams {
                 direction: direction(rules.direction),
-                max_length: self.max_input_length.saturating_sub(added),
+                max_length: self.limits.max_input_length.saturating_sub(added),
                 strategy: TruncationStrategy::LongestFirst,
                 stride: 0,
             };
@@ -196,8 +183,8 @@ impl Encoder {
             .post_process(first, second, rules.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
         let ids = whole.get_ids();
-        if ids.len() > self.max_input_length {
-            let limit = self.max_input_length;
+        if ids.len() > self.limits.max_input_length {
+            let limit = self.limits.max_input_length;
             return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
         }
         Ok(ids.to_vec())
@@ -206,9 +193,9 @@ impl Encoder {
     fn cut_ids(&self, mut ids: Vec<u32>, place: Place, rules: &Rules) -> Result<Vec<u32>, Error> {
         self.check_ids(&ids, place)?;
         let len = ids.len();
-        if len > self.max_input_length {
+        if len > self.limits.max_input_length {
             self.allow_cut(len, place, rules)?;
-            cut(&mut ids, 0, len - self.max_input_length, rules.direction);
+            cut(&mut ids, 0, len - self.limits.max_input_length, rules.direction);
         }
         Ok(ids)
     }
@@ -235,7 +222,7 @@ impl Encoder {
         let rest = [&head[begun_len..], document].concat();
         let rest = self.tokenizer.encode(rest, false).map_err(|error| place.untokenizable(error))?;
         let mut ids = [begun, rest.get_ids()].concat();
-        let room = self.max_input_length - prefix.len() - suffix.len();
+        let room = self.limits.max_input_length - prefix.len() - suffix.len();
         if ids.len() > room {
             let is_document = |&(_, end): &(usize, usize)| end > head.len() - begun_len;
             let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
@@ -245,7 +232,7 @@ impl Encoder {
                 return Err(Place { field: "query", index: None }.invalid(format!(
                     "and its instruction have {kept} tokens, which with the {fixed} of the prompt leaves no room for \
                      a document; the limit is {}",
-                    self.max_input_length
+                    self.limits.max_input_length
                 )));
             }
             self.allow_cut(prefix.len() + ids.len() + suffix.len(), place, rules)?;
@@ -259,15 +246,15 @@ impl Encoder {
         if rules.truncate {
             return Ok(());
         }
-        let limit = self.max_input_length;
+        let limit = self.limits.max_input_length;
         Err(place.invalid(format!("has {len} tokens, the limit is {limit}; set `truncate` to cut what is too long")))
     }
 
     fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {
-        match ids.iter().position(|&id| id as usize >= self.vocab_size) {
+        match ids.iter().position(|&id| id as usize >= self.limits.vocab_size) {
             None => Ok(()),
             Some(position) => {
-                let (id, limit) = (ids[position], self.vocab_size);
+                let (id, limit) = (ids[position], self.limits.vocab_size);
                 Err(place.invalid(format!("has token id {id} at position {position}, ids must be below {limit}")))
             }
         }

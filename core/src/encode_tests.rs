@@ -1,7 +1,7 @@
 //! Against the ids that Hugging Face's tokenizers give, and at the limits.
 
 use super::*;
-use crate::test_support::{embedding_kind, expected, ids, info, tokenizer};
+use crate::test_support::{expected, ids, limits, tokenizer};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn encoder(model: &str, limit: usize) -> Encoder {
         by_name: [("query".to_owned(), "Find: ".to_owned()), ("plain".to_owned(), String::new())].into(),
         default: None,
     };
-    Encoder::new(tokenizer(model), prompts, template, &info(embedding_kind(), limit), false).unwrap()
+    Encoder::new(tokenizer(model), prompts, template, limits(limit, false)).unwrap()
 }
 
 fn options() -> EncodeOptions {
@@ -210,13 +210,7 @@ proptest! {
 fn a_template_that_fills_the_model_is_refused() {
     let new = |limit| {
         let template = Some(RerankTemplate::qwen3());
-        Encoder::new(
-            tokenizer("qwen3-reranker-tiny"),
-            Prompts::default(),
-            template,
-            &info(embedding_kind(), limit),
-            false,
-        )
+        Encoder::new(tokenizer("qwen3-reranker-tiny"), Prompts::default(), template, limits(limit, false))
     };
     assert!(matches!(new(20), Err(Error::Validation { field: "template", .. })));
     assert!(new(1000).is_ok());
@@ -255,8 +249,8 @@ fn an_input_without_tokens_is_empty() {
 
 #[test]
 fn a_token_unknown_to_the_model_is_refused() {
-    let info = ModelInfo { vocab_size: 50, ..info(embedding_kind(), 100) };
-    let encoder = Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, &info, false).unwrap();
+    let limits = EncodeLimits { vocab_size: 50, ..limits(100, false) };
+    let encoder = Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, limits).unwrap();
     assert!(problem(encode(&encoder, Input::Text("Hi".to_owned()), &options())).contains("ids must be below 50"));
 }
 
@@ -281,8 +275,7 @@ fn prompts_stand_before_texts() {
 #[test]
 fn the_default_prompt_is_for_texts_only() {
     let prompts = Prompts { by_name: [("plain".to_owned(), String::new())].into(), default: Some("Find: ".to_owned()) };
-    let with_default =
-        Encoder::new(tokenizer("qwen3-tiny"), prompts, None, &info(embedding_kind(), 100), false).unwrap();
+    let with_default = Encoder::new(tokenizer("qwen3-tiny"), prompts, None, limits(100, false)).unwrap();
     let without = encoder("qwen3-tiny", 100);
     let both = |input: Input, twin: Input| {
         (encode(&with_default, input, &options()).unwrap(), encode(&without, twin, &options()).unwrap())
@@ -300,7 +293,7 @@ fn the_default_prompt_is_for_texts_only() {
 
 #[test]
 fn auto_truncate_is_what_truncate_is_when_absent() {
-    let new = |auto| Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, &info(embedding_kind(), 2), auto);
+    let new = |auto| Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, limits(2, auto));
     let ids = || Input::Ids(vec![1, 2, 3]);
     assert_eq!(encode(&new(true).unwrap(), ids(), &options()).unwrap(), [1, 2]);
     assert!(encode(&new(false).unwrap(), ids(), &options()).is_err());
@@ -316,7 +309,7 @@ fn what_the_tokenizer_file_says_of_truncation_and_padding_is_not_asked() {
         strategy: tokenizers::PaddingStrategy::Fixed(50),
         ..tokenizers::PaddingParams::default()
     }));
-    let fresh = Encoder::new(prepared, Prompts::default(), None, &info(embedding_kind(), 100), false).unwrap();
+    let fresh = Encoder::new(prepared, Prompts::default(), None, limits(100, false)).unwrap();
     let text = Input::Text("The tide comes in twice a day.".to_owned());
     let plain = encode(&encoder("qwen3-tiny", 100), text.clone(), &options()).unwrap();
     assert_eq!(encode(&fresh, text, &options()).unwrap(), plain);

@@ -9,8 +9,8 @@ use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, tok
 use crate::queue::{Answer, Budget};
 use crate::tokenize::TokenizerPool;
 use crate::{
-    BackendError, EmbedOptions, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo, ModelKind, Output,
-    Prompts, RerankRequest, RerankScore, Response, Timings, TokenInfo, Usage, Wanted,
+    BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo,
+    ModelKind, Output, Prompts, RerankRequest, RerankScore, Response, Timings, TokenInfo, Usage, Wanted,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,12 @@ impl Engine {
             );
             info.max_input_length = config.max_batch_tokens;
         }
-        let encoder = Encoder::new(model.tokenizer, model.prompts, model.template, &info, config.auto_truncate)?;
+        let limits = EncodeLimits {
+            vocab_size: info.vocab_size,
+            max_input_length: info.max_input_length,
+            auto_truncate: config.auto_truncate,
+        };
+        let encoder = Encoder::new(model.tokenizer, model.prompts, model.template, limits)?;
         let tokenizers = TokenizerPool::new(encoder, config.tokenization_workers)?;
         let pipeline_config = PipelineConfig {
             budget: Budget {

@@ -21,9 +21,11 @@ mod request;
 mod rerank_prompt;
 #[cfg(test)]
 mod scheduling_tests;
+mod steps;
 mod template;
 #[cfg(test)]
 mod test_support;
+mod text_encoder;
 mod tokenize;
 
 pub use backend::{Backend, Batch, ModelInfo, ModelKind, Output, Pooling, Wanted};
@@ -34,7 +36,8 @@ pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
 pub use request::{
-    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling,
-    Timings, TokenInfo, TruncationDirection, Usage,
+    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response,
+    Scheduling, Timings, TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;
+pub use text_encoder::TextEncoder;

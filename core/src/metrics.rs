@@ -11,11 +11,20 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// Calls that reached the engine; label `method`.
-pub const REQUEST_COUNT: &str = "te_request_count";
+const REQUEST_COUNT: &str = "te_request_count";
 /// Calls that were answered; label `method`.
-pub const REQUEST_SUCCESS: &str = "te_request_success";
+const REQUEST_SUCCESS: &str = "te_request_success";
 /// Calls that failed; label `err`, see [`error_label`].
-pub const REQUEST_FAILURE: &str = "te_request_failure";
+const REQUEST_FAILURE: &str = "te_request_failure";
+
+const LABELLED: [&str; 3] = [REQUEST_COUNT, REQUEST_SUCCESS, REQUEST_FAILURE];
+
+/// The values of [`REQUEST_FAILURE`]'s label.
+const ERROR_LABELS: [&str; 8] =
+    ["validation", "tokenization", "batch_size", "model_type", "overloaded", "inference", "shutting_down", DROPPED];
+
+/// The client left before the answer.
+const DROPPED: &str = "dropped";
 
 const COUNTERS: [(&str, &str); 10] = [
     (REQUEST_COUNT, "Calls that reached the engine, by method"),
@@ -57,8 +66,19 @@ const HISTOGRAMS: [(&str, Unit, &str); 20] = [
     ("prefold_batch_inference_duration", Unit::Seconds, "Forward pass of a batch"),
 ];
 
-/// Registers units and descriptions with the recorder that is installed.
+/// Registers units and descriptions with the recorder that is installed. Counters begin at zero instead of absent, so
+/// that their first increment is seen as one.
 pub fn describe() {
+    for (name, _) in COUNTERS.into_iter().filter(|(name, _)| !LABELLED.contains(name)) {
+        counter!(name).increment(0);
+    }
+    for method in Method::ALL {
+        counter!(REQUEST_COUNT, "method" => method.label()).increment(0);
+        counter!(REQUEST_SUCCESS, "method" => method.label()).increment(0);
+    }
+    for err in ERROR_LABELS {
+        counter!(REQUEST_FAILURE, "err" => err).increment(0);
+    }
     for (name, description) in COUNTERS {
         describe_counter!(name, Unit::Count, description);
     }
@@ -71,7 +91,7 @@ pub fn describe() {
 }
 
 /// The label `err` of [`REQUEST_FAILURE`].
-pub fn error_label(error: &Error) -> &'static str {
+fn error_label(error: &Error) -> &'static str {
     match error {
         Error::Empty { .. } | Error::Validation { .. } => "validation",
         Error::Tokenization { .. } => "tokenization",
@@ -152,6 +172,8 @@ pub(crate) enum Method {
 }
 
 impl Method {
+    const ALL: [Self; 6] = [Self::Embed, Self::EmbedAll, Self::Rerank, Self::Predict, Self::Tokenize, Self::Decode];
+
     fn label(self) -> &'static str {
         match self {
             Self::Embed => "embed",
@@ -248,7 +270,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.over {
-            counter!(REQUEST_FAILURE, "err" => "dropped").increment(1);
+            counter!(REQUEST_FAILURE, "err" => DROPPED).increment(1);
         }
     }
 }

@@ -98,6 +98,23 @@ fn every_name_is_described() {
 }
 
 #[test]
+fn every_kind_of_error_has_a_series_from_the_start() {
+    let field = "inputs";
+    let problem = String::new;
+    let errors = [
+        Error::Empty { field, problem: problem() },
+        Error::Validation { field, problem: problem() },
+        Error::Tokenization { field, problem: problem() },
+        Error::BatchTooLarge { field, got: 2, limit: 1 },
+        Error::WrongModelKind(problem()),
+        Error::Overloaded(problem()),
+        Error::Backend(BackendError::Compute(problem())),
+        Error::ShuttingDown,
+    ];
+    assert!(errors.iter().all(|error| ERROR_LABELS.contains(&error_label(error))));
+}
+
+#[test]
 fn the_share_of_tokenization_is_a_part_of_the_whole() {
     let second = Duration::from_secs(1);
     let timings = Timings { total: 4 * second, tokenization: second, ..Timings::default() };

@@ -10,6 +10,7 @@
 //! logarithmic in the number of entries for each node on its path.
 
 use crate::radix::common_prefix_len;
+use crate::steps::step;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
@@ -103,6 +104,7 @@ impl PrefixIndex {
         let mut node = ROOT;
         let mut placed = 0;
         while placed < input_ids.len() {
+            step();
             let rest = &input_ids[placed..];
             let Some(&child) = self.children.get(&(node, rest[0])) else {
                 node = self.add_leaf(node, rest);
@@ -154,6 +156,7 @@ impl PrefixIndex {
             && entries.is_empty()
             && let Some(&(_, child)) = below.first()
         {
+            step();
             id = child;
             head += self.nodes[id].tokens.len();
         }
@@ -184,6 +187,7 @@ impl PrefixIndex {
     pub(crate) fn cover(&mut self, node: NodeId) {
         let (mut lower, mut oldest) = (node, self.nodes[node].oldest());
         while !self.nodes[lower].covered {
+            step();
             let parent = self.nodes[lower].parent;
             let parents_oldest = self.nodes[parent].oldest();
             // What remains below the parent is off the batch's paths.
@@ -203,6 +207,7 @@ impl PrefixIndex {
         // Children before parents.
         covered.sort_unstable_by_key(|&node| Reverse(self.nodes[node].depth));
         for node in covered.drain(..) {
+            step();
             self.nodes[node].covered = false;
             match self.nodes[node].oldest() {
                 Some(oldest) => {
@@ -225,6 +230,7 @@ impl PrefixIndex {
     pub(crate) fn mark(&mut self, node: NodeId, mark: u64) {
         let mut lower = node;
         while lower != ROOT && self.nodes[lower].mark != mark {
+            step();
             self.nodes[lower].mark = mark;
             lower = self.nodes[lower].parent;
         }
@@ -233,6 +239,7 @@ impl PrefixIndex {
     /// The first node upwards that is as asked; the root must be.
     fn top(&self, mut node: NodeId, is_top: impl Fn(&Node) -> bool) -> NodeId {
         while !is_top(&self.nodes[node]) {
+            step();
             node = self.nodes[node].parent;
         }
         node
@@ -258,6 +265,7 @@ impl PrefixIndex {
         self.nodes[parent].num_children += 1;
         let mut node = leaf;
         while node != ROOT {
+            step();
             self.nodes[node].subtree_tokens += tokens.len();
             node = self.nodes[node].parent;
         }
@@ -296,6 +304,7 @@ impl PrefixIndex {
     fn prune(&mut self, mut id: NodeId) {
         let mut pruned = 0;
         while id != ROOT {
+            step();
             let node = &mut self.nodes[id];
             node.subtree_tokens -= pruned;
             if node.covered || node.num_children > 0 || node.num_hidden > 0 || !node.entries.is_empty() {
@@ -332,6 +341,7 @@ impl PrefixIndex {
 
     /// Changes a node and, if it is covered, what it offers.
     fn change_here(&mut self, id: NodeId, edit: impl FnOnce(&mut Node) -> bool) {
+        step();
         let node = &self.nodes[id];
         if node.covered {
             node.entries.first().map(|&ticket| self.repeats.remove(&(ticket, id)));

@@ -1,6 +1,7 @@
 //! Entries that wait for a batch. Pure: no threads, no clock of its own.
 
 use crate::prefix_index::{Group, Nearest, NodeId, PrefixIndex, Ticket};
+use crate::steps::step;
 use crate::{BackendError, Output, Scheduling, Wanted};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -215,6 +216,7 @@ impl Queue {
         let mut passed_over = Vec::new();
         let mut groups = Vec::new();
         while let Some(Nearest { ticket, group }) = self.choose(&passed_over) {
+            step();
             let Waiting { entry, node, .. } = &self.waiting[&ticket];
             let (node, len) = (*node, entry.input_ids.len());
             let load = self.load.with(self.new_tokens(node, len), len);
@@ -257,7 +259,8 @@ impl Queue {
 
     /// The next entry to join if it fits; the one place that decides who goes together.
     fn choose(&self, passed_over: &[Ticket]) -> Option<Nearest> {
-        let (&oldest, waiting) = self.waiting.iter().find(|(ticket, _)| !passed_over.contains(ticket))?;
+        let (&oldest, waiting) =
+            self.waiting.iter().inspect(|_| step()).find(|(ticket, _)| !passed_over.contains(ticket))?;
         let in_order = self.policy.scheduling == Scheduling::Fifo
             || self.load.sequences == 0
             || oldest < self.fifo.overdue
@@ -305,6 +308,7 @@ impl Queue {
         }
         let Self { policy, waiting, index, fifo, .. } = self;
         for (&ticket, Waiting { entry, node, .. }) in waiting.range(fifo.next..) {
+            step();
             if !entry.is_cancelled() {
                 let len = entry.input_ids.len();
                 let new_tokens = if policy.compacts { index.unmarked_tokens(*node, fifo.mark) } else { len };
@@ -323,3 +327,6 @@ impl Queue {
 #[cfg(test)]
 #[path = "queue_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "queue_work_tests.rs"]
+mod work_tests;

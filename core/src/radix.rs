@@ -14,7 +14,7 @@
 //! sequence is placed by comparing slices (longest common prefix) and `scatter` is filled by ranges.
 
 use crate::RaggedBatch;
-use crate::edge_table::{EdgeKey, EdgeTable};
+use crate::edge_table::{EdgeKey, EdgeTable, Vacancy};
 
 /// A run of nodes without a branch: an edge of the radix tree, contiguous in compact space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,6 +167,13 @@ impl Edge {
     }
 }
 
+/// What is not in the tree yet: all from `placed` on.
+struct Tail<'a> {
+    input_ids: &'a [u32],
+    positions: Positions<'a>,
+    placed: usize,
+}
+
 /// The positions of a sequence: a list, or 0, 1, 2, ... when there is none.
 #[derive(Clone, Copy)]
 struct Positions<'a>(Option<&'a [u32]>);
@@ -273,11 +280,18 @@ impl PlanBuilder {
     }
 
     fn place(&mut self, input_ids: &[u32], positions: Positions<'_>) -> usize {
-        let base = self.plan.scatter.len() as u32;
         let mut parent = ROOT;
         let mut placed = 0;
         while placed < input_ids.len() {
-            let Some(child) = self.find_child(parent, input_ids[placed], positions.at(placed)) else { break };
+            let parent_end = self.edges[parent as usize].end();
+            let key = EdgeKey { parent_end, input_id: input_ids[placed], position_id: positions.at(placed) };
+            let child = match self.children.find(key) {
+                Ok(child) => child,
+                Err(vacancy) => {
+                    self.append(parent, vacancy, Tail { input_ids, positions, placed });
+                    break;
+                }
+            };
             let Segment { start, len, .. } = self.edges[child as usize].segment;
             let rows = start as usize..(start + len) as usize;
             let mut shared = common_prefix_len(&input_ids[placed..], &self.plan.input_ids[rows]);
@@ -292,21 +306,20 @@ impl PlanBuilder {
             }
             parent = child;
         }
-        if placed < input_ids.len() {
-            self.append(parent, base, placed, input_ids, positions);
-        }
         self.num_sequences += 1;
         input_ids.len() - placed
     }
 
-    /// Adds `input_ids[placed..]`, which is not empty, as new rows below `parent`.
-    fn append(&mut self, parent: u32, base: u32, placed: usize, input_ids: &[u32], positions: Positions<'_>) {
+    /// Adds the rest of a sequence as new rows below `parent`, which has no child with its first key.
+    fn append(&mut self, parent: u32, vacancy: Vacancy, tail: Tail<'_>) {
+        let Tail { input_ids, positions, placed } = tail;
+        let Self { plan, .. } = self;
+        let (start, row) = (plan.input_ids.len() as u32, plan.scatter.len() as u32);
         let len = (input_ids.len() - placed) as u32;
-        let start = self.plan.input_ids.len() as u32;
-        self.plan.input_ids.extend_from_slice(&input_ids[placed..]);
-        positions.append(placed..input_ids.len(), &mut self.plan.position_ids);
-        self.plan.gather.extend(base + placed as u32..base + input_ids.len() as u32);
-        self.plan.scatter.extend(start..start + len);
+        plan.input_ids.extend_from_slice(&input_ids[placed..]);
+        positions.append(placed..input_ids.len(), &mut plan.position_ids);
+        plan.gather.extend(row..row + len);
+        plan.scatter.extend(start..start + len);
 
         let above = &mut self.edges[parent as usize];
         if parent != ROOT && !above.has_children && above.end() == start {
@@ -316,13 +329,11 @@ impl PlanBuilder {
             return;
         }
         above.has_children = true;
-        let key = EdgeKey { parent_end: above.end(), input_id: input_ids[placed], position_id: positions.at(placed) };
-        let segment = Segment { start, len, depth: placed as u32, sequence: self.num_sequences };
         let edge = self.edges.len() as u32;
-        self.edges.push(Edge::new(segment));
+        self.edges.push(Edge::new(Segment { start, len, depth: placed as u32, sequence: self.num_sequences }));
         self.edges[self.last as usize].next_in_order = edge;
         self.last = edge;
-        self.children.insert(key, edge);
+        self.children.insert(vacancy, edge);
     }
 
     /// Cuts an edge after `len` rows. The upper half keeps its number and its key, the lower half gets the children,
@@ -343,15 +354,10 @@ impl PlanBuilder {
         }
         let row = rest.segment.start as usize;
         let (input_id, position_id) = (self.plan.input_ids[row], self.plan.position_ids[row]);
-        self.children.insert(EdgeKey { parent_end: rest.segment.start, input_id, position_id }, lower);
-    }
-
-    fn find_child(&self, parent: u32, input_id: u32, position_id: u32) -> Option<u32> {
-        let above = &self.edges[parent as usize];
-        if !above.has_children {
-            return None;
+        // Rows are numbered by first occurrence: no edge has ended here yet, so there is nothing to be found.
+        if let Err(vacancy) = self.children.find(EdgeKey { parent_end: row as u32, input_id, position_id }) {
+            self.children.insert(vacancy, lower);
         }
-        self.children.get(EdgeKey { parent_end: above.end(), input_id, position_id })
     }
 }
 

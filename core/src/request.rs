@@ -62,6 +62,17 @@ impl EncodeOptions {
     }
 }
 
+/// What an encoder keeps to, whatever a request says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodeLimits {
+    /// Token ids must be below this.
+    pub vocab_size: usize,
+    /// The longest sequence in tokens.
+    pub max_input_length: usize,
+    /// What [`EncodeOptions::truncate`] is when absent.
+    pub auto_truncate: bool,
+}
+
 /// An answer with what it cost.
 #[derive(Debug, Clone)]
 pub struct Response<T> {

@@ -1,8 +1,8 @@
 //! A backend that does as it is told, and the tokenizers of the reference checkpoints.
 
 use crate::{
-    Backend, BackendError, Batch, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts,
-    Scheduling, Wanted,
+    Backend, BackendError, Batch, EncodeLimits, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling,
+    Prompts, Scheduling, Wanted,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -49,6 +49,11 @@ pub(crate) fn info(kind: ModelKind, max_input_length: usize) -> ModelInfo {
         device: "cpu".to_owned(),
         attention: "ragged",
     }
+}
+
+/// Of the models that [`info`] describes.
+pub(crate) fn limits(max_input_length: usize, auto_truncate: bool) -> EncodeLimits {
+    EncodeLimits { vocab_size: 1200, max_input_length, auto_truncate }
 }
 
 pub(crate) fn config() -> EngineConfig {

@@ -1,12 +1,11 @@
 use super::*;
 use crate::Prompts;
-use crate::test_support::{embedding_kind, info, tokenizer, wait_until};
+use crate::test_support::{limits, tokenizer, wait_until};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 fn pool(workers: usize) -> TokenizerPool {
-    let encoder =
-        Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, &info(embedding_kind(), 100), false).unwrap();
+    let encoder = Encoder::new(tokenizer("qwen3-tiny"), Prompts::default(), None, limits(100, false)).unwrap();
     TokenizerPool::new(encoder, workers).unwrap()
 }
 

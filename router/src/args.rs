@@ -36,14 +36,8 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// The model: a hub id (`Qwen/Qwen3-Embedding-0.6B`), a local directory or a .gguf file. The built-in model when
-    /// absent
-    #[arg(long, env)]
-    pub(crate) model_id: Option<String>,
-
-    /// The hub revision: a branch, a tag or a commit
-    #[arg(long, env)]
-    pub(crate) revision: Option<String>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 
     /// The type of the weights and of the matrix products: float32 or bfloat16. Chosen by the device when absent
     #[arg(long, env, value_parser = parse_dtype)]
@@ -76,6 +70,20 @@ pub(crate) struct ModelArgs {
     /// A text to put before every text
     #[arg(long, env)]
     pub(crate) default_prompt: Option<String>,
+}
+
+/// Where the model is.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct SourceArgs {
+    /// The model: a hub id (`Qwen/Qwen3-Embedding-0.6B`), a local directory or a .gguf file. The built-in model when
+    /// absent
+    #[arg(long, env)]
+    pub(crate) model_id: Option<String>,
+
+    /// The hub revision: a branch, a tag or a commit
+    #[arg(long, env)]
+    pub(crate) revision: Option<String>,
 
     /// The token for private and gated models on the hub
     #[arg(long, env, alias = "hf-api-token", hide_env_values = true)]
@@ -294,7 +302,7 @@ mod tests {
              --max-batch-tokens 16384 --radix-mlp-threshold 0.95",
         )
         .unwrap();
-        assert_eq!(args.model.model_id.as_deref(), Some("Qwen/Qwen3-Embedding-0.6B"));
+        assert_eq!(args.model.source.model_id.as_deref(), Some("Qwen/Qwen3-Embedding-0.6B"));
         assert_eq!(args.server.port, 3000);
         assert_eq!(args.batching.max_client_batch_size, 512);
         assert!(args.batching.auto_truncate);
@@ -305,7 +313,7 @@ mod tests {
     #[test]
     fn defaults() {
         let args = read("").unwrap();
-        assert_eq!(args.model.model_id, None);
+        assert_eq!(args.model.source.model_id, None);
         assert_eq!(args.server.hostname, "0.0.0.0");
         assert_eq!(args.server.port, 3000);
         assert_eq!(args.batching.max_concurrent_requests, 512);
@@ -373,7 +381,7 @@ mod tests {
         ] {
             assert!(command.get_arguments().any(|arg| arg.get_long() == Some(long)), "--{long} is missing");
         }
-        assert_eq!(read("--hf-api-token t").unwrap().model.hf_token.unwrap().expose(), "t");
+        assert_eq!(read("--hf-api-token t").unwrap().model.source.hf_token.unwrap().expose(), "t");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The subcommands, each a crate of its own. Without one, `prefold` serves.
 
+use crate::args::SourceArgs;
+use crate::config;
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -8,6 +10,17 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Sends requests to any embedding or reranking server and reports throughput and latency
     Bench(Box<prefold_loadgen::Bench>),
+    /// Tells from texts, without running the model, what computing shared prefixes once would save
+    Analyze(Box<AnalyzeArgs>),
+}
+
+/// The model, and what to analyse.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct AnalyzeArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    analyze: prefold_analyze::Analyze,
 }
 
 impl Command {
@@ -15,6 +28,19 @@ impl Command {
     pub(crate) fn run(self) -> ExitCode {
         match self {
             Self::Bench(bench) => bench.run(),
+            Self::Analyze(args) => args.run(),
+        }
+    }
+}
+
+impl AnalyzeArgs {
+    fn run(self) -> ExitCode {
+        match config::model_source(&self.source, true) {
+            Ok((_, source)) => self.analyze.run(source),
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(2)
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the server runs with, checked. [`Config::try_from`] is the only way from [`Args`] to it.
 
-use crate::args::{Args, ModelArgs, Secret, ServerArgs, TelemetryArgs};
+use crate::args::{Args, Secret, ServerArgs, SourceArgs, TelemetryArgs};
 use axum::http::HeaderValue;
 use prefold_backends::{HubModel, LoadOptions, ModelSource};
 use prefold_core::EngineConfig;
@@ -99,7 +99,7 @@ impl TryFrom<Args> for Config {
     fn try_from(args: Args) -> Result<Self, ConfigError> {
         let Args { command: _, model, batching, server, telemetry } = args;
         let telemetry = telemetry_config(telemetry)?;
-        let (id, source) = model_source(&model, telemetry.json)?;
+        let (id, source) = model_source(&model.source, !telemetry.json)?;
         Ok(Self {
             names: ModelNames { served: model.served_model_name.unwrap_or_else(|| id.clone()), id },
             load: LoadOptions {
@@ -170,7 +170,8 @@ fn allowed_origins(origins: Vec<String>) -> Result<Option<Vec<HeaderValue>>, Con
     origins.into_iter().map(parse).collect::<Result<_, _>>().map(Some)
 }
 
-fn model_source(args: &ModelArgs, json: bool) -> Result<(String, ModelSource), ConfigError> {
+/// The model's name and where its files are. `show_progress`: draw a bar while they are downloaded, on a terminal.
+pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(String, ModelSource), ConfigError> {
     let Some(id) = &args.model_id else { return builtin_model() };
     if Path::new(id).exists() {
         return Ok((id.clone(), ModelSource::Path(PathBuf::from(id))));
@@ -188,7 +189,7 @@ fn model_source(args: &ModelArgs, json: bool) -> Result<(String, ModelSource), C
         cache_dir: args.huggingface_hub_cache.clone(),
         endpoint: args.hf_endpoint.clone(),
         user_agent: concat!("prefold/", env!("CARGO_PKG_VERSION")).to_owned(),
-        show_progress: !json && std::io::stderr().is_terminal(),
+        show_progress: show_progress && std::io::stderr().is_terminal(),
     };
     Ok((id.clone(), ModelSource::Hub(hub)))
 }

@@ -1,10 +1,9 @@
 //! Where log lines and metrics go.
 
 use crate::config::TelemetryConfig;
-use metrics::{counter, describe_gauge, gauge};
+use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use prefold_core::ModelInfo;
-use prefold_core::metrics::{REQUEST_COUNT, REQUEST_SUCCESS};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -27,9 +26,6 @@ const COUNTS: &[f64] = &[
 
 const RATIOS: &[f64] =
     &[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0];
-
-/// The values of the engine's label `method`, so that its counters start at zero instead of absent.
-const ENGINE_METHODS: [&str; 6] = ["embed", "embed_all", "rerank", "predict", "tokenize", "decode"];
 
 /// Sends log lines to standard output, and panics among them.
 pub(crate) fn install_log(config: &TelemetryConfig) -> Result<(), TryInitError> {
@@ -62,10 +58,6 @@ pub(crate) fn install_metrics() -> Result<PrometheusHandle, BuildError> {
         .install_recorder()?;
     prefold_core::metrics::describe();
     crate::observe::describe();
-    for method in ENGINE_METHODS {
-        counter!(REQUEST_COUNT, "method" => method).increment(0);
-        counter!(REQUEST_SUCCESS, "method" => method).increment(0);
-    }
     gauge!("te_queue_size").set(0.0);
     Ok(handle)
 }

@@ -202,6 +202,19 @@ fn a_model_is_downloaded_once_and_then_served_without_the_hub() {
 }
 
 #[test]
+fn an_outline_needs_no_weights_from_the_hub_and_is_not_taken_for_the_model() {
+    let (hub, cache) = (Hub::start(repository("qwen3-tiny")), TempDir::new().unwrap());
+    let read = |hub: &Hub| crate::outline(&ModelSource::Hub(model(&hub.endpoint, cache.path())), None);
+    assert_eq!(read(&hub).unwrap().shape.hidden_size, super::open(fixture("qwen3-tiny")).unwrap().config.hidden_size);
+    assert!(!hub.lines().iter().any(|line| line.contains("safetensors")), "{:?}", hub.lines());
+    hub.behaviour.lock().unwrap().files.remove("tokenizer.json");
+    assert!(read(&hub).unwrap_err().to_string().contains("cannot get tokenizer.json"));
+    let endpoint = hub.endpoint.clone();
+    drop(hub);
+    assert!(open(model(&endpoint, cache.path())).unwrap_err().contains("cannot be reached"));
+}
+
+#[test]
 fn a_download_can_be_started_from_async_code() {
     let (hub, cache) = (Hub::start(repository("llama-tiny")), TempDir::new().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

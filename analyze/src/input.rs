@@ -1,0 +1,212 @@
+//! Lines of text or JSON.
+
+use crate::error::AnalyzeError;
+use serde::Deserialize;
+use std::io::BufRead;
+use std::str::FromStr;
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// What the first line looks like.
+    Auto,
+    /// A text.
+    Lines,
+    /// JSON.
+    Jsonl,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "auto" => Ok(Self::Auto),
+            "lines" => Ok(Self::Lines),
+            "jsonl" => Ok(Self::Jsonl),
+            other => Err(format!("format `{other}` is not known (auto, lines, jsonl)")),
+        }
+    }
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// Texts on their own.
+    Texts(Vec<String>),
+    /// Texts that come with a query.
+    Rerank { query: String, texts: Vec<String>, instruction: Option<String> },
+}
+
+/// The names that a request may have in the endpoints' bodies and in the workloads.
+#[derive(Deserialize)]
+struct Object {
+    query: Option<String>,
+    #[serde(alias = "instruct")]
+    instruction: Option<String>,
+    #[serde(alias = "documents", alias = "passages")]
+    texts: Option<Vec<Item>>,
+    text: Option<String>,
+    #[serde(alias = "inputs")]
+    input: Option<OneOrMore>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text, or an object with `text`, was expected")]
+enum Item {
+    Text(String),
+    Object { text: String },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text or a list of texts was expected")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text, a list of texts or an object was expected")]
+enum Line {
+    Texts(OneOrMore),
+    Object(serde_json::Map<String, serde_json::Value>),
+}
+
+/// The requests of a file with their line numbers, counted from 1. Empty lines are passed over.
+pub(crate) struct Records<R> {
+    from: R,
+    format: Format,
+    line: usize,
+}
+
+impl<R: BufRead> Records<R> {
+    pub(crate) fn new(from: R, format: Format) -> Self {
+        Self { from, format, line: 0 }
+    }
+
+    fn record(&mut self, text: &str) -> Result<Record, AnalyzeError> {
+        if self.format == Format::Auto {
+            let json = text.starts_with(['{', '[', '"']) && serde_json::from_str::<Line>(text).is_ok();
+            self.format = if json { Format::Jsonl } else { Format::Lines };
+        }
+        if self.format == Format::Lines {
+            return Ok(Record::Texts(vec![text.to_owned()]));
+        }
+        parse(text).map_err(|problem| AnalyzeError::Line { line: self.line, problem })
+    }
+}
+
+impl<R: BufRead> Iterator for Records<R> {
+    type Item = Result<(usize, Record), AnalyzeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut text = String::new();
+        loop {
+            text.clear();
+            self.line += 1;
+            match self.from.read_line(&mut text) {
+                Ok(0) => return None,
+                Ok(_) if text.trim().is_empty() => {}
+                Ok(_) => break,
+                Err(source) => return Some(Err(AnalyzeError::Read { line: self.line, source })),
+            }
+        }
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        Some(self.record(text).map(|record| (self.line, record)))
+    }
+}
+
+fn parse(text: &str) -> Result<Record, String> {
+    let object = match serde_json::from_str(text).map_err(|error| format!("is not JSON of a request: {error}"))? {
+        Line::Texts(OneOrMore::One(text)) => return Ok(Record::Texts(vec![text])),
+        Line::Texts(OneOrMore::More(texts)) => return not_empty(texts).map(Record::Texts),
+        Line::Object(object) => object,
+    };
+    let object: Object = serde_json::from_value(object.into()).map_err(|error| error.to_string())?;
+    let texts = object
+        .texts
+        .map(|items| items.into_iter().map(|(Item::Text(text) | Item::Object { text })| text).collect::<Vec<_>>());
+    match (object.query, texts, object.text, object.input) {
+        (Some(query), Some(texts), ..) => {
+            Ok(Record::Rerank { query, texts: not_empty(texts)?, instruction: object.instruction })
+        }
+        (_, _, Some(text), _) | (_, _, _, Some(OneOrMore::One(text))) => Ok(Record::Texts(vec![text])),
+        (_, Some(texts), ..) | (_, _, _, Some(OneOrMore::More(texts))) => not_empty(texts).map(Record::Texts),
+        _ => {
+            Err("has no text: `text`, `input`, `inputs`, or `query` with `texts`, `documents` or `passages`".to_owned())
+        }
+    }
+}
+
+fn not_empty(texts: Vec<String>) -> Result<Vec<String>, String> {
+    if texts.is_empty() { Err("has an empty list of texts".to_owned()) } else { Ok(texts) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, format: Format) -> Result<Vec<(usize, Record)>, String> {
+        Records::new(text.as_bytes(), format).collect::<Result<_, _>>().map_err(|error| error.to_string())
+    }
+
+    fn texts(texts: &[&str]) -> Record {
+        Record::Texts(texts.iter().map(|&text| text.to_owned()).collect())
+    }
+
+    #[test]
+    fn plain_lines_are_texts_as_they_stand() {
+        let expected = [(1, texts(&[" a "])), (3, texts(&["{not json"])), (4, texts(&["\"b\""]))];
+        assert_eq!(read(" a \r\n\n{not json\n\"b\"", Format::Auto).unwrap(), expected);
+        assert_eq!(read("{\"text\": 1}", Format::Lines).unwrap(), [(1, texts(&["{\"text\": 1}"]))]);
+    }
+
+    #[test]
+    fn json_lines_are_requests_in_any_of_the_endpoints_forms() {
+        let text = r#"{"text": "a"}
+"b"
+["c", "d"]
+{"inputs": "e", "truncate": true}
+{"input": ["f", "g"], "model": "m"}
+{"query": "q", "texts": ["h"], "instruct": "i"}
+{"query_id": "q1", "query": "q", "passages": [{"id": "p", "text": "j"}, "k"]}
+{"documents": ["l"]}"#;
+        let rerank = |texts: &[&str], instruction: Option<&str>| Record::Rerank {
+            query: "q".to_owned(),
+            texts: texts.iter().map(|&text| text.to_owned()).collect(),
+            instruction: instruction.map(str::to_owned),
+        };
+        let records: Vec<Record> = read(text, Format::Auto).unwrap().into_iter().map(|(_, record)| record).collect();
+        let expected = [
+            texts(&["a"]),
+            texts(&["b"]),
+            texts(&["c", "d"]),
+            texts(&["e"]),
+            texts(&["f", "g"]),
+            rerank(&["h"], Some("i")),
+            rerank(&["j", "k"], None),
+            texts(&["l"]),
+        ];
+        assert_eq!(records, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (line, words) in [
+            ("{\"query\": \"q\"}", "line 2: has no text"),
+            ("{\"texts\": []}", "line 2: has an empty list"),
+            ("{\"texts\": [1]}", "with `text`, was expected"),
+            ("{\"text\": 5}", "expected a string"),
+            ("nonsense", "line 2: is not JSON"),
+            ("7", "line 2: is not JSON of a request"),
+        ] {
+            let message = read(&format!("\"ok\"\n{line}"), Format::Auto).unwrap_err();
+            assert!(message.contains(words), "{line}: {message}");
+        }
+        let bytes: &[u8] = b"ok\n\xff\n";
+        let message = Records::new(bytes, Format::Auto).nth(1).unwrap().unwrap_err().to_string();
+        assert!(message.starts_with("line 2: cannot be read") && message.contains("UTF-8"), "{message}");
+        assert!("csv".parse::<Format>().unwrap_err().contains("auto, lines, jsonl"));
+    }
+}

@@ -1,0 +1,110 @@
+//! What to do about it.
+
+use crate::batches::DEFAULT_THRESHOLD;
+use crate::report::BatchSizeReport;
+use prefold_core::EngineConfig;
+use serde::Serialize;
+
+/// Less is within what the model leaves out.
+const MIN_SPEED_UP: f64 = 1.05;
+
+/// A batch size is large enough when it has this part of the time that the best one saves.
+const ENOUGH: f64 = 0.95;
+
+/// The server's default for `--max-batch-tokens`.
+const DEFAULT_BATCH_TOKENS: u64 = 16_384;
+
+/// Advice on the server's flags.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Recommendation {
+    /// Whether compaction is worth it.
+    pub(crate) worth_it: bool,
+    /// Texts in a batch from which on larger batches save little more.
+    pub(crate) batch_size: usize,
+    /// Of that size, with compact attention, the server's default.
+    pub(crate) predicted_speed_up: f64,
+    /// `--radix-mlp-threshold`
+    pub(crate) radix_mlp_threshold: f64,
+    /// `--max-batch-tokens`
+    pub(crate) max_batch_tokens: u64,
+    /// `--max-batch-ragged-tokens`, where its default would make batches smaller
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_batch_ragged_tokens: Option<u64>,
+}
+
+impl Recommendation {
+    /// From at least one size.
+    pub(crate) fn from(sizes: &[BatchSizeReport], longest_text: usize) -> Option<Self> {
+        let saved = |size: &BatchSizeReport| 1.0 - 1.0 / size.speed_up_compact;
+        let most = sizes.iter().map(saved).fold(0.0, f64::max);
+        let size = sizes.iter().find(|size| saved(size) >= ENOUGH * most)?;
+        let predicted_speed_up = size.speed_up_compact;
+        let worth_it = predicted_speed_up >= MIN_SPEED_UP;
+        let rows = (size.unique_tokens_per_batch.ceil() as u64).max(longest_text as u64);
+        let max_batch_tokens =
+            if worth_it { rows.next_power_of_two().max(DEFAULT_BATCH_TOKENS) } else { DEFAULT_BATCH_TOKENS };
+        let ragged = (size.tokens_per_batch.ceil() as u64).next_power_of_two();
+        let default_ragged = max_batch_tokens * EngineConfig::RAGGED_TOKENS_FACTOR as u64;
+        Some(Self {
+            worth_it,
+            batch_size: size.texts,
+            predicted_speed_up,
+            radix_mlp_threshold: if worth_it { DEFAULT_THRESHOLD } else { 0.0 },
+            max_batch_tokens,
+            max_batch_ragged_tokens: Some(ragged).filter(|&ragged| worth_it && ragged > default_ragged),
+        })
+    }
+
+    /// The flags to start the server with.
+    pub(crate) fn flags(&self) -> String {
+        let mut flags = vec![format!("--radix-mlp-threshold {}", self.radix_mlp_threshold)];
+        flags.push(format!("--max-batch-tokens {}", self.max_batch_tokens));
+        flags.extend(self.max_batch_ragged_tokens.map(|tokens| format!("--max-batch-ragged-tokens {tokens}")));
+        flags.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(texts: usize, tokens: f64, unique: f64, [ragged, compact]: [f64; 2]) -> BatchSizeReport {
+        BatchSizeReport {
+            texts,
+            tokens_per_batch: tokens,
+            unique_tokens_per_batch: unique,
+            speed_up_ragged: ragged,
+            speed_up_compact: compact,
+            ..BatchSizeReport::default()
+        }
+    }
+
+    #[test]
+    fn the_smallest_batch_that_saves_nearly_the_most() {
+        let sizes = [
+            size(1, 100.0, 100.0, [1.0, 1.0]),
+            size(64, 6400.0, 4000.0, [1.5, 1.5]),
+            size(128, 12_800.0, 7900.0, [1.51, 1.51]),
+        ];
+        let advice = Recommendation::from(&sizes, 300).unwrap();
+        assert_eq!((advice.worth_it, advice.batch_size, advice.predicted_speed_up), (true, 64, 1.5));
+        assert_eq!(advice.flags(), "--radix-mlp-threshold 0.95 --max-batch-tokens 16384");
+    }
+
+    #[test]
+    fn long_batches_and_many_repeats_need_larger_limits() {
+        let advice = Recommendation::from(&[size(1024, 900_000.0, 20_000.0, [8.0, 20.0])], 300).unwrap();
+        let expected = "--radix-mlp-threshold 0.95 --max-batch-tokens 32768 --max-batch-ragged-tokens 1048576";
+        assert_eq!(advice.flags(), expected);
+        assert_eq!(advice.predicted_speed_up, 20.0);
+    }
+
+    #[test]
+    fn little_is_not_worth_it() {
+        let advice = Recommendation::from(&[size(1, 9.0, 9.0, [1.0, 1.0]), size(64, 576.0, 560.0, [1.03, 1.04])], 9);
+        let advice = advice.unwrap();
+        assert!(!advice.worth_it);
+        assert_eq!(advice.flags(), "--radix-mlp-threshold 0 --max-batch-tokens 16384");
+        assert_eq!(Recommendation::from(&[], 9), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! What is sent of a text: `query: {query} passage: {text}`.
+
+use std::str::FromStr;
+
+const TEXT: &str = "{text}";
+/// What `prefold bench` calls the text of a rerank request.
+const PASSAGE: &str = "{passage}";
+const QUERY: &str = "{query}";
+
+/// Fixed text around a text and its query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Fixed(String),
+    Query,
+    Text,
+}
+
+impl FromStr for Template {
+    type Err = String;
+
+    /// `\n`, `\t` and `\\` are what they are in most languages; braces other than the two names' stand for themselves.
+    fn from_str(s: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = s;
+        while !rest.is_empty() {
+            let next = [(TEXT, Part::Text), (PASSAGE, Part::Text), (QUERY, Part::Query)].into_iter();
+            let found =
+                next.filter_map(|(name, part)| Some((rest.find(name)?, name, part))).min_by_key(|found| found.0);
+            let Some((at, name, part)) = found else { break };
+            parts.extend([Part::Fixed(unescape(&rest[..at])), part]);
+            rest = &rest[at + name.len()..];
+        }
+        parts.push(Part::Fixed(unescape(rest)));
+        match parts.contains(&Part::Text) {
+            true => Ok(Self { parts }),
+            false => Err(format!("must have {TEXT} in it")),
+        }
+    }
+}
+
+impl Template {
+    /// The text with what stands around it.
+    ///
+    /// # Errors
+    /// A query is asked for and there is none.
+    pub(crate) fn fill(&self, query: Option<&str>, text: &str) -> Result<String, String> {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Fixed(fixed) => Ok(fixed.as_str()),
+            Part::Text => Ok(text),
+            Part::Query => query.ok_or_else(|| format!("has no query, and the template has {QUERY} in it")),
+        });
+        parts.collect()
+    }
+}
+
+fn unescape(s: &str) -> String {
+    let mut text = String::with_capacity(s.len());
+    let mut characters = s.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            text.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('n') => text.push('\n'),
+            Some('t') => text.push('\t'),
+            Some('\\') | None => text.push('\\'),
+            Some(other) => text.extend(['\\', other]),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_filled_and_escapes_are_undone() {
+        let template: Template = r"{a}\n{query} \\ {text}{passage}\d".parse().unwrap();
+        assert_eq!(template.fill(Some("q{text}"), "t").unwrap(), "{a}\nq{text} \\ tt\\d");
+        assert!(template.fill(None, "t").unwrap_err().contains("has no query"));
+        assert_eq!("{text}".parse::<Template>().unwrap().fill(None, "t").unwrap(), "t");
+        assert!("{query}".parse::<Template>().unwrap_err().contains("{text}"));
+    }
+}

@@ -1,0 +1,140 @@
+//! From files to figures, on the reference checkpoints.
+
+use super::*;
+use clap::Parser;
+use serde_json::Value;
+use std::io::Write;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    analyze: Analyze,
+}
+
+fn analyze(arguments: &[&str]) -> Analyze {
+    Line::try_parse_from(std::iter::once(&"analyze").chain(arguments)).unwrap().analyze
+}
+
+fn source(model: &str) -> ModelSource {
+    ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(model))
+}
+
+fn report_of(model: &str, text: &str, arguments: &[&str]) -> Result<Value, String> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let path = file.path().to_str().unwrap().to_owned();
+    let analyze = analyze(&[&[path.as_str()], arguments].concat());
+    let report = analyze.report(source(model)).map_err(|error| error.to_string())?;
+    Ok(serde_json::from_str(&report.to_json().unwrap()).unwrap())
+}
+
+/// The tokens of one text.
+fn tokens(model: &str, text: &str) -> u64 {
+    report_of(model, &serde_json::to_string(text).unwrap(), &[]).unwrap()["input"]["tokens"].as_u64().unwrap()
+}
+
+fn size(report: &Value, texts: u64) -> &Value {
+    report["batch_sizes"].as_array().unwrap().iter().find(|size| size["texts"] == texts).unwrap()
+}
+
+#[test]
+fn equal_texts_by_hand() {
+    let model = "qwen3-tiny";
+    let text = "The tide comes in twice a day.";
+    let n = tokens(model, text);
+    let report = report_of(model, &format!("{text}\n").repeat(5), &[]).unwrap();
+    assert_eq!(report["input"]["texts"], 5);
+    assert_eq!(report["input"]["tokens"], 5 * n);
+    let sizes: Vec<_> = report["batch_sizes"].as_array().unwrap().iter().map(|size| size["texts"].clone()).collect();
+    assert_eq!(sizes, [1, 2, 4], "the batch of eight would not be full");
+    for (texts, batches) in [(1, 5), (2, 2), (4, 1)] {
+        let size = size(&report, texts);
+        assert_eq!(size["batches"], batches);
+        assert_eq!(size["compaction_ratio"], 1.0 / texts as f64);
+        assert_eq!(size["attention_ratio"], 1.0 / texts as f64);
+        // One text in place of `texts`, with everything that it costs.
+        assert!((size["speed_up_compact"].as_f64().unwrap() - texts as f64).abs() < 1e-9);
+        // Amdahl: attention, the part s, stays.
+        let s = size["attention_share"].as_f64().unwrap();
+        let ragged = 1.0 / (s + (1.0 - s) / texts as f64);
+        assert!((size["speed_up_ragged"].as_f64().unwrap() - ragged).abs() < 1e-9);
+        // Three layers of 64, MLP 128, 4 heads of 32 and 2 for keys and values: a row in Q, O, K, V and the three of the
+        // MLP; a pair in the score and in the weighted sum.
+        let rows = 3 * 2 * (2 * 64 * 128 + 2 * 64 * 64 + 3 * 64 * 128) * n;
+        let pairs = 3 * 4 * 128 * n * (n + 1) / 2;
+        assert!((s - pairs as f64 / (rows + pairs) as f64).abs() < 1e-12);
+    }
+    assert_eq!(size(&report, 4)["shared_prefix"]["p50"], n, "three of four repeat the first");
+    assert_eq!(report["recommendation"]["worth_it"], true);
+    assert_eq!(report["recommendation"]["batch_size"], 4);
+}
+
+#[test]
+fn what_shares_nothing_is_not_worth_it() {
+    // The end token alone makes two texts of one token each alike in nothing.
+    let report = report_of("llama-tiny", "\"a\"\n\"b\"\n", &["--template", "{text}{text}"]).unwrap();
+    let shared = size(&report, 2)["compaction_ratio"].as_f64().unwrap();
+    let first = report_of("qwen2-tiny", "apple\nzebra\nquick\nwhat\n", &[]).unwrap();
+    assert_eq!(size(&first, 4)["compaction_ratio"], 1.0);
+    assert_eq!(first["recommendation"]["worth_it"], false);
+    assert_eq!(first["recommendation"]["radix_mlp_threshold"], 0.0);
+    assert!(shared < 1.0, "llama's texts all begin with the same token");
+}
+
+#[test]
+fn rerank_requests_become_what_the_endpoint_makes_of_them() {
+    let line = r#"{"query": "tide", "texts": ["It comes twice.", "Bread."]}"#;
+    // The prompt with the query is shared.
+    let reranker = report_of("qwen3-reranker-tiny", line, &[]).unwrap();
+    assert_eq!((&reranker["input"]["requests"], &reranker["input"]["texts"]), (&1.into(), &2.into()));
+    assert_eq!(reranker["model"]["task"], "rerank");
+    assert!(size(&reranker, 2)["compaction_ratio"].as_f64().unwrap() < 0.7);
+    // Text and query alone.
+    let embedder = report_of("qwen3-tiny", line, &[]).unwrap();
+    assert_eq!(embedder["input"]["texts"], 3);
+    // Pairs.
+    let classifier = report_of("qwen3-seqcls-tiny", line, &[]).unwrap();
+    assert_eq!((&classifier["input"]["texts"], &classifier["model"]["task"]), (&2.into(), &"classify".into()));
+    // A template makes texts of them.
+    let filled = report_of("qwen3-tiny", line, &["--template", r"query: {query}\ntext: {text}"]).unwrap();
+    let expected =
+        tokens("qwen3-tiny", "query: tide\ntext: It comes twice.") + tokens("qwen3-tiny", "query: tide\ntext: Bread.");
+    assert_eq!(filled["input"]["tokens"], expected);
+    let alone = report_of("qwen3-tiny", "a\n", &["--template", "{query}{text}"]).unwrap_err();
+    assert!(alone.starts_with("line 1: has no query"), "{alone}");
+}
+
+#[test]
+fn the_order_of_lines_is_kept_over_many_chunks() {
+    // Batches of two: each odd line repeats the one before, and no other does.
+    let lines: String = (0..3 * LINES_AT_ONCE).map(|line| format!("{0:05} {0:05}\n", line / 2)).collect();
+    let report = report_of("qwen3-tiny", &lines, &[]).unwrap();
+    assert_eq!(report["input"]["texts"], 3 * LINES_AT_ONCE);
+    assert_eq!(size(&report, 2)["compaction_ratio"], 0.5);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let missing = analyze(&["/no/such/file"]).report(source("qwen3-tiny")).unwrap_err().to_string();
+    assert!(missing.contains("/no/such/file"), "{missing}");
+    let refused = |text: &str, arguments: &[&str]| report_of("qwen3-tiny", text, arguments).unwrap_err();
+    assert!(refused("", &[]).contains("no text"));
+    assert!(refused("\n\n", &[]).contains("no text"));
+    assert!(refused("a", &["--prompt-name", "nobody"]).contains("nobody"));
+    let empty = report_of("qwen3-seqcls-tiny", "{\"text\": \"ok\"}\n{\"text\": \"\"}", &[]).unwrap_err();
+    assert!(empty.starts_with("line 2:") && empty.contains("no tokens"), "{empty}");
+    let no_model = analyze(&[]).report(source("no-such-model")).unwrap_err().to_string();
+    assert!(no_model.contains("no-such-model"), "{no_model}");
+    let parsed = Line::try_parse_from(["analyze", "--template", "{query}"]).err().unwrap().to_string();
+    assert!(parsed.contains("must have {text}"), "{parsed}");
+}
+
+#[test]
+fn the_text_tells_the_same() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all("The tide comes in twice a day.\n".repeat(4).as_bytes()).unwrap();
+    let report = analyze(&[file.path().to_str().unwrap()]).report(source("qwen3-tiny")).unwrap().to_string();
+    for words in ["4 texts in 4 lines", "0.250", "4.00x", "Worth it: up to 4.00", "--radix-mlp-threshold 0.95"] {
+        assert!(report.contains(words), "{words}\n{report}");
+    }
+}

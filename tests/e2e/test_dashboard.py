@@ -1,0 +1,86 @@
+"""docs/grafana/prefold.json asks for metrics that the server really has."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import ROOT, Server
+
+DASHBOARD = json.loads((ROOT / "docs" / "grafana" / "prefold.json").read_text())
+NAME = re.compile(r"\b(?:te|prefold)_\w+")
+# Labels that Prometheus adds.
+ADDED = {"instance", "job"}
+
+
+def expressions():
+    return [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+def samples(text):
+    """Of each name: the label names, and whether some value is not zero."""
+    found = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)
+        if match and not line.startswith("#"):
+            name, labels, value = match.groups()
+            known, live = found.get(name, (set(), False))
+            found[name] = (known | set(re.findall(r'(\w+)="', labels or "")), live or float(value) != 0.0)
+    return found
+
+
+@pytest.fixture(scope="module")
+def exposed():
+    """The metrics of a server that answered and refused something, some of it compacted in compact attention."""
+    with Server("--attention", "compact") as server:
+        texts = ["Represent the sentence: the tide comes in twice a day.", "Represent the sentence: bread rises."]
+        server.ask("/embed", inputs=texts)
+        server.ask("/rerank", query="tide", texts=texts)
+        assert server.post("/embed", {"inputs": []}).status == 400
+        return samples(server.get("/metrics").body.decode())
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_metric_of_the_dashboard_is_exposed_with_its_labels(exposed, expression):
+    names = NAME.findall(expression)
+    assert names, expression
+    for name in names:
+        assert name in exposed, name
+    wanted = set()
+    for labels in re.findall(r"by \(([^)]*)\)|\{([^}]*)\}", expression):
+        wanted |= set(re.findall(r"(\w+)(?=\s*(?:,|=|!|$))", re.sub(r'"[^"]*"', "", "".join(labels))))
+    have = set().union(*(exposed[name][0] for name in names)) | ADDED
+    assert wanted <= have, (wanted, have)
+
+
+def test_what_a_scheduler_is_watched_by_has_real_values(exposed):
+    for name in [
+        "te_request_count", "te_request_duration_sum", "te_batch_next_size_sum", "te_batch_next_tokens_sum",
+        "prefold_batch_unique_tokens_sum", "te_radix_mlp_compression_ratio_sum", "prefold_planning_duration_sum",
+        "prefold_backend_idle_duration_sum", "prefold_tokens_saved", "prefold_attention_work_saved",
+        "prefold_request_tokenization_share_sum", "te_request_failure",
+    ]:
+        assert exposed[name][1], name
+    # Nothing waits any more, and nothing went wrong.
+    for name in ["te_queue_size", "prefold_queue_tokens", "prefold_failed_sequences"]:
+        assert not exposed[name][1], name
+
+
+def test_legends_name_labels_of_their_expression():
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
+                assert re.search(rf"by \([^)]*\b{label}\b", target["expr"]), target
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian: prometheus) is not installed")
+def test_prometheus_parses_every_expression(tmp_path):
+    rules = [{"record": f"dashboard:{i}", "expr": expression.replace("$__rate_interval", "1m").replace("$instance", ".*")}
+             for i, expression in enumerate(expressions())]
+    path = tmp_path / "rules.json"
+    # JSON is YAML.
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
