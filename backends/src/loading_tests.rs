@@ -23,7 +23,15 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn options(source: ModelSource) -> LoadOptions {
-    LoadOptions { source, dtype: None, pooling: None, task: None, attention: AttentionMode::Compact, dense_path: None }
+    LoadOptions {
+        source,
+        dtype: None,
+        pooling: None,
+        task: None,
+        rerank_recipe: None,
+        attention: AttentionMode::Compact,
+        dense_path: None,
+    }
 }
 
 fn open(path: impl Into<PathBuf>) -> Result<Checkpoint, LoadError> {

@@ -1,6 +1,6 @@
 //! Which model to load and how.
 
-use prefold_core::Pooling;
+use prefold_core::{Pooling, RerankRecipe};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,6 +16,8 @@ pub struct LoadOptions {
     pub pooling: Option<Pooling>,
     /// What the model is for; as the checkpoint says when absent.
     pub task: Option<Task>,
+    /// How a language model is made a reranker, which is then its task; recognised from the files when absent.
+    pub rerank_recipe: Option<RerankRecipe>,
     /// How attention runs over a compacted batch.
     pub attention: AttentionMode,
     /// The folder of the dense layer to use instead of the one in `modules.json`.

@@ -8,7 +8,7 @@ use crate::model::config::DecoderConfig;
 use crate::model::weights::Weights;
 use crate::modules::{self, ModuleList, PoolingConfig};
 use crate::options::{LoadOptions, Task};
-use prefold_core::{Pooling, Prompts, RerankTemplate};
+use prefold_core::{Pooling, Prompts, RerankRecipe};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -37,10 +37,15 @@ impl Evidence<'_> {
     /// The checkpoint cannot do what the options ask, does not say what it is for, or needs something
     /// that is not supported.
     pub(crate) fn purpose(&self) -> Result<Purpose, LoadError> {
-        let task = match self.options.task {
-            Some(task) => task,
-            None => self.detect()?,
+        let recipe = self.options.rerank_recipe.as_ref();
+        let task = match (self.options.task, recipe) {
+            (Some(task), _) => task,
+            (None, Some(_)) => Task::Rerank,
+            (None, None) => self.detect()?,
         };
+        if recipe.is_some() && task != Task::Rerank {
+            return Err(LoadError::Options(format!("--rerank-recipe is for reranking, the task is {task}")));
+        }
         if task != Task::Embed {
             let embeds_only =
                 [("--pooling", self.options.pooling.is_some()), ("--dense-path", self.options.dense_path.is_some())];
@@ -52,14 +57,14 @@ impl Evidence<'_> {
         match task {
             Task::Embed => self.embed(),
             Task::Classify => self.classify(),
-            Task::Rerank if self.weights.contains("score.weight") => match self.classify()? {
+            Task::Rerank if recipe.is_none() && self.weights.contains("score.weight") => match self.classify()? {
                 Purpose::Classify { labels } if labels.len() != 1 => {
                     let problem = format!("a classifier with {} labels cannot rerank, only one with 1", labels.len());
                     Err(LoadError::Options(problem))
                 }
                 classifier => Ok(classifier),
             },
-            Task::Rerank => self.rerank(),
+            Task::Rerank => self.rerank(recipe),
         }
     }
 
@@ -131,14 +136,31 @@ impl Evidence<'_> {
         Ok(Purpose::Embed { pooling: pooling.pooling, dense })
     }
 
-    fn rerank(&self) -> Result<Purpose, LoadError> {
-        if let Some(token) = self.missing_token() {
-            let what = format!("a yes/no reranker without the token \"{token}\"");
-            return Err(LoadError::unsupported("tokenizer.json", what, "tokenizers with yes, no and <|im_start|>"));
-        }
-        match (self.tokenizer.token_to_id("yes"), self.tokenizer.token_to_id("no")) {
-            (Some(yes_id), Some(no_id)) => Ok(Purpose::Rerank { template: RerankTemplate::qwen3(), yes_id, no_id }),
-            _ => Err(LoadError::invalid("tokenizer.json", "has no tokens yes and no")),
+    fn rerank(&self, recipe: Option<&RerankRecipe>) -> Result<Purpose, LoadError> {
+        let recipe = match (recipe, self.missing_token()) {
+            (Some(recipe), _) => recipe.clone(),
+            (None, None) => RerankRecipe::builtin(RerankRecipe::QWEN3).map_err(LoadError::Options)?,
+            (None, Some(token)) => {
+                let what = format!("Qwen3-Reranker's prompt without the token \"{token}\"");
+                let supported = "give --rerank-recipe for another yes/no reranker";
+                return Err(LoadError::unsupported("tokenizer.json", what, supported));
+            }
+        };
+        let texts = recipe.negative.iter().chain([&recipe.positive]);
+        let token_ids = texts.map(|text| self.single_token(text)).collect::<Result<_, _>>()?;
+        Ok(Purpose::Rerank { template: recipe.template, token_ids })
+    }
+
+    /// The one token that a text is.
+    fn single_token(&self, text: &str) -> Result<u32, LoadError> {
+        let encoding = self.tokenizer.encode_fast(text, false);
+        let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
+        match encoding.get_ids() {
+            &[id] => Ok(id),
+            ids => {
+                let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
+                Err(LoadError::invalid("tokenizer.json", problem))
+            }
         }
     }
 

@@ -17,6 +17,7 @@ mod prefix_index;
 mod queue;
 mod radix;
 mod ragged;
+mod recipe;
 mod request;
 mod rerank_prompt;
 #[cfg(test)]
@@ -33,8 +34,9 @@ pub use model::LoadedModel;
 pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
+pub use recipe::RerankRecipe;
 pub use request::{
-    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response, Scheduling,
+    EmbedOptions, EncodeOptions, EngineConfig, Input, Prompts, RerankScore, Response, Scheduling, ScoreRequest,
     Timings, TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;
