@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all that a new machine needs: Rust and a C compiler for the first,
-# Python 3.10 or newer in addition for the second.
+# Python 3.11 or newer in addition for the second.
 
 # Set to nothing while changing dependencies: make check CARGO_FLAGS=
 CARGO_FLAGS ?= --locked

@@ -7,8 +7,8 @@ PYTHON=${PYTHON:-python3}
 requirements=tests/requirements.txt
 stamp=.venv/requirements.txt
 
-if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-    echo "make test needs Python 3.10 or newer; '$PYTHON' is not (set PYTHON to another one)" >&2
+if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "make test needs Python 3.11 or newer; '$PYTHON' is not (set PYTHON to another one)" >&2
     exit 1
 fi
 if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then

@@ -38,8 +38,12 @@ pub(crate) enum Purpose {
         /// Applied in order after pooling.
         dense: Vec<DenseModule>,
     },
-    /// A causal language model that answers yes or no.
-    Rerank { template: RerankTemplate, yes_id: u32, no_id: u32 },
+    /// A causal language model whose logits after a prompt are the score.
+    Rerank {
+        template: RerankTemplate,
+        /// The token that speaks against and the one that speaks for the document, or the latter alone.
+        token_ids: Vec<u32>,
+    },
     /// A sequence classifier (`score.weight`), pooled at the last token.
     Classify {
         /// Names by index.

@@ -1,6 +1,6 @@
 //! Which model to load and how.
 
-use prefold_core::Pooling;
+use prefold_core::{Pooling, RerankRecipe};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,6 +16,8 @@ pub struct LoadOptions {
     pub pooling: Option<Pooling>,
     /// What the model is for; as the checkpoint says when absent.
     pub task: Option<Task>,
+    /// How a language model is made a reranker, which is then its task; recognised from the files when absent.
+    pub rerank_recipe: Option<RerankRecipe>,
     /// How attention runs over a compacted batch.
     pub attention: AttentionMode,
     /// The folder of the dense layer to use instead of the one in `modules.json`.
@@ -25,7 +27,15 @@ pub struct LoadOptions {
 impl LoadOptions {
     /// A model as its files say, with attention in compact space.
     pub fn new(source: ModelSource) -> Self {
-        Self { source, dtype: None, pooling: None, task: None, attention: AttentionMode::Compact, dense_path: None }
+        Self {
+            source,
+            dtype: None,
+            pooling: None,
+            task: None,
+            rerank_recipe: None,
+            attention: AttentionMode::Compact,
+            dense_path: None,
+        }
     }
 }
 

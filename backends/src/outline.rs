@@ -67,7 +67,7 @@ pub fn outline(source: &ModelSource, task: Option<Task>) -> Result<ModelOutline,
         Task::Rerank if evidence.is_classifier()? => Task::Classify,
         task => task,
     };
-    let template = (task == Task::Rerank).then(|| evidence.template()).transpose()?;
+    let template = (task == Task::Rerank).then(|| evidence.recipe()).transpose()?.map(|recipe| recipe.template);
     let Description { config, tokenizer, prompts, max_input_length, .. } = description;
     let prompts = if task == Task::Embed { prompts } else { Prompts::default() };
     Ok(ModelOutline {

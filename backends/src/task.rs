@@ -7,7 +7,7 @@ use crate::files::ModelFiles;
 use crate::json::Fields;
 use crate::modules::{self, ModuleList, PoolingConfig};
 use crate::options::{LoadOptions, Task};
-use prefold_core::{Pooling, RerankTemplate};
+use prefold_core::{Pooling, RerankRecipe};
 
 /// More labels than any classifier has.
 const MAX_LABELS: usize = 1 << 16;
@@ -32,6 +32,10 @@ impl Evidence<'_> {
     /// that is not supported.
     pub(crate) fn purpose(&self) -> Result<Purpose, LoadError> {
         let task = self.task()?;
+        let has_recipe = self.options.rerank_recipe.is_some();
+        if has_recipe && task != Task::Rerank {
+            return Err(LoadError::Options(format!("--rerank-recipe is for reranking, the task is {task}")));
+        }
         if task != Task::Embed {
             let embeds_only =
                 [("--pooling", self.options.pooling.is_some()), ("--dense-path", self.options.dense_path.is_some())];
@@ -43,7 +47,7 @@ impl Evidence<'_> {
         match task {
             Task::Embed => self.embed(),
             Task::Classify => self.classify(),
-            Task::Rerank if self.has_score_head => match self.classify()? {
+            Task::Rerank if !has_recipe && self.has_score_head => match self.classify()? {
                 Purpose::Classify { labels } if labels.len() != 1 => {
                     let problem = format!("a classifier with {} labels cannot rerank, only one with 1", labels.len());
                     Err(LoadError::Options(problem))
@@ -59,7 +63,11 @@ impl Evidence<'_> {
     /// # Errors
     /// Neither says what the checkpoint is for.
     pub(crate) fn task(&self) -> Result<Task, LoadError> {
-        self.options.task.map_or_else(|| self.detect(), Ok)
+        match (self.options.task, &self.options.rerank_recipe) {
+            (Some(task), _) => Ok(task),
+            (None, Some(_)) => Ok(Task::Rerank),
+            (None, None) => self.detect(),
+        }
     }
 
     /// Whether the config names a sequence classifier.
@@ -143,23 +151,37 @@ impl Evidence<'_> {
     }
 
     fn rerank(&self) -> Result<Purpose, LoadError> {
-        let template = self.template()?;
-        match (self.description.tokenizer.token_to_id("yes"), self.description.tokenizer.token_to_id("no")) {
-            (Some(yes_id), Some(no_id)) => Ok(Purpose::Rerank { template, yes_id, no_id }),
-            _ => Err(LoadError::invalid("tokenizer.json", "has no tokens yes and no")),
+        let recipe = self.recipe()?;
+        let texts = recipe.negative.iter().chain([&recipe.positive]);
+        let token_ids = texts.map(|text| self.single_token(text)).collect::<Result<_, _>>()?;
+        Ok(Purpose::Rerank { template: recipe.template, token_ids })
+    }
+
+    /// The prompt and the tokens of a yes/no reranker: what the options give, or else Qwen3-Reranker's.
+    ///
+    /// # Errors
+    /// The tokenizer lacks what Qwen3-Reranker's prompt needs.
+    pub(crate) fn recipe(&self) -> Result<RerankRecipe, LoadError> {
+        match (&self.options.rerank_recipe, self.missing_token()) {
+            (Some(recipe), _) => Ok(recipe.clone()),
+            (None, None) => RerankRecipe::builtin(RerankRecipe::QWEN3).map_err(LoadError::Options),
+            (None, Some(token)) => {
+                let what = format!("Qwen3-Reranker's prompt without the token \"{token}\"");
+                let supported = "give --rerank-recipe for another yes/no reranker";
+                Err(LoadError::unsupported("tokenizer.json", what, supported))
+            }
         }
     }
 
-    /// The prompt of a yes/no reranker.
-    ///
-    /// # Errors
-    /// The tokenizer lacks what the prompt needs.
-    pub(crate) fn template(&self) -> Result<RerankTemplate, LoadError> {
-        match self.missing_token() {
-            None => Ok(RerankTemplate::qwen3()),
-            Some(token) => {
-                let what = format!("a yes/no reranker without the token \"{token}\"");
-                Err(LoadError::unsupported("tokenizer.json", what, "tokenizers with yes, no and <|im_start|>"))
+    /// The one token that a text is.
+    fn single_token(&self, text: &str) -> Result<u32, LoadError> {
+        let encoding = self.description.tokenizer.encode_fast(text, false);
+        let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
+        match encoding.get_ids() {
+            &[id] => Ok(id),
+            ids => {
+                let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
+                Err(LoadError::invalid("tokenizer.json", problem))
             }
         }
     }

@@ -108,8 +108,15 @@ fn model(args: &Args, sizes: Sizes) -> Result<PathBuf> {
 
 fn load(args: &Args, directory: &Path, attention: AttentionMode) -> Result<Box<dyn Backend>> {
     let source = ModelSource::Path(directory.to_owned());
-    let options =
-        LoadOptions { source, dtype: Some(args.dtype), pooling: None, task: None, attention, dense_path: None };
+    let options = LoadOptions {
+        source,
+        dtype: Some(args.dtype),
+        pooling: None,
+        task: None,
+        rerank_recipe: None,
+        attention,
+        dense_path: None,
+    };
     Ok(prefold_backends::load(&options).with_context(|| directory.display().to_string())?.backend)
 }
 

@@ -29,6 +29,18 @@ pub struct Batch {
     pub wanted: Vec<Wanted>,
 }
 
+impl Batch {
+    /// For each sequence, in order, the tokens that no sequence before it has: their sum is N'. All its tokens where
+    /// the batch is not compacted.
+    pub fn computed_tokens(&self) -> Vec<usize> {
+        let ends = self.ragged.cu_seqlens().iter().skip(1).map(|&end| end as usize);
+        // Nodes are numbered by first occurrence, so the rows that they were first seen in ascend.
+        let first_rows = self.plan.as_ref().map(|plan| &plan.gather()[..plan.unique_tokens()]);
+        let nodes_before = |end| first_rows.map_or(end, |rows| rows.partition_point(|&row| (row as usize) < end));
+        ends.scan(0, |begun, end| Some(nodes_before(end) - std::mem::replace(begun, nodes_before(end)))).collect()
+    }
+}
+
 /// What a sequence wants back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wanted {

@@ -1,10 +1,10 @@
 //! From one input to token ids: prompt, template, special tokens, truncation, limits.
 
-use crate::rerank_prompt::{EncodedHead, splits_before_space};
+use crate::rerank_prompt::{EncodedHead, EncodedTemplate};
 use crate::{EncodeLimits, EncodeOptions, Error, Input, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
 
 /// Encodes inputs for one model. Shared by the tokenization workers.
@@ -15,15 +15,6 @@ pub(crate) struct Encoder {
     /// Ids of special tokens, wherever they occur.
     special_ids: HashSet<u32>,
     limits: EncodeLimits,
-}
-
-/// A template whose fixed ends are encoded once.
-struct EncodedTemplate {
-    template: RerankTemplate,
-    prefix: Vec<u32>,
-    suffix: Vec<u32>,
-    /// What stands before a document may be encoded on its own.
-    splits: bool,
 }
 
 /// An encoded input.
@@ -63,6 +54,8 @@ pub(crate) struct Rules {
     prompt: Option<String>,
     named_prompt: bool,
     truncate: bool,
+    /// Tokens of an input at most.
+    max_tokens: usize,
     direction: TruncationDirection,
     add_special_tokens: bool,
     /// What stands before each document of a rerank request, encoded when the first of them is.
@@ -95,17 +88,17 @@ impl Encoder {
 
     fn encode_template(&self, template: RerankTemplate) -> Result<EncodedTemplate, Error> {
         let place = Place { field: "template", index: None };
-        let prefix = self.pieces(&template.prefix, place)?.get_ids().to_vec();
-        let suffix = self.pieces(&template.suffix, place)?.get_ids().to_vec();
-        self.check_ids(&prefix, place)?;
-        self.check_ids(&suffix, place)?;
-        let fixed = prefix.len() + suffix.len();
+        template.check().map_err(|problem| place.invalid(problem))?;
+        let template = EncodedTemplate::new(&self.tokenizer, template).map_err(|error| place.untokenizable(error))?;
+        let head = template.head(&self.tokenizer, None, Arc::from("")).map_err(|error| place.untokenizable(error))?;
+        self.check_ids(&head.input_ids, place)?;
+        self.check_ids(&template.after, place)?;
+        let fixed = head.input_ids.len() + template.after.len();
         if fixed >= self.limits.max_input_length {
             let limit = self.limits.max_input_length;
             return Err(place.invalid(format!("takes {fixed} tokens of the {limit} that an input may have")));
         }
-        let splits = splits_before_space(&self.tokenizer, &template.document_label);
-        Ok(EncodedTemplate { template, prefix, suffix, splits })
+        Ok(template)
     }
 
     /// # Errors
@@ -123,14 +116,27 @@ impl Encoder {
         Ok(Rules {
             prompt: prompt.filter(|prompt| !prompt.is_empty()).cloned(),
             named_prompt: options.prompt_name.is_some(),
-            truncate: options.truncate.unwrap_or(self.limits.auto_truncate),
+            truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(self.limits.auto_truncate),
+            max_tokens: self.max_tokens(options.max_tokens)?,
             direction: options.direction,
             add_special_tokens: options.add_special_tokens,
             head: OnceLock::new(),
         })
     }
 
-    /// Ids of at most `max_input_length`.
+    fn max_tokens(&self, asked: Option<usize>) -> Result<usize, Error> {
+        let limit = self.limits.max_input_length;
+        match asked {
+            None => Ok(limit),
+            Some(asked) if (1..=limit).contains(&asked) => Ok(asked),
+            Some(asked) => {
+                let problem = format!("is {asked}; the served model takes 1 to {limit} tokens");
+                Err(Error::Validation { field: "truncate_prompt_tokens", problem })
+            }
+        }
+    }
+
+    /// Ids of at most `max_input_length`, or of what the rules say.
     ///
     /// # Errors
     /// [`Error::Empty`], [`Error::Validation`], [`Error::Tokenization`]; [`Error::WrongModelKind`] for a rerank
@@ -146,7 +152,7 @@ impl Encoder {
             Input::Pair(first, second) => self.encode_text(&first, Some(&second), place, rules)?,
             Input::Ids(ids) => self.cut_ids(ids, place, rules)?,
             Input::Rerank { instruction, query, document } => {
-                self.encode_rerank(instruction.as_deref(), &query, &document, place, rules)?
+                self.encode_rerank(instruction, query, &document, place, rules)?
             }
         };
         if input_ids.is_empty() {
@@ -165,11 +171,11 @@ impl Encoder {
         let processor = self.tokenizer.get_post_processor().filter(|_| rules.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
         let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
-        if len > self.limits.max_input_length {
+        if len > rules.max_tokens {
             self.allow_cut(len, place, rules)?;
             let params = TruncationParams {
                 direction: direction(rules.direction),
-                max_length: self.limits.max_input_length.saturating_sub(added),
+                max_length: rules.max_tokens.saturating_sub(added),
                 strategy: TruncationStrategy::LongestFirst,
                 stride: 0,
             };
@@ -183,8 +189,8 @@ impl Encoder {
             .post_process(first, second, rules.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
         let ids = whole.get_ids();
-        if ids.len() > self.limits.max_input_length {
-            let limit = self.limits.max_input_length;
+        if ids.len() > rules.max_tokens {
+            let limit = rules.max_tokens;
             return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
         }
         Ok(ids.to_vec())
@@ -193,9 +199,9 @@ impl Encoder {
     fn cut_ids(&self, mut ids: Vec<u32>, place: Place, rules: &Rules) -> Result<Vec<u32>, Error> {
         self.check_ids(&ids, place)?;
         let len = ids.len();
-        if len > self.limits.max_input_length {
+        if len > rules.max_tokens {
             self.allow_cut(len, place, rules)?;
-            cut(&mut ids, 0, len - self.limits.max_input_length, rules.direction);
+            cut(&mut ids, 0, len - rules.max_tokens, rules.direction);
         }
         Ok(ids)
     }
@@ -204,49 +210,53 @@ impl Encoder {
     /// share a token.
     fn encode_rerank(
         &self,
-        instruction: Option<&str>,
-        query: &str,
+        instruction: Option<Arc<str>>,
+        query: Arc<str>,
         document: &str,
         place: Place,
         rules: &Rules,
     ) -> Result<Vec<u32>, Error> {
-        let Some(EncodedTemplate { template, prefix, suffix, splits }) = &self.template else {
+        let Some(template) = &self.template else {
             return Err(Error::WrongModelKind("the served model has no rerank prompt".to_owned()));
         };
-        let head = template.head(instruction, query);
-        let encoded = match splits {
-            true => rules.head.get_or_init(|| EncodedHead::new(&self.tokenizer, &head)).as_ref(),
-            false => None,
+        let encode = |instruction, query| template.head(&self.tokenizer, instruction, query);
+        let first = rules.head.get_or_init(|| encode(instruction.clone(), Arc::clone(&query)).ok());
+        let own;
+        let head = match first {
+            Some(head) if head.is_for(instruction.as_ref(), &query) => head,
+            _ => {
+                own = encode(instruction, query).map_err(|error| place.untokenizable(error))?;
+                &own
+            }
         };
-        let (begun, begun_len) = encoded.and_then(|encoded| encoded.of(&head)).unwrap_or_default();
-        let rest = [&head[begun_len..], document].concat();
+        let rest = [&head.rest, document].concat();
         let rest = self.tokenizer.encode(rest, false).map_err(|error| place.untokenizable(error))?;
-        let mut ids = [begun, rest.get_ids()].concat();
-        let room = self.limits.max_input_length - prefix.len() - suffix.len();
-        if ids.len() > room {
-            let is_document = |&(_, end): &(usize, usize)| end > head.len() - begun_len;
+        let mut ids = [&head.input_ids, rest.get_ids()].concat();
+        let len = ids.len() + template.after.len();
+        if len > rules.max_tokens {
+            let is_document = |&(_, end): &(usize, usize)| end > head.rest.len();
             let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
-            let kept = begun.len() + fixed;
-            if kept >= room {
-                let fixed = prefix.len() + suffix.len();
+            let kept = head.input_ids.len() + fixed;
+            if kept + template.after.len() >= rules.max_tokens {
                 return Err(Place { field: "query", index: None }.invalid(format!(
-                    "and its instruction have {kept} tokens, which with the {fixed} of the prompt leaves no room for \
-                     a document; the limit is {}",
-                    self.limits.max_input_length
+                    "and its instruction have {} tokens together with the prompt, which leaves no room for a \
+                     document; the limit is {}",
+                    kept + template.after.len(),
+                    rules.max_tokens
                 )));
             }
-            self.allow_cut(prefix.len() + ids.len() + suffix.len(), place, rules)?;
-            let excess = ids.len() - room;
-            cut(&mut ids, kept, excess, rules.direction);
+            self.allow_cut(len, place, rules)?;
+            cut(&mut ids, kept, len - rules.max_tokens, rules.direction);
         }
-        Ok([prefix, &ids[..], suffix].concat())
+        ids.extend_from_slice(&template.after);
+        Ok(ids)
     }
 
     fn allow_cut(&self, len: usize, place: Place, rules: &Rules) -> Result<(), Error> {
         if rules.truncate {
             return Ok(());
         }
-        let limit = self.limits.max_input_length;
+        let limit = rules.max_tokens;
         Err(place.invalid(format!("has {len} tokens, the limit is {limit}; set `truncate` to cut what is too long")))
     }
 

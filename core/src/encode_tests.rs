@@ -1,7 +1,7 @@
 //! Against the ids that Hugging Face's tokenizers give, and at the limits.
 
 use super::*;
-use crate::test_support::{expected, ids, limits, tokenizer};
+use crate::test_support::{expected, ids, limits, qwen3_template, tokenizer};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 const PLACE: Place = Place { field: "inputs", index: Some(3) };
 
 fn encoder(model: &str, limit: usize) -> Encoder {
-    let template = (model == "qwen3-reranker-tiny").then(RerankTemplate::qwen3);
+    let template = (model == "qwen3-reranker-tiny").then(qwen3_template);
     let prompts = Prompts {
         by_name: [("query".to_owned(), "Find: ".to_owned()), ("plain".to_owned(), String::new())].into(),
         default: None,
@@ -139,7 +139,7 @@ fn pairs_are_cut_longest_first() {
 fn check_document_cuts(case: &Value, fixed: usize) {
     let model = "qwen3-reranker-tiny";
     let whole = encode(&encoder(model, 1000), rerank(case), &options()).unwrap();
-    let suffix = tokenizer(model).encode(RerankTemplate::qwen3().suffix, false).unwrap().get_ids().to_vec();
+    let suffix = tokenizer(model).encode(qwen3_template().after.concat(), false).unwrap().get_ids().to_vec();
     let document = &whole[fixed..whole.len() - suffix.len()];
     assert!(document.len() > 10);
 
@@ -166,14 +166,15 @@ fn check_document_cuts(case: &Value, fixed: usize) {
 fn only_the_document_of_a_rerank_prompt_is_cut() {
     let expected = expected("qwen3-reranker-tiny");
     let mut case = expected["cases"][0].clone();
-    let template = RerankTemplate::qwen3();
+    let template = qwen3_template();
     let count = |text: &str| tokenizer("qwen3-reranker-tiny").encode(text, false).unwrap().len();
     let head = template.head(Some(&text(&case, "instruction")), &text(&case, "query"));
     // "Honey" is not in the small vocabulary: the head's last character, a space, is a token of its own.
-    check_document_cuts(&case, count(&template.prefix) + count(&head));
+    let prefix = count(&template.before(None, "").concat());
+    check_document_cuts(&case, prefix + count(&head));
     // " the" is one token, which begins in the head and belongs to the document.
     case["document"] = "the tide comes in twice a day and goes out again in the evening".into();
-    check_document_cuts(&case, count(&template.prefix) + count(head.trim_end()));
+    check_document_cuts(&case, prefix + count(head.trim_end()));
 }
 
 proptest! {
@@ -187,8 +188,9 @@ proptest! {
         direction in prop::sample::select(vec![TruncationDirection::Left, TruncationDirection::Right]),
         truncate in any::<bool>(),
     ) {
-        let EncodedTemplate { prefix, suffix, .. } = encoder("qwen3-reranker-tiny", 1000).template.unwrap();
-        let limit = prefix.len() + suffix.len() + room;
+        let template = qwen3_template();
+        let count = |text: String| tokenizer("qwen3-reranker-tiny").encode(text, false).unwrap().len();
+        let limit = count(template.before(None, "").concat()) + count(template.after.concat()) + room;
         let once = encoder("qwen3-reranker-tiny", limit);
         let mut whole = encoder("qwen3-reranker-tiny", limit);
         whole.template.as_mut().unwrap().splits = false;
@@ -209,7 +211,7 @@ proptest! {
 #[test]
 fn a_template_that_fills_the_model_is_refused() {
     let new = |limit| {
-        let template = Some(RerankTemplate::qwen3());
+        let template = Some(qwen3_template());
         Encoder::new(tokenizer("qwen3-reranker-tiny"), Prompts::default(), template, limits(limit, false))
     };
     assert!(matches!(new(20), Err(Error::Validation { field: "template", .. })));

@@ -2,15 +2,15 @@
 
 use crate::batcher::Compaction;
 use crate::encode::{Encoder, Place};
-use crate::limits::{check_config, check_count, check_dimensions, check_model};
+use crate::limits::{check_config, check_count, check_dimensions, check_model, check_pairing};
 use crate::metrics::{self, Method, observe};
-use crate::pipeline::{Pipeline, PipelineConfig};
+use crate::pipeline::{Pending, Pipeline, PipelineConfig};
 use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, token_rows};
 use crate::queue::{Answer, Budget};
 use crate::tokenize::TokenizerPool;
 use crate::{
     BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo,
-    ModelKind, Output, Prompts, RerankRequest, RerankScore, Response, Timings, TokenInfo, Usage, Wanted,
+    ModelKind, Output, Prompts, RerankScore, Response, ScoreRequest, Timings, TokenInfo, Usage, Wanted,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -151,32 +151,27 @@ impl Engine {
         .await
     }
 
-    /// A score for each document, in the order of the documents.
+    /// A score for each document, in the order of the documents: against the one query, or against the query at the
+    /// same place.
     ///
     /// A reranker answers with its yes against its no, a classifier with its single logit, an embedding
     /// model with the cosine of query and document.
     ///
     /// # Errors
-    /// [`Error::WrongModelKind`] for a classifier with more than one label, and whatever admission, encoding or
-    /// the forward pass report.
-    pub async fn rerank(&self, request: RerankRequest) -> Result<Response<RerankScore>, Error> {
+    /// [`Error::WrongModelKind`] for a classifier with more than one label, [`Error::Validation`] for several queries
+    /// that are not as many as the documents, and whatever admission, encoding or the forward pass report.
+    pub async fn score(&self, request: ScoreRequest) -> Result<Response<RerankScore>, Error> {
         observe(Method::Rerank, request.documents.len(), async {
+            check_pairing(&request)?;
             match &self.info().kind {
-                ModelKind::Embedding { dim, .. } => self.rerank_by_cosine(request, *dim).await,
+                ModelKind::Embedding { dim, .. } => self.score_by_cosine(request, *dim).await,
                 ModelKind::Reranker => {
-                    let instruction: Option<Arc<str>> = request.instruction.map(Arc::from);
-                    let query: Arc<str> = Arc::from(request.query);
-                    let input = |document| Input::Rerank {
-                        instruction: instruction.clone(),
-                        query: Arc::clone(&query),
-                        document,
-                    };
-                    let inputs = request.documents.into_iter().map(input).collect();
-                    self.score(inputs, &request.encode).await
+                    let instruction: Option<Arc<str>> = request.instruction.as_deref().map(Arc::from);
+                    let input = |query, document| Input::Rerank { instruction: instruction.clone(), query, document };
+                    self.score_pairs(request, input).await
                 }
                 ModelKind::Classifier { labels } if labels.len() == 1 => {
-                    let inputs = request.documents.into_iter().map(|d| Input::Pair(request.query.clone(), d));
-                    self.score(inputs.collect(), &request.encode).await
+                    self.score_pairs(request, |query, document| Input::Pair(query.as_ref().to_owned(), document)).await
                 }
                 ModelKind::Classifier { .. } => Err(self.wrong_kind("reranking")),
             }
@@ -184,21 +179,31 @@ impl Engine {
         .await
     }
 
-    async fn score(&self, inputs: Vec<Input>, options: &EncodeOptions) -> Result<Response<RerankScore>, Error> {
-        let response = self.run(one_field(inputs, options.field), options, Wanted::Pooled).await?;
+    async fn score_pairs(
+        &self,
+        request: ScoreRequest,
+        input: impl Fn(Arc<str>, String) -> Input,
+    ) -> Result<Response<RerankScore>, Error> {
+        let ScoreRequest { queries, documents, encode, .. } = request;
+        let queries: Vec<Arc<str>> = queries.into_iter().map(Arc::from).collect();
+        // One query is repeated for all documents; otherwise there are as many.
+        let pairs = queries.iter().cycle().map(Arc::clone).zip(documents);
+        let inputs = pairs.map(|(query, document)| input(query, document)).collect();
+        let response = self.run(one_field(inputs, encode.field), &encode, Wanted::Pooled).await?;
         try_map(response, rerank_score)
     }
 
-    async fn rerank_by_cosine(&self, request: RerankRequest, dim: usize) -> Result<Response<RerankScore>, Error> {
-        let field = request.encode.field;
-        check_count(request.documents.len(), field, self.inner.config.max_client_batch_size)?;
-        let mut inputs = one_field(request.documents.into_iter().map(Input::Text).collect(), field);
-        inputs.push((Place { field: "query", index: None }, Input::Text(request.query)));
-        let response = self.run_counted(inputs, &request.encode, Wanted::Pooled).await?;
+    async fn score_by_cosine(&self, request: ScoreRequest, dim: usize) -> Result<Response<RerankScore>, Error> {
+        let ScoreRequest { queries, query_field, documents, encode, .. } = request;
+        let texts = |texts: Vec<String>, field| one_field(texts.into_iter().map(Input::Text).collect(), field);
+        let num_documents = documents.len();
+        let mut inputs = texts(documents, encode.field);
+        inputs.extend(texts(queries, query_field));
+        let response = self.run(inputs, &encode, Wanted::Pooled).await?;
         let mut vectors = try_map(response, |output| embedding(output, dim))?;
-        let query = vectors.results.pop().unwrap_or_default();
+        let queries = vectors.results.split_off(num_documents);
         Ok(vectors.map(|documents| {
-            let cosines = documents.iter().map(|document| cosine(&query, document));
+            let cosines = queries.iter().cycle().zip(&documents).map(|(query, document)| cosine(query, document));
             cosines.map(|cosine| RerankScore { raw: cosine, score: cosine }).collect()
         }))
     }
@@ -232,7 +237,7 @@ impl Engine {
     pub async fn tokenize(&self, texts: Vec<String>, options: EncodeOptions) -> Result<Vec<Vec<TokenInfo>>, Error> {
         observe(Method::Tokenize, texts.len(), async {
             let Inner { tokenizers, config, .. } = &*self.inner;
-            check_count(texts.len(), options.field, config.max_client_batch_size)?;
+            check_count(texts.len(), options.field, config.max_request_inputs())?;
             let rules = tokenizers.encoder().rules(&options)?;
             let _permit = self.admit()?;
             tokenizers.tokens(one_field(texts, options.field), rules).await
@@ -247,7 +252,7 @@ impl Engine {
     pub async fn decode(&self, ids: Vec<Vec<u32>>, skip_special_tokens: bool) -> Result<Vec<String>, Error> {
         observe(Method::Decode, ids.len(), async {
             let Inner { tokenizers, config, .. } = &*self.inner;
-            check_count(ids.len(), "ids", config.max_client_batch_size)?;
+            check_count(ids.len(), "ids", config.max_request_inputs())?;
             let _permit = self.admit()?;
             tokenizers.decode(one_field(ids, "ids"), skip_special_tokens).await
         })
@@ -268,6 +273,11 @@ impl Engine {
             return Ok(());
         }
         pipeline.submit([vec![0]], Wanted::Pooled)?.collect().await.map(|_| ())
+    }
+
+    /// How long the forward pass that runs now has been running; `None` while the backend waits for work.
+    pub fn busy_for(&self) -> Option<Duration> {
+        self.inner.pipeline.busy_for()
     }
 
     /// Stops accepting, waits until everything accepted is answered, and ends the threads. May be called again.
@@ -291,38 +301,47 @@ impl Engine {
         }
     }
 
+    /// Admission, encoding, queue, forward pass; a large request part by part, so that its parts are encoded while
+    /// others are computed and never fill the queue. Dropped on the way, it leaves nothing behind.
     async fn run(
         &self,
         inputs: Vec<(Place, Input)>,
         options: &EncodeOptions,
         wanted: Wanted,
     ) -> Result<Response<Output>, Error> {
-        check_count(inputs.len(), options.field, self.inner.config.max_client_batch_size)?;
-        self.run_counted(inputs, options, wanted).await
-    }
-
-    /// Admission, encoding, queue, forward pass. Dropped on the way, it leaves nothing behind.
-    async fn run_counted(
-        &self,
-        inputs: Vec<(Place, Input)>,
-        options: &EncodeOptions,
-        wanted: Wanted,
-    ) -> Result<Response<Output>, Error> {
-        let Inner { tokenizers, pipeline, .. } = &*self.inner;
+        let Inner { tokenizers, pipeline, config, .. } = &*self.inner;
+        check_count(inputs.len(), options.field, config.max_request_inputs())?;
         let arrival = Instant::now();
-        let rules = tokenizers.encoder().rules(options)?;
+        let rules = Arc::new(tokenizers.encoder().rules(options)?);
         let _permit = self.admit()?;
-        let encoded = tokenizers.encode(inputs, rules).await?;
-        let tokenization = arrival.elapsed();
         let mut usage = Usage::default();
-        for input in &encoded {
-            usage.characters += input.characters;
-            usage.tokens += input.input_ids.len();
-            metrics::input_length(input.input_ids.len());
+        let mut tokenization = Duration::ZERO;
+        let mut answers = Vec::with_capacity(inputs.len());
+        let mut before: Option<Pending> = None;
+        let mut inputs = inputs.into_iter();
+        loop {
+            let part: Vec<_> = inputs.by_ref().take(config.max_client_batch_size).collect();
+            if part.is_empty() {
+                break;
+            }
+            let begun = Instant::now();
+            let encoded = tokenizers.encode(part, Arc::clone(&rules)).await?;
+            tokenization += begun.elapsed();
+            for input in &encoded {
+                usage.characters += input.characters;
+                usage.tokens += input.input_ids.len();
+                metrics::input_length(input.input_ids.len());
+            }
+            let pending = pipeline.submit(encoded.into_iter().map(|input| input.input_ids), wanted)?;
+            if let Some(before) = before.replace(pending) {
+                answers.extend(before.collect().await?);
+            }
         }
-        let pending = pipeline.submit(encoded.into_iter().map(|input| input.input_ids), wanted)?;
-        let answers = pending.collect().await?;
+        if let Some(last) = before {
+            answers.extend(last.collect().await?);
+        }
         let timings = mean_timings(&answers);
+        usage.computed_tokens = answers.iter().map(|answer| answer.computed_tokens).sum();
         (usage.batch_tokens, usage.batch_unique_tokens) = batch_tokens(&answers);
         Ok(Response {
             results: answers.into_iter().map(|answer| answer.output).collect(),
@@ -357,13 +376,16 @@ impl Engine {
     fn wrong_kind(&self, task: &str) -> Error {
         let served = match &self.info().kind {
             ModelKind::Embedding { .. } => {
-                "makes embeddings; use /v1/embeddings, /embed or /embed_all, or /rerank for cosines".to_owned()
+                "makes embeddings; use /v1/embeddings, /embed or /embed_all, or /rerank and /v1/score for cosines"
+                    .to_owned()
             }
-            ModelKind::Reranker => "is a reranker; use /rerank or /v1/rerank".to_owned(),
+            ModelKind::Reranker => "is a reranker; use /rerank, /v1/rerank or /v1/score".to_owned(),
             ModelKind::Classifier { labels } if labels.len() == 1 => {
-                "is a classifier with one label; use /predict or /rerank".to_owned()
+                "is a classifier with one label; use /predict, /v1/classify, /rerank or /v1/score".to_owned()
             }
-            ModelKind::Classifier { labels } => format!("is a classifier with {} labels; use /predict", labels.len()),
+            ModelKind::Classifier { labels } => {
+                format!("is a classifier with {} labels; use /predict or /v1/classify", labels.len())
+            }
         };
         Error::WrongModelKind(format!("{task} is not possible: the served model ({}) {served}", self.info().model_type))
     }

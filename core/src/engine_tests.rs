@@ -3,10 +3,10 @@
 use super::*;
 use crate::postprocess::sigmoid;
 use crate::test_support::{
-    DIM, FakeBackend, Fate, Gate, classifier_kind, config, embedding_kind, fake_values, info, model, tokenizer,
-    wait_until,
+    DIM, FakeBackend, Fate, Gate, classifier_kind, config, embedding_kind, fake_values, info, model, qwen3_template,
+    tokenizer, wait_until,
 };
-use crate::{BackendError, RerankTemplate};
+use crate::{BackendError, TruncationDirection};
 
 const MODEL: &str = "qwen3-tiny";
 
@@ -17,7 +17,7 @@ fn engine(kind: ModelKind, config: EngineConfig) -> Engine {
 fn loaded(kind: ModelKind) -> LoadedModel {
     let is_reranker = kind == ModelKind::Reranker;
     let mut model = model(FakeBackend::new(info(kind, 500)), tokenizer(MODEL));
-    model.template = is_reranker.then(RerankTemplate::qwen3);
+    model.template = is_reranker.then(qwen3_template);
     model
 }
 
@@ -38,9 +38,10 @@ fn list(ids: &[u32]) -> Input {
     Input::Ids(ids.to_vec())
 }
 
-fn rerank_request(query: &str, documents: &[&str]) -> RerankRequest {
-    RerankRequest {
-        query: query.to_owned(),
+fn rerank_request(query: &str, documents: &[&str]) -> ScoreRequest {
+    ScoreRequest {
+        queries: vec![query.to_owned()],
+        query_field: "query",
         documents: documents.iter().map(|&document| document.to_owned()).collect(),
         instruction: None,
         encode: encode("texts"),
@@ -61,9 +62,11 @@ async fn embeddings_in_order_with_usage_and_timings() {
     let expected: Vec<_> = ids.iter().map(|ids| fake_values(ids, DIM)).collect();
     assert_eq!(response.results, expected);
     let tokens: usize = ids.iter().map(Vec::len).sum();
-    let Usage { characters, tokens: counted, batch_tokens, batch_unique_tokens } = response.usage;
+    let Usage { characters, tokens: counted, computed_tokens, batch_tokens, batch_unique_tokens } = response.usage;
     assert_eq!((characters, counted, batch_tokens), (30, tokens, tokens));
     assert!(batch_unique_tokens < batch_tokens, "two texts share a prefix");
+    assert_eq!(computed_tokens, batch_unique_tokens);
+    assert_eq!(response.usage.saved_tokens(), tokens - computed_tokens);
     let Timings { total, tokenization, queue, planning, inference } = response.timings;
     assert!(total >= tokenization + inference && !tokenization.is_zero() && !planning.is_zero());
     assert!(total >= queue);
@@ -109,12 +112,12 @@ async fn one_row_for_each_token() {
 #[tokio::test]
 async fn reranking_with_a_reranker() {
     let engine = engine(ModelKind::Reranker, config());
-    let response = engine.rerank(rerank_request("bread", &["yeast", "tide"])).await.unwrap();
-    let template = RerankTemplate::qwen3();
+    let response = engine.score(rerank_request("bread", &["yeast", "tide"])).await.unwrap();
+    let template = qwen3_template();
     let bare = |text: &str| tokenizer(MODEL).encode(text, false).unwrap().get_ids().to_vec();
     for (score, document) in response.results.iter().zip(["yeast", "tide"]) {
         let body = template.head(None, "bread") + document;
-        let logits = fake_values(&[bare(&template.prefix), bare(&body), bare(&template.suffix)].concat(), 2);
+        let logits = fake_values(&[bare(&template.before[0]), bare(&body), bare(&template.after[0])].concat(), 2);
         assert_eq!(score.raw, logits[1] - logits[0]);
         assert_eq!(score.score, sigmoid(score.raw));
     }
@@ -122,14 +125,14 @@ async fn reranking_with_a_reranker() {
     assert!(response.usage.compaction_ratio() < 0.6, "the prompt is shared up to the document");
 
     let asked =
-        RerankRequest { instruction: Some("Be strict".to_owned()), ..rerank_request("bread", &["yeast", "tide"]) };
-    assert_ne!(engine.rerank(asked).await.unwrap().results, response.results);
+        ScoreRequest { instruction: Some("Be strict".to_owned()), ..rerank_request("bread", &["yeast", "tide"]) };
+    assert_ne!(engine.score(asked).await.unwrap().results, response.results);
 }
 
 #[tokio::test]
 async fn reranking_with_a_classifier_of_one_label() {
     let engine = engine(classifier_kind(1), config());
-    let response = engine.rerank(rerank_request("bread", &["yeast"])).await.unwrap();
+    let response = engine.score(rerank_request("bread", &["yeast"])).await.unwrap();
     let pair = tokenizer(MODEL).encode(("bread", "yeast"), true).unwrap().get_ids().to_vec();
     let logit = fake_values(&pair, 1)[0];
     assert_eq!(response.results, [RerankScore { raw: logit, score: sigmoid(logit) }]);
@@ -138,16 +141,74 @@ async fn reranking_with_a_classifier_of_one_label() {
 #[tokio::test]
 async fn reranking_with_an_embedding_model_is_the_cosine() {
     let engine = engine(embedding_kind(), EngineConfig { max_client_batch_size: 2, ..config() });
-    let response = engine.rerank(rerank_request("bread", &["yeast", "bread"])).await.unwrap();
+    let response = engine.score(rerank_request("bread", &["yeast", "bread"])).await.unwrap();
     let [query, document] = ["bread", "yeast"].map(|text| fake_values(&ids_of(text), DIM));
     let expected = cosine(&query, &document);
     assert_eq!(response.results[0], RerankScore { raw: expected, score: expected });
     assert!((response.results[1].score - 1.0).abs() < 1e-6 && expected < 0.999);
     assert_eq!(response.usage.characters, 15);
-    let too_many = engine.rerank(rerank_request("bread", &["a"; 3])).await.unwrap_err();
-    assert!(matches!(too_many, Error::BatchTooLarge { field: "texts", got: 3, limit: 2 }));
-    let none = engine.rerank(rerank_request("bread", &[])).await.unwrap_err();
+    let none = engine.score(rerank_request("bread", &[])).await.unwrap_err();
     assert!(matches!(none, Error::Empty { field: "texts", .. }));
+}
+
+#[tokio::test]
+async fn each_document_may_have_a_query_of_its_own() {
+    let queries = || vec!["bread".to_owned(), "tide".to_owned()];
+    for kind in [embedding_kind(), ModelKind::Reranker, classifier_kind(1)] {
+        let engine = engine(kind, config());
+        let mut alone = Vec::new();
+        for (query, document) in [("bread", "yeast"), ("tide", "moon")] {
+            alone.extend(engine.score(rerank_request(query, &[document])).await.unwrap().results);
+        }
+        let paired = ScoreRequest { queries: queries(), ..rerank_request("", &["yeast", "moon"]) };
+        assert_eq!(engine.score(paired).await.unwrap().results, alone);
+        let crossed = ScoreRequest { queries: queries(), ..rerank_request("", &["moon", "yeast"]) };
+        assert_ne!(engine.score(crossed).await.unwrap().results, alone);
+        let odd = ScoreRequest { queries: queries(), ..rerank_request("", &["a", "b", "c"]) };
+        let error = engine.score(odd).await.unwrap_err().to_string();
+        assert_eq!(error, "`query` has 2 items and `texts` 3; give one, or one for each");
+        let none = ScoreRequest { queries: vec![], ..rerank_request("", &["a"]) };
+        assert!(matches!(engine.score(none).await, Err(Error::Empty { field: "query", .. })));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_request_is_done_in_parts() {
+    let (engine, gate) = gated(EngineConfig { max_client_batch_size: 2, ..config() });
+    let inputs: Vec<_> = (0..5).map(|id| list(&[id, id + 1])).collect();
+    let running = tokio::spawn({
+        let (engine, inputs) = (engine.clone(), inputs.clone());
+        async move { engine.embed(inputs, raw()).await }
+    });
+    let mut sizes = Vec::new();
+    for _ in 0..3 {
+        let batch = tokio::task::block_in_place(|| gate.started());
+        sizes.push(batch.ragged.num_sequences());
+        gate.release(Fate::Answer);
+    }
+    assert_eq!(sizes, [2, 2, 1]);
+    let response = running.await.unwrap().unwrap();
+    let expected: Vec<_> = (0..5).map(|id| fake_values(&[id, id + 1], DIM)).collect();
+    assert_eq!(response.results, expected);
+    assert_eq!((response.usage.tokens, response.usage.batch_tokens), (10, 10));
+}
+
+#[tokio::test]
+async fn a_request_may_ask_for_fewer_tokens() {
+    let engine = engine(embedding_kind(), config());
+    let embed = |max_tokens, direction| {
+        let encode = EncodeOptions { max_tokens, direction, truncate: Some(false), ..encode("inputs") };
+        engine.embed(vec![list(&[1, 2, 3])], EmbedOptions { encode, ..raw() })
+    };
+    let right = TruncationDirection::Right;
+    assert_eq!(embed(Some(2), right).await.unwrap().results, [fake_values(&[1, 2], DIM)]);
+    assert_eq!(embed(Some(2), TruncationDirection::Left).await.unwrap().results, [fake_values(&[2, 3], DIM)]);
+    assert_eq!(embed(Some(500), right).await.unwrap().results, [fake_values(&[1, 2, 3], DIM)]);
+    for max_tokens in [0, 501] {
+        let error = embed(Some(max_tokens), right).await.unwrap_err().to_string();
+        let expected = format!("`truncate_prompt_tokens` is {max_tokens}; the served model takes 1 to 500 tokens");
+        assert_eq!(error, expected);
+    }
 }
 
 #[tokio::test]
@@ -171,18 +232,24 @@ async fn a_task_for_another_model_is_refused_with_advice() {
     expect(reranker.embed_tokens(inputs(), encode("inputs")).await.unwrap_err(), "embedding", "is a reranker");
     expect(reranker.classify(inputs(), encode("inputs")).await.unwrap_err(), "classification", "is a reranker");
     let classifier = engine(classifier_kind(3), config());
-    expect(classifier.rerank(rerank_request("q", &["d"])).await.unwrap_err(), "reranking", "3 labels; use /predict");
+    expect(classifier.score(rerank_request("q", &["d"])).await.unwrap_err(), "reranking", "3 labels; use /predict");
     expect(classifier.embed(inputs(), raw()).await.unwrap_err(), "embedding", "3 labels; use /predict");
 }
 
 #[tokio::test]
 async fn too_many_and_no_inputs_are_refused() {
     let engine = engine(embedding_kind(), EngineConfig { max_client_batch_size: 2, ..config() });
-    let error = engine.embed(vec![list(&[1]); 3], raw()).await.unwrap_err();
-    assert!(matches!(error, Error::BatchTooLarge { field: "inputs", got: 3, limit: 2 }));
+    let limit = 2 * EngineConfig::MAX_PARTS;
+    let error = engine.embed(vec![list(&[1]); limit + 1], raw()).await.unwrap_err();
+    assert!(
+        matches!(error, Error::BatchTooLarge { field: "inputs", got, limit: told } if got == limit + 1 && told == limit)
+    );
     assert!(matches!(engine.embed(vec![], raw()).await, Err(Error::Empty { field: "inputs", .. })));
     assert!(matches!(engine.tokenize(vec![], encode("inputs")).await, Err(Error::Empty { .. })));
-    assert!(matches!(engine.decode(vec![vec![1]; 3], true).await, Err(Error::BatchTooLarge { field: "ids", .. })));
+    assert!(matches!(
+        engine.decode(vec![vec![1]; limit + 1], true).await,
+        Err(Error::BatchTooLarge { field: "ids", .. })
+    ));
 }
 
 #[tokio::test]

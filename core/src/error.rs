@@ -34,8 +34,11 @@ pub enum Error {
         /// The tokenizer's words.
         problem: String,
     },
-    /// More inputs in one request than `--max-client-batch-size`.
-    #[error("`{field}` has {got} items, the limit is {limit} (--max-client-batch-size)")]
+    /// More inputs in one request than can be split into parts.
+    #[error(
+        "`{field}` has {got} items, the limit is {limit} ({} times --max-client-batch-size)",
+        crate::EngineConfig::MAX_PARTS
+    )]
     BatchTooLarge {
         /// The request's field.
         field: &'static str,

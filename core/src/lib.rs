@@ -17,6 +17,7 @@ mod prefix_index;
 mod queue;
 mod radix;
 mod ragged;
+mod recipe;
 mod request;
 mod rerank_prompt;
 #[cfg(test)]
@@ -35,9 +36,10 @@ pub use model::LoadedModel;
 pub use postprocess::{sigmoid, softmax};
 pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
+pub use recipe::RerankRecipe;
 pub use request::{
-    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Prompts, RerankRequest, RerankScore, Response,
-    Scheduling, Timings, TokenInfo, TruncationDirection, Usage,
+    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Prompts, RerankScore, Response, Scheduling,
+    ScoreRequest, Timings, TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;
 pub use text_encoder::TextEncoder;

@@ -1,9 +1,9 @@
 //! What is out of range, said by name: a request's counts, the server's settings, the model's figures.
 
-use crate::{EngineConfig, Error, LoadedModel, ModelInfo, ModelKind};
+use crate::{EngineConfig, Error, LoadedModel, ModelInfo, ModelKind, ScoreRequest};
 use tokio::sync::Semaphore;
 
-/// How many inputs a request may have.
+/// That there are inputs, and not too many.
 pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Result<(), Error> {
     if got == 0 {
         return Err(Error::Empty { field, problem: "has no items".to_owned() });
@@ -12,6 +12,22 @@ pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Resu
         return Err(Error::BatchTooLarge { field, got, limit });
     }
     Ok(())
+}
+
+/// That every document has a query.
+pub(crate) fn check_pairing(request: &ScoreRequest) -> Result<(), Error> {
+    let ScoreRequest { queries, query_field: field, documents, encode, .. } = request;
+    let (field, other) = (*field, encode.field);
+    match (queries.len(), documents.len()) {
+        (0, _) => Err(Error::Empty { field, problem: "has no items".to_owned() }),
+        (_, 0) => Err(Error::Empty { field: other, problem: "has no items".to_owned() }),
+        (1, _) => Ok(()),
+        (queries, documents) if queries == documents => Ok(()),
+        (queries, documents) => {
+            let problem = format!("has {queries} items and `{other}` {documents}; give one, or one for each");
+            Err(Error::Validation { field, problem })
+        }
+    }
 }
 
 /// How many values of a vector to keep.

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// What the pipeline is configured with.
@@ -57,6 +57,8 @@ struct State {
     /// Of batches that are done; never more than there are batches at once, one with the backend and one in the slot.
     spare: Vec<Buffers>,
     backend_waits: bool,
+    /// When the backend took the batch that it has.
+    running_since: Option<Instant>,
     /// Nothing is accepted any more.
     closed: bool,
     /// Closed, and the last batch is in the slot or beyond.
@@ -70,6 +72,7 @@ impl State {
             slot: None,
             spare: Vec::new(),
             backend_waits: false,
+            running_since: None,
             closed: false,
             drained: false,
         }
@@ -159,6 +162,11 @@ impl Pipeline {
         self.failed_batches.load(Ordering::Relaxed)
     }
 
+    /// How long the backend has had the batch that it has.
+    pub(crate) fn busy_for(&self) -> Option<Duration> {
+        self.lock().running_since.map(|since| since.elapsed())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock, and every field is valid at any moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -216,9 +224,11 @@ impl Pipeline {
     fn await_batch(&self) -> Option<FormingBatch> {
         let idle = Instant::now();
         let mut state = self.lock();
+        state.running_since = None;
         loop {
             if let Some(batch) = state.slot.take() {
                 state.backend_waits = false;
+                state.running_since = Some(Instant::now());
                 state.queue.close_batch();
                 self.planner_wake.notify_one();
                 metrics::backend_idle(idle.elapsed());
@@ -250,9 +260,10 @@ impl Pipeline {
         let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
         metrics::batch(&report, entries.len());
         tracing::debug!(?planning, inference = ?report.inference, ok = outputs.is_ok(), "batch done");
+        let computed_tokens = batch.computed_tokens();
         let (entries, buffers) = ready.take_apart();
         self.take_back(buffers);
-        self.answer(entries, outputs, Arc::new(report), taken);
+        self.answer(Done { entries, computed_tokens, outputs, report: Arc::new(report), taken });
         drop(span);
     }
 
@@ -260,19 +271,15 @@ impl Pipeline {
         self.lock().spare.push(buffers);
     }
 
-    fn answer(
-        &self,
-        entries: Vec<Entry>,
-        outputs: Result<Vec<Output>, BackendError>,
-        batch: Arc<BatchReport>,
-        taken: Instant,
-    ) {
+    fn answer(&self, done: Done) {
+        let Done { entries, computed_tokens, outputs, report: batch, taken } = done;
         let replies: Vec<Reply> = match outputs {
             Ok(outputs) => {
-                let answers = outputs.into_iter().zip(&entries).map(|(output, entry)| {
+                let answers = outputs.into_iter().zip(computed_tokens).zip(&entries);
+                let answers = answers.map(|((output, computed_tokens), entry)| {
                     let queue = taken.duration_since(entry.enqueued).saturating_sub(batch.planning);
                     check_output(&output, entry)?;
-                    Ok(Answer { output, queue, batch: Arc::clone(&batch) })
+                    Ok(Answer { output, computed_tokens, queue, batch: Arc::clone(&batch) })
                 });
                 answers.collect()
             }
@@ -291,6 +298,16 @@ impl Pipeline {
         }
         entries.into_iter().zip(replies).for_each(|(entry, reply)| entry.answer(reply));
     }
+}
+
+/// A batch that ran: `entries[i]`, `computed_tokens[i]` and `outputs[i]` belong together.
+struct Done {
+    entries: Vec<Entry>,
+    computed_tokens: Vec<usize>,
+    outputs: Result<Vec<Output>, BackendError>,
+    report: Arc<BatchReport>,
+    /// When the backend took it.
+    taken: Instant,
 }
 
 /// Pairs of a query and a key that one layer's attention leaves out: none where attention runs over every row.

@@ -43,6 +43,8 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) output: Output,
+    /// Tokens that were computed for this sequence and for none before it in its batch.
+    pub(crate) computed_tokens: usize,
     /// From arrival until the backend took the batch, less planning.
     pub(crate) queue: Duration,
     pub(crate) batch: Arc<BatchReport>,

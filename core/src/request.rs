@@ -39,6 +39,8 @@ pub enum TruncationDirection {
 pub struct EncodeOptions {
     /// Cut what is too long instead of refusing it; the server's `--auto-truncate` when absent.
     pub truncate: Option<bool>,
+    /// Cut to this many tokens, whatever `truncate` says; the model's own limit when absent.
+    pub max_tokens: Option<usize>,
     /// Which end to cut.
     pub direction: TruncationDirection,
     /// A name from the model's prompts; the default prompt when absent.
@@ -54,6 +56,7 @@ impl EncodeOptions {
     pub fn new(field: &'static str) -> Self {
         Self {
             truncate: None,
+            max_tokens: None,
             direction: TruncationDirection::Right,
             prompt_name: None,
             add_special_tokens: true,
@@ -98,6 +101,9 @@ pub struct Usage {
     pub characters: usize,
     /// Tokens of all inputs after truncation.
     pub tokens: usize,
+    /// Those of `tokens` that were computed for this request. The others begin like an input before them in the same
+    /// batch, and were computed for that one. Summed over all requests this is N'.
+    pub computed_tokens: usize,
     /// N summed over the batches this request's inputs were in.
     pub batch_tokens: usize,
     /// N' (rows computed) summed over the same batches.
@@ -105,6 +111,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Tokens that were not computed again because the batch had them already.
+    pub fn saved_tokens(&self) -> usize {
+        self.tokens.saturating_sub(self.computed_tokens)
+    }
+
     /// N'/N of the batches this request's inputs were in; 1 when nothing was compacted.
     pub fn compaction_ratio(&self) -> f64 {
         if self.batch_tokens == 0 { 1.0 } else { self.batch_unique_tokens as f64 / self.batch_tokens as f64 }
@@ -144,11 +155,13 @@ pub struct EmbedOptions {
     pub dimensions: Option<usize>,
 }
 
-/// A query and the documents to put in order.
+/// Queries and documents to score against each other.
 #[derive(Debug, Clone)]
-pub struct RerankRequest {
-    /// The query.
-    pub query: String,
+pub struct ScoreRequest {
+    /// One for all documents, or one for each of them.
+    pub queries: Vec<String>,
+    /// The request's field that the queries came from, for messages.
+    pub query_field: &'static str,
     /// The documents.
     pub documents: Vec<String>,
     /// For models with a template; its default when absent.
@@ -194,7 +207,8 @@ pub struct EngineConfig {
     pub max_batch_requests: Option<usize>,
     /// Requests in the server at once (`--max-concurrent-requests`).
     pub max_concurrent_requests: usize,
-    /// Inputs in one request at most (`--max-client-batch-size`).
+    /// Inputs of one request that are worked on at once (`--max-client-batch-size`). A larger request is done in parts
+    /// of this size, up to [`MAX_PARTS`](Self::MAX_PARTS) of them.
     pub max_client_batch_size: usize,
     /// Which waiting inputs go into a batch together (`--scheduling`).
     pub scheduling: Scheduling,
@@ -213,6 +227,14 @@ impl EngineConfig {
     /// How many times `max_batch_tokens` the tokens of a batch may be, counted with repetitions, unless the
     /// configuration says otherwise.
     pub const RAGGED_TOKENS_FACTOR: usize = 8;
+
+    /// Parts that a request may have at most: its answers are all in memory before the first is sent.
+    pub const MAX_PARTS: usize = 64;
+
+    /// Inputs in one request at most.
+    pub fn max_request_inputs(&self) -> usize {
+        self.max_client_batch_size.saturating_mul(Self::MAX_PARTS)
+    }
 
     /// The bound of a batch's tokens that holds.
     pub fn ragged_tokens_limit(&self) -> usize {

@@ -5,6 +5,8 @@
 //! punctuation, none looks back, and none looks ahead but from white space. So the text up to the punctuation and the
 //! rest of the prompt have the same tokens apart as together. Other tokenizers encode every prompt as a whole.
 
+use crate::RerankTemplate;
+use std::sync::Arc;
 use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
@@ -14,25 +16,70 @@ const PATTERNS: [&str; 2] = [
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-/// The head up to its last space.
+/// A template with everything fixed about it.
+#[derive(Debug)]
+pub(crate) struct EncodedTemplate {
+    template: RerankTemplate,
+    /// The ids of the pieces after the document.
+    pub(crate) after: Vec<u32>,
+    /// What stands before a document in its piece may be encoded on its own.
+    pub(crate) splits: bool,
+}
+
+/// What stands before the documents of one query.
 #[derive(Debug, Clone)]
 pub(crate) struct EncodedHead {
-    text: String,
-    input_ids: Vec<u32>,
+    instruction: Option<Arc<str>>,
+    query: Arc<str>,
+    /// All but `rest`.
+    pub(crate) input_ids: Vec<u32>,
+    /// To be encoded together with the document.
+    pub(crate) rest: String,
+}
+
+impl EncodedTemplate {
+    /// # Errors
+    /// The tokenizer's.
+    pub(crate) fn new(tokenizer: &Tokenizer, template: RerankTemplate) -> Result<Self, tokenizers::Error> {
+        let after = encode_pieces(tokenizer, &template.after)?;
+        let splits = splits_before_space(tokenizer, template.fixed_label());
+        Ok(Self { template, after, splits })
+    }
+
+    /// # Errors
+    /// The tokenizer's.
+    pub(crate) fn head(
+        &self,
+        tokenizer: &Tokenizer,
+        instruction: Option<Arc<str>>,
+        query: Arc<str>,
+    ) -> Result<EncodedHead, tokenizers::Error> {
+        let mut input_ids = encode_pieces(tokenizer, &self.template.before(instruction.as_deref(), &query))?;
+        let head = self.template.head(instruction.as_deref(), &query);
+        let rest = match head.strip_suffix(' ').filter(|_| self.splits) {
+            Some(begun) => {
+                input_ids.extend(encode_pieces(tokenizer, &[begun])?);
+                " ".to_owned()
+            }
+            None => head,
+        };
+        Ok(EncodedHead { instruction, query, input_ids, rest })
+    }
 }
 
 impl EncodedHead {
-    /// `None` if the tokenizer fails; whoever encodes the whole prompt will learn why.
-    pub(crate) fn new(tokenizer: &Tokenizer, head: &str) -> Option<Self> {
-        let text = head.strip_suffix(' ')?.to_owned();
-        let input_ids = tokenizer.encode_fast(text.as_str(), false).ok()?.get_ids().to_vec();
-        Some(Self { text, input_ids })
+    /// Whether this is what stands before the documents of a query.
+    pub(crate) fn is_for(&self, instruction: Option<&Arc<str>>, query: &Arc<str>) -> bool {
+        self.instruction.as_ref() == instruction && self.query == *query
     }
+}
 
-    /// The tokens of `head` up to its last space and how many bytes they cover; `None` if this is another head.
-    pub(crate) fn of(&self, head: &str) -> Option<(&[u32], usize)> {
-        (head.strip_suffix(' ') == Some(&self.text)).then_some((&self.input_ids, self.text.len()))
+fn encode_pieces(tokenizer: &Tokenizer, pieces: &[impl AsRef<str>]) -> Result<Vec<u32>, tokenizers::Error> {
+    let mut ids = Vec::new();
+    for piece in pieces {
+        ids.extend_from_slice(tokenizer.encode_fast(piece.as_ref(), false)?.get_ids());
     }
+    Ok(ids)
 }
 
 /// Whether a text that ends with the label may be encoded in two parts, cut before the label's last space.

@@ -1,8 +1,7 @@
 //! Apart or together, the tokens are the same.
 
 use super::*;
-use crate::RerankTemplate;
-use crate::test_support::tokenizer;
+use crate::test_support::{qwen3_template, tokenizer};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use tokenizers::AddedToken;
@@ -38,24 +37,43 @@ proptest! {
 
     #[test]
     fn tokens_are_those_of_the_whole(instruction in text(), query in text(), document in text()) {
-        let head = RerankTemplate::qwen3().head(Some(&instruction), &query);
+        let template = qwen3_template();
+        let text = template.head(Some(&instruction), &query);
+        let (instruction, query): (Arc<str>, Arc<str>) = (Arc::from(instruction), Arc::from(query));
         for tokenizer in TOKENIZERS.iter() {
             prop_assert!(splits_before_space(tokenizer, LABEL));
-            let whole = tokenizer.encode_fast([&head, document.as_str()].concat(), false).unwrap();
-            let encoded = EncodedHead::new(tokenizer, &head).unwrap();
-            let (ids, cut) = encoded.of(&head).unwrap();
-            let rest = tokenizer.encode_fast([&head[cut..], document.as_str()].concat(), false).unwrap();
-            prop_assert_eq!([ids, rest.get_ids()].concat(), whole.get_ids());
+            let ids = |text: String| tokenizer.encode_fast(text, false).unwrap().get_ids().to_vec();
+            let whole = [ids(template.before[0].clone()), ids([&text, document.as_str()].concat())].concat();
+            let encoded = EncodedTemplate::new(tokenizer, template.clone()).unwrap();
+            let head = encoded.head(tokenizer, Some(Arc::clone(&instruction)), Arc::clone(&query)).unwrap();
+            prop_assert_eq!(head.rest.as_str(), " ");
+            prop_assert_eq!([head.input_ids, ids([" ", document.as_str()].concat())].concat(), whole);
         }
     }
 }
 
 #[test]
-fn a_head_knows_its_own_text_only() {
-    let encoded = EncodedHead::new(&TOKENIZERS[0], "a: ").unwrap();
-    assert_eq!(encoded.of("a: ").map(|(_, cut)| cut), Some(2));
-    assert!(encoded.of("b: ").is_none() && encoded.of("a:").is_none());
-    assert!(EncodedHead::new(&TOKENIZERS[0], "a:").is_none());
+fn a_head_knows_its_own_query_only() {
+    let template = EncodedTemplate::new(&TOKENIZERS[0], qwen3_template()).unwrap();
+    let [a, b]: [Arc<str>; 2] = ["a", "b"].map(Arc::from);
+    let head = template.head(&TOKENIZERS[0], Some(Arc::clone(&b)), Arc::clone(&a)).unwrap();
+    assert!(head.is_for(Some(&b), &a));
+    assert!(!head.is_for(Some(&b), &b) && !head.is_for(None, &a) && !head.is_for(Some(&a), &a));
+}
+
+#[test]
+fn pieces_are_encoded_apart() {
+    let template = RerankTemplate {
+        before: ["{query}", "he"].map(str::to_owned).to_vec(),
+        document: "document: {document}".to_owned(),
+        ..qwen3_template()
+    };
+    let ids = |text: &str| TOKENIZERS[0].encode_fast(text, false).unwrap().get_ids().to_vec();
+    let template = EncodedTemplate::new(&TOKENIZERS[0], template).unwrap();
+    let head = template.head(&TOKENIZERS[0], None, Arc::from(" t")).unwrap();
+    let apart = [ids(" t"), ids("he"), ids("document:")].concat();
+    assert_eq!(head.input_ids, apart);
+    assert_ne!([ids(" the"), ids("document:")].concat(), apart, "together they are other tokens");
 }
 
 #[test]

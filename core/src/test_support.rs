@@ -2,7 +2,7 @@
 
 use crate::{
     Backend, BackendError, Batch, EncodeLimits, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling,
-    Prompts, Scheduling, Wanted,
+    Prompts, RerankRecipe, RerankTemplate, Scheduling, Wanted,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -19,6 +19,11 @@ pub(crate) fn fixture(model: &str, file: &str) -> PathBuf {
 
 pub(crate) fn tokenizer(model: &str) -> Tokenizer {
     Tokenizer::from_file(fixture(model, "tokenizer.json")).expect("the fixture's tokenizer")
+}
+
+/// The prompt of Qwen3-Reranker.
+pub(crate) fn qwen3_template() -> RerankTemplate {
+    RerankRecipe::builtin(RerankRecipe::QWEN3).expect("it comes along").template
 }
 
 pub(crate) fn expected(model: &str) -> Value {

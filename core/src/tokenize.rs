@@ -39,7 +39,7 @@ impl TokenizerPool {
     }
 
     /// Encodes all inputs; the answer is the first error in their order if there is one.
-    pub(crate) async fn encode(&self, inputs: Vec<(Place, Input)>, rules: Rules) -> Result<Vec<Encoded>, Error> {
+    pub(crate) async fn encode(&self, inputs: Vec<(Place, Input)>, rules: Arc<Rules>) -> Result<Vec<Encoded>, Error> {
         self.map(inputs, move |encoder, place, input| encoder.encode(input, place, &rules)).await
     }
 

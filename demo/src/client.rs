@@ -59,7 +59,7 @@ impl Client {
     }
 
     pub(crate) fn is_healthy(&self) -> bool {
-        self.agent.get(self.url("/health")).call().is_ok_and(|response| response.status() == 200)
+        self.agent.get(self.url("/ready")).call().is_ok_and(|response| response.status() == 200)
     }
 
     pub(crate) fn info(&self) -> Result<Info> {

@@ -1,5 +1,7 @@
 //! From an engine's answer to a response, once for all routes: the body, what it cost, and the headers that tell.
 
+use crate::error::ApiError;
+use crate::vectors::{ElementType, binary_rows};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -7,11 +9,30 @@ use prefold_core::{Response as Answered, Timings, Usage};
 use serde::Serialize;
 use std::time::Duration;
 
-/// A body of JSON and, when the model ran for it, what it cost.
+/// The type of the values of a binary answer.
+pub(crate) const DTYPE: HeaderName = HeaderName::from_static("x-embedding-dtype");
+
+/// `rows,values` of a binary answer.
+pub(crate) const SHAPE: HeaderName = HeaderName::from_static("x-embedding-shape");
+
+/// A body and, when the model ran for it, what it cost.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    body: String,
+    body: Vec<u8>,
+    form: Form,
     cost: Option<Cost>,
+}
+
+/// What the body is.
+#[derive(Debug)]
+enum Form {
+    Json,
+    /// Rows of vectors.
+    Binary {
+        rows: usize,
+        dim: usize,
+        element: ElementType,
+    },
 }
 
 /// What a request cost.
@@ -26,25 +47,48 @@ impl Answer {
     pub(crate) fn written<T>(answered: &Answered<T>, write: impl FnOnce(&mut String)) -> Self {
         let mut body = String::new();
         write(&mut body);
-        Self { body, cost: Some(Cost { usage: answered.usage, timings: answered.timings }) }
+        Self { body: body.into_bytes(), form: Form::Json, cost: Some(Cost::of(answered)) }
+    }
+
+    /// The rows of vectors as they are.
+    ///
+    /// # Errors
+    /// The type cannot hold a value.
+    pub(crate) fn binary(answered: &Answered<Vec<f32>>, element: ElementType) -> Result<Self, ApiError> {
+        let vectors = &answered.results;
+        element.check(vectors)?;
+        let form = Form::Binary { rows: vectors.len(), dim: vectors.first().map_or(0, Vec::len), element };
+        Ok(Self { body: binary_rows(vectors, element), form, cost: Some(Cost::of(answered)) })
     }
 
     /// A value as the body.
     pub(crate) fn json<T>(answered: &Answered<T>, value: &impl Serialize) -> Self {
-        Self { cost: Some(Cost { usage: answered.usage, timings: answered.timings }), ..Self::free(value) }
+        Self { cost: Some(Cost::of(answered)), ..Self::free(value) }
     }
 
     /// A value as the body of an answer that the model did not run for.
     pub(crate) fn free(value: &impl Serialize) -> Self {
         // The values are our own structs, whose serialisation into memory cannot fail.
-        Self { body: serde_json::to_string(value).unwrap_or_default(), cost: None }
+        Self { body: serde_json::to_vec(value).unwrap_or_default(), form: Form::Json, cost: None }
     }
 }
 
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.body));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let headers = response.headers_mut();
+        match self.form {
+            Form::Json => {
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
+            Form::Binary { rows, dim, element } => {
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+                headers.insert(DTYPE, HeaderValue::from_static(element.as_str()));
+                if let Ok(shape) = HeaderValue::from_str(&format!("{rows},{dim}")) {
+                    headers.insert(SHAPE, shape);
+                }
+            }
+        }
         if let Some(cost) = self.cost {
             response.extensions_mut().insert(cost);
         }
@@ -53,9 +97,14 @@ impl IntoResponse for Answer {
 }
 
 impl Cost {
+    fn of<T>(answered: &Answered<T>) -> Self {
+        Self { usage: answered.usage, timings: answered.timings }
+    }
+
     /// Inserts TEI's headers (milliseconds as integers) and those that tell of compaction.
     ///
-    /// `x-compute-tokens` counts the request's own tokens. `x-compute-batch-tokens` and `x-compute-unique-tokens` are
+    /// `x-compute-tokens` counts the request's own tokens, `x-compute-compact-tokens` those of them that were computed
+    /// for it, without the prefixes that its batch had already. `x-compute-batch-tokens` and `x-compute-unique-tokens` are
     /// N and N' of the batches that it was in, which others may have shared; `x-compaction-ratio` is N'/N.
     pub(crate) fn write_headers(&self, headers: &mut HeaderMap, device: &str, elapsed: Duration) {
         let Self { usage, timings } = self;
@@ -72,6 +121,7 @@ impl Cost {
         insert("x-inference-time", milliseconds(timings.inference));
         insert("x-compute-characters", HeaderValue::from(usage.characters));
         insert("x-compute-tokens", HeaderValue::from(usage.tokens));
+        insert("x-compute-compact-tokens", HeaderValue::from(usage.computed_tokens));
         insert("x-compute-batch-tokens", HeaderValue::from(usage.batch_tokens));
         insert("x-compute-unique-tokens", HeaderValue::from(usage.batch_unique_tokens));
         if let Ok(ratio) = HeaderValue::from_str(&format!("{:.4}", usage.compaction_ratio())) {
@@ -87,7 +137,7 @@ mod tests {
     #[test]
     fn headers_are_milliseconds_and_counts() {
         let cost = Cost {
-            usage: Usage { characters: 11, tokens: 7, batch_tokens: 40, batch_unique_tokens: 10 },
+            usage: Usage { characters: 11, tokens: 7, computed_tokens: 5, batch_tokens: 40, batch_unique_tokens: 10 },
             timings: Timings {
                 total: Duration::from_micros(9_900),
                 tokenization: Duration::from_micros(1_999),
@@ -108,6 +158,7 @@ mod tests {
             ("x-inference-time", "5"),
             ("x-compute-characters", "11"),
             ("x-compute-tokens", "7"),
+            ("x-compute-compact-tokens", "5"),
             ("x-compute-batch-tokens", "40"),
             ("x-compute-unique-tokens", "10"),
             ("x-compaction-ratio", "0.2500"),

@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::SystemTime;
 use thiserror::Error as ThisError;
 
 /// What all handlers share.
@@ -38,7 +37,7 @@ impl Deref for App {
 impl App {
     /// Puts an engine behind HTTP.
     pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
-        let started = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs());
+        let started = crate::routes::now();
         Self(Arc::new(State { engine, names, http, metrics, started, in_flight: AtomicUsize::new(0) }))
     }
 }
@@ -72,19 +71,28 @@ pub(crate) enum StartError {
     Load(#[from] LoadError),
     #[error("`--default-prompt-name {name}`: the model has {known}")]
     UnknownPrompt { name: String, known: String },
+    #[error("`--rerank-instruction`: the model is not told in words what relevant means")]
+    NoInstruction,
     #[error("the engine could not start: {0}")]
     Engine(#[from] Error),
 }
 
+/// What is said in place of the model's own words.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) default_prompt: Option<DefaultPrompt>,
+    pub(crate) rerank_instruction: Option<String>,
+}
+
 /// Loads the model and starts its engine. Blocks for as long as that takes.
-pub(crate) fn start_engine(
-    load: &LoadOptions,
-    default_prompt: Option<DefaultPrompt>,
-    config: EngineConfig,
-) -> Result<Engine, StartError> {
+pub(crate) fn start_engine(load: &LoadOptions, changes: Changes, config: EngineConfig) -> Result<Engine, StartError> {
     let mut model: LoadedModel = prefold_backends::load(load)?;
-    if let Some(prompt) = default_prompt {
+    if let Some(prompt) = changes.default_prompt {
         model.prompts.default = Some(resolve_prompt(prompt, &model.prompts)?);
+    }
+    if let Some(instruction) = changes.rerank_instruction {
+        let template = model.template.as_mut().ok_or(StartError::NoInstruction)?;
+        template.default_instruction = Some(instruction);
     }
     Ok(Engine::new(model, config)?)
 }

@@ -43,9 +43,9 @@ pub(crate) struct ModelArgs {
     #[arg(long, env, value_parser = parse_dtype)]
     pub(crate) dtype: Option<Dtype>,
 
-    /// The name that clients see. The model id when absent
-    #[arg(long, env)]
-    pub(crate) served_model_name: Option<String>,
+    /// The name that clients see, and after it, separated by commas, others that they may use. The model id when absent
+    #[arg(long, env, value_delimiter = ',')]
+    pub(crate) served_model_name: Vec<String>,
 
     /// How token states become one vector: last-token, mean or cls. The model's own when absent
     #[arg(long, env, value_parser = Pooling::from_str)]
@@ -54,6 +54,16 @@ pub(crate) struct ModelArgs {
     /// What the model answers: embed, rerank or classify. Recognised from the model's files when absent
     #[arg(long, env, value_parser = parse_task)]
     pub(crate) task: Option<Task>,
+
+    /// How a language model reranks, which is then its task: qwen3-reranker, mxbai-rerank-v2, or a JSON file with prompt
+    /// and tokens. Recognised from the model's files when absent
+    #[arg(long, env)]
+    pub(crate) rerank_recipe: Option<String>,
+
+    /// What relevant means, for rerankers that are told in words, where a request does not say it. The recipe's own when
+    /// absent
+    #[arg(long, env)]
+    pub(crate) rerank_instruction: Option<String>,
 
     /// The directory of the dense layers inside the model, in place of those that modules.json names
     #[arg(long, env)]
@@ -122,7 +132,8 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, value_parser = positive)]
     pub(crate) max_batch_requests: Option<usize>,
 
-    /// Inputs in one request at most; more are answered with status 413
+    /// Inputs of one request that are worked on at once. A larger request is done in parts of this size, up to 64 of
+    /// them; more are answered with status 413
     #[arg(long, env, default_value_t = 2048, value_parser = positive)]
     pub(crate) max_client_batch_size: usize,
 
@@ -162,13 +173,25 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, default_value_t = 32_000_000, value_parser = positive)]
     pub(crate) payload_limit: usize,
 
-    /// Clients must send `Authorization: Bearer <API_KEY>`, except to /health, /ping and /metrics
+    /// Clients must send `Authorization: Bearer <API_KEY>`, except to /health, /ready, /ping, /metrics and /docs
     #[arg(long, env, hide_env_values = true)]
     pub(crate) api_key: Option<Secret>,
+
+    /// Ask for the API key at /docs and /api-doc/openapi.json too
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub(crate) protect_docs: bool,
+
+    /// Ask for the API key at /metrics too
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub(crate) protect_metrics: bool,
 
     /// Origins that browsers may call from, separated by commas. Any when absent
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) cors_allow_origin: Vec<String>,
+
+    /// Seconds after which a forward pass that has not ended makes /ready fail; after five times as many, /health too
+    #[arg(long, env, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) stall_timeout: u64,
 
     /// Seconds that a stopping server waits for the requests it accepted
     #[arg(long, env, default_value_t = 25)]
@@ -182,6 +205,10 @@ pub(crate) struct TelemetryArgs {
     /// Write log lines as JSON
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) json_output: bool,
+
+    /// Serve /metrics on a port of its own, and no longer on --port
+    #[arg(long, env)]
+    pub(crate) prometheus_port: Option<u16>,
 
     /// Leave the request's span out of log lines
     #[arg(long, env, value_parser = BoolishValueParser::new())]
@@ -378,6 +405,7 @@ mod tests {
             "json-output",
             "disable-spans",
             "cors-allow-origin",
+            "prometheus-port",
         ] {
             assert!(command.get_arguments().any(|arg| arg.get_long() == Some(long)), "--{long} is missing");
         }

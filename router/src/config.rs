@@ -3,7 +3,7 @@
 use crate::args::{Args, Secret, ServerArgs, SourceArgs, TelemetryArgs};
 use axum::http::HeaderValue;
 use prefold_backends::{HubModel, LoadOptions, ModelSource};
-use prefold_core::EngineConfig;
+use prefold_core::{EngineConfig, RerankRecipe};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) names: ModelNames,
     /// In place of the model's own default prompt.
     pub(crate) default_prompt: Option<DefaultPrompt>,
+    /// In place of the rerank recipe's own default instruction.
+    pub(crate) rerank_instruction: Option<String>,
     pub(crate) engine: EngineConfig,
     pub(crate) server: ServerConfig,
     pub(crate) telemetry: TelemetryConfig,
@@ -31,6 +33,24 @@ pub(crate) struct ModelNames {
     pub(crate) id: String,
     /// What clients see.
     pub(crate) served: String,
+    /// What else they may call it.
+    pub(crate) aliases: Vec<String>,
+}
+
+impl ModelNames {
+    /// All names that clients may use, the one that answers carry first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.served).chain(&self.aliases).map(String::as_str)
+    }
+
+    /// The first of the names that were given is the served one; the model's own id is an alias then.
+    fn new(id: String, given: Vec<String>) -> Self {
+        let mut names: Vec<String> = given.into_iter().chain([id.clone()]).collect();
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        let served = names.remove(0);
+        Self { id, served, aliases: names }
+    }
 }
 
 /// The prompt put before every text when a request names none.
@@ -47,6 +67,8 @@ pub(crate) enum DefaultPrompt {
 pub(crate) struct ServerConfig {
     pub(crate) hostname: String,
     pub(crate) port: u16,
+    /// Where `/metrics` is instead of on `port`.
+    pub(crate) prometheus_port: Option<u16>,
     pub(crate) http: HttpConfig,
     pub(crate) shutdown_timeout: Duration,
 }
@@ -61,6 +83,14 @@ pub(crate) struct HttpConfig {
     pub(crate) allowed_origins: Option<Vec<HeaderValue>>,
     /// Whether each request has a span.
     pub(crate) spans: bool,
+    /// A forward pass that runs longer makes the server not ready.
+    pub(crate) stall_timeout: Duration,
+    /// Whether `/docs` and the API's description need the key too.
+    pub(crate) protect_docs: bool,
+    /// Whether `/metrics` needs the key too.
+    pub(crate) protect_metrics: bool,
+    /// Whether `/metrics` is on a port of its own and not on this one.
+    pub(crate) metrics_elsewhere: bool,
 }
 
 /// What the server tells about itself.
@@ -87,6 +117,8 @@ pub(crate) enum ConfigError {
     )]
     #[error("`--model-id` is missing, and this binary was built without the built-in model")]
     NoModel,
+    #[error("`--rerank-recipe {0}`: {1}")]
+    Recipe(String, String),
     #[error("`--cors-allow-origin {0}` is not an origin")]
     Origin(String),
     #[error("`{directives}` says not what to log (--log-level, RUST_LOG): {source}")]
@@ -98,12 +130,14 @@ impl TryFrom<Args> for Config {
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
         let Args { command: _, model, batching, server, telemetry } = args;
+        let prometheus_port = telemetry.prometheus_port;
         let telemetry = telemetry_config(telemetry)?;
         let (id, source) = model_source(&model.source, !telemetry.json)?;
         Ok(Self {
-            names: ModelNames { served: model.served_model_name.unwrap_or_else(|| id.clone()), id },
+            names: ModelNames::new(id, model.served_model_name),
             load: LoadOptions {
                 source,
+                rerank_recipe: model.rerank_recipe.map(rerank_recipe).transpose()?,
                 dtype: model.dtype,
                 pooling: model.pooling,
                 task: model.task,
@@ -114,6 +148,7 @@ impl TryFrom<Args> for Config {
                 (Some(name), _) => Some(DefaultPrompt::Named(name)),
                 (None, text) => text.map(DefaultPrompt::Text),
             },
+            rerank_instruction: model.rerank_instruction,
             engine: EngineConfig {
                 max_batch_tokens: batching.max_batch_tokens,
                 max_batch_ragged_tokens: batching.max_batch_ragged_tokens,
@@ -126,10 +161,21 @@ impl TryFrom<Args> for Config {
                 tokenization_workers: batching.tokenization_workers.unwrap_or_else(default_tokenization_workers),
                 auto_truncate: batching.auto_truncate,
             },
-            server: server_config(server, telemetry.spans)?,
+            server: server_config(server, telemetry.spans, prometheus_port)?,
             telemetry,
         })
     }
+}
+
+/// A recipe by its name, or from a file.
+fn rerank_recipe(name: String) -> Result<RerankRecipe, ConfigError> {
+    let recipe = match Path::new(&name) {
+        path if name.ends_with(".json") || path.exists() => std::fs::read_to_string(path)
+            .map_err(|error| error.to_string())
+            .and_then(|json| RerankRecipe::from_json(&json)),
+        _ => RerankRecipe::builtin(&name),
+    };
+    recipe.map_err(|problem| ConfigError::Recipe(name, problem))
 }
 
 fn default_tokenization_workers() -> usize {
@@ -145,7 +191,7 @@ fn telemetry_config(args: TelemetryArgs) -> Result<TelemetryConfig, ConfigError>
     Ok(TelemetryConfig { json: args.json_output, spans: !args.disable_spans, filter })
 }
 
-fn server_config(args: ServerArgs, spans: bool) -> Result<ServerConfig, ConfigError> {
+fn server_config(args: ServerArgs, spans: bool, prometheus_port: Option<u16>) -> Result<ServerConfig, ConfigError> {
     Ok(ServerConfig {
         hostname: args.hostname,
         port: args.port,
@@ -154,7 +200,12 @@ fn server_config(args: ServerArgs, spans: bool) -> Result<ServerConfig, ConfigEr
             api_key: args.api_key,
             allowed_origins: allowed_origins(args.cors_allow_origin)?,
             spans,
+            stall_timeout: Duration::from_secs(args.stall_timeout),
+            protect_docs: args.protect_docs,
+            protect_metrics: args.protect_metrics,
+            metrics_elsewhere: prometheus_port.is_some(),
         },
+        prometheus_port,
         shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
     })
 }
@@ -279,6 +330,31 @@ mod tests {
         let origins = config("--cors-allow-origin https://a.example").unwrap().server.http.allowed_origins;
         assert_eq!(origins.unwrap(), ["https://a.example"]);
         assert!(matches!(refused("--cors-allow-origin a.example"), ConfigError::Origin(_)));
+    }
+
+    #[test]
+    fn the_first_name_is_served_and_the_others_are_aliases() {
+        let names = |line: &str| {
+            let names = config(line).unwrap().names;
+            (names.served, names.aliases)
+        };
+        let directory = env!("CARGO_MANIFEST_DIR");
+        let given = format!("--model-id {directory} --served-model-name a,b --served-model-name a");
+        assert_eq!(names(&given), ("a".to_owned(), vec!["b".to_owned(), directory.to_owned()]));
+        assert_eq!(names(&format!("--model-id {directory}")), (directory.to_owned(), vec![]));
+    }
+
+    #[test]
+    fn recipes_come_by_name_and_from_files() {
+        let read = |line: &str| config(line).map(|config| config.load.rerank_recipe);
+        assert_eq!(read("").unwrap(), None);
+        let named = read("--rerank-recipe mxbai-rerank-v2").unwrap().unwrap();
+        assert_eq!(named, RerankRecipe::builtin("mxbai-rerank-v2").unwrap());
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/recipes/mxbai-rerank-v2.json");
+        assert_eq!(read(&format!("--rerank-recipe {file}")).unwrap(), Some(named));
+        let unknown = refused("--rerank-recipe best").to_string();
+        assert!(unknown.contains("best") && unknown.contains("qwen3-reranker"), "{unknown}");
+        assert!(refused("--rerank-recipe /no/such.json").to_string().contains("No such file"));
     }
 
     #[test]

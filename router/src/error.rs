@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 400 | the body is not JSON, or ended early |
 //! | 401 | the API key is missing or wrong |
-//! | 404, 405 | there is no such route, or not with this method |
+//! | 404, 405 | there is no such route or model, or not with this method |
 //! | 413 | too many bytes in the body, too many inputs in the request |
 //! | 422 | the client's fault otherwise: wrong types and values, nothing to work on, a text that cannot be encoded, a request that the served kind of model cannot answer |
 //! | 424 | the forward pass failed |
@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use prefold_core::Error;
 use serde_json::json;
 use thiserror::Error as ThisError;
+use utoipa::ToSchema;
 
 /// Seconds after which a client that was turned away may come back.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -57,6 +58,14 @@ pub(crate) enum ApiError {
     /// There is no such route.
     #[error("there is no route `{0}`")]
     NotFound(String),
+    /// The served model has other names.
+    #[error("there is no model `{name}`; the served model is called {known}")]
+    UnknownModel {
+        /// What was asked for.
+        name: String,
+        /// The names, separated by commas.
+        known: String,
+    },
     /// The route exists with another method.
     #[error("the route `{0}` does not take this method")]
     MethodNotAllowed(String),
@@ -81,9 +90,50 @@ pub(crate) enum Dialect {
 impl Dialect {
     /// The dialect of the routes under `path`.
     pub(crate) fn of(path: &str) -> Self {
-        let compatible = path.starts_with("/v1/") || path.starts_with("/v2/") || path == "/embeddings";
+        let compatible = path.starts_with("/v1/")
+            || path.starts_with("/v2/")
+            || matches!(path, "/embeddings" | "/score" | "/classify");
         if compatible { Self::OpenAi } else { Self::Tei }
     }
+}
+
+/// An error of the routes of text-embeddings-inference.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it is written by hand; this describes it")]
+pub(crate) struct TeiError {
+    /// What is wrong.
+    error: String,
+    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
+    error_type: String,
+}
+
+/// An error of the routes under `/v1` and `/v2`: OpenAI's object, and beside it the flat fields of
+/// text-embeddings-inference.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it is written by hand; this describes it")]
+pub(crate) struct OpenAiError {
+    error: OpenAiErrorObject,
+    /// What is wrong.
+    message: String,
+    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
+    #[schema(rename = "type")]
+    error_type: String,
+    /// The status.
+    code: u16,
+}
+
+/// What OpenAI's clients read.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it is written by hand; this describes it")]
+struct OpenAiErrorObject {
+    /// What is wrong.
+    message: String,
+    /// `invalid_request_error`, `rate_limit_error` or `server_error`.
+    #[schema(rename = "type")]
+    error_type: String,
+    /// The field at fault.
+    param: Option<String>,
+    code: Option<String>,
 }
 
 /// How an error looks from outside.
@@ -132,6 +182,9 @@ impl ApiError {
                 Face { code: Some("invalid_api_key"), ..Face::client(StatusCode::UNAUTHORIZED, "Unauthorized") }
             }
             Self::NotFound(_) => Face::client(StatusCode::NOT_FOUND, "NotFound"),
+            Self::UnknownModel { .. } => {
+                Face { code: Some("model_not_found"), ..Face::client(StatusCode::NOT_FOUND, "NotFound") }
+            }
             Self::MethodNotAllowed(_) => Face::client(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
             Self::Unhealthy(_) => Face::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
             Self::Panic => Face::server(StatusCode::INTERNAL_SERVER_ERROR, "Internal"),
@@ -154,6 +207,7 @@ impl ApiError {
             | Self::Incomplete(_)
             | Self::Unauthorized
             | Self::NotFound(_)
+            | Self::UnknownModel { .. }
             | Self::MethodNotAllowed(_)
             | Self::Unhealthy(_)
             | Self::Panic => None,
@@ -224,6 +278,7 @@ mod tests {
             (ApiError::Incomplete("gone".to_owned()), 400, "Validation", None),
             (ApiError::Unauthorized, 401, "Unauthorized", None),
             (ApiError::NotFound("/x".to_owned()), 404, "NotFound", None),
+            (ApiError::UnknownModel { name: "a".to_owned(), known: "b".to_owned() }, 404, "NotFound", None),
             (ApiError::MethodNotAllowed("/x".to_owned()), 405, "MethodNotAllowed", None),
             (ApiError::Unhealthy("stuck".to_owned()), 503, "Unhealthy", None),
             (ApiError::Panic, 500, "Internal", None),
@@ -260,7 +315,7 @@ mod tests {
 
     #[test]
     fn dialects_follow_the_route() {
-        for path in ["/v1/embeddings", "/embeddings", "/v2/rerank", "/v1/nothing"] {
+        for path in ["/v1/embeddings", "/embeddings", "/score", "/classify", "/v2/rerank", "/v1/nothing"] {
             assert_eq!(Dialect::of(path), Dialect::OpenAi, "{path}");
         }
         for path in ["/embed", "/rerank", "/", "/v1", "/nothing"] {

@@ -6,10 +6,11 @@ use crate::error::ApiError;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use futures::StreamExt;
-use prefold_core::{EncodeOptions, Input, TruncationDirection};
+use prefold_core::{EncodeOptions, Error, Input, TruncationDirection};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+use utoipa::ToSchema;
 
 /// Bytes beyond the limit that are read and thrown away, so that a client which is still sending gets its 413
 /// instead of a reset connection.
@@ -26,8 +27,19 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let body = read_body(request, app.http.payload_limit).await?;
-        parse(&body).map(Self)
+        parse(&RawBody::from_request(request, app).await?.0).map(Self)
+    }
+}
+
+/// The body's bytes, for a route that must look at them before it knows their type.
+#[derive(Debug)]
+pub(crate) struct RawBody(pub(crate) Vec<u8>);
+
+impl FromRequest<App> for RawBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        read_body(request, app.http.payload_limit).await.map(Self)
     }
 }
 
@@ -55,7 +67,11 @@ async fn read_body(request: Request, limit: usize) -> Result<Vec<u8>, ApiError> 
     if received > limit { Err(ApiError::PayloadTooLarge { limit }) } else { Ok(body) }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+/// A body as JSON.
+///
+/// # Errors
+/// [`ApiError::Syntax`] or [`ApiError::Body`]
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body).map_err(|error| explain::<T>(body, error))
 }
 
@@ -242,7 +258,7 @@ fn sequence(loose: Loose) -> Result<Input, String> {
 }
 
 /// Which end of a too long text is cut off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 pub(crate) enum Direction {
     #[serde(rename = "right", alias = "Right")]
     Right,
@@ -254,6 +270,8 @@ pub(crate) enum Direction {
 #[derive(Debug, Default)]
 pub(crate) struct EncodeFields {
     pub(crate) truncate: Option<bool>,
+    /// Cut to so many tokens; -1 to what the model takes.
+    pub(crate) truncate_prompt_tokens: Option<i64>,
     pub(crate) truncation_direction: Option<Direction>,
     pub(crate) prompt_name: Option<String>,
     pub(crate) add_special_tokens: Option<bool>,
@@ -261,9 +279,24 @@ pub(crate) struct EncodeFields {
 
 impl EncodeFields {
     /// Options for the inputs in `field`.
-    pub(crate) fn for_field(self, field: &'static str) -> EncodeOptions {
-        EncodeOptions {
-            truncate: self.truncate,
+    ///
+    /// # Errors
+    /// [`Error::Validation`]
+    pub(crate) fn for_field(self, field: &'static str) -> Result<EncodeOptions, ApiError> {
+        let (truncate, max_tokens) = match self.truncate_prompt_tokens {
+            None => (self.truncate, None),
+            Some(-1) => (Some(true), None),
+            Some(tokens) => match usize::try_from(tokens) {
+                Ok(tokens) => (Some(true), Some(tokens)),
+                Err(_) => {
+                    let problem = format!("is {tokens}; it must be -1 (the model's limit) or a number of tokens");
+                    return Err(Error::Validation { field: "truncate_prompt_tokens", problem }.into());
+                }
+            },
+        };
+        Ok(EncodeOptions {
+            truncate,
+            max_tokens,
             direction: match self.truncation_direction {
                 Some(Direction::Left) => TruncationDirection::Left,
                 Some(Direction::Right) | None => TruncationDirection::Right,
@@ -271,7 +304,7 @@ impl EncodeFields {
             prompt_name: self.prompt_name,
             add_special_tokens: self.add_special_tokens.unwrap_or(true),
             field,
-        }
+        })
     }
 }
 

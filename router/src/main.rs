@@ -7,19 +7,27 @@ mod args;
 mod auth;
 #[cfg(feature = "builtin-model")]
 mod builtin;
+#[cfg(test)]
+mod cli_document;
 mod command;
 mod config;
 mod error;
 mod extract;
+mod gateway;
 mod observe;
+mod openapi;
 mod routes;
+mod schema;
 mod server;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+mod usage;
+mod vectors;
 mod wire;
 
 use anyhow::Context;
+use std::future::IntoFuture;
 use std::process::ExitCode;
 use tokio::net::TcpListener;
 
@@ -58,26 +66,35 @@ fn start(config: config::Config) -> anyhow::Result<server::Stopped> {
 }
 
 async fn run(config: config::Config) -> anyhow::Result<server::Stopped> {
-    let config::Config { load, names, default_prompt, engine, server, .. } = config;
-    let mut signals = server::Signals::listen().context("signals cannot be caught")?;
+    let config::Config { load, names, default_prompt, rerank_instruction, engine, server, .. } = config;
+    let signals = server::Signals::listen().context("signals cannot be caught")?;
     let metrics = telemetry::install_metrics().context("metrics cannot be collected")?;
     tokio::spawn(telemetry::keep_up(metrics.clone()));
 
-    tracing::info!(model = names.id, version = env!("CARGO_PKG_VERSION"), "loading");
-    let loading = tokio::task::spawn_blocking(move || app::start_engine(&load, default_prompt, engine));
-    let engine = tokio::select! {
-        engine = loading => engine.context("loading the model panicked")??,
-        signal = signals.next() => {
-            tracing::info!(signal, "stopped while the model was loading");
-            return Ok(server::Stopped::Drained);
-        }
+    let config::ServerConfig { hostname, port, prometheus_port, http, shutdown_timeout } = server;
+    let listener = listen(&hostname, port).await?;
+    let metrics_listener = match prometheus_port {
+        Some(port) => Some(listen(&hostname, port).await?),
+        None => None,
     };
-    telemetry::record_build(engine.info(), &names.served);
+    let address = listener.local_addr()?;
+    tracing::info!(model = names.id, version = env!("CARGO_PKG_VERSION"), "loading");
+    let changes = app::Changes { default_prompt, rerank_instruction };
+    let loading = tokio::task::spawn_blocking(move || app::start_engine(&load, changes, engine));
+    let loading = async move {
+        let engine = loading.await.context("loading the model panicked")??;
+        telemetry::record_build(engine.info(), &names.served);
+        let app = app::App::new(engine, names, http, metrics);
+        app.log_ready(address);
+        if let Some(listener) = metrics_listener {
+            tracing::info!(address = %listener.local_addr()?, "metrics");
+            tokio::spawn(axum::serve(listener, server::metrics_router(app.clone())).into_future());
+        }
+        Ok(app)
+    };
+    server::serve(listener, loading, signals, shutdown_timeout).await
+}
 
-    let listener = TcpListener::bind((server.hostname.as_str(), server.port))
-        .await
-        .with_context(|| format!("cannot listen on {}:{}", server.hostname, server.port))?;
-    let app = app::App::new(engine, names, server.http, metrics);
-    app.log_ready(listener.local_addr()?);
-    Ok(server::serve(listener, app, signals, server.shutdown_timeout).await?)
+async fn listen(hostname: &str, port: u16) -> anyhow::Result<TcpListener> {
+    TcpListener::bind((hostname, port)).await.with_context(|| format!("cannot listen on {hostname}:{port}"))
 }

@@ -127,7 +127,7 @@ fn log(line: &Line<'_>) {
     let ours = status.is_server_error() || status == StatusCode::FAILED_DEPENDENCY;
     match path {
         _ if ours => write_line!(warn),
-        "/" | "/health" | "/ping" | "/metrics" if method == "GET" => write_line!(debug),
+        "/" | "/health" | "/ready" | "/ping" | "/metrics" if method == "GET" => write_line!(debug),
         _ => write_line!(info),
     }
 }

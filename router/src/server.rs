@@ -1,10 +1,11 @@
 //! The routes, the layers around them, and a stop that loses nothing.
 
+use crate::answer::{DTYPE, SHAPE};
 use crate::app::App;
 use crate::config::HttpConfig;
 use crate::error::ApiError;
-use crate::routes::{embed, info, openai, predict, rerank, tokenize};
-use crate::{auth, observe};
+use crate::routes::{embed, health, info, openai, predict, rerank, score, tokenize};
+use crate::{auth, gateway, observe, openapi};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, Method, header};
@@ -24,6 +25,10 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, Any as AnyOrigin, CorsLayer};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::SwaggerUi;
 
 /// How long connections are still accepted after the signal to stop: their clients sent before it, and the kernel
 /// would reset what waits to be accepted.
@@ -33,12 +38,13 @@ const BACKLOG_GRACE: Duration = Duration::from_millis(200);
 const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
 /// The headers that a browser may show to a page, beside those that it always may.
-const EXPOSED_HEADERS: [HeaderName; 13] = [
+const EXPOSED_HEADERS: [HeaderName; 16] = [
     header::RETRY_AFTER,
     HeaderName::from_static("x-compute-type"),
     HeaderName::from_static("x-compute-time"),
     HeaderName::from_static("x-compute-characters"),
     HeaderName::from_static("x-compute-tokens"),
+    HeaderName::from_static("x-compute-compact-tokens"),
     HeaderName::from_static("x-compute-batch-tokens"),
     HeaderName::from_static("x-compute-unique-tokens"),
     HeaderName::from_static("x-compaction-ratio"),
@@ -47,33 +53,40 @@ const EXPOSED_HEADERS: [HeaderName; 13] = [
     HeaderName::from_static("x-queue-time"),
     HeaderName::from_static("x-planning-time"),
     HeaderName::from_static("x-inference-time"),
+    SHAPE,
+    DTYPE,
 ];
 
 /// All routes with their layers. From outside: CORS, log and metrics and error bodies, panics, the API key.
 pub(crate) fn router(app: App) -> Router {
-    let protected = Router::new()
-        .route("/", default_route(&app))
-        .route("/embed", post(embed::embed))
-        .route("/embed_all", post(embed::embed_all))
-        .route("/similarity", post(embed::similarity))
-        .route("/predict", post(predict::predict))
-        .route("/rerank", post(rerank::rerank))
-        .route("/v1/rerank", post(rerank::rerank_v1))
-        .route("/v2/rerank", post(rerank::rerank_v2))
-        .route("/embeddings", post(openai::embeddings))
-        .route("/v1/embeddings", post(openai::embeddings))
-        .route("/v1/models", get(openai::models))
-        .route("/tokenize", post(tokenize::tokenize))
-        .route("/decode", post(tokenize::decode))
-        .route("/info", get(info::info))
-        .route_layer(from_fn_with_state(app.clone(), auth::require_key));
-    let open = Router::new()
-        .route("/", get(info::health))
-        .route("/health", get(info::health))
-        .route("/ping", get(info::health))
-        .route("/metrics", get(info::metrics));
-    protected
-        .merge(open)
+    let key = from_fn_with_state(app.clone(), auth::require_key);
+    let (protected, open, api) = api();
+    let mut protected = protected.route("/", default_route(&app));
+    let mut open = open.route("/", get(health::health));
+    let docs = Router::from(SwaggerUi::new("/docs").url("/api-doc/openapi.json", api));
+    let metrics = Router::new().route("/metrics", get(info::metrics));
+    let metrics = if app.http.metrics_elsewhere { Router::new() } else { metrics };
+    for (routes, is_protected) in [(docs, app.http.protect_docs), (metrics, app.http.protect_metrics)] {
+        match is_protected {
+            true => protected = protected.merge(routes),
+            false => open = open.merge(routes),
+        }
+    }
+    layered(protected.route_layer(key).merge(open), app)
+}
+
+/// `/metrics` alone, for a port of its own.
+pub(crate) fn metrics_router(app: App) -> Router {
+    let routes = Router::new().route("/metrics", get(info::metrics));
+    let routes = match app.http.protect_metrics {
+        true => routes.route_layer(from_fn_with_state(app.clone(), auth::require_key)),
+        false => routes,
+    };
+    layered(routes, app)
+}
+
+fn layered(routes: Router<App>, app: App) -> Router {
+    routes
         .fallback(|request: Request| async move { ApiError::NotFound(request.uri().path().to_owned()) })
         .method_not_allowed_fallback(|request: Request| async move {
             ApiError::MethodNotAllowed(request.uri().path().to_owned())
@@ -84,10 +97,43 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
+/// The routes that need the API key, those that do not, and the description of both.
+pub(crate) fn api() -> (Router<App>, Router<App>, OpenApi) {
+    let protected = OpenApiRouter::with_openapi(openapi::begun())
+        .routes(routes!(embed::embed))
+        .routes(routes!(embed::embed_all))
+        .routes(routes!(embed::similarity))
+        .routes(routes!(predict::predict))
+        .routes(routes!(predict::classify))
+        .routes(routes!(rerank::rerank))
+        .routes(routes!(rerank::rerank_v1))
+        .routes(routes!(rerank::rerank_v2))
+        .routes(routes!(score::score))
+        .routes(routes!(openai::embeddings))
+        .routes(routes!(openai::models))
+        .routes(routes!(tokenize::tokenize))
+        .routes(routes!(tokenize::decode))
+        .routes(routes!(info::info))
+        // Names of models have slashes.
+        .route("/v1/models/{*model}", get(openai::model))
+        .route("/embeddings", post(openai::embeddings))
+        .route("/score", post(score::score))
+        .route("/classify", post(predict::classify));
+    let open = OpenApiRouter::new()
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready))
+        .route("/ping", get(health::health));
+    let (protected, mut description) = protected.split_for_parts();
+    let (open, described) = open.split_for_parts();
+    description.merge(described);
+    openapi::finish(&mut description);
+    (protected, open, description)
+}
+
 /// `POST /`, as hosted inference endpoints are called: the model's own task.
 fn default_route(app: &App) -> MethodRouter<App> {
     match &app.engine.info().kind {
-        ModelKind::Embedding { .. } => post(embed::embed),
+        ModelKind::Embedding { .. } => post(embed::embed_or_compare),
         ModelKind::Reranker => post(rerank::rerank),
         ModelKind::Classifier { labels } if labels.len() == 1 => post(rerank::rerank),
         ModelKind::Classifier { .. } => post(predict::predict),
@@ -163,21 +209,31 @@ pub(crate) enum Stopped {
     Interrupted,
 }
 
-/// Serves until a signal comes, then finishes what was accepted within `timeout`.
+/// Listens at once, answers when `loading` is done, serves until a signal comes, then finishes what was accepted within
+/// `timeout`.
 pub(crate) async fn serve(
     listener: TcpListener,
-    app: App,
+    loading: impl Future<Output = anyhow::Result<App>>,
     mut signals: Signals,
     timeout: Duration,
-) -> io::Result<Stopped> {
+) -> anyhow::Result<Stopped> {
     // Small answers must not wait for an acknowledgement; where it cannot be set, they do.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = axum::serve(listener, router(app.clone())).with_graceful_shutdown(async { drop(stopped.await) });
+    let (opener, gateway) = gateway::closed();
+    let serving = axum::serve(listener, gateway).with_graceful_shutdown(async { drop(stopped.await) });
     let mut serving = tokio::spawn(serving.into_future());
+    let app = tokio::select! {
+        app = loading => app?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopped while the model was loading");
+            return Ok(Stopped::Drained);
+        }
+    };
+    opener.send_replace(Some(router(app.clone())));
     let name = tokio::select! {
         name = signals.next() => name,
-        ended = &mut serving => return ended?.map(|()| Stopped::Drained),
+        ended = &mut serving => return Ok(ended?.map(|()| Stopped::Drained)?),
     };
     tracing::info!(signal = name, in_flight = app.in_flight.load(Ordering::Relaxed), "stopping");
     let drain = async {

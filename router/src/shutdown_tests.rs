@@ -19,7 +19,7 @@ struct Running {
     app: App,
     gate: Arc<Gate>,
     signals: mpsc::Sender<&'static str>,
-    server: tokio::task::JoinHandle<std::io::Result<Stopped>>,
+    server: tokio::task::JoinHandle<anyhow::Result<Stopped>>,
 }
 
 async fn start(timeout: Duration) -> Running {
@@ -28,7 +28,7 @@ async fn start(timeout: Duration) -> Running {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (signals, receiver) = mpsc::channel(2);
-    let server = tokio::spawn(serve(listener, app.clone(), Signals(receiver), timeout));
+    let server = tokio::spawn(serve(listener, std::future::ready(Ok(app.clone())), Signals(receiver), timeout));
     Running { address, app, gate, signals, server }
 }
 

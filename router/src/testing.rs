@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{
     Backend, BackendError, Batch, Engine, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts,
-    RerankTemplate, Scheduling, Wanted,
+    RerankRecipe, Scheduling, Wanted,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,7 +132,16 @@ impl Setup {
                 tokenization_workers: 1,
                 auto_truncate: true,
             },
-            http: HttpConfig { payload_limit: 100_000, api_key: None, allowed_origins: None, spans: true },
+            http: HttpConfig {
+                payload_limit: 100_000,
+                api_key: None,
+                allowed_origins: None,
+                spans: true,
+                stall_timeout: Duration::from_secs(60),
+                protect_docs: false,
+                protect_metrics: false,
+                metrics_elsewhere: false,
+            },
         }
     }
 
@@ -148,7 +157,8 @@ impl Setup {
             device: "cpu".to_owned(),
             attention: "ragged",
         };
-        let template = (info.kind == ModelKind::Reranker).then(RerankTemplate::qwen3);
+        let template =
+            (info.kind == ModelKind::Reranker).then(|| RerankRecipe::builtin(RerankRecipe::QWEN3).unwrap().template);
         let by_name = [("query".to_owned(), "Query: ".to_owned())].into();
         let model = LoadedModel {
             backend: Box::new(Fake { info, mode }),
@@ -156,7 +166,8 @@ impl Setup {
             prompts: Prompts { by_name, default: None },
             template,
         };
-        let names = ModelNames { id: "org/fake".to_owned(), served: "fake".to_owned() };
+        let names =
+            ModelNames { id: "org/fake".to_owned(), served: "fake".to_owned(), aliases: vec!["org/fake".to_owned()] };
         App::new(Engine::new(model, engine).unwrap(), names, http, metrics())
     }
 }
@@ -173,6 +184,7 @@ pub(crate) struct Got {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Got {
@@ -191,7 +203,8 @@ pub(crate) async fn send(app: &App, request: Request<Body>) -> Got {
     let response = crate::server::router(app.clone()).oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-    Got { status: parts.status, headers: parts.headers, body: String::from_utf8(body.into()).unwrap() }
+    let text = String::from_utf8_lossy(&body).into_owned();
+    Got { status: parts.status, headers: parts.headers, body: text, bytes: body.into() }
 }
 
 pub(crate) async fn get(app: &App, path: &str) -> Got {

@@ -1,5 +1,6 @@
 //! Writes vectors straight into a response's body: no tree of values, no allocation per float.
 
+use crate::vectors::ElementType;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -40,16 +41,15 @@ pub(crate) fn write_vectors(out: &mut String, vectors: &[Vec<f32>]) {
     write_list(out, vectors, |out, vector| write_floats(out, vector));
 }
 
-/// Writes a vector as a JSON string: little-endian `f32` in standard base64 with padding.
-pub(crate) fn write_base64(out: &mut String, vector: &[f32]) {
-    out.reserve(vector.len().div_ceil(3) * 16 + 2);
+/// Writes a vector as a JSON string: its little-endian bytes in standard base64 with padding.
+pub(crate) fn write_base64(out: &mut String, vector: &[f32], element: ElementType) {
+    out.reserve((vector.len() * element.size()).div_ceil(3) * 4 + 2);
     out.push('"');
     let mut bytes = [0u8; BASE64_CHUNK * 4];
     for chunk in vector.chunks(BASE64_CHUNK) {
-        for (slot, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(chunk) {
-            *slot = value.to_le_bytes();
-        }
-        STANDARD.encode_string(&bytes[..chunk.len() * 4], out);
+        let bytes = &mut bytes[..chunk.len() * element.size()];
+        element.fill(bytes, chunk);
+        STANDARD.encode_string(bytes, out);
     }
     out.push('"');
 }
@@ -99,9 +99,13 @@ mod tests {
     fn base64_is_that_of_the_little_endian_bytes() {
         for vector in vectors() {
             let mut out = String::from("x");
-            write_base64(&mut out, &vector);
+            write_base64(&mut out, &vector, ElementType::Float32);
             let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
             assert_eq!(out, format!("x\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
+            let mut out = String::new();
+            write_base64(&mut out, &vector, ElementType::Bfloat16);
+            let bytes: Vec<u8> = vector.iter().flat_map(|&value| half::bf16::from_f32(value).to_le_bytes()).collect();
+            assert_eq!(out, format!("\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
         }
     }
 

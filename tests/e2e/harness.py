@@ -64,7 +64,7 @@ class Server:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         Server.running.append(self)
         self.port = None
-        eventually(self._is_ready, f"{command} is healthy", START_LIMIT)
+        eventually(self._is_ready, f"{command} is ready", START_LIMIT)
 
     def _is_ready(self):
         if self.process.poll() is not None:
@@ -75,7 +75,7 @@ class Server:
                 return False
             self.port = int(found.group(1))
         try:
-            return self.get("/health").status == 200
+            return self.get("/ready").status == 200
         except ConnectionError:
             return False
 

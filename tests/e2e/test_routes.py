@@ -1,5 +1,9 @@
 """The happy path of every route, on the built-in model unless said otherwise."""
 
+import re
+import struct
+import urllib.request
+
 import pytest
 
 from reference import assert_close, dot, norm, normalized
@@ -58,6 +62,67 @@ def test_embed_all_has_a_vector_for_each_token(builtin):
     assert [len(row) for row in rows] == [len(row) for row in tokens]
     for row, pooled in zip(rows, builtin.ask("/embed", inputs=texts), strict=True):
         assert_close(normalized(row[-1]), pooled, 1e-6)
+
+
+def test_binary_answers_are_the_same_vectors(builtin):
+    want = [x for row in builtin.ask("/embed", inputs=[QUERY, *DOCUMENTS]) for x in row]
+    for path, field in (("/embed", "inputs"), ("/v1/embeddings", "input")):
+        for accept, dtype, code, tolerance in (("application/octet-stream", "float32", "f", 0),
+                                               ("application/octet-stream;dtype=float16", "float16", "e", 1e-3)):
+            response = builtin.post(path, {field: [QUERY, *DOCUMENTS]}, {"accept": accept})
+            assert response.status == 200 and response.headers["content-type"] == "application/octet-stream"
+            assert response.headers["x-embedding-shape"] == "4,384" and response.headers["x-embedding-dtype"] == dtype
+            got = struct.unpack(f"<{4 * 384}{code}", response.body)
+            # JSON has the shortest decimals that read back as the same float32.
+            assert_close(got, [struct.unpack("<f", struct.pack("<f", x))[0] for x in want], tolerance, path)
+
+
+def test_a_large_request_is_split_and_loses_nothing(servers):
+    server = servers("--max-client-batch-size", "5")
+    texts = [f"{DOCUMENTS[i % 3]} {i}" for i in range(23)]
+    vectors = server.ask("/embed", inputs=texts)
+    assert len(vectors) == 23
+    for i in (0, 4, 5, 22):
+        assert vectors[i] == server.ask("/embed", inputs=texts[i])[0]
+    results = server.ask("/v1/rerank", query=QUERY, documents=texts)["results"]
+    assert sorted(item["index"] for item in results) == list(range(23))
+
+
+def test_scores_and_classes_as_vllm_gives_them(builtin, served):
+    want = cosines(builtin)
+    answer = builtin.ask("/v1/score", model="m", text_1=QUERY, text_2=DOCUMENTS)
+    assert [item["score"] for item in answer["data"]] == pytest.approx(want, abs=1e-6)
+    classifier = served("qwen3-seqcls-tiny", "--radix-mlp-threshold", "1")
+    (item,) = classifier.ask("/v1/classify", input=QUERY)["data"]
+    best = classifier.ask("/predict", inputs=QUERY)[0]
+    assert (item["label"], max(item["probs"]), item["num_classes"]) == (best["label"], best["score"], 3)
+
+
+def test_names_and_aliases(servers):
+    server = servers("--served-model-name", "mini,small/one")
+    assert [model["id"] for model in server.get("/v1/models").json()["data"]] == ["mini", "small/one", "prefold-mini"]
+    assert server.get("/v1/models/small/one").status == 200
+    assert server.ask("/v1/embeddings", input="a")["model"] == "mini"
+
+
+def test_ready(builtin):
+    response = builtin.get("/ready")
+    assert response.status == 200 and response.json() == {"status": "ready", "model": "prefold-mini"}
+
+
+def test_metrics_on_a_port_of_their_own(servers):
+    server = servers("--prometheus-port", "0", "--log-level", "info")
+    assert server.get("/metrics").status == 404
+    (port,) = re.findall(r"127\.0\.0\.1:(\d+)", next(line for line in server.log().splitlines() if "metrics" in line))
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
+        assert b"te_queue_size" in response.read()
+
+
+def test_docs(builtin):
+    page = builtin.get("/docs/")
+    assert page.status == 200 and b"swagger-ui" in page.body
+    for asset in re.findall(rb'(?:src|href)="\./([^"]+)"', page.body):
+        assert builtin.get(f"/docs/{asset.decode()}").status == 200, asset
 
 
 def test_rerank_on_an_embedding_model_is_the_cosine(builtin):

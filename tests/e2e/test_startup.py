@@ -1,11 +1,15 @@
 """How the server starts, and how it refuses to."""
 
+import http.client
 import json
+import os
 import shutil
+import socket
+import subprocess
 
 import pytest
 
-from harness import FIXTURES, Server, run_to_end
+from harness import FIXTURES, PREFOLD, START_LIMIT, STOP_LIMIT, Server, eventually, run_to_end
 from reference import BUILTIN, assert_unit
 
 
@@ -28,9 +32,46 @@ def test_flags_may_come_from_the_environment():
                    "SERVED_MODEL_NAME": "tiny"}
     with Server(env=environment) as server:
         assert len(server.ask("/embed", inputs="Hi")[0]) == 64
-        assert server.post("/embed", {"inputs": ["Hi"] * 4}).status == 413
+        assert server.post("/embed", {"inputs": ["Hi"] * (3 * 64 + 1)}).status == 413
         assert server.get("/info").json()["auto_truncate"] is False
         assert server.ask("/v1/embeddings", input="Hi")["model"] == "tiny"
+
+
+def test_a_loading_server_is_alive_and_not_ready():
+    """The port is open before the model is there; what comes early is answered late."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    command = [PREFOLD, "--hostname", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        def ask(method, path, body=None):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            try:
+                connection.request(method, path, body)
+                response = connection.getresponse()
+                return response.status, response.read()
+            finally:
+                connection.close()
+
+        def alive():
+            try:
+                return ask("GET", "/health")[0] == 200
+            except ConnectionError:
+                return False
+
+        eventually(alive, "the port is open", START_LIMIT)
+        status, body = ask("GET", "/ready")
+        if status == 503:
+            assert b"the model is loading" in body
+        # Whether or not it was ready by then.
+        status, body = ask("POST", "/embed", json.dumps({"inputs": "Hi"}))
+        assert status == 200 and len(json.loads(body)[0]) == 384
+        assert ask("GET", "/ready")[0] == 200
+    finally:
+        process.terminate()
+        assert process.wait(STOP_LIMIT) == 0
 
 
 def copy(tmp_path, **changes):

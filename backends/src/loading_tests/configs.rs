@@ -4,7 +4,7 @@ use super::{copy_of, fixture, open, options, read_json, write_json};
 use crate::checkpoint::{Checkpoint, DenseActivation, Purpose};
 use crate::model::config::{DecoderConfig, RopeConfig, RopeScaling};
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource, Task};
-use prefold_core::{Pooling, RerankTemplate};
+use prefold_core::{Pooling, RerankRecipe};
 use serde_json::json;
 use std::fs;
 
@@ -55,7 +55,8 @@ fn labels(names: &[&str]) -> Purpose {
 
 #[test]
 fn every_reference_checkpoint_is_read_as_it_is_meant() {
-    let reranker = Purpose::Rerank { template: RerankTemplate::qwen3(), yes_id: 0, no_id: 0 };
+    let template = RerankRecipe::builtin(RerankRecipe::QWEN3).unwrap().template;
+    let reranker = Purpose::Rerank { template, token_ids: vec![] };
     let cases = [
         ("qwen3-tiny", qwen3(), embed(Pooling::LastToken), 1024),
         ("qwen2-tiny", DecoderConfig { qkv_bias: true, ..tiny("qwen2") }, embed(Pooling::LastToken), 512),
@@ -67,9 +68,9 @@ fn every_reference_checkpoint_is_read_as_it_is_meant() {
     ];
     for (name, config, mut purpose, max_input_length) in cases {
         let expected = read_json(&fixture(name).join("expected.json"));
-        if let Purpose::Rerank { yes_id, no_id, .. } = &mut purpose {
-            *yes_id = expected["yes_token_id"].as_u64().unwrap() as u32;
-            *no_id = expected["no_token_id"].as_u64().unwrap() as u32;
+        if let Purpose::Rerank { token_ids, .. } = &mut purpose {
+            let id = |name: &str| expected[name].as_u64().unwrap() as u32;
+            *token_ids = vec![id("no_token_id"), id("yes_token_id")];
         }
         let checkpoint = open(fixture(name)).unwrap();
         assert_eq!(checkpoint.config, config, "{name}");
@@ -175,7 +176,32 @@ fn task_and_pooling_overrule_the_checkpoint() {
     assert!(refused("qwen3-seqcls-tiny", |o| o.task = Some(Task::Rerank)).contains("3 labels"));
     assert!(refused("qwen3-reranker-tiny", |o| o.task = Some(Task::Embed)).contains("--pooling"));
     assert!(refused("llama-seqcls-tiny", |o| o.pooling = Some(Pooling::Mean)).contains("--pooling"));
-    assert!(refused("llama-tiny", |o| o.task = Some(Task::Rerank)).contains("yes/no"));
+    assert!(refused("llama-tiny", |o| o.task = Some(Task::Rerank)).contains("--rerank-recipe"));
+}
+
+#[test]
+fn a_recipe_makes_any_language_model_a_reranker() {
+    let purpose = |name: &str, recipe: RerankRecipe, task| {
+        let options = LoadOptions { rerank_recipe: Some(recipe), task, ..options(ModelSource::Path(fixture(name))) };
+        Checkpoint::open(&options).map(|checkpoint| checkpoint.purpose).map_err(|error| error.to_string())
+    };
+    let recipe = || RerankRecipe::builtin("mxbai-rerank-v2").unwrap();
+    let Ok(Purpose::Rerank { template, token_ids }) = purpose("qwen2-tiny", recipe(), None) else {
+        panic!("a reranker")
+    };
+    assert_eq!(template, recipe().template);
+    assert_eq!(token_ids.len(), 2);
+    assert_eq!(purpose("qwen2-tiny", recipe(), Some(Task::Rerank)), Ok(Purpose::Rerank { template, token_ids }));
+    let alone = RerankRecipe { negative: None, ..recipe() };
+    assert!(
+        matches!(purpose("mistral-tiny", alone, None), Ok(Purpose::Rerank { token_ids, .. }) if token_ids.len() == 1)
+    );
+
+    let refused = purpose("qwen2-tiny", recipe(), Some(Task::Embed)).unwrap_err();
+    assert!(refused.contains("--rerank-recipe is for reranking"), "{refused}");
+    let long = RerankRecipe { positive: "one two three".to_owned(), ..recipe() };
+    let refused = purpose("qwen2-tiny", long, None).unwrap_err();
+    assert!(refused.contains("\"one two three\" of the rerank recipe is"), "{refused}");
 }
 
 #[test]

@@ -47,8 +47,8 @@ impl Head {
                 let head = Self { pooling: *pooling, layers, answers: Answers::Embedding };
                 Ok((head, ModelKind::Embedding { dim, pooling: *pooling }))
             }
-            Purpose::Rerank { yes_id, no_id, .. } => {
-                let linear = no_yes_rows(config, weights, *no_id, *yes_id)?;
+            Purpose::Rerank { token_ids, .. } => {
+                let linear = output_rows(config, weights, token_ids)?;
                 Ok((Self::logits(linear), ModelKind::Reranker))
             }
             Purpose::Classify { labels } => {
@@ -121,17 +121,12 @@ impl HeadLayer {
     }
 }
 
-/// The two rows of the output head that a yes/no reranker needs: `[no, yes]`.
-fn no_yes_rows(
-    config: &DecoderConfig,
-    weights: &Weights,
-    no_id: u32,
-    yes_id: u32,
-) -> std::result::Result<Linear, LoadError> {
+/// The rows of the output head that a reranker needs, in the order of the tokens.
+fn output_rows(config: &DecoderConfig, weights: &Weights, token_ids: &[u32]) -> std::result::Result<Linear, LoadError> {
     let name = if config.tie_word_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
     let width = config.hidden_size;
-    let two_rows = weights.f32_rows(name, [config.vocab_size, width], &[no_id, yes_id])?;
-    Ok(Linear::new(PackedMatrix::from_f32(&two_rows, 2, width)?, None))
+    let rows = weights.f32_rows(name, [config.vocab_size, width], token_ids)?;
+    Ok(Linear::new(PackedMatrix::from_f32(&rows, token_ids.len(), width)?, None))
 }
 
 /// The index of a state that the geometry promised.

@@ -35,6 +35,7 @@ pub fn options(path: PathBuf) -> LoadOptions {
         dtype: Some(Dtype::Float32),
         pooling: None,
         task: None,
+        rerank_recipe: None,
         attention: AttentionMode::Ragged,
         dense_path: None,
     }

@@ -3,73 +3,115 @@
 use super::Result;
 use crate::answer::Answer;
 use crate::app::App;
-use crate::extract::{Direction, EncodeFields, Inputs, Json};
+use crate::extract::{Direction, EncodeFields, Inputs, Json, RawBody, parse};
+use crate::schema::InputsSchema;
+use crate::vectors::Accept;
 use crate::wire::{write_floats, write_list, write_vectors};
 use axum::extract::State;
 use prefold_core::{EmbedOptions, Input};
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use utoipa::ToSchema;
 
-/// `POST /embed`
-#[derive(Debug, Deserialize)]
+/// What to embed and how.
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EmbedBody {
+    #[schema(value_type = InputsSchema)]
     inputs: Inputs,
+    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
     truncate: Option<bool>,
+    /// Which end to cut; right when absent.
     truncation_direction: Option<Direction>,
+    /// One of the model's prompts, to put before each text.
     prompt_name: Option<String>,
-    /// True when absent.
+    /// Scale vectors to unit length; true when absent.
     normalize: Option<bool>,
+    /// Keep only the first values of each vector, and scale to unit length again.
     dimensions: Option<usize>,
 }
 
-/// `POST /embed`: a list of vectors, also for a single input.
-pub(crate) async fn embed(State(app): State<App>, Json(body): Json<EmbedBody>) -> Result {
+/// Vectors of texts
+///
+/// A list of vectors, also for a single input. With `Accept: application/octet-stream` the answer is the vectors'
+/// values themselves, row by row and little-endian: four bytes each, or two with `;dtype=float16` or `;dtype=bfloat16`.
+#[utoipa::path(
+    post, path = "/embed", tag = "text-embeddings-inference", request_body = EmbedBody,
+    responses((status = 200, description = "The vectors", content(
+        (Vec<Vec<f32>> = "application/json"), (Vec<u8> = "application/octet-stream")
+    )))
+)]
+pub(crate) async fn embed(State(app): State<App>, accept: Accept, Json(body): Json<EmbedBody>) -> Result {
     let EmbedBody { inputs, truncate, truncation_direction, prompt_name, normalize, dimensions } = body;
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
-    let options = EmbedOptions { encode: encode.for_field("inputs"), normalize: normalize.unwrap_or(true), dimensions };
+    let encode = encode.for_field("inputs")?;
+    let options = EmbedOptions { encode, normalize: normalize.unwrap_or(true), dimensions };
     let answered = app.engine.embed(inputs.0, options).await?;
-    Ok(Answer::written(&answered, |out| write_vectors(out, &answered.results)))
+    match accept {
+        Accept::Json => Ok(Answer::written(&answered, |out| write_vectors(out, &answered.results))),
+        Accept::Binary(element) => Answer::binary(&answered, element.unwrap_or_default()),
+    }
 }
 
-/// `POST /embed_all`
-#[derive(Debug, Deserialize)]
+/// What to embed token by token.
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EmbedAllBody {
+    #[schema(value_type = InputsSchema)]
     inputs: Inputs,
+    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
     truncate: Option<bool>,
+    /// Which end to cut; right when absent.
     truncation_direction: Option<Direction>,
+    /// One of the model's prompts, to put before each text.
     prompt_name: Option<String>,
 }
 
-/// `POST /embed_all`: for each input a vector for each token.
+/// A vector for each token
+///
+/// For each input the final states of its tokens, neither pooled nor scaled.
+#[utoipa::path(
+    post, path = "/embed_all", tag = "text-embeddings-inference", request_body = EmbedAllBody,
+    responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
+)]
 pub(crate) async fn embed_all(State(app): State<App>, Json(body): Json<EmbedAllBody>) -> Result {
     let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name } = body;
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
-    let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs")).await?;
+    let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs")?).await?;
     Ok(Answer::written(&answered, |out| {
         write_list(out, &answered.results, |out, vectors| write_vectors(out, vectors));
     }))
 }
 
-/// `POST /similarity`
-#[derive(Debug, Deserialize)]
+/// A sentence and those to compare it with.
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct SimilarityBody {
     inputs: SimilarityInputs,
     parameters: Option<SimilarityParameters>,
 }
 
-#[derive(Debug, Deserialize)]
+/// The sentences.
+#[derive(Debug, Deserialize, ToSchema)]
 struct SimilarityInputs {
     source_sentence: String,
     sentences: Vec<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// How the sentences become tokens.
+#[derive(Debug, Default, Deserialize, ToSchema)]
 struct SimilarityParameters {
+    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
     truncate: Option<bool>,
+    /// Which end to cut; right when absent.
     truncation_direction: Option<Direction>,
+    /// One of the model's prompts, to put before each text.
     prompt_name: Option<String>,
 }
 
-/// `POST /similarity`: the cosine of the source sentence with each of the others.
+/// Cosines of one sentence with others
+#[utoipa::path(
+    post, path = "/similarity", tag = "text-embeddings-inference", request_body = SimilarityBody,
+    responses((status = 200, description = "The cosine of the source sentence with each of the others", body = Vec<f32>))
+)]
 pub(crate) async fn similarity(State(app): State<App>, Json(body): Json<SimilarityBody>) -> Result {
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
     let SimilarityParameters { truncate, truncation_direction, prompt_name } = body.parameters.unwrap_or_default();
@@ -78,7 +120,7 @@ pub(crate) async fn similarity(State(app): State<App>, Json(body): Json<Similari
         return Err(prefold_core::Error::Empty { field: "sentences", problem }.into());
     }
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
-    let options = EmbedOptions { encode: encode.for_field("sentences"), normalize: true, dimensions: None };
+    let options = EmbedOptions { encode: encode.for_field("sentences")?, normalize: true, dimensions: None };
     let inputs = std::iter::once(source_sentence).chain(sentences).map(Input::Text).collect();
     let answered = app.engine.embed(inputs, options).await?.map(|vectors| match vectors.split_first() {
         Some((source, others)) => others.iter().map(|other| dot(source, other)).collect(),
@@ -89,4 +131,43 @@ pub(crate) async fn similarity(State(app): State<App>, Json(body): Json<Similari
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
+}
+
+/// `POST /` of an embedding model: `/similarity` when `inputs` is an object, `/embed` otherwise. Hosted inference
+/// endpoints answer both on one address.
+pub(crate) async fn embed_or_compare(app: State<App>, accept: Accept, RawBody(body): RawBody) -> Result {
+    match parse::<Probe>(&body) {
+        Ok(Probe { inputs: Some(AnyObject) }) => similarity(app, Json(parse(&body)?)).await,
+        Ok(Probe { inputs: None }) | Err(_) => embed(app, accept, Json(parse(&body)?)).await,
+    }
+}
+
+/// A first look at a body.
+#[derive(Deserialize)]
+struct Probe {
+    inputs: Option<AnyObject>,
+}
+
+/// Whatever its fields.
+struct AnyObject;
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(AnyObjectVisitor)
+    }
+}
+
+struct AnyObjectVisitor;
+
+impl<'de> Visitor<'de> for AnyObjectVisitor {
+    type Value = AnyObject;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<AnyObject, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(AnyObject)
+    }
 }

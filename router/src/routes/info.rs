@@ -1,18 +1,18 @@
-//! What the server tells about itself: `/info`, `/health`, `/metrics`.
+//! What the server tells about itself: `/info`, `/metrics`.
 
 use crate::answer::Answer;
 use crate::app::App;
-use crate::error::ApiError;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use prefold_core::{ModelKind, Pooling};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
-/// `GET /info`: TEI's fields, and below them our own.
-#[derive(Debug, Serialize)]
-struct Info<'a> {
+/// TEI's fields, and below them our own.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Info<'a> {
     model_id: &'a str,
     model_sha: Option<&'a str>,
     model_dtype: &'static str,
@@ -41,15 +41,21 @@ struct Info<'a> {
     prompts: Vec<&'a str>,
 }
 
-#[derive(Debug, Serialize)]
+/// What the model answers.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ModelType<'a> {
-    Embedding { pooling: Pooling },
+    Embedding {
+        /// How token states become one vector.
+        #[schema(value_type = String)]
+        pooling: Pooling,
+    },
     Reranker(Labels<'a>),
     Classifier(Labels<'a>),
 }
 
-#[derive(Debug, Default, Serialize)]
+/// The names of the classes.
+#[derive(Debug, Default, Serialize, ToSchema)]
 struct Labels<'a> {
     id2label: BTreeMap<usize, &'a str>,
     label2id: BTreeMap<&'a str, usize>,
@@ -76,7 +82,11 @@ impl<'a> ModelType<'a> {
     }
 }
 
-/// `GET /info`
+/// What is served, and its limits
+#[utoipa::path(
+    get, path = "/info", tag = "text-embeddings-inference",
+    responses((status = 200, description = "The model and the limits", body = Info))
+)]
 pub(crate) async fn info(State(app): State<App>) -> Answer {
     let (model, engine) = (app.engine.info(), app.engine.config());
     let model_type = ModelType::new(&model.kind);
@@ -115,12 +125,11 @@ pub(crate) async fn info(State(app): State<App>) -> Answer {
     })
 }
 
-/// `GET /health`, `/ping`, `/`: an empty answer when the backend works.
-pub(crate) async fn health(State(app): State<App>) -> Result<(), ApiError> {
-    app.engine.health().await.map_err(|error| ApiError::Unhealthy(error.to_string()))
-}
-
-/// `GET /metrics`: Prometheus' text format.
+/// Metrics in Prometheus' text format
+#[utoipa::path(
+    get, path = "/metrics", tag = "Server",
+    responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"))
+)]
 pub(crate) async fn metrics(State(app): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
 }

@@ -1,40 +1,60 @@
-//! TEI's classification route: `/predict`.
+//! Classification as TEI (`/predict`) and vLLM (`/v1/classify`) ask for it.
 
-use super::Result;
+use super::{Result, now, response_id};
 use crate::answer::Answer;
 use crate::app::App;
-use crate::extract::{Direction, EncodeFields, Json, Sequences};
+use crate::extract::{Direction, EncodeFields, Inputs, Json, Sequences};
+use crate::schema::{InputsSchema, SequencesSchema};
+use crate::usage::UsageBody;
 use axum::extract::State;
 use prefold_core::{ModelKind, sigmoid, softmax};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-/// `POST /predict`
-#[derive(Debug, Deserialize)]
+/// What to classify.
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct PredictBody {
+    #[schema(value_type = SequencesSchema)]
     inputs: Sequences,
+    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
     truncate: Option<bool>,
+    /// Which end to cut; right when absent.
     truncation_direction: Option<Direction>,
+    /// One of the model's prompts, to put before each text.
     prompt_name: Option<String>,
     /// Logits in place of probabilities.
     raw_scores: Option<bool>,
 }
 
 /// A label and how likely it is.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct Prediction {
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Prediction {
     score: f32,
     label: String,
 }
 
-/// `POST /predict`: the labels of a text or pair, the likeliest first; a list of such lists for a batch.
+/// One list, or one for each input.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it describes the two answers of one route")]
+enum Predictions {
+    #[serde(untagged)]
+    Single(Vec<Prediction>),
+    #[serde(untagged)]
+    Batch(Vec<Vec<Prediction>>),
+}
+
+/// Labels of a text or pair
+///
+/// The likeliest first; a list of such lists for a batch. A flat list of two texts is a pair.
+#[utoipa::path(
+    post, path = "/predict", tag = "text-embeddings-inference", request_body = PredictBody,
+    responses((status = 200, description = "The labels with their scores", body = Predictions))
+)]
 pub(crate) async fn predict(State(app): State<App>, Json(body): Json<PredictBody>) -> Result {
     let PredictBody { inputs, truncate, truncation_direction, prompt_name, raw_scores } = body;
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
-    let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs")).await?;
-    let labels = match &app.engine.info().kind {
-        ModelKind::Classifier { labels } => labels.as_slice(),
-        ModelKind::Embedding { .. } | ModelKind::Reranker => &[],
-    };
+    let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs")?).await?;
+    let labels = labels(&app);
     let predict = |logits: &Vec<f32>| predictions(logits, labels, raw_scores.unwrap_or(false));
     let predictions: Vec<_> = answered.results.iter().map(predict).collect();
     Ok(match (inputs.is_batch, predictions.first()) {
@@ -43,15 +63,105 @@ pub(crate) async fn predict(State(app): State<App>, Json(body): Json<PredictBody
     })
 }
 
-fn predictions(logits: &[f32], labels: &[String], raw: bool) -> Vec<Prediction> {
-    let scores = match logits {
+/// What to classify; the fields of vLLM.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ClassifyBody {
+    #[schema(value_type = InputsSchema)]
+    input: Inputs,
+    /// Echoed. There is one model, so any name is taken for it.
+    model: Option<String>,
+    /// False gives logits in place of probabilities.
+    #[serde(alias = "activation")]
+    use_activation: Option<bool>,
+    /// Cut each input to so many tokens; -1 to what the model takes.
+    truncate_prompt_tokens: Option<i64>,
+    /// Which end to cut; right when absent.
+    truncation_side: Option<Direction>,
+    /// Add the tokenizer's special tokens to texts; true when absent.
+    add_special_tokens: Option<bool>,
+}
+
+/// A list of classes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClassifyResponse {
+    id: String,
+    /// `list`
+    object: &'static str,
+    /// Seconds since 1970.
+    created: u64,
+    model: String,
+    data: Vec<Classified>,
+    usage: UsageBody,
+}
+
+/// An input's class.
+#[derive(Debug, Serialize, ToSchema)]
+struct Classified {
+    index: usize,
+    /// The likeliest.
+    label: String,
+    /// One for each label, in the model's order.
+    probs: Vec<f32>,
+    num_classes: usize,
+}
+
+/// Classes of texts
+///
+/// vLLM's classification: for each input the likeliest label, and the probabilities of all.
+#[utoipa::path(
+    post, path = "/v1/classify", tag = "vLLM", request_body = ClassifyBody,
+    responses((status = 200, description = "A class for each input", body = ClassifyResponse))
+)]
+pub(crate) async fn classify(State(app): State<App>, Json(body): Json<ClassifyBody>) -> Result {
+    let encode = EncodeFields {
+        truncate_prompt_tokens: body.truncate_prompt_tokens,
+        truncation_direction: body.truncation_side,
+        add_special_tokens: body.add_special_tokens,
+        ..Default::default()
+    };
+    let answered = app.engine.classify(body.input.0, encode.for_field("input")?).await?;
+    let raw = body.use_activation == Some(false);
+    let labels = labels(&app);
+    let classified = |(index, logits): (usize, &Vec<f32>)| {
+        let probs = scores(logits, raw);
+        let likeliest = (0..probs.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
+        Classified { index, label: label(labels, likeliest), num_classes: probs.len(), probs }
+    };
+    let response = ClassifyResponse {
+        id: response_id("classify"),
+        object: "list",
+        created: now(),
+        model: body.model.unwrap_or_else(|| app.names.served.clone()),
+        data: answered.results.iter().enumerate().map(classified).collect(),
+        usage: answered.usage.into(),
+    };
+    Ok(Answer::json(&answered, &response))
+}
+
+/// The names of the classes; none unless the model is a classifier.
+fn labels(app: &App) -> &[String] {
+    match &app.engine.info().kind {
+        ModelKind::Classifier { labels } => labels,
+        ModelKind::Embedding { .. } | ModelKind::Reranker => &[],
+    }
+}
+
+fn label(labels: &[String], index: usize) -> String {
+    labels.get(index).cloned().unwrap_or_else(|| format!("LABEL_{index}"))
+}
+
+fn scores(logits: &[f32], raw: bool) -> Vec<f32> {
+    match logits {
         _ if raw => logits.to_vec(),
         [logit] => vec![sigmoid(*logit)],
         _ => softmax(logits),
-    };
-    let label = |index| labels.get(index).cloned().unwrap_or_else(|| format!("LABEL_{index}"));
+    }
+}
+
+fn predictions(logits: &[f32], labels: &[String], raw: bool) -> Vec<Prediction> {
+    let scores = scores(logits, raw).into_iter().enumerate();
     let mut predictions: Vec<_> =
-        scores.into_iter().enumerate().map(|(index, score)| Prediction { score, label: label(index) }).collect();
+        scores.map(|(index, score)| Prediction { score, label: label(labels, index) }).collect();
     predictions.sort_by(|a, b| b.score.total_cmp(&a.score));
     predictions
 }

@@ -1,40 +1,57 @@
-//! Reranking in the two forms that clients know: TEI's bare list, and the object of Cohere, Jina and vLLM.
+//! Reranking in the two forms that clients know: TEI's bare list, and one object for all others.
 
-use super::{Result, response_id};
+use super::{Result, now, response_id};
 use crate::answer::Answer;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{Direction, EncodeFields, Json};
+use crate::schema::DocumentSchema;
+use crate::usage::UsageBody;
 use axum::extract::State;
-use prefold_core::{Error, RerankRequest, RerankScore, Response};
+use prefold_core::{Error, RerankScore, Response, ScoreRequest};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
+use utoipa::ToSchema;
 
-/// `POST /rerank`, `/v1/rerank`, `/v2/rerank`: what any of the clients sends.
+/// Cohere's unit of account.
+const DOCUMENTS_OF_A_SEARCH_UNIT: usize = 100;
+
+/// A query and what to put in order; whatever any of the clients sends.
 ///
 /// Which form the answer has is decided by the list that is there: `texts` is TEI's, `documents` everybody else's.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RerankBody {
     query: String,
+    /// For TEI's bare list.
     texts: Option<Vec<String>>,
+    /// For the object of Cohere, Jina, Voyage, vLLM and Infinity.
+    #[schema(value_type = Option<Vec<DocumentSchema>>)]
     documents: Option<Vec<Document>>,
+    /// Cut documents that are too long instead of refusing them; `--auto-truncate` when absent.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
+    /// Which end to cut; right when absent.
+    #[serde(alias = "truncation_side")]
     truncation_direction: Option<Direction>,
+    /// Cut each prompt to so many tokens, the document only; -1 to what the model takes.
+    truncate_prompt_tokens: Option<i64>,
     /// Logits in place of probabilities.
     raw_scores: Option<bool>,
-    /// TEI: put each text beside its score.
+    /// False is `raw_scores`.
+    #[serde(alias = "activation")]
+    use_activation: Option<bool>,
+    /// With `texts`: put each text beside its score.
     return_text: Option<bool>,
     /// Echoed. There is one model, so any name is taken for it.
     model: Option<String>,
     /// Only the best; all when absent or 0.
     #[serde(alias = "top_k")]
     top_n: Option<usize>,
-    /// Put each document beside its score.
+    /// With `documents`: put each document beside its score.
     return_documents: Option<bool>,
-    /// For models that are told in words what relevant means.
+    /// What relevant means, for models that are told in words.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
 }
@@ -72,61 +89,78 @@ impl<'de> Visitor<'de> for DocumentVisitor {
 }
 
 /// One line of TEI's answer.
-#[derive(Debug, Serialize)]
-struct TextScore {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TextScore {
     index: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     score: f32,
 }
 
-/// The answer that Cohere's, Jina's and vLLM's clients read.
-#[derive(Debug, Serialize)]
-struct RerankResponse {
+/// What each client reads is in here: Cohere's, Jina's, vLLM's and Infinity's `results`, Voyage's `data`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RerankResponse {
     id: String,
+    /// `list`
     object: &'static str,
+    /// Seconds since 1970.
+    created: u64,
     model: String,
-    results: Vec<DocumentScore>,
-    usage: RerankUsage,
+    /// The best first.
+    results: Vec<DocumentScore<TextObject>>,
+    /// The same with documents as texts.
+    data: Vec<DocumentScore<String>>,
+    usage: UsageBody,
     meta: Meta,
 }
 
-#[derive(Debug, Serialize)]
-struct DocumentScore {
+/// A document's score.
+#[derive(Debug, Serialize, ToSchema)]
+struct DocumentScore<T> {
+    /// Its place in the request.
     index: usize,
     relevance_score: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    document: Option<TextObject>,
+    document: Option<T>,
 }
 
-#[derive(Debug, Serialize)]
+/// A document as an object.
+#[derive(Debug, Serialize, ToSchema)]
 struct TextObject {
     text: String,
 }
 
-#[derive(Debug, Serialize)]
-struct RerankUsage {
-    prompt_tokens: usize,
-    total_tokens: usize,
-}
-
-#[derive(Debug, Serialize)]
+/// Cohere's account.
+#[derive(Debug, Serialize, ToSchema)]
 struct Meta {
     api_version: ApiVersion,
     billed_units: BilledUnits,
 }
 
-#[derive(Debug, Serialize)]
+/// The version of Cohere's API that was called.
+#[derive(Debug, Serialize, ToSchema)]
 struct ApiVersion {
     version: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+/// As Cohere counts.
+#[derive(Debug, Serialize, ToSchema)]
 struct BilledUnits {
+    /// One for each hundred documents.
     search_units: usize,
 }
 
-/// `POST /rerank`: either form.
+/// Documents in order of relevance, in two forms
+///
+/// With `texts` the answer is TEI's list of `index` and `score`; with `documents` it is that of `/v1/rerank`. Scores are
+/// the probability of "yes" of an LLM reranker, the sigmoid of the score of a classifier with one label, and the cosine
+/// of query and document of an embedding model.
+#[utoipa::path(
+    post, path = "/rerank", tag = "Rerank", request_body = RerankBody,
+    responses((status = 200, description = "The documents, the best first", content(
+        (RerankAnswer = "application/json")
+    )))
+)]
 pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBody>) -> Result {
     match (body.texts.take(), body.documents.take()) {
         (Some(texts), None) => rerank_texts(&app, body, texts).await,
@@ -136,12 +170,34 @@ pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBo
     }
 }
 
-/// `POST /v1/rerank`
+/// Either form.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it describes the two answers of one route")]
+enum RerankAnswer {
+    #[serde(untagged)]
+    Texts(Vec<TextScore>),
+    #[serde(untagged)]
+    Documents(RerankResponse),
+}
+
+/// Documents in order of relevance
+///
+/// The clients of Cohere (v1), Jina, Voyage, vLLM and Infinity read this answer.
+#[utoipa::path(
+    post, path = "/v1/rerank", tag = "Rerank", request_body = RerankBody,
+    responses((status = 200, description = "The documents, the best first", body = RerankResponse))
+)]
 pub(crate) async fn rerank_v1(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
     rerank_versioned(&app, body, "1").await
 }
 
-/// `POST /v2/rerank`
+/// Documents in order of relevance
+///
+/// The same for the clients of Cohere's second version.
+#[utoipa::path(
+    post, path = "/v2/rerank", tag = "Rerank", request_body = RerankBody,
+    responses((status = 200, description = "The documents, the best first", body = RerankResponse))
+)]
 pub(crate) async fn rerank_v2(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
     rerank_versioned(&app, body, "2").await
 }
@@ -169,22 +225,23 @@ async fn rerank_texts(app: &App, body: RerankBody, texts: Vec<String>) -> Result
 
 async fn rerank_documents(app: &App, body: RerankBody, documents: Vec<Document>, version: &'static str) -> Result {
     let texts: Vec<String> = documents.into_iter().map(|document| document.0).collect();
+    let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
     let kept = body.return_documents.unwrap_or(false).then(|| texts.clone());
     let model = body.model.clone().unwrap_or_else(|| app.names.served.clone());
     let (answered, order) = score(app, body, texts, "documents").await?;
-    let result = |Ranked { index, score }| DocumentScore {
-        index,
-        relevance_score: score,
-        document: kept.as_ref().map(|texts| TextObject { text: texts[index].clone() }),
-    };
-    let tokens = answered.usage.tokens;
+    let text = |index: usize| kept.as_ref().map(|texts| texts[index].clone());
     let response = RerankResponse {
         id: response_id("rerank"),
         object: "list",
+        created: now(),
         model,
-        results: order.into_iter().map(result).collect(),
-        usage: RerankUsage { prompt_tokens: tokens, total_tokens: tokens },
-        meta: Meta { api_version: ApiVersion { version }, billed_units: BilledUnits { search_units: 1 } },
+        results: order
+            .iter()
+            .map(|ranked| ranked.document(text(ranked.index).map(|text| TextObject { text })))
+            .collect(),
+        data: order.iter().map(|ranked| ranked.document(text(ranked.index))).collect(),
+        usage: answered.usage.into(),
+        meta: Meta { api_version: ApiVersion { version }, billed_units: BilledUnits { search_units } },
     };
     Ok(Answer::json(&answered, &response))
 }
@@ -196,6 +253,12 @@ struct Ranked {
     score: f32,
 }
 
+impl Ranked {
+    fn document<T>(&self, document: Option<T>) -> DocumentScore<T> {
+        DocumentScore { index: self.index, relevance_score: self.score, document }
+    }
+}
+
 /// Scores the texts and puts the best `top_n` of them in order.
 async fn score(
     app: &App,
@@ -203,11 +266,13 @@ async fn score(
     documents: Vec<String>,
     field: &'static str,
 ) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
-    let RerankBody { query, truncate, truncation_direction, instruction, raw_scores, top_n, .. } = body;
-    let encode = EncodeFields { truncate, truncation_direction, ..Default::default() };
-    let request = RerankRequest { query, documents, instruction, encode: encode.for_field(field) };
-    let answered = app.engine.rerank(request).await?;
-    let order = rank(&answered.results, raw_scores.unwrap_or(false), top_n);
+    let RerankBody { query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, .. } = body;
+    let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
+    let encode = EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, ..Default::default() };
+    let encode = encode.for_field(field)?;
+    let request = ScoreRequest { queries: vec![query], query_field: "query", documents, instruction, encode };
+    let answered = app.engine.score(request).await?;
+    let order = rank(&answered.results, raw, top_n);
     Ok((answered, order))
 }
 

@@ -1,10 +1,15 @@
 //! Each route over a fake backend: the happy path and the shapes.
 
-use crate::testing::{DIM, Setup, ask, classifier, embedding, get, post};
-use axum::http::header;
+use crate::app::App;
+use crate::testing::{DIM, Gate, Got, Mode, Setup, ask, classifier, embedding, get, post, send};
+use axum::body::Body;
+use axum::http::{Request, header};
 use base64::Engine;
 use prefold_core::{ModelKind, sigmoid};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tower::ServiceExt;
 
 fn floats(value: &Value) -> Vec<f32> {
     serde_json::from_value(value.clone()).unwrap()
@@ -322,4 +327,280 @@ async fn models_health_and_metrics() {
     ] {
         assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
     }
+}
+
+fn decoded<const N: usize>(bytes: &[u8], decode: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    bytes.as_chunks::<N>().0.iter().map(|&chunk| decode(chunk)).collect()
+}
+
+/// POSTs with an `Accept` header.
+async fn accepting(app: &App, path: &str, accept: &str, body: Value) -> Got {
+    let request = Request::post(path).header(header::ACCEPT, accept).body(Body::from(body.to_string())).unwrap();
+    send(app, request).await
+}
+
+#[tokio::test]
+async fn binary_answers_are_the_rows_themselves() {
+    let app = Setup::new(embedding()).build();
+    let texts = ["red fox", "blue whale"];
+    let plain: Vec<f32> =
+        ask(&app, "/embed", json!({ "inputs": texts })).await.as_array().unwrap().iter().flat_map(floats).collect();
+    let octets = "application/octet-stream";
+    for (path, field) in [("/embed", "inputs"), ("/v1/embeddings", "input"), ("/", "inputs")] {
+        let got = accepting(&app, path, octets, json!({ field: texts })).await;
+        assert_eq!(got.status, 200, "{}", got.body);
+        assert_eq!(got.headers[header::CONTENT_TYPE], octets);
+        assert_eq!(got.headers["x-embedding-shape"], format!("2,{DIM}"));
+        assert_eq!(got.headers["x-embedding-dtype"], "float32");
+        assert!(got.number("x-compute-tokens") > 3.0);
+        assert_eq!(decoded(&got.bytes, f32::from_le_bytes), plain, "{path}");
+    }
+    let half = accepting(&app, "/embed", "application/octet-stream;dtype=float16", json!({ "inputs": texts })).await;
+    assert_eq!(half.bytes.len(), 2 * DIM * 2);
+    let rounded: Vec<f32> = plain.iter().map(|&value| half::f16::from_f32(value).to_f32()).collect();
+    assert_eq!(decoded(&half.bytes, |bytes| half::f16::from_le_bytes(bytes).to_f32()), rounded);
+    let by_field = json!({ "input": texts, "embed_dtype": "float16", "endianness": "little" });
+    assert_eq!(accepting(&app, "/v1/embeddings", octets, by_field).await.bytes, half.bytes);
+
+    let refused = accepting(&app, "/embed", octets, json!({ "inputs": [] })).await;
+    assert_eq!((refused.status.as_u16(), refused.json()["error_type"].as_str()), (422, Some("Empty")));
+    let unknown = accepting(&app, "/embed", "application/octet-stream;dtype=int8", json!({ "inputs": "a" })).await;
+    assert!(unknown.status == 422 && unknown.body.contains("int8"), "{}", unknown.body);
+    assert_eq!(post(&app, "/v1/embeddings", json!({ "input": "a", "endianness": "big" })).await.status, 422);
+}
+
+#[tokio::test]
+async fn base64_may_be_of_another_type() {
+    let app = Setup::new(embedding()).build();
+    let body = json!({ "input": "red fox", "encoding_format": "base64", "embed_dtype": "bfloat16" });
+    let coded = ask(&app, "/v1/embeddings", body).await;
+    let bytes =
+        base64::engine::general_purpose::STANDARD.decode(coded["data"][0]["embedding"].as_str().unwrap()).unwrap();
+    let plain = ask(&app, "/embed", json!({ "inputs": "red fox" })).await;
+    let rounded: Vec<f32> = floats(&plain[0]).iter().map(|&value| half::bf16::from_f32(value).to_f32()).collect();
+    assert_eq!(decoded(&bytes, |bytes| half::bf16::from_le_bytes(bytes).to_f32()), rounded);
+}
+
+#[tokio::test]
+async fn openai_embeddings_take_vllms_fields() {
+    let app = Setup::new(embedding()).build();
+    let ask = |extra: Value| {
+        let mut body = json!({ "input": "red fox red fox", "priority": 1, "request_id": "x" });
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let app = &app;
+        async move { ask(app, "/v1/embeddings", body).await }
+    };
+    let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64().unwrap();
+    let whole = ask(json!({})).await;
+    assert_eq!(ask(json!({ "truncate_prompt_tokens": -1 })).await["data"], whole["data"]);
+    assert_eq!(tokens(&ask(json!({ "add_special_tokens": false })).await), tokens(&whole) - 1);
+    let right = ask(json!({ "truncate_prompt_tokens": 3 })).await;
+    let left = ask(json!({ "truncate_prompt_tokens": 3, "truncation_side": "left" })).await;
+    assert_eq!((tokens(&right), tokens(&left)), (3, 3));
+    assert_ne!(right["data"], left["data"]);
+    for tokens in [-2, 0, 257] {
+        let got = post(&app, "/v1/embeddings", json!({ "input": "a", "truncate_prompt_tokens": tokens })).await;
+        assert_eq!((got.status.as_u16(), &got.json()["error"]["param"]), (422, &json!("truncate_prompt_tokens")));
+    }
+}
+
+#[tokio::test]
+async fn usage_tells_what_was_saved() {
+    let app = Setup::new(embedding()).build();
+    let usage = ask(&app, "/v1/embeddings", json!({ "input": [[1, 2, 3], [1, 2, 4], [1, 2]] })).await["usage"].clone();
+    assert_eq!(usage["prompt_tokens"], 8);
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 4);
+}
+
+#[tokio::test]
+async fn a_large_request_is_split() {
+    let mut setup = Setup::new(embedding());
+    setup.engine.max_client_batch_size = 4;
+    let app = setup.build();
+    let inputs: Vec<Vec<u32>> = (1..=10).map(|id| vec![id, id + 1]).collect();
+    let all = ask(&app, "/embed", json!({ "inputs": inputs })).await;
+    assert_eq!(all.as_array().unwrap().len(), 10);
+    for (vector, ids) in all.as_array().unwrap().iter().zip(&inputs) {
+        assert_eq!(vector, &ask(&app, "/embed", json!({ "inputs": [ids] })).await[0]);
+    }
+    let documents: Vec<String> = (0..9).map(|i| format!("document {i}")).collect();
+    let ranked = ask(&app, "/v1/rerank", json!({ "query": "q", "documents": documents })).await;
+    assert_eq!(ranked["results"].as_array().unwrap().len(), 9);
+    let far_too_many = post(&app, "/embed", json!({ "inputs": vec![[1]; 4 * 64 + 1] })).await;
+    assert!(far_too_many.status == 413 && far_too_many.body.contains("limit is 256"), "{}", far_too_many.body);
+}
+
+#[tokio::test]
+async fn the_root_of_an_embedding_model_compares_too() {
+    let app = Setup::new(embedding()).build();
+    let body = json!({ "inputs": { "source_sentence": "red fox", "sentences": ["red fox", "b"] } });
+    assert_eq!(ask(&app, "/", body.clone()).await, ask(&app, "/similarity", body).await);
+    for (body, status) in [("{\"inputs\": {}}", 422), ("{\"inputs\": 5}", 422), ("{", 400), ("{}", 422)] {
+        assert_eq!(post(&app, "/", body).await.status, status, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn rerank_answers_voyage_too() {
+    let app = Setup::new(ModelKind::Reranker).build();
+    let body =
+        json!({ "query": "fox", "documents": ["a", "b"], "top_k": 1, "truncation": true, "return_documents": true });
+    let answer = ask(&app, "/v1/rerank", body).await;
+    let (data, result) = (&answer["data"][0], &answer["results"][0]);
+    assert_eq!((&data["index"], &data["relevance_score"]), (&result["index"], &result["relevance_score"]));
+    assert_eq!(data["document"], result["document"]["text"]);
+    assert_eq!(answer["data"].as_array().unwrap().len(), 1);
+    assert!(answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap() > 50, "{answer}");
+    assert!(answer["created"].as_u64().unwrap() > 1_600_000_000);
+    let many = vec!["a"; 150];
+    assert_eq!(
+        ask(&app, "/v1/rerank", json!({ "query": "q", "documents": many })).await["meta"]["billed_units"]["search_units"],
+        2
+    );
+}
+
+#[tokio::test]
+async fn scores_are_those_of_reranking() {
+    for kind in [ModelKind::Reranker, embedding(), classifier(&["score"])] {
+        let app = Setup::new(kind).build();
+        let documents = ["red", "blue", "green"];
+        let ranked = ask(&app, "/rerank", json!({ "query": "fox", "texts": documents })).await;
+        for (queries, items) in
+            [("queries", "documents"), ("text_1", "text_2"), ("data_1", "data_2"), ("query", "items")]
+        {
+            let answer = ask(&app, "/v1/score", json!({ "model": "m", queries: "fox", items: documents })).await;
+            assert_eq!((&answer["object"], &answer["model"]), (&json!("list"), &json!("m")));
+            assert!(answer["id"].as_str().unwrap().starts_with("score-"));
+            for line in ranked.as_array().unwrap() {
+                let index = line["index"].as_u64().unwrap() as usize;
+                assert_eq!(answer["data"][index], json!({ "index": index, "object": "score", "score": line["score"] }));
+            }
+        }
+        let paired = ask(&app, "/score", json!({ "queries": ["fox", "whale"], "documents": ["red", "blue"] })).await;
+        let whale = ask(&app, "/score", json!({ "queries": "whale", "documents": "blue" })).await;
+        assert_eq!(paired["data"][1]["score"], whale["data"][0]["score"]);
+        let raw = json!({ "query": "fox", "texts": documents, "raw_scores": true });
+        let raw = ask(&app, "/rerank", raw).await;
+        let unactivated = json!({ "queries": "fox", "documents": documents, "use_activation": false });
+        let unactivated = ask(&app, "/score", unactivated).await;
+        let best = raw[0]["index"].as_u64().unwrap() as usize;
+        assert_eq!(unactivated["data"][best]["score"], raw[0]["score"]);
+        let odd = post(&app, "/v1/score", json!({ "queries": ["a", "b"], "documents": ["a", "b", "c"] })).await;
+        assert_eq!((odd.status.as_u16(), &odd.json()["error"]["param"]), (422, &json!("queries")));
+        assert_eq!(post(&app, "/v1/score", json!({ "queries": "a", "documents": [] })).await.status, 422);
+    }
+}
+
+#[tokio::test]
+async fn classes_as_vllm_gives_them() {
+    let app = Setup::new(classifier(&["joy", "anger", "fear"])).build();
+    let answer = ask(&app, "/v1/classify", json!({ "input": ["red fox", "blue whale"] })).await;
+    assert!(answer["id"].as_str().unwrap().starts_with("classify-"));
+    for (index, text) in ["red fox", "blue whale"].into_iter().enumerate() {
+        let item = &answer["data"][index];
+        let predicted = ask(&app, "/predict", json!({ "inputs": text })).await;
+        assert_eq!((&item["label"], &item["index"]), (&predicted[0]["label"], &json!(index)));
+        assert_eq!(item["num_classes"], 3);
+        let probs = floats(&item["probs"]);
+        assert!((probs.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        let labels = ["joy", "anger", "fear"];
+        for line in predicted.as_array().unwrap() {
+            let place = labels.iter().position(|label| line["label"] == *label).unwrap();
+            assert_eq!(line["score"], item["probs"][place]);
+        }
+    }
+    let raw = ask(&app, "/classify", json!({ "input": "red fox", "activation": false })).await;
+    assert!((floats(&raw["data"][0]["probs"]).iter().sum::<f32>() - 1.0).abs() > 1e-3);
+    let refused = post(&Setup::new(embedding()).build(), "/v1/classify", json!({ "input": "a" })).await;
+    assert!(refused.status == 422 && refused.json()["error"]["message"].as_str().unwrap().contains("embeddings"));
+}
+
+#[tokio::test]
+async fn a_model_has_its_names() {
+    let app = Setup::new(embedding()).build();
+    let names = strings(&get(&app, "/v1/models").await.json()["data"], "id");
+    assert_eq!(names, ["\"fake\"", "\"org/fake\""]);
+    for name in ["fake", "org/fake", "org%2Ffake"] {
+        let model = get(&app, &format!("/v1/models/{name}")).await;
+        assert_eq!((model.status.as_u16(), &model.json()["root"]), (200, &json!("org/fake")), "{name}");
+    }
+    let unknown = get(&app, "/v1/models/other/one").await;
+    assert_eq!((unknown.status.as_u16(), &unknown.json()["error"]["code"]), (404, &json!("model_not_found")));
+}
+
+#[tokio::test]
+async fn readiness_has_a_reason() {
+    let app = Setup::new(embedding()).build();
+    let ready = get(&app, "/ready").await;
+    assert_eq!((ready.status.as_u16(), ready.json()), (200, json!({ "status": "ready", "model": "fake" })));
+
+    let failing = Setup { mode: Mode::Fail, ..Setup::new(embedding()) }.build();
+    assert_eq!(get(&failing, "/ready").await.status, 200, "nothing has failed yet");
+    post(&failing, "/embed", json!({ "inputs": "a" })).await;
+    let got = get(&failing, "/ready").await;
+    assert!(got.status == 503 && got.body.contains("told to fail"), "{}", got.body);
+
+    let gate = Arc::new(Gate::default());
+    let mut stuck = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    stuck.http.stall_timeout = Duration::from_millis(50);
+    let stuck = stuck.build();
+    let request = tokio::spawn({
+        let app = stuck.clone();
+        async move { post(&app, "/embed", json!({ "inputs": "a" })).await }
+    });
+    gate.reached().await;
+    while get(&stuck, "/ready").await.status == 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let got = get(&stuck, "/ready").await;
+    assert!(got.body.contains("a forward pass has been running"), "{}", got.body);
+    while get(&stuck, "/health").await.status == 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    gate.open();
+    assert_eq!(request.await.unwrap().status, 200);
+    assert_eq!(get(&stuck, "/ready").await.status, 200);
+    stuck.engine.shutdown().await;
+    let got = get(&stuck, "/ready").await;
+    assert!(got.status == 503 && got.body.contains("shutting down"), "{}", got.body);
+}
+
+#[tokio::test]
+async fn docs_are_served() {
+    let app = Setup::new(embedding()).build();
+    let page = get(&app, "/docs/").await;
+    assert!(page.status == 200 && page.body.contains("swagger-ui"), "{}", page.body);
+    assert_eq!(get(&app, "/docs").await.status, 303);
+    let described = get(&app, "/api-doc/openapi.json").await.json();
+    assert_eq!(described["openapi"], "3.1.0");
+    assert!(described["paths"]["/v2/rerank"]["post"].is_object());
+}
+
+#[tokio::test]
+async fn docs_and_metrics_may_be_protected() {
+    let secret = || Some("k".parse().unwrap());
+    let paths = ["/docs/", "/api-doc/openapi.json", "/metrics"];
+    let mut open = Setup::new(embedding());
+    open.http.api_key = secret();
+    let open = open.build();
+    let mut closed = Setup::new(embedding());
+    closed.http.api_key = secret();
+    (closed.http.protect_docs, closed.http.protect_metrics) = (true, true);
+    let closed = closed.build();
+    for path in paths {
+        assert_eq!(get(&open, path).await.status, 200, "{path}");
+        assert_eq!(get(&closed, path).await.status, 401, "{path}");
+        let with_key = Request::get(path).header(header::AUTHORIZATION, "Bearer k").body(Body::empty()).unwrap();
+        assert_eq!(send(&closed, with_key).await.status, 200, "{path}");
+    }
+    for path in ["/health", "/ready", "/ping"] {
+        assert_eq!(get(&closed, path).await.status, 200, "{path}");
+    }
+    let mut elsewhere = Setup::new(embedding());
+    elsewhere.http.metrics_elsewhere = true;
+    let elsewhere = elsewhere.build();
+    assert_eq!(get(&elsewhere, "/metrics").await.status, 404);
+    let own = crate::server::metrics_router(elsewhere);
+    let got = own.oneshot(Request::get("/metrics").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(got.status(), 200);
 }

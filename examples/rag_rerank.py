@@ -1,0 +1,49 @@
+"""Retrieve by embedding, then put the best in order with the reranker: the two halves of a RAG search.
+
+    prefold --port 3000                                        # embeddings
+    prefold --port 3001 --model-id Qwen/Qwen3-Reranker-0.6B    # reranker (one server may do both)
+    python rag_rerank.py 'How do I lock a file?' passages.txt --embed http://localhost:3000 --rerank http://localhost:3001
+
+Only the standard library is used.
+"""
+
+import argparse
+import json
+import math
+import urllib.request
+
+
+def ask(url, request):
+    body = json.dumps(request).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"})) as response:
+        return json.load(response)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("question")
+    parser.add_argument("passages", type=argparse.FileType(), help="a text file, one passage a line")
+    parser.add_argument("--embed", default="http://localhost:3000")
+    parser.add_argument("--rerank", default="http://localhost:3000")
+    parser.add_argument("--candidates", type=int, default=20, help="passages that the reranker sees")
+    parser.add_argument("--top", type=int, default=3)
+    args = parser.parse_args()
+
+    passages = [line.strip() for line in args.passages if line.strip()]
+    vectors = ask(f"{args.embed}/embed", {"inputs": passages})
+    (query,) = ask(f"{args.embed}/embed", {"inputs": args.question})
+    cosines = [math.sumprod(query, vector) if hasattr(math, "sumprod") else sum(map(float.__mul__, query, vector))
+               for vector in vectors]
+    candidates = sorted(range(len(passages)), key=lambda i: -cosines[i])[:args.candidates]
+
+    # All candidates share the instruction and the question, which the server computes once.
+    answer = ask(f"{args.rerank}/v1/rerank", {"query": args.question, "top_n": args.top,
+                                              "documents": [passages[i] for i in candidates]})
+    for result in answer["results"]:
+        print(f"{result['relevance_score']:.3f}  {passages[candidates[result['index']]]}")
+    usage = answer["usage"]
+    print(f"{usage['total_tokens']} tokens, {usage['prompt_tokens_details']['cached_tokens']} of them not computed again")
+
+
+if __name__ == "__main__":
+    main()

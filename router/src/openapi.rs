@@ -1,0 +1,217 @@
+//! The API's description: what the routes say of themselves, and what holds for all of them.
+
+use crate::answer::{DTYPE, SHAPE};
+use crate::error::{Dialect, OpenAiError, TeiError};
+use crate::routes::{info, openai};
+use utoipa::OpenApi as _;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    Content, ContentBuilder, Header, HeaderBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder,
+};
+
+/// The security scheme's name.
+const KEY: &str = "api_key";
+
+/// Routes that answer as another one does: `(route, other)`.
+pub(crate) const ALIASES: [(&str, &str); 5] = [
+    ("/embeddings", "/v1/embeddings"),
+    ("/score", "/v1/score"),
+    ("/classify", "/v1/classify"),
+    ("/ping", "/health"),
+    ("/", "/health"),
+];
+
+/// Statuses that any request may be answered with, beside the route's own.
+const ERRORS: [(&str, &str); 8] = [
+    ("400", "The body is not JSON, or ended early"),
+    ("401", "The API key is missing or wrong"),
+    ("413", "Too many bytes (`--payload-limit`) or inputs"),
+    ("422", "A wrong value or type, nothing to work on, or a kind of request that the model cannot answer"),
+    ("424", "The forward pass failed"),
+    ("429", "`--max-concurrent-requests` are in the server; `Retry-After` says when to come back"),
+    ("500", "A bug"),
+    ("503", "The server is stopping"),
+];
+
+/// What an answer that the model ran for tells of its cost.
+const COST_HEADERS: [(&str, &str); 13] = [
+    ("x-compute-type", "The device, for example `cpu`"),
+    ("x-compute-time", "Milliseconds from the request's head to the answer"),
+    ("x-total-time", "The same"),
+    ("x-tokenization-time", "Milliseconds for encoding"),
+    ("x-queue-time", "Milliseconds of waiting for a batch, the mean over the inputs"),
+    ("x-planning-time", "Milliseconds for forming the batch, the mean over the inputs"),
+    ("x-inference-time", "Milliseconds of the forward pass, the mean over the inputs"),
+    ("x-compute-characters", "Characters of the inputs"),
+    ("x-compute-tokens", "Tokens of the inputs"),
+    ("x-compute-compact-tokens", "Those of them that were computed for this request"),
+    ("x-compute-batch-tokens", "Tokens of the batches that the request was in"),
+    ("x-compute-unique-tokens", "Tokens that were computed for these batches"),
+    ("x-compaction-ratio", "The latter by the former"),
+];
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "prefold",
+        description = "Embeddings, reranking and classification. Every prefix that the texts of a batch share is \
+                       computed once."
+    ),
+    paths(openai::model, info::metrics),
+    components(schemas(TeiError, OpenAiError)),
+    tags(
+        (name = "OpenAI", description = "What OpenAI's clients call"),
+        (name = "text-embeddings-inference", description = "What clients of text-embeddings-inference call"),
+        (name = "Rerank", description = "What the clients of Cohere, Jina, Voyage, vLLM, Infinity and \
+                                         text-embeddings-inference call"),
+        (name = "vLLM", description = "What vLLM's clients call beside these"),
+        (name = "Server", description = "What the server tells about itself")
+    )
+)]
+struct Description;
+
+/// The description before the routes have added themselves.
+pub(crate) fn begun() -> OpenApi {
+    Description::openapi()
+}
+
+/// Adds what the routes do not say themselves: aliases, errors, headers, the API key.
+pub(crate) fn finish(api: &mut OpenApi) {
+    for (path, item) in &mut api.paths.paths {
+        for operation in operations(item) {
+            complete(path, operation);
+        }
+    }
+    for (alias, path) in ALIASES {
+        if let Some(mut item) = api.paths.paths.get(path).cloned() {
+            for operation in operations(&mut item) {
+                let id = operation.operation_id.as_deref().unwrap_or_default();
+                operation.operation_id = Some(format!("{id}_at_{}", alias.trim_matches('/')));
+                operation.summary = Some(format!("The same as `{path}`"));
+                operation.description = None;
+            }
+            api.paths.paths.insert(alias.to_owned(), item);
+        }
+    }
+    let scheme =
+        Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("`--api-key`, when it is set")).build();
+    let components = api.components.get_or_insert_default();
+    components.security_schemes.insert(KEY.to_owned(), RefOr::T(SecurityScheme::Http(scheme)));
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.post].into_iter().flatten()
+}
+
+fn complete(path: &str, operation: &mut Operation) {
+    let is_open = matches!(path, "/health" | "/ready" | "/metrics");
+    let takes_a_body = operation.request_body.is_some();
+    let runs_the_model = takes_a_body && !matches!(path, "/tokenize" | "/decode");
+    let schema = match Dialect::of(path) {
+        Dialect::Tei => "TeiError",
+        Dialect::OpenAi => "OpenAiError",
+    };
+    for (status, description) in ERRORS {
+        let may_happen = match status {
+            "401" => !is_open,
+            "503" => takes_a_body || path == "/health" || path == "/ready",
+            "500" => true,
+            "424" => runs_the_model,
+            _ => takes_a_body,
+        };
+        let description = if is_open && status == "503" { "Not so; the error says why" } else { description };
+        if may_happen && !operation.responses.responses.contains_key(status) {
+            operation.responses.responses.insert(status.to_owned(), RefOr::T(error(schema, description)));
+        }
+    }
+    if let Some(RefOr::T(own)) = operation.responses.responses.get_mut("404") {
+        own.content.entry("application/json".to_owned()).or_insert_with(|| RefOr::T(content(schema)));
+    }
+    if let Some(RefOr::T(ok)) = operation.responses.responses.get_mut("200").filter(|_| runs_the_model) {
+        for (name, description) in COST_HEADERS {
+            ok.headers.insert(name.to_owned(), header(description));
+        }
+        if ok.content.contains_key("application/octet-stream") {
+            ok.headers
+                .insert(SHAPE.to_string(), header("Of a binary answer: its rows and the values of a row, `2,384`"));
+            ok.headers.insert(DTYPE.to_string(), header("Of a binary answer: the type of its values, `float32`"));
+        }
+    }
+    operation.security = Some(if is_open {
+        vec![]
+    } else {
+        // The key is asked for only where the server was given one.
+        vec![SecurityRequirement::default(), SecurityRequirement::new(KEY, [] as [&str; 0])]
+    });
+}
+
+fn error(schema: &str, description: &str) -> Response {
+    ResponseBuilder::new().description(description).content("application/json", content(schema)).build()
+}
+
+fn content(schema: &str) -> Content {
+    ContentBuilder::new().schema(Some(Ref::from_schema_name(schema))).build()
+}
+
+fn header(description: &str) -> RefOr<Header> {
+    let string = ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).build();
+    RefOr::T(HeaderBuilder::new().schema(Some(string)).description(Some(description)).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Setup, embedding};
+    use axum::body::Body;
+    use axum::http::{Method, Request, StatusCode};
+    use std::path::Path;
+    use tower::ServiceExt;
+
+    /// Run with `UPDATE_DOCS=1` after a change of the routes.
+    #[test]
+    fn the_description_that_is_checked_in_is_that_of_the_routes() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+        let written = crate::server::api().2.to_pretty_json().unwrap() + "\n";
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &written).unwrap();
+        }
+        let checked_in = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(checked_in == written, "docs/openapi.json is stale: UPDATE_DOCS=1 cargo test -p prefold openapi");
+    }
+
+    #[tokio::test]
+    async fn what_is_described_is_routed() {
+        let router = crate::server::router(Setup::new(embedding()).build());
+        let paths = crate::server::api().2.paths.paths;
+        assert!(paths.len() > 20, "{}", paths.len());
+        for (path, item) in paths {
+            for (method, operation) in [(Method::GET, item.get), (Method::POST, item.post)] {
+                let Some(operation) = operation else { continue };
+                let path = path.replace("{model}", "org/fake");
+                let request = Request::builder().method(&method).uri(&path).body(Body::from("{}")).unwrap();
+                let status = router.clone().oneshot(request).await.unwrap().status();
+                assert!(
+                    !matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED),
+                    "{method} {path}: {status}"
+                );
+                assert!(operation.operation_id.is_some() && operation.summary.is_some(), "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own() {
+        let mut ids: Vec<_> = crate::server::api()
+            .2
+            .paths
+            .paths
+            .into_values()
+            .flat_map(|item| [item.get, item.post])
+            .flatten()
+            .map(|operation| operation.operation_id.unwrap())
+            .collect();
+        ids.sort();
+        assert!(ids.is_sorted_by(|a, b| a != b), "{ids:?}");
+    }
+}

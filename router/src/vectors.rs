@@ -1,0 +1,204 @@
+//! How vectors are written into a body: as JSON numbers, as base64, or as the bytes themselves.
+
+use crate::error::ApiError;
+use crate::wire::{write_base64, write_floats};
+use axum::extract::FromRequestParts;
+use axum::http::{HeaderValue, header, request::Parts};
+use half::{bf16, f16};
+use prefold_core::Error;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+const BINARY: &str = "application/octet-stream";
+
+/// The type of a value in base64 and binary vectors, little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ElementType {
+    /// Four bytes.
+    #[default]
+    Float32,
+    /// Two bytes, values up to 65504.
+    Float16,
+    /// Two bytes, the range of `float32`.
+    Bfloat16,
+}
+
+/// How a vector is written into JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EncodingFormat {
+    /// A list of numbers.
+    #[default]
+    Float,
+    /// A string; what OpenAI's own clients ask for.
+    Base64,
+}
+
+impl ElementType {
+    /// The name that requests use.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Float32 => "float32",
+            Self::Float16 => "float16",
+            Self::Bfloat16 => "bfloat16",
+        }
+    }
+
+    /// Bytes of a value.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::Float32 => 4,
+            Self::Float16 | Self::Bfloat16 => 2,
+        }
+    }
+
+    /// Writes values as little-endian bytes. `bytes` has [`size`](Self::size) for each of them.
+    pub(crate) fn fill(self, bytes: &mut [u8], values: &[f32]) {
+        match self {
+            Self::Float32 => fill(bytes, values, f32::to_le_bytes),
+            Self::Float16 => fill(bytes, values, |value| f16::from_f32(value).to_le_bytes()),
+            Self::Bfloat16 => fill(bytes, values, |value| bf16::from_f32(value).to_le_bytes()),
+        }
+    }
+
+    /// Whether the type can hold every value: what overflows would become infinite.
+    ///
+    /// # Errors
+    /// [`Error::Validation`]
+    pub(crate) fn check(self, vectors: &[Vec<f32>]) -> Result<(), ApiError> {
+        let fits = |value: &f32| match self {
+            Self::Float32 => true,
+            Self::Float16 => f16::from_f32(*value).is_finite(),
+            Self::Bfloat16 => bf16::from_f32(*value).is_finite(),
+        };
+        match vectors.iter().flatten().find(|value| !fits(value)) {
+            None => Ok(()),
+            Some(value) => {
+                let problem = format!("{} cannot hold the value {value} of a vector; ask for float32", self.as_str());
+                Err(Error::Validation { field: "embed_dtype", problem }.into())
+            }
+        }
+    }
+}
+
+fn fill<const N: usize>(bytes: &mut [u8], values: &[f32], encode: impl Fn(f32) -> [u8; N]) {
+    let (slots, _) = bytes.as_chunks_mut::<N>();
+    slots.iter_mut().zip(values).for_each(|(slot, &value)| *slot = encode(value));
+}
+
+/// The rows of vectors, one after another.
+pub(crate) fn binary_rows(vectors: &[Vec<f32>], element: ElementType) -> Vec<u8> {
+    let mut body = vec![0; vectors.iter().map(Vec::len).sum::<usize>() * element.size()];
+    let mut rest = body.as_mut_slice();
+    for vector in vectors {
+        let (row, after) = std::mem::take(&mut rest).split_at_mut(vector.len() * element.size());
+        element.fill(row, vector);
+        rest = after;
+    }
+    body
+}
+
+/// Writes vectors into JSON as a request asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JsonVectors {
+    pub(crate) format: EncodingFormat,
+    /// Of base64.
+    pub(crate) element: ElementType,
+}
+
+impl JsonVectors {
+    pub(crate) fn write(self, out: &mut String, vector: &[f32]) {
+        match self.format {
+            EncodingFormat::Float => write_floats(out, vector),
+            EncodingFormat::Base64 => write_base64(out, vector, self.element),
+        }
+    }
+}
+
+/// What the header `Accept` asks for: `application/octet-stream` is binary rows, with an optional parameter `dtype`;
+/// everything else is JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accept {
+    Json,
+    /// The type of the values, when it is said.
+    Binary(Option<ElementType>),
+}
+
+impl<S: Sync> FromRequestParts<S> for Accept {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parse_accept(parts.headers.get_all(header::ACCEPT).iter())
+    }
+}
+
+fn parse_accept<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> Result<Accept, ApiError> {
+    for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        if !parts.next().is_some_and(|media| media.eq_ignore_ascii_case(BINARY)) {
+            continue;
+        }
+        let named = parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.eq_ignore_ascii_case("dtype"));
+        return match named.map(|(_, value)| value.trim_matches('"')) {
+            None => Ok(Accept::Binary(None)),
+            Some("float32" | "f32") => Ok(Accept::Binary(Some(ElementType::Float32))),
+            Some("float16" | "f16") => Ok(Accept::Binary(Some(ElementType::Float16))),
+            Some("bfloat16" | "bf16") => Ok(Accept::Binary(Some(ElementType::Bfloat16))),
+            Some(other) => {
+                let problem = format!("asks for dtype `{other}`; the types are float32, float16 and bfloat16");
+                Err(Error::Validation { field: "Accept", problem }.into())
+            }
+        };
+    }
+    Ok(Accept::Json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(values: &[&'static str]) -> Result<Accept, String> {
+        let values: Vec<_> = values.iter().copied().map(HeaderValue::from_static).collect();
+        parse_accept(values.iter()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn accept_headers() {
+        let binary = |element| Ok(Accept::Binary(element));
+        for (values, expected) in [
+            (&[][..], Ok(Accept::Json)),
+            (&["*/*"], Ok(Accept::Json)),
+            (&["application/json, text/plain"], Ok(Accept::Json)),
+            (&["application/octet-stream"], binary(None)),
+            (&["text/plain;q=0.3, Application/Octet-Stream ; q=0.9"], binary(None)),
+            (&["text/plain", "application/octet-stream; dtype=float16"], binary(Some(ElementType::Float16))),
+            (&["application/octet-stream;dtype=\"bf16\""], binary(Some(ElementType::Bfloat16))),
+            (&["application/octet-stream;DTYPE=f32"], binary(Some(ElementType::Float32))),
+        ] {
+            assert_eq!(accept(values), expected, "{values:?}");
+        }
+        assert!(accept(&["application/octet-stream;dtype=int8"]).unwrap_err().contains("int8"));
+    }
+
+    #[test]
+    fn rows_are_little_endian() {
+        let vectors = [vec![1.0, -2.5], vec![0.1, 3.0]];
+        let bytes = binary_rows(&vectors, ElementType::Float32);
+        let expected: Vec<u8> = vectors.iter().flatten().flat_map(|value| value.to_le_bytes()).collect();
+        assert_eq!(bytes, expected);
+        assert_eq!(binary_rows(&vectors, ElementType::Float16)[..4], [0x00, 0x3c, 0x00, 0xc1]);
+        assert_eq!(binary_rows(&vectors, ElementType::Bfloat16)[..4], [0x80, 0x3f, 0x20, 0xc0]);
+        assert!(binary_rows(&[], ElementType::Float32).is_empty());
+    }
+
+    #[test]
+    fn what_a_type_cannot_hold_is_refused() {
+        let vectors = [vec![1.0, 70_000.0]];
+        let refused = ElementType::Float16.check(&vectors).unwrap_err().to_string();
+        assert!(refused.contains("70000") && refused.contains("float32"), "{refused}");
+        for element in [ElementType::Float32, ElementType::Bfloat16] {
+            assert!(element.check(&vectors).is_ok());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+"""What /api-doc/openapi.json says is what the routes answer."""
+
+import json
+
+import jsonschema
+import pytest
+
+from harness import ROOT
+
+TEXT = "How do I restart a service after a crash?"
+CLASSIFIER = ("qwen3-seqcls-tiny", "--radix-mlp-threshold", "1")
+
+
+@pytest.fixture(scope="module")
+def description(builtin):
+    return builtin.get("/api-doc/openapi.json").json()
+
+
+def check(description, path, method, status, answer):
+    """The answer has the form that the description gives for this status."""
+    response = description["paths"][path][method]["responses"][str(status)]
+    schema = response["content"]["application/json"]["schema"]
+    jsonschema.Draft202012Validator({**schema, "components": description["components"]}).validate(answer)
+
+
+def test_it_is_the_one_that_is_checked_in(description):
+    assert description == json.loads((ROOT / "docs" / "openapi.json").read_text())
+    assert description["openapi"].startswith("3.1")
+
+
+@pytest.mark.parametrize("path, request_body", [
+    ("/embed", {"inputs": [TEXT, [1, 2]]}),
+    ("/embed_all", {"inputs": TEXT}),
+    ("/similarity", {"inputs": {"source_sentence": TEXT, "sentences": [TEXT, "a"]}}),
+    ("/rerank", {"query": TEXT, "texts": [TEXT, "a"], "return_text": True}),
+    ("/rerank", {"query": TEXT, "documents": [TEXT, "a"]}),
+    ("/v1/rerank", {"query": TEXT, "documents": [TEXT, {"text": "a"}], "top_n": 1, "return_documents": True}),
+    ("/v2/rerank", {"model": "m", "query": TEXT, "documents": [TEXT, "a"]}),
+    ("/v1/score", {"queries": TEXT, "documents": [TEXT, "a"]}),
+    ("/score", {"text_1": [TEXT, "a"], "text_2": [TEXT, "a"]}),
+    ("/v1/embeddings", {"input": TEXT, "encoding_format": "float", "dimensions": 8}),
+    ("/embeddings", {"input": [TEXT, [5]], "encoding_format": "base64"}),
+    ("/tokenize", {"inputs": TEXT}),
+    ("/decode", {"ids": [1, 2, 3]}),
+])
+def test_answers_of_an_embedding_model(builtin, description, path, request_body):
+    check(description, path, "post", 200, builtin.ask(path, **request_body))
+    if "text_1" not in request_body:
+        schema = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        jsonschema.Draft202012Validator({**schema, "components": description["components"]}).validate(request_body)
+
+
+@pytest.mark.parametrize("path, request_body", [
+    ("/predict", {"inputs": TEXT}),
+    ("/predict", {"inputs": [[TEXT], [TEXT, "a"]]}),
+    ("/v1/classify", {"input": [TEXT, "a"]}),
+    ("/classify", {"input": TEXT, "use_activation": False}),
+])
+def test_answers_of_a_classifier(served, description, path, request_body):
+    check(description, path, "post", 200, served(*CLASSIFIER).ask(path, **request_body))
+
+
+@pytest.mark.parametrize("path", ["/info", "/ready", "/v1/models"])
+def test_what_the_server_tells(builtin, served, description, path):
+    for server in (builtin, served(*CLASSIFIER)):
+        check(description, path, "get", 200, server.get(path).json())
+
+
+@pytest.mark.parametrize("path, request_body, status", [
+    ("/embed", {"inputs": []}, 422),
+    ("/v1/embeddings", {"input": []}, 422),
+    ("/v1/score", {"queries": [], "documents": ["a"]}, 422),
+    ("/predict", {"inputs": "a"}, 422),
+])
+def test_errors(builtin, description, path, request_body, status):
+    response = builtin.post(path, request_body)
+    assert response.status == status
+    check(description, path, "post", status, response.json())
+
+
+def test_headers(builtin, description):
+    response = builtin.request("POST", "/embed", json.dumps({"inputs": TEXT}), {"accept": "application/octet-stream"})
+    described = description["paths"]["/embed"]["post"]["responses"]["200"]["headers"]
+    assert {name for name in described if name not in response.headers} == set()
+
+
+def test_an_unknown_model(builtin, description):
+    response = builtin.get("/v1/models/nobody/nothing")
+    assert response.status == 404
+    check(description, "/v1/models/{model}", "get", 404, response.json())

@@ -1,0 +1,172 @@
+"""Clients that people have, each against the real server: their vectors and scores are the server's own.
+
+The `openai` package has a file of its own (test_openai_client.py).
+"""
+
+import asyncio
+import os
+
+import pytest
+
+from reference import assert_close
+
+# Some of these clients look for models, prices or news on the network; there is none in the tests.
+os.environ.update({"HF_HUB_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LANGSMITH_TRACING": "false"})
+
+MODEL = "prefold-mini"
+QUERY = "How do I restart a service after a crash?"
+TEXTS = [
+    "A dog runs across a field.",
+    "To start it again when it fails, enable automatic restarts.",
+    "Set Restart=on-failure in the unit file.",
+]
+ROUNDING = 1e-6
+
+
+@pytest.fixture(scope="module")
+def rows(builtin):
+    return builtin.ask("/embed", inputs=TEXTS)
+
+
+@pytest.fixture(scope="module")
+def ranking(builtin):
+    """`[(index, score), ...]`, best first."""
+    return [(line["index"], line["score"]) for line in builtin.ask("/rerank", query=QUERY, texts=TEXTS)]
+
+
+def assert_rows(got, rows):
+    assert len(got) == len(rows)
+    for vector, row in zip(got, rows, strict=True):
+        assert_close([float(x) for x in vector], row, ROUNDING)
+
+
+def assert_ranking(got, ranking):
+    assert [index for index, _ in got] == [index for index, _ in ranking]
+    assert_close([score for _, score in got], [score for _, score in ranking], ROUNDING)
+
+
+def relevance(results):
+    return [(result.index, result.relevance_score) for result in results]
+
+
+def test_openai_async(builtin, rows):
+    import openai
+
+    async def embed():
+        async with openai.AsyncOpenAI(base_url=builtin.url("/v1"), api_key="none", max_retries=0) as client:
+            answers = await asyncio.gather(*(client.embeddings.create(model=MODEL, input=text) for text in TEXTS))
+            return [answer.data[0].embedding for answer in answers]
+
+    assert_rows(asyncio.run(embed()), rows)
+
+
+def test_openai_knows_the_model(builtin):
+    import openai
+
+    client = openai.OpenAI(base_url=builtin.url("/v1"), api_key="none", max_retries=0)
+    assert [model.id for model in client.models.list()] == [MODEL]
+    assert client.models.retrieve(MODEL).owned_by == "prefold"
+
+
+def test_cohere_v1(builtin, ranking):
+    import cohere
+
+    client = cohere.Client(api_key="none", base_url=builtin.url())
+    answer = client.rerank(model=MODEL, query=QUERY, documents=TEXTS, return_documents=True)
+    assert_ranking(relevance(answer.results), ranking)
+    assert [result.document.text for result in answer.results] == [TEXTS[index] for index, _ in ranking]
+    assert answer.meta.billed_units.search_units == 1
+    objects = client.rerank(model=MODEL, query=QUERY, documents=[{"text": text} for text in TEXTS], top_n=2)
+    assert_ranking(relevance(objects.results), ranking[:2])
+
+
+def test_cohere_v2(builtin, ranking):
+    import cohere
+
+    client = cohere.ClientV2(api_key="none", base_url=builtin.url())
+    answer = client.rerank(model=MODEL, query=QUERY, documents=TEXTS, top_n=2, max_tokens_per_doc=4096)
+    assert_ranking(relevance(answer.results), ranking[:2])
+    assert answer.id and answer.meta.api_version.version == "2"
+    with pytest.raises(cohere.errors.UnprocessableEntityError):
+        client.rerank(model=MODEL, query=QUERY, documents=[])
+
+
+def test_voyage(builtin, rows, ranking):
+    import voyageai
+
+    client = voyageai.Client(api_key="none", base_url=builtin.url("/v1"), max_retries=0)
+    answer = client.rerank(QUERY, TEXTS, model=MODEL, top_k=2)
+    assert_ranking(relevance(answer.results), ranking[:2])
+    assert answer.total_tokens > 0
+    assert_rows(client.embed(TEXTS, model=MODEL).embeddings, rows)
+
+
+def test_huggingface_inference_client(builtin, rows, served):
+    from huggingface_hub import InferenceClient
+
+    client = InferenceClient(builtin.url())
+    assert_rows(client.feature_extraction(TEXTS), rows)
+    assert_rows(client.feature_extraction(QUERY, normalize=True, truncate=True, truncation_direction="Right"),
+                builtin.ask("/embed", inputs=QUERY))
+    cosines = client.sentence_similarity(QUERY, other_sentences=TEXTS)
+    assert_close(cosines, builtin.ask("/similarity", inputs={"source_sentence": QUERY, "sentences": TEXTS}), ROUNDING)
+
+    classifier = served("qwen3-seqcls-tiny", "--radix-mlp-threshold", "1")
+    got = InferenceClient(classifier.url()).text_classification(QUERY)
+    want = classifier.ask("/predict", inputs=QUERY)
+    assert [item.label for item in got] == [item["label"] for item in want]
+    assert_close([item.score for item in got], [item["score"] for item in want], ROUNDING)
+
+
+def test_langchain_openai(builtin, rows):
+    from langchain_openai import OpenAIEmbeddings
+
+    # Its own token counting would need OpenAI's vocabularies from the network.
+    embeddings = OpenAIEmbeddings(model=MODEL, base_url=builtin.url("/v1"), api_key="none",
+                                  check_embedding_ctx_length=False)
+    assert_rows(embeddings.embed_documents(TEXTS), rows)
+    assert_rows([embeddings.embed_query(TEXTS[0])], rows[:1])
+
+
+def test_langchain_huggingface(builtin, rows):
+    from langchain_huggingface import HuggingFaceEndpointEmbeddings
+
+    embeddings = HuggingFaceEndpointEmbeddings(model=builtin.url(), huggingfacehub_api_token="none")
+    assert_rows(embeddings.embed_documents(TEXTS), rows)
+    assert_rows([embeddings.embed_query(TEXTS[0])], rows[:1])
+
+
+def test_llama_index(builtin, rows, ranking):
+    from llama_index.core.schema import NodeWithScore, TextNode
+    from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
+    from llama_index.postprocessor.tei_rerank import TextEmbeddingInference as Rerank
+
+    embeddings = TextEmbeddingsInference(model_name=MODEL, base_url=builtin.url(), text_instruction="",
+                                         query_instruction="")
+    assert_rows(embeddings.get_text_embedding_batch(TEXTS), rows)
+    nodes = [NodeWithScore(node=TextNode(text=text, metadata={"i": i}, excluded_embed_metadata_keys=["i"]), score=0.0)
+             for i, text in enumerate(TEXTS)]
+    ranked = Rerank(base_url=builtin.url(), top_n=2).postprocess_nodes(nodes, query_str=QUERY)
+    assert_ranking([(node.node.metadata["i"], node.score) for node in ranked], ranking[:2])
+
+
+def test_litellm_embedding(builtin, rows):
+    import litellm
+
+    for form in ("float", "base64"):
+        answer = litellm.embedding(model=f"openai/{MODEL}", input=TEXTS, api_base=builtin.url("/v1"), api_key="none",
+                                   encoding_format=form)
+        if form == "float":
+            assert_rows([item["embedding"] for item in answer.data], rows)
+        assert answer.usage.prompt_tokens > 0
+
+
+@pytest.mark.parametrize("provider, path", [
+    ("cohere", "/v2/rerank"), ("jina_ai", "/v1/rerank"), ("infinity", ""), ("hosted_vllm", "/v1/rerank"), ("voyage", "/v1/rerank"),
+])
+def test_litellm_rerank(builtin, ranking, provider, path):
+    import litellm
+
+    answer = litellm.rerank(model=f"{provider}/{MODEL}", query=QUERY, documents=TEXTS, top_n=2, return_documents=False,
+                            api_base=builtin.url(path), api_key="none")
+    assert_ranking([(result["index"], result["relevance_score"]) for result in answer.results], ranking[:2])
