@@ -8,7 +8,10 @@ use std::path::Path;
 const INTRODUCTION: &str = "\
 # Command line
 
-`prefold [FLAGS]`. Every flag is also an environment variable: its name in upper case with underscores (`--max-batch-tokens`,
+`prefold [FLAGS]` serves. `prefold bench` measures a server: [bench.md](bench.md). `prefold analyze` tells what compaction would
+save: [analyze.md](analyze.md).
+
+Every flag of the server is also an environment variable: its name in upper case with underscores (`--max-batch-tokens`,
 `MAX_BATCH_TOKENS`); a flag wins over its variable. Names are those of text-embeddings-inference where the meaning is the same.
 This page is written from the flags (`UPDATE_DOCS=1 cargo test -p prefold cli_document`); `prefold --help` says the same.
 ";

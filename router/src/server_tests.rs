@@ -83,8 +83,8 @@ async fn bad_requests_are_told_what_is_wrong() {
     ] {
         check_error(&post(&app, path, body).await, status, error_type, words);
     }
-    let many = json!({ "inputs": vec!["a"; 33] });
-    check_error(&post(&app, "/embed", &many).await, 413, "Validation", "33 items, the limit is 32");
+    let many = json!({ "inputs": vec!["a"; 2049] });
+    check_error(&post(&app, "/embed", &many).await, 413, "Validation", "2049 items, the limit is 2048");
     check_error(&get(&app, "/nothing").await, 404, "NotFound", "/nothing");
     check_error(&get(&app, "/embed").await, 405, "MethodNotAllowed", "/embed");
     check_error(&get(&app, "/v1/embeddings").await, 405, "MethodNotAllowed", "/v1/embeddings");
