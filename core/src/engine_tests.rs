@@ -181,12 +181,13 @@ async fn a_large_request_is_done_in_parts() {
         async move { engine.embed(inputs, raw()).await }
     });
     let mut sizes = Vec::new();
-    for _ in 0..3 {
+    while sizes.iter().sum::<usize>() < 5 {
         let batch = tokio::task::block_in_place(|| gate.started());
         sizes.push(batch.ragged.num_sequences());
         gate.release(Fate::Answer);
     }
-    assert_eq!(sizes, [2, 2, 1]);
+    // The third part may arrive before the second leaves the queue.
+    assert!(sizes == [2, 2, 1] || sizes == [2, 3], "{sizes:?}");
     let response = running.await.unwrap().unwrap();
     let expected: Vec<_> = (0..5).map(|id| fake_values(&[id, id + 1], DIM)).collect();
     assert_eq!(response.results, expected);
