@@ -104,13 +104,13 @@ def test_a_sweep_at_rates_is_drawn(tmp_path, served):
 
 
 def test_errors_are_counted_and_told(tmp_path):
-    with Server("--model-id", FIXTURES / "qwen3-tiny", "--max-client-batch-size", "4", "--api-key", "secret") as server:
+    with Server("--model-id", FIXTURES / "qwen3-tiny", "--max-client-batch-size", "1", "--api-key", "secret") as server:
         run = measure(
-            tmp_path, server, "--texts", 5, "--requests", 3, "--warmup", 0, "--api-key", "secret", status=1)
+            tmp_path, server, "--texts", 65, "--requests", 3, "--warmup", 0, "--api-key", "secret", status=1)
         assert (run["answered"], run["failed"], run["latency_ms"]["max"]) == (0, 3, 0)
         (error,) = run["errors"]
         assert (error["kind"], error["count"]) == ("status 413", 3)
-        assert "4" in error["example"], error
+        assert "64" in error["example"], error
         # Without the key; the server's own variable serves as well as the flag.
         status, out, err = bench(tmp_path, "--url", server.url(), "--file", WORKLOAD, "--requests", 1)
         assert status == 1 and "no request of the warm-up was answered" in err and "status 401" in err, (out, err)
