@@ -8,12 +8,13 @@ export CARGO_FLAGS
 PORT ?= 3000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test bench lint check fmt
+.PHONY: help demo serve test test-clients bench lint check fmt
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
 	@echo 'make serve   build and serve the built-in model on port $(PORT) (PORT=...)'
 	@echo 'make test    all tests, the end-to-end ones included'
+	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and what is large'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 
@@ -27,6 +28,9 @@ serve:
 
 test:
 	scripts/test.sh
+
+test-clients:
+	scripts/test-clients.sh
 
 bench:
 	scripts/bench.sh

@@ -8,14 +8,16 @@ Only the standard library is used.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import urllib.request
 
 
-def ask(url, request):
+def ask(url, request, **headers):
     body = json.dumps(request).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"})) as response:
+    headers["content-type"] = "application/json"
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as response:
         return json.load(response)
 
 
@@ -36,9 +38,11 @@ def main():
                for vector in vectors]
     candidates = sorted(range(len(passages)), key=lambda i: -cosines[i])[:args.candidates]
 
-    # All candidates share the instruction and the question, which the server computes once.
-    answer = ask(f"{args.rerank}/v1/rerank", {"query": args.question, "top_n": args.top,
-                                              "documents": [passages[i] for i in candidates]})
+    # All candidates share the instruction and the question, which the server computes once. Behind a load balancer the
+    # key brings requests with the same question to the same replica (deploy/nginx.conf).
+    request = {"query": args.question, "top_n": args.top, "documents": [passages[i] for i in candidates]}
+    key = hashlib.sha256(args.question.encode()).hexdigest()
+    answer = ask(f"{args.rerank}/v1/rerank", request, **{"x-prefix-key": key})
     for result in answer["results"]:
         print(f"{result['relevance_score']:.3f}  {passages[candidates[result['index']]]}")
     usage = answer["usage"]

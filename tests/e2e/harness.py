@@ -48,39 +48,11 @@ class Response:
         return f"<{self.status} {self.body[:500]!r}>"
 
 
-class Server:
-    """`prefold` on a free port, in a directory of its own. Ready when the constructor returns."""
+class Address:
+    """Plain HTTP to a port of this machine."""
 
-    running = []
-
-    def __init__(self, *args, env=None):
-        self.args = args
-        self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
-        self.log_path = Path(self.directory.name) / "log"
-        command = [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", *map(str, args)]
-        with self.log_path.open("wb") as log:
-            self.process = subprocess.Popen(
-                command, cwd=self.directory.name, env={**environment(self.directory.name), **(env or {})},
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        Server.running.append(self)
-        self.port = None
-        eventually(self._is_ready, f"{command} is ready", START_LIMIT)
-
-    def _is_ready(self):
-        if self.process.poll() is not None:
-            raise AssertionError(f"prefold {self.args} ended with {self.process.returncode}:\n{self.log()}")
-        if self.port is None:
-            found = ADDRESS.search(self.log())
-            if found is None:
-                return False
-            self.port = int(found.group(1))
-        try:
-            return self.get("/ready").status == 200
-        except ConnectionError:
-            return False
-
-    def log(self):
-        return self.log_path.read_text(errors="replace")
+    def __init__(self, port):
+        self.port = port
 
     def url(self, path=""):
         return f"http://127.0.0.1:{self.port}{path}"
@@ -117,6 +89,46 @@ class Server:
                 if labels.items() <= have.items():
                     total += float(found.group(3))
         return total
+
+
+class Server(Address):
+    """`prefold` on a free port, in a directory of its own. Ready when the constructor returns."""
+
+    running = []
+
+    def __init__(self, *args, env=None):
+        self.args = args
+        self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
+        self.log_path = Path(self.directory.name) / "log"
+        command = [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", *map(str, args)]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.directory.name, env={**environment(self.directory.name), **(env or {})},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        Server.running.append(self)
+        super().__init__(None)
+        eventually(self._is_ready, f"{command} is ready", START_LIMIT)
+
+    def _is_ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"prefold {self.args} ended with {self.process.returncode}:\n{self.log()}")
+        if self.port is None:
+            found = ADDRESS.search(self.log())
+            if found is None:
+                return False
+            self.port = int(found.group(1))
+        try:
+            return self.get("/ready").status == 200
+        except ConnectionError:
+            return False
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def metrics(self):
+        """With --prometheus-port: the address that /metrics has."""
+        (port,) = re.findall(r"127\.0\.0\.1:(\d+)", next(x for x in self.log().splitlines() if "metrics" in x))
+        return Address(int(port))
 
     def terminate(self):
         self.process.send_signal(signal.SIGTERM)

@@ -175,6 +175,16 @@ def test_the_key_is_needed(locked):
     assert locked.get("/health").status == 200
 
 
+def test_documents_and_metrics_are_open_unless_protected(locked, servers):
+    paths = ["/docs/", "/docs/swagger-ui.css", "/api-doc/openapi.json", "/metrics"]
+    assert [locked.get(path).status for path in paths] == [200] * 4
+    closed = servers("--api-key", KEY, "--protect-docs", "--protect-metrics", "--prometheus-port", "0")
+    for headers, status in [({}, 401), ({"authorization": f"Bearer {KEY}"}, 200)]:
+        assert [closed.get(path, headers).status for path in paths[:3]] == [status] * 3
+        assert closed.metrics().get("/metrics", headers).status == status
+    assert closed.get("/ready").status == 200
+
+
 def test_the_key_is_not_in_the_log_and_the_log_is_json(locked):
     locked.post("/embed", {"inputs": TEXT}, {"authorization": f"Bearer {KEY}"})
     locked.post("/embed", {"inputs": TEXT}, {"authorization": f"Basic {KEY}"})

@@ -1,0 +1,28 @@
+{{- define "prefold.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "prefold.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "prefold.labels" -}}
+{{ include "prefold.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /* JSON's texts, numbers and lists are TOML's too. Helm reads whole numbers as floats: toJson writes them back whole. */}}
+{{- define "prefold.config" -}}
+{{- with .Values.model }}
+model-id = {{ . | toJson }}
+{{- end }}
+port = {{ .Values.port }}
+prometheus-port = {{ .Values.metricsPort }}
+{{- range $key, $value := .Values.settings }}
+{{ $key }} = {{ $value | toJson }}
+{{- end }}
+{{- end }}
