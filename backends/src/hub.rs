@@ -89,10 +89,13 @@ impl<'a> Download<'a> {
     }
 
     async fn run(&self, dense_path: Option<&str>, parts: Parts) -> Result<PathBuf, LoadError> {
+        if self.model.offline {
+            return self.cached(None).await;
+        }
         let info = self.repository.info().maybe_revision(self.model.revision.clone()).send().await;
         let listing = match info {
             Ok(info) => self.listing(info)?,
-            Err(error) if is_unreachable(&error) => return self.cached(error).await,
+            Err(error) if is_unreachable(&error) => return self.cached(Some(error)).await,
             Err(error) => return Err(self.failed("the list of files", error)),
         };
         let has_config = listing.files.contains("config.json");
@@ -115,19 +118,23 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// What the cache has for the revision.
-    async fn cached(&self, cause: HFError) -> Result<PathBuf, LoadError> {
+    /// What the cache has for the revision. `unreachable` is why the hub was not asked; it was not to be when absent.
+    async fn cached(&self, unreachable: Option<HFError>) -> Result<PathBuf, LoadError> {
         let revision = self.model.revision.clone();
         let snapshot = self.repository.snapshot_download().maybe_revision(revision).local_files_only(true).send().await;
-        match snapshot {
-            Ok(snapshot) => {
+        match (snapshot, unreachable) {
+            (Ok(snapshot), None) => Ok(snapshot),
+            (Ok(snapshot), Some(cause)) => {
                 let id = &self.model.id;
                 tracing::warn!("the hub cannot be reached, {id} is taken from the cache as it is: {}", chain(&cause));
                 Ok(snapshot)
             }
-            Err(_) => {
+            (Err(_), cause) => {
                 let cache = self.client.cache_dir().display();
-                let problem = format!("the hub cannot be reached and {cache} does not have it: {}", chain(&cause));
+                let problem = match cause {
+                    None => format!("{cache} does not have it, and the hub is not asked (--offline, HF_HUB_OFFLINE)"),
+                    Some(cause) => format!("the hub cannot be reached and {cache} does not have it: {}", chain(&cause)),
+                };
                 Err(self.error("the list of files", problem))
             }
         }

@@ -63,6 +63,8 @@ pub struct HubModel {
     pub cache_dir: Option<PathBuf>,
     /// The hub's address; the hub client's default when absent.
     pub endpoint: Option<String>,
+    /// Take the model from the cache as it is there, and ask nobody.
+    pub offline: bool,
     /// How to introduce ourselves.
     pub user_agent: String,
     /// Draw progress bars on standard error.
@@ -77,6 +79,7 @@ impl fmt::Debug for HubModel {
             .field("token", &self.token.as_ref().map(|_| "<hidden>"))
             .field("cache_dir", &self.cache_dir)
             .field("endpoint", &self.endpoint)
+            .field("offline", &self.offline)
             .field("user_agent", &self.user_agent)
             .field("show_progress", &self.show_progress)
             .finish()
@@ -189,6 +192,7 @@ mod tests {
             token: Some("hf_secret".to_owned()),
             cache_dir: None,
             endpoint: None,
+            offline: false,
             user_agent: "test".to_owned(),
             show_progress: false,
         };

@@ -10,7 +10,7 @@ use crate::queue::{Answer, Budget};
 use crate::tokenize::TokenizerPool;
 use crate::{
     BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo,
-    ModelKind, Output, Prompts, RerankScore, Response, ScoreRequest, Timings, TokenInfo, Usage, Wanted,
+    ModelKind, Output, Prompts, RerankScore, Response, ScoreRequest, Timings, TokenInfo, Usage, Wanted, trace,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
+use tracing::Instrument;
 
 /// A model with everything around it: tokenization workers, queue, planner and the backend's thread.
 ///
@@ -121,6 +122,7 @@ impl Engine {
         observe(Method::Embed, inputs.len(), async {
             let dim = self.embedding_dim("embedding")?;
             let kept = check_dimensions(options.dimensions, dim)?;
+            self.check_count(inputs.len(), options.encode.field)?;
             let response = self.run(one_field(inputs, options.encode.field), &options.encode, Wanted::Pooled).await?;
             try_map(response, |output| {
                 let mut vector = embedding(output, dim)?;
@@ -145,6 +147,7 @@ impl Engine {
     ) -> Result<Response<Vec<Vec<f32>>>, Error> {
         observe(Method::EmbedAll, inputs.len(), async {
             self.embedding_dim("embedding")?;
+            self.check_count(inputs.len(), options.field)?;
             let response = self.run(one_field(inputs, options.field), &options, Wanted::Tokens).await?;
             try_map(response, token_rows)
         })
@@ -163,6 +166,8 @@ impl Engine {
     pub async fn score(&self, request: ScoreRequest) -> Result<Response<RerankScore>, Error> {
         observe(Method::Rerank, request.documents.len(), async {
             check_pairing(&request)?;
+            // The queries are inputs too where they are embedded, but not what the limit is about.
+            self.check_count(request.documents.len(), request.encode.field)?;
             match &self.info().kind {
                 ModelKind::Embedding { dim, .. } => self.score_by_cosine(request, *dim).await,
                 ModelKind::Reranker => {
@@ -218,6 +223,7 @@ impl Engine {
             let ModelKind::Classifier { labels } = &self.info().kind else {
                 return Err(self.wrong_kind("classification"));
             };
+            self.check_count(inputs.len(), options.field)?;
             let response = self.run(one_field(inputs, options.field), &options, Wanted::Pooled).await?;
             try_map(response, |output| {
                 let logits = logits(output)?;
@@ -236,8 +242,8 @@ impl Engine {
     /// [`Error::Validation`] for an unknown prompt, [`Error::Tokenization`], and what admission reports.
     pub async fn tokenize(&self, texts: Vec<String>, options: EncodeOptions) -> Result<Vec<Vec<TokenInfo>>, Error> {
         observe(Method::Tokenize, texts.len(), async {
-            let Inner { tokenizers, config, .. } = &*self.inner;
-            check_count(texts.len(), options.field, config.max_request_inputs())?;
+            let Inner { tokenizers, .. } = &*self.inner;
+            self.check_count(texts.len(), options.field)?;
             let rules = tokenizers.encoder().rules(&options)?;
             let _permit = self.admit()?;
             tokenizers.tokens(one_field(texts, options.field), rules).await
@@ -251,8 +257,8 @@ impl Engine {
     /// [`Error::Validation`] for an id beyond the vocabulary, [`Error::Tokenization`], and what admission reports.
     pub async fn decode(&self, ids: Vec<Vec<u32>>, skip_special_tokens: bool) -> Result<Vec<String>, Error> {
         observe(Method::Decode, ids.len(), async {
-            let Inner { tokenizers, config, .. } = &*self.inner;
-            check_count(ids.len(), "ids", config.max_request_inputs())?;
+            let Inner { tokenizers, .. } = &*self.inner;
+            self.check_count(ids.len(), "ids")?;
             let _permit = self.admit()?;
             tokenizers.decode(one_field(ids, "ids"), skip_special_tokens).await
         })
@@ -301,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Admission, encoding, queue, forward pass; a large request part by part, so that its parts are encoded while
+    /// Of as many inputs as the caller has checked: admission, encoding, queue, forward pass; a large request part by part, so that its parts are encoded while
     /// others are computed and never fill the queue. Dropped on the way, it leaves nothing behind.
     async fn run(
         &self,
@@ -310,7 +316,6 @@ impl Engine {
         wanted: Wanted,
     ) -> Result<Response<Output>, Error> {
         let Inner { tokenizers, pipeline, config, .. } = &*self.inner;
-        check_count(inputs.len(), options.field, config.max_request_inputs())?;
         let arrival = Instant::now();
         let rules = Arc::new(tokenizers.encoder().rules(options)?);
         let _permit = self.admit()?;
@@ -325,7 +330,8 @@ impl Engine {
                 break;
             }
             let begun = Instant::now();
-            let encoded = tokenizers.encode(part, Arc::clone(&rules)).await?;
+            let span = tracing::debug_span!(target: trace::TARGET, "tokenize", inputs = part.len() as i64);
+            let encoded = tokenizers.encode(part, Arc::clone(&rules)).instrument(span).await?;
             tokenization += begun.elapsed();
             for input in &encoded {
                 usage.characters += input.characters;
@@ -348,6 +354,10 @@ impl Engine {
             usage,
             timings: Timings { total: arrival.elapsed(), tokenization, ..timings },
         })
+    }
+
+    fn check_count(&self, items: usize, field: &'static str) -> Result<(), Error> {
+        check_count(items, field, self.config().max_request_inputs())
     }
 
     fn admit(&self) -> Result<SemaphorePermit<'_>, Error> {

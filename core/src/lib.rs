@@ -28,6 +28,7 @@ mod template;
 mod test_support;
 mod text_encoder;
 mod tokenize;
+pub mod trace;
 
 pub use backend::{Backend, Batch, ModelInfo, ModelKind, Output, Pooling, Wanted};
 pub use engine::Engine;

@@ -11,6 +11,7 @@
 use crate::batcher::{Buffers, Compaction, FormingBatch, ReadyBatch};
 use crate::prefix_index::Ticket;
 use crate::queue::{Answer, BatchReport, Budget, Entry, Policy, Queue, Reply};
+use crate::trace::{ForwardSpan, Trace, forward_spans, plan_spans};
 use crate::{Backend, BackendError, Batch, Error, ModelInfo, Output, Scheduling, Wanted, metrics};
 use std::any::Any;
 use std::ops::Range;
@@ -139,7 +140,13 @@ impl Pipeline {
         sequences: impl IntoIterator<Item = Vec<u32>>,
         wanted: Wanted,
     ) -> Result<Pending, Error> {
-        let (entries, answers): (Vec<_>, Vec<_>) = sequences.into_iter().map(|ids| Entry::new(ids, wanted)).unzip();
+        let trace = Trace::begin();
+        let entry = |ids| {
+            let (entry, answer) = Entry::new(ids, wanted);
+            (Entry { trace: trace.clone(), ..entry }, answer)
+        };
+        let (entries, answers): (Vec<_>, Vec<_>) = sequences.into_iter().map(entry).unzip();
+        drop(trace);
         let mut state = self.lock();
         if state.closed {
             return Err(Error::ShuttingDown);
@@ -175,11 +182,13 @@ impl Pipeline {
     /// Until closed and empty: takes entries, forms a batch outside the lock, puts it into the slot.
     fn plan_batches(&self) {
         while let Some((mut batch, entries)) = self.await_work() {
+            let spans = plan_spans(&entries);
             // If this panics the entries are gone, and with them their reply channels: that is an answer.
             let formed = catch_unwind(AssertUnwindSafe(move || {
                 batch.extend(entries);
                 batch
             }));
+            drop(spans);
             match formed {
                 Ok(batch) => {
                     self.lock().slot = Some(batch);
@@ -242,7 +251,8 @@ impl Pipeline {
         }
     }
 
-    fn run(&self, backend: &mut dyn Backend, ready: ReadyBatch, id: u64) {
+    fn run(&self, backend: &mut dyn Backend, mut ready: ReadyBatch, id: u64) {
+        ready.entries.iter_mut().for_each(|entry| entry.trace.leave_queue());
         let ReadyBatch { batch, entries, planning, .. } = &ready;
         let planning = *planning;
         if entries.is_empty() {
@@ -252,11 +262,14 @@ impl Pipeline {
         let unique_tokens = batch.plan.as_ref().map_or(total_tokens, |plan| plan.unique_tokens());
         let attention_work_saved = attention_work_saved(batch, backend.info());
         let span = tracing::debug_span!("batch", id, sequences = entries.len(), total_tokens, unique_tokens).entered();
+        let sequences = entries.len();
+        let spans = forward_spans(entries, &ForwardSpan { id, sequences, total_tokens, unique_tokens });
         let taken = Instant::now();
         let outputs = catch_unwind(AssertUnwindSafe(|| backend.forward(batch)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))))
             .and_then(|outputs| check_count(outputs, entries.len()));
         let inference = taken.elapsed();
+        drop(spans);
         let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
         metrics::batch(&report, entries.len());
         tracing::debug!(?planning, inference = ?report.inference, ok = outputs.is_ok(), "batch done");

@@ -2,6 +2,7 @@
 
 use crate::prefix_index::{Group, Nearest, NodeId, PrefixIndex, Ticket};
 use crate::steps::step;
+use crate::trace::Trace;
 use crate::{BackendError, Output, Scheduling, Wanted};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,6 +17,7 @@ pub(crate) struct Entry {
     pub(crate) input_ids: Vec<u32>,
     pub(crate) wanted: Wanted,
     pub(crate) enqueued: Instant,
+    pub(crate) trace: Trace,
     pub(crate) reply: oneshot::Sender<Reply>,
 }
 
@@ -25,7 +27,7 @@ impl Entry {
     /// An entry that is enqueued now, and where its answer will arrive.
     pub(crate) fn new(input_ids: Vec<u32>, wanted: Wanted) -> (Self, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
-        (Self { input_ids, wanted, enqueued: Instant::now(), reply }, answer)
+        (Self { input_ids, wanted, enqueued: Instant::now(), trace: Trace::default(), reply }, answer)
     }
 
     /// Nobody waits for the answer any more.

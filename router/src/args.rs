@@ -1,16 +1,21 @@
 //! The command line, and the only place that reads the environment.
 //!
 //! Names are those of text-embeddings-inference where the meaning is the same. Every flag is also an
-//! environment variable: its name in upper case with underscores. A flag wins over its variable.
+//! environment variable, most of them the flag's name in upper case with underscores, and a key of the configuration
+//! file. A flag wins over its variable, and that over the file.
 
 use crate::command::Command;
-use clap::builder::BoolishValueParser;
+use crate::config_file::{self, FileError};
+use clap::builder::{BoolishValueParser, FalseyValueParser};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use prefold_backends::{AttentionMode, Dtype, Task};
 use prefold_core::{Pooling, Scheduling};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 const ANY_ADDRESS: &str = "0.0.0.0";
@@ -22,6 +27,11 @@ pub(crate) struct Args {
     /// What to do in place of serving.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+
+    /// A TOML file with flags by their names (`max-batch-tokens = 16384`). Flags and environment variables win over it
+    #[arg(long, env = "PREFOLD_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
@@ -103,9 +113,13 @@ pub(crate) struct SourceArgs {
     #[arg(long, env)]
     pub(crate) hf_endpoint: Option<String>,
 
+    /// Ask no hub: the model must be in the cache (or a local path)
+    #[arg(long, env = "HF_HUB_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub(crate) offline: bool,
+
     /// Where downloaded models are kept. The usual cache (HF_HOME) when absent
     #[arg(long, env)]
-    pub(crate) huggingface_hub_cache: Option<std::path::PathBuf>,
+    pub(crate) huggingface_hub_cache: Option<PathBuf>,
 }
 
 /// How requests become batches.
@@ -210,6 +224,15 @@ pub(crate) struct TelemetryArgs {
     #[arg(long, env)]
     pub(crate) prometheus_port: Option<u16>,
 
+    /// Send traces to this OpenTelemetry collector by OTLP over HTTP, for example http://localhost:4318. Without a path
+    /// /v1/traces is meant
+    #[arg(long, env)]
+    pub(crate) otlp_endpoint: Option<String>,
+
+    /// The name of this service in traces
+    #[arg(long, env, default_value = "prefold")]
+    pub(crate) otlp_service_name: String,
+
     /// Leave the request's span out of log lines
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) disable_spans: bool,
@@ -234,7 +257,15 @@ impl Args {
     pub(crate) fn try_read<T: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(arguments)?;
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        let mut matches = Self::command().try_get_matches_from(&arguments)?;
+        let config = matches.get_one::<PathBuf>("config").filter(|_| matches.subcommand_name().is_none());
+        if let Some(path) = config {
+            let from_file = Self::read_file(path, &matches)?;
+            // A value that is wrong now is the file's: the rest has been read before.
+            let read = Self::command().try_get_matches_from(arguments.into_iter().chain(from_file));
+            matches = read.map_err(|error| file_error(path, &error))?;
+        }
         let mut args = Self::from_arg_matches(&matches)?;
         let from_environment = matches.value_source("hostname") == Some(ValueSource::EnvVariable);
         if from_environment && !is_address(&args.server.hostname) {
@@ -242,6 +273,20 @@ impl Args {
         }
         Ok(args)
     }
+
+    fn read_file(path: &Path, matches: &ArgMatches) -> Result<Vec<OsString>, clap::Error> {
+        let mut command = Self::command();
+        command.build();
+        let text = std::fs::read_to_string(path).map_err(FileError::from);
+        text.and_then(|text| config_file::arguments(&text, &command, matches)).map_err(|error| file_error(path, &error))
+    }
+}
+
+fn file_error(path: &Path, problem: &dyn Display) -> clap::Error {
+    let problem = problem.to_string();
+    // Of clap's own errors the sentence, without usage and hints.
+    let problem = problem.strip_prefix("error: ").unwrap_or(&problem).split("\n\n").next().unwrap_or_default();
+    Args::command().error(ErrorKind::ValueValidation, format!("{}: {problem}", path.display()))
 }
 
 /// A value that must not be shown.
@@ -366,14 +411,20 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_is_an_environment_variable_of_the_same_name() {
+    fn every_flag_is_an_environment_variable() {
         let command = Args::command();
         let flags: Vec<_> =
             command.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "version")).collect();
         assert!(flags.len() > 25);
         for flag in flags {
             let long = flag.get_long().expect("every flag has a long name");
-            let expected = long.to_uppercase().replace('-', "_");
+            let expected = match long {
+                // So plain a name may be anybody's.
+                "config" => "PREFOLD_CONFIG".to_owned(),
+                // As Hugging Face's own tools have it.
+                "offline" => "HF_HUB_OFFLINE".to_owned(),
+                _ => long.to_uppercase().replace('-', "_"),
+            };
             assert_eq!(flag.get_env().and_then(|name| name.to_str()), Some(expected.as_str()), "--{long}");
         }
     }
@@ -406,6 +457,8 @@ mod tests {
             "disable-spans",
             "cors-allow-origin",
             "prometheus-port",
+            "otlp-endpoint",
+            "otlp-service-name",
         ] {
             assert!(command.get_arguments().any(|arg| arg.get_long() == Some(long)), "--{long} is missing");
         }

@@ -5,16 +5,25 @@ use clap::{Arg, CommandFactory};
 use std::fmt::Write;
 use std::path::Path;
 
-const INTRODUCTION: &str = "\
-# Command line
+const INTRODUCTION: &str = r#"# Command line
 
 `prefold [FLAGS]` serves. `prefold bench` measures a server: [bench.md](bench.md). `prefold analyze` tells what compaction would
 save: [analyze.md](analyze.md).
 
 Every flag of the server is also an environment variable: its name in upper case with underscores (`--max-batch-tokens`,
-`MAX_BATCH_TOKENS`); a flag wins over its variable. Names are those of text-embeddings-inference where the meaning is the same.
-This page is written from the flags (`UPDATE_DOCS=1 cargo test -p prefold cli_document`); `prefold --help` says the same.
-";
+`MAX_BATCH_TOKENS`), except for two (`PREFOLD_CONFIG`, `HF_HUB_OFFLINE`). It is also a key of the file that `--config` names:
+
+```toml
+# prefold.toml
+model-id = "Qwen/Qwen3-Embedding-0.6B"
+max-batch-tokens = 16384
+auto-truncate = false
+cors-allow-origin = ["https://a.example", "https://b.example"]
+```
+
+A flag wins over its variable, the variable over the file, the file over the default. A key that is no flag, or a value that the
+flag would refuse, stops the start. Names are those of text-embeddings-inference where the meaning is the same. This page is written from the flags (`UPDATE_DOCS=1 cargo test -p prefold cli_document`); `prefold --help` says the same.
+"#;
 
 fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -25,10 +34,11 @@ fn page() -> String {
         if flag.get_help_heading() != heading {
             heading = flag.get_help_heading();
             let title = heading.unwrap_or("General");
-            write!(page, "\n## {title}\n\n| flag | default | |\n|---|---|---|\n").unwrap();
+            write!(page, "\n## {title}\n\n| flag | variable | default | |\n|---|---|---|---|\n").unwrap();
         }
         let names = flag.get_short().map_or_else(|| format!("`--{long}`"), |short| format!("`-{short}`, `--{long}`"));
-        writeln!(page, "| {names} | {} | {} |", default(flag), help(flag)).unwrap();
+        let variable = flag.get_env().unwrap_or_default().to_string_lossy();
+        writeln!(page, "| {names} | `{variable}` | {} | {} |", default(flag), help(flag)).unwrap();
     }
     page
 }

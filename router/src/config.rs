@@ -1,7 +1,7 @@
 //! What the server runs with, checked. [`Config::try_from`] is the only way from [`Args`] to it.
 
 use crate::args::{Args, Secret, ServerArgs, SourceArgs, TelemetryArgs};
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, Uri};
 use prefold_backends::{HubModel, LoadOptions, ModelSource};
 use prefold_core::{EngineConfig, RerankRecipe};
 use std::io::IsTerminal;
@@ -102,6 +102,16 @@ pub(crate) struct TelemetryConfig {
     pub(crate) spans: bool,
     /// Valid directives of [`EnvFilter`].
     pub(crate) filter: String,
+    /// Where traces go; nowhere when absent.
+    pub(crate) traces: Option<TraceConfig>,
+}
+
+/// Where traces go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TraceConfig {
+    /// The whole URL.
+    pub(crate) endpoint: String,
+    pub(crate) service_name: String,
 }
 
 /// Arguments that are each well formed and make no sense.
@@ -121,6 +131,8 @@ pub(crate) enum ConfigError {
     Recipe(String, String),
     #[error("`--cors-allow-origin {0}` is not an origin")]
     Origin(String),
+    #[error("`--otlp-endpoint {0}` is not a URL of the form http://host:4318")]
+    Collector(String),
     #[error("`{directives}` says not what to log (--log-level, RUST_LOG): {source}")]
     LogFilter { directives: String, source: tracing_subscriber::filter::ParseError },
 }
@@ -129,7 +141,7 @@ impl TryFrom<Args> for Config {
     type Error = ConfigError;
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
-        let Args { command: _, model, batching, server, telemetry } = args;
+        let Args { command: _, config: _, model, batching, server, telemetry } = args;
         let prometheus_port = telemetry.prometheus_port;
         let telemetry = telemetry_config(telemetry)?;
         let (id, source) = model_source(&model.source, !telemetry.json)?;
@@ -188,7 +200,21 @@ fn telemetry_config(args: TelemetryArgs) -> Result<TelemetryConfig, ConfigError>
     if let Err(source) = EnvFilter::builder().parse(&filter) {
         return Err(ConfigError::LogFilter { directives: filter, source });
     }
-    Ok(TelemetryConfig { json: args.json_output, spans: !args.disable_spans, filter })
+    let traces = match args.otlp_endpoint {
+        Some(url) => Some(TraceConfig { endpoint: collector(url)?, service_name: args.otlp_service_name }),
+        None => None,
+    };
+    Ok(TelemetryConfig { json: args.json_output, spans: !args.disable_spans, filter, traces })
+}
+
+/// A collector's URL with the path that takes traces.
+fn collector(url: String) -> Result<String, ConfigError> {
+    let parsed = url.parse::<Uri>().ok();
+    match parsed.as_ref().map(|parsed| (parsed.scheme_str(), parsed.path())) {
+        Some((Some("http" | "https"), "/" | "")) => Ok(format!("{}/v1/traces", url.trim_end_matches('/'))),
+        Some((Some("http" | "https"), _)) => Ok(url),
+        _ => Err(ConfigError::Collector(url)),
+    }
 }
 
 fn server_config(args: ServerArgs, spans: bool, prometheus_port: Option<u16>) -> Result<ServerConfig, ConfigError> {
@@ -239,6 +265,7 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
         token: args.hf_token.as_ref().map(|token| token.expose().to_owned()),
         cache_dir: args.huggingface_hub_cache.clone(),
         endpoint: args.hf_endpoint.clone(),
+        offline: args.offline,
         user_agent: concat!("prefold/", env!("CARGO_PKG_VERSION")).to_owned(),
         show_progress: show_progress && std::io::stderr().is_terminal(),
     };
@@ -355,6 +382,19 @@ mod tests {
         let unknown = refused("--rerank-recipe best").to_string();
         assert!(unknown.contains("best") && unknown.contains("qwen3-reranker"), "{unknown}");
         assert!(refused("--rerank-recipe /no/such.json").to_string().contains("No such file"));
+    }
+
+    #[test]
+    fn a_collector_is_a_url() {
+        let endpoint =
+            |url: &str| config(&format!("--otlp-endpoint {url}")).unwrap().telemetry.traces.unwrap().endpoint;
+        assert_eq!(endpoint("http://localhost:4318"), "http://localhost:4318/v1/traces");
+        assert_eq!(endpoint("https://localhost:4318/"), "https://localhost:4318/v1/traces");
+        assert_eq!(endpoint("http://h/otlp/v1/traces"), "http://h/otlp/v1/traces");
+        assert_eq!(config("").unwrap().telemetry.traces, None);
+        for url in ["localhost:4318", "grpc://localhost:4317", "collector", "http://"] {
+            assert!(matches!(refused(&format!("--otlp-endpoint {url}")), ConfigError::Collector(_)), "{url}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod builtin;
 mod cli_document;
 mod command;
 mod config;
+mod config_file;
 mod error;
 mod extract;
 mod gateway;
@@ -22,6 +23,7 @@ mod server;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+mod traces;
 mod usage;
 mod vectors;
 mod wire;
@@ -57,11 +59,14 @@ fn main() -> ExitCode {
 }
 
 fn start(config: config::Config) -> anyhow::Result<server::Stopped> {
-    telemetry::install_log(&config.telemetry).context("the log cannot be written")?;
+    let traces = telemetry::install_log(&config.telemetry)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     let outcome = runtime.block_on(run(config));
     // What was cut off must not keep the process.
     runtime.shutdown_background();
+    if let Some(traces) = traces {
+        traces.finish();
+    }
     outcome
 }
 

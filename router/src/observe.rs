@@ -7,8 +7,9 @@
 use crate::answer::Cost;
 use crate::app::App;
 use crate::error::{ApiError, Dialect};
+use crate::traces::{self, Outcome};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
@@ -40,7 +41,11 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
         true => tracing::info_span!("request", %method, path),
         false => tracing::Span::none(),
     };
-    let mut response = next.run(request).instrument(span).await;
+    let trace = match is_monitor(&method, &path) {
+        true => tracing::Span::none(),
+        false => traces::request_span(&request, &exchange.route),
+    };
+    let mut response = next.run(request).instrument(trace.clone()).instrument(span).await;
 
     let error = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = &error {
@@ -52,7 +57,10 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
         cost.write_headers(response.headers_mut(), &app.engine.info().device, elapsed);
     }
     let status = response.status();
-    log(&Line { method: method.as_str(), path: &path, status, elapsed, cost, error });
+    let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
+    let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
+    traces::record(&trace, &Outcome { status, usage, timings, error: said });
+    log(&Line { method: &method, path: &path, status, elapsed, cost, error });
     exchange.finish(status, elapsed);
     response
 }
@@ -93,7 +101,7 @@ impl Drop for Exchange<'_> {
 
 /// What the log says of a request.
 struct Line<'a> {
-    method: &'a str,
+    method: &'a Method,
     path: &'a str,
     status: StatusCode,
     elapsed: Duration,
@@ -110,7 +118,7 @@ fn log(line: &Line<'_>) {
         ($level:ident) => {
             tracing::$level!(
                 target: "request",
-                method,
+                %method,
                 path,
                 status = status.as_u16(),
                 total_ms = milliseconds(elapsed),
@@ -125,9 +133,14 @@ fn log(line: &Line<'_>) {
         };
     }
     let ours = status.is_server_error() || status == StatusCode::FAILED_DEPENDENCY;
-    match path {
+    match is_monitor(method, path) {
         _ if ours => write_line!(warn),
-        "/" | "/health" | "/ready" | "/ping" | "/metrics" if method == "GET" => write_line!(debug),
-        _ => write_line!(info),
+        true => write_line!(debug),
+        false => write_line!(info),
     }
+}
+
+/// What is asked all the time, and not by users.
+fn is_monitor(method: &Method, path: &str) -> bool {
+    method == Method::GET && matches!(path, "/" | "/health" | "/ready" | "/ping" | "/metrics")
 }

@@ -7,59 +7,51 @@ use utoipa::ToSchema;
 /// and such lists.
 #[derive(ToSchema)]
 #[schema(title = "Inputs")]
+#[serde(untagged)]
 pub(crate) enum InputsSchema {
     #[schema(title = "text")]
-    #[serde(untagged)]
     Text(String),
-    #[serde(untagged)]
     Ids(Vec<u32>),
-    #[serde(untagged)]
     Many(Vec<InputSchema>),
 }
 
 /// A text, or the token ids of one.
 #[derive(ToSchema)]
+#[serde(untagged)]
 pub(crate) enum InputSchema {
-    #[serde(untagged)]
     Text(String),
-    #[serde(untagged)]
     Ids(Vec<u32>),
 }
 
 /// A text or a list of texts.
 #[derive(ToSchema)]
+#[serde(untagged)]
 pub(crate) enum TextsSchema {
-    #[serde(untagged)]
     Text(String),
-    #[serde(untagged)]
     Texts(Vec<String>),
 }
 
 /// A list of token ids or a list of such lists.
 #[derive(ToSchema)]
+#[serde(untagged)]
 pub(crate) enum IdListsSchema {
-    #[serde(untagged)]
     Ids(Vec<u32>),
-    #[serde(untagged)]
     Lists(Vec<Vec<u32>>),
 }
 
 /// A text, a pair (a flat list of two), or a list of lists with one or two texts each.
 #[derive(ToSchema)]
+#[serde(untagged)]
 pub(crate) enum SequencesSchema {
-    #[serde(untagged)]
     Text(String),
-    #[serde(untagged)]
     Pair(Vec<String>),
-    #[serde(untagged)]
     Batch(Vec<Vec<String>>),
 }
 
 /// A text, or an object that holds it.
 #[derive(ToSchema)]
+#[serde(untagged)]
 pub(crate) enum DocumentSchema {
-    #[serde(untagged)]
     Text(String),
-    #[serde(untagged)]
     Object { text: String },
 }

@@ -136,7 +136,7 @@ fn default_route(app: &App) -> MethodRouter<App> {
         ModelKind::Embedding { .. } => post(embed::embed_or_compare),
         ModelKind::Reranker => post(rerank::rerank),
         ModelKind::Classifier { labels } if labels.len() == 1 => post(rerank::rerank),
-        ModelKind::Classifier { .. } => post(predict::predict),
+        ModelKind::Classifier { .. } => post(predict::predict_or_pipeline),
     }
 }
 

@@ -1,15 +1,20 @@
-//! Where log lines and metrics go.
+//! Where log lines, spans and metrics go.
 
 use crate::config::TelemetryConfig;
+use crate::traces::Exporter;
 use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use opentelemetry_otlp::ExporterBuildError;
 use prefold_core::ModelInfo;
+use prefold_core::trace::TARGET;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
+use thiserror::Error as ThisError;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer};
 
 /// How often samples of histograms are folded into their buckets when nobody asks for /metrics.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
@@ -27,24 +32,34 @@ const COUNTS: &[f64] = &[
 const RATIOS: &[f64] =
     &[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0];
 
-/// Sends log lines to standard output, and panics among them.
-pub(crate) fn install_log(config: &TelemetryConfig) -> Result<(), TryInitError> {
+/// Why there is no log.
+#[derive(Debug, ThisError)]
+pub(crate) enum LogError {
+    #[error("the log cannot be written: {0}")]
+    Log(#[from] TryInitError),
+    #[error("traces cannot be sent: {0}")]
+    Traces(#[from] ExporterBuildError),
+}
+
+/// Sends log lines to standard output, and panics among them; spans to a collector where there is one.
+pub(crate) fn install_log(config: &TelemetryConfig) -> Result<Option<Exporter>, LogError> {
+    let exporter = config.traces.as_ref().map(Exporter::start).transpose()?;
     // The directives were checked when the configuration was made.
     let filter = EnvFilter::builder().parse_lossy(&config.filter);
-    let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
-    if config.json {
-        let layer = layer.json().flatten_event(true).with_current_span(config.spans).with_span_list(false);
-        registry.with(layer).try_init()?;
-    } else {
-        registry.with(layer).try_init()?;
-    }
+    let filter = filter.and(filter_fn(|metadata| metadata.target() != TARGET));
+    let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
+    let lines = match config.json {
+        true => lines.json().flatten_event(true).with_current_span(config.spans).with_span_list(false).boxed(),
+        false => lines.boxed(),
+    };
+    let spans = exporter.as_ref().map(Exporter::layer);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).try_init()?;
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = Backtrace::capture();
         let captured = backtrace.status() == BacktraceStatus::Captured;
         tracing::error!(target: "panic", backtrace = captured.then(|| tracing::field::display(backtrace)), "{panic}");
     }));
-    Ok(())
+    Ok(exporter)
 }
 
 /// Collects metrics from now on. What it returns renders them.

@@ -11,7 +11,7 @@ import pytest
 from reference import assert_close
 
 # Some of these clients look for models, prices or news on the network; there is none in the tests.
-os.environ.update({"HF_HUB_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LANGSMITH_TRACING": "false"})
+os.environ.update({"HF_HUB_DISABLE_TELEMETRY": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LANGSMITH_TRACING": "false"})
 
 MODEL = "prefold-mini"
 QUERY = "How do I restart a service after a crash?"
@@ -112,10 +112,14 @@ def test_huggingface_inference_client(builtin, rows, served):
     assert_close(cosines, builtin.ask("/similarity", inputs={"source_sentence": QUERY, "sentences": TEXTS}), ROUNDING)
 
     classifier = served("qwen3-seqcls-tiny", "--radix-mlp-threshold", "1")
-    got = InferenceClient(classifier.url()).text_classification(QUERY)
-    want = classifier.ask("/predict", inputs=QUERY)
-    assert [item.label for item in got] == [item["label"] for item in want]
-    assert_close([item.score for item in got], [item["score"] for item in want], ROUNDING)
+    for raw in (False, True):
+        got = InferenceClient(classifier.url()).text_classification(
+            QUERY, top_k=2, function_to_apply="none" if raw else None)
+        want = classifier.ask("/predict", inputs=QUERY, raw_scores=raw)[:2]
+        assert [item.label for item in got] == [item["label"] for item in want]
+        assert_close([item.score for item in got], [item["score"] for item in want], ROUNDING)
+    # Without `parameters` the address answers as /predict does.
+    assert classifier.ask("/", inputs=QUERY) == classifier.ask("/predict", inputs=QUERY)
 
 
 def test_langchain_openai(builtin, rows):
@@ -129,9 +133,12 @@ def test_langchain_openai(builtin, rows):
 
 
 def test_langchain_huggingface(builtin, rows):
+    from huggingface_hub import InferenceClient
     from langchain_huggingface import HuggingFaceEndpointEmbeddings
 
-    embeddings = HuggingFaceEndpointEmbeddings(model=builtin.url(), huggingfacehub_api_token="none")
+    # This version takes only names of models on the hub; its client is a field, and may have an address.
+    embeddings = HuggingFaceEndpointEmbeddings(model="prefold/prefold-mini", huggingfacehub_api_token="none")
+    embeddings.client = InferenceClient(builtin.url())
     assert_rows(embeddings.embed_documents(TEXTS), rows)
     assert_rows([embeddings.embed_query(TEXTS[0])], rows[:1])
 

@@ -27,6 +27,22 @@ def test_the_published_benchmark_flags_are_accepted():
         assert (info["max_client_batch_size"], info["max_batch_tokens"]) == (512, 16384)
 
 
+PUBLISHED = ("--model-id Qwen/Qwen3-Embedding-0.6B --port 3000 --max-client-batch-size 512 --auto-truncate "
+             "--max-batch-tokens 16384 --radix-mlp-threshold 0.95")
+
+
+def test_the_published_benchmark_line_starts_the_server(tmp_path):
+    """As it stands but for the port. The hub's cache has a small model under that name."""
+    cached(tmp_path / "hub", "Qwen/Qwen3-Embedding-0.6B")
+    line = PUBLISHED.replace("--port 3000 ", "").split()
+    with Server(*line, env={"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}) as server:
+        info = server.get("/info").json()
+        assert (info["model_id"], info["auto_truncate"]) == ("Qwen/Qwen3-Embedding-0.6B", True)
+        assert info["radix_mlp_threshold"] == pytest.approx(0.95)
+        answer = server.ask("/v1/embeddings", model="Qwen/Qwen3-Embedding-0.6B", input="Hi")
+        assert len(answer["data"][0]["embedding"]) == 64
+
+
 def test_flags_may_come_from_the_environment():
     environment = {"MODEL_ID": str(FIXTURES / "qwen3-tiny"), "MAX_CLIENT_BATCH_SIZE": "3", "AUTO_TRUNCATE": "false",
                    "SERVED_MODEL_NAME": "tiny"}
@@ -72,6 +88,15 @@ def test_a_loading_server_is_alive_and_not_ready():
     finally:
         process.terminate()
         assert process.wait(STOP_LIMIT) == 0
+
+
+def cached(hub, name):
+    """A small model under that name, as the hub's own clients lay out their cache."""
+    repository = hub / f"models--{name.replace('/', '--')}"
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    shutil.copytree(FIXTURES / "qwen3-tiny", repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
 
 
 def copy(tmp_path, **changes):
@@ -135,3 +160,49 @@ def test_a_port_in_use_is_an_error():
         status, output = run_to_end("--port", server.port)
         assert status != 0
         assert str(server.port) in output and "panicked" not in output
+
+
+def test_settings_come_from_flags_then_environment_then_file(tmp_path):
+    path = tmp_path / "prefold.toml"
+    path.write_text(f'model-id = "{FIXTURES / "qwen3-tiny"}"\nmax_batch_tokens = 1000\nmax-concurrent-requests = 7\n'
+                    'max-client-batch-size = 5\napi-key = "from-the-file"\nauto-truncate = false\n')
+    with Server("--config", path, "--max-batch-tokens", "3000",
+                env={"MAX_BATCH_TOKENS": "2000", "MAX_CONCURRENT_REQUESTS": "9", "API_KEY": "sesame"}) as server:
+        assert server.get("/info").status == 401
+        info = server.get("/info", {"authorization": "Bearer sesame"}).json()
+        assert info["max_batch_tokens"] == 3000
+        assert info["max_concurrent_requests"] == 9
+        assert (info["max_client_batch_size"], info["auto_truncate"]) == (5, False)
+        assert "sesame" not in server.log() and "from-the-file" not in server.log()
+    with Server(env={"PREFOLD_CONFIG": str(path)}) as server:
+        info = server.get("/info", {"authorization": "Bearer from-the-file"}).json()
+        assert (info["max_batch_tokens"], info["max_concurrent_requests"]) == (1000, 7)
+
+
+@pytest.mark.parametrize("text, words", [
+    ("max-batch-token = 1", "max-batch-tokens"),
+    ("port = 1\napi-key = 'hunter2", "line 2"),
+    ("max-batch-tokens = 0", "at least 1"),
+])
+def test_a_wrong_file_is_refused_without_showing_it(tmp_path, text, words):
+    path = tmp_path / "prefold.toml"
+    path.write_text(text)
+    status, output = run_to_end("--config", path)
+    assert status == 2
+    assert str(path) in output and words in output and "hunter2" not in output, output
+
+
+def test_offline_no_hub_is_asked(tmp_path):
+    """A hub that would answer, and is never called."""
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        endpoint = f"http://127.0.0.1:{hub.getsockname()[1]}"
+        model = ("--model-id", "prefold-tests/tiny", "--hf-endpoint", endpoint, "--huggingface-hub-cache", tmp_path)
+        for args, env in [(("--offline",), {}), ((), {"HF_HUB_OFFLINE": "1"})]:
+            status, output = run_to_end(*model, *args, env=env)
+            assert status != 0 and "--offline" in output and "prefold-tests/tiny" in output, output
+        cached(tmp_path, "prefold-tests/tiny")
+        with Server(*model, "--offline") as server:
+            assert len(server.ask("/embed", inputs="Hi")[0]) == 64
+        hub.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            hub.accept()

@@ -161,6 +161,7 @@ fn model(endpoint: &str, cache: &Path) -> HubModel {
         token: Some(TOKEN.to_owned()),
         cache_dir: Some(cache.to_owned()),
         endpoint: Some(endpoint.to_owned()),
+        offline: false,
         user_agent: "prefold-test".to_owned(),
         show_progress: false,
     }
@@ -199,6 +200,19 @@ fn a_model_is_downloaded_once_and_then_served_without_the_hub() {
     let message = open(HubModel { revision: Some("v2".to_owned()), ..model(&endpoint, cache.path()) }).unwrap_err();
     assert!(message.contains("v2") && message.contains("cannot be reached"), "{message}");
     assert!(!message.contains(TOKEN), "{message}");
+}
+
+#[test]
+fn offline_the_hub_is_not_asked() {
+    let (hub, cache) = (Hub::start(repository("qwen3-tiny")), TempDir::new().unwrap());
+    let offline = || open(HubModel { offline: true, ..model(&hub.endpoint, cache.path()) });
+    let message = offline().unwrap_err();
+    assert!(message.contains("`owner/tiny`") && message.contains("--offline"), "{message}");
+    assert_eq!(hub.lines(), [""; 0]);
+    let expected = open(model(&hub.endpoint, cache.path())).unwrap();
+    let asked = hub.lines().len();
+    assert_eq!(offline().unwrap().config, expected.config);
+    assert_eq!(hub.lines().len(), asked);
 }
 
 #[test]

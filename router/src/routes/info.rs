@@ -57,6 +57,8 @@ enum ModelType<'a> {
 /// The names of the classes.
 #[derive(Debug, Default, Serialize, ToSchema)]
 struct Labels<'a> {
+    /// The keys are numbers.
+    #[schema(value_type = BTreeMap<String, String>)]
     id2label: BTreeMap<usize, &'a str>,
     label2id: BTreeMap<&'a str, usize>,
 }

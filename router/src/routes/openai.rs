@@ -73,10 +73,9 @@ struct Embedding {
 /// A list of numbers, or the base64 of their bytes.
 #[derive(Debug, ToSchema)]
 #[allow(dead_code, reason = "it is written by hand; this describes it")]
+#[serde(untagged)]
 enum Vector {
-    #[serde(untagged)]
     Float(Vec<f32>),
-    #[serde(untagged)]
     Base64(String),
 }
 
@@ -112,6 +111,7 @@ pub(crate) async fn embeddings(State(app): State<App>, accept: Accept, Json(body
     // A struct of numbers, whose serialisation cannot fail.
     let usage = serde_json::to_string(&UsageBody::from(answered.usage)).unwrap_or_default();
     Ok(Answer::written(&answered, |out| {
+        out.reserve(vectors.capacity(&answered.results));
         out.push_str(r#"{"object":"list","data":"#);
         write_list(out, answered.results.iter().enumerate(), |out, (index, vector)| {
             out.push_str(&format!(r#"{{"object":"embedding","index":{index},"embedding":"#));

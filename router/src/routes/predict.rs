@@ -3,11 +3,12 @@
 use super::{Result, now, response_id};
 use crate::answer::Answer;
 use crate::app::App;
-use crate::extract::{Direction, EncodeFields, Inputs, Json, Sequences};
+use crate::error::ApiError;
+use crate::extract::{Direction, EncodeFields, Inputs, Json, RawBody, Sequences, parse};
 use crate::schema::{InputsSchema, SequencesSchema};
 use crate::usage::UsageBody;
 use axum::extract::State;
-use prefold_core::{ModelKind, sigmoid, softmax};
+use prefold_core::{ModelKind, Response, sigmoid, softmax};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,10 +37,9 @@ pub(crate) struct Prediction {
 /// One list, or one for each input.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes the two answers of one route")]
+#[serde(untagged)]
 enum Predictions {
-    #[serde(untagged)]
     Single(Vec<Prediction>),
-    #[serde(untagged)]
     Batch(Vec<Vec<Prediction>>),
 }
 
@@ -51,16 +51,60 @@ enum Predictions {
     responses((status = 200, description = "The labels with their scores", body = Predictions))
 )]
 pub(crate) async fn predict(State(app): State<App>, Json(body): Json<PredictBody>) -> Result {
-    let PredictBody { inputs, truncate, truncation_direction, prompt_name, raw_scores } = body;
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
-    let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs")?).await?;
-    let labels = labels(&app);
-    let predict = |logits: &Vec<f32>| predictions(logits, labels, raw_scores.unwrap_or(false));
-    let predictions: Vec<_> = answered.results.iter().map(predict).collect();
-    Ok(match (inputs.is_batch, predictions.first()) {
+    let is_batch = body.inputs.is_batch;
+    let (answered, predictions) = predict_all(&app, body).await?;
+    Ok(match (is_batch, predictions.first()) {
         (false, Some(single)) => Answer::json(&answered, single),
         _ => Answer::json(&answered, &predictions),
     })
+}
+
+/// `POST /` of a classifier: with `parameters`, which Hugging Face's `InferenceClient` always sends, as its pipelines
+/// answer, a list for each input even where there is one; `/predict` otherwise.
+pub(crate) async fn predict_or_pipeline(State(app): State<App>, RawBody(body): RawBody) -> Result {
+    let Some(Parameters { function_to_apply, top_k }) = parse::<Pipeline>(&body)?.parameters else {
+        return predict(State(app), Json(parse(&body)?)).await;
+    };
+    let mut body: PredictBody = parse(&body)?;
+    body.raw_scores = Some(body.raw_scores.unwrap_or(function_to_apply == Some(Function::None)));
+    let (answered, mut predictions) = predict_all(&app, body).await?;
+    predictions.iter_mut().for_each(|labels| labels.truncate(top_k.unwrap_or(usize::MAX)));
+    Ok(Answer::json(&answered, &predictions))
+}
+
+/// What a pipeline's request has beside `inputs`.
+#[derive(Debug, Deserialize)]
+struct Pipeline {
+    parameters: Option<Parameters>,
+}
+
+/// The parameters of a pipeline.
+#[derive(Debug, Deserialize)]
+struct Parameters {
+    function_to_apply: Option<Function>,
+    top_k: Option<usize>,
+}
+
+/// What makes scores of logits. Which of the first two is decided by the number of labels.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Function {
+    Sigmoid,
+    Softmax,
+    None,
+}
+
+async fn predict_all(
+    app: &App,
+    body: PredictBody,
+) -> std::result::Result<(Response<Vec<f32>>, Vec<Vec<Prediction>>), ApiError> {
+    let PredictBody { inputs, truncate, truncation_direction, prompt_name, raw_scores } = body;
+    let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
+    let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs")?).await?;
+    let labels = labels(app);
+    let predict = |logits: &Vec<f32>| predictions(logits, labels, raw_scores.unwrap_or(false));
+    let predictions = answered.results.iter().map(predict).collect();
+    Ok((answered, predictions))
 }
 
 /// What to classify; the fields of vLLM.

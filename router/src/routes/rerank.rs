@@ -173,10 +173,9 @@ pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBo
 /// Either form.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes the two answers of one route")]
+#[serde(untagged)]
 enum RerankAnswer {
-    #[serde(untagged)]
     Texts(Vec<TextScore>),
-    #[serde(untagged)]
     Documents(RerankResponse),
 }
 
