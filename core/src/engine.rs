@@ -307,8 +307,9 @@ impl Engine {
         }
     }
 
-    /// Of as many inputs as the caller has checked: admission, encoding, queue, forward pass; a large request part by part, so that its parts are encoded while
-    /// others are computed and never fill the queue. Dropped on the way, it leaves nothing behind.
+    /// Of as many inputs as the caller has checked: admission, encoding, queue, forward pass; a large request part by
+    /// part, so that its parts are encoded while others are computed and never fill the queue. Dropped on the way, it
+    /// leaves nothing behind.
     async fn run(
         &self,
         inputs: Vec<(Place, Input)>,
