@@ -7,6 +7,7 @@ use crate::metrics::{self, Method, observe};
 use crate::pipeline::{Pending, Pipeline, PipelineConfig};
 use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, token_rows};
 use crate::queue::{Answer, Budget};
+use crate::room::QueueLimits;
 use crate::tokenize::TokenizerPool;
 use crate::{
     BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo,
@@ -77,6 +78,7 @@ impl Engine {
                 max_ragged_tokens: config.ragged_tokens_limit(),
                 max_sequences: config.max_batch_requests.unwrap_or(usize::MAX),
             },
+            limits: QueueLimits { tokens: config.max_queued_tokens, inputs: config.max_queued_inputs },
             scheduling: config.scheduling,
             compaction: Compaction {
                 threshold: config.radix_mlp_threshold,
@@ -278,7 +280,7 @@ impl Engine {
         if pipeline.failed_batches() == 0 {
             return Ok(());
         }
-        pipeline.submit([vec![0]], Wanted::Pooled)?.collect().await.map(|_| ())
+        pipeline.submit_probe()?.collect().await.map(|_| ())
     }
 
     /// How long the forward pass that runs now has been running; `None` while the backend waits for work.
@@ -339,7 +341,11 @@ impl Engine {
                 usage.tokens += input.input_ids.len();
                 metrics::input_length(input.input_ids.len());
             }
-            let pending = pipeline.submit(encoded.into_iter().map(|input| input.input_ids), wanted)?;
+            let sequences = encoded.into_iter().map(|input| input.input_ids).collect();
+            let pending = match before {
+                None => pipeline.submit(sequences, wanted)?,
+                Some(_) => pipeline.submit_when_room(sequences, wanted).await?,
+            };
             if let Some(before) = before.replace(pending) {
                 answers.extend(before.collect().await?);
             }

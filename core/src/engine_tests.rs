@@ -406,7 +406,7 @@ async fn shutdown_waits_for_requests_that_are_still_being_encoded() {
         () = std::future::ready(()) => {}
     }
     assert!(matches!(engine.admit(), Err(Error::ShuttingDown)));
-    let pending = engine.inner.pipeline.submit([vec![1]], Wanted::Pooled).unwrap();
+    let pending = engine.inner.pipeline.submit(vec![vec![1]], Wanted::Pooled).unwrap();
     drop(permit);
     shutdown.await;
     assert_eq!(pending.collect().await.unwrap().len(), 1);

@@ -20,6 +20,7 @@ mod ragged;
 mod recipe;
 mod request;
 mod rerank_prompt;
+mod room;
 #[cfg(test)]
 mod scheduling_tests;
 mod steps;

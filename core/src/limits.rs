@@ -48,6 +48,8 @@ pub(crate) fn check_config(config: &EngineConfig) -> Result<(), Error> {
         ("max_batch_ragged_tokens", config.ragged_tokens_limit()),
         ("max_batch_requests", config.max_batch_requests.unwrap_or(1)),
         ("max_concurrent_requests", config.max_concurrent_requests),
+        ("max_queued_tokens", config.max_queued_tokens),
+        ("max_queued_inputs", config.max_queued_inputs),
         ("max_client_batch_size", config.max_client_batch_size),
         ("pad_to_multiple", config.pad_to_multiple),
         ("tokenization_workers", config.tokenization_workers),

@@ -11,6 +11,7 @@
 use crate::batcher::{Buffers, Compaction, FormingBatch, ReadyBatch};
 use crate::prefix_index::Ticket;
 use crate::queue::{Answer, BatchReport, Budget, Entry, Policy, Queue, Reply};
+use crate::room::{QueueLimits, WaitingRoom};
 use crate::trace::{ForwardSpan, Trace, forward_spans, plan_spans};
 use crate::{Backend, BackendError, Batch, Error, ModelInfo, Output, Scheduling, Wanted, metrics};
 use std::any::Any;
@@ -26,6 +27,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PipelineConfig {
     pub(crate) budget: Budget,
+    pub(crate) limits: QueueLimits,
     pub(crate) scheduling: Scheduling,
     pub(crate) compaction: Compaction,
 }
@@ -49,6 +51,7 @@ pub(crate) struct Pipeline {
     /// Something for the backend: the slot was filled, or there is nothing more to come.
     backend_wake: Condvar,
     failed_batches: AtomicUsize,
+    waiting_room: WaitingRoom,
 }
 
 #[derive(Debug)]
@@ -113,6 +116,7 @@ impl Pipeline {
             planner_wake: Condvar::new(),
             backend_wake: Condvar::new(),
             failed_batches: AtomicUsize::new(0),
+            waiting_room: WaitingRoom::default(),
         });
         let planner = {
             let pipeline = Arc::clone(&pipeline);
@@ -131,31 +135,58 @@ impl Pipeline {
         }
     }
 
-    /// Hands sequences over, all of them or none.
+    /// Hands over a request or the first part of one, all of its sequences or none.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`]; [`Error::Overloaded`] where the queue is full.
+    pub(crate) fn submit(self: &Arc<Self>, sequences: Vec<Vec<u32>>, wanted: Wanted) -> Result<Pending, Error> {
+        let submission = Submission::new(sequences, wanted);
+        let state = self.lock();
+        self.waiting_room.check()?;
+        self.config.limits.check(&state.queue)?;
+        self.push(state, submission)
+    }
+
+    /// Hands over a later part of a request when there is room for it.
     ///
     /// # Errors
     /// [`Error::ShuttingDown`]
-    pub(crate) fn submit(
+    pub(crate) async fn submit_when_room(
         self: &Arc<Self>,
-        sequences: impl IntoIterator<Item = Vec<u32>>,
+        sequences: Vec<Vec<u32>>,
         wanted: Wanted,
     ) -> Result<Pending, Error> {
-        let trace = Trace::begin();
-        let entry = |ids| {
-            let (entry, answer) = Entry::new(ids, wanted);
-            (Entry { trace: trace.clone(), ..entry }, answer)
-        };
-        let (entries, answers): (Vec<_>, Vec<_>) = sequences.into_iter().map(entry).unzip();
-        drop(trace);
-        let mut state = self.lock();
+        let submission = Submission::new(sequences, wanted);
+        let part = self.waiting_room.enter();
+        loop {
+            let room = part.room();
+            {
+                let state = self.lock();
+                if state.closed || self.config.limits.check(&state.queue).is_ok() {
+                    return self.push(state, submission);
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// Hands over one token, however full the queue is.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`]
+    pub(crate) fn submit_probe(self: &Arc<Self>) -> Result<Pending, Error> {
+        self.push(self.lock(), Submission::new(vec![vec![0]], Wanted::Pooled))
+    }
+
+    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State>, submission: Submission) -> Result<Pending, Error> {
         if state.closed {
             return Err(Error::ShuttingDown);
         }
-        let tickets = state.queue.push(entries);
+        let tickets = state.queue.push(submission.entries);
         metrics::queue(&state.queue);
         self.planner_wake.notify_one();
         drop(state);
-        Ok(Pending { pipeline: Arc::clone(self), tickets, answers })
+        Ok(Pending { pipeline: Arc::clone(self), tickets, answers: submission.answers })
     }
 
     /// Accepts nothing more; what was accepted is still computed.
@@ -207,6 +238,7 @@ impl Pipeline {
         loop {
             if let Some(work) = state.next_work(self.config) {
                 metrics::queue(&state.queue);
+                self.waiting_room.wake();
                 return Some(work);
             }
             if state.closed && state.queue.is_empty() {
@@ -372,6 +404,24 @@ pub(crate) struct Pending {
     answers: Vec<oneshot::Receiver<Reply>>,
 }
 
+/// What goes into the queue at once, and where its answers will come out.
+struct Submission {
+    entries: Vec<Entry>,
+    answers: Vec<oneshot::Receiver<Reply>>,
+}
+
+impl Submission {
+    fn new(sequences: Vec<Vec<u32>>, wanted: Wanted) -> Self {
+        let trace = Trace::begin();
+        let entry = |ids| {
+            let (entry, answer) = Entry::new(ids, wanted);
+            (Entry { trace: trace.clone(), ..entry }, answer)
+        };
+        let (entries, answers) = sequences.into_iter().map(entry).unzip();
+        Self { entries, answers }
+    }
+}
+
 impl Pending {
     /// Waits for all answers.
     ///
@@ -395,6 +445,7 @@ impl Drop for Pending {
             let mut state = self.pipeline.lock();
             state.queue.withdraw(self.tickets.clone());
             metrics::queue(&state.queue);
+            self.pipeline.waiting_room.wake();
             // An empty queue may be what a closing planner waits for.
             self.pipeline.planner_wake.notify_one();
         }

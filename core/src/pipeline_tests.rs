@@ -3,12 +3,13 @@
 use super::*;
 use crate::test_support::{FakeBackend, Fate, Gate, embedding_kind, fake_output, info, wait_until};
 
+const LIMITS: QueueLimits = QueueLimits { tokens: 6, inputs: 4 };
+
 fn start_with(budget: Budget) -> (Arc<Pipeline>, Gate, [JoinHandle<()>; 2]) {
     let (backend, gate) = FakeBackend::gated(info(embedding_kind(), 1000));
     let compaction = Compaction { threshold: 0.95, pad_to_multiple: 1, max_tokens: budget.max_tokens };
-    let (pipeline, threads) =
-        Pipeline::spawn(Box::new(backend), PipelineConfig { budget, scheduling: Scheduling::Prefix, compaction })
-            .unwrap();
+    let config = PipelineConfig { budget, limits: LIMITS, scheduling: Scheduling::Prefix, compaction };
+    let (pipeline, threads) = Pipeline::spawn(Box::new(backend), config).unwrap();
     (pipeline, gate, threads)
 }
 
@@ -27,7 +28,7 @@ fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
 }
 
 fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
-    pipeline.submit(sequences.iter().map(|ids| ids.to_vec()), Wanted::Pooled).unwrap()
+    pipeline.submit(sequences.iter().map(|ids| ids.to_vec()).collect(), Wanted::Pooled).unwrap()
 }
 
 fn stop(pipeline: &Pipeline, threads: [JoinHandle<()>; 2]) {
@@ -100,6 +101,7 @@ async fn the_token_budget_splits_batches() {
 #[tokio::test]
 async fn a_batch_is_left_to_a_backend_that_waits() {
     let config = PipelineConfig {
+        limits: LIMITS,
         budget: budget(100, 10),
         scheduling: Scheduling::Prefix,
         compaction: Compaction { threshold: 0.0, pad_to_multiple: 1, max_tokens: 100 },
@@ -214,7 +216,7 @@ async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
     let pending: Vec<_> = [1, 2, 3].map(|id| submit(&pipeline, &[&[id]])).into();
     gate.started();
     pipeline.close();
-    assert!(matches!(pipeline.submit([vec![4]], Wanted::Pooled), Err(Error::ShuttingDown)));
+    assert!(matches!(pipeline.submit(vec![vec![4]], Wanted::Pooled), Err(Error::ShuttingDown)));
     drop(gate);
     for (pending, id) in pending.into_iter().zip(1..) {
         is_right(&pending.collect().await.unwrap()[0], &[id]);
@@ -241,5 +243,98 @@ async fn a_lost_reply_is_an_answer() {
     let pending = Pending { pipeline: Arc::clone(&pipeline), tickets: 0..1, answers: vec![answer] };
     assert!(matches!(pending.collect().await, Err(Error::Backend(BackendError::Panic(_)))));
     drop(gate);
+    stop(&pipeline, threads);
+}
+
+fn refused(pipeline: &Arc<Pipeline>) -> String {
+    match pipeline.submit(vec![vec![1]], Wanted::Pooled) {
+        Err(Error::Overloaded(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A batch that runs, one in the slot that cannot grow, and this behind them.
+fn queued(pipeline: &Arc<Pipeline>, gate: &Gate, sequences: &[&[u32]]) -> Vec<Pending> {
+    let running = submit(pipeline, &[&[9]]);
+    gate.started();
+    let in_slot = submit(pipeline, &[&[8]]);
+    wait_until("the slot is filled", || waiting(pipeline) == (Some(1), 0));
+    vec![running, in_slot, submit(pipeline, sequences)]
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_whatever_the_size_and_says_which_limit() {
+    for (sequences, flag) in [
+        (
+            &[&[1, 2, 3, 4][..], &[1, 2][..]][..],
+            "6 tokens or more wait already, which is the limit (--max-queued-tokens)",
+        ),
+        (&[&[1][..], &[2], &[3], &[4]], "--max-queued-inputs"),
+    ] {
+        let (pipeline, gate, threads) = start_with(budget(100, 1));
+        let mut pending = queued(&pipeline, &gate, sequences);
+        assert!(refused(&pipeline).contains(flag), "{}", refused(&pipeline));
+        let probe = pipeline.submit_probe().unwrap();
+        // With one of them gone there is room, even for more than the limit.
+        gate.release(Fate::Answer);
+        gate.started();
+        wait_until("the queue has moved on", || waiting(&pipeline).1 == sequences.len());
+        gate.release(Fate::Answer);
+        gate.started();
+        wait_until("there is room", || pipeline.config.limits.check(&pipeline.lock().queue).is_ok());
+        pending.push(submit(&pipeline, &[&[5; 50]]));
+        pending.push(probe);
+        pipeline.close();
+        for _ in 0..sequences.len() + 2 {
+            gate.release(Fate::Answer);
+        }
+        for pending in pending {
+            pending.collect().await.unwrap();
+        }
+        stop(&pipeline, threads);
+    }
+}
+
+#[tokio::test]
+async fn a_later_part_waits_for_room_and_goes_before_who_is_new() {
+    let (pipeline, gate, threads) = start_with(budget(100, 1));
+    let mut pending = queued(&pipeline, &gate, &[&[1, 2, 3], &[4, 5, 6]]);
+    let part = tokio::spawn({
+        let pipeline = Arc::clone(&pipeline);
+        async move { pipeline.submit_when_room(vec![vec![7; 20]], Wanted::Pooled).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!part.is_finished());
+    // Room, but somebody has been waiting for it.
+    drop(pending.pop());
+    assert!(refused(&pipeline).contains("the rest of accepted requests"), "{}", refused(&pipeline));
+    let part = part.await.unwrap().unwrap();
+    assert!(refused(&pipeline).contains("--max-queued-tokens"), "{}", refused(&pipeline));
+    pending.push(part);
+    for _ in 0..3 {
+        gate.release(Fate::Answer);
+    }
+    for pending in pending {
+        pending.collect().await.unwrap();
+    }
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn a_part_that_is_given_up_lets_others_in() {
+    let (pipeline, gate, threads) = start_with(budget(100, 1));
+    let mut pending = queued(&pipeline, &gate, &[&[1, 2, 3], &[4, 5, 6]]);
+    {
+        let part = pipeline.submit_when_room(vec![vec![7]], Wanted::Pooled);
+        assert!(tokio::time::timeout(Duration::from_millis(1), part).await.is_err());
+    }
+    drop(pending.pop());
+    pending.push(submit(&pipeline, &[&[1]]));
+    for _ in 0..3 {
+        gate.release(Fate::Answer);
+    }
+    for pending in pending {
+        pending.collect().await.unwrap();
+    }
     stop(&pipeline, threads);
 }

@@ -207,6 +207,10 @@ pub struct EngineConfig {
     pub max_batch_requests: Option<usize>,
     /// Requests in the server at once (`--max-concurrent-requests`).
     pub max_concurrent_requests: usize,
+    /// While so many tokens wait for a batch, requests are refused (`--max-queued-tokens`).
+    pub max_queued_tokens: usize,
+    /// While so many inputs wait for a batch, requests are refused (`--max-queued-inputs`).
+    pub max_queued_inputs: usize,
     /// Inputs of one request that are worked on at once (`--max-client-batch-size`). A larger request is done in parts
     /// of this size, up to [`MAX_PARTS`](Self::MAX_PARTS) of them.
     pub max_client_batch_size: usize,

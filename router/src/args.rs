@@ -130,6 +130,14 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, default_value_t = 512, value_parser = positive)]
     pub(crate) max_concurrent_requests: usize,
 
+    /// While so many tokens wait for a batch, requests are answered with status 429
+    #[arg(long, env, default_value_t = 1 << 20, value_parser = positive)]
+    pub(crate) max_queued_tokens: usize,
+
+    /// While so many inputs wait for a batch, requests are answered with status 429
+    #[arg(long, env, default_value_t = 1 << 15, value_parser = positive)]
+    pub(crate) max_queued_inputs: usize,
+
     /// Tokens in a batch at most; where batches are compacted, distinct tokens
     #[arg(long, env, default_value_t = 16384, value_parser = positive)]
     pub(crate) max_batch_tokens: usize,

@@ -166,6 +166,8 @@ impl TryFrom<Args> for Config {
                 max_batch_ragged_tokens: batching.max_batch_ragged_tokens,
                 max_batch_requests: batching.max_batch_requests,
                 max_concurrent_requests: batching.max_concurrent_requests,
+                max_queued_tokens: batching.max_queued_tokens,
+                max_queued_inputs: batching.max_queued_inputs,
                 max_client_batch_size: batching.max_client_batch_size,
                 scheduling: batching.scheduling,
                 radix_mlp_threshold: batching.radix_mlp_threshold,

@@ -125,6 +125,8 @@ impl Setup {
                 max_batch_ragged_tokens: None,
                 max_batch_requests: None,
                 max_concurrent_requests: 64,
+                max_queued_tokens: 100_000,
+                max_queued_inputs: 10_000,
                 max_client_batch_size: 32,
                 scheduling: Scheduling::Prefix,
                 radix_mlp_threshold: 0.95,
