@@ -186,8 +186,8 @@ async fn a_large_request_is_done_in_parts() {
         sizes.push(batch.ragged.num_sequences());
         gate.release(Fate::Answer);
     }
-    // The third part may arrive before the second leaves the queue.
-    assert!(sizes == [2, 2, 1] || sizes == [2, 3], "{sizes:?}");
+    // A part may join the one before in the slot; the third comes when the first is done.
+    assert!([&[2, 2, 1][..], &[2, 3], &[4, 1]].contains(&sizes.as_slice()), "{sizes:?}");
     let response = running.await.unwrap().unwrap();
     let expected: Vec<_> = (0..5).map(|id| fake_values(&[id, id + 1], DIM)).collect();
     assert_eq!(response.results, expected);

@@ -53,7 +53,7 @@ def test_an_operation_is_tried_on_the_page(browser, builtin):
     assert execute(page, "text-embeddings-inference-embed") == "200"
     body = page.locator("#operations-text-embeddings-inference-embed .live-responses-table .response .response-col_description")
     assert "-0.41" in body.first.inner_text()
-    page.screenshot(path=artefacts() / "docs.png")
+    page.screenshot(path=artefacts() / "docs.png", full_page=True)
     assert execute(page, "Server-ready") == "200"
     assert problems == []
     # The page is whole: it asks nobody else.
