@@ -8,7 +8,7 @@ export CARGO_FLAGS
 PORT ?= 3000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-clients bench lint check fmt
+.PHONY: help demo serve test test-clients bench lint check fmt cuda-check gpu-check docker-check
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
@@ -17,6 +17,9 @@ help:
 	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and what is large'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
+	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
+	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.gz'
+	@echo 'make docker-check  builds the cpu image without a daemon, runs it and asks it'
 
 demo:
 	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-demo
@@ -40,6 +43,15 @@ lint:
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 
 check: lint test
+
+cuda-check:
+	scripts/cuda-check.sh
+
+gpu-check:
+	scripts/gpu-check.sh
+
+docker-check:
+	scripts/docker-check.sh
 
 fmt:
 	cargo fmt --all

@@ -26,7 +26,8 @@ mod tokenizer;
 pub use error::LoadError;
 #[cfg(feature = "profile")]
 pub use ops::take_profile;
-pub use options::{AttentionMode, Dtype, EmbeddedFile, HubModel, LoadOptions, ModelSource, Task};
+pub use ops::used_device_bytes;
+pub use options::{AttentionMode, DeviceChoice, Dtype, EmbeddedFile, HubModel, LoadOptions, ModelSource, Task};
 pub use outline::{ModelOutline, ModelShape, outline};
 
 use checkpoint::{Checkpoint, Purpose};

@@ -10,7 +10,9 @@ use std::str::FromStr;
 pub struct LoadOptions {
     /// Where the model's files are.
     pub source: ModelSource,
-    /// The type of the weights in memory; the checkpoint's own when absent.
+    /// The device to run on; the first GPU where there is one, or else the CPU, when absent.
+    pub device: Option<DeviceChoice>,
+    /// The type of the weights in memory; the device's usual one when absent: float32 on a CPU, bfloat16 on a GPU.
     pub dtype: Option<Dtype>,
     /// How token states become one vector; as the checkpoint says when absent.
     pub pooling: Option<Pooling>,
@@ -29,6 +31,7 @@ impl LoadOptions {
     pub fn new(source: ModelSource) -> Self {
         Self {
             source,
+            device: None,
             dtype: None,
             pooling: None,
             task: None,
@@ -141,6 +144,8 @@ named! {
         Float32 = "float32",
         /// bfloat16 weights, float32 sums.
         Bfloat16 = "bfloat16",
+        /// float16 weights, float32 sums; on a GPU only.
+        Float16 = "float16",
     }
 }
 
@@ -166,22 +171,69 @@ named! {
     }
 }
 
+/// Where to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceChoice {
+    /// The CPU.
+    Cpu,
+    /// An NVIDIA GPU, by the number that CUDA gives it.
+    Cuda(usize),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    /// `cpu`, `cuda` (the first) or `cuda:1`.
+    fn from_str(s: &str) -> Result<Self, String> {
+        let unknown = || format!("device `{s}` is not known (cpu, cuda, cuda:0, cuda:1, ...)");
+        match s {
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => {
+                let ordinal = s.strip_prefix("cuda:").ok_or_else(unknown)?;
+                ordinal.parse().map(Self::Cuda).map_err(|_| unknown())
+            }
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_have_names() {
+        for device in [DeviceChoice::Cpu, DeviceChoice::Cuda(0), DeviceChoice::Cuda(7)] {
+            assert_eq!(device.to_string().parse(), Ok(device));
+        }
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        for unknown in ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda0"] {
+            assert!(unknown.parse::<DeviceChoice>().is_err_and(|error| error.contains(unknown)));
+        }
+    }
 
     #[test]
     fn names_go_both_ways_and_unknown_ones_list_the_known() {
         for task in [Task::Embed, Task::Rerank, Task::Classify] {
             assert_eq!(task.to_string().parse(), Ok(task));
         }
-        for dtype in [Dtype::Float32, Dtype::Bfloat16] {
+        for dtype in [Dtype::Float32, Dtype::Bfloat16, Dtype::Float16] {
             assert_eq!(dtype.to_string().parse(), Ok(dtype));
         }
         for mode in [AttentionMode::Ragged, AttentionMode::Compact] {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
-        assert_eq!("float16".parse::<Dtype>(), Err("dtype `float16` is not known (float32, bfloat16)".to_owned()));
+        let unknown = "dtype `int8` is not known (float32, bfloat16, float16)";
+        assert_eq!("int8".parse::<Dtype>(), Err(unknown.to_owned()));
     }
 
     #[test]

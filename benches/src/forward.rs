@@ -6,8 +6,8 @@
 
 use crate::report::{Output, Table, fastest};
 use crate::shapes::{Shape, Sizes};
-use anyhow::{Context, Result};
-use prefold_backends::{AttentionMode, Dtype, LoadOptions, ModelSource, take_profile};
+use anyhow::{Context, Result, ensure};
+use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource, take_profile, used_device_bytes};
 use prefold_core::{Backend, Batch, RadixPlan, RaggedBatch, Wanted};
 use prefold_loadgen::chart::{self, Chart, Line};
 use rand::rngs::SmallRng;
@@ -24,9 +24,15 @@ pub(crate) struct Args {
     /// Layers, if not the shape's own: fewer for a quick look.
     #[arg(long)]
     layers: Option<usize>,
-    /// `bfloat16` or `float32`.
+    /// Where to run: `cpu`, `cuda` or `cuda:N`.
+    #[arg(long, default_value = "cpu")]
+    device: DeviceChoice,
+    /// `bfloat16`, `float32`, or `float16` on a GPU.
     #[arg(long, default_value = "bfloat16")]
     dtype: Dtype,
+    /// Batches without sharing in addition, as sequences times tokens: `1x32,32x512`.
+    #[arg(long, value_delimiter = ',', value_parser = parse_batch)]
+    unshared: Vec<(usize, usize)>,
     /// Sequences in a batch.
     #[arg(long, default_value_t = 32)]
     batch: usize,
@@ -53,6 +59,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let on_gpu = args.device != DeviceChoice::Cpu;
+    ensure!(!(args.profile && on_gpu), "--profile times calls on the CPU; a GPU's work is only queued by them");
     let own = args.shape.sizes();
     let sizes = Sizes { layers: args.layers.unwrap_or(own.layers), ..own };
     let directory = model(args, sizes)?;
@@ -66,8 +74,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for &prefix in &args.prefix {
         cases.push((format!("prefix {prefix}"), shared_prefix(args.batch, prefix, args.suffix, sizes.vocab)?));
     }
+    for &(sequences, len) in &args.unshared {
+        cases.push((format!("unshared {sequences} x {len}"), shared_prefix(sequences, 0, len, sizes.vocab)?));
+    }
     let mut table = Table::default();
     for (name, batch) in cases {
+        let pairs = batch.attention_work();
         let plan = RadixPlan::new(&batch, 1);
         let wanted = vec![Wanted::Pooled; batch.num_sequences()];
         let off = Batch { ragged: batch.clone(), plan: None, wanted: wanted.clone() };
@@ -78,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             time(args, "compact", compact.as_mut(), &on)?,
         ]
         .map(|time| time.as_secs_f64());
-        let (tokens, unique) = (plan.total_tokens(), plan.unique_tokens());
+        let (tokens, unique, unique_pairs) = (plan.total_tokens(), plan.unique_tokens(), plan.attention_work());
         table.row([
             ("case", json!(name)),
             ("N", json!(tokens)),
@@ -90,6 +102,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ("off/compact", json!(times[0] / times[2])),
             ("compact tokens/s", json!(tokens as f64 / times[2])),
             ("off linear GFLOP/s", json!(sizes.linear_flops() * tokens as f64 / times[0] / 1e9)),
+            ("off TFLOP/s", json!(sizes.flops(tokens, pairs) / times[0] / 1e12)),
+            ("compact TFLOP/s", json!(sizes.flops(unique, unique_pairs) / times[2] / 1e12)),
+            ("device MiB", json!(used_device_bytes(args.device).map(|bytes| bytes >> 20))),
         ]);
     }
     if let Some(path) = &args.output.svg {
@@ -110,6 +125,7 @@ fn load(args: &Args, directory: &Path, attention: AttentionMode) -> Result<Box<d
     let source = ModelSource::Path(directory.to_owned());
     let options = LoadOptions {
         source,
+        device: Some(args.device),
         dtype: Some(args.dtype),
         pooling: None,
         task: None,
@@ -121,6 +137,10 @@ fn load(args: &Args, directory: &Path, attention: AttentionMode) -> Result<Box<d
 }
 
 fn time(args: &Args, name: &str, backend: &mut dyn Backend, batch: &Batch) -> Result<Duration> {
+    if args.device != DeviceChoice::Cpu {
+        // The first pass on a GPU makes buffers and chooses the library's kernels.
+        backend.forward(batch)?;
+    }
     let time = fastest(args.runs, || {
         take_profile();
         Ok(backend.forward(batch).map(drop)?)
@@ -136,6 +156,16 @@ fn time(args: &Args, name: &str, backend: &mut dyn Backend, batch: &Batch) -> Re
         println!("  {name}: {}", shares.join(", "));
     }
     Ok(time)
+}
+
+/// `32x512` as (32, 512).
+fn parse_batch(text: &str) -> Result<(usize, usize), String> {
+    let wrong = || format!("`{text}` is not of the form 32x512");
+    let (sequences, len) = text.split_once('x').ok_or_else(wrong)?;
+    match (sequences.parse(), len.parse()) {
+        (Ok(sequences @ 1..), Ok(len @ 1..)) => Ok((sequences, len)),
+        _ => Err(wrong()),
+    }
 }
 
 fn random(rng: &mut SmallRng, len: usize, vocab: usize) -> Vec<u32> {

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use half::bf16;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use rayon::prelude::*;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use std::path::{Path, PathBuf};
@@ -44,12 +45,12 @@ pub(crate) fn write(shape: Shape, sizes: Sizes, tokenizer: &Path, out: &Path) ->
 }
 
 fn write_weights(shape: Shape, sizes: Sizes, path: &Path) -> Result<()> {
-    let mut rng = SmallRng::seed_from_u64(1);
     let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = shape
         .tensors(sizes)
-        .into_iter()
-        .map(|(name, shape)| {
-            let bytes = values(&shape, &mut rng);
+        .into_par_iter()
+        .enumerate()
+        .map(|(seed, (name, shape))| {
+            let bytes = values(&shape, &mut SmallRng::seed_from_u64(seed as u64));
             (name, shape, bytes)
         })
         .collect();

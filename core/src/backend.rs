@@ -11,11 +11,41 @@ pub trait Backend: Send {
     /// What was loaded.
     fn info(&self) -> &ModelInfo;
 
+    /// Checks that the largest batch fits the device's memory beside what is loaded. What has no bound of its own, as a
+    /// CPU, takes any.
+    ///
+    /// # Errors
+    /// It does not fit; says what would.
+    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
+        let _ = limits;
+        Ok(())
+    }
+
     /// Runs the model over a batch.
     ///
     /// # Errors
     /// Fails as a whole; no partial results.
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError>;
+}
+
+/// How large batches may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Rows that are computed.
+    pub max_tokens: usize,
+    /// Tokens of all sequences, repeated ones counted each time.
+    pub max_ragged_tokens: usize,
+}
+
+/// A batch that does not fit the device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    /// The most rows that would fit, with ragged tokens in the same ratio to them; 0 when none do.
+    pub largest_max_tokens: usize,
+    /// What the largest batch needs.
+    pub needed_bytes: usize,
+    /// What there is.
+    pub free_bytes: usize,
 }
 
 /// Everything a forward pass needs to know, prepared on the CPU by the planner.
@@ -77,7 +107,7 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// The longest sequence in tokens.
     pub max_input_length: usize,
-    /// `float32` or `bfloat16`.
+    /// `float32`, `bfloat16` or `float16`.
     pub dtype: &'static str,
     /// `cpu` or `cuda:0`.
     pub device: String,

@@ -2,7 +2,7 @@
 
 use crate::batcher::Compaction;
 use crate::encode::{Encoder, Place};
-use crate::limits::{check_config, check_count, check_dimensions, check_model, check_pairing};
+use crate::limits::{check_config, check_count, check_dimensions, check_memory, check_model, check_pairing};
 use crate::metrics::{self, Method, observe};
 use crate::pipeline::{Pending, Pipeline, PipelineConfig};
 use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, token_rows};
@@ -57,6 +57,7 @@ impl Engine {
         let mut info = model.backend.info().clone();
         check_config(&config)?;
         check_model(&info, &model)?;
+        check_memory(model.backend.as_ref(), &config)?;
         if info.max_input_length > config.max_batch_tokens {
             tracing::warn!(
                 max_input_length = info.max_input_length,

@@ -31,7 +31,7 @@ mod text_encoder;
 mod tokenize;
 pub mod trace;
 
-pub use backend::{Backend, Batch, ModelInfo, ModelKind, Output, Pooling, Wanted};
+pub use backend::{Backend, Batch, BatchLimits, ModelInfo, ModelKind, Output, Pooling, TooLarge, Wanted};
 pub use engine::Engine;
 pub use error::{BackendError, Error};
 pub use model::LoadedModel;

@@ -1,6 +1,6 @@
 //! What is out of range, said by name: a request's counts, the server's settings, the model's figures.
 
-use crate::{EngineConfig, Error, LoadedModel, ModelInfo, ModelKind, ScoreRequest};
+use crate::{Backend, BatchLimits, EngineConfig, Error, LoadedModel, ModelInfo, ModelKind, ScoreRequest, TooLarge};
 use tokio::sync::Semaphore;
 
 /// That there are inputs, and not too many.
@@ -77,6 +77,25 @@ pub(crate) fn check_config(config: &EngineConfig) -> Result<(), Error> {
         return Err(Error::Validation { field: "radix_mlp_threshold", problem });
     }
     Ok(())
+}
+
+/// That the device has memory for the largest batch.
+pub(crate) fn check_memory(backend: &dyn Backend, config: &EngineConfig) -> Result<(), Error> {
+    let limits = BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
+    let Err(TooLarge { largest_max_tokens, needed_bytes, free_bytes }) = backend.check_limits(limits) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "is {}, for which the device needs {} MiB beside the model and has {} MiB free; {}",
+        config.max_batch_tokens,
+        needed_bytes >> 20,
+        free_bytes >> 20,
+        match largest_max_tokens {
+            0 => "no batch fits".to_owned(),
+            largest => format!("the largest that fits is {largest}"),
+        }
+    );
+    Err(Error::Validation { field: "max_batch_tokens", problem })
 }
 
 pub(crate) fn check_model(info: &ModelInfo, model: &LoadedModel) -> Result<(), Error> {

@@ -1,6 +1,7 @@
-//! The operations of a causal transformer on slices, for the CPU.
+//! The operations of a causal transformer on slices, for the CPU, and with the feature `cuda` on device memory (module
+//! `cuda`).
 //!
-//! Every operation keeps one promise: **a row's result depends on that row's inputs alone**, bit for bit. It does
+//! On the CPU every operation keeps one promise: **a row's result depends on that row's inputs alone**, bit for bit. It does
 //! not depend on the other rows of the call, on how many there are, on the number of threads, or on how the work
 //! is split. Reductions run in a fixed order, tails run the same arithmetic as full tiles, and attention tiles its
 //! keys at absolute path positions. The promise holds within one instruction set ([`Isa`]); two instruction sets
@@ -13,6 +14,8 @@
 
 mod activation;
 mod attention;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod element;
 mod error;
 mod gemm;
@@ -28,7 +31,7 @@ mod simd;
 pub use activation::silu_mul;
 #[doc(hidden)]
 pub use activation::silu_mul_with;
-pub use attention::{Attention, QkvLayout, QuerySpan, RowView};
+pub use attention::{Attention, QkvLayout, QuerySpan, QueryTile, RowView, query_tiles};
 pub use element::{Activation, Precision};
 pub use error::KernelError;
 pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder, Store};

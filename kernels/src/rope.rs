@@ -39,6 +39,11 @@ impl RopeTable {
         2 * self.frequencies
     }
 
+    /// The whole table, `[positions, head_dim]`: a row is `[cos | sin]`.
+    pub fn values(&self) -> &[f32] {
+        &self.table
+    }
+
     /// `[cos | sin]` of a position.
     pub(crate) fn row(&self, position: usize) -> &[f32] {
         &self.table[position * 2 * self.frequencies..][..2 * self.frequencies]

@@ -10,7 +10,7 @@ use clap::builder::{BoolishValueParser, FalseyValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use prefold_backends::{AttentionMode, Dtype, Task};
+use prefold_backends::{AttentionMode, DeviceChoice, Dtype, Task};
 use prefold_core::{Pooling, Scheduling};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -49,8 +49,14 @@ pub(crate) struct ModelArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// The type of the weights and of the matrix products: float32 or bfloat16. Chosen by the device when absent
-    #[arg(long, env, value_parser = parse_dtype)]
+    /// Where to run: cpu, cuda (the first GPU) or cuda:N. The first GPU when absent, or the CPU where there is none or
+    /// this binary was built without GPUs
+    #[arg(long, env, value_parser = DeviceChoice::from_str)]
+    pub(crate) device: Option<DeviceChoice>,
+
+    /// The type of the weights and of the matrix products: float32, bfloat16, or float16 on a GPU. float32 on the CPU and
+    /// bfloat16 on a GPU when absent
+    #[arg(long, env, value_parser = Dtype::from_str)]
     pub(crate) dtype: Option<Dtype>,
 
     /// The name that clients see, and after it, separated by commas, others that they may use. The model id when absent
@@ -339,15 +345,6 @@ fn parse_threshold(s: &str) -> Result<f32, String> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be between 0 and 1".to_owned()) }
 }
 
-fn parse_dtype(s: &str) -> Result<Dtype, String> {
-    match s {
-        "float16" => Err("float16 is not supported: its range is too small for the activations of current embedding \
-                          models; use bfloat16 or float32"
-            .to_owned()),
-        _ => s.parse::<Dtype>().map_err(|error| error.to_string()),
-    }
-}
-
 /// Accepts the pipeline names too that hosted containers put into TASK.
 fn parse_task(s: &str) -> Result<Task, String> {
     match s {
@@ -476,7 +473,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (line, words) in [
-            ("--dtype float16", "float16 is not supported"),
+            ("--dtype int8", "dtype `int8` is not known"),
+            ("--device gpu", "device `gpu` is not known"),
             ("--dtype int4", "int4"),
             ("--pooling splade", "splade"),
             ("--task paint", "paint"),

@@ -150,6 +150,7 @@ impl TryFrom<Args> for Config {
             load: LoadOptions {
                 source,
                 rerank_recipe: model.rerank_recipe.map(rerank_recipe).transpose()?,
+                device: model.device,
                 dtype: model.dtype,
                 pooling: model.pooling,
                 task: model.task,

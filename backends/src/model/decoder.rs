@@ -8,17 +8,16 @@ use super::config::DecoderConfig;
 use super::geometry::{Geometry, WantedRows};
 use super::weights::Weights;
 use crate::error::LoadError;
-use crate::ops::{self, Attention, Buffer, HeadSpan, Linear, Pages, RmsNorm, Rotary, Store};
-use crate::options::Dtype;
-use candle_core::{DType, Device, Result, Tensor};
-use prefold_kernels::{PackedMatrixBuilder, QkvLayout};
-
-/// Rows that go through a wide intermediate result at a time.
-const ROW_BLOCK: usize = 1024;
+use crate::ops::{
+    self, Attention, Buffer, HeadSpan, Linear, LinearBuilder, Pages, Pool, RmsNorm, Rotary, Store, Target, Vector,
+};
+use candle_core::{DType, Result, Tensor};
+use prefold_kernels::QkvLayout;
 
 /// A causal decoder without a head.
 #[derive(Debug)]
 pub(crate) struct Decoder {
+    target: Target,
     weights: DecoderWeights,
     buffers: Buffers,
 }
@@ -40,8 +39,8 @@ struct Layer {
     input_norm: RmsNorm,
     /// Q, K and V in one matrix, in this order.
     qkv: Linear,
-    q_norm: Option<Vec<f32>>,
-    k_norm: Option<Vec<f32>>,
+    q_norm: Option<Vector>,
+    k_norm: Option<Vector>,
     attention: Attention,
     output: Linear,
     post_attention_norm: RmsNorm,
@@ -65,120 +64,128 @@ struct Buffers {
     gate_up: Buffer,
     activated: Buffer,
     hidden: Buffer,
+    pooled: Buffer,
 }
 
 impl Buffers {
-    fn new(activations: DType, device: &Device) -> Result<Self> {
-        let f32 = || Buffer::new(DType::F32, device);
-        let activation = || Buffer::new(activations, device);
+    fn new(target: &Target) -> Result<Self> {
+        let f32 = || Buffer::new(DType::F32, target);
+        let projection = || Buffer::new(target.projections(), target);
+        let activation = || Buffer::new(target.activations(), target);
         Ok(Self {
             residual: f32()?,
             wanted_residual: f32()?,
             normed: activation()?,
-            qkv: f32()?,
-            wanted_q: f32()?,
-            ragged_qkv: f32()?,
+            qkv: projection()?,
+            wanted_q: projection()?,
+            ragged_qkv: projection()?,
             attended: activation()?,
             ragged_attended: activation()?,
-            gate_up: f32()?,
+            gate_up: projection()?,
             activated: activation()?,
             hidden: f32()?,
+            pooled: f32()?,
         })
     }
 }
 
 impl Decoder {
-    /// Packs the weights for `dtype`.
+    /// Brings the weights to the device, packed for it.
     pub(crate) fn load(
         config: &DecoderConfig,
         weights: &Weights,
-        dtype: Dtype,
+        target: &Target,
     ) -> std::result::Result<Self, LoadError> {
-        let device = Device::Cpu;
-        let layers = (0..config.num_layers).map(|i| Layer::load(config, weights, dtype, i));
+        let layers = (0..config.num_layers).map(|i| Layer::load(config, weights, target, i));
+        let norm = Vector::new(weights.f32("model.norm.weight", &[config.hidden_size])?, target)?;
+        let (vocab_size, hidden_size) = (config.vocab_size, config.hidden_size);
+        let embeddings = weights.values(target.dtype(), "model.embed_tokens.weight", &[vocab_size, hidden_size])?;
         Ok(Self {
             weights: DecoderWeights {
-                embeddings: embedding_table(config, weights, dtype, &device)?,
+                embeddings: embeddings.tensor((vocab_size, hidden_size), target)?,
                 layers: layers.collect::<std::result::Result<_, _>>()?,
-                norm: RmsNorm::new(weights.f32("model.norm.weight", &[config.hidden_size])?, config.rms_norm_eps),
+                norm: RmsNorm::new(norm, config.rms_norm_eps),
                 rotary: Rotary::new(
                     &config.rope.inverse_frequencies(config.head_dim),
                     config.max_position_embeddings,
                     config.rms_norm_eps,
-                ),
+                    target,
+                )?,
                 layout: qkv_layout(config),
                 hidden_size: config.hidden_size,
                 intermediate_size: config.intermediate_size,
             },
-            buffers: Buffers::new(dtype.activations(), &device)?,
+            buffers: Buffers::new(target)?,
+            target: target.clone(),
         })
     }
 
     /// The final states after the last norm, `[wanted rows or all rows, hidden_size]`, `f32`.
     pub(crate) fn forward(&mut self, geometry: &Geometry) -> Result<Tensor> {
-        Pass { weights: &self.weights, buffers: &mut self.buffers, geometry }.run()
+        let Self { target, weights, buffers } = self;
+        Pass { weights, buffers, geometry, row_block: target.row_block() }.run()
+    }
+
+    /// One pooled state for each sequence, `[sequences, hidden_size]`, from the states that [`forward`](Self::forward)
+    /// returned; on the device.
+    pub(crate) fn pool(&mut self, hidden: &Tensor, pool: &Pool) -> Result<Tensor> {
+        let pooled = self.buffers.pooled.view(pool.len(), self.weights.hidden_size)?;
+        pool.forward(hidden, &pooled)?;
+        Ok(pooled)
+    }
+
+    /// Gives the memory of forward passes back.
+    pub(crate) fn release_buffers(&mut self) -> Result<()> {
+        self.buffers = Buffers::new(&self.target)?;
+        Ok(())
     }
 }
 
-fn qkv_layout(config: &DecoderConfig) -> QkvLayout {
+pub(crate) fn qkv_layout(config: &DecoderConfig) -> QkvLayout {
     QkvLayout { num_heads: config.num_heads, num_kv_heads: config.num_kv_heads, head_dim: config.head_dim }
-}
-
-fn embedding_table(
-    config: &DecoderConfig,
-    weights: &Weights,
-    dtype: Dtype,
-    device: &Device,
-) -> std::result::Result<Tensor, LoadError> {
-    let (name, shape) = ("model.embed_tokens.weight", [config.vocab_size, config.hidden_size]);
-    Ok(match dtype {
-        Dtype::Float32 => Tensor::from_vec(weights.f32(name, &shape)?, &shape, device)?,
-        Dtype::Bfloat16 => Tensor::from_vec(weights.bf16(name, &shape)?, &shape, device)?,
-    })
 }
 
 /// Packs `[out_i, in_features]` matrices one below the other, with their biases if they have any.
 pub(crate) fn load_linear(
     weights: &Weights,
-    dtype: Dtype,
+    target: &Target,
     parts: &[(&str, usize)],
     in_features: usize,
     bias: bool,
 ) -> std::result::Result<Linear, LoadError> {
     let rows = parts.iter().map(|(_, out_features)| out_features).sum();
-    let mut packed = PackedMatrixBuilder::new(dtype.precision(), rows, in_features)?;
+    let mut linear = LinearBuilder::new(target, rows, in_features)?;
     let mut all_biases = Vec::new();
     for &(name, out_features) in parts {
         let (weight, shape) = (format!("{name}.weight"), [out_features, in_features]);
-        match dtype {
-            Dtype::Float32 => packed.push(&weights.f32(&weight, &shape)?)?,
-            Dtype::Bfloat16 => packed.push(&weights.bf16(&weight, &shape)?)?,
-        }
+        linear.push(weights.values(target.dtype(), &weight, &shape)?)?;
         if bias {
             all_biases.extend(weights.f32(&format!("{name}.bias"), &[out_features])?);
         }
     }
-    Ok(Linear::new(packed.finish()?, bias.then_some(all_biases)))
+    linear.finish(bias.then_some(all_biases))
 }
 
 impl Layer {
     fn load(
         config: &DecoderConfig,
         weights: &Weights,
-        dtype: Dtype,
+        target: &Target,
         index: usize,
     ) -> std::result::Result<Self, LoadError> {
         let name = |part: &str| format!("model.layers.{index}.{part}");
         let norm = |part: &str| -> std::result::Result<RmsNorm, LoadError> {
-            Ok(RmsNorm::new(weights.f32(&name(part), &[config.hidden_size])?, config.rms_norm_eps))
+            let weight = Vector::new(weights.f32(&name(part), &[config.hidden_size])?, target)?;
+            Ok(RmsNorm::new(weight, config.rms_norm_eps))
         };
-        let head_norm = |part: &str| -> std::result::Result<Option<Vec<f32>>, LoadError> {
-            config.qk_norm.then(|| weights.f32(&name(part), &[config.head_dim])).transpose()
+        let head_norm = |part: &str| -> std::result::Result<Option<Vector>, LoadError> {
+            let load = || Vector::new(weights.f32(&name(part), &[config.head_dim])?, target);
+            config.qk_norm.then(load).transpose()
         };
         let linear = |parts: &[(&str, usize)], in_features, bias| {
             let parts: Vec<(String, usize)> = parts.iter().map(|&(part, out)| (name(part), out)).collect();
             let parts: Vec<(&str, usize)> = parts.iter().map(|(part, out)| (part.as_str(), *out)).collect();
-            load_linear(weights, dtype, &parts, in_features, bias)
+            load_linear(weights, target, &parts, in_features, bias)
         };
         let (q_width, kv_width) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
         let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
@@ -209,6 +216,7 @@ struct Pass<'a> {
     weights: &'a DecoderWeights,
     buffers: &'a mut Buffers,
     geometry: &'a Geometry,
+    row_block: usize,
 }
 
 impl Pass<'_> {
@@ -237,8 +245,8 @@ impl Pass<'_> {
         let q_width = num_heads * head_dim;
         let qkv = self.buffers.qkv.view(residual.dim(0)?, layer.qkv.out_features())?;
         self.project(layer, 0..layer.qkv.out_features(), residual, &qkv)?;
-        let q = HeadSpan { offset: 0, num_heads, norm: layer.q_norm.as_deref() };
-        let k = HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: layer.k_norm.as_deref() };
+        let q = HeadSpan { offset: 0, num_heads, norm: layer.q_norm.as_ref() };
+        let k = HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: layer.k_norm.as_ref() };
         self.weights.rotary.forward(&qkv, &self.geometry.position_ids, &[q, k])?;
 
         let attended = self.buffers.attended.view(residual.dim(0)?, q_width)?;
@@ -262,7 +270,7 @@ impl Pass<'_> {
         let (q_width, kv_width) = (num_heads * head_dim, 2 * num_kv_heads * head_dim);
         let mut kv = self.buffers.qkv.view(residual.dim(0)?, kv_width)?;
         self.project(layer, q_width..q_width + kv_width, residual, &kv)?;
-        let k = HeadSpan { offset: 0, num_heads: num_kv_heads, norm: layer.k_norm.as_deref() };
+        let k = HeadSpan { offset: 0, num_heads: num_kv_heads, norm: layer.k_norm.as_ref() };
         self.weights.rotary.forward(&kv, &self.geometry.position_ids, &[k])?;
 
         let count = wanted.index.dims1()?;
@@ -270,7 +278,7 @@ impl Pass<'_> {
         ops::gather_rows(residual, &wanted.index, &wanted_residual)?;
         let q = self.buffers.wanted_q.view(count, q_width)?;
         self.project(layer, 0..q_width, &wanted_residual, &q)?;
-        let span = HeadSpan { offset: 0, num_heads, norm: layer.q_norm.as_deref() };
+        let span = HeadSpan { offset: 0, num_heads, norm: layer.q_norm.as_ref() };
         self.weights.rotary.forward(&q, &wanted.position_ids, &[span])?;
 
         if let Some(expansion) = &self.geometry.expansion {
@@ -292,7 +300,7 @@ impl Pass<'_> {
         residual: &Tensor,
         out: &Tensor,
     ) -> Result<()> {
-        for (residual, out) in blocks(residual)?.zip(blocks(out)?) {
+        for (residual, out) in blocks(residual, self.row_block)?.zip(blocks(out, self.row_block)?) {
             let (residual, out) = (residual?, out?);
             let normed = self.buffers.normed.view(residual.dim(0)?, self.weights.hidden_size)?;
             layer.input_norm.forward(&residual, &normed)?;
@@ -304,7 +312,7 @@ impl Pass<'_> {
     /// `residual += down(silu(gate(norm(residual))) * up(norm(residual)))`
     fn mlp(&mut self, layer: &Layer, residual: &Tensor) -> Result<()> {
         let DecoderWeights { hidden_size, intermediate_size, .. } = *self.weights;
-        for residual in blocks(residual)? {
+        for residual in blocks(residual, self.row_block)? {
             let residual = residual?;
             let rows = residual.dim(0)?;
             let normed = self.buffers.normed.view(rows, hidden_size)?;
@@ -326,8 +334,8 @@ fn attention(layer: &Layer, qkv: &Tensor, q_width: usize, pages: &Pages, out: &T
     layer.attention.forward(&q, &kv, pages, out)
 }
 
-/// Views of at most [`ROW_BLOCK`] rows.
-fn blocks(x: &Tensor) -> Result<impl Iterator<Item = Result<Tensor>> + use<>> {
+/// Views of at most `row_block` rows.
+fn blocks(x: &Tensor, row_block: usize) -> Result<impl Iterator<Item = Result<Tensor>> + use<>> {
     let (x, rows) = (x.clone(), x.dim(0)?);
-    Ok((0..rows).step_by(ROW_BLOCK).map(move |start| x.narrow(0, start, ROW_BLOCK.min(rows - start))))
+    Ok((0..rows).step_by(row_block).map(move |start| x.narrow(0, start, row_block.min(rows - start))))
 }

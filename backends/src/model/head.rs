@@ -6,7 +6,7 @@ use super::weights::Weights;
 use crate::checkpoint::{DenseActivation, DenseModule, Purpose};
 use crate::error::LoadError;
 use crate::model::config::DecoderConfig;
-use crate::ops::{Linear, Store};
+use crate::ops::{Linear, Store, Target};
 use crate::options::Dtype;
 use candle_core::{Device, Result, Tensor};
 use prefold_core::{Batch, ModelKind, Output, Pooling, Wanted};
@@ -53,7 +53,7 @@ impl Head {
             }
             Purpose::Classify { labels } => {
                 let parts = [("score", labels.len())];
-                let linear = load_linear(weights, Dtype::Float32, &parts, config.hidden_size, false)?;
+                let linear = load_linear(weights, &Target::cpu(Dtype::Float32), &parts, config.hidden_size, false)?;
                 Ok((Self::logits(linear), ModelKind::Classifier { labels: labels.clone() }))
             }
         }
@@ -68,20 +68,12 @@ impl Head {
         self.pooling
     }
 
-    /// Answers every sequence of `batch` from the decoder's final states.
+    /// Answers every sequence of `batch` from the decoder's final states, or from what the device has pooled of them.
     pub(crate) fn answer(&self, hidden: &Tensor, geometry: &Geometry, batch: &Batch) -> Result<Vec<Output>> {
         let dim = hidden.dim(1)?;
         let states = hidden.flatten_all()?.to_vec1::<f32>()?;
         let row = |i: usize| &states[i * dim..][..dim];
-        let mut pooled = Vec::with_capacity(geometry.num_sequences() * dim);
-        for b in 0..geometry.num_sequences() {
-            let mut rows = geometry.output_rows(b);
-            match self.pooling {
-                Pooling::LastToken => pooled.extend_from_slice(row(computed(rows.next_back())?)),
-                Pooling::Cls => pooled.extend_from_slice(row(computed(rows.next())?)),
-                Pooling::Mean => pooled.extend(mean(rows, dim, &row)?),
-            }
-        }
+        let pooled = if geometry.pool.is_some() { states.clone() } else { self.pool(geometry, dim, &row)? };
         let pooled = self.apply(Tensor::from_vec(pooled, (geometry.num_sequences(), dim), &Device::Cpu)?)?;
         let width = pooled.dim(1)?;
         let pooled = pooled.flatten_all()?.to_vec1::<f32>()?;
@@ -101,6 +93,20 @@ impl Head {
         batch.wanted.iter().enumerate().map(answer).collect()
     }
 
+    /// The pooled states of all sequences, `[num_sequences, dim]`.
+    fn pool<'a>(&self, geometry: &Geometry, dim: usize, row: &impl Fn(usize) -> &'a [f32]) -> Result<Vec<f32>> {
+        let mut pooled = Vec::with_capacity(geometry.num_sequences() * dim);
+        for b in 0..geometry.num_sequences() {
+            let mut rows = geometry.output_rows(b);
+            match self.pooling {
+                Pooling::LastToken => pooled.extend_from_slice(row(computed(rows.next_back())?)),
+                Pooling::Cls => pooled.extend_from_slice(row(computed(rows.next())?)),
+                Pooling::Mean => pooled.extend(mean(rows, dim, row)?),
+            }
+        }
+        Ok(pooled)
+    }
+
     fn apply(&self, mut x: Tensor) -> Result<Tensor> {
         for HeadLayer { linear, activation } in &self.layers {
             let out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
@@ -117,7 +123,7 @@ impl Head {
 impl HeadLayer {
     fn dense(module: &DenseModule) -> std::result::Result<Self, LoadError> {
         let weight = PackedMatrix::from_f32(&module.weight, module.out_features, module.in_features)?;
-        Ok(Self { linear: Linear::new(weight, module.bias.clone()), activation: module.activation })
+        Ok(Self { linear: Linear::packed(weight, module.bias.clone()), activation: module.activation })
     }
 }
 
@@ -126,7 +132,7 @@ fn output_rows(config: &DecoderConfig, weights: &Weights, token_ids: &[u32]) -> 
     let name = if config.tie_word_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
     let width = config.hidden_size;
     let rows = weights.f32_rows(name, [config.vocab_size, width], token_ids)?;
-    Ok(Linear::new(PackedMatrix::from_f32(&rows, token_ids.len(), width)?, None))
+    Ok(Linear::packed(PackedMatrix::from_f32(&rows, token_ids.len(), width)?, None))
 }
 
 /// The index of a state that the geometry promised.

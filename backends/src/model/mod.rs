@@ -5,5 +5,6 @@ pub(crate) mod config;
 mod decoder;
 mod geometry;
 mod head;
+mod memory;
 pub(crate) mod rope;
 pub(crate) mod weights;

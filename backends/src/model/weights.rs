@@ -2,6 +2,8 @@
 
 use crate::LoadError;
 use crate::gguf::GgufWeights;
+use crate::ops::Values;
+use crate::options::Dtype;
 use half::{bf16, f16};
 use memmap2::Mmap;
 use rayon::prelude::*;
@@ -106,6 +108,29 @@ impl Weights {
         }
     }
 
+    /// A whole tensor as `f16`, row by row.
+    ///
+    /// # Errors
+    /// As for [`f32`](Self::f32).
+    pub(crate) fn f16(&self, name: &str, shape: &[usize]) -> Result<Vec<f16>, LoadError> {
+        match self {
+            Self::Safetensors(files) => files.read(name, shape),
+            Self::Gguf(file) => Ok(file.f32(name, shape)?.into_iter().map(f16::from_f32).collect()),
+        }
+    }
+
+    /// A whole tensor in the type of the model.
+    ///
+    /// # Errors
+    /// As for [`f32`](Self::f32).
+    pub(crate) fn values(&self, dtype: Dtype, name: &str, shape: &[usize]) -> Result<Values, LoadError> {
+        Ok(match dtype {
+            Dtype::Float32 => Values::F32(self.f32(name, shape)?),
+            Dtype::Bfloat16 => Values::Bf16(self.bf16(name, shape)?),
+            Dtype::Float16 => Values::F16(self.f16(name, shape)?),
+        })
+    }
+
     /// Whether there is such a tensor.
     pub(crate) fn contains(&self, name: &str) -> bool {
         match self {
@@ -180,6 +205,15 @@ impl Element for bf16 {
     }
     fn from_bf16(value: bf16) -> Self {
         value
+    }
+}
+
+impl Element for f16 {
+    fn from_f32(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+    fn from_bf16(value: bf16) -> Self {
+        Self::from_f32(value.to_f32())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::storage::{dims, slice, slice_mut, with_element};
 use super::{kernel_error, timed};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
 /// `out = silu(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
@@ -22,6 +24,18 @@ impl InplaceOp2 for SiluMul {
         with_element!(out, T => {
             let out = slice_mut::<T>(out, out_layout)?;
             prefold_kernels::silu_mul(gate_up, intermediate, out).map_err(kernel_error)
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let cuda = cuda::of(x)?;
+        let (_, intermediate) = dims(out_layout)?;
+        with_cuda_element!(x, T => {
+            let gate_up = view::<T>(x, x_layout)?;
+            let out = &mut view_mut::<T>(out, out_layout)?;
+            cuda.kernels.silu_mul(&gate_up, intermediate, out).map_err(cuda_error)
         })
     }
 }

@@ -1,9 +1,15 @@
 //! Causal attention over paths of a radix plan.
 
+use super::indices::{IndexPack, Indices};
 use super::storage::{slice_mut, with_element};
+use super::target::Target;
 use super::{kernel_error, timed};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
 use prefold_kernels::{QkvLayout, QuerySpan, RowView};
+#[cfg(feature = "cuda")]
+use {super::indices::Slot, prefold_kernels::cuda::AttentionPlan};
 
 /// Which rows ask and where their keys and values are.
 #[derive(Debug)]
@@ -12,6 +18,66 @@ pub(crate) struct Pages {
     pub(crate) table: Vec<u32>,
     /// The query rows.
     pub(crate) spans: Vec<QuerySpan>,
+    #[cfg(feature = "cuda")]
+    device: Option<DevicePages>,
+    #[cfg(feature = "flash-attn")]
+    sequences: Option<super::flash::Sequences>,
+}
+
+/// The same with the work list of a GPU, on its way to it and there.
+#[cfg(feature = "cuda")]
+#[derive(Debug)]
+struct DevicePages {
+    plan: AttentionPlan,
+    slot: Slot,
+    words: Option<Tensor>,
+}
+
+impl Pages {
+    pub(crate) fn new(table: Vec<u32>, spans: Vec<QuerySpan>) -> Self {
+        Self {
+            #[cfg(feature = "flash-attn")]
+            sequences: super::flash::Sequences::new(&table, &spans),
+            table,
+            spans,
+            #[cfg(feature = "cuda")]
+            device: None,
+        }
+    }
+
+    /// Adds what the device needs to the indices of the batch.
+    ///
+    /// # Errors
+    /// A span's path is not in the table.
+    pub(crate) fn pack(&mut self, target: &Target, layout: QkvLayout, pack: &mut IndexPack) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if !target.is_cpu() {
+            let half = target.projections() != candle_core::DType::F32;
+            let plan = AttentionPlan::new(layout, half, &self.table, &self.spans).map_err(kernel_error)?;
+            let slot = pack.push(plan.words());
+            self.device = Some(DevicePages { plan, slot, words: None });
+            #[cfg(feature = "flash-attn")]
+            if let Some(sequences) = &mut self.sequences {
+                sequences.pack(pack);
+            }
+        }
+        let _ = (target, layout, pack);
+        Ok(())
+    }
+
+    /// Finds what was packed.
+    pub(crate) fn resolve(&mut self, indices: &Indices) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(device) = &mut self.device {
+            device.words = Some(indices.get(&device.slot)?);
+        }
+        #[cfg(feature = "flash-attn")]
+        if let Some(sequences) = &mut self.sequences {
+            sequences.resolve(indices)?;
+        }
+        let _ = indices;
+        Ok(())
+    }
 }
 
 /// The attention of one layer.
@@ -24,9 +90,19 @@ pub(crate) struct Attention {
 
 impl Attention {
     /// `q` is `[queries, num_heads * head_dim]`, `kv` is `[rows, 2 * num_kv_heads * head_dim]` with the
-    /// keys first; both are `f32` and may be columns of a wider matrix. `out` has the shape of `q`.
+    /// keys first; both are projections and may be columns of a wider matrix. `out` has the shape of `q`.
     pub(crate) fn forward(&self, q: &Tensor, kv: &Tensor, pages: &Pages, out: &Tensor) -> Result<()> {
+        #[cfg(feature = "flash-attn")]
+        if let Some(sequences) = &pages.sequences
+            && sequences.suit(q, self.layout)
+        {
+            return timed("attention", || sequences.attend(self, q, kv, out));
+        }
         timed("attention", || out.inplace_op3(q, kv, &AttentionOp { attention: self, pages }))
+    }
+
+    pub(super) fn scale(&self) -> f32 {
+        1.0 / (self.layout.head_dim as f32).sqrt()
     }
 }
 
@@ -35,13 +111,18 @@ struct AttentionOp<'a> {
     pages: &'a Pages,
 }
 
+/// Values from one row to the next, of a matrix that may be columns of a wider one.
+fn row_stride(layout: &Layout) -> Result<usize> {
+    match layout.stride() {
+        &[row_stride, 1] => Ok(row_stride),
+        _ => candle_core::bail!("attention: expected rows, found {layout:?}"),
+    }
+}
+
 /// Columns `offset..` of a matrix that may itself be columns of a wider one.
 fn columns<'a>(storage: &'a CpuStorage, layout: &Layout, offset: usize) -> Result<RowView<'a>> {
     let data = storage.as_slice::<f32>()?;
-    match layout.stride() {
-        &[row_stride, 1] => Ok(RowView { data, row_stride, offset: layout.start_offset() + offset }),
-        _ => candle_core::bail!("attention: expected rows, found {layout:?}"),
-    }
+    Ok(RowView { data, row_stride: row_stride(layout)?, offset: layout.start_offset() + offset })
 }
 
 impl InplaceOp3 for AttentionOp<'_> {
@@ -66,9 +147,40 @@ impl InplaceOp3 for AttentionOp<'_> {
             pages: &self.pages.table,
             spans: &self.pages.spans,
             layout,
-            scale: 1.0 / (layout.head_dim as f32).sqrt(),
+            scale: self.attention.scale(),
             window,
         };
         with_element!(out, T => attention.run::<T>(slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        out: &mut CudaStorage,
+        out_layout: &Layout,
+        q: &CudaStorage,
+        q_layout: &Layout,
+        kv: &CudaStorage,
+        kv_layout: &Layout,
+    ) -> Result<()> {
+        use super::cuda::{self, cuda_error, view_mut, with_cuda_element, with_view};
+        use prefold_kernels::cuda::{Attention as OnDevice, Columns};
+        let cuda = cuda::of(q)?;
+        let Some(DevicePages { plan, words: Some(words), .. }) = &self.pages.device else {
+            candle_core::bail!("attention: the pages were not uploaded")
+        };
+        let Attention { layout, window } = *self.attention;
+        let scale = self.attention.scale();
+        with_cuda_element!(q, T => with_view::<u32, _>(words, |words| {
+            let attention = OnDevice::<T> {
+                q: Columns { data: q.as_cuda_slice::<T>()?.slice(q_layout.start_offset()..), row_stride: row_stride(q_layout)? },
+                kv: Columns { data: kv.as_cuda_slice::<T>()?.slice(kv_layout.start_offset()..), row_stride: row_stride(kv_layout)? },
+                plan: plan.on_device(words).map_err(kernel_error)?,
+                layout,
+                scale,
+                window,
+            };
+            attention.run(&cuda.kernels, &mut view_mut::<T>(out, out_layout)?).map_err(cuda_error)
+        }))
     }
 }

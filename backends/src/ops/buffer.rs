@@ -1,5 +1,6 @@
 //! Memory that outlives a forward pass.
 
+use super::target::Target;
 use candle_core::{DType, Device, Result, Tensor};
 
 /// A matrix of any shape, backed by one allocation that only grows.
@@ -9,9 +10,9 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Nothing is allocated until the first [`view`](Self::view).
-    pub(crate) fn new(dtype: DType, device: &Device) -> Result<Self> {
-        Ok(Self { flat: Tensor::zeros(0, dtype, device)? })
+    /// Next to nothing is allocated until the first [`view`](Self::view).
+    pub(crate) fn new(dtype: DType, target: &Target) -> Result<Self> {
+        Ok(Self { flat: empty(dtype, &target.device)? })
     }
 
     /// A `[rows, width]` view. Its contents are whatever was written last.
@@ -20,9 +21,14 @@ impl Buffer {
         if self.flat.elem_count() < len {
             // Free the old memory before asking for the new.
             let (dtype, device) = (self.flat.dtype(), self.flat.device().clone());
-            self.flat = Tensor::zeros(0, dtype, &device)?;
+            self.flat = empty(dtype, &device)?;
             self.flat = Tensor::zeros(len, dtype, &device)?;
         }
         self.flat.narrow(0, 0, len)?.reshape((rows, width))
     }
+}
+
+/// One element: CUDA does not allocate less.
+fn empty(dtype: DType, device: &Device) -> Result<Tensor> {
+    Tensor::zeros(1, dtype, device)
 }

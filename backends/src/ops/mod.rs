@@ -1,31 +1,45 @@
 //! The operations of the decoder on candle tensors: the one place where kernels meet tensors.
 //!
 //! Every operation writes into a tensor that the caller owns (candle's in-place custom ops), so a forward
-//! pass allocates nothing once its [`Buffer`]s have grown. The device is chosen in here: `cpu_fwd` calls
-//! `prefold-kernels`; `cuda_fwd` is where the CUDA launchers go.
+//! pass allocates nothing once its [`Buffer`]s have grown. The device is chosen in here: a [`Target`] opens it and says
+//! in which types it computes, `cpu_fwd` calls `prefold-kernels`, and `cuda_fwd` its CUDA launchers, which queue the
+//! operation and return.
 //!
-//! Matrices are `[rows, width]`, row-major. GEMM inputs ("activations") are `f32` or `bf16`, GEMM outputs
-//! and the residual stream are `f32`.
+//! Matrices are `[rows, width]`, row-major. GEMM inputs ("activations") are `f32`, `bf16` or (on a GPU) `f16`, the
+//! residual stream is `f32`, and what lies between ("projections") is `f32` on a CPU and an activation on a GPU.
 
 mod activation;
 mod attention;
 mod buffer;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "flash-attn")]
+mod flash;
+mod indices;
 mod linear;
 mod norm;
+mod pool;
 mod profile;
 mod rope;
 mod rows;
 mod storage;
+mod target;
+mod weights;
 
 pub(crate) use activation::silu_mul;
 pub(crate) use attention::{Attention, Pages};
 pub(crate) use buffer::Buffer;
-pub(crate) use linear::{Linear, Store};
+pub(crate) use indices::{IndexPack, Uploader};
+pub(crate) use linear::{Linear, LinearBuilder, Store};
 pub(crate) use norm::RmsNorm;
+pub(crate) use pool::Pool;
 #[cfg(feature = "profile")]
 pub use profile::take_profile;
 pub(crate) use rope::{HeadSpan, Rotary};
 pub(crate) use rows::{embed, gather_rows};
+pub use target::used_device_bytes;
+pub(crate) use target::{Target, is_out_of_memory};
+pub(crate) use weights::{Values, Vector};
 
 use profile::timed;
 

@@ -1,18 +1,21 @@
 //! RMSNorm, from the residual stream to a GEMM's input.
 
 use super::storage::{slice, slice_mut, with_element};
+use super::weights::Vector;
 use super::{kernel_error, timed};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
 /// `out = x / sqrt(mean(x^2) + eps) * weight`, row by row.
 #[derive(Debug)]
 pub(crate) struct RmsNorm {
-    weight: Vec<f32>,
+    weight: Vector,
     eps: f32,
 }
 
 impl RmsNorm {
-    pub(crate) fn new(weight: Vec<f32>, eps: f32) -> Self {
+    pub(crate) fn new(weight: Vector, eps: f32) -> Self {
         Self { weight, eps }
     }
 
@@ -31,7 +34,20 @@ impl InplaceOp2 for RmsNorm {
         let x = slice::<f32>(x, x_layout)?;
         with_element!(out, T => {
             let out = slice_mut::<T>(out, out_layout)?;
-            prefold_kernels::rms_norm(x, &self.weight, self.eps, out).map_err(kernel_error)
+            prefold_kernels::rms_norm(x, &self.weight.host, self.eps, out).map_err(kernel_error)
+        })
+    }
+
+    // The products before a norm add themselves to the residual stream (beta = 1), so nothing is left to be added here.
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let cuda = cuda::of(x)?;
+        let x = view::<f32>(x, x_layout)?;
+        with_cuda_element!(out, T => {
+            let weight = self.weight.device()?.as_view();
+            let norm = prefold_kernels::cuda::AddRmsNorm::<T> { delta: None, weight, eps: self.eps };
+            norm.run_shared(&cuda.kernels, &x, &mut view_mut::<T>(out, out_layout)?).map_err(cuda_error)
         })
     }
 }

@@ -1,26 +1,74 @@
 //! Rotary embedding, with the RMSNorm of q and k that some families put before it.
 
 use super::storage::{dims, slice, slice_mut};
+use super::target::Target;
+use super::weights::Vector;
 use super::{kernel_error, timed};
+use crate::LoadError;
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+#[cfg(feature = "cuda")]
+use prefold_kernels::cuda::cudarc::driver::CudaSlice;
 use prefold_kernels::{QkNormRope, RopeTable};
 
-pub(crate) use prefold_kernels::HeadSpan;
+/// Neighbouring heads of a row that are treated alike.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeadSpan<'a> {
+    /// Column of the first head's first value.
+    pub(crate) offset: usize,
+    /// Heads, one after another.
+    pub(crate) num_heads: usize,
+    /// The weight of the RMSNorm before the rotation, `[head_dim]`; `None` for no norm.
+    pub(crate) norm: Option<&'a Vector>,
+}
+
+impl<'a> HeadSpan<'a> {
+    fn on_host(self) -> prefold_kernels::HeadSpan<'a> {
+        let Self { offset, num_heads, norm } = self;
+        prefold_kernels::HeadSpan { offset, num_heads, norm: norm.map(|norm| norm.host.as_slice()) }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device(self) -> Result<prefold_kernels::cuda::RopeSpan<'a>> {
+        let Self { offset, num_heads, norm } = self;
+        let norm = norm.map(|norm| norm.device().map(CudaSlice::as_view)).transpose()?;
+        Ok(prefold_kernels::cuda::RopeSpan { offset, num_heads, norm })
+    }
+}
 
 /// Rotates heads in place by their row's position (split halves, as in the published models).
 #[derive(Debug)]
 pub(crate) struct Rotary {
     table: RopeTable,
     norm_eps: f32,
+    #[cfg(feature = "cuda")]
+    device_table: Option<CudaSlice<f32>>,
 }
 
 impl Rotary {
     /// `inverse_frequencies` is `[head_dim / 2]`; positions must stay below `positions`.
-    pub(crate) fn new(inverse_frequencies: &[f64], positions: usize, norm_eps: f32) -> Self {
-        Self { table: RopeTable::new(inverse_frequencies, positions), norm_eps }
+    ///
+    /// # Errors
+    /// The device has no room.
+    pub(crate) fn new(
+        inverse_frequencies: &[f64],
+        positions: usize,
+        norm_eps: f32,
+        target: &Target,
+    ) -> std::result::Result<Self, LoadError> {
+        let table = RopeTable::new(inverse_frequencies, positions);
+        #[cfg(not(feature = "cuda"))]
+        let _ = target;
+        Ok(Self {
+            #[cfg(feature = "cuda")]
+            device_table: target.cuda.as_ref().map(|cuda| cuda.vector(table.values())).transpose()?,
+            table,
+            norm_eps,
+        })
     }
 
-    /// Treats the given heads of each row of `x` (`f32`); `position_ids` is `[rows]` of `u32`.
+    /// Treats the given heads of each row of `x` (a projection); `position_ids` is `[rows]` of `u32`.
     pub(crate) fn forward(&self, x: &Tensor, position_ids: &Tensor, spans: &[HeadSpan<'_>]) -> Result<()> {
         timed("rotary", || x.inplace_op2(position_ids, &RotaryOp { rotary: self, spans }))
     }
@@ -39,8 +87,36 @@ impl InplaceOp2 for RotaryOp<'_> {
     fn cpu_fwd(&self, x: &mut CpuStorage, x_layout: &Layout, positions: &CpuStorage, p_layout: &Layout) -> Result<()> {
         let (_, row_width) = dims(x_layout)?;
         let position_ids = slice::<u32>(positions, p_layout)?;
-        let Rotary { table, norm_eps } = self.rotary;
-        let rotation = QkNormRope { table, position_ids, row_width, spans: self.spans, eps: *norm_eps };
+        let Rotary { table, norm_eps, .. } = self.rotary;
+        let spans: Vec<prefold_kernels::HeadSpan<'_>> = self.spans.iter().map(|span| span.on_host()).collect();
+        let rotation = QkNormRope { table, position_ids, row_width, spans: &spans, eps: *norm_eps };
         rotation.run(slice_mut::<f32>(x, x_layout)?).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &mut CudaStorage,
+        x_layout: &Layout,
+        positions: &CudaStorage,
+        p_layout: &Layout,
+    ) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let cuda = cuda::of(positions)?;
+        let Some(table) = &self.rotary.device_table else {
+            candle_core::bail!("rotary: the table is on the CPU, the rows are on a GPU")
+        };
+        let spans = self.spans.iter().map(|span| span.on_device()).collect::<Result<Vec<_>>>()?;
+        let rotation = prefold_kernels::cuda::QkNormRope {
+            table: table.as_view(),
+            head_dim: self.rotary.table.head_dim(),
+            position_ids: view::<u32>(positions, p_layout)?,
+            row_width: dims(x_layout)?.1,
+            spans: &spans,
+            eps: self.rotary.norm_eps,
+        };
+        with_cuda_element!(x, T => {
+            rotation.run(&cuda.kernels, &mut view_mut::<T>(x, x_layout)?).map_err(cuda_error)
+        })
     }
 }

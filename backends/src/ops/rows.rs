@@ -2,6 +2,8 @@
 
 use super::storage::{dims, slice, slice_mut, with_element};
 use super::{kernel_error, timed};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
 use prefold_kernels::Activation;
 use rayon::prelude::*;
@@ -40,6 +42,26 @@ impl InplaceOp3 for GatherRows {
             prefold_kernels::gather_rows(x, width, index, out).map_err(kernel_error)
         })
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        out: &mut CudaStorage,
+        out_layout: &Layout,
+        x: &CudaStorage,
+        x_layout: &Layout,
+        index: &CudaStorage,
+        index_layout: &Layout,
+    ) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let cuda = cuda::of(x)?;
+        let (_, width) = dims(x_layout)?;
+        let index = view::<u32>(index, index_layout)?;
+        with_cuda_element!(x, T => {
+            let out = &mut view_mut::<T>(out, out_layout)?;
+            cuda.kernels.gather_rows(&view::<T>(x, x_layout)?, width, &index, out).map_err(cuda_error)
+        })
+    }
 }
 
 struct Embed;
@@ -71,6 +93,27 @@ impl InplaceOp3 for Embed {
                 row.iter_mut().zip(values).for_each(|(to, &from)| *to = from.to_f32());
             });
             Ok(())
+        })
+    }
+
+    // The ids cannot be seen from here: one that is out of range makes a row of NaN, which is reported as such.
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        out: &mut CudaStorage,
+        out_layout: &Layout,
+        table: &CudaStorage,
+        table_layout: &Layout,
+        ids: &CudaStorage,
+        ids_layout: &Layout,
+    ) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let cuda = cuda::of(table)?;
+        let (_, width) = dims(table_layout)?;
+        let ids = view::<u32>(ids, ids_layout)?;
+        let out = &mut view_mut::<f32>(out, out_layout)?;
+        with_cuda_element!(table, T => {
+            cuda.kernels.embed(&view::<T>(table, table_layout)?, width, &ids, out).map_err(cuda_error)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The operations that have a plain candle formulation, against it.
 
 use super::*;
+use crate::options::Dtype;
 use candle_core::{D, DType, Device, Tensor};
 use prefold_kernels::PackedMatrix;
 
@@ -27,7 +28,7 @@ fn assert_close(found: &Tensor, expected: &Tensor) {
 fn linear_is_matmul() {
     let (x, w) = (random((7, 33)), random((20, 33)));
     let bias: Vec<f32> = values(&random((1, 20)));
-    let linear = Linear::new(PackedMatrix::from_f32(&values(&w), 20, 33).unwrap(), Some(bias.clone()));
+    let linear = Linear::packed(PackedMatrix::from_f32(&values(&w), 20, 33).unwrap(), Some(bias.clone()));
     let bias = Tensor::new(bias, &Device::Cpu).unwrap();
     let expected = x.matmul(&w.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
 
@@ -51,7 +52,7 @@ fn rms_norm_is_its_formula() {
     let weight_row = Tensor::new(weight.clone(), &Device::Cpu).unwrap();
     let expected = x.broadcast_mul(&scale).unwrap().broadcast_mul(&weight_row).unwrap();
     let out = zeros((5, 48));
-    RmsNorm::new(weight, 1e-6).forward(&x, &out).unwrap();
+    RmsNorm::new(Vector::on_cpu(weight), 1e-6).forward(&x, &out).unwrap();
     assert_close(&out, &expected);
 }
 
@@ -82,7 +83,7 @@ fn rows_are_index_select() {
 
 #[test]
 fn a_buffer_keeps_its_memory() {
-    let mut buffer = Buffer::new(DType::F32, &Device::Cpu).unwrap();
+    let mut buffer = Buffer::new(DType::F32, &Target::cpu(Dtype::Float32)).unwrap();
     let large = buffer.view(4, 4).unwrap();
     gather_rows(&random((4, 4)), &Tensor::new(&[0u32, 1, 2, 3], &Device::Cpu).unwrap(), &large).unwrap();
     assert_eq!(values(&buffer.view(2, 4).unwrap()), values(&large)[..8]);

@@ -2,7 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
-use prefold_backends::{AttentionMode, Dtype, LoadOptions, ModelSource};
+use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource};
 use prefold_core::{Backend, Batch, LoadedModel, Output, Pooling, RadixPlan, RaggedBatch, Wanted};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,12 @@ pub const COMPACTIONS: [Compaction; 3] =
     [Compaction::Off, Compaction::On { multiple: 1 }, Compaction::On { multiple: 64 }];
 pub const ATTENTION_MODES: [AttentionMode; 2] = [AttentionMode::Ragged, AttentionMode::Compact];
 
+/// Where the fixtures are: the sources, or the directory that scripts/gpu-check.sh has packed them into.
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    match std::env::var_os("PREFOLD_FIXTURES") {
+        Some(directory) => PathBuf::from(directory),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+    }
 }
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -32,6 +36,7 @@ pub fn fixture(name: &str) -> PathBuf {
 pub fn options(path: PathBuf) -> LoadOptions {
     LoadOptions {
         source: ModelSource::Path(path),
+        device: Some(DeviceChoice::Cpu),
         dtype: Some(Dtype::Float32),
         pooling: None,
         task: None,

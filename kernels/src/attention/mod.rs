@@ -4,6 +4,11 @@ mod check;
 mod keys;
 mod register_block;
 mod tile;
+mod tiles;
+
+#[cfg(feature = "cuda")]
+pub(crate) use check::{check_layout, check_spans};
+pub use tiles::{QueryTile, query_tiles};
 
 use crate::KernelError;
 use crate::element::{Activation, ElementsMut};
@@ -43,7 +48,7 @@ impl QkvLayout {
     }
 
     /// Query heads that share a key/value head.
-    fn group(&self) -> usize {
+    pub fn group(&self) -> usize {
         self.num_heads / self.num_kv_heads
     }
 }

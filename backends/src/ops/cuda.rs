@@ -1,0 +1,143 @@
+//! The CUDA side of the operations: devices with their kernels, and candle's storage as device memory.
+
+use candle_core::cuda_backend::{CudaDType, CudaDevice, DeviceId};
+use candle_core::{CudaStorage, Device, Layout, Result, Tensor, bail};
+use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
+use prefold_kernels::cuda::cudarc::driver::{CudaContext, CudaSlice, CudaView, CudaViewMut, DriverError};
+use prefold_kernels::cuda::{CudaError, Kernels, Properties, exclusive_stream, prefer_exact_sums};
+use std::sync::{Arc, RwLock};
+
+/// A device's kernels and cuBLAS handle, on the stream of the candle device.
+pub(super) struct Cuda {
+    device: CudaDevice,
+    ordinal: usize,
+    pub(super) kernels: Kernels,
+    pub(super) blas: Arc<CudaBlas>,
+}
+
+/// All devices in use; they stay until the process ends, as contexts do.
+static DEVICES: RwLock<Vec<Arc<Cuda>>> = RwLock::new(Vec::new());
+
+/// How many devices there are: none where there is no driver either.
+pub(super) fn count() -> usize {
+    CudaContext::device_count().map_or(0, |count| usize::try_from(count).unwrap_or(0))
+}
+
+/// Device `ordinal` with its kernels loaded; the same one each time.
+pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
+    let mut devices = DEVICES.write().map_err(|_| poisoned())?;
+    if let Some(cuda) = devices.iter().find(|cuda| cuda.ordinal == ordinal) {
+        return Ok((Device::Cuda(cuda.device.clone()), cuda.clone()));
+    }
+    // A stream of its own: the backend's thread is not the one that loads the weights.
+    let device = CudaDevice::new_with_stream(ordinal)?;
+    exclusive_stream(device.cuda_stream().context());
+    let blas = device.cublas_handle();
+    prefer_exact_sums(&blas).map_err(cuda_error)?;
+    let kernels = Kernels::new(device.cuda_stream()).map_err(cuda_error)?;
+    let cuda = Arc::new(Cuda { device: device.clone(), ordinal, kernels, blas });
+    devices.push(cuda.clone());
+    Ok((Device::Cuda(device), cuda))
+}
+
+fn poisoned() -> candle_core::Error {
+    candle_core::Error::Msg("another thread panicked while it opened a device".to_owned())
+}
+
+/// The kernels of the device that a storage is on.
+pub(super) fn of(storage: &CudaStorage) -> Result<Arc<Cuda>> {
+    by_id(storage.device.id())
+}
+
+fn by_id(id: DeviceId) -> Result<Arc<Cuda>> {
+    let devices = DEVICES.read().map_err(|_| poisoned())?;
+    match devices.iter().find(|cuda| cuda.device.id() == id) {
+        Some(cuda) => Ok(cuda.clone()),
+        None => bail!("the tensor is on a device without kernels"),
+    }
+}
+
+impl Cuda {
+    pub(super) fn properties(&self) -> Result<Properties> {
+        Properties::of(self.kernels.stream().context()).map_err(cuda_error)
+    }
+
+    /// Copies values to the device and waits for it.
+    pub(super) fn vector(&self, values: &[f32]) -> Result<CudaSlice<f32>> {
+        self.device.clone_htod(values)
+    }
+}
+
+/// The elements of a contiguous tensor.
+pub(super) fn view<'a, T: CudaDType>(storage: &'a CudaStorage, layout: &Layout) -> Result<CudaView<'a, T>> {
+    let (start, end) = contiguous(layout)?;
+    Ok(storage.as_cuda_slice::<T>()?.slice(start..end))
+}
+
+/// The elements of a contiguous tensor, to be written.
+pub(super) fn view_mut<'a, T: CudaDType>(storage: &'a mut CudaStorage, layout: &Layout) -> Result<CudaViewMut<'a, T>> {
+    let (start, end) = contiguous(layout)?;
+    Ok(storage.as_cuda_slice_mut::<T>()?.slice_mut(start..end))
+}
+
+fn contiguous(layout: &Layout) -> Result<(usize, usize)> {
+    match layout.contiguous_offsets() {
+        Some(offsets) => Ok(offsets),
+        None => bail!("expected a contiguous tensor, found {layout:?}"),
+    }
+}
+
+/// Calls `f` with the elements of a contiguous tensor that is not an argument of the operation under way.
+pub(super) fn with_view<T: CudaDType, R>(tensor: &Tensor, f: impl FnOnce(CudaView<'_, T>) -> Result<R>) -> Result<R> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match &*storage {
+        candle_core::Storage::Cuda(storage) => f(view::<T>(storage, layout)?),
+        _ => bail!("expected a tensor on a CUDA device"),
+    }
+}
+
+pub(super) fn cuda_error(error: CudaError) -> candle_core::Error {
+    candle_core::Error::Cuda(Box::new(error))
+}
+
+/// Whether a device, or the driver's host memory, had no room.
+pub(super) fn is_out_of_memory(error: &candle_core::Error) -> bool {
+    use candle_core::cuda_backend::CudaError as CandleError;
+    let driver = |error: &DriverError| CudaError::Driver(*error).is_out_of_memory();
+    match error {
+        candle_core::Error::WithBacktrace { inner, .. } => is_out_of_memory(inner),
+        candle_core::Error::Context { inner, .. } => inner.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"),
+        candle_core::Error::Cuda(error) => {
+            if let Some(error) = error.downcast_ref::<CudaError>() {
+                return error.is_out_of_memory();
+            }
+            match error.downcast_ref::<CandleError>() {
+                Some(CandleError::Cuda(error)) => driver(error),
+                _ => error.downcast_ref::<DriverError>().is_some_and(driver),
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Runs `$body` with `$t` standing for the element type of a storage on a CUDA device.
+macro_rules! with_cuda_element {
+    ($storage:expr, $t:ident => $body:expr) => {
+        match &$storage.slice {
+            candle_core::cuda_backend::CudaStorageSlice::F32(_) => {
+                type $t = f32;
+                $body
+            }
+            candle_core::cuda_backend::CudaStorageSlice::BF16(_) => {
+                type $t = half::bf16;
+                $body
+            }
+            candle_core::cuda_backend::CudaStorageSlice::F16(_) => {
+                type $t = half::f16;
+                $body
+            }
+            _ => candle_core::bail!("activations are f32, bf16 or f16"),
+        }
+    };
+}
+pub(super) use with_cuda_element;

@@ -1,0 +1,72 @@
+//! Attention of whole sequences by candle-flash-attn: the reference that our own kernel is compared with.
+
+use super::attention::Attention;
+use super::indices::{IndexPack, Indices, Slot};
+use candle_core::{DType, Result, Tensor};
+use prefold_kernels::{QkvLayout, QuerySpan};
+
+/// Queries that are whole sequences whose keys lie beside them: ordinary attention over a ragged batch.
+#[derive(Debug)]
+pub(super) struct Sequences {
+    cu_seqlens: Vec<u32>,
+    max_seqlen: usize,
+    slot: Option<Slot>,
+    on_device: Option<Tensor>,
+}
+
+impl Sequences {
+    /// `None` unless the page table is 0, 1, 2, ... and the spans are the sequences, one after another.
+    pub(super) fn new(table: &[u32], spans: &[QuerySpan]) -> Option<Self> {
+        let mut cu_seqlens = vec![0];
+        for span in spans {
+            let start = cu_seqlens[cu_seqlens.len() - 1];
+            if (span.row, span.depth, span.path) != (start, 0, start) {
+                return None;
+            }
+            cu_seqlens.push(start + span.len);
+        }
+        let is_identity = table.iter().zip(0..).all(|(&page, row)| page == row);
+        let max_seqlen = spans.iter().map(|span| span.len as usize).max()?;
+        is_identity.then_some(Self { cu_seqlens, max_seqlen, slot: None, on_device: None })
+    }
+
+    pub(super) fn pack(&mut self, pack: &mut IndexPack) {
+        self.slot = Some(pack.push(&self.cu_seqlens));
+    }
+
+    pub(super) fn resolve(&mut self, indices: &Indices) -> Result<()> {
+        self.on_device = self.slot.as_ref().map(|slot| indices.get(slot)).transpose()?;
+        Ok(())
+    }
+
+    /// Whether the library has a kernel for it.
+    pub(super) fn suit(&self, q: &Tensor, layout: QkvLayout) -> bool {
+        self.on_device.is_some()
+            && q.dtype() != DType::F32
+            && layout.head_dim.is_multiple_of(8)
+            && layout.head_dim <= 256
+    }
+
+    pub(super) fn attend(&self, attention: &Attention, q: &Tensor, kv: &Tensor, out: &Tensor) -> Result<()> {
+        let Some(cu_seqlens) = &self.on_device else {
+            candle_core::bail!("attention: the sequences were not uploaded")
+        };
+        let QkvLayout { num_heads, num_kv_heads, head_dim } = attention.layout;
+        let (rows, kv_width) = (q.dim(0)?, num_kv_heads * head_dim);
+        let heads = |x: Tensor, count| x.reshape((rows, count, head_dim));
+        let attended = candle_flash_attn::flash_attn_varlen_windowed(
+            &heads(q.clone(), num_heads)?,
+            &heads(kv.narrow(1, 0, kv_width)?, num_kv_heads)?,
+            &heads(kv.narrow(1, kv_width, kv_width)?, num_kv_heads)?,
+            cu_seqlens,
+            cu_seqlens,
+            self.max_seqlen,
+            self.max_seqlen,
+            attention.scale(),
+            // The library counts the keys before the query's own.
+            attention.window.map(|window| window - 1),
+            Some(0),
+        )?;
+        out.slice_set(&attended.reshape((rows, num_heads * head_dim))?, 0, 0)
+    }
+}

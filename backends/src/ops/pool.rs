@@ -1,0 +1,75 @@
+//! Pooling where the rows are: on a GPU only the answers come back to the host.
+
+use super::indices::{IndexPack, Indices, Slot};
+use super::timed;
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+
+/// Which rows each sequence's pooled state is the mean of.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    table: Vec<u32>,
+    starts: Vec<u32>,
+    slots: Option<[Slot; 2]>,
+    tensors: Option<[Tensor; 2]>,
+}
+
+impl Pool {
+    /// Adds a sequence; its rows must not be none.
+    pub(crate) fn push(&mut self, rows: impl Iterator<Item = u32>) {
+        self.starts.push(self.table.len() as u32);
+        self.table.extend(rows);
+    }
+
+    /// Adds what the device needs to the indices of the batch.
+    pub(crate) fn pack(&mut self, pack: &mut IndexPack) {
+        self.starts.push(self.table.len() as u32);
+        self.slots = Some([pack.push(&self.table), pack.push(&self.starts)]);
+    }
+
+    /// Finds what was packed.
+    pub(crate) fn resolve(&mut self, indices: &Indices) -> Result<()> {
+        if let Some([table, starts]) = &self.slots {
+            self.tensors = Some([indices.get(table)?, indices.get(starts)?]);
+        }
+        Ok(())
+    }
+
+    /// Sequences.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    /// `out[b]` = the mean of the sequence's rows of `x`; both are `f32`.
+    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor) -> Result<()> {
+        timed("pool", || out.inplace_op2(x, self))
+    }
+}
+
+impl InplaceOp2 for Pool {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<()> {
+        candle_core::bail!("the head pools on the CPU")
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_view};
+        let cuda = cuda::of(x)?;
+        let Some([table, starts]) = &self.tensors else { candle_core::bail!("pool: the rows were not uploaded") };
+        let (_, width) = x_layout.shape().dims2()?;
+        let rows_end = self.table.iter().max().map_or(0, |&row| row as usize + 1);
+        with_view::<u32, _>(table, |table| {
+            with_view::<u32, _>(starts, |starts| {
+                // The engine scales to unit length, after it has cut off dimensions that were not asked for.
+                let pool = prefold_kernels::cuda::PoolRows { table, starts, rows_end, normalize: false };
+                let out = &mut view_mut::<f32>(out, out_layout)?;
+                cuda.kernels.pool_rows(&view::<f32>(x, x_layout)?, width, &pool, out).map_err(cuda_error)
+            })
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Where a model lives and in which precision it computes.
+
+use crate::LoadError;
+use crate::options::{DeviceChoice, Dtype};
+use candle_core::{DType, Device, Result};
+use prefold_kernels::Precision;
+#[cfg(feature = "cuda")]
+use {super::cuda, std::sync::Arc};
+
+/// A device, opened, and the type of the weights on it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(super) device: Device,
+    dtype: Dtype,
+    name: String,
+    #[cfg(feature = "cuda")]
+    pub(super) cuda: Option<Arc<cuda::Cuda>>,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("name", &self.name).field("dtype", &self.dtype).finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// The CPU.
+    pub(crate) fn cpu(dtype: Dtype) -> Self {
+        Self {
+            device: Device::Cpu,
+            dtype,
+            name: "cpu".to_owned(),
+            #[cfg(feature = "cuda")]
+            cuda: None,
+        }
+    }
+
+    /// Opens a device: the first GPU, or else the CPU, when none is chosen. The type is the device's usual one when none is
+    /// given: float32 on a CPU, bfloat16 on a GPU.
+    ///
+    /// # Errors
+    /// The device is not there, is too old, or does not have the type.
+    pub(crate) fn open(choice: Option<DeviceChoice>, dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+        match choice {
+            Some(DeviceChoice::Cpu) => Self::open_cpu(dtype),
+            Some(DeviceChoice::Cuda(ordinal)) => Self::open_cuda(ordinal, dtype),
+            #[cfg(feature = "cuda")]
+            None if cuda::count() > 0 => Self::open_cuda(0, dtype),
+            None => Self::open_cpu(dtype),
+        }
+    }
+
+    fn open_cpu(dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+        match dtype.unwrap_or(Dtype::Float32) {
+            Dtype::Float16 => {
+                let problem = "--dtype float16 is for GPUs; a CPU has bfloat16 and float32";
+                Err(LoadError::Options(problem.to_owned()))
+            }
+            dtype => Ok(Self::cpu(dtype)),
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn open_cuda(ordinal: usize, _: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+        let problem = format!("--device cuda:{ordinal}: this binary was built without the feature `cuda`");
+        Err(LoadError::Options(problem))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn open_cuda(ordinal: usize, dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+        let refused = |problem: String| LoadError::Options(format!("--device cuda:{ordinal}: {problem}"));
+        let count = cuda::count();
+        if ordinal >= count {
+            return Err(refused(format!("there is no such device; this machine has {count} that CUDA can use")));
+        }
+        let (device, cuda) = cuda::open(ordinal).map_err(|error| refused(error.to_string()))?;
+        let properties = cuda.properties().map_err(|error| refused(error.to_string()))?;
+        if properties.compute_capability < (8, 0) {
+            let (major, minor) = properties.compute_capability;
+            return Err(refused(format!("{} has compute capability {major}.{minor}, 8.0 is needed", properties.name)));
+        }
+        tracing::info!(
+            device = properties.name,
+            free_mib = properties.free_bytes >> 20,
+            total_mib = properties.total_bytes >> 20,
+            "device opened"
+        );
+        let name = format!("cuda:{ordinal}");
+        Ok(Self { device, dtype: dtype.unwrap_or(Dtype::Bfloat16), name, cuda: Some(cuda) })
+    }
+
+    /// `cpu` or `cuda:0`.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The type of the weights.
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// What GEMM inputs are stored as.
+    pub(crate) fn activations(&self) -> DType {
+        match self.dtype {
+            Dtype::Float32 => DType::F32,
+            Dtype::Bfloat16 => DType::BF16,
+            Dtype::Float16 => DType::F16,
+        }
+    }
+
+    /// What Q, K, V, gate and up are stored as: single precision on a CPU, where that costs nothing, and what the tensor cores
+    /// take on a GPU. The residual stream is `f32` everywhere.
+    pub(crate) fn projections(&self) -> DType {
+        if self.is_cpu() { DType::F32 } else { self.activations() }
+    }
+
+    /// Rows that go through a wide intermediate result at a time: what fits a CPU's caches, and what fills a GPU.
+    pub(crate) fn row_block(&self) -> usize {
+        if self.is_cpu() { 1024 } else { 8192 }
+    }
+
+    /// Whether rows are pooled on the device, so that no more than the answers have to come back.
+    pub(crate) fn pools(&self) -> bool {
+        !self.is_cpu()
+    }
+
+    pub(super) fn is_cpu(&self) -> bool {
+        self.device.is_cpu()
+    }
+
+    /// What the CPU's GEMM weights are packed as.
+    pub(super) fn precision(&self) -> Precision {
+        match self.dtype {
+            Dtype::Float32 => Precision::F32,
+            Dtype::Bfloat16 | Dtype::Float16 => Precision::Bf16,
+        }
+    }
+
+    /// Bytes that are free on the device; none are counted on a CPU.
+    pub(crate) fn free_bytes(&self) -> Result<Option<usize>> {
+        #[cfg(feature = "cuda")]
+        if let Some(cuda) = &self.cuda {
+            return Ok(Some(cuda.properties()?.free_bytes));
+        }
+        Ok(None)
+    }
+
+    /// Waits until everything that was queued is done.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.device.synchronize()
+    }
+}
+
+/// Whether an operation failed because the device has no memory left.
+pub(crate) fn is_out_of_memory(error: &candle_core::Error) -> bool {
+    #[cfg(feature = "cuda")]
+    return cuda::is_out_of_memory(error);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = error;
+        false
+    }
+}
+
+/// Bytes of a GPU's memory that are taken, by whomever; none are counted on a CPU.
+pub fn used_device_bytes(device: DeviceChoice) -> Option<usize> {
+    #[cfg(feature = "cuda")]
+    if let DeviceChoice::Cuda(ordinal) = device {
+        let (_, cuda) = cuda::open(ordinal).ok()?;
+        let properties = cuda.properties().ok()?;
+        return Some(properties.total_bytes - properties.free_bytes);
+    }
+    let _ = device;
+    None
+}

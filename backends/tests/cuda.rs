@@ -1,0 +1,127 @@
+//! Whole models on a GPU against Hugging Face's values and against themselves. Skipped with the words "no CUDA device" where
+//! there is none, unless REQUIRE_CUDA=1.
+#![cfg(feature = "cuda")]
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
+
+mod support;
+
+use prefold_backends::{DeviceChoice, Dtype, LoadOptions};
+use prefold_core::{BatchLimits, LoadedModel};
+use prefold_kernels::cuda::cudarc::driver::CudaContext;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use support::*;
+
+fn no_gpu() -> bool {
+    let missing = !matches!(CudaContext::device_count(), Ok(1..));
+    assert!(!missing || std::env::var_os("REQUIRE_CUDA").is_none(), "REQUIRE_CUDA is set, but there is no CUDA device");
+    if missing {
+        println!("skipped: no CUDA device");
+    }
+    missing
+}
+
+fn on_gpu(name: &str, dtype: Dtype) -> LoadOptions {
+    LoadOptions { device: Some(DeviceChoice::Cuda(0)), dtype: Some(dtype), ..options(fixture(name)) }
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    normalized(a).iter().zip(normalized(b)).map(|(a, b)| a * b).sum()
+}
+
+#[test]
+fn fixtures_agree_with_hugging_face_in_every_type_and_every_way() {
+    if no_gpu() {
+        return;
+    }
+    for name in EMBEDDING_FIXTURES {
+        let expected = expected(&fixture(name));
+        let cases = cases(&expected, "cases");
+        let sequences: Vec<_> = cases.iter().map(ids).collect();
+        for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
+            for attention in ATTENTION_MODES {
+                for pool in ["last", "mean", "cls"] {
+                    let options = LoadOptions { attention, pooling: Some(pooling(pool)), ..on_gpu(name, dtype) };
+                    let mut model = load(&options);
+                    assert_eq!(model.backend.info().device, "cuda:0");
+                    run_every_way(model.backend.as_mut(), &sequences, |way, i, found| {
+                        let cosine = cosine(found, &floats(&cases[i][pool]));
+                        let what = format!("{name}, {}, {dtype}, {pool}, {attention:?}, {way}", cases[i]["name"]);
+                        assert!(cosine >= least, "{what}: cosine {cosine}");
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn classifiers_and_rerankers_agree_with_hugging_face() {
+    if no_gpu() {
+        return;
+    }
+    for name in CLASSIFIER_FIXTURES {
+        let expected = expected(&fixture(name));
+        let cases = cases(&expected, "cases");
+        let sequences: Vec<_> = cases.iter().map(ids).collect();
+        let mut model = load(&on_gpu(name, Dtype::Float32));
+        run_every_way(model.backend.as_mut(), &sequences, |way, i, found| {
+            let logits = floats(&cases[i]["logits"]);
+            assert_close(&format!("{name}, {way}"), found, &logits, 2e-3 * norm(&logits) + 1e-3);
+        });
+    }
+}
+
+fn sharing(rng: &mut StdRng, vocab_size: u32) -> Vec<Vec<u32>> {
+    let mut sequences: Vec<Vec<u32>> = vec![vec![]];
+    for _ in 0..rng.random_range(1..30) {
+        let parent = &sequences[rng.random_range(0..sequences.len())];
+        let mut sequence = parent[..rng.random_range(0..=parent.len())].to_vec();
+        sequence.extend((0..rng.random_range(1..90)).map(|_| rng.random_range(0..vocab_size)));
+        sequences.push(sequence);
+    }
+    sequences.remove(0);
+    sequences
+}
+
+#[test]
+fn off_ragged_and_compact_agree_with_the_cpu() {
+    if no_gpu() {
+        return;
+    }
+    for name in EMBEDDING_FIXTURES {
+        let mut rng = StdRng::seed_from_u64(11);
+        let mut exact: LoadedModel = load(&options(fixture(name)));
+        let vocab_size = exact.backend.info().vocab_size as u32;
+        for (dtype, tolerance) in [(Dtype::Float32, 1e-4), (Dtype::Bfloat16, 5e-2), (Dtype::Float16, 1e-2)] {
+            let mut models = ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..on_gpu(name, dtype) }));
+            for round in 0..20 {
+                let sequences = sharing(&mut rng, vocab_size);
+                let expected = run(exact.backend.as_mut(), &sequences, Compaction::Off);
+                for model in &mut models {
+                    for compaction in COMPACTIONS {
+                        let found = run(model.backend.as_mut(), &sequences, compaction);
+                        for (found, expected) in found.iter().zip(&expected) {
+                            let what = format!("{name}, {dtype}, round {round}, {compaction:?}");
+                            assert_close(&what, &normalized(found), &normalized(expected), tolerance);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_refused_with_the_largest_that_does() {
+    if no_gpu() {
+        return;
+    }
+    let model = load(&on_gpu("qwen3-tiny", Dtype::Bfloat16));
+    let limits = |max_tokens| BatchLimits { max_tokens, max_ragged_tokens: max_tokens };
+    model.backend.check_limits(limits(1024)).unwrap();
+    let refused = model.backend.check_limits(limits(i32::MAX as usize)).unwrap_err();
+    assert!(refused.largest_max_tokens > 1024 && refused.needed_bytes > refused.free_bytes, "{refused:?}");
+    model.backend.check_limits(limits(refused.largest_max_tokens)).unwrap();
+}

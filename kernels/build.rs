@@ -1,0 +1,110 @@
+//! Compiles `cuda/*.cu` for all supported GPUs; does nothing without the feature `cuda`.
+//!
+//! One fat binary for each file holds the code of every architecture in [`TARGETS`] and PTX of the last, which newer
+//! GPUs compile for themselves. Results are kept by the hash of everything they are made from, beside the build
+//! directories, so that check, clippy, test and release builds compile a kernel once.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Compute capabilities: A100, L4 and RTX 40, H100 and H200.
+const TARGETS: [&str; 3] = ["80", "89", "90"];
+
+/// Files without the extension; what they include is hashed with each of them.
+const SOURCES: [&str; 6] = ["activation", "attention", "attention_plain", "norm", "rope", "rows"];
+const HEADERS: [&str; 2] = ["common.cuh", "attention.cuh"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=cuda");
+    for variable in ["CUDA_HOME", "CUDA_PATH", "NVCC"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    if env::var_os("CARGO_FEATURE_CUDA").is_none() {
+        return;
+    }
+    if let Err(problem) = compile_all() {
+        println!("cargo:warning={problem}");
+        std::process::exit(1);
+    }
+}
+
+fn compile_all() -> Result<(), String> {
+    let out = PathBuf::from(env::var("OUT_DIR").map_err(|error| error.to_string())?);
+    let nvcc = Nvcc::find()?;
+    // target/<profile>/build/<package>/out -> target
+    let cache = out.ancestors().nth(4).unwrap_or(&out).join("cuda-kernels");
+    fs::create_dir_all(&cache).map_err(|error| format!("cannot create {}: {error}", cache.display()))?;
+    for name in SOURCES {
+        let compiled = cache.join(format!("{name}-{:016x}.fatbin", nvcc.hash(name)?));
+        if !compiled.exists() {
+            nvcc.compile(name, &compiled)?;
+        }
+        let fatbin = out.join(format!("{name}.fatbin"));
+        fs::copy(&compiled, &fatbin).map_err(|error| format!("cannot write {}: {error}", fatbin.display()))?;
+    }
+    Ok(())
+}
+
+struct Nvcc {
+    path: PathBuf,
+    version: String,
+}
+
+impl Nvcc {
+    /// `NVCC`, or the one of a toolkit, or the one on the path.
+    fn find() -> Result<Self, String> {
+        let toolkit = |variable| env::var_os(variable).map(|home| Path::new(&home).join("bin/nvcc"));
+        let candidates = [
+            env::var_os("NVCC").map(PathBuf::from),
+            toolkit("CUDA_HOME"),
+            toolkit("CUDA_PATH"),
+            Some(PathBuf::from("/usr/local/cuda/bin/nvcc")),
+        ];
+        let path = candidates.into_iter().flatten().find(|path| path.exists()).unwrap_or_else(|| PathBuf::from("nvcc"));
+        let version = Command::new(&path).arg("--version").output().map_err(|error| {
+            format!(
+                "the feature `cuda` needs nvcc: {} does not run ({error}). Set CUDA_HOME to a CUDA toolkit, or run \
+                 eval \"$(scripts/cuda-toolchain.sh)\"",
+                path.display()
+            )
+        })?;
+        Ok(Self { path, version: String::from_utf8_lossy(&version.stdout).into_owned() })
+    }
+
+    fn arguments() -> Vec<String> {
+        let mut arguments: Vec<String> =
+            ["-std=c++17", "-O3", "-lineinfo", "-Werror", "all-warnings", "-fatbin"].map(str::to_owned).to_vec();
+        arguments.extend(TARGETS.map(|target| format!("-gencode=arch=compute_{target},code=sm_{target}")));
+        let newest = TARGETS[TARGETS.len() - 1];
+        arguments.push(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
+        arguments
+    }
+
+    fn hash(&self, name: &str) -> Result<u64, String> {
+        let mut hasher = DefaultHasher::new();
+        (&self.version, Self::arguments()).hash(&mut hasher);
+        for file in HEADERS.into_iter().map(str::to_owned).chain([format!("{name}.cu")]) {
+            let content =
+                fs::read(Path::new("cuda").join(&file)).map_err(|error| format!("cannot read {file}: {error}"))?;
+            content.hash(&mut hasher);
+        }
+        Ok(hasher.finish())
+    }
+
+    fn compile(&self, name: &str, to: &Path) -> Result<(), String> {
+        // A rename makes the result whole or not there; builds that run at once write different files.
+        let unfinished = to.with_extension(std::process::id().to_string());
+        let mut command = Command::new(&self.path);
+        command.args(Self::arguments()).arg("-o").arg(&unfinished).arg(format!("cuda/{name}.cu"));
+        let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).replace('\n', "\ncargo:warning=");
+            return Err(format!("nvcc cannot compile {name}.cu:\ncargo:warning={said}"));
+        }
+        fs::rename(&unfinished, to).map_err(|error| format!("cannot write {}: {error}", to.display()))
+    }
+}

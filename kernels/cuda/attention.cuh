@@ -1,0 +1,69 @@
+// Causal attention over the paths of a radix plan: what both kernels share.
+//
+// A *span* is a run of queries at neighbouring positions of a path: rows `row .. row + len` of `q`, the first at path
+// position `depth`. The key and value of path position p are row `pages[path + p]`: a page table with pages of one token.
+// A *query* here is one head at one position; the `group` query heads that share a key/value head stand side by side, so
+// query i of a span is head `i % group` of the group at position `i / group`. A *tile* is some neighbouring queries of a
+// span for one key/value head; a block of threads computes it.
+#pragma once
+#include "common.cuh"
+
+struct Span {
+    uint32_t row, len, depth, path;
+};
+
+struct Tile {
+    uint32_t span, index;
+};
+
+struct Attention {
+    const void *q, *k, *v;
+    void *out;
+    const uint32_t *pages;
+    const Span *spans;
+    const Tile *tiles;
+    // Elements from one row to the next.
+    uint32_t q_stride, kv_stride, out_stride;
+    uint32_t num_kv_heads, group, head_dim;
+    // A query at position p sees the keys p - window + 1 ..= p; 0: all up to p.
+    uint32_t window;
+    // On the scores, times log2(e).
+    float scale_log2;
+};
+
+// The block's tile of `queries` queries. The grid has a block for each key/value head of each tile, the heads of a tile
+// side by side, so that the order of the tiles is the order in which they begin.
+struct Place {
+    Span span;
+    uint32_t kv_head, first, count;
+    // Path positions of the first and of the last query, and of the first key that any of them sees.
+    uint32_t first_position, last_position, first_key;
+
+    DEVICE_METHOD Place(const Attention &a, uint32_t queries) {
+        const Tile tile = a.tiles[blockIdx.x / a.num_kv_heads];
+        kv_head = blockIdx.x % a.num_kv_heads;
+        span = a.spans[tile.span];
+        first = tile.index * queries;
+        const uint32_t left = span.len * a.group - first;
+        count = left < queries ? left : queries;
+        first_position = span.depth + first / a.group;
+        last_position = span.depth + (first + count - 1) / a.group;
+        first_key = a.window && first_position >= a.window ? first_position - a.window + 1 : 0;
+    }
+
+    // Of query `i` of the tile; queries after the last count as the last.
+    DEVICE_METHOD uint32_t query(uint32_t i) const { return first + (i < count ? i : count - 1); }
+
+    DEVICE_METHOD uint32_t position(const Attention &a, uint32_t i) const { return span.depth + query(i) / a.group; }
+
+    DEVICE_METHOD size_t row(const Attention &a, uint32_t i) const { return span.row + query(i) / a.group; }
+
+    // The first column of the query's head.
+    DEVICE_METHOD uint32_t column(const Attention &a, uint32_t i) const {
+        return (kv_head * a.group + query(i) % a.group) * a.head_dim;
+    }
+};
+
+DEVICE bool sees(const Attention &a, uint32_t position, uint32_t key) {
+    return key <= position && (a.window == 0 || key + a.window > position);
+}

@@ -1,0 +1,47 @@
+// RMSNorm from the f32 residual stream to the next product's input.
+#include "common.cuh"
+
+// x += delta (where there is one); out = x / sqrt(mean(x^2) + eps) * weight. One block for each row; the second pass finds
+// the row in the cache. Grid: rows.
+template <typename T, int N>
+DEVICE void add_rms_norm(float *__restrict__ x, const T *__restrict__ delta, const float *__restrict__ weight, float eps,
+                         T *__restrict__ out, uint32_t width) {
+    const size_t offset = size_t(blockIdx.x) * width;
+    Vector<float, N> *row = reinterpret_cast<Vector<float, N> *>(x + offset);
+    const Vector<T, N> *deltas = reinterpret_cast<const Vector<T, N> *>(delta + (delta ? offset : 0));
+    float squares = 0.0f;
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        Vector<float, N> values = row[i];
+        if (delta) {
+            const Vector<T, N> added = deltas[i];
+#pragma unroll
+            for (int j = 0; j < N; ++j) values.value[j] += to_float(added.value[j]);
+            row[i] = values;
+        }
+#pragma unroll
+        for (int j = 0; j < N; ++j) squares += values.value[j] * values.value[j];
+    }
+    const float scale = 1.0f / sqrtf(block_sum(squares) / float(width) + eps);
+    const Vector<float, N> *weights = reinterpret_cast<const Vector<float, N> *>(weight);
+    Vector<T, N> *outs = reinterpret_cast<Vector<T, N> *>(out + offset);
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        // What this thread wrote in the first pass.
+        const Vector<float, N> values = row[i], factors = weights[i];
+        Vector<T, N> result;
+#pragma unroll
+        for (int j = 0; j < N; ++j) result.value[j] = from_float<T>(values.value[j] * scale * factors.value[j]);
+        outs[i] = result;
+    }
+}
+
+// `_4`: the width is a multiple of 4.
+#define ADD_RMS_NORM(NAME, T)                                                                                          \
+    KERNEL add_rms_norm_##NAME##_1(float *x, const T *delta, const float *weight, float eps, T *out, uint32_t width) { \
+        add_rms_norm<T, 1>(x, delta, weight, eps, out, width);                                                         \
+    }                                                                                                                  \
+    KERNEL add_rms_norm_##NAME##_4(float *x, const T *delta, const float *weight, float eps, T *out, uint32_t width) { \
+        add_rms_norm<T, 4>(x, delta, weight, eps, out, width);                                                         \
+    }
+ADD_RMS_NORM(f32, float)
+ADD_RMS_NORM(bf16, bf16)
+ADD_RMS_NORM(f16, f16)

@@ -1,0 +1,111 @@
+// Rows by index.
+#include "common.cuh"
+
+// out[i] = src[index[i]], rows of `width` units. A warp copies a row, four units of a lane at a time so that their loads
+// are under way together. An index that is not below `src_rows` makes a row of ones, which is NaN in every float type:
+// such a row is noticed in the output and reads nothing outside.
+template <typename Unit>
+DEVICE void gather(const Unit *__restrict__ src, const uint32_t *__restrict__ index, Unit *__restrict__ out,
+                   uint32_t rows, uint32_t src_rows, uint32_t width) {
+    constexpr int UNROLL = 4;
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (row >= rows) return;
+    const uint32_t from = index[row];
+    const bool inside = from < src_rows;
+    const Unit *source = src + size_t(inside ? from : 0) * width;
+    Unit *target = out + size_t(row) * width;
+    for (uint32_t first = lane; first < width; first += 32 * UNROLL) {
+        Unit units[UNROLL];
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            const uint32_t column = first + 32 * i;
+            if (column < width && inside) {
+                units[i] = source[column];
+            } else {
+                memset(&units[i], 0xff, sizeof(Unit));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            const uint32_t column = first + 32 * i;
+            if (column < width) target[column] = units[i];
+        }
+    }
+}
+
+// Grid: rows / (blockDim.x / 32), rounded up. Widths count units of 16, 4 and 2 bytes, to which rows are aligned.
+#define GATHER_ROWS(BYTES, UNIT)                                                                                       \
+    KERNEL gather_rows_##BYTES(const UNIT *src, const uint32_t *index, UNIT *out, uint32_t rows, uint32_t src_rows,    \
+                               uint32_t width) {                                                                       \
+        gather(src, index, out, rows, src_rows, width);                                                                \
+    }
+typedef Vector<uint32_t, 4> Unit16;
+GATHER_ROWS(16, Unit16)
+GATHER_ROWS(4, uint32_t)
+GATHER_ROWS(2, uint16_t)
+
+// out[i] = table[ids[i]] as f32; NaN where the id is not below `vocab`. Grid: rows.
+template <typename T, int N>
+DEVICE void embed(const T *__restrict__ table, const uint32_t *__restrict__ ids, float *__restrict__ out,
+                  uint32_t vocab, uint32_t width) {
+    const uint32_t id = ids[blockIdx.x];
+    const Vector<T, N> *source = reinterpret_cast<const Vector<T, N> *>(table + size_t(id < vocab ? id : 0) * width);
+    Vector<float, N> *target = reinterpret_cast<Vector<float, N> *>(out + size_t(blockIdx.x) * width);
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        const Vector<T, N> from = source[i];
+        Vector<float, N> to;
+#pragma unroll
+        for (int j = 0; j < N; ++j) to.value[j] = id < vocab ? to_float(from.value[j]) : NAN;
+        target[i] = to;
+    }
+}
+
+// `_4`: the width is a multiple of 4.
+#define EMBED(NAME, T)                                                                                                 \
+    KERNEL embed_##NAME##_1(const T *table, const uint32_t *ids, float *out, uint32_t vocab, uint32_t width) {         \
+        embed<T, 1>(table, ids, out, vocab, width);                                                                    \
+    }                                                                                                                  \
+    KERNEL embed_##NAME##_4(const T *table, const uint32_t *ids, float *out, uint32_t vocab, uint32_t width) {         \
+        embed<T, 4>(table, ids, out, vocab, width);                                                                    \
+    }
+EMBED(f32, float)
+EMBED(bf16, bf16)
+EMBED(f16, f16)
+
+// What a product with beta = 1 is added to: out = bias, or out += bias, row by row. Grid: rows.
+template <typename T>
+DEVICE void bias_rows(T *__restrict__ out, const float *__restrict__ bias, uint32_t width, uint32_t accumulate) {
+    T *row = out + size_t(blockIdx.x) * width;
+    for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
+        row[i] = from_float<T>(accumulate ? to_float(row[i]) + bias[i] : bias[i]);
+    }
+}
+
+#define BIAS_ROWS(NAME, T)                                                                                             \
+    KERNEL bias_rows_##NAME(T *out, const float *bias, uint32_t width, uint32_t accumulate) {                          \
+        bias_rows<T>(out, bias, width, accumulate);                                                                    \
+    }
+BIAS_ROWS(f32, float)
+BIAS_ROWS(bf16, bf16)
+BIAS_ROWS(f16, f16)
+
+// out[b] = the mean of x[table[i]] for i in starts[b] .. starts[b + 1], summed in this order; then divided by its length
+// where `normalize` is set, a zero vector staying what it is. One row is a gather. Grid: outputs.
+KERNEL pool_rows(const float *__restrict__ x, const uint32_t *__restrict__ table, const uint32_t *__restrict__ starts,
+                 float *__restrict__ out, uint32_t width, uint32_t normalize) {
+    const uint32_t begin = starts[blockIdx.x], end = starts[blockIdx.x + 1];
+    float *row = out + size_t(blockIdx.x) * width;
+    float squares = 0.0f;
+    for (uint32_t column = threadIdx.x; column < width; column += blockDim.x) {
+        float sum = 0.0f;
+        for (uint32_t i = begin; i < end; ++i) sum += x[size_t(table[i]) * width + column];
+        const float mean = end - begin == 1 ? sum : sum / float(end - begin);
+        row[column] = mean;
+        squares += mean * mean;
+    }
+    if (!normalize) return;
+    const float length = sqrtf(block_sum(squares));
+    if (length == 0.0f) return;
+    for (uint32_t column = threadIdx.x; column < width; column += blockDim.x) row[column] /= length;
+}

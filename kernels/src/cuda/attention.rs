@@ -1,0 +1,294 @@
+//! Launchers of `cuda/attention.cu` and `cuda/attention_plain.cu`.
+
+use super::element::Element;
+use super::error::CudaError;
+use super::launch::{Kernels, Launch, address, address_mut};
+use crate::attention::{check_layout, check_spans};
+use crate::error::check_len;
+use crate::{KernelError, QkvLayout, QuerySpan, QueryTile, query_tiles};
+use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
+
+/// Threads of a block of either kernel.
+const THREADS: u32 = 128;
+
+/// Queries of a tile of the kernel without tensor cores; `QUERIES` in its file.
+const PLAIN_QUERIES: usize = 64;
+
+/// Keys that the tensor core kernel has in shared memory at a time, times two; `KEYS` in its file.
+const FLASH_KEYS: usize = 64;
+
+/// Some neighbouring columns of a row-major matrix on the device.
+#[derive(Debug)]
+pub struct Columns<'a, T> {
+    /// From the first row's first column of the view to the end of the matrix.
+    pub data: CudaView<'a, T>,
+    /// Values from one row to the next.
+    pub row_stride: usize,
+}
+
+impl<T> Columns<'_, T> {
+    /// How many rows of `width` columns there are from column `offset` of the view on.
+    fn rows(&self, offset: usize, width: usize) -> usize {
+        let end = offset + width;
+        if end > self.row_stride || self.data.len() < end { 0 } else { (self.data.len() - end) / self.row_stride + 1 }
+    }
+}
+
+/// The queries of a batch and where their keys are, prepared and checked on the host.
+#[derive(Debug, Clone)]
+pub struct AttentionPlan {
+    /// [`crate::Attention::pages`], then the spans as `[row, len, depth, path]`, then the tiles as `[span, index]`.
+    words: Vec<u32>,
+    shape: PlanShape,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PlanShape {
+    pages: usize,
+    spans: usize,
+    tiles: usize,
+    queries_per_tile: usize,
+    group: usize,
+    /// One more than the last row of a query, and than the largest page.
+    q_rows: usize,
+    kv_rows: usize,
+}
+
+/// How many queries a tile has: as many as fit the kernel, fewer where spans are short and rows of a tile would be idle.
+///
+/// `half` says whether keys and values are bf16 or f16.
+pub fn plan_queries_per_tile(layout: QkvLayout, half: bool, spans: &[QuerySpan]) -> usize {
+    let queries: usize = spans.iter().map(|span| span.len as usize * layout.group()).sum();
+    let flash = half && matches!(layout.head_dim, 64 | 128);
+    if flash && queries > 64 * spans.len() { 128 } else { PLAIN_QUERIES }
+}
+
+impl AttentionPlan {
+    /// Checks spans and pages, and lists the tiles.
+    ///
+    /// # Errors
+    /// A span's path is not in `pages`, or the spans are not in ascending order.
+    pub fn new(layout: QkvLayout, half: bool, pages: &[u32], spans: &[QuerySpan]) -> Result<Self, KernelError> {
+        check_layout(layout)?;
+        check_spans(spans, usize::MAX - 1, pages.len())?;
+        let queries_per_tile = plan_queries_per_tile(layout, half, spans);
+        let tiles = query_tiles(spans, layout.group(), queries_per_tile);
+        let mut words = Vec::with_capacity(pages.len() + 4 * spans.len() + 2 * tiles.len());
+        words.extend_from_slice(pages);
+        words.extend(spans.iter().flat_map(|span| [span.row, span.len, span.depth, span.path]));
+        words.extend(tiles.iter().flat_map(|tile: &QueryTile| [tile.span, tile.index]));
+        let shape = PlanShape {
+            pages: pages.len(),
+            spans: spans.len(),
+            tiles: tiles.len(),
+            queries_per_tile,
+            group: layout.group(),
+            q_rows: spans.last().map_or(0, |span| span.row as usize + span.len as usize),
+            kv_rows: pages.iter().max().map_or(0, |&page| page as usize + 1),
+        };
+        Ok(Self { words, shape })
+    }
+
+    /// What has to be in device memory.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// The plan with its words in device memory.
+    ///
+    /// # Errors
+    /// They are not as many as [`words`](Self::words).
+    pub fn on_device<'a>(&self, words: CudaView<'a, u32>) -> Result<DevicePlan<'a>, KernelError> {
+        check_len("words of an attention plan", self.words.len(), words.len())?;
+        Ok(DevicePlan { words, shape: self.shape })
+    }
+}
+
+/// An [`AttentionPlan`] whose words are in device memory.
+#[derive(Debug)]
+pub struct DevicePlan<'a> {
+    words: CudaView<'a, u32>,
+    shape: PlanShape,
+}
+
+/// Causal attention by path position, as [`crate::Attention`].
+#[derive(Debug)]
+pub struct Attention<'a, T> {
+    /// Queries, `[rows, num_heads * head_dim]`.
+    pub q: Columns<'a, T>,
+    /// Keys and then values, `[kv_rows, 2 * num_kv_heads * head_dim]`.
+    pub kv: Columns<'a, T>,
+    /// Who asks, and where the keys are.
+    pub plan: DevicePlan<'a>,
+    /// Heads.
+    pub layout: QkvLayout,
+    /// Factor on the scores, usually `1 / sqrt(head_dim)`.
+    pub scale: f32,
+    /// A query at position `p` sees the keys `p - window + 1 ..= p`; `None` for all up to `p`.
+    pub window: Option<usize>,
+}
+
+/// `struct Attention` of `cuda/attention.cuh`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Argument {
+    q: u64,
+    k: u64,
+    v: u64,
+    out: u64,
+    pages: u64,
+    spans: u64,
+    tiles: u64,
+    q_stride: u32,
+    kv_stride: u32,
+    out_stride: u32,
+    num_kv_heads: u32,
+    group: u32,
+    head_dim: u32,
+    window: u32,
+    scale_log2: f32,
+}
+
+// SAFETY: plain numbers in the layout of the C structure: seven pointers, then eight words.
+unsafe impl DeviceRepr for Argument {}
+
+impl<T: Element> Attention<'_, T> {
+    /// Writes the rows of the plan's queries in `out`, `[rows, num_heads * head_dim]`.
+    ///
+    /// # Errors
+    /// A row or a page is outside of its matrix, or the plan was made for another group of heads.
+    pub fn run(&self, kernels: &Kernels, out: &mut CudaViewMut<'_, T>) -> Result<(), CudaError> {
+        self.check(out.len())?;
+        let QkvLayout { num_kv_heads, head_dim, .. } = self.layout;
+        let shape = self.plan.shape;
+        let element = size_of::<T>() as u64;
+        let (q, k) = (address(kernels, &self.q.data), address(kernels, &self.kv.data));
+        let v = k + self.layout.kv_width() as u64 * element;
+        let out = address_mut(kernels, out);
+        let pages = address(kernels, &self.plan.words);
+        let spans = pages + 4 * shape.pages as u64;
+        let argument = Argument {
+            q,
+            k,
+            v,
+            out,
+            pages,
+            spans,
+            tiles: spans + 16 * shape.spans as u64,
+            q_stride: self.q.row_stride as u32,
+            kv_stride: self.kv.row_stride as u32,
+            out_stride: self.layout.q_width() as u32,
+            num_kv_heads: num_kv_heads as u32,
+            group: self.layout.group() as u32,
+            head_dim: head_dim as u32,
+            // A window that no path is longer than is none; smaller ones can be added to a position.
+            window: self.window.filter(|&window| window < 1 << 30).map_or(0, |window| window as u32),
+            scale_log2: self.scale * std::f32::consts::LOG2_E,
+        };
+        let strides = (self.q.row_stride | self.kv.row_stride) as u64 * element;
+        let aligned = (q | k | v | out | strides).is_multiple_of(16);
+        let (name, shared_bytes) = self.kernel(aligned)?;
+        let launch = Launch { name, blocks: shape.tiles * num_kv_heads, threads: THREADS, shared_bytes };
+        kernels.launch_with(launch, &argument)
+    }
+
+    /// The kernel for this layout and the shared memory it needs.
+    fn kernel(&self, aligned: bool) -> Result<(&'static str, usize), KernelError> {
+        let QkvLayout { head_dim, .. } = self.layout;
+        let queries = self.plan.shape.queries_per_tile;
+        let flash = T::NAMES.flash_attention.filter(|_| aligned && matches!(head_dim, 64 | 128));
+        if let Some(names) = flash {
+            let name = names[usize::from(head_dim == 128)][usize::from(queries == 128)];
+            return Ok((name, flash_shared_bytes(head_dim, queries)));
+        }
+        if queries != PLAIN_QUERIES {
+            let expected = "64 for this type, head size and alignment";
+            return Err(KernelError::Value { what: "queries per tile", found: queries, expected });
+        }
+        Ok((T::NAMES.plain_attention, plain_shared_bytes(head_dim)))
+    }
+
+    fn check(&self, out_len: usize) -> Result<(), KernelError> {
+        let layout = self.layout;
+        check_layout(layout)?;
+        if self.window == Some(0) {
+            return Err(KernelError::Value { what: "window", found: 0, expected: "positive" });
+        }
+        let shape = self.plan.shape;
+        if shape.group != layout.group() {
+            let expected = "that of the plan";
+            return Err(KernelError::Value { what: "query heads of a group", found: layout.group(), expected });
+        }
+        let q_rows = self.q.rows(0, layout.q_width()).min(out_len / layout.q_width());
+        if shape.q_rows > q_rows {
+            return Err(KernelError::Index { what: "end of a span", found: shape.q_rows, limit: q_rows + 1 });
+        }
+        let kv_rows = self.kv.rows(0, 2 * layout.kv_width());
+        if shape.kv_rows > kv_rows {
+            return Err(KernelError::Index { what: "page", found: shape.kv_rows - 1, limit: kv_rows });
+        }
+        // Without more than this a block of threads cannot be asked for.
+        let limit = 48 << 10;
+        let needed = plain_shared_bytes(layout.head_dim);
+        if needed > limit {
+            return Err(KernelError::Index { what: "head_dim", found: layout.head_dim, limit: limit / 32 + 1 });
+        }
+        Ok(())
+    }
+}
+
+/// `SHARED_BYTES` of `cuda/attention.cu`: the queries, and two stages of keys and values.
+pub(super) fn flash_shared_bytes(head_dim: usize, queries: usize) -> usize {
+    (queries + 4 * FLASH_KEYS) * head_dim * 2
+}
+
+/// For each of four warps a query and its sums, in f32.
+fn plain_shared_bytes(head_dim: usize) -> usize {
+    4 * 2 * 4 * head_dim
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: QkvLayout = QkvLayout { num_heads: 16, num_kv_heads: 8, head_dim: 128 };
+
+    #[test]
+    fn shared_memory_fits_every_target() {
+        // Compute capability 8.9 gives a block 99 KiB, 8.0 163 KiB, 9.0 227 KiB.
+        for head_dim in [64, 128] {
+            for queries in [64, 128] {
+                assert!(flash_shared_bytes(head_dim, queries) <= 99 << 10);
+            }
+        }
+        assert_eq!(flash_shared_bytes(128, 128), 96 << 10);
+    }
+
+    #[test]
+    fn short_spans_get_small_tiles() {
+        let span = |row, len| QuerySpan { row, len, depth: 0, path: 0 };
+        assert_eq!(plan_queries_per_tile(LAYOUT, true, &[span(0, 1), span(1, 1)]), 64);
+        assert_eq!(plan_queries_per_tile(LAYOUT, true, &[span(0, 200), span(200, 1)]), 128);
+        assert_eq!(plan_queries_per_tile(LAYOUT, false, &[span(0, 200)]), 64);
+        let odd = QkvLayout { head_dim: 80, ..LAYOUT };
+        assert_eq!(plan_queries_per_tile(odd, true, &[span(0, 200)]), 64);
+    }
+
+    #[test]
+    fn a_plan_s_words_are_pages_then_spans_then_tiles() {
+        let spans = [QuerySpan { row: 0, len: 2, depth: 0, path: 0 }, QuerySpan { row: 2, len: 1, depth: 2, path: 0 }];
+        let plan = AttentionPlan::new(LAYOUT, true, &[0, 1, 2], &spans).unwrap();
+        assert_eq!(plan.words(), [0, 1, 2, 0, 2, 0, 0, 2, 1, 2, 0, 1, 0, 0, 0]);
+        assert_eq!((plan.shape.q_rows, plan.shape.kv_rows, plan.shape.tiles), (3, 3, 2));
+        let outside = [QuerySpan { row: 0, len: 4, depth: 0, path: 0 }];
+        assert!(matches!(AttentionPlan::new(LAYOUT, true, &[0, 1, 2], &outside), Err(KernelError::Index { .. })));
+        let crossed = [spans[1], spans[0]];
+        assert!(matches!(AttentionPlan::new(LAYOUT, true, &[0, 1, 2], &crossed), Err(KernelError::Value { .. })));
+    }
+
+    #[test]
+    fn the_argument_has_the_layout_of_the_c_structure() {
+        assert_eq!(size_of::<Argument>(), 7 * 8 + 8 * 4);
+        assert_eq!(std::mem::offset_of!(Argument, q_stride), 56);
+    }
+}

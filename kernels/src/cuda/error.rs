@@ -1,0 +1,35 @@
+//! What can go wrong on a device.
+
+use crate::KernelError;
+use cudarc::cublas::result::CublasError;
+use cudarc::cublas::sys::cublasStatus_t;
+use cudarc::driver::DriverError;
+use cudarc::driver::sys::CUresult;
+
+/// A call that was refused, or that the device could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum CudaError {
+    /// The arguments do not fit together; nothing was queued.
+    #[error(transparent)]
+    Arguments(#[from] KernelError),
+    /// The driver's answer.
+    #[error("CUDA: {0}")]
+    Driver(#[from] DriverError),
+    /// cuBLAS's answer.
+    #[error("cuBLAS: {0}")]
+    Cublas(#[from] CublasError),
+    /// A kernel that is not in the binary.
+    #[error("there is no kernel `{0}`")]
+    MissingKernel(&'static str),
+}
+
+impl CudaError {
+    /// Whether the device has no memory left.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Driver(error) => error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+            Self::Cublas(error) => error.0 == cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED,
+            Self::Arguments(_) | Self::MissingKernel(_) => false,
+        }
+    }
+}

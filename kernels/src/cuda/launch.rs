@@ -1,0 +1,203 @@
+//! Loading and launching.
+
+use super::element::{Element, Names};
+use super::error::CudaError;
+use crate::KernelError;
+use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+use half::{bf16, f16};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+macro_rules! fatbin {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".fatbin"))
+    };
+}
+
+/// What build.rs compiled: code for every supported architecture, of which the driver takes the device's.
+const MODULES: [&[u8]; 6] = [
+    fatbin!("activation"),
+    fatbin!("attention"),
+    fatbin!("attention_plain"),
+    fatbin!("norm"),
+    fatbin!("rope"),
+    fatbin!("rows"),
+];
+
+/// The kernels, loaded into a device, and the stream that they are queued on.
+pub struct Kernels {
+    stream: Arc<CudaStream>,
+    functions: HashMap<&'static str, CudaFunction>,
+}
+
+impl std::fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernels").field("functions", &self.functions.len()).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a device.
+#[derive(Debug, Clone)]
+pub struct Properties {
+    /// Its name, for example `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub compute_capability: (i32, i32),
+    /// Bytes that are free.
+    pub free_bytes: usize,
+    /// Bytes in all.
+    pub total_bytes: usize,
+}
+
+impl Properties {
+    /// Asks the driver.
+    ///
+    /// # Errors
+    /// The driver does not answer.
+    pub fn of(context: &Arc<CudaContext>) -> Result<Self, CudaError> {
+        let (free_bytes, total_bytes) = context.mem_get_info()?;
+        Ok(Self { name: context.name()?, compute_capability: context.compute_capability()?, free_bytes, total_bytes })
+    }
+}
+
+/// Stops the recording of events for each use of memory, which serves to order several streams and costs time at every
+/// launch. Memory allocated afterwards must be used on one stream only; what comes here does.
+pub fn exclusive_stream(context: &Arc<CudaContext>) {
+    // SAFETY: all work of prefold goes to the one stream that its device was made with: launches through `Kernels`, copies and
+    // cuBLAS through candle's device, which holds that stream. Memory is freed in the order of that stream.
+    unsafe { context.disable_event_tracking() };
+}
+
+impl Kernels {
+    /// Loads all kernels into the device of `stream`.
+    ///
+    /// # Errors
+    /// The device is older than the kernels (compute capability below 8.0), or out of memory.
+    pub fn new(stream: Arc<CudaStream>) -> Result<Self, CudaError> {
+        let mut names: Vec<&'static str> = vec!["gather_rows_16", "gather_rows_4", "gather_rows_2", "pool_rows"];
+        names.extend(all_names::<f32>());
+        names.extend(all_names::<bf16>());
+        names.extend(all_names::<f16>());
+        let mut functions = HashMap::new();
+        for image in MODULES {
+            let module = stream.context().load_module(Ptx::from_binary(image.to_vec()))?;
+            // A name is in one of the modules; the others do not find it.
+            names.retain(|name| match module.load_function(name) {
+                Ok(function) => functions.insert(*name, function).is_some(),
+                Err(_) => true,
+            });
+        }
+        if let Some(&name) = names.first() {
+            return Err(CudaError::MissingKernel(name));
+        }
+        let kernels = Self { stream, functions };
+        kernels.allow_shared_memory::<bf16>()?;
+        kernels.allow_shared_memory::<f16>()?;
+        Ok(kernels)
+    }
+
+    /// More than 48 KiB of shared memory have to be asked for.
+    fn allow_shared_memory<T: Element>(&self) -> Result<(), CudaError> {
+        for (names, head_dim) in T::NAMES.flash_attention.iter().flatten().zip([64, 128]) {
+            for (name, queries) in names.iter().zip([64, 128]) {
+                let bytes = super::attention::flash_shared_bytes(head_dim, queries);
+                let attribute = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                self.function(name)?.set_attribute(attribute, bytes as i32)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stream that everything is queued on.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    fn function(&self, name: &'static str) -> Result<&CudaFunction, CudaError> {
+        self.functions.get(name).ok_or(CudaError::MissingKernel(name))
+    }
+
+    /// Queues a kernel. Each argument is a pointer, or a number in the low bytes of its word.
+    ///
+    /// Private to the launchers, each of which sees to it that the arguments are those of the kernel and that the kernel
+    /// stays inside of what they point to.
+    pub(super) fn launch(&self, launch: Launch, arguments: &[u64]) -> Result<(), CudaError> {
+        let mut builder = self.stream.launch_builder(self.function(launch.name)?);
+        for argument in arguments {
+            builder.arg(argument);
+        }
+        if launch.blocks == 0 {
+            return Ok(());
+        }
+        // SAFETY: see above; the driver copies the arguments before it returns.
+        unsafe { builder.launch(launch.config()?) }?;
+        Ok(())
+    }
+
+    /// The same for a kernel that takes one structure.
+    pub(super) fn launch_with<A: cudarc::driver::DeviceRepr>(
+        &self,
+        launch: Launch,
+        argument: &A,
+    ) -> Result<(), CudaError> {
+        if launch.blocks == 0 {
+            return Ok(());
+        }
+        let mut builder = self.stream.launch_builder(self.function(launch.name)?);
+        builder.arg(argument);
+        // SAFETY: as above.
+        unsafe { builder.launch(launch.config()?) }?;
+        Ok(())
+    }
+}
+
+/// A kernel and its geometry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launch {
+    pub(super) name: &'static str,
+    pub(super) blocks: usize,
+    pub(super) threads: u32,
+    pub(super) shared_bytes: usize,
+}
+
+impl Launch {
+    fn config(&self) -> Result<LaunchConfig, CudaError> {
+        /// The limit of a grid's first dimension.
+        const MAX_BLOCKS: usize = i32::MAX as usize;
+        if self.blocks > MAX_BLOCKS {
+            return Err(KernelError::Index { what: "blocks", found: self.blocks, limit: MAX_BLOCKS + 1 }.into());
+        }
+        Ok(LaunchConfig {
+            grid_dim: (self.blocks as u32, 1, 1),
+            block_dim: (self.threads, 1, 1),
+            shared_mem_bytes: self.shared_bytes as u32,
+        })
+    }
+}
+
+/// Threads for a row of so many accesses: whole warps, at most 256.
+pub(super) fn row_threads(accesses: usize) -> u32 {
+    (accesses.next_multiple_of(32)).clamp(32, 256) as u32
+}
+
+/// The address of device memory, valid in the order of the stream.
+pub(super) fn address<T>(kernels: &Kernels, view: &CudaView<'_, T>) -> CUdeviceptr {
+    view.device_ptr(&kernels.stream).0
+}
+
+/// The address of device memory that is written.
+pub(super) fn address_mut<T>(kernels: &Kernels, view: &mut CudaViewMut<'_, T>) -> CUdeviceptr {
+    view.device_ptr_mut(&kernels.stream).0
+}
+
+fn all_names<T: Element>() -> Vec<&'static str> {
+    let Names { embed, add_rms_norm, qk_norm_rope, silu_mul, bias_rows, plain_attention, flash_attention } = T::NAMES;
+    let mut names = [embed, add_rms_norm, qk_norm_rope, silu_mul].concat();
+    names.extend([bias_rows, plain_attention]);
+    names.extend(flash_attention.into_iter().flatten().flatten());
+    names
+}

@@ -1,0 +1,26 @@
+//! The operations on device memory: launchers of the kernels in `kernels/cuda`, and matrix products by cuBLAS.
+//!
+//! A launcher checks the lengths it is given, as the CPU's operations do, and returns as soon as the kernel is queued on
+//! the stream. Indices in device memory cannot be checked there: an index of a row gather or an embedding that is out of
+//! range makes a row of NaN, and [`AttentionPlan`] checks page tables while they are still on the host.
+
+mod attention;
+mod element;
+mod error;
+mod gemm;
+mod launch;
+mod norm;
+mod pinned;
+mod rope;
+mod rows;
+
+pub use attention::{Attention, AttentionPlan, Columns, DevicePlan, plan_queries_per_tile};
+pub use cudarc;
+pub use element::Element;
+pub use error::CudaError;
+pub use gemm::{Gemm, prefer_exact_sums};
+pub use launch::{Kernels, Properties, exclusive_stream};
+pub use norm::AddRmsNorm;
+pub use pinned::Pinned;
+pub use rope::{QkNormRope, RopeSpan};
+pub use rows::PoolRows;

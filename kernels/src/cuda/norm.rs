@@ -1,0 +1,74 @@
+//! Launcher of `cuda/norm.cu`.
+
+use super::element::Element;
+use super::error::CudaError;
+use super::launch::{Kernels, Launch, address, address_mut, row_threads};
+use crate::error::{check_len, whole_rows};
+use cudarc::driver::{CudaView, CudaViewMut};
+
+/// Residual addition and RMSNorm in one pass over the rows.
+#[derive(Debug)]
+pub struct AddRmsNorm<'a, T> {
+    /// Added to the residual stream first, `[rows, width]`; nothing where a product has added itself (`beta = 1`).
+    pub delta: Option<CudaView<'a, T>>,
+    /// `[width]`
+    pub weight: CudaView<'a, f32>,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+impl<T: Element> AddRmsNorm<'_, T> {
+    /// `x += delta; out = x / sqrt(mean(x^2) + eps) * weight`, row by row; statistics in f32.
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn run(
+        &self,
+        kernels: &Kernels,
+        x: &mut CudaViewMut<'_, f32>,
+        out: &mut CudaViewMut<'_, T>,
+    ) -> Result<(), CudaError> {
+        let len = x.len();
+        self.check(len, out.len())?;
+        let x = address_mut(kernels, x);
+        self.queue(kernels, x, len, out)
+    }
+
+    /// The same where nothing is added, so that `x` stays as it is.
+    ///
+    /// # Errors
+    /// The lengths do not fit together, or there is something to add.
+    pub fn run_shared(
+        &self,
+        kernels: &Kernels,
+        x: &CudaView<'_, f32>,
+        out: &mut CudaViewMut<'_, T>,
+    ) -> Result<(), CudaError> {
+        check_len("delta", 0, self.delta.as_ref().map_or(0, CudaView::len))?;
+        self.check(x.len(), out.len())?;
+        self.queue(kernels, address(kernels, x), x.len(), out)
+    }
+
+    fn check(&self, x: usize, out: usize) -> Result<(), CudaError> {
+        whole_rows("x", self.weight.len(), x)?;
+        check_len("out", x, out)?;
+        if let Some(delta) = &self.delta {
+            check_len("delta", x, delta.len())?;
+        }
+        Ok(())
+    }
+
+    fn queue(&self, kernels: &Kernels, x: u64, len: usize, out: &mut CudaViewMut<'_, T>) -> Result<(), CudaError> {
+        let width = self.weight.len();
+        let wide = width.is_multiple_of(4);
+        let launch = Launch {
+            name: T::NAMES.add_rms_norm[usize::from(wide)],
+            blocks: len / width,
+            threads: row_threads(if wide { width / 4 } else { width }),
+            shared_bytes: 0,
+        };
+        let delta = self.delta.as_ref().map_or(0, |delta| address(kernels, delta));
+        let (weight, out) = (address(kernels, &self.weight), address_mut(kernels, out));
+        kernels.launch(launch, &[x, delta, weight, self.eps.to_bits().into(), out, width as u64])
+    }
+}

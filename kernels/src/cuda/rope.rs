@@ -1,0 +1,94 @@
+//! Launcher of `cuda/rope.cu`.
+
+use super::element::Element;
+use super::error::CudaError;
+use super::launch::{Kernels, Launch, address, address_mut};
+use crate::KernelError;
+use crate::error::{check_len, whole_rows};
+use cudarc::driver::{CudaView, CudaViewMut};
+
+/// Heads of a block of threads, one for each warp.
+const HEADS: usize = 4;
+
+/// Neighbouring heads of a row that are treated alike, as [`crate::HeadSpan`].
+#[derive(Debug)]
+pub struct RopeSpan<'a> {
+    /// Column of the first head's first value.
+    pub offset: usize,
+    /// Heads, one after another.
+    pub num_heads: usize,
+    /// The weight of the RMSNorm before the rotation, `[head_dim]`; `None` for no norm.
+    pub norm: Option<CudaView<'a, f32>>,
+}
+
+/// Per-head RMSNorm (where a span has a weight) and split-half RoPE, in place.
+#[derive(Debug)]
+pub struct QkNormRope<'a> {
+    /// `[positions, head_dim]`, a row is `[cos | sin]`.
+    pub table: CudaView<'a, f32>,
+    /// Values of a head.
+    pub head_dim: usize,
+    /// `[rows]`; a position that is not in the table makes NaN.
+    pub position_ids: CudaView<'a, u32>,
+    /// Values of a row.
+    pub row_width: usize,
+    /// One or two.
+    pub spans: &'a [RopeSpan<'a>],
+    /// Added to the mean square of the norm.
+    pub eps: f32,
+}
+
+impl QkNormRope<'_> {
+    /// Treats `x`, `[rows, row_width]`.
+    ///
+    /// # Errors
+    /// The lengths do not fit together, a span ends after the row, or there are more than two.
+    pub fn run<T: Element>(&self, kernels: &Kernels, x: &mut CudaViewMut<'_, T>) -> Result<(), CudaError> {
+        let rows = whole_rows("x", self.row_width, x.len())?;
+        check_len("position ids", rows, self.position_ids.len())?;
+        let positions = whole_rows("table", self.head_dim, self.table.len())?;
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(KernelError::Value { what: "head_dim", found: self.head_dim, expected: "even" }.into());
+        }
+        if self.spans.len() > 2 {
+            return Err(KernelError::Index { what: "head spans", found: self.spans.len(), limit: 3 }.into());
+        }
+        for span in self.spans {
+            let end = span.offset + span.num_heads * self.head_dim;
+            if end > self.row_width {
+                let limit = self.row_width + 1;
+                return Err(KernelError::Index { what: "end of a head span", found: end, limit }.into());
+            }
+            if let Some(weight) = &span.norm {
+                check_len("norm weight", self.head_dim, weight.len())?;
+            }
+        }
+        let half = self.head_dim / 2;
+        let even = |value: usize| value.is_multiple_of(2);
+        let wide = even(half) && even(self.row_width) && self.spans.iter().all(|span| even(span.offset));
+        let items = rows * self.spans.iter().map(|span| span.num_heads).sum::<usize>();
+        let items = u32::try_from(items).map_err(|_| KernelError::Index {
+            what: "heads of all rows",
+            found: items,
+            limit: 1 << 32,
+        })?;
+        let launch = Launch {
+            name: T::NAMES.qk_norm_rope[usize::from(wide)],
+            blocks: (items as usize).div_ceil(HEADS),
+            threads: 32 * HEADS as u32,
+            shared_bytes: 0,
+        };
+        let span = |index: usize| match self.spans.get(index) {
+            Some(RopeSpan { offset, num_heads, norm }) => {
+                [norm.as_ref().map_or(0, |norm| address(kernels, norm)), *offset as u64, *num_heads as u64]
+            }
+            None => [0; 3],
+        };
+        let ([q_norm, q_offset, q_heads], [k_norm, k_offset, k_heads]) = (span(0), span(1));
+        let (table, position_ids) = (address(kernels, &self.table), address(kernels, &self.position_ids));
+        let x = address_mut(kernels, x);
+        let sizes = [rows, self.row_width, half, positions].map(|size| size as u64);
+        let arguments = [x, position_ids, table, q_norm, q_offset, q_heads, k_norm, k_offset, k_heads];
+        kernels.launch(launch, &[&arguments[..], &sizes, &[self.eps.to_bits().into()]].concat())
+    }
+}

@@ -1,0 +1,157 @@
+//! Launchers of `cuda/rows.cu` and `cuda/activation.cu`.
+
+use super::element::Element;
+use super::error::CudaError;
+use super::launch::{Kernels, Launch, address, address_mut, row_threads};
+use crate::KernelError;
+use crate::error::{check_len, whole_rows};
+use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
+
+/// Threads of a block of the row gather, and rows that it copies.
+const GATHER_THREADS: u32 = 256;
+const GATHER_ROWS: usize = GATHER_THREADS as usize / 32;
+
+impl Kernels {
+    /// `out[i] = src[index[i]]` for rows of `width` elements of 2 bytes or more; a row of NaN where an index is out of range.
+    ///
+    /// # Errors
+    /// `src` or `out` is not as long as rows of this width are.
+    pub fn gather_rows<T: DeviceRepr>(
+        &self,
+        src: &CudaView<'_, T>,
+        width: usize,
+        index: &CudaView<'_, u32>,
+        out: &mut CudaViewMut<'_, T>,
+    ) -> Result<(), CudaError> {
+        let src_rows = whole_rows("src", width, src.len())?;
+        let rows = index.len();
+        check_len("out", rows * width, out.len())?;
+        let row_bytes = width * size_of::<T>();
+        let (from, to) = (address(self, src), address_mut(self, out));
+        let (name, unit) = gather_unit(row_bytes, from | to)?;
+        let launch = Launch { name, blocks: rows.div_ceil(GATHER_ROWS), threads: GATHER_THREADS, shared_bytes: 0 };
+        let index = address(self, index);
+        self.launch(launch, &[from, index, to, rows as u64, src_rows as u64, (row_bytes / unit) as u64])
+    }
+
+    /// `out[i] = table[ids[i]]` as f32, rows of `width`; NaN where an id is out of range.
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn embed<T: Element>(
+        &self,
+        table: &CudaView<'_, T>,
+        width: usize,
+        ids: &CudaView<'_, u32>,
+        out: &mut CudaViewMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let vocab_size = whole_rows("table", width, table.len())?;
+        check_len("out", ids.len() * width, out.len())?;
+        let wide = width.is_multiple_of(4);
+        let launch = Launch {
+            name: T::NAMES.embed[usize::from(wide)],
+            blocks: ids.len(),
+            threads: row_threads(if wide { width / 4 } else { width }),
+            shared_bytes: 0,
+        };
+        let (table, ids, out) = (address(self, table), address(self, ids), address_mut(self, out));
+        self.launch(launch, &[table, ids, out, vocab_size as u64, width as u64])
+    }
+
+    /// `out = bias` for every row, or `out += bias`.
+    ///
+    /// # Errors
+    /// `out` is not a whole number of rows.
+    pub fn bias_rows<T: Element>(
+        &self,
+        bias: &CudaView<'_, f32>,
+        accumulate: bool,
+        out: &mut CudaViewMut<'_, T>,
+    ) -> Result<(), CudaError> {
+        let width = bias.len();
+        let blocks = whole_rows("out", width, out.len())?;
+        let launch = Launch { name: T::NAMES.bias_rows, blocks, threads: row_threads(width), shared_bytes: 0 };
+        let (bias, out) = (address(self, bias), address_mut(self, out));
+        self.launch(launch, &[out, bias, width as u64, u64::from(accumulate)])
+    }
+
+    /// `out[b]` = the mean of `x[table[i]]` for i in `starts[b]..starts[b + 1]`, scaled to unit length if asked for; rows of
+    /// `width`. The caller vouches for the indices, which are in device memory: see [`crate::cuda`].
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn pool_rows(
+        &self,
+        x: &CudaView<'_, f32>,
+        width: usize,
+        pool: &PoolRows<'_>,
+        out: &mut CudaViewMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let rows = whole_rows("x", width, x.len())?;
+        if pool.rows_end > rows {
+            return Err(KernelError::Index { what: "row", found: pool.rows_end, limit: rows + 1 }.into());
+        }
+        let blocks = pool.starts.len().saturating_sub(1);
+        check_len("out", blocks * width, out.len())?;
+        let launch = Launch { name: "pool_rows", blocks, threads: row_threads(width), shared_bytes: 0 };
+        let (x, out) = (address(self, x), address_mut(self, out));
+        let (table, starts) = (address(self, &pool.table), address(self, &pool.starts));
+        self.launch(launch, &[x, table, starts, out, width as u64, u64::from(pool.normalize)])
+    }
+
+    /// `out = silu(gate) * up`, a row of `gate_up` being `[gate | up]`, each of `width`.
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn silu_mul<T: Element>(
+        &self,
+        gate_up: &CudaView<'_, T>,
+        width: usize,
+        out: &mut CudaViewMut<'_, T>,
+    ) -> Result<(), CudaError> {
+        let blocks = whole_rows("gate_up", width.saturating_mul(2), gate_up.len())?;
+        check_len("out", blocks * width, out.len())?;
+        let wide = width.is_multiple_of(T::WIDE);
+        let launch = Launch {
+            name: T::NAMES.silu_mul[usize::from(wide)],
+            blocks,
+            threads: row_threads(if wide { width / T::WIDE } else { width }),
+            shared_bytes: 0,
+        };
+        let (gate_up, out) = (address(self, gate_up), address_mut(self, out));
+        self.launch(launch, &[gate_up, out, width as u64])
+    }
+}
+
+/// Which rows are pooled. The indices are in device memory; `rows_end` was found while they were on the host.
+#[derive(Debug)]
+pub struct PoolRows<'a> {
+    /// The rows of all outputs, one after another.
+    pub table: CudaView<'a, u32>,
+    /// Where each output's rows begin in the table, and where the last one's end. None is empty.
+    pub starts: CudaView<'a, u32>,
+    /// One more than the largest row in the table.
+    pub rows_end: usize,
+    /// Scale each output to unit length.
+    pub normalize: bool,
+}
+
+/// The kernel and the bytes it copies at once, for rows of `row_bytes` at such addresses.
+fn gather_unit(row_bytes: usize, addresses: u64) -> Result<(&'static str, usize), KernelError> {
+    [("gather_rows_16", 16), ("gather_rows_4", 4), ("gather_rows_2", 2)]
+        .into_iter()
+        .find(|&(_, unit)| row_bytes.is_multiple_of(unit) && addresses.is_multiple_of(unit as u64))
+        .ok_or(KernelError::Value { what: "bytes of a row", found: row_bytes, expected: "a multiple of 2" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_copied_in_the_widest_unit_that_divides_them() {
+        let unit = |row_bytes, address| gather_unit(row_bytes, address).unwrap().1;
+        assert_eq!([unit(64, 256), unit(64, 8), unit(20, 256), unit(6, 256), unit(64, 2)], [16, 4, 4, 2, 2]);
+        assert!(gather_unit(3, 256).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Builds the image `cpu` of the Dockerfile without a daemon and without a registry, runs it as its own user, asks it, stops it with
+# SIGTERM, and says how large it is. Needs root, Debian's packages buildah and debootstrap, and the Rust toolchain that is
+# installed here; about 20 minutes on two cores, most of it the release build.
+#
+# Where base images cannot be pulled: the base is made with debootstrap and tagged with the name that the Dockerfile gives it; the
+# Rust image is the same tree with a C compiler and the local toolchain. What cargo has downloaded here is mounted, not copied.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot BUILDAH_FORMAT=docker
+suite=bookworm
+cpu_image=docker.io/library/debian:bookworm-slim
+rust_image=docker.io/library/rust:1-bookworm
+image=localhost/prefold:cpu
+port=${PORT:-3999}
+
+for tool in buildah debootstrap cargo rustc curl; do
+    command -v "$tool" >/dev/null || { echo "docker-check: $tool is missing (apt-get install buildah debootstrap)" >&2; exit 1; }
+done
+[ "$(id -u)" = 0 ] || { echo "docker-check: debootstrap and chroot need root" >&2; exit 1; }
+
+work=$(mktemp -d)
+container=
+cleanup() {
+    [ -z "$container" ] || buildah rm "$container" >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+have() { buildah inspect --type image "$1" >/dev/null 2>&1; }
+
+base_from_tree() { # NAME TREE COMMAND...
+    local name=$1 tree=$2 id
+    shift 2
+    id=$(buildah from scratch)
+    buildah copy -q "$id" "$tree" / >/dev/null
+    [ $# = 0 ] || buildah config "$@" "$id"
+    buildah commit -q "$id" "$name" >/dev/null
+    buildah rm "$id" >/dev/null
+}
+
+have "$cpu_image" || {
+    debootstrap --variant=minbase "$suite" "$work/slim" >/dev/null
+    rm -rf "$work/slim/var/cache/apt"/*.bin "$work/slim/var/lib/apt/lists"/* "$work/slim/usr/share"/{doc,man,locale}/*
+    base_from_tree "$cpu_image" "$work/slim" --cmd bash
+}
+have "$rust_image" || {
+    debootstrap --variant=minbase --include=gcc,g++,libc6-dev,ca-certificates "$suite" "$work/rust" >/dev/null
+    mkdir -p "$work/rust/usr/local/rust"
+    cp -a "$(rustc --print sysroot)"/{bin,lib} "$work/rust/usr/local/rust/"
+    base_from_tree "$rust_image" "$work/rust" --env PATH=/usr/local/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        --env CARGO_HOME=/usr/local/cargo
+}
+
+registry=${CARGO_HOME:-$HOME/.cargo}/registry
+cargo fetch --locked
+buildah bud --pull-never --target cpu --volume "$registry:/usr/local/cargo/registry" -t "$image" .
+
+container=$(buildah from --pull-never "$image")
+size=$(buildah inspect --type image --format '{{.OCIv1.RootFS.Type}}' "$image" >/dev/null && buildah images --format '{{.Size}}' "$image")
+buildah run "$container" -- id
+# As a container would: its own user, its entry point.
+buildah run --env PORT="$port" "$container" -- prefold --port "$port" >"$work/log" 2>&1 &
+runner=$!
+for _ in $(seq 60); do
+    curl -sf "http://127.0.0.1:$port/health" >/dev/null && break
+    sleep 1
+done
+curl -sSf -o /dev/null -w '/health %{http_code}\n' "http://127.0.0.1:$port/health"
+curl -sSf -H 'content-type: application/json' -d '{"inputs": "a red fox"}' "http://127.0.0.1:$port/embed" | cut -c1-80
+echo
+# The process whose command line is the server's, below the one that was started here.
+server=$(pgrep -f "^prefold --port $port\$" | head -1)
+ps -o user=,uid=,args= -p "$server"
+kill -TERM "$server"
+wait "$runner" && echo "stopped on SIGTERM with status 0"
+echo "image $image: $size"
