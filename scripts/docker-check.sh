@@ -58,7 +58,7 @@ cargo fetch --locked
 buildah bud --pull-never --target cpu --volume "$registry:/usr/local/cargo/registry" -t "$image" .
 
 container=$(buildah from --pull-never "$image")
-size=$(buildah inspect --type image --format '{{.OCIv1.RootFS.Type}}' "$image" >/dev/null && buildah images --format '{{.Size}}' "$image")
+size=$(buildah images --format '{{.Size}}' "$image")
 buildah run "$container" -- id
 # As a container would: its own user, its entry point.
 buildah run --env PORT="$port" "$container" -- prefold --port "$port" >"$work/log" 2>&1 &

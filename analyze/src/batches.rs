@@ -73,16 +73,20 @@ mod tests {
     use super::*;
     use prefold_backends::ModelShape;
 
-    #[test]
-    fn two_batches_by_hand() {
-        let costs = Costs::of(&ModelShape {
+    fn costs() -> Costs {
+        Costs::of(&ModelShape {
             hidden_size: 2,
             intermediate_size: 2,
             num_heads: 1,
             num_kv_heads: 1,
             head_dim: 2,
             sliding_windows: vec![None],
-        });
+        })
+    }
+
+    #[test]
+    fn two_batches_by_hand() {
+        let costs = costs();
         let mut size = BatchSize::new(3, &costs);
         let texts: [&[u32]; 8] =
             [&[1, 2, 3], &[1, 2, 4, 5], &[1, 2, 4], &[7], &[8, 9], &[8, 9, 9, 9], &[1, 2, 3], &[1, 2, 3]];
@@ -97,14 +101,7 @@ mod tests {
 
     #[test]
     fn the_threshold_is_at_or_under() {
-        let costs = Costs::of(&ModelShape {
-            hidden_size: 2,
-            intermediate_size: 2,
-            num_heads: 1,
-            num_kv_heads: 1,
-            head_dim: 2,
-            sliding_windows: vec![None],
-        });
+        let costs = costs();
         for (shared, under) in [(2, 1), (1, 0)] {
             let mut size = BatchSize::new(2, &costs);
             size.push(&(0..20).collect::<Vec<u32>>());

@@ -1,7 +1,7 @@
 //! One layer's attention over sequences that share a prefix: ragged (expand to every sequence, attend, gather
 //! back) against compact (a query once, keys and values through the page table).
 
-use crate::report::{Output, Table, fastest};
+use crate::report::{Output, Table, chart, fastest};
 use anyhow::Result;
 use half::bf16;
 use prefold_core::{RadixPlan, RaggedBatch};
@@ -46,7 +46,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             case(args, layout, prefix, suffix, &mut table)?;
         }
     }
-    table.write_json(args.output.json.as_deref())
+    let names: Vec<String> = args.suffix.iter().map(|suffix| format!("suffix {suffix}")).collect();
+    let ratios = |&suffix: &usize| table.column("ragged/compact", |row| row["suffix"] == suffix);
+    let lines = names.iter().map(String::as_str).zip(args.suffix.iter().map(ratios));
+    let title = format!("Attention: ragged over compact, {} sequences", args.batch);
+    args.output.write(&[&table], &[chart([&title, "tokens of the shared prefix", "times"], &args.prefix, lines)])
 }
 
 fn attention<'a>(layout: QkvLayout, qkv: &'a [f32], pages: &'a [u32], spans: &'a [QuerySpan]) -> Attention<'a> {

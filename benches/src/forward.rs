@@ -4,12 +4,12 @@
 //! like MS MARCO reranking (ten passages a query). Plans are made before the clock starts, as the planner
 //! makes them while another batch runs.
 
-use crate::report::{Output, Table, fastest};
+use crate::report::{Output, Table, chart, fastest};
 use crate::shapes::{Shape, Sizes};
 use anyhow::{Context, Result, ensure};
 use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource, take_profile, used_device_bytes};
 use prefold_core::{Backend, Batch, RadixPlan, RaggedBatch, Wanted};
-use prefold_loadgen::chart::{self, Chart, Line};
+use prefold_loadgen::chart::Chart;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -107,10 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ("device MiB", json!(used_device_bytes(args.device).map(|bytes| bytes >> 20))),
         ]);
     }
-    if let Some(path) = &args.output.svg {
-        chart::write(&[chart(args, &table)], path)?;
-    }
-    table.write_json(args.output.json.as_deref())
+    args.output.write(&[&table], &[speed_ups(args, &table)])
 }
 
 fn model(args: &Args, sizes: Sizes) -> Result<PathBuf> {
@@ -197,28 +194,16 @@ fn ms_marco(queries: usize, vocab: usize) -> Result<RaggedBatch> {
     Ok(batch)
 }
 
-fn chart(args: &Args, table: &Table) -> Chart {
-    let rows: Vec<_> =
-        table.rows().iter().filter(|row| row["case"].as_str().is_some_and(|c| c.starts_with("prefix"))).collect();
-    let line = |(colour, (name, column)): (usize, (&str, &str))| Line {
-        name: name.to_owned(),
-        points: rows.iter().enumerate().map(|(x, row)| (x as f64, row[column].as_f64().unwrap_or_default())).collect(),
-        colour,
-        dashed: false,
+/// The cases of [`Args::prefix`].
+fn speed_ups(args: &Args, table: &Table) -> Chart {
+    let is_prefix = |row: &serde_json::Map<String, serde_json::Value>| {
+        row["case"].as_str().is_some_and(|case| case.starts_with("prefix"))
     };
-    Chart {
-        title: format!(
-            "{:?}, {}: speed-up of compaction, {} sequences, suffix {}",
-            args.shape, args.dtype, args.batch, args.suffix
-        ),
-        x_title: "tokens of the shared prefix".to_owned(),
-        y_title: "times".to_owned(),
-        x_labels: args.prefix.iter().enumerate().map(|(x, prefix)| (x as f64, prefix.to_string())).collect(),
-        log_y: false,
-        lines: [("N/N' (bound)", "N/N'"), ("compact", "off/compact"), ("ragged", "off/ragged")]
-            .into_iter()
-            .enumerate()
-            .map(line)
-            .collect(),
-    }
+    let lines = [("N/N' (bound)", "N/N'"), ("compact", "off/compact"), ("ragged", "off/ragged")]
+        .map(|(name, column)| (name, table.column(column, is_prefix)));
+    let title = format!(
+        "{:?}, {}: speed-up of compaction, {} sequences, suffix {}",
+        args.shape, args.dtype, args.batch, args.suffix
+    );
+    chart([&title, "tokens of the shared prefix", "times"], &args.prefix, lines)
 }

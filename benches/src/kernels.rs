@@ -1,7 +1,7 @@
 //! Matrix products beside the CPU's measured peak and candle's `f32` product, and the element-wise kernels
 //! beside a memory copy, all in one run and in turn, because these machines are shared.
 
-use crate::report::{Output, Table, fastest};
+use crate::report::{Output, Table, chart, fastest};
 use anyhow::Result;
 use candle_core::{Device, Tensor};
 use half::bf16;
@@ -54,7 +54,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for width in [576, 1024, 2560] {
         element_wise(args, &mut elementwise, width)?;
     }
-    table.write_json(args.output.json.as_deref())
+    let names: Vec<String> = LAYERS.iter().map(|(model, layer, ..)| format!("{model} {layer}")).collect();
+    let shares = |name: &String| table.column("of peak", |row| row["layer"] == name.as_str());
+    let lines = names.iter().map(|name| (name.as_str(), shares(name)));
+    let titles = ["Linear layers in bfloat16: share of the measured peak", "rows of the input", "of peak"];
+    args.output.write(&[&table, &elementwise], &[chart(titles, &args.rows, lines)])
 }
 
 fn random<A: Activation>(len: usize) -> Vec<A> {

@@ -1,8 +1,9 @@
 //! Tables for people, JSON for machines.
 
 use anyhow::{Context, Result};
+use prefold_loadgen::chart::{self, Chart, Line};
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Where results go besides standard output.
@@ -10,10 +11,46 @@ use std::time::{Duration, Instant};
 pub(crate) struct Output {
     /// Write the rows as JSON.
     #[arg(long)]
-    pub(crate) json: Option<PathBuf>,
+    json: Option<PathBuf>,
     /// Write a picture.
     #[arg(long)]
-    pub(crate) svg: Option<PathBuf>,
+    svg: Option<PathBuf>,
+}
+
+impl Output {
+    /// Writes what was asked for: the rows with the command that made them, and the charts.
+    pub(crate) fn write(&self, tables: &[&Table], charts: &[Chart]) -> Result<()> {
+        if let Some(path) = &self.json {
+            let command: Vec<String> = std::env::args().skip(1).collect();
+            let rows: Vec<_> = tables.iter().flat_map(|table| table.rows()).collect();
+            let document = serde_json::json!({ "command": command.join(" "), "rows": rows });
+            std::fs::write(path, serde_json::to_vec_pretty(&document)?)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        self.svg.as_deref().map_or(Ok(()), |path| chart::write(charts, path))
+    }
+}
+
+/// Lines over numbers that stand one beside the other at equal distances, whatever they are.
+pub(crate) fn chart<'a>(
+    [title, x_title, y_title]: [&str; 3],
+    x: &[usize],
+    lines: impl IntoIterator<Item = (&'a str, Vec<f64>)>,
+) -> Chart {
+    let line = |(colour, (name, values)): (usize, (&str, Vec<f64>))| Line {
+        name: name.to_owned(),
+        points: values.into_iter().enumerate().map(|(x, y)| (x as f64, y)).collect(),
+        colour,
+        dashed: false,
+    };
+    Chart {
+        title: title.to_owned(),
+        x_title: x_title.to_owned(),
+        y_title: y_title.to_owned(),
+        x_labels: x.iter().enumerate().map(|(place, x)| (place as f64, x.to_string())).collect(),
+        log_y: false,
+        lines: lines.into_iter().enumerate().map(line).collect(),
+    }
 }
 
 /// Rows with named columns, printed as they come.
@@ -38,13 +75,9 @@ impl Table {
         &self.rows
     }
 
-    /// Writes the rows with the command that made them.
-    pub(crate) fn write_json(&self, path: Option<&Path>) -> Result<()> {
-        let Some(path) = path else { return Ok(()) };
-        let command: Vec<String> = std::env::args().skip(1).collect();
-        let document = serde_json::json!({ "command": command.join(" "), "rows": self.rows });
-        std::fs::write(path, serde_json::to_vec_pretty(&document)?)
-            .with_context(|| format!("cannot write {}", path.display()))
+    /// The numbers of a column, of the rows that another column picks.
+    pub(crate) fn column(&self, name: &str, pick: impl Fn(&Map<String, Value>) -> bool) -> Vec<f64> {
+        self.rows.iter().filter(|row| pick(row)).map(|row| row[name].as_f64().unwrap_or(f64::NAN)).collect()
     }
 }
 

@@ -55,7 +55,11 @@ def test_every_flag_in_the_files_is_one():
 
 def test_the_compose_file():
     service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["prefold"]
-    assert service["healthcheck"]["test"][-1].endswith("/ready")
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    # The stage that is built has a health check, and a volume where the models go.
+    assert f"AS {service['build']['target']}\n" in dockerfile and "HEALTHCHECK" in dockerfile
+    (volume,) = {mount.split(":")[1] for mount in service["volumes"]}
+    assert f"HUGGINGFACE_HUB_CACHE={volume} " in dockerfile
     assert "--model-id" in service["command"]
 
 
