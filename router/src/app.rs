@@ -1,5 +1,7 @@
 //! From a checked configuration to something that answers.
 
+use crate::Wrap;
+use crate::buffered::Buffered;
 use crate::config::{DefaultPrompt, HttpConfig, ModelNames};
 use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_backends::{LoadError, LoadOptions};
@@ -24,6 +26,8 @@ pub(crate) struct State {
     pub(crate) started: u64,
     /// Requests that are being answered.
     pub(crate) in_flight: AtomicUsize,
+    /// The bodies of all requests.
+    pub(crate) buffered: Arc<Buffered>,
 }
 
 impl Deref for App {
@@ -38,7 +42,8 @@ impl App {
     /// Puts an engine behind HTTP.
     pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
         let started = crate::routes::now();
-        Self(Arc::new(State { engine, names, http, metrics, started, in_flight: AtomicUsize::new(0) }))
+        let buffered = Buffered::new(http.max_buffered_bytes);
+        Self(Arc::new(State { engine, names, http, metrics, started, in_flight: AtomicUsize::new(0), buffered }))
     }
 }
 
@@ -85,8 +90,14 @@ pub(crate) struct Changes {
 }
 
 /// Loads the model and starts its engine. Blocks for as long as that takes.
-pub(crate) fn start_engine(load: &LoadOptions, changes: Changes, config: EngineConfig) -> Result<Engine, StartError> {
+pub(crate) fn start_engine(
+    load: &LoadOptions,
+    wrap: Wrap,
+    changes: Changes,
+    config: EngineConfig,
+) -> Result<Engine, StartError> {
     let mut model: LoadedModel = prefold_backends::load(load)?;
+    model.backend = wrap(model.backend);
     if let Some(prompt) = changes.default_prompt {
         model.prompts.default = Some(resolve_prompt(prompt, &model.prompts)?);
     }

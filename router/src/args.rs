@@ -4,8 +4,12 @@
 //! environment variable, most of them the flag's name in upper case with underscores, and a key of the configuration
 //! file. A flag wins over its variable, and that over the file.
 
+mod server;
+
+pub(crate) use self::server::ServerArgs;
 use crate::command::Command;
 use crate::config_file::{self, FileError};
+use crate::secret::Secret;
 use clap::builder::{BoolishValueParser, FalseyValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -184,48 +188,6 @@ pub(crate) struct BatchingArgs {
     pub(crate) radix_mlp_pad: usize,
 }
 
-/// How clients reach the server.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Server")]
-pub(crate) struct ServerArgs {
-    /// The address to listen on. From the environment only an IP address counts, because containers set HOSTNAME to
-    /// their own name
-    #[arg(long, env, default_value = ANY_ADDRESS)]
-    pub(crate) hostname: String,
-
-    /// The port to listen on; 0 takes a free one, which the log names
-    #[arg(short, long, env, default_value_t = 3000)]
-    pub(crate) port: u16,
-
-    /// Bytes in a request's body at most; more are answered with status 413
-    #[arg(long, env, default_value_t = 32_000_000, value_parser = positive)]
-    pub(crate) payload_limit: usize,
-
-    /// Clients must send `Authorization: Bearer <API_KEY>`, except to /health, /ready, /ping, /metrics and /docs
-    #[arg(long, env, hide_env_values = true)]
-    pub(crate) api_key: Option<Secret>,
-
-    /// Ask for the API key at /docs and /api-doc/openapi.json too
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
-    pub(crate) protect_docs: bool,
-
-    /// Ask for the API key at /metrics too
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
-    pub(crate) protect_metrics: bool,
-
-    /// Origins that browsers may call from, separated by commas. Any when absent
-    #[arg(long, env, value_delimiter = ',')]
-    pub(crate) cors_allow_origin: Vec<String>,
-
-    /// Seconds after which a forward pass that has not ended makes /ready fail; after five times as many, /health too
-    #[arg(long, env, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) stall_timeout: u64,
-
-    /// Seconds that a stopping server waits for the requests it accepted
-    #[arg(long, env, default_value_t = 25)]
-    pub(crate) shutdown_timeout: u64,
-}
-
 /// What the server tells about itself.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Telemetry")]
@@ -303,36 +265,11 @@ fn file_error(path: &Path, problem: &dyn Display) -> clap::Error {
     Args::command().error(ErrorKind::ValueValidation, format!("{}: {problem}", path.display()))
 }
 
-/// A value that must not be shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
-
-impl Secret {
-    /// The value, to be used and not to be shown.
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Secret {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        if s.is_empty() { Err("must not be empty".to_owned()) } else { Ok(Self(s.to_owned())) }
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("[redacted]")
-    }
-}
-
 fn is_address(hostname: &str) -> bool {
     hostname.parse::<IpAddr>().is_ok()
 }
 
-fn positive(s: &str) -> Result<usize, String> {
+pub(crate) fn positive(s: &str) -> Result<usize, String> {
     match s.parse() {
         Ok(0) => Err("must be at least 1".to_owned()),
         Ok(value) => Ok(value),

@@ -1,6 +1,8 @@
 //! What the server runs with, checked. [`Config::try_from`] is the only way from [`Args`] to it.
 
-use crate::args::{Args, Secret, ServerArgs, SourceArgs, TelemetryArgs};
+use crate::args::{Args, ServerArgs, SourceArgs, TelemetryArgs};
+use crate::auth::Keys;
+use crate::connections::ConnectionLimits;
 use axum::http::{HeaderValue, Uri};
 use prefold_backends::{HubModel, LoadOptions, ModelSource};
 use prefold_core::{EngineConfig, RerankRecipe};
@@ -12,6 +14,12 @@ use tracing_subscriber::EnvFilter;
 
 /// More workers than this do not keep a faster device busy, and each copies the tokenizer's state.
 const MAX_DEFAULT_TOKENIZATION_WORKERS: usize = 8;
+
+/// Bytes in a request's body, unless said otherwise.
+pub(crate) const PAYLOAD_LIMIT: usize = 32_000_000;
+
+/// Bytes of request bodies at once, unless said otherwise.
+pub(crate) const MAX_BUFFERED_BYTES: usize = 256_000_000;
 
 /// Everything, by component.
 pub(crate) struct Config {
@@ -70,6 +78,16 @@ pub(crate) struct ServerConfig {
     /// Where `/metrics` is instead of on `port`.
     pub(crate) prometheus_port: Option<u16>,
     pub(crate) http: HttpConfig,
+    pub(crate) serving: ServingConfig,
+}
+
+/// How the server serves until its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServingConfig {
+    pub(crate) connections: ConnectionLimits,
+    /// A forward pass that makes `/health` fail ends the process.
+    pub(crate) exit_on_stuck: bool,
+    /// How long it waits at its end for the requests that it accepted.
     pub(crate) shutdown_timeout: Duration,
 }
 
@@ -78,7 +96,11 @@ pub(crate) struct ServerConfig {
 pub(crate) struct HttpConfig {
     /// Bytes in a body.
     pub(crate) payload_limit: usize,
-    pub(crate) api_key: Option<Secret>,
+    /// Bytes in the bodies of all requests.
+    pub(crate) max_buffered_bytes: usize,
+    /// A body must arrive within this.
+    pub(crate) client_timeout: Duration,
+    pub(crate) api_keys: Keys,
     /// Any when absent.
     pub(crate) allowed_origins: Option<Vec<HeaderValue>>,
     /// Whether each request has a span.
@@ -91,6 +113,23 @@ pub(crate) struct HttpConfig {
     pub(crate) protect_metrics: bool,
     /// Whether `/metrics` is on a port of its own and not on this one.
     pub(crate) metrics_elsewhere: bool,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            payload_limit: PAYLOAD_LIMIT,
+            max_buffered_bytes: MAX_BUFFERED_BYTES,
+            client_timeout: Duration::from_secs(60),
+            api_keys: Keys::default(),
+            allowed_origins: None,
+            spans: true,
+            stall_timeout: Duration::from_secs(120),
+            protect_docs: false,
+            protect_metrics: false,
+            metrics_elsewhere: false,
+        }
+    }
 }
 
 /// What the server tells about itself.
@@ -129,6 +168,10 @@ pub(crate) enum ConfigError {
     NoModel,
     #[error("`--rerank-recipe {0}`: {1}")]
     Recipe(String, String),
+    #[error("`--api-key-file {0}`: {1}")]
+    ApiKeys(String, std::io::Error),
+    #[error("`--max-buffered-bytes {0}` is less than one request may bring, {1} bytes (--payload-limit)")]
+    Buffered(usize, usize),
     #[error("`--cors-allow-origin {0}` is not an origin")]
     Origin(String),
     #[error("`--otlp-endpoint {0}` is not a URL of the form http://host:4318")]
@@ -221,12 +264,21 @@ fn collector(url: String) -> Result<String, ConfigError> {
 }
 
 fn server_config(args: ServerArgs, spans: bool, prometheus_port: Option<u16>) -> Result<ServerConfig, ConfigError> {
+    if args.max_buffered_bytes < args.payload_limit {
+        return Err(ConfigError::Buffered(args.max_buffered_bytes, args.payload_limit));
+    }
+    let client_timeout = Duration::from_secs(args.client_timeout);
+    let key_file = args.api_key_file.as_ref().map(|path| path.display().to_string());
+    let api_keys = Keys::new(args.api_key, args.api_key_file)
+        .map_err(|error| ConfigError::ApiKeys(key_file.unwrap_or_default(), error))?;
     Ok(ServerConfig {
         hostname: args.hostname,
         port: args.port,
         http: HttpConfig {
             payload_limit: args.payload_limit,
-            api_key: args.api_key,
+            max_buffered_bytes: args.max_buffered_bytes,
+            client_timeout,
+            api_keys,
             allowed_origins: allowed_origins(args.cors_allow_origin)?,
             spans,
             stall_timeout: Duration::from_secs(args.stall_timeout),
@@ -235,7 +287,11 @@ fn server_config(args: ServerArgs, spans: bool, prometheus_port: Option<u16>) ->
             metrics_elsewhere: prometheus_port.is_some(),
         },
         prometheus_port,
-        shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
+        serving: ServingConfig {
+            connections: ConnectionLimits { connections: args.max_connections, client_timeout },
+            exit_on_stuck: args.exit_on_stuck,
+            shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
+        },
     })
 }
 
@@ -360,6 +416,17 @@ mod tests {
         let origins = config("--cors-allow-origin https://a.example").unwrap().server.http.allowed_origins;
         assert_eq!(origins.unwrap(), ["https://a.example"]);
         assert!(matches!(refused("--cors-allow-origin a.example"), ConfigError::Origin(_)));
+    }
+
+    #[test]
+    fn what_cannot_be_together_is_refused() {
+        let error = refused("--payload-limit 11 --max-buffered-bytes 10").to_string();
+        assert!(error.contains("--max-buffered-bytes 10") && error.contains("11 bytes"), "{error}");
+        let error = refused("--api-key-file /no/such/file").to_string();
+        assert!(error.contains("/no/such/file"), "{error}");
+        // The settings of no flags are those that `routes` serves with.
+        let (flags, default) = (config("").unwrap().server.http, HttpConfig::default());
+        assert_eq!(format!("{flags:?}"), format!("{default:?}"));
     }
 
     #[test]

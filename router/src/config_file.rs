@@ -135,14 +135,14 @@ mod tests {
     fn settings_come_from_the_file_unless_the_command_line_has_them() {
         let file = "max-batch-tokens = 100\nradix_mlp_threshold = 0.5\nauto-truncate = false\njson-output = true\n\
                     protect-docs = false\ncors-allow-origin = ['https://a.example', 'https://b.example']\n\
-                    served-model-name = 'a,b'\nmodel-id = 'models/x y'\napi-key = 'k'\n";
+                    served-model-name = 'a,b'\nmodel-id = 'models/x y'\napi-key = ['k', 'l']\n";
         let args = read(file, "--max-batch-tokens 200").unwrap();
         assert_eq!((args.batching.max_batch_tokens, args.batching.radix_mlp_threshold), (200, 0.5));
         assert!(!args.batching.auto_truncate && args.telemetry.json_output && !args.server.protect_docs);
         assert_eq!(args.server.cors_allow_origin, ["https://a.example", "https://b.example"]);
         assert_eq!(args.model.served_model_name, ["a", "b"]);
         assert_eq!(args.model.source.model_id.as_deref(), Some("models/x y"));
-        assert_eq!(args.server.api_key.unwrap().expose(), "k");
+        assert_eq!(args.server.api_key, ["k".parse().unwrap(), "l".parse().unwrap()]);
         assert_eq!(args.batching.max_concurrent_requests, 512);
         // A list of the command line takes the place of the file's; it is not added to it.
         assert_eq!(read(file, "--cors-allow-origin https://c.example").unwrap().server.cors_allow_origin.len(), 1);

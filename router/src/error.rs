@@ -5,7 +5,8 @@
 //! | 400 | the body is not JSON, or ended early |
 //! | 401 | the API key is missing or wrong |
 //! | 404, 405 | there is no such route or model, or not with this method |
-//! | 413 | too many bytes in the body, too many inputs in the request |
+//! | 408 | the body did not arrive in time |
+//! | 413 | too many bytes or values in the body, too many inputs in the request |
 //! | 422 | the client's fault otherwise: wrong types and values, nothing to work on, a text that cannot be encoded, a request that the served kind of model cannot answer |
 //! | 424 | the forward pass failed |
 //! | 429 | overloaded; `Retry-After` says when to come back |
@@ -20,6 +21,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use prefold_core::Error;
 use serde_json::json;
+use std::time::Duration;
 use thiserror::Error as ThisError;
 use utoipa::ToSchema;
 
@@ -49,9 +51,18 @@ pub(crate) enum ApiError {
         /// Bytes allowed.
         limit: usize,
     },
+    /// There are more values in the body than any request needs.
+    #[error("the request body has more than {limit} strings, lists and objects")]
+    TooManyValues {
+        /// How many are allowed.
+        limit: usize,
+    },
     /// The body ended early.
     #[error("the request body could not be read: {0}")]
     Incomplete(String),
+    /// The body did not arrive in time.
+    #[error("the request body did not arrive within {} s (--client-timeout)", .0.as_secs_f32())]
+    Slow(Duration),
     /// The API key is missing or wrong.
     #[error("the API key is missing or wrong: send `Authorization: Bearer <API_KEY>`")]
     Unauthorized,
@@ -177,7 +188,10 @@ impl ApiError {
             },
             Self::Syntax(_) | Self::Incomplete(_) => Face::client(StatusCode::BAD_REQUEST, "Validation"),
             Self::Body { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation"),
-            Self::PayloadTooLarge { .. } => Face::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation"),
+            Self::Slow(_) => Face::client(StatusCode::REQUEST_TIMEOUT, "Validation"),
+            Self::PayloadTooLarge { .. } | Self::TooManyValues { .. } => {
+                Face::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation")
+            }
             Self::Unauthorized => {
                 Face { code: Some("invalid_api_key"), ..Face::client(StatusCode::UNAUTHORIZED, "Unauthorized") }
             }
@@ -204,7 +218,9 @@ impl ApiError {
             Self::Engine(Error::WrongModelKind(_) | Error::Overloaded(_) | Error::Backend(_) | Error::ShuttingDown)
             | Self::Syntax(_)
             | Self::PayloadTooLarge { .. }
+            | Self::TooManyValues { .. }
             | Self::Incomplete(_)
+            | Self::Slow(_)
             | Self::Unauthorized
             | Self::NotFound(_)
             | Self::UnknownModel { .. }

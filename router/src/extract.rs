@@ -2,6 +2,7 @@
 //! or many.
 
 use crate::app::App;
+use crate::buffered::Held;
 use crate::error::ApiError;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
@@ -10,6 +11,7 @@ use prefold_core::{EncodeOptions, Error, Input, TruncationDirection};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// Bytes beyond the limit that are read and thrown away, so that a client which is still sending gets its 413
@@ -18,6 +20,9 @@ const MAX_DISCARDED: usize = 64 << 20;
 
 /// Memory set aside because a header says so, before the bytes are there.
 const MAX_TRUSTED_LEN: usize = 1 << 20;
+
+/// Strings, lists and objects in a body: eight times as many as the default limits let through.
+const MAX_VALUES: usize = 1 << 20;
 
 /// The body as JSON, whatever its content type says. Unknown fields are ignored.
 #[derive(Debug)]
@@ -39,7 +44,9 @@ impl FromRequest<App> for RawBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        read_body(request, app.http.payload_limit).await.map(Self)
+        let timeout = app.http.client_timeout;
+        let read = tokio::time::timeout(timeout, read_body(request, app.http.payload_limit)).await;
+        read.unwrap_or(Err(ApiError::Slow(timeout))).map(Self)
     }
 }
 
@@ -50,21 +57,32 @@ async fn read_body(request: Request, limit: usize) -> Result<Vec<u8>, ApiError> 
     if declared > limit && (request.headers().contains_key(header::EXPECT) || declared - limit > MAX_DISCARDED) {
         return Err(ApiError::PayloadTooLarge { limit });
     }
+    let held = request.extensions().get::<Arc<Held>>().cloned();
+    let hold = |bytes| held.as_ref().map_or(Ok(()), |held| held.grow(bytes));
     let mut body = Vec::with_capacity(declared.min(limit).min(MAX_TRUSTED_LEN));
-    let mut received = 0;
+    let mut refused = None;
+    let mut discarded = 0;
     let mut chunks = request.into_body().into_data_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| ApiError::Incomplete(error.to_string()))?;
-        received += chunk.len();
-        if received <= limit {
+        if refused.is_none() {
+            refused = match body.len() + chunk.len() > limit {
+                true => Some(ApiError::PayloadTooLarge { limit }),
+                false => hold(chunk.len()).err().map(ApiError::from),
+            };
+        }
+        if refused.is_none() {
             body.extend_from_slice(&chunk);
-        } else if received - limit > MAX_DISCARDED {
+            continue;
+        }
+        body = Vec::new();
+        held.iter().for_each(|held| held.release());
+        discarded += chunk.len();
+        if discarded > MAX_DISCARDED {
             break;
-        } else {
-            body = Vec::new();
         }
     }
-    if received > limit { Err(ApiError::PayloadTooLarge { limit }) } else { Ok(body) }
+    refused.map_or(Ok(body), Err)
 }
 
 /// A body as JSON.
@@ -72,7 +90,32 @@ async fn read_body(request: Request, limit: usize) -> Result<Vec<u8>, ApiError> 
 /// # Errors
 /// [`ApiError::Syntax`] or [`ApiError::Body`]
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    check_values(body)?;
     serde_json::from_slice(body).map_err(|error| explain::<T>(body, error))
+}
+
+/// A value that is read takes more memory than the three bytes that can say it, so their number is limited too.
+///
+/// # Errors
+/// [`ApiError::TooManyValues`]
+fn check_values(body: &[u8]) -> Result<(), ApiError> {
+    if body.len() < 3 * MAX_VALUES {
+        return Ok(());
+    }
+    let (mut values, mut in_text, mut escaped) = (0, false, false);
+    for &byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => {
+                in_text = !in_text;
+                values += usize::from(in_text);
+            }
+            b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    if values > MAX_VALUES { Err(ApiError::TooManyValues { limit: MAX_VALUES }) } else { Ok(()) }
 }
 
 /// Parses again to learn which field is at fault: the good case does not pay for keeping track of the path.

@@ -156,3 +156,17 @@ async fn a_broken_body_is_the_clients_fault() {
     let result = read_body(request(Body::from_stream(futures::stream::iter(chunks)), &[]), 10).await;
     assert!(matches!(result, Err(ApiError::Incomplete(problem)) if problem.contains("gone")));
 }
+
+#[test]
+fn a_body_has_no_more_values_than_any_request_needs() {
+    let nested = |item: &str, count: usize| format!("{{\"inputs\":[{}{item}]}}", format!("{item},").repeat(count - 1));
+    for item in ["[]", "\"\"", "{}", "\"[{\\\"\""] {
+        let error = parse::<Dto<Inputs>>(nested(item, MAX_VALUES + 1).as_bytes()).unwrap_err();
+        assert!(matches!(error, ApiError::TooManyValues { limit: MAX_VALUES }), "{item}: {error}");
+    }
+    // What is inside a text is no value, and numbers are as small as what says them.
+    let text = format!("{{\"inputs\":\"{}\"}}", "[{\\\"".repeat(MAX_VALUES));
+    assert_eq!(parse::<Dto<Inputs>>(text.as_bytes()).unwrap().inputs.0.len(), 1);
+    let ids = nested("7", 2 * MAX_VALUES);
+    assert_eq!(parse::<Dto<Inputs>>(ids.as_bytes()).unwrap().inputs.0, [Input::Ids(vec![7; 2 * MAX_VALUES])]);
+}

@@ -13,6 +13,7 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
@@ -33,8 +34,11 @@ pub(crate) fn describe() {
 }
 
 /// The layer.
-pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let exchange = Exchange::new(&app, &request);
+    // Held until the answer is made, because what a body says is held that long.
+    let held = Arc::new(app.buffered.hold());
+    request.extensions_mut().insert(Arc::clone(&held));
     let dialect = Dialect::of(request.uri().path());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let span = match app.http.spans {
@@ -46,6 +50,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
         false => traces::request_span(&request, &exchange.route),
     };
     let mut response = next.run(request).instrument(trace.clone()).instrument(span).await;
+    drop(held);
 
     let error = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = &error {

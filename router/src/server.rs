@@ -2,20 +2,19 @@
 
 use crate::answer::{DTYPE, SHAPE};
 use crate::app::App;
-use crate::config::HttpConfig;
+use crate::config::{HttpConfig, ServingConfig};
 use crate::error::ApiError;
 use crate::routes::{embed, health, info, openai, predict, rerank, score, tokenize};
-use crate::{auth, gateway, observe, openapi};
+use crate::{auth, connections, gateway, observe, openapi};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, Method, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::serve::ListenerExt;
 use prefold_core::ModelKind;
 use std::any::Any;
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,6 +35,9 @@ const BACKLOG_GRACE: Duration = Duration::from_millis(200);
 
 /// Signals this close are one: a process manager may signal the process and also its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(250);
+
+/// How often the forward pass is looked at.
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// The headers that a browser may show to a page, beside those that it always may.
 const EXPOSED_HEADERS: [HeaderName; 16] = [
@@ -207,22 +209,21 @@ pub(crate) enum Stopped {
     },
     /// A second signal came.
     Interrupted,
+    /// A forward pass did not end.
+    Stuck,
 }
 
 /// Listens at once, answers when `loading` is done, serves until a signal comes, then finishes what was accepted within
-/// `timeout`.
+/// the time that there is for it.
 pub(crate) async fn serve(
     listener: TcpListener,
     loading: impl Future<Output = anyhow::Result<App>>,
     mut signals: Signals,
-    timeout: Duration,
+    config: ServingConfig,
 ) -> anyhow::Result<Stopped> {
-    // Small answers must not wait for an acknowledgement; where it cannot be set, they do.
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     let (stop, stopped) = oneshot::channel::<()>();
     let (opener, gateway) = gateway::closed();
-    let serving = axum::serve(listener, gateway).with_graceful_shutdown(async { drop(stopped.await) });
-    let mut serving = tokio::spawn(serving.into_future());
+    let mut serving = tokio::spawn(connections::serve(listener, gateway, config.connections, stopped));
     let app = tokio::select! {
         app = loading => app?,
         signal = signals.next() => {
@@ -233,19 +234,20 @@ pub(crate) async fn serve(
     opener.send_replace(Some(router(app.clone())));
     let name = tokio::select! {
         name = signals.next() => name,
-        ended = &mut serving => return Ok(ended?.map(|()| Stopped::Drained)?),
+        ended = &mut serving => return Ok(ended.map(|()| Stopped::Drained)?),
+        stuck = stuck(&app), if config.exit_on_stuck => return Ok(stuck),
     };
     tracing::info!(signal = name, in_flight = app.in_flight.load(Ordering::Relaxed), "stopping");
     let drain = async {
         tokio::time::sleep(BACKLOG_GRACE).await;
         drop(stop);
-        serving.await??;
+        serving.await?;
         app.engine.shutdown().await;
         Ok(Stopped::Drained)
     };
     tokio::select! {
         result = drain => result,
-        () = tokio::time::sleep(timeout) => {
+        () = tokio::time::sleep(config.shutdown_timeout) => {
             let requests = app.in_flight.load(Ordering::Relaxed);
             tracing::warn!(requests, "the time to stop is over (--shutdown-timeout); requests were cut off");
             Ok(Stopped::TimedOut { requests })
@@ -253,6 +255,17 @@ pub(crate) async fn serve(
         name = signals.another() => {
             tracing::warn!(signal = name, "stopped at once by a second signal");
             Ok(Stopped::Interrupted)
+        }
+    }
+}
+
+/// Ready when a forward pass will never end.
+async fn stuck(app: &App) -> Stopped {
+    loop {
+        tokio::time::sleep((app.http.stall_timeout / 4).min(WATCH_PERIOD)).await;
+        if let Err(error) = health::stuck(app) {
+            tracing::error!(in_flight = app.in_flight.load(Ordering::Relaxed), "{error}; ending (--exit-on-stuck)");
+            return Stopped::Stuck;
         }
     }
 }

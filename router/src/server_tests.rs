@@ -1,6 +1,6 @@
 //! The layers over a fake backend: errors and their bodies, limits, keys, origins, headers.
 
-use crate::args::Secret;
+use crate::auth::Keys;
 use crate::testing::{Gate, Got, Mode, Setup, classifier, embedding, get, post, send};
 use axum::body::Body;
 use axum::http::{Request, header};
@@ -144,7 +144,7 @@ async fn a_stopped_engine_is_503() {
 #[tokio::test]
 async fn the_key_guards_all_but_what_monitors_ask() {
     let mut setup = Setup::new(embedding());
-    setup.http.api_key = Some("hunter2".parse::<Secret>().unwrap());
+    setup.http.api_keys = Keys::new(vec!["hunter2".parse().unwrap()], None).unwrap();
     let app = setup.build();
     let with_key = |key: &'static str, path: &'static str| {
         let body = Body::from(r#"{"inputs":"a"}"#);

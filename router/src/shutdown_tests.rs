@@ -2,6 +2,8 @@
 
 use super::{Signals, Stopped, serve};
 use crate::app::App;
+use crate::config::ServingConfig;
+use crate::connections::ConnectionLimits;
 use crate::testing::{Gate, Mode, Setup, embedding};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,12 +25,24 @@ struct Running {
 }
 
 async fn start(timeout: Duration) -> Running {
+    start_with(timeout, |_| false).await
+}
+
+/// `exit_on_stuck` may change the setup and says whether a stuck forward pass ends the server.
+async fn start_with(timeout: Duration, exit_on_stuck: impl FnOnce(&mut Setup) -> bool) -> Running {
     let gate = Arc::new(Gate::default());
-    let app = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) }.build();
+    let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    let exit_on_stuck = exit_on_stuck(&mut setup);
+    let app = setup.build();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (signals, receiver) = mpsc::channel(2);
-    let server = tokio::spawn(serve(listener, std::future::ready(Ok(app.clone())), Signals(receiver), timeout));
+    let config = ServingConfig {
+        connections: ConnectionLimits { connections: 100, client_timeout: LONG },
+        exit_on_stuck,
+        shutdown_timeout: timeout,
+    };
+    let server = tokio::spawn(serve(listener, std::future::ready(Ok(app.clone())), Signals(receiver), config));
     Running { address, app, gate, signals, server }
 }
 
@@ -119,6 +133,36 @@ async fn signals_that_come_together_are_one() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     running.gate.open();
+    assert!(join(client).await.starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forward_pass_that_never_ends_ends_the_server_when_it_should() {
+    let running = start_with(LONG, |setup| {
+        setup.http.stall_timeout = Duration::from_millis(20);
+        true
+    })
+    .await;
+    let _client = request(running.address);
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Stuck);
+    running.gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forward_pass_that_takes_long_ends_nothing_by_default() {
+    let running = start_with(LONG, |setup| {
+        setup.http.stall_timeout = Duration::from_millis(1);
+        false
+    })
+    .await;
+    let client = request(running.address);
+    running.gate.reached().await;
+    while crate::routes::health::stuck(&running.app).is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    running.gate.open();
+    running.signals.send("SIGTERM").await.unwrap();
     assert!(join(client).await.starts_with("HTTP/1.1 200 OK"));
     assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
 }

@@ -134,16 +134,7 @@ impl Setup {
                 tokenization_workers: 1,
                 auto_truncate: true,
             },
-            http: HttpConfig {
-                payload_limit: 100_000,
-                api_key: None,
-                allowed_origins: None,
-                spans: true,
-                stall_timeout: Duration::from_secs(60),
-                protect_docs: false,
-                protect_metrics: false,
-                metrics_elsewhere: false,
-            },
+            http: HttpConfig { payload_limit: 100_000, ..HttpConfig::default() },
         }
     }
 

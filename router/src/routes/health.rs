@@ -7,7 +7,7 @@
 //! | the last batch failed as a whole, and so does a probe | 503 | 503 |
 //! | the probe waits behind others | 200 | 503 |
 //! | a forward pass takes longer than `--stall-timeout` | 200 | 503 |
-//! | it takes [`RESTART_FACTOR`] times as long | 503 | 503 |
+//! | it takes [`RESTART_FACTOR`] times as long (the process ends then with `--exit-on-stuck`) | 503 | 503 |
 //! | the server is stopping | 503 | 503 |
 //!
 //! So what is not ready gets no traffic, and what is not alive is started anew.
@@ -42,7 +42,7 @@ pub(crate) struct Ready {
     get, path = "/health", tag = "Server", responses((status = 200, description = "The server lives"))
 )]
 pub(crate) async fn health(State(app): State<App>) -> Result<(), ApiError> {
-    stalled(&app, app.http.stall_timeout * RESTART_FACTOR)?;
+    stuck(&app)?;
     match probe(&app).await {
         Probe::Failed(error) => Err(error),
         Probe::Answered | Probe::TimedOut => Ok(()),
@@ -66,6 +66,14 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Answer, ApiError> {
             Err(ApiError::Unhealthy(format!("the last batch failed, and a probe has no answer after {limit} s")))
         }
     }
+}
+
+/// Whether a forward pass will never end.
+///
+/// # Errors
+/// It will not.
+pub(crate) fn stuck(app: &App) -> Result<(), ApiError> {
+    stalled(app, app.http.stall_timeout * RESTART_FACTOR)
 }
 
 fn stalled(app: &App, limit: Duration) -> Result<(), ApiError> {

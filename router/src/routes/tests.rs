@@ -1,6 +1,7 @@
 //! Each route over a fake backend: the happy path and the shapes.
 
 use crate::app::App;
+use crate::auth::Keys;
 use crate::testing::{DIM, Gate, Got, Mode, Setup, ask, classifier, embedding, get, post, send};
 use axum::body::Body;
 use axum::http::{Request, header};
@@ -578,13 +579,13 @@ async fn docs_are_served() {
 
 #[tokio::test]
 async fn docs_and_metrics_may_be_protected() {
-    let secret = || Some("k".parse().unwrap());
+    let keys = || Keys::new(vec!["k".parse().unwrap()], None).unwrap();
     let paths = ["/docs/", "/api-doc/openapi.json", "/metrics"];
     let mut open = Setup::new(embedding());
-    open.http.api_key = secret();
+    open.http.api_keys = keys();
     let open = open.build();
     let mut closed = Setup::new(embedding());
-    closed.http.api_key = secret();
+    closed.http.api_keys = keys();
     (closed.http.protect_docs, closed.http.protect_metrics) = (true, true);
     let closed = closed.build();
     for path in paths {
