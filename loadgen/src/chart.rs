@@ -10,7 +10,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 210.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
-const COLOURS: [&str; 8] = ["#4269d0", "#d97706", "#3ca951", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#57534e"];
+const COLOURS: [&str; 10] =
+    ["#4269d0", "#d97706", "#3ca951", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#57534e", "#facc15", "#a3e635"];
 
 /// Lines over a common x axis.
 #[derive(Debug, Clone, PartialEq)]
