@@ -4,6 +4,7 @@ use crate::LoadError;
 use crate::files::ModelFiles;
 use crate::gguf::GgufFile;
 use crate::gguf_tokenizer;
+use crate::guard::refuse_panics;
 use crate::json::Fields;
 use crate::model::config::DecoderConfig;
 use crate::modules;
@@ -41,12 +42,15 @@ impl Description {
                 (DecoderConfig::from_json(&json)?, Some(json))
             }
         };
-        let mut tokenizer = match (tokenizer::read(files)?, gguf) {
-            (Some(tokenizer), _) => tokenizer,
-            (None, Some(gguf)) => gguf_tokenizer::tokenizer(gguf)?,
-            (None, None) => return Err(files.missing("tokenizer.json", "")),
-        };
-        tokenizer::prepare(&mut tokenizer, config.vocab_size)?;
+        let tokenizer = refuse_panics(tokenizer::FILE, || {
+            let mut tokenizer = match (tokenizer::read(files)?, gguf) {
+                (Some(tokenizer), _) => tokenizer,
+                (None, Some(gguf)) => gguf_tokenizer::tokenizer(gguf)?,
+                (None, None) => return Err(files.missing(tokenizer::FILE, "")),
+            };
+            tokenizer::prepare(&mut tokenizer, config.vocab_size)?;
+            Ok(tokenizer)
+        })?;
         let max_input_length = max_input_length(files, &config)?;
         Ok(Self { config, json, tokenizer, prompts: modules::prompts(files)?, max_input_length })
     }

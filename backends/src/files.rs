@@ -1,16 +1,16 @@
 //! A model's files, wherever they are.
 
 use crate::LoadError;
+use crate::disk::{self, FileBytes};
 use crate::gguf::GgufFile;
 use crate::hub::{self, Parts};
 use crate::json::{Fields, FromField};
-use crate::model::weights::{FileBytes, SafetensorsFiles, Weights};
+use crate::model::weights::{SafetensorsFiles, Weights};
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 /// The name of the single weights file.
@@ -81,17 +81,16 @@ impl ModelFiles {
     /// A file's content; `None` when there is no such file. `name` may have folders in it, but not leave the model's.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// It is there and cannot be read, or is larger than such a file may be.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError> {
         match &self.place {
             Place::Embedded(files) => {
                 Ok(files.iter().find(|file| file.name == name).map(|file| Cow::Borrowed(file.bytes)))
             }
-            Place::Directory(directory) => match fs::read(directory.join(check_inside(name)?)) {
-                Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(LoadError::io(directory.join(name).display().to_string(), error)),
-            },
+            Place::Directory(directory) => {
+                let bytes = disk::read(&directory.join(check_inside(name)?), max_bytes(name))?;
+                Ok(bytes.map(Cow::Owned))
+            }
         }
     }
 
@@ -154,7 +153,10 @@ impl ModelFiles {
     fn exists(&self, name: &str) -> Result<bool, LoadError> {
         Ok(match &self.place {
             Place::Embedded(files) => files.iter().any(|file| file.name == name),
-            Place::Directory(directory) => directory.join(check_inside(name)?).exists(),
+            Place::Directory(directory) => {
+                let path = directory.join(check_inside(name)?);
+                path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?
+            }
         })
     }
 
@@ -164,12 +166,18 @@ impl ModelFiles {
             Place::Embedded(files) => {
                 Ok(files.iter().find(|file| file.name == name).map(|file| FileBytes::Static(file.bytes)))
             }
-            Place::Directory(directory) => {
-                let path = directory.join(check_inside(name)?);
-                path.exists().then(|| FileBytes::map(&path)).transpose()
-            }
+            Place::Directory(directory) => FileBytes::map(&directory.join(check_inside(name)?)),
         }
     }
+}
+
+/// Bytes that a file may have that is read whole.
+pub(crate) fn max_bytes(name: &str) -> u64 {
+    /// The largest tokenizers that there are have some 35 MB; read, a byte takes up to thirty.
+    const TOKENIZER: u64 = 64 << 20;
+    /// The index of a large model's tensors has a megabyte, other files some kilobytes; parsed, a byte takes up to thirty.
+    const OTHER: u64 = 8 << 20;
+    if name.ends_with("tokenizer.json") { TOKENIZER } else { OTHER }
 }
 
 /// Parses a JSON file.

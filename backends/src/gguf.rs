@@ -1,53 +1,33 @@
 //! GGUF files: metadata and tensors.
 
 use crate::LoadError;
+use crate::disk::{FileBytes, NamedFile};
+use crate::gguf_header;
+use crate::gguf_names::gguf_name;
 use crate::model::config::DecoderConfig;
-use crate::model::weights::{Element, FileBytes, check_shape, decode_bf16, decode_f16, decode_f32};
+use crate::model::weights::{Element, check_shape, decode_bf16, decode_f16, decode_f32};
 use candle_core::CpuStorage;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use half::bf16;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::io::Cursor;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io::{Cursor, ErrorKind};
+use std::ops::Range;
 use std::path::Path;
 
 /// Architectures (`general.architecture`) that are read. Mistral's files say `llama`.
 const ARCHITECTURES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
-/// Parts of a layer: GGUF's name and Hugging Face's.
-const LAYER_PARTS: [(&str, &str); 11] = [
-    ("attn_norm", "input_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("ffn_norm", "post_attention_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-];
-
-/// Tensors outside the layers: GGUF's name and Hugging Face's.
-const WHOLE_PARTS: [(&str, &str); 3] = [
-    ("token_embd.weight", "model.embed_tokens.weight"),
-    ("output_norm.weight", "model.norm.weight"),
-    ("output.weight", "lm_head.weight"),
-];
-
 /// An open GGUF file.
 pub(crate) struct GgufFile {
-    name: String,
-    bytes: FileBytes,
+    file: NamedFile,
     content: Content,
 }
 
 impl std::fmt::Debug for GgufFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GgufFile").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("GgufFile").field("name", &self.file.name).finish_non_exhaustive()
     }
 }
 
@@ -58,26 +38,35 @@ impl GgufFile {
     /// The file cannot be read, its header is malformed, or a tensor's type or place is impossible.
     pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.display().to_string());
-        let bytes = FileBytes::map(path)?;
-        // The reader rounds up to a multiple of `general.alignment` without looking at it first, and panics at 0.
-        let read = catch_unwind(AssertUnwindSafe(|| Content::read(&mut Cursor::new(&*bytes))));
-        let content = match read {
-            Ok(Ok(content)) => content,
-            Ok(Err(error)) => {
-                return Err(LoadError::invalid(name, format!("not a GGUF file that can be read: {error}")));
-            }
-            Err(_) => return Err(LoadError::invalid(name, "not a GGUF file that can be read: malformed header")),
-        };
-        let file = Self { name, bytes, content };
-        for (name, info) in &file.content.tensor_infos {
-            file.tensor_bytes(name, info)?;
-        }
+        let not_found = || LoadError::io(path.display().to_string(), ErrorKind::NotFound.into());
+        let bytes = FileBytes::map(path)?.ok_or_else(not_found)?;
+        let failed = |problem: String| LoadError::invalid(&name, format!("not a GGUF file that can be read: {problem}"));
+        gguf_header::check(&bytes).map_err(failed)?;
+        let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|error| failed(error.to_string()))?;
+        let file = Self { file: NamedFile { name, bytes }, content };
+        file.check_places()?;
         Ok(file)
+    }
+
+    /// Checks that each tensor's type and place are possible, and that none lies on another: what is read from a file
+    /// takes no more room than the file's size lets expect.
+    fn check_places(&self) -> Result<(), LoadError> {
+        let tensors = self.content.tensor_infos.iter();
+        let places = tensors.map(|(name, info)| Ok((self.place(name, info)?, name.as_str())));
+        let mut places: Vec<(Range<usize>, &str)> = places.collect::<Result<_, LoadError>>()?;
+        places.sort_by_key(|(place, _)| (place.start, place.end));
+        match places.windows(2).find(|pair| pair[1].0.start < pair[0].0.end) {
+            Some(pair) => {
+                let problem = format!("tensor `{}` lies on tensor `{}`", pair[1].1, pair[0].1);
+                Err(LoadError::invalid(self.name(), problem))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The file's name, for messages.
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.file.name
     }
 
     /// A value of the metadata.
@@ -144,12 +133,12 @@ impl GgufFile {
 
     /// An error about a value of the wrong type.
     pub(crate) fn wrong(&self, key: &str, what: &str) -> LoadError {
-        LoadError::invalid(&self.name, format!("metadata `{key}` must be {what}"))
+        LoadError::invalid(self.name(), format!("metadata `{key}` must be {what}"))
     }
 
     /// An error about a value that is not there.
     pub(crate) fn lacks(&self, key: &str) -> LoadError {
-        LoadError::invalid(&self.name, format!("metadata `{key}` is missing"))
+        LoadError::invalid(self.name(), format!("metadata `{key}` is missing"))
     }
 
     /// `general.architecture`, if it is one of those supported.
@@ -163,7 +152,7 @@ impl GgufFile {
             true => Ok(architecture),
             false => {
                 let what = format!("`{key}` \"{architecture}\"");
-                Err(LoadError::unsupported(&self.name, what, ARCHITECTURES.join(", ")))
+                Err(LoadError::unsupported(self.name(), what, ARCHITECTURES.join(", ")))
             }
         }
     }
@@ -183,34 +172,43 @@ impl GgufFile {
     /// # Errors
     /// It is missing, or its shape is not `shape`.
     pub(crate) fn read<T: Element>(&self, name: &str, shown: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
-        let missing = || LoadError::MissingTensor { file: self.name.clone(), name: shown.to_owned() };
-        let info = self.tensor(name).ok_or_else(missing)?;
-        check_shape(&self.name, shown, shape, info.shape.dims())?;
-        let bytes = self.tensor_bytes(name, info)?;
-        match info.ggml_dtype {
-            GgmlDType::F32 => Ok(decode_f32(bytes)),
-            GgmlDType::F16 => Ok(decode_f16(bytes)),
-            GgmlDType::BF16 => Ok(decode_bf16(bytes)),
-            dtype => dequantize(dtype, bytes),
-        }
+        let info = self.check(name, shown, shape)?;
+        let place = self.place(name, info)?;
+        self.file.reading(|| {
+            let bytes = &self.file.bytes[place];
+            match info.ggml_dtype {
+                GgmlDType::F32 => Ok(decode_f32(bytes)),
+                GgmlDType::F16 => Ok(decode_f16(bytes)),
+                GgmlDType::BF16 => Ok(decode_bf16(bytes)),
+                dtype => dequantize(dtype, bytes),
+            }
+        })?
     }
 
-    /// Where a tensor's blocks are.
-    fn tensor_bytes(&self, name: &str, info: &TensorInfo) -> Result<&[u8], LoadError> {
-        let dtype = info.ggml_dtype;
+    /// A tensor's description, if it has this shape.
+    fn check(&self, name: &str, shown: &str, shape: &[usize]) -> Result<&TensorInfo, LoadError> {
+        let missing = || LoadError::MissingTensor { file: self.name().to_owned(), name: shown.to_owned() };
+        let info = self.tensor(name).ok_or_else(missing)?;
+        check_shape(self.name(), shown, shape, info.shape.dims())?;
+        Ok(info)
+    }
+
+    /// Where a tensor's blocks are: inside the file.
+    fn place(&self, name: &str, info: &TensorInfo) -> Result<Range<usize>, LoadError> {
+        let (dtype, shape) = (info.ggml_dtype, info.shape.dims());
         if dtype_name(dtype).is_none() {
             let what = format!("tensor `{name}` of type {dtype:?}");
             let supported = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K";
-            return Err(LoadError::unsupported(&self.name, what, supported));
+            return Err(LoadError::unsupported(self.name(), what, supported));
         }
-        let problem = |problem: &str| LoadError::invalid(&self.name, format!("tensor `{name}` {problem}"));
-        let elements = info.shape.dims().iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
-        let blocks = elements.filter(|elements| elements.is_multiple_of(dtype.block_size()));
-        let length = blocks.and_then(|elements| (elements / dtype.block_size()).checked_mul(dtype.type_size()));
-        let Some(length) = length else {
-            let (shape, block) = (info.shape.dims(), dtype.block_size());
-            return Err(problem(&format!("has the shape {shape:?}, not whole blocks of {block} values")));
-        };
+        let problem = |problem: &str| LoadError::invalid(self.name(), format!("tensor `{name}` {problem}"));
+        let block = dtype.block_size();
+        if !shape.last().is_none_or(|row| row.is_multiple_of(block)) {
+            return Err(problem(&format!("has the shape {shape:?}, whose rows are not whole blocks of {block} values")));
+        }
+        let elements = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
+        let length = elements.and_then(|elements| (elements / block).checked_mul(dtype.type_size()));
+        let length = length.ok_or_else(|| problem(&format!("has the impossible shape {shape:?}")))?;
         let start = self.content.tensor_data_offset.checked_add(info.offset);
         let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(usize::MAX);
         // Blocks are read in place, and hold numbers of up to four bytes.
@@ -218,7 +216,10 @@ impl GgufFile {
             return Err(problem("is not aligned"));
         }
         let end = start.saturating_add(length);
-        self.bytes.get(start..end).ok_or_else(|| problem("lies outside the file; is the file truncated?"))
+        match end <= self.file.bytes.len() {
+            true => Ok(start..end),
+            false => Err(problem("lies outside the file; is the file truncated?")),
+        }
     }
 
     /// The tensors, by Hugging Face's names.
@@ -260,9 +261,19 @@ impl GgufWeights {
         info.and_then(|info| dtype_name(info.ggml_dtype)).unwrap_or("unknown")
     }
 
+    /// As [`Weights::check`](crate::model::weights::Weights::check).
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        self.file.check(&self.stored_name(name)?, name, shape).map(drop)
+    }
+
+    /// The name in the file.
+    fn stored_name(&self, name: &str) -> Result<String, LoadError> {
+        let missing = || LoadError::MissingTensor { file: self.file.name().to_owned(), name: name.to_owned() };
+        gguf_name(name).ok_or_else(missing)
+    }
+
     fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
-        let missing = || LoadError::MissingTensor { file: self.file.name.clone(), name: name.to_owned() };
-        let values = self.file.read(&gguf_name(name).ok_or_else(missing)?, name, shape)?;
+        let values = self.file.read(&self.stored_name(name)?, name, shape)?;
         let rotated = name.contains(".self_attn.q_proj.") || name.contains(".self_attn.k_proj.");
         match self.interleaved_head_dim.filter(|_| rotated) {
             Some(head_dim) => Ok(halves_from_neighbours(&values, head_dim, shape.iter().skip(1).product())),
@@ -317,53 +328,9 @@ fn dtype_name(dtype: GgmlDType) -> Option<&'static str> {
     }
 }
 
-/// `blk.3.attn_q.weight` to `attn_q.weight`.
-pub(crate) fn layer_part(gguf: &str) -> Option<&str> {
-    let (layer, part) = gguf.strip_prefix("blk.")?.split_once('.')?;
-    layer.parse::<usize>().is_ok().then_some(part)
-}
-
-/// `blk.3.attn_q.weight` to `model.layers.3.self_attn.q_proj.weight`.
-pub(crate) fn hugging_face_name(gguf: &str) -> Option<String> {
-    if let Some((_, name)) = WHOLE_PARTS.iter().find(|(part, _)| *part == gguf) {
-        return Some((*name).to_owned());
-    }
-    let (part, kind) = layer_part(gguf)?.rsplit_once('.')?;
-    let layer = gguf.split('.').nth(1)?;
-    let (_, name) = LAYER_PARTS.iter().find(|(known, _)| *known == part)?;
-    matches!(kind, "weight" | "bias").then(|| format!("model.layers.{layer}.{name}.{kind}"))
-}
-
-/// The reverse of [`hugging_face_name`].
-fn gguf_name(name: &str) -> Option<String> {
-    if let Some((part, _)) = WHOLE_PARTS.iter().find(|(_, known)| *known == name) {
-        return Some((*part).to_owned());
-    }
-    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
-    let (part, kind) = rest.rsplit_once('.')?;
-    let (gguf, _) = LAYER_PARTS.iter().find(|(_, known)| *known == part)?;
-    Some(format!("blk.{layer}.{gguf}.{kind}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_go_both_ways() {
-        for (gguf, name) in [
-            ("token_embd.weight", "model.embed_tokens.weight"),
-            ("output.weight", "lm_head.weight"),
-            ("blk.12.attn_q.bias", "model.layers.12.self_attn.q_proj.bias"),
-            ("blk.0.ffn_norm.weight", "model.layers.0.post_attention_layernorm.weight"),
-        ] {
-            assert_eq!(hugging_face_name(gguf).as_deref(), Some(name));
-            assert_eq!(gguf_name(name).as_deref(), Some(gguf));
-        }
-        for unknown in ["blk.x.attn_q.weight", "blk.0.attn_q.scale", "blk.0.ssm_a.weight", "other"] {
-            assert_eq!(hugging_face_name(unknown), None, "{unknown}");
-        }
-    }
 
     #[test]
     fn rows_of_each_head_are_put_back_into_halves() {

@@ -1,7 +1,8 @@
 //! The decoder's config from a GGUF file's metadata.
 
 use crate::LoadError;
-use crate::gguf::{GgufFile, hugging_face_name, layer_part};
+use crate::gguf::GgufFile;
+use crate::gguf_names::{hugging_face_name, layer_part};
 use crate::model::config::{DecoderConfig, RopeConfig, RopeScaling};
 use prefold_core::Pooling;
 

@@ -1,20 +1,19 @@
 //! Download of a model's files from the Hugging Face hub into its usual cache.
 
 use crate::LoadError;
-use crate::files::{WEIGHTS, WEIGHTS_INDEX, check_inside, has_gguf_extension, parse_json, weight_map};
+use crate::disk;
+use crate::files::{WEIGHTS, WEIGHTS_INDEX, check_inside, has_gguf_extension, max_bytes, parse_json, weight_map};
+use crate::hub_content;
+use crate::hub_watch::{Failure, Meter, follow, wait_for_lock};
 use crate::json::Fields;
 use crate::options::HubModel;
-use hf_hub::progress::{DownloadEvent, ProgressEvent, ProgressHandler};
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
 use hf_hub::{HFClient, HFError, split_id};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files at the top of a repository that are read when they are there.
 const SMALL_FILES: [&str; 6] = [
@@ -26,6 +25,8 @@ const SMALL_FILES: [&str; 6] = [
     "sentence_bert_config.json",
 ];
 const MODULES: &str = "modules.json";
+/// What is asked for first, for messages.
+const LISTING: &str = "the list of files";
 /// The branch that is meant when none is given.
 const DEFAULT_REVISION: &str = "main";
 
@@ -51,7 +52,10 @@ pub(crate) fn download(model: &HubModel, dense_path: Option<&str>, parts: Parts)
         let thread = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| LoadError::io("the network (tokio runtime)", error))?;
-            runtime.block_on(async { Download::new(model)?.run(dense_path, parts).await })
+            let outcome = runtime.block_on(async { Download::new(model)?.run(dense_path, parts).await });
+            // What waits for a name server or for another process's lock must not keep us.
+            runtime.shutdown_background();
+            outcome
         });
         thread.join().unwrap_or_else(|_| Err(LoadError::Options(format!("the download of {} panicked", model.id))))
     })
@@ -92,11 +96,12 @@ impl<'a> Download<'a> {
         if self.model.offline {
             return self.cached(None).await;
         }
-        let info = self.repository.info().maybe_revision(self.model.revision.clone()).send().await;
-        let listing = match info {
+        let info = self.repository.info().maybe_revision(self.model.revision.clone()).send();
+        let meter = Meter::new(LISTING, u64::MAX, false);
+        let listing = match follow(info, &meter, self.model.timeout).await {
             Ok(info) => self.listing(info)?,
-            Err(error) if is_unreachable(&error) => return self.cached(Some(error)).await,
-            Err(error) => return Err(self.failed("the list of files", error)),
+            Err(failure) if failure.is_unreachable() => return self.cached(Some(failure)).await,
+            Err(failure) => return Err(self.failed(LISTING, failure)),
         };
         let has_config = listing.files.contains("config.json");
         if has_config && parts == Parts::WithoutWeights {
@@ -113,29 +118,31 @@ impl<'a> Download<'a> {
     fn listing(&self, info: ModelInfo) -> Result<Listing, LoadError> {
         let files = info.siblings.unwrap_or_default().into_iter().map(|file| file.rfilename).collect();
         match info.sha {
-            Some(commit) => Ok(Listing { commit, files }),
-            None => Err(self.error("the list of files", "the answer does not name the commit".to_owned())),
+            // It becomes part of paths.
+            Some(commit) if is_commit(&commit) => Ok(Listing { commit, files }),
+            Some(other) => Err(self.error(LISTING, format!("the answer names the commit {other:.60?}, which is none"))),
+            None => Err(self.error(LISTING, "the answer does not name the commit".to_owned())),
         }
     }
 
     /// What the cache has for the revision. `unreachable` is why the hub was not asked; it was not to be when absent.
-    async fn cached(&self, unreachable: Option<HFError>) -> Result<PathBuf, LoadError> {
+    async fn cached(&self, unreachable: Option<Failure>) -> Result<PathBuf, LoadError> {
         let revision = self.model.revision.clone();
         let snapshot = self.repository.snapshot_download().maybe_revision(revision).local_files_only(true).send().await;
         match (snapshot, unreachable) {
             (Ok(snapshot), None) => Ok(snapshot),
             (Ok(snapshot), Some(cause)) => {
                 let id = &self.model.id;
-                tracing::warn!("the hub cannot be reached, {id} is taken from the cache as it is: {}", chain(&cause));
+                tracing::warn!("the hub cannot be reached, {id} is taken from the cache as it is: {cause}");
                 Ok(snapshot)
             }
             (Err(_), cause) => {
                 let cache = self.client.cache_dir().display();
                 let problem = match cause {
                     None => format!("{cache} does not have it, and the hub is not asked (--offline, HF_HUB_OFFLINE)"),
-                    Some(cause) => format!("the hub cannot be reached and {cache} does not have it: {}", chain(&cause)),
+                    Some(cause) => format!("the hub cannot be reached and {cache} does not have it: {cause}"),
                 };
-                Err(self.error("the list of files", problem))
+                Err(self.error(LISTING, problem))
             }
         }
     }
@@ -215,25 +222,42 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// Downloads a file, unless the cache has it, and returns the folder that all files of the commit are in.
+    /// Downloads a file, unless the cache has it, and returns the folder that all files of the commit are in. What is not
+    /// what the file's name says is not kept, and what the cache has of that kind is downloaded anew.
     async fn fetch(&self, listing: &Listing, file: &str) -> Result<PathBuf, LoadError> {
-        let meter = Arc::new(Meter::new(file, self.model.show_progress));
-        let request = self.repository.download_file().filename(file).revision(&listing.commit);
-        let result = request.progress(Arc::clone(&meter)).send().await;
-        meter.bar.finish_and_clear();
-        let path = result.map_err(|error| self.failed(file, error))?;
-
-        // The client keeps whatever body it is sent, an error page of a storage server included.
-        let announced = meter.announced.load(Ordering::Relaxed);
-        let size = fs::metadata(&path).map_err(|error| LoadError::io(path.display().to_string(), error))?.len();
-        if size < announced {
-            for path in [fs::canonicalize(&path).ok(), Some(path)].into_iter().flatten() {
-                let _ = fs::remove_file(path);
+        loop {
+            let is_json = file.ends_with(".json");
+            let largest = if is_json { max_bytes(file) } else { u64::MAX };
+            let meter = Arc::new(Meter::new(file, largest, self.model.show_progress));
+            let request = self.repository.download_file().filename(file).revision(&listing.commit);
+            let request = request.progress(Arc::clone(&meter)).send();
+            let result = follow(request, &meter, self.model.timeout).await;
+            meter.finish();
+            let path = match result {
+                Ok(path) => path,
+                Err(Failure::Client(HFError::CacheLockTimeout { path: lock })) => {
+                    tracing::info!(file, "another process is downloading it into the same cache; waiting for that");
+                    wait_for_lock(&lock, self.model.timeout).await.map_err(|failure| self.failed(file, failure))?;
+                    continue;
+                }
+                Err(failure) => return Err(self.failed(file, failure)),
+            };
+            let folder = path.ancestors().nth(Path::new(file).components().count()).unwrap_or(Path::new(""));
+            if !folder.ends_with(&listing.commit) {
+                return Err(self.error(file, format!("it came from another commit than {}", listing.commit)));
             }
-            return Err(self.error(file, format!("only {size} bytes of {announced} came; try again")));
+            // The client keeps whatever body it is sent, an error page of a storage server included.
+            let Err(problem) = hub_content::check(&path, file, meter.announced()) else { return Ok(folder.to_owned()) };
+            let removed = hub_content::discard(&path);
+            match (meter.was_asked(), removed) {
+                (false, Ok(())) => tracing::warn!("{}: {problem}; downloading it anew", path.display()),
+                (true, Ok(())) => return Err(self.error(file, format!("{problem}; it was not kept, try again"))),
+                (_, Err(error)) => {
+                    let problem = format!("{problem}; remove {}, which failed here: {error}", path.display());
+                    return Err(self.error(file, problem));
+                }
+            }
         }
-        let depth = Path::new(file).components().count();
-        Ok(path.ancestors().nth(depth).map(Path::to_owned).unwrap_or_default())
     }
 
     /// Notes the commit of a branch or tag, in the cache's own layout, so that it is found without the hub. This is
@@ -243,8 +267,16 @@ impl<'a> Download<'a> {
         let Some(repository) = snapshot.parent().and_then(Path::parent) else { return };
         let file = repository.join("refs").join(revision);
         let parent = file.parent().unwrap_or(repository);
+        // Renamed into place, so that a full disk or a sudden end leaves the old commit there.
+        let written = parent.join(format!(".{}", std::process::id()));
+        let write = || {
+            fs::create_dir_all(parent)?;
+            fs::write(&written, commit).and_then(|()| fs::rename(&written, &file)).inspect_err(|_| {
+                let _ = fs::remove_file(&written);
+            })
+        };
         if revision != commit
-            && let Err(error) = fs::create_dir_all(parent).and_then(|()| fs::write(&file, commit))
+            && let Err(error) = write()
         {
             tracing::warn!("{}: {error}; the model will not be found without the hub", file.display());
         }
@@ -263,8 +295,12 @@ impl<'a> Download<'a> {
         self.error(WEIGHTS, format!("the repository has no such file{hint}"))
     }
 
-    fn failed(&self, file: &str, error: HFError) -> LoadError {
-        let problem = match &error {
+    fn failed(&self, file: &str, failure: Failure) -> LoadError {
+        let error = match &failure {
+            Failure::Client(error) => error,
+            other => return self.error(file, other.to_string()),
+        };
+        let problem = match error {
             HFError::AuthRequired { .. } | HFError::Forbidden { .. } if self.model.token.is_some() => {
                 "access denied: the repository does not exist, or the token's account has no access to it \
                  (is there a license to accept?)"
@@ -277,7 +313,11 @@ impl<'a> Download<'a> {
             HFError::RepoNotFound { .. } => "there is no such repository".to_owned(),
             HFError::RevisionNotFound { .. } => "there is no such repository or revision".to_owned(),
             HFError::EntryNotFound { .. } => "the repository has no such file".to_owned(),
-            other => chain(other),
+            HFError::Io(error) => {
+                let cache = self.client.cache_dir().display();
+                format!("it cannot be written to the cache {cache} (--huggingface-hub-cache): {error}")
+            }
+            _ => failure.to_string(),
         };
         self.error(file, problem)
     }
@@ -299,70 +339,11 @@ fn is_module_file(name: &str) -> bool {
 }
 
 fn read_json(folder: &Path, name: &str) -> Result<Option<Value>, LoadError> {
-    let path = folder.join(name);
-    let bytes = fs::read(&path).map_err(|error| LoadError::io(path.display().to_string(), error))?;
-    parse_json(name, &bytes).map(Some)
+    let bytes = disk::read(&folder.join(name), max_bytes(name))?;
+    bytes.map(|bytes| parse_json(name, &bytes)).transpose()
 }
 
-/// Whether the cache should be tried.
-fn is_unreachable(error: &HFError) -> bool {
-    match error {
-        HFError::Request { source, .. } => source.is_connect() || source.is_timeout(),
-        HFError::Http { context } => context.status.is_server_error(),
-        HFError::RateLimited { .. } => true,
-        _ => false,
-    }
-}
-
-/// An error with its causes; the outermost often says only that there was one.
-fn chain(error: &HFError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
-/// Follows one file's download.
-struct Meter {
-    /// Hidden when there is no terminal.
-    bar: ProgressBar,
-    /// The size in bytes that the hub announced; 0 when nothing had to be asked.
-    announced: AtomicU64,
-}
-
-impl Meter {
-    fn new(file: &str, show: bool) -> Self {
-        let bar = if show { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        bar.set_message(file.to_owned());
-        Self { bar, announced: AtomicU64::new(0) }
-    }
-}
-
-impl ProgressHandler for Meter {
-    fn on_progress(&self, event: &ProgressEvent) {
-        let ProgressEvent::Download(event) = event else { return };
-        match event {
-            DownloadEvent::Start { total_bytes, .. } => {
-                self.announced.store(*total_bytes, Ordering::Relaxed);
-                self.bar.set_length(*total_bytes);
-            }
-            DownloadEvent::Progress { files } => {
-                if let Some(file) = files.last() {
-                    self.bar.set_position(file.bytes_completed);
-                }
-            }
-            DownloadEvent::AggregateProgress { bytes_completed, .. } => self.bar.set_position(*bytes_completed),
-            DownloadEvent::Complete => {}
-        }
-    }
+/// Whether it is the name of a commit.
+fn is_commit(name: &str) -> bool {
+    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

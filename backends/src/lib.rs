@@ -6,12 +6,18 @@
 
 mod checkpoint;
 mod description;
+mod disk;
 mod error;
 mod files;
 mod gguf;
 mod gguf_config;
+mod gguf_header;
+mod gguf_names;
 mod gguf_tokenizer;
+mod guard;
 mod hub;
+mod hub_content;
+mod hub_watch;
 mod json;
 #[cfg(test)]
 mod loading_tests;

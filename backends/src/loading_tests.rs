@@ -1,10 +1,16 @@
 //! Tests of loading: the reference checkpoints as they are, and copies of them with one thing changed.
 
+mod absurd_configs;
 mod configs;
+mod damage;
 mod gguf;
+mod gguf_headers;
 mod hub;
+mod hub_faults;
 mod outlines;
 mod refusals;
+mod safetensors_headers;
+mod strange_files;
 mod tensors;
 
 use crate::LoadError;

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 const MODULES: &str = "modules.json";
 const PROMPTS: &str = "config_sentence_transformers.json";
 const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
+/// Dense layers after pooling; more than any model has, and each is kept in memory.
+const MAX_DENSE: usize = 16;
 /// Where pooling is configured when there is no `modules.json`.
 const DEFAULT_POOLING: &str = "1_Pooling";
 
@@ -75,6 +77,10 @@ impl ModuleList {
                     return Err(LoadError::unsupported(MODULES, what, "the model's files at the top"));
                 }
                 ("Pooling", 1) => list.pooling = Some(path),
+                ("Dense", 2..) if list.dense.len() == MAX_DENSE => {
+                    let what = format!("more than {MAX_DENSE} Dense modules");
+                    return Err(LoadError::unsupported(MODULES, what, "one or a few"));
+                }
                 ("Dense", 2..) => list.dense.push(path),
                 ("Normalize", 2..) => normalize = true,
                 _ => {

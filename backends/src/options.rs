@@ -4,6 +4,7 @@ use prefold_core::{Pooling, RerankRecipe};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Everything that [`load`](crate::load) is told.
 #[derive(Debug, Clone)]
@@ -68,6 +69,8 @@ pub struct HubModel {
     pub endpoint: Option<String>,
     /// Take the model from the cache as it is there, and ask nobody.
     pub offline: bool,
+    /// How long nothing may come from the hub before it is given up.
+    pub timeout: Duration,
     /// How to introduce ourselves.
     pub user_agent: String,
     /// Draw progress bars on standard error.
@@ -83,6 +86,7 @@ impl fmt::Debug for HubModel {
             .field("cache_dir", &self.cache_dir)
             .field("endpoint", &self.endpoint)
             .field("offline", &self.offline)
+            .field("timeout", &self.timeout)
             .field("user_agent", &self.user_agent)
             .field("show_progress", &self.show_progress)
             .finish()
@@ -245,6 +249,7 @@ mod tests {
             cache_dir: None,
             endpoint: None,
             offline: false,
+            timeout: Duration::from_secs(1),
             user_agent: "test".to_owned(),
             show_progress: false,
         };

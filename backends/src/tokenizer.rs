@@ -3,12 +3,14 @@
 use crate::LoadError;
 use crate::files::ModelFiles;
 use crate::json::Fields;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::processors::template::TemplateProcessing;
 
-const FILE: &str = "tokenizer.json";
+/// The file's name.
+pub(crate) const FILE: &str = "tokenizer.json";
 const CONFIG: &str = "tokenizer_config.json";
 
 /// The special tokens that a tokenizer puts around every text, by name and id.
@@ -26,6 +28,9 @@ pub(crate) struct Template {
 /// It, or `tokenizer_config.json`, is malformed.
 pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
     let Some(bytes) = files.read(FILE)? else { return Ok(None) };
+    // The library's own words on this are for its developers.
+    serde_json::from_slice::<IgnoredAny>(&bytes)
+        .map_err(|error| LoadError::invalid(FILE, format!("is not JSON: {error}")))?;
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(invalid)?;
     if let Some(config) = files.json(CONFIG)? {
         apply_llama_template(&mut tokenizer, &config)?;
@@ -33,10 +38,11 @@ pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
     Ok(Some(tokenizer))
 }
 
-/// Takes out settings that are the engine's business, and checks that the model knows every id.
+/// Takes out settings that are the engine's business, and checks that the model knows every id: those of the vocabulary,
+/// and those that are put around a text, which need not be in it.
 ///
 /// # Errors
-/// The tokenizer has an id from `vocab_size` up.
+/// The tokenizer has an id from `vocab_size` up, or cannot encode.
 pub(crate) fn prepare(tokenizer: &mut Tokenizer, vocab_size: usize) -> Result<(), LoadError> {
     tokenizer.with_truncation(None).map_err(invalid)?;
     tokenizer.with_padding(None);
@@ -44,10 +50,21 @@ pub(crate) fn prepare(tokenizer: &mut Tokenizer, vocab_size: usize) -> Result<()
     match largest {
         Some((token, id)) if id as usize >= vocab_size => {
             let problem = format!("token \"{token}\" has the id {id}, but the model's `vocab_size` is {vocab_size}");
+            return Err(LoadError::invalid(FILE, problem));
+        }
+        Some(_) => {}
+        None => return Err(LoadError::invalid(FILE, "has no tokens")),
+    }
+    let around_a_text = tokenizer.encode("a", true).map_err(invalid)?;
+    // Not every tokenizer takes pairs.
+    let around_a_pair = tokenizer.encode(("a", "a"), true).ok();
+    let ids = around_a_pair.iter().chain([&around_a_text]).flat_map(|encoding| encoding.get_ids());
+    match ids.copied().find(|&id| id as usize >= vocab_size) {
+        Some(id) => {
+            let problem = format!("puts the id {id} around a text, but the model's `vocab_size` is {vocab_size}");
             Err(LoadError::invalid(FILE, problem))
         }
-        Some(_) => Ok(()),
-        None => Err(LoadError::invalid(FILE, "has no tokens")),
+        None => Ok(()),
     }
 }
 

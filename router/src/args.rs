@@ -127,6 +127,11 @@ pub(crate) struct SourceArgs {
     #[arg(long, env = "HF_HUB_OFFLINE", value_parser = FalseyValueParser::new())]
     pub(crate) offline: bool,
 
+    /// Seconds for which nothing may come from the hub; then the download is given up
+    #[arg(long, env = "HF_HUB_DOWNLOAD_TIMEOUT", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) download_timeout: u64,
+
     /// Where downloaded models are kept. The usual cache (HF_HOME) when absent
     #[arg(long, env)]
     pub(crate) huggingface_hub_cache: Option<PathBuf>,

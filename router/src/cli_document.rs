@@ -11,7 +11,8 @@ const INTRODUCTION: &str = r#"# Command line
 save: [analyze.md](analyze.md).
 
 Every flag of the server is also an environment variable: its name in upper case with underscores (`--max-batch-tokens`,
-`MAX_BATCH_TOKENS`), except for two (`PREFOLD_CONFIG`, `HF_HUB_OFFLINE`). It is also a key of the file that `--config` names:
+`MAX_BATCH_TOKENS`), except for three (`PREFOLD_CONFIG`, `HF_HUB_OFFLINE`,
+`HF_HUB_DOWNLOAD_TIMEOUT`). It is also a key of the file that `--config` names:
 
 ```toml
 # prefold.toml

@@ -325,6 +325,7 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
         cache_dir: args.huggingface_hub_cache.clone(),
         endpoint: args.hf_endpoint.clone(),
         offline: args.offline,
+        timeout: Duration::from_secs(args.download_timeout),
         user_agent: concat!("prefold/", env!("CARGO_PKG_VERSION")).to_owned(),
         show_progress: show_progress && std::io::stderr().is_terminal(),
     };

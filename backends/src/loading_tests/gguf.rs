@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// What a GGUF file holds, before it is written.
-struct Gguf {
+pub(super) struct Gguf {
     metadata: BTreeMap<String, Value>,
-    tensors: BTreeMap<String, QTensor>,
+    pub(super) tensors: BTreeMap<String, QTensor>,
 }
 
-fn quantized(values: &[f32], shape: &[usize], dtype: GgmlDType) -> QTensor {
+pub(super) fn quantized(values: &[f32], shape: &[usize], dtype: GgmlDType) -> QTensor {
     let tensor = Tensor::from_slice(values, shape, &Device::Cpu).unwrap();
     QTensor::quantize(&tensor, dtype).unwrap()
 }
@@ -127,7 +127,7 @@ impl Gguf {
         }
     }
 
-    fn write(&self, path: &Path) {
+    pub(super) fn write(&self, path: &Path) {
         let metadata: Vec<_> = self.metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
         let tensors: Vec<_> = self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         gguf_file::write(&mut File::create(path).unwrap(), &metadata, &tensors).unwrap();
@@ -142,7 +142,7 @@ impl Gguf {
 }
 
 /// Llama, with what its converter does about RoPE and special tokens.
-fn llama() -> Gguf {
+pub(super) fn llama() -> Gguf {
     let mut gguf = Gguf::from_fixture("llama-tiny", "llama-bpe");
     let scaled = open(fixture("llama-tiny")).unwrap().config.rope.inverse_frequencies(16);
     let plain = RopeConfig { theta: 5e5, scaling: RopeScaling::None }.inverse_frequencies(16);
@@ -249,7 +249,9 @@ fn what_is_not_supported_is_refused_by_name() {
         ("llama.block_count", string("3"), &["llama.block_count", "whole number"]),
         ("llama.block_count", Value::I32(-3), &["llama.block_count", "from 0"]),
         ("llama.attention.head_count", Value::U32(0), &["num_attention_heads"]),
-        ("general.alignment", Value::U32(0), &["malformed header"]),
+        ("general.alignment", Value::U32(0), &["general.alignment", "power of two", "it is 0"]),
+        ("general.alignment", Value::U64(32), &["general.alignment", "32 bits"]),
+        ("llama.context_length", Value::U32(u32::MAX), &["max_position_embeddings"]),
         ("tokenizer.ggml.model", string("llama"), &["SentencePiece", "tokenizer.json beside"]),
         ("tokenizer.ggml.pre", string("tekken"), &["tekken", "smollm, qwen2"]),
         ("tokenizer.ggml.pre", string("default"), &["default", "tokenizer.json beside"]),

@@ -6,26 +6,48 @@ use crate::options::{HubModel, ModelSource};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tempfile::TempDir;
 
-const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+pub(super) const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const TOKEN: &str = "hf_secret_of_the_test";
 
 /// How the hub behaves.
 #[derive(Clone, Default)]
-struct Behaviour {
+pub(super) struct Behaviour {
     /// Files by path.
-    files: BTreeMap<String, Vec<u8>>,
+    pub(super) files: BTreeMap<String, Vec<u8>>,
     /// Answers everything with this status.
     refuses: Option<&'static str>,
     /// Announces this file's size, then sends an error page.
     breaks: Option<&'static str>,
+    /// What happens to a request whose line begins so.
+    pub(super) fault: Option<(String, Fault)>,
+    /// Called the commit of the answers, in place of the true one.
+    pub(super) commit: Option<&'static str>,
+}
+
+/// What can happen to an answer.
+#[derive(Debug, Clone)]
+pub(super) enum Fault {
+    /// It never comes.
+    Hang,
+    /// Its first half comes, and then nothing.
+    HangHalfway,
+    /// Its first half comes, and then the end of the connection.
+    CloseHalfway,
+    /// This comes with status 200.
+    Body(Vec<u8>),
+    /// This comes with status 200, its length not announced.
+    UnannouncedBody(Vec<u8>),
+    /// It never ends.
+    Endless,
 }
 
 /// One request as it came.
@@ -36,16 +58,16 @@ struct Request {
 }
 
 /// Serves one repository, `owner/tiny`, until it is dropped.
-struct Hub {
-    endpoint: String,
+pub(super) struct Hub {
+    pub(super) endpoint: String,
     requests: Arc<Mutex<Vec<Request>>>,
-    behaviour: Arc<Mutex<Behaviour>>,
+    pub(super) behaviour: Arc<Mutex<Behaviour>>,
     stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Hub {
-    fn start(behaviour: Behaviour) -> Self {
+    pub(super) fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let (requests, stopped) = (Arc::new(Mutex::new(vec![])), Arc::new(AtomicBool::new(false)));
@@ -65,8 +87,13 @@ impl Hub {
         Self { endpoint, requests, behaviour, stopped, thread: Some(thread) }
     }
 
+    /// Sets what happens to requests that begin so; nothing, when there is no fault.
+    pub(super) fn set_fault(&self, fault: Option<(&str, Fault)>) {
+        self.behaviour.lock().unwrap().fault = fault.map(|(line, fault)| (line.to_owned(), fault));
+    }
+
     /// Paths that were asked for.
-    fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<String> {
         self.requests.lock().unwrap().iter().map(|request| request.line.clone()).collect()
     }
 }
@@ -97,6 +124,11 @@ fn answer(mut stream: TcpStream, behaviour: &Behaviour, requests: &Mutex<Vec<Req
     let (method, path) = line.split_once(' ').unwrap_or_default();
     let path = path.split(' ').next().unwrap_or_default();
     let (status, body) = response(method, path, behaviour);
+    if let Some((begin, fault)) = &behaviour.fault
+        && line.starts_with(begin)
+    {
+        return answer_badly(stream, fault, &body);
+    }
     let length = body.len();
     let announced = match path.strip_prefix(&format!("/owner/tiny/resolve/{COMMIT}/")) {
         Some(file) if method == "HEAD" => behaviour.files.get(file).map_or(length, Vec::len),
@@ -114,13 +146,40 @@ fn answer(mut stream: TcpStream, behaviour: &Behaviour, requests: &Mutex<Vec<Req
     stream.flush()
 }
 
+/// Answers with a fault. What hangs ends when the client hangs up.
+fn answer_badly(mut stream: TcpStream, fault: &Fault, body: &[u8]) -> std::io::Result<()> {
+    let head = |length: Option<usize>| {
+        let length = length.map_or_else(String::new, |length| format!("Content-Length: {length}\r\n"));
+        let headers = format!("ETag: \"0\"\r\nX-Repo-Commit: {COMMIT}\r\nConnection: close\r\n\r\n");
+        format!("HTTP/1.1 200 OK\r\n{length}{headers}").into_bytes()
+    };
+    match fault {
+        Fault::Hang => {}
+        Fault::HangHalfway | Fault::CloseHalfway => {
+            stream.write_all(&[&head(Some(body.len()))[..], &body[..body.len() / 2]].concat())?;
+        }
+        Fault::Body(body) => stream.write_all(&[&head(Some(body.len()))[..], body].concat())?,
+        Fault::UnannouncedBody(body) => stream.write_all(&[&head(None)[..], body].concat())?,
+        Fault::Endless => {
+            stream.write_all(&head(None))?;
+            while stream.write_all(&[b' '; 4096]).is_ok() {}
+        }
+    }
+    stream.flush()?;
+    if matches!(fault, Fault::Hang | Fault::HangHalfway) {
+        stream.read_to_end(&mut vec![])?;
+    }
+    Ok(())
+}
+
 fn response(method: &str, path: &str, behaviour: &Behaviour) -> (&'static str, Vec<u8>) {
     if let Some(status) = behaviour.refuses {
         return (status, b"{\"error\": \"no\"}".to_vec());
     }
     if matches!(path, "/api/models/owner/tiny" | "/api/models/owner/tiny/revision/v1") {
         let siblings: Vec<_> = behaviour.files.keys().map(|file| json!({"rfilename": file})).collect();
-        let info = json!({"id": "owner/tiny", "sha": COMMIT, "siblings": siblings});
+        let commit = behaviour.commit.unwrap_or(COMMIT);
+        let info = json!({"id": "owner/tiny", "sha": commit, "siblings": siblings});
         return ("200 OK", info.to_string().into_bytes());
     }
     let file = path.strip_prefix(&format!("/owner/tiny/resolve/{COMMIT}/"));
@@ -134,7 +193,7 @@ fn response(method: &str, path: &str, behaviour: &Behaviour) -> (&'static str, V
 }
 
 /// The files of a reference checkpoint, and some that a model's repository has besides.
-fn repository(name: &str) -> Behaviour {
+pub(super) fn repository(name: &str) -> Behaviour {
     fn add(files: &mut BTreeMap<String, Vec<u8>>, dir: &Path, prefix: &str) {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -154,7 +213,7 @@ fn repository(name: &str) -> Behaviour {
     Behaviour { files, ..Behaviour::default() }
 }
 
-fn model(endpoint: &str, cache: &Path) -> HubModel {
+pub(super) fn model(endpoint: &str, cache: &Path) -> HubModel {
     HubModel {
         id: "owner/tiny".to_owned(),
         revision: None,
@@ -162,12 +221,13 @@ fn model(endpoint: &str, cache: &Path) -> HubModel {
         cache_dir: Some(cache.to_owned()),
         endpoint: Some(endpoint.to_owned()),
         offline: false,
+        timeout: Duration::from_secs(60),
         user_agent: "prefold-test".to_owned(),
         show_progress: false,
     }
 }
 
-fn open(model: HubModel) -> Result<Checkpoint, String> {
+pub(super) fn open(model: HubModel) -> Result<Checkpoint, String> {
     Checkpoint::open(&options(ModelSource::Hub(model))).map_err(|error| error.to_string())
 }
 
@@ -273,7 +333,7 @@ fn an_error_page_is_not_taken_for_the_file() {
     behaviour.breaks = Some("model.safetensors");
     let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
     let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
-    assert!(message.contains("model.safetensors") && message.contains("bytes of"), "{message}");
+    assert!(message.contains("model.safetensors") && message.contains("bytes came"), "{message}");
     // The page does not stay in the cache.
     hub.behaviour.lock().unwrap().breaks = None;
     assert!(open(model(&hub.endpoint, cache.path())).is_ok());

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// One change of a file.
-enum Change {
+pub(super) enum Change {
     /// Sets the value at a JSON pointer, whose parent exists.
     Set(&'static str, &'static str, Value),
     /// Removes a field at the top.
@@ -19,7 +19,7 @@ enum Change {
 use Change::{Delete, Remove, Set, Write};
 
 impl Change {
-    fn apply(&self, dir: &Path) {
+    pub(super) fn apply(&self, dir: &Path) {
         match self {
             Set(file, pointer, value) => {
                 let mut json = read_json(&dir.join(file));
@@ -42,7 +42,7 @@ impl Change {
 }
 
 /// Applies each change alone and checks that the refusal has all the words.
-fn check(cases: Vec<(&str, Change, &[&str])>) {
+pub(super) fn check(cases: Vec<(&str, Change, &[&str])>) {
     for (name, change, words) in cases {
         let dir = copy_of(name);
         change.apply(dir.path());
@@ -54,7 +54,7 @@ fn check(cases: Vec<(&str, Change, &[&str])>) {
     }
 }
 
-fn config(pointer: &'static str, value: Value) -> Change {
+pub(super) fn config(pointer: &'static str, value: Value) -> Change {
     Set("config.json", pointer, value)
 }
 

@@ -153,6 +153,10 @@ pub(crate) fn load_linear(
     in_features: usize,
     bias: bool,
 ) -> std::result::Result<Linear, LoadError> {
+    // Before there is room made for them: what a config says is bounded by what the files hold.
+    for &(name, out_features) in parts {
+        weights.check(&format!("{name}.weight"), &[out_features, in_features])?;
+    }
     let rows = parts.iter().map(|(_, out_features)| out_features).sum();
     let mut linear = LinearBuilder::new(target, rows, in_features)?;
     let mut all_biases = Vec::new();

@@ -5,6 +5,7 @@ pub(crate) mod config;
 mod decoder;
 mod geometry;
 mod head;
+mod header;
 mod memory;
 pub(crate) mod rope;
 pub(crate) mod weights;

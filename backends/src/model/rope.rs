@@ -43,6 +43,11 @@ impl RopeConfig {
         }
     }
 
+    /// Whether every pair of components has an angle at every position.
+    pub(crate) fn is_finite(&self, head_dim: usize, positions: usize) -> bool {
+        self.inverse_frequencies(head_dim).into_iter().all(|frequency| (frequency * positions as f64).is_finite())
+    }
+
     /// Reads either spelling: `rope_parameters`, or `rope_theta` with `rope_scaling`.
     ///
     /// # Errors

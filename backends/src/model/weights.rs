@@ -1,54 +1,16 @@
 //! A checkpoint's tensors by their canonical names, checked against the shapes that the config asks for.
 
+use super::header::{TensorHeader, read_header};
 use crate::LoadError;
+use crate::disk::{FileBytes, NamedFile};
 use crate::gguf::GgufWeights;
 use crate::ops::Values;
 use crate::options::Dtype;
 use half::{bf16, f16};
-use memmap2::Mmap;
 use rayon::prelude::*;
-use safetensors::{Dtype as StoredDtype, SafeTensors};
+use safetensors::Dtype as StoredDtype;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::ops::{Deref, Range};
-use std::path::Path;
-
-/// The bytes of a file: mapped from disk or compiled into the program.
-#[derive(Debug)]
-pub(crate) enum FileBytes {
-    /// A file on disk; pages are read when they are touched.
-    Mapped(Mmap),
-    /// Part of the program.
-    Static(&'static [u8]),
-}
-
-impl FileBytes {
-    /// Maps a file.
-    ///
-    /// # Errors
-    /// The file cannot be opened or mapped.
-    #[allow(unsafe_code)]
-    pub(crate) fn map(path: &Path) -> Result<Self, LoadError> {
-        let failed = |error| LoadError::io(path.display().to_string(), error);
-        let file = File::open(path).map_err(failed)?;
-        // SAFETY: the map is read-only and private to this value. That nobody shortens or rewrites the file
-        // while the model is being loaded is the operator's duty; the map is dropped when loading is done.
-        #[allow(unsafe_code)]
-        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        Ok(Self::Mapped(map))
-    }
-}
-
-impl Deref for FileBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Static(bytes) => bytes,
-        }
-    }
-}
+use std::ops::Range;
 
 /// The tensors of a checkpoint.
 ///
@@ -129,6 +91,17 @@ impl Weights {
             Dtype::Bfloat16 => Values::Bf16(self.bf16(name, shape)?),
             Dtype::Float16 => Values::F16(self.f16(name, shape)?),
         })
+    }
+
+    /// Checks that there is a tensor of this shape, so that room may be made for it.
+    ///
+    /// # Errors
+    /// As for [`f32`](Self::f32).
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        match self {
+            Self::Safetensors(files) => files.check(name, shape),
+            Self::Gguf(file) => file.check(name, shape),
+        }
     }
 
     /// Whether there is such a tensor.
@@ -220,7 +193,7 @@ impl Element for f16 {
 /// One or more safetensors files with a common index.
 #[derive(Debug)]
 pub(crate) struct SafetensorsFiles {
-    files: Vec<(String, FileBytes)>,
+    files: Vec<NamedFile>,
     tensors: HashMap<String, StoredTensor>,
     /// What to call the files together in messages.
     description: String,
@@ -246,7 +219,7 @@ impl SafetensorsFiles {
         for (tensor, info) in tensors {
             files.insert(name, &tensor, info)?;
         }
-        files.files.push((name.to_owned(), bytes));
+        files.files.push(NamedFile { name: name.to_owned(), bytes });
         Ok(files)
     }
 
@@ -274,7 +247,7 @@ impl SafetensorsFiles {
                 };
                 files.insert(file, tensor, info)?;
             }
-            files.files.push((file.to_owned(), bytes));
+            files.files.push(NamedFile { name: file.to_owned(), bytes });
         }
         Ok(files)
     }
@@ -304,24 +277,30 @@ impl SafetensorsFiles {
     /// # Errors
     /// It is missing, or its shape is not `shape`.
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
-        let (dtype, bytes) = self.bytes(name, shape)?;
-        Ok(dtype.decode(bytes))
+        let (file, dtype, bytes) = self.bytes(name, shape)?;
+        file.reading(|| dtype.decode(bytes))
     }
 
     /// Some rows of a matrix, converted; `rows` must be below `shape[0]`.
     fn read_rows<T: Element>(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<T>, LoadError> {
-        let (dtype, bytes) = self.bytes(name, &shape)?;
+        let (file, dtype, bytes) = self.bytes(name, &shape)?;
         let row_bytes = bytes.len() / shape[0];
-        Ok(rows.iter().flat_map(|&row| dtype.decode(&bytes[row as usize * row_bytes..][..row_bytes])).collect())
+        let row = |row: u32| dtype.decode(&bytes[row as usize * row_bytes..][..row_bytes]);
+        file.reading(|| rows.iter().flat_map(|&i| row(i)).collect())
     }
 
-    fn bytes(&self, name: &str, shape: &[usize]) -> Result<(Stored, &[u8]), LoadError> {
+    /// Checks that there is a tensor of this shape.
+    fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        self.bytes(name, shape).map(drop)
+    }
+
+    fn bytes(&self, name: &str, shape: &[usize]) -> Result<(&NamedFile, Stored, &[u8]), LoadError> {
         let Some(tensor) = self.find(name) else {
             return Err(LoadError::MissingTensor { file: self.description.clone(), name: name.to_owned() });
         };
-        let (file, bytes) = &self.files[tensor.file];
-        check_shape(file, name, shape, &tensor.shape)?;
-        Ok((tensor.dtype, &bytes[tensor.bytes.clone()]))
+        let file = &self.files[tensor.file];
+        check_shape(&file.name, name, shape, &tensor.shape)?;
+        Ok((file, tensor.dtype, &file.bytes[tensor.bytes.clone()]))
     }
 }
 
@@ -339,26 +318,6 @@ pub(crate) fn check_shape(file: &str, name: &str, expected: &[usize], found: &[u
         expected: expected.to_vec(),
         found: found.to_vec(),
     })
-}
-
-/// A tensor as a header describes it; `bytes` counts from the file's start.
-struct TensorHeader {
-    dtype: StoredDtype,
-    shape: Vec<usize>,
-    bytes: Range<usize>,
-}
-
-/// Reads a header. The library checks that offsets lie inside the file, do not overlap and fit the shapes.
-fn read_header(file: &str, bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, LoadError> {
-    let (header_len, metadata) = SafeTensors::read_metadata(bytes)
-        .map_err(|error| LoadError::invalid(file, format!("not a whole safetensors file: {error}")))?;
-    let data = size_of::<u64>() + header_len;
-    let tensors = metadata.tensors().into_iter().map(|(name, info)| {
-        let (start, end) = info.data_offsets;
-        let header = TensorHeader { dtype: info.dtype, shape: info.shape.clone(), bytes: data + start..data + end };
-        (name, header)
-    });
-    Ok(tensors.collect())
 }
 
 /// Little-endian `f32` values.

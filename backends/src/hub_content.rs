@@ -1,0 +1,70 @@
+//! Whether what the hub sent is what it was asked for.
+
+use crate::disk::{self, FileBytes};
+use crate::files::{has_gguf_extension, max_bytes};
+use crate::gguf::GgufFile;
+use crate::model::weights::SafetensorsFiles;
+use serde::de::IgnoredAny;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Checks a downloaded file: that it has the announced size, and is a whole file of the kind that its name says.
+///
+/// # Errors
+/// It is not; the message says why.
+pub(crate) fn check(path: &Path, file: &str, announced: Option<u64>) -> Result<(), String> {
+    let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if let Some(announced) = announced.filter(|&announced| announced != size) {
+        return Err(format!("{size} bytes came, not the {announced} that were announced{}", beginning(path)));
+    }
+    let problem = if file.ends_with(".json") {
+        check_json(path, file)
+    } else if file.ends_with(".safetensors") {
+        check_safetensors(path, file)
+    } else if has_gguf_extension(Path::new(file)) {
+        GgufFile::open(path).map(drop).map_err(|error| error.to_string())
+    } else {
+        Ok(())
+    };
+    problem.map_err(|problem| format!("what came is no such file: {problem}{}", beginning(path)))
+}
+
+fn check_json(path: &Path, file: &str) -> Result<(), String> {
+    let bytes = disk::read(path, max_bytes(file)).map_err(|error| error.to_string())?.unwrap_or_default();
+    serde_json::from_slice::<IgnoredAny>(&bytes).map(drop).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+fn check_safetensors(path: &Path, file: &str) -> Result<(), String> {
+    let bytes = FileBytes::map(path).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| "it is gone".to_owned())?;
+    SafetensorsFiles::single(file, bytes).map(drop).map_err(|error| error.to_string())
+}
+
+/// How a file begins, if that is text, as the rest of a sentence: an error page says what the matter is.
+fn beginning(path: &Path) -> String {
+    /// Characters that are shown.
+    const SHOWN: usize = 80;
+    let bytes = FileBytes::map(path).ok().flatten();
+    let bytes = bytes.as_deref().map_or(&[][..], |bytes| &bytes[..bytes.len().min(SHOWN)]);
+    match str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
+            format!("; it begins with {text:?}")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Takes a file out of the cache: the link of that name, and what it leads to.
+///
+/// # Errors
+/// The link, or file, is still there.
+pub(crate) fn discard(path: &Path) -> io::Result<()> {
+    if let Ok(blob) = fs::canonicalize(path) {
+        let _ = fs::remove_file(blob);
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,79 @@
+"""A server that need not become ready: while it loads a model, or refuses to."""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness import PREFOLD, START_LIMIT, STOP_LIMIT, Address, environment, eventually
+
+
+class Loading(Address):
+    """`prefold` on a port chosen beforehand, because the log names it only when the model is there. The constructor returns
+    when the port is open."""
+
+    def __init__(self, *args, env=None):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            super().__init__(free.getsockname()[1])
+        self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
+        self.log_path = Path(self.directory.name) / "log"
+        command = [PREFOLD, "--hostname", "127.0.0.1", "--port", str(self.port), *map(str, args)]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.directory.name, env={**environment(self.directory.name), **(env or {})},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        eventually(lambda: self.ended() or self.status("/health") == 200, f"{command} listens", START_LIMIT)
+
+    def ended(self):
+        """Whether the process has; it is left to be waited for."""
+        if self.process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def status(self, path):
+        """The status of an answer; None when there is none."""
+        try:
+            return self.get(path).status
+        except OSError:
+            return None
+
+    def is_ready(self):
+        assert not self.ended(), self.log()
+        return self.status("/ready") == 200
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self):
+        """The exit status; the server must be about to end."""
+        status = self.process.wait(STOP_LIMIT)
+        assert "panicked" not in self.log(), self.log()
+        return status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.returncode is None:
+            self.signal(signal.SIGKILL)
+            self.process.wait(STOP_LIMIT)
+        self.directory.cleanup()
+
+
+def refused(*args, env=None):
+    """Runs `prefold` with what it must refuse: (everything it printed, the most memory it had, in bytes). It must end by
+    itself with status 1."""
+    with Loading(*args, env=env) as server:
+        eventually(server.ended, "it ends by itself", START_LIMIT)
+        _, status, usage = os.wait4(server.process.pid, 0)
+        server.process.returncode = os.waitstatus_to_exitcode(status)
+        output = server.log()
+        assert server.process.returncode == 1, f"{server.process.returncode}\n{output}"
+        assert "panicked" not in output, output
+        return output, usage.ru_maxrss << 10

@@ -1,0 +1,187 @@
+"""Whatever the hub or the cache's disk does, a server starts with the whole model or says what is missing."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from fake_hub import (COMMIT, LISTING, NAME, Hub, close, cut_off, half_as_whole, hang, hang_halfway, page, short_page, slow,
+                      status)
+from harness import FIXTURES, Server, eventually
+from loading import Loading, refused
+from reference import assert_unit
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def hub():
+    with Hub() as hub:
+        yield hub
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+def arguments(hub, cache, timeout=60):
+    return ["--model-id", NAME, "--hf-endpoint", hub.url, "--huggingface-hub-cache", cache, "--download-timeout", timeout]
+
+
+def assert_serves(server):
+    """It has the whole model: the vectors are those of the reference."""
+    expected = json.loads((FIXTURES / "qwen3-tiny" / "expected.json").read_text())
+    case = next(case for case in expected["cases"] if case.get("text"))
+    assert_unit(server.ask("/embed", inputs=case["text"], prompt_name=None)[0], case["embedding"])
+
+
+def assert_starts(hub, cache):
+    """With the hub healed, the same cache is good."""
+    hub.heal()
+    with Server(*arguments(hub, cache)) as server:
+        assert_serves(server)
+    assert not list(cache.rglob("*.incomplete")), "half a file is left"
+
+
+@pytest.mark.parametrize("method, file, fault, words", [
+    ("GET", LISTING, status(500), ["the hub cannot be reached", "500"]),
+    ("GET", LISTING, status(429, **{"Retry-After": "1"}), ["the hub cannot be reached", "Rate limited"]),
+    ("GET", LISTING, status(404), ["there is no such repository"]),
+    ("GET", LISTING, page, ["the list of files"]),
+    ("GET", LISTING, close, ["the list of files"]),
+    ("HEAD", "config.json", status(429), ["Rate limited"]),
+    ("HEAD", "tokenizer.json", status(404), ["no such file"]),
+    ("GET", WEIGHTS, status(500), ["not the", "were announced", "not today"]),
+    ("GET", WEIGHTS, page, ["no such file", "<html>Please sign in.</html>"]),
+    ("GET", WEIGHTS, short_page, ["were announced", "<html>Please sign in.</html>"]),
+    ("GET", WEIGHTS, cut_off, ["error decoding response body"]),
+    ("GET", WEIGHTS, half_as_whole, ["were announced"]),
+    ("GET", WEIGHTS, close, ["HTTP request error"]),
+    ("GET", "config.json", short_page, ["were announced"]),
+    ("GET", "1_Pooling/config.json", page, ["no such file"]),
+], ids=lambda value: getattr(value, "__name__", None) or (value if isinstance(value, str) else ""))
+def test_a_hub_that_fails_is_refused_and_nothing_of_it_is_kept(hub, cache, method, file, fault, words):
+    hub.faults[method, file] = fault
+    output, _ = refused(*arguments(hub, cache))
+    assert f"cannot get {file} of `{NAME}`" in output, output
+    assert all(word in output for word in words), output
+    assert_starts(hub, cache)
+
+
+@pytest.mark.parametrize("method, file, fault", [
+    ("GET", LISTING, hang), ("HEAD", "config.json", hang), ("GET", WEIGHTS, hang_halfway)])
+def test_a_hub_that_hangs_is_given_up_and_the_server_lives_meanwhile(hub, cache, method, file, fault):
+    hub.faults[method, file] = fault
+    with Loading(*arguments(hub, cache, timeout=8)) as server:
+        assert hub.reached.wait(60)
+        assert server.status("/health") == 200
+        answer = server.get("/ready")
+        assert answer.status == 503 and b"loading" in answer.body
+        assert server.wait() == 1
+        output = server.log()
+    assert f"cannot get {file} of `{NAME}`" in output, output
+    assert "nothing came for 8 s" in output and "--download-timeout" in output, output
+    assert_starts(hub, cache)
+
+
+@pytest.mark.parametrize("number, expected", [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize("method, file, fault", [("GET", LISTING, hang), ("GET", WEIGHTS, hang_halfway)])
+def test_a_download_can_be_ended_and_the_cache_stays_good(hub, cache, method, file, fault, number, expected):
+    hub.faults[method, file] = fault
+    with Loading(*arguments(hub, cache, timeout=3600)) as server:
+        assert hub.reached.wait(60)
+        if file == WEIGHTS:
+            eventually(lambda: any(part.stat().st_size for part in cache.rglob("*.incomplete")), "something came")
+        server.signal(number)
+        assert server.wait() == expected, server.log()
+    assert not list(cache.glob(f"models--*/snapshots/{COMMIT}/{WEIGHTS}"))
+    assert_starts(hub, cache)
+
+
+def test_two_servers_download_into_one_cache_at_the_same_time(hub, cache):
+    hub.faults["GET", WEIGHTS] = slow
+    with Loading(*arguments(hub, cache)) as first, Loading(*arguments(hub, cache)) as second:
+        for server in first, second:
+            eventually(server.is_ready, "ready", 120)
+            assert_serves(server)
+    assert_starts(hub, cache)
+
+
+def test_who_waits_for_another_server_gets_its_file(hub, cache):
+    """For longer than the hub's client would wait by itself."""
+    hub.faults["GET", WEIGHTS] = hang_halfway
+    with Loading(*arguments(hub, cache, timeout=3600)) as first:
+        assert hub.reached.wait(60)
+        with Loading(*arguments(hub, cache, timeout=3600)) as second:
+            eventually(lambda: "another process is downloading" in second.log(), "the second waits")
+            assert second.status("/health") == 200 and second.status("/ready") == 503
+            first.signal(signal.SIGKILL)
+            first.wait()
+            hub.heal()
+            eventually(second.is_ready, "ready", 120)
+            assert_serves(second)
+
+
+def test_a_full_disk_is_named(hub, cache):
+    """The part that is being written is a device that is always full."""
+    part = cache / "models--owner--tiny" / "blobs" / f"{hub.tag(WEIGHTS)}.incomplete"
+    part.parent.mkdir(parents=True)
+    part.symlink_to("/dev/full")
+    output, _ = refused(*arguments(hub, cache))
+    assert f"cannot get {WEIGHTS}" in output and "No space left on device" in output, output
+    assert str(cache) in output and "--huggingface-hub-cache" in output, output
+    part.unlink()
+    assert_starts(hub, cache)
+
+
+def test_a_small_disk_is_named_and_a_larger_one_will_do(hub, cache):
+    """A real file system that is full in the middle of the weights."""
+    cache.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", cache]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting takes root")
+    try:
+        output, _ = refused(*arguments(hub, cache))
+        assert f"cannot get {WEIGHTS}" in output and "No space left on device" in output, output
+        subprocess.run(["mount", "-o", "remount,size=64m", cache], check=True)
+        assert_starts(hub, cache)
+    finally:
+        subprocess.run(["umount", cache], check=True)
+
+
+def test_a_cache_that_cannot_be_written_to_is_named(hub, tmp_path):
+    (tmp_path / "file").write_text("")
+    places = [tmp_path / "file" / "cache"]
+    if os.geteuid() != 0:
+        (tmp_path / "closed").mkdir(mode=0o500)
+        places.append(tmp_path / "closed")
+    for place in places:
+        output, _ = refused(*arguments(hub, place))
+        assert "cannot get config.json" in output and "--huggingface-hub-cache" in output and str(place) in output, output
+
+
+def test_a_silent_hub_does_not_keep_a_cached_model_from_being_served(hub, cache):
+    assert_starts(hub, cache)
+    hub.released.clear()
+    hub.faults["GET", LISTING] = hang
+    with Server(*arguments(hub, cache, timeout=1)) as server:
+        assert "the hub cannot be reached" in server.log()
+        assert_serves(server)
+
+
+def test_a_signal_while_a_model_is_loading_ends_it_with_status_0():
+    """At several moments; the real model takes longest to load, where there is one."""
+    gguf = os.environ.get("PREFOLD_SMOLLM2_GGUF")
+    args = ["--model-id", gguf, "--pooling", "mean"] if gguf else []
+    for delay in 0, 0.1, 0.3, 1:
+        with Loading(*args) as server:
+            threading.Event().wait(delay)
+            asked = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0, server.log()
+            print(f"stopped {time.monotonic() - asked:.2f} s after the signal")
