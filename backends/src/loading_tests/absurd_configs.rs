@@ -149,6 +149,9 @@ fn tokenizers_that_know_more_tokens_than_the_model() {
 #[test]
 fn tokenizers_that_are_none() {
     let empty = json!({"type": "BPE", "vocab": {}, "merges": []});
+    // The library panics over each of these; to the outside it is a refusal like the others.
+    let precompiled = json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"});
+    let no_content = json!({"type": "Precompiled"});
     let word_level = json!({"type": "WordLevel", "vocab": {"b": 0}, "unk_token": "<unk>"});
     check(vec![
         ("qwen3-tiny", Write("tokenizer.json", ""), &["tokenizer.json"]),
@@ -157,6 +160,8 @@ fn tokenizers_that_are_none() {
         ("qwen3-tiny", tokenizer("/model", json!(null)), &["tokenizer.json"]),
         ("qwen3-tiny", tokenizer("/model/merges", json!([["no", "such"]])), &["tokenizer.json"]),
         ("qwen3-tiny", tokenizer("/pre_tokenizer", json!({"type": "Split", "pattern": {"Regex": "("}})), &["tokenizer.json"]),
+        ("qwen3-tiny", tokenizer("/normalizer", precompiled), &["tokenizer.json: cannot be read: ", "Precompiled"]),
+        ("qwen3-tiny", tokenizer("/normalizer", no_content), &["tokenizer.json: cannot be read: ", "Precompiled"]),
         // Every text has an unknown word, and there is no token for it.
         ("qwen3-tiny", tokenizer("/model", word_level), &["tokenizer.json"]),
     ]);
