@@ -66,7 +66,9 @@ impl FileBytes {
         let Self::Mapped(MappedFile { file, stamp, .. }) = self else { return Ok(()) };
         match Stamp::of(file) {
             Ok(now) if now == *stamp => Ok(()),
-            Ok(_) => Err(LoadError::invalid(name, "was written to while it was being read; start again when it is whole")),
+            Ok(_) => {
+                Err(LoadError::invalid(name, "was written to while it was being read; start again when it is whole"))
+            }
             Err(error) => Err(LoadError::io(name, error)),
         }
     }

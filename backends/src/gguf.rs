@@ -40,7 +40,8 @@ impl GgufFile {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.display().to_string());
         let not_found = || LoadError::io(path.display().to_string(), ErrorKind::NotFound.into());
         let bytes = FileBytes::map(path)?.ok_or_else(not_found)?;
-        let failed = |problem: String| LoadError::invalid(&name, format!("not a GGUF file that can be read: {problem}"));
+        let failed =
+            |problem: String| LoadError::invalid(&name, format!("not a GGUF file that can be read: {problem}"));
         gguf_header::check(&bytes).map_err(failed)?;
         let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|error| failed(error.to_string()))?;
         let file = Self { file: NamedFile { name, bytes }, content };
@@ -204,7 +205,9 @@ impl GgufFile {
         let problem = |problem: &str| LoadError::invalid(self.name(), format!("tensor `{name}` {problem}"));
         let block = dtype.block_size();
         if !shape.last().is_none_or(|row| row.is_multiple_of(block)) {
-            return Err(problem(&format!("has the shape {shape:?}, whose rows are not whole blocks of {block} values")));
+            return Err(problem(&format!(
+                "has the shape {shape:?}, whose rows are not whole blocks of {block} values"
+            )));
         }
         let elements = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
         let length = elements.and_then(|elements| (elements / block).checked_mul(dtype.type_size()));

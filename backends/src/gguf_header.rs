@@ -40,7 +40,9 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
     // The least that an entry takes: lengths of names, types, places, a value.
     let least = entries.saturating_mul(4 + 4 + 1).saturating_add(tensors.saturating_mul(4 + 4 + 4 + 8));
     if least > header.rest.len() as u64 {
-        return Err(format!("it is too short for the {entries} entries of metadata and {tensors} tensors that it announces"));
+        return Err(format!(
+            "it is too short for the {entries} entries of metadata and {tensors} tensors that it announces"
+        ));
     }
     let mut keys = HashSet::new();
     for i in 0..entries {

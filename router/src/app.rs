@@ -69,17 +69,17 @@ impl State {
     }
 }
 
-/// Why there is no engine.
+/// Why there is no engine. What lies beneath is in the message already, and not said again as its source.
 #[derive(Debug, ThisError)]
 pub(crate) enum StartError {
     #[error("the model could not be loaded: {0}")]
-    Load(#[from] LoadError),
+    Load(LoadError),
     #[error("`--default-prompt-name {name}`: the model has {known}")]
     UnknownPrompt { name: String, known: String },
     #[error("`--rerank-instruction`: the model is not told in words what relevant means")]
     NoInstruction,
     #[error("the engine could not start: {0}")]
-    Engine(#[from] Error),
+    Engine(Error),
 }
 
 /// What is said in place of the model's own words.
@@ -96,7 +96,7 @@ pub(crate) fn start_engine(
     changes: Changes,
     config: EngineConfig,
 ) -> Result<Engine, StartError> {
-    let mut model: LoadedModel = prefold_backends::load(load)?;
+    let mut model: LoadedModel = prefold_backends::load(load).map_err(StartError::Load)?;
     model.backend = wrap(model.backend);
     if let Some(prompt) = changes.default_prompt {
         model.prompts.default = Some(resolve_prompt(prompt, &model.prompts)?);
@@ -105,7 +105,7 @@ pub(crate) fn start_engine(
         let template = model.template.as_mut().ok_or(StartError::NoInstruction)?;
         template.default_instruction = Some(instruction);
     }
-    Ok(Engine::new(model, config)?)
+    Engine::new(model, config).map_err(StartError::Engine)
 }
 
 fn resolve_prompt(prompt: DefaultPrompt, prompts: &Prompts) -> Result<String, StartError> {

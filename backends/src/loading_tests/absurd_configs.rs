@@ -159,7 +159,11 @@ fn tokenizers_that_are_none() {
         ("qwen3-tiny", tokenizer("/model", json!({"type": "Telepathy"})), &["tokenizer.json"]),
         ("qwen3-tiny", tokenizer("/model", json!(null)), &["tokenizer.json"]),
         ("qwen3-tiny", tokenizer("/model/merges", json!([["no", "such"]])), &["tokenizer.json"]),
-        ("qwen3-tiny", tokenizer("/pre_tokenizer", json!({"type": "Split", "pattern": {"Regex": "("}})), &["tokenizer.json"]),
+        (
+            "qwen3-tiny",
+            tokenizer("/pre_tokenizer", json!({"type": "Split", "pattern": {"Regex": "("}})),
+            &["tokenizer.json"],
+        ),
         ("qwen3-tiny", tokenizer("/normalizer", precompiled), &["tokenizer.json: cannot be read: ", "Precompiled"]),
         ("qwen3-tiny", tokenizer("/normalizer", no_content), &["tokenizer.json: cannot be read: ", "Precompiled"]),
         // Every text has an unknown word, and there is no token for it.

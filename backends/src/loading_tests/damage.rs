@@ -19,13 +19,24 @@ const TRIES: u64 = 250;
 const MAX_RESIDENT: u64 = 1 << 30;
 
 /// Numbers at which parsers stumble.
-const NUMBERS: [u64; 10] =
-    [0, 1, 0x7f, 0xff, 1 << 16, 1 << 31, u32::MAX as u64, 1 << 40, i64::MAX as u64, u64::MAX];
+const NUMBERS: [u64; 10] = [0, 1, 0x7f, 0xff, 1 << 16, 1 << 31, u32::MAX as u64, 1 << 40, i64::MAX as u64, u64::MAX];
 
 /// Texts at which parsers of JSON stumble.
 const TEXTS: [&str; 14] = [
-    "-1", "0", "1e308", "-0.0", "18446744073709551615", "99999999999999999999", "null", "true", "[", "{", "\"", "\\u0000",
-    "\\ud800", "[[[[[[[[[[[[",
+    "-1",
+    "0",
+    "1e308",
+    "-0.0",
+    "18446744073709551615",
+    "99999999999999999999",
+    "null",
+    "true",
+    "[",
+    "{",
+    "\"",
+    "\\u0000",
+    "\\ud800",
+    "[[[[[[[[[[[[",
 ];
 
 /// Damages a file in one to three of its bytes in `place`.
@@ -130,7 +141,9 @@ fn a_damaged_gguf_file() {
 
 #[test]
 fn damaged_modules() {
-    for (seed, name) in ["modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"].iter().enumerate() {
+    for (seed, name) in
+        ["modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"].iter().enumerate()
+    {
         check(copy_of("qwen3-tiny").path(), name, 0..usize::MAX, 10 + seed as u64);
     }
 }

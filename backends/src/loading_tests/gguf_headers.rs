@@ -85,8 +85,14 @@ fn counts_and_lengths_beyond_the_file() {
         (with_entries(&[60_000u64.to_le_bytes().to_vec()]), "key 0 of 1 of the metadata goes beyond"),
         (with_entries(&[entry("a.b", STRING, &u64::MAX.to_le_bytes())]), "metadata `a.b` (entry 0 of 1) goes beyond"),
         (with_entries(&[entry("a.b", STRING, &5000u64.to_le_bytes())]), "metadata `a.b` (entry 0 of 1) goes beyond"),
-        (with_entries(&[entry("a.b", ARRAY, &array(U8, u64::MAX))]), "`a.b` (entry 0 of 1) has 18446744073709551615 values"),
-        (with_entries(&[entry("a.b", ARRAY, &array(U64, 1 << 60))]), "`a.b` (entry 0 of 1) has 1152921504606846976 values"),
+        (
+            with_entries(&[entry("a.b", ARRAY, &array(U8, u64::MAX))]),
+            "`a.b` (entry 0 of 1) has 18446744073709551615 values",
+        ),
+        (
+            with_entries(&[entry("a.b", ARRAY, &array(U64, 1 << 60))]),
+            "`a.b` (entry 0 of 1) has 1152921504606846976 values",
+        ),
         (with_entries(&[entry("a.b", ARRAY, &array(U64, 1 << 20))]), "metadata `a.b` (entry 0 of 1) goes beyond"),
         (with_entries(&[entry("a.b", ARRAY, &array(STRING, 1 << 20))]), "metadata `a.b` (entry 0 of 1) goes beyond"),
         (with_tensors(&[u64::MAX.to_le_bytes().to_vec()]), "the name of tensor 0 of 1 has"),
@@ -102,7 +108,10 @@ fn many_small_values_are_counted_over_all_arrays() {
     let half = (1 << 22) + 1;
     let bytes = [array(U8, half), vec![0; half as usize]].concat();
     let message = refusal(&with_entries(&[entry("a", ARRAY, &bytes), entry("b", ARRAY, &bytes)]));
-    assert!(message.contains("metadata `b` (entry 1 of 2) has 4194305 values, of which a file may have 8388608"), "{message}");
+    assert!(
+        message.contains("metadata `b` (entry 1 of 2) has 4194305 values, of which a file may have 8388608"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -112,7 +121,10 @@ fn types_that_are_not_known_and_arrays_in_arrays() {
         (with_entries(&[entry("a.b", 13, &[0; 8])]), "metadata `a.b` (entry 0 of 1) is of type 13"),
         (with_entries(&[entry("a.b", u32::MAX, &[0; 8])]), "metadata `a.b` (entry 0 of 1) is of type 4294967295"),
         (with_entries(&[entry("a.b", ARRAY, &array(99, 1))]), "metadata `a.b` (entry 0 of 1) is of type 99"),
-        (with_entries(&[entry("a.b", ARRAY, &nested(4))]), "metadata `a.b` (entry 0 of 1) has arrays in more than 4 arrays"),
+        (
+            with_entries(&[entry("a.b", ARRAY, &nested(4))]),
+            "metadata `a.b` (entry 0 of 1) has arrays in more than 4 arrays",
+        ),
         (with_entries(&[entry("a.b", ARRAY, &nested(100_000))]), "metadata `a.b` (entry 0 of 1) has arrays in"),
         (with_entries(&[entry("a.b", BOOL, &[2])]), "unexpected bool"),
     ] {
@@ -165,7 +177,10 @@ fn tensors_in_impossible_places_and_of_impossible_types() {
         (with_tensors(&[tensor("t", &[4], 4, 0)]), "tensor `t` (entry 0 of 1) is of type 4, which is not known"),
         (with_tensors(&[tensor("t", &[4], u32::MAX, 0)]), "tensor `t` (entry 0 of 1) is of type 4294967295"),
         // Whole blocks in all, and no row of whole blocks.
-        (with_tensors(&[tensor("t", &[64, 4], Q4_K, 0)]), "tensor `t` has the shape [4, 64], whose rows are not whole blocks of 256"),
+        (
+            with_tensors(&[tensor("t", &[64, 4], Q4_K, 0)]),
+            "tensor `t` has the shape [4, 64], whose rows are not whole blocks of 256",
+        ),
         (with_tensors(&[tensor("t", &[8], F32, 0), tensor("u", &[8], F32, 16)]), "tensor `u` lies on tensor `t`"),
         (with_tensors(&[tensor("t", &[8], F32, 0), tensor("u", &[8], F32, 0)]), "lies on tensor"),
     ] {

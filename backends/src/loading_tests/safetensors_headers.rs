@@ -116,6 +116,7 @@ fn a_header_may_have_metadata_and_spaces() {
     let header = str::from_utf8(&whole[8..8 + length]).unwrap().trim_end();
     assert!(header.contains("__metadata__"));
     let header = format!(" {header}   ");
-    fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &whole[8 + length..]].concat()).unwrap();
+    fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &whole[8 + length..]].concat())
+        .unwrap();
     assert!(open(dir.path()).is_ok());
 }

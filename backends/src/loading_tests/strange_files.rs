@@ -49,13 +49,19 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
             (Loop, "symbolic links"),
             (Dangling, dangling),
             // A hundred gigabytes of zeros take no room on the disk.
-            (Sparse(100 << 30), if name.ends_with(".json") { "such a file may have" } else { "not a whole safetensors file" }),
+            (
+                Sparse(100 << 30),
+                if name.ends_with(".json") { "such a file may have" } else { "not a whole safetensors file" },
+            ),
         ] {
             let dir = copy_of("llama-tiny");
             strange.make(&dir.path().join(name));
             // A file that may be missing is as good as missing.
             let Err(error) = open(dir.path()) else {
-                assert!(matches!((name, strange), ("tokenizer_config.json" | "modules.json", Dangling)), "{name} {strange:?}");
+                assert!(
+                    matches!((name, strange), ("tokenizer_config.json" | "modules.json", Dangling)),
+                    "{name} {strange:?}"
+                );
                 continue;
             };
             let message = error.to_string();

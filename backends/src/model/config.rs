@@ -200,7 +200,8 @@ impl DecoderConfig {
             return Err(LoadError::invalid(file, problem));
         }
         if !self.rope.is_finite(head_dim, positions) {
-            let problem = format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", self.rope.theta);
+            let problem =
+                format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", self.rope.theta);
             return Err(LoadError::invalid(file, problem));
         }
         if !(self.rms_norm_eps > 0.0 && self.rms_norm_eps < 1.0) {
