@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The benchmarks of docs/benchmarks.md that need no server: prints tables, writes JSON and SVG into the directory given
-# (default: target/bench). About 20 minutes on two cores; every figure is a ratio within one run or the fastest of a few.
+# (default: target/bench). About 15 minutes on two cores; every figure is a ratio within one run or the fastest of a few.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
