@@ -248,7 +248,7 @@ impl<'a> Download<'a> {
             }
             // The client keeps whatever body it is sent, an error page of a storage server included.
             let Err(problem) = hub_content::check(&path, file, meter.announced()) else { return Ok(folder.to_owned()) };
-            let removed = hub_content::discard(&path);
+            let removed = hub_content::discard(&path, folder);
             match (meter.was_asked(), removed) {
                 (false, Ok(())) => tracing::warn!("{}: {problem}; downloading it anew", path.display()),
                 (true, Ok(())) => return Err(self.error(file, format!("{problem}; it was not kept, try again"))),

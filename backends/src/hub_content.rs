@@ -55,12 +55,17 @@ fn beginning(path: &Path) -> String {
     }
 }
 
-/// Takes a file out of the cache: the link of that name, and what it leads to.
+/// Takes a file of the commit in `snapshot` out of the cache: the link of that name, and what it leads to if that is the
+/// cache's own.
 ///
 /// # Errors
 /// The link, or file, is still there.
-pub(crate) fn discard(path: &Path) -> io::Result<()> {
-    if let Ok(blob) = fs::canonicalize(path) {
+pub(crate) fn discard(path: &Path, snapshot: &Path) -> io::Result<()> {
+    // REPOSITORY/snapshots/COMMIT and REPOSITORY/blobs.
+    let blobs = snapshot.ancestors().nth(2).and_then(|repository| fs::canonicalize(repository.join("blobs")).ok());
+    if let (Some(blobs), Ok(blob)) = (blobs, fs::canonicalize(path))
+        && blob.starts_with(blobs)
+    {
         let _ = fs::remove_file(blob);
     }
     match fs::remove_file(path) {

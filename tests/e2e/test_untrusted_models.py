@@ -17,7 +17,7 @@ MIB = 1 << 20
 MODEST = 300 * MIB
 
 # For files of the greatest size that is read at all.
-LARGEST = 2600 * MIB
+LARGEST = 1536 * MIB
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_files_that_are_none_or_far_too_large(model):
             file.truncate(100 << 30)
 
     def long(path):
-        write(path, "[", ("[]," for _ in range(100 * MIB // 3)), "1]")
+        write(path, "[", ("[]," * 4096 for _ in range(100 * MIB // 3 // 4096)), "1]")
 
     for name in "config.json", "tokenizer.json", "model.safetensors":
         for make in (pipe, zeros, sparse, long):
@@ -156,7 +156,7 @@ def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
         size = path.stat().st_size
         output, memory = refused("--model-id", model)
         path.write_bytes(whole)
-        assert name in output, output[:1000]
+        assert name in output and "such a file may have" not in output, output[:1000]
         report(f"{name} of {size / MIB:.1f} MiB", memory)
         assert memory < LARGEST
 
@@ -164,9 +164,9 @@ def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
     largest("config.json", '{"a": [', ("1," for _ in range(4 * MIB - 10)), "1]}")
     names = ",".join('"%x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % i for i in range(140_000))
     largest("model.safetensors", struct.pack("<Q", 8 * MIB), ("{", names), "}".ljust(8 * MIB - 1 - len(names)))
-    vocab = (f'"{i}":{i},' for i in range(4_000_000))
+    vocab = (f'"{i}":{i},' for i in range(3_600_000))
     begin = '{"version":"1.0","model":{"type":"BPE","merges":[],"vocab":{'
-    largest("tokenizer.json", begin, vocab, '"x":4000000}}}')
+    largest("tokenizer.json", begin, vocab, '"x":3600000}}}')
     path = tmp_path / "model.gguf"
     path.write_bytes(gguf(array("a.b", 0, 1 << 23, bytes(1 << 23))))
     output, memory = refused("--model-id", path)

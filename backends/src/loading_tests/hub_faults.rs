@@ -121,6 +121,19 @@ fn what_the_cache_has_of_a_broken_file_is_downloaded_anew() {
 }
 
 #[test]
+fn what_a_link_in_the_cache_leads_to_elsewhere_is_not_removed() {
+    let (hub, cache) = hub();
+    open(model(&hub.endpoint, cache.path())).unwrap();
+    let elsewhere = TempDir::new().unwrap();
+    let (path, mine) = (snapshot(cache.path()).join(WEIGHTS), elsewhere.path().join("mine"));
+    fs::write(&mine, "not weights").unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&mine, &path).unwrap();
+    assert!(open(model(&hub.endpoint, cache.path())).is_ok(), "it is downloaded anew");
+    assert_eq!(fs::read(&mine).unwrap(), b"not weights");
+}
+
+#[test]
 fn commits_that_are_paths_are_refused() {
     for commit in ["../../../../tmp/x", "", "main", "0123456789abcdef0123456789abcdef0123456g"] {
         let (hub, cache) = hub();
