@@ -42,6 +42,10 @@ pub(crate) fn rerank_score(output: Output) -> Result<RerankScore, BackendError> 
         [no, yes] => yes - no,
         ref other => return Err(BackendError::Contract(format!("{} logits for a score", other.len()))),
     };
+    // Logits are finite, but their difference need not be.
+    if !raw.is_finite() {
+        return Err(BackendError::NotFinite(format!("the difference of two logits is {raw}")));
+    }
     Ok(RerankScore { raw, score: sigmoid(raw) })
 }
 
