@@ -8,13 +8,14 @@ export CARGO_FLAGS
 PORT ?= 3000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-clients bench lint check fmt cuda-check gpu-check docker-check
+.PHONY: help demo serve test test-clients fuzz bench lint check fmt cuda-check gpu-check docker-check
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
 	@echo 'make serve   build and serve the built-in model on port $(PORT) (PORT=...)'
 	@echo 'make test    all tests, the end-to-end ones included'
 	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and what is large'
+	@echo 'make fuzz    fuzzes every target with coverage feedback for a minute (FUZZ="TARGET SECONDS" for one)'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
@@ -34,6 +35,9 @@ test:
 
 test-clients:
 	scripts/test-clients.sh
+
+fuzz:
+	scripts/fuzz.sh $(FUZZ)
 
 bench:
 	scripts/bench.sh

@@ -73,6 +73,12 @@ class Address:
         """POSTs `request` as JSON."""
         return self.request("POST", path, json.dumps(request), {"content-type": "application/json", **(headers or {})})
 
+    def post_and_leave(self, path, request):
+        """POSTs `request` as JSON and closes the connection without waiting for an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT)
+        connection.request("POST", path, json.dumps(request), {"content-type": "application/json"})
+        connection.close()
+
     def ask(self, path, **request):
         """POSTs the keyword arguments as JSON and returns the JSON of an answer that must be 200."""
         response = self.post(path, request)
@@ -95,12 +101,13 @@ class Server(Address):
     """`prefold` on a free port, in a directory of its own. Ready when the constructor returns."""
 
     running = []
+    binary = PREFOLD
 
     def __init__(self, *args, env=None):
         self.args = args
         self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
         self.log_path = Path(self.directory.name) / "log"
-        command = [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", *map(str, args)]
+        command = [self.binary, "--hostname", "127.0.0.1", "--port", "0", *map(str, args)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.directory.name, env={**environment(self.directory.name), **(env or {})},
@@ -149,6 +156,9 @@ class Server(Address):
         status, log = self.wait(), self.log()
         self.directory.cleanup()
         assert status == 0, f"prefold {self.args} ended with {status}:\n{log}"
+        self.check_log(log)
+
+    def check_log(self, log):
         assert "panicked" not in log, log
 
     def kill(self):

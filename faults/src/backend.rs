@@ -1,0 +1,193 @@
+//! A backend that fails as it is told.
+
+use crate::faults::{Fault, Faults};
+use crate::source::Source;
+use prefold_core::{Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, TooLarge};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::time::Duration;
+
+/// How often a stalled batch looks whether it may go on.
+const STALL_POLL: Duration = Duration::from_millis(5);
+
+/// Passes batches on, or lets a fault happen to them.
+pub(crate) struct FaultyBackend {
+    inner: Box<dyn Backend>,
+    source: Source,
+    rng: SmallRng,
+}
+
+impl FaultyBackend {
+    pub(crate) fn new(inner: Box<dyn Backend>, source: Source) -> Self {
+        let seed = source.read().map_or(0, |faults| faults.seed);
+        Self { inner, source, rng: SmallRng::seed_from_u64(seed) }
+    }
+
+    fn faults(&self) -> Result<Faults, BackendError> {
+        self.source.read().map_err(BackendError::Compute)
+    }
+
+    /// One value of one output.
+    fn poison(&mut self, outputs: &mut [Output]) {
+        const VALUES: [f32; 3] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        if outputs.is_empty() {
+            return;
+        }
+        let output = self.rng.random_range(0..outputs.len());
+        let (Output::Embedding(values) | Output::Logits(values) | Output::Tokens { data: values, .. }) =
+            &mut outputs[output];
+        if !values.is_empty() {
+            let place = self.rng.random_range(0..values.len());
+            values[place] = VALUES[self.rng.random_range(0..VALUES.len())];
+        }
+    }
+}
+
+impl Backend for FaultyBackend {
+    fn info(&self) -> &ModelInfo {
+        self.inner.info()
+    }
+
+    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
+        self.inner.check_limits(limits)
+    }
+
+    #[allow(clippy::panic, reason = "a panic is one of the faults")]
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        let faults = self.faults()?;
+        let fault = faults.choose(self.rng.random());
+        match fault {
+            Some(Fault::Panic) => panic!("injected panic"),
+            Some(Fault::Error) => return Err(BackendError::Compute("injected error".to_owned())),
+            Some(Fault::OutOfMemory) => {
+                let message = "injected lack of memory; a smaller --max-batch-tokens needs less";
+                return Err(BackendError::OutOfMemory(message.to_owned()));
+            }
+            Some(Fault::Delay) => std::thread::sleep(faults.delay),
+            Some(Fault::Stall) => {
+                while self.faults()?.stalls() {
+                    std::thread::sleep(STALL_POLL);
+                }
+            }
+            Some(Fault::NotFinite | Fault::TooFew) | None => {}
+        }
+        let mut outputs = self.inner.forward(batch)?;
+        match fault {
+            Some(Fault::NotFinite) => self.poison(&mut outputs),
+            Some(Fault::TooFew) => drop(outputs.pop()),
+            _ => {}
+        }
+        Ok(outputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prefold_core::{ModelKind, Pooling, RaggedBatch, Wanted};
+    use std::fs;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    const DIM: usize = 3;
+
+    /// Answers with the sequence's first token.
+    struct Sound(ModelInfo);
+
+    impl Backend for Sound {
+        fn info(&self) -> &ModelInfo {
+            &self.0
+        }
+
+        fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+            let first = |b| batch.ragged.input_ids()[batch.ragged.rows(b).start] as f32;
+            Ok((0..batch.ragged.num_sequences()).map(|b| Output::Embedding(vec![first(b); DIM])).collect())
+        }
+    }
+
+    fn faulty(source: &str) -> FaultyBackend {
+        let info = ModelInfo {
+            model_type: "sound".to_owned(),
+            kind: ModelKind::Embedding { dim: DIM, pooling: Pooling::LastToken },
+            vocab_size: 100,
+            max_input_length: 10,
+            dtype: "float32",
+            device: "cpu".to_owned(),
+            attention: "ragged",
+        };
+        FaultyBackend::new(Box::new(Sound(info)), Source::parse(source).unwrap())
+    }
+
+    fn batch() -> Batch {
+        let ragged = RaggedBatch::from_sequences(&[vec![1, 2], vec![5], vec![7, 8, 9]]).unwrap();
+        Batch { ragged, plan: None, wanted: vec![Wanted::Pooled; 3] }
+    }
+
+    fn values(output: &Output) -> &[f32] {
+        let (Output::Embedding(values) | Output::Logits(values) | Output::Tokens { data: values, .. }) = output;
+        values
+    }
+
+    #[test]
+    fn without_faults_the_batch_passes() {
+        let outputs = faulty("").forward(&batch()).unwrap();
+        assert_eq!(outputs, [1.0, 5.0, 7.0].map(|value| Output::Embedding(vec![value; DIM])));
+        assert_eq!(faulty("delay=1,delay-ms=1").forward(&batch()).unwrap(), outputs);
+    }
+
+    #[test]
+    fn each_fault_is_what_it_is_called() {
+        assert!(matches!(faulty("error=1").forward(&batch()), Err(BackendError::Compute(_))));
+        assert!(matches!(faulty("oom=1").forward(&batch()), Err(BackendError::OutOfMemory(_))));
+        assert_eq!(faulty("short=1").forward(&batch()).unwrap().len(), 2);
+        let mut backend = faulty("panic=1");
+        assert!(catch_unwind(AssertUnwindSafe(|| backend.forward(&batch()))).is_err());
+    }
+
+    #[test]
+    fn one_value_of_one_output_is_poisoned() {
+        let sound = faulty("").forward(&batch()).unwrap();
+        let mut backend = faulty("nan=1");
+        let mut hit = [0; 3];
+        for _ in 0..100 {
+            let outputs = backend.forward(&batch()).unwrap();
+            let wrong: Vec<usize> = (0..3).filter(|&b| outputs[b] != sound[b]).collect();
+            let &[b] = wrong.as_slice() else { panic!("{outputs:?}") };
+            assert_eq!(values(&outputs[b]).iter().filter(|value| !value.is_finite()).count(), 1);
+            hit[b] += 1;
+        }
+        assert!(hit.iter().all(|&hits| hits > 10), "{hit:?}");
+    }
+
+    #[test]
+    fn faults_come_as_often_as_they_should_and_the_same_each_time() {
+        let fates = |seed: u64| -> Vec<bool> {
+            let mut backend = faulty(&format!("seed={seed},error=0.2"));
+            (0..1000).map(|_| backend.forward(&batch()).is_err()).collect()
+        };
+        let failed = fates(1).into_iter().filter(|failed| *failed).count();
+        assert!((150..250).contains(&failed), "{failed}");
+        assert_eq!(fates(1), fates(1));
+        assert_ne!(fates(1), fates(2));
+    }
+
+    #[test]
+    fn a_file_switches_faults_on_and_off_and_ends_a_stall() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("faults");
+        let write = |text: &str| fs::write(&path, text).unwrap();
+        assert!(Source::parse(&format!("@{}", path.display())).unwrap_err().contains("cannot read"));
+        write("error=1\n");
+        let mut backend = faulty(&format!("@{}", path.display()));
+        assert!(backend.forward(&batch()).is_err());
+        write("");
+        assert!(backend.forward(&batch()).is_ok());
+        write("stall=1");
+        std::thread::scope(|scope| {
+            let stalled = scope.spawn(move || backend.forward(&batch()).map(|outputs| outputs.len()).unwrap());
+            std::thread::sleep(STALL_POLL * 4);
+            assert!(!stalled.is_finished());
+            write("");
+            assert_eq!(stalled.join().unwrap(), 3);
+        });
+    }
+}

@@ -1,0 +1,162 @@
+//! Request bodies: whatever a client sends, the answer is well formed and has a documented status.
+
+use crate::fake::{self, DIM};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use half::{bf16, f16};
+use prefold_core::{ModelKind, Pooling};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+/// Every route that takes a body. New ones go to the end: corpora name them by number.
+pub const ROUTES: [&str; 16] = [
+    "/embed",
+    "/embed_all",
+    "/similarity",
+    "/predict",
+    "/rerank",
+    "/tokenize",
+    "/decode",
+    "/v1/embeddings",
+    "/v1/rerank",
+    "/v2/rerank",
+    "/v1/score",
+    "/v1/classify",
+    "/embeddings",
+    "/score",
+    "/classify",
+    "/",
+];
+
+/// Kinds of served models: embedding, reranker, classifier with one label, classifier with three.
+pub const KINDS: usize = 4;
+
+const BINARY: &str = "application/octet-stream";
+
+/// The description of the API that is checked in.
+pub const DESCRIPTION: &str = include_str!("../../docs/openapi.json");
+
+/// The first byte of an input: which route of which server gets the rest, and whether binary vectors are asked for.
+pub fn selector(route: &str, kind: usize, binary: bool) -> u8 {
+    let route = ROUTES.iter().position(|known| *known == route).expect("a route of the list");
+    u8::try_from((usize::from(binary) * KINDS + kind) * ROUTES.len() + route).expect("fits by the list's length")
+}
+
+/// Answers are of the form that is described.
+pub fn run(bytes: &[u8]) {
+    let Some((&first, body)) = bytes.split_first() else { return };
+    let (route, rest) = (usize::from(first) % ROUTES.len(), usize::from(first) / ROUTES.len());
+    let (kind, binary) = (rest % KINDS, rest / KINDS % 2 == 1);
+    let server = server();
+    let accept = if binary { BINARY } else { "*/*" };
+    let request = Request::post(ROUTES[route]).header(header::ACCEPT, accept).body(Body::from(body.to_vec())).unwrap();
+    let (status, headers, answer) = server.runtime.block_on(async {
+        let response = server.routers[kind].clone().oneshot(request).await.expect("routers cannot fail");
+        let (parts, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.expect("the body is whole");
+        (parts.status, parts.headers, body)
+    });
+    let documented = &server.statuses[ROUTES[route]];
+    assert!(documented.contains(status.as_str()), "{} answered {status}, not one of {documented:?}", ROUTES[route]);
+    match status {
+        StatusCode::OK => check_answer(&headers, &answer, body),
+        _ => check_error(status, &answer),
+    }
+}
+
+/// A server for each kind of model, and what is described.
+struct Server {
+    runtime: Runtime,
+    routers: Vec<Router>,
+    /// By route.
+    statuses: BTreeMap<&'static str, BTreeSet<String>>,
+}
+
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let labels = |count: usize| (0..count).map(|label| format!("label {label}")).collect();
+        let kinds: [ModelKind; KINDS] = [
+            ModelKind::Embedding { dim: DIM, pooling: Pooling::LastToken },
+            ModelKind::Reranker,
+            ModelKind::Classifier { labels: labels(1) },
+            ModelKind::Classifier { labels: labels(3) },
+        ];
+        let router = |kind| prefold::routes(fake::engine(kind), "fake").expect("the defaults are sound");
+        let routers = kinds.into_iter().map(router).collect();
+        let description: Value = serde_json::from_str(DESCRIPTION).expect("JSON");
+        let statuses = ROUTES.map(|route| (route, statuses(&description, route)));
+        Server { routers, statuses: statuses.into(), runtime }
+    })
+}
+
+/// What a route may answer here: what is described, except what cannot happen to a sound server that is not stopping.
+fn statuses(description: &Value, route: &str) -> BTreeSet<String> {
+    // The default route is another one by another name, which one depends on the model.
+    let route = if route == "/" { "/embed" } else { route };
+    let responses = description["paths"][route]["post"]["responses"].as_object();
+    let responses = responses.unwrap_or_else(|| panic!("{route} is not described"));
+    responses.keys().filter(|status| !matches!(status.as_str(), "401" | "500" | "503")).cloned().collect()
+}
+
+fn check_error(status: StatusCode, answer: &[u8]) {
+    let text = String::from_utf8_lossy(answer);
+    let error: Value = serde_json::from_slice(answer).unwrap_or_else(|error| panic!("{status}: {error}: {text}"));
+    let message = error["error"].as_str().or(error["error"]["message"].as_str());
+    let kind = error["error_type"].as_str().or(error["error"]["type"].as_str());
+    assert!(message.is_some_and(|text| !text.is_empty()) && kind.is_some(), "{status}: {text}");
+    // The backend gives finite values only; differences of the largest ones are not.
+    let is_overflow = message.is_some_and(|message| message.contains("not finite"));
+    assert!(status != StatusCode::FAILED_DEPENDENCY || is_overflow, "{text}");
+}
+
+fn check_answer(headers: &HeaderMap, answer: &Bytes, request: &[u8]) {
+    if headers[header::CONTENT_TYPE] == BINARY {
+        return check_binary(headers, answer);
+    }
+    assert_eq!(headers[header::CONTENT_TYPE], "application/json");
+    let text = String::from_utf8_lossy(answer);
+    let value: Value = serde_json::from_slice(answer).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let request: Value = serde_json::from_slice(request).expect("a request that was answered is JSON");
+    let element = request["embed_dtype"].as_str().unwrap_or("float32");
+    check_value("", &value, element);
+}
+
+/// No null but where special tokens have no place in the text, and base64 of finite values.
+fn check_value(name: &str, value: &Value, element: &str) {
+    match value {
+        Value::Null => assert!(matches!(name, "start" | "stop"), "`{name}` is null"),
+        Value::Array(items) => items.iter().for_each(|item| check_value(name, item, element)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| check_value(name, value, element)),
+        Value::String(text) if name == "embedding" => check_vector(&STANDARD.decode(text).expect("base64"), element),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn check_binary(headers: &HeaderMap, answer: &[u8]) {
+    let text = |name: &str| headers[name].to_str().expect("ASCII");
+    let (rows, dim) = text("x-embedding-shape").split_once(',').expect("ROWS,VALUES");
+    let values: usize = rows.parse::<usize>().unwrap() * dim.parse::<usize>().unwrap();
+    let element = text("x-embedding-dtype");
+    let size = if element == "float32" { 4 } else { 2 };
+    assert_eq!(answer.len(), values * size);
+    check_vector(answer, element);
+}
+
+fn check_vector(bytes: &[u8], element: &str) {
+    let all_finite = match element {
+        "float32" => bytes.as_chunks().0.iter().all(|value| f32::from_le_bytes(*value).is_finite()),
+        "float16" => bytes.as_chunks().0.iter().all(|value| f16::from_le_bytes(*value).is_finite()),
+        "bfloat16" => bytes.as_chunks().0.iter().all(|value| bf16::from_le_bytes(*value).is_finite()),
+        other => panic!("vectors of {other}"),
+    };
+    assert!(all_finite && !bytes.is_empty(), "a vector of {element} that is not finite: {bytes:?}");
+}

@@ -1,0 +1,164 @@
+//! Every target over its corpus, and over mutations of it that are the same each time.
+
+mod seeds;
+
+use prefold_fuzz::requests::{DESCRIPTION, ROUTES};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+
+/// Bytes of all corpora at most: they are part of the repository.
+const MAX_CORPUS: usize = 1_000_000;
+
+/// Bytes of a mutated input at most.
+const MAX_INPUT: usize = 16_384;
+
+fn corpus_of(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
+}
+
+/// The inputs of a corpus by name.
+fn read_corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(corpus_of(target)).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap())).collect()
+}
+
+/// Runs a target over its corpus and over so many mutations of it.
+fn run(name: &str, mutations: usize) {
+    let target = prefold_fuzz::target(name).unwrap();
+    let check = |input: &[u8], what: &str| {
+        if catch_unwind(|| target(input)).is_err() {
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}"));
+            fs::write(&path, input).unwrap();
+            panic!("the target {name} fails for {what}, which is in {}", path.display());
+        }
+    };
+    let corpus = read_corpus(name);
+    corpus.iter().for_each(|(file, input)| check(input, file));
+    let corpus: Vec<_> = corpus.into_values().collect();
+    let mut rng = SmallRng::seed_from_u64(0x5eed);
+    for number in 0..mutations {
+        check(&mutated(&corpus, &mut rng), &format!("mutation {number}"));
+    }
+}
+
+/// An input of the corpus with a few changes, each of a kind that finds faults in parsers.
+fn mutated(corpus: &[Vec<u8>], rng: &mut SmallRng) -> Vec<u8> {
+    const NUMBERS: [u64; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, 1 << 62, u64::MAX];
+    const WORDS: [&str; 16] = [
+        "null",
+        "true",
+        "-1",
+        "0",
+        "1e999",
+        "1.5",
+        "18446744073709551616",
+        "\"\"",
+        "[]",
+        "{}",
+        "[[",
+        "\\ud800",
+        "\u{0}",
+        "\u{1f98a}",
+        ",",
+        "\"",
+    ];
+    let mut input = corpus.choose(rng).unwrap().clone();
+    for _ in 0..rng.random_range(1..=3) {
+        let place = rng.random_range(0..=input.len());
+        let end = rng.random_range(place..=input.len().min(place + 32));
+        match rng.random_range(0..7) {
+            0 if place < input.len() => input[place] ^= 1 << rng.random_range(0..8),
+            1 => drop(input.drain(place..end)),
+            2 => {
+                let copy = input[place..end].to_vec();
+                input.splice(end..end, copy);
+            }
+            3 => {
+                let bytes = NUMBERS.choose(rng).unwrap().to_le_bytes();
+                let end = input.len().min(place + bytes.len());
+                input.splice(place..end, bytes);
+            }
+            4 => drop(input.splice(place..end, WORDS.choose(rng).unwrap().bytes())),
+            5 => {
+                let other = corpus.choose(rng).unwrap();
+                let from = rng.random_range(0..=other.len());
+                input.truncate(place);
+                input.extend_from_slice(&other[from..]);
+            }
+            _ => input.truncate(place),
+        }
+    }
+    input.truncate(MAX_INPUT);
+    input
+}
+
+#[test]
+fn config() {
+    run("config", 1500);
+}
+
+#[test]
+fn gguf() {
+    run("gguf", 1500);
+}
+
+#[test]
+fn radix() {
+    run("radix", 3000);
+}
+
+#[test]
+fn recipe() {
+    run("recipe", 20_000);
+}
+
+#[test]
+fn requests() {
+    run("requests", 3000);
+}
+
+#[test]
+fn safetensors() {
+    run("safetensors", 1500);
+}
+
+/// Run with `UPDATE_CORPUS=1` after a change of the seeds.
+#[test]
+fn every_seed_is_in_the_corpus() {
+    for (target, seeds) in seeds::all() {
+        let directory = corpus_of(target);
+        if std::env::var_os("UPDATE_CORPUS").is_some() {
+            fs::create_dir_all(&directory).unwrap();
+            for (name, input) in &seeds {
+                fs::write(directory.join(format!("seed-{name}")), input).unwrap();
+            }
+        }
+        let corpus = read_corpus(target);
+        for (name, input) in seeds {
+            let stale = "is stale: UPDATE_CORPUS=1 cargo test -p prefold-fuzz every_seed";
+            assert!(corpus.get(&format!("seed-{name}")) == Some(&input), "corpus/{target}/seed-{name} {stale}");
+        }
+    }
+}
+
+#[test]
+fn the_corpora_are_small_and_every_target_has_one() {
+    let sizes = prefold_fuzz::TARGETS.map(|(name, _)| read_corpus(name).values().map(Vec::len).sum::<usize>());
+    assert!(sizes.iter().all(|&size| size > 0), "{sizes:?}");
+    assert!(sizes.iter().sum::<usize>() < MAX_CORPUS, "{sizes:?}");
+}
+
+#[test]
+fn every_route_with_a_body_is_fuzzed() {
+    let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+    let paths = description["paths"].as_object().unwrap();
+    for (path, item) in paths {
+        assert!(item.get("post").is_none() || ROUTES.contains(&path.as_str()), "{path} is not in ROUTES");
+    }
+}

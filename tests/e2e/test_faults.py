@@ -1,0 +1,234 @@
+"""A backend that panics, fails, runs out of memory, answers NaN, is slow or never ends: nobody gets a wrong answer, everybody
+gets one, and the server goes on."""
+
+import os
+import random
+import re
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness import BINARIES, FIXTURES, Server, eventually
+
+CLIENTS = 16
+WORDS = "a red fox crosses the frozen river while the old ferryman counts his silver coins again".split()
+
+# What happens to one batch in nine.
+MIXED = "seed=1,panic=0.02,error=0.02,oom=0.01,nan=0.03,short=0.01,delay=0.02,delay-ms=5"
+
+
+class FaultyServer(Server):
+    """`prefold-faulty`, whose faults can be changed while it runs."""
+
+    binary = BINARIES / "prefold-faulty"
+
+    def __init__(self, *args, faults=""):
+        self.faults_directory = tempfile.TemporaryDirectory(prefix="prefold-faults-")
+        self.faults_path = Path(self.faults_directory.name) / "faults"
+        self.set_faults(faults)
+        super().__init__(*args, env={"PREFOLD_FAULTS": f"@{self.faults_path}"})
+
+    def set_faults(self, faults):
+        written = self.faults_path.with_suffix(".new")
+        written.write_text(faults)
+        os.replace(written, self.faults_path)  # Never seen half written.
+
+    def check_log(self, log):
+        """Panics are part of it, but only those that were asked for."""
+        panics = re.findall(r"panicked at ([^:\s]+)", log)
+        assert all("faults/src/backend.rs" in place for place in panics), log
+
+
+def text(rng):
+    return " ".join(rng.choices(WORDS, k=rng.randint(1, 12)))
+
+
+def requests_for(kind, rng, count):
+    """Requests of every route that a model of this kind answers: (path, body)."""
+    def texts():
+        return [text(rng) for _ in range(rng.randint(1, 4))]
+
+    forms = {
+        "embedding": [
+            lambda: ("/embed", {"inputs": texts()}),
+            lambda: ("/embed_all", {"inputs": text(rng)}),
+            lambda: ("/similarity", {"inputs": {"source_sentence": text(rng), "sentences": texts()}}),
+            lambda: ("/v1/embeddings", {"input": texts(), "encoding_format": rng.choice(["float", "base64"])}),
+            lambda: ("/rerank", {"query": text(rng), "texts": texts(), "raw_scores": True}),
+            lambda: ("/v1/score", {"text_1": text(rng), "text_2": texts()}),
+            lambda: ("/tokenize", {"inputs": texts()}),
+        ],
+        "reranker": [
+            lambda: ("/rerank", {"query": text(rng), "texts": texts()}),
+            lambda: ("/v1/rerank", {"query": text(rng), "documents": texts()}),
+            lambda: ("/v2/rerank", {"query": text(rng), "documents": texts(), "top_n": 2}),
+            lambda: ("/v1/score", {"text_1": text(rng), "text_2": texts()}),
+            lambda: ("/decode", {"ids": [rng.randint(0, 900) for _ in range(5)]}),
+        ],
+        "classifier": [
+            lambda: ("/predict", {"inputs": [[text] for text in texts()]}),
+            lambda: ("/v1/classify", {"input": texts()}),
+        ],
+    }
+    return [rng.choice(forms[kind])() for _ in range(count)]
+
+
+def answer_of(response):
+    """What a request's answer must be every time: all of it, except what tells when it was given and what others saved."""
+    body = response.json()
+    if isinstance(body, dict):
+        for changing in ("id", "created", "usage"):
+            body.pop(changing, None)
+    return body
+
+
+def check_failure(path, response):
+    """The documented error of a failed forward pass, in the form of the route's API."""
+    assert response.status == 424, (path, response)
+    body = response.json()
+    if path.startswith("/v"):
+        assert body["error"]["type"] == "server_error" and body["type"] == "Backend", body
+        message = body["error"]["message"]
+    else:
+        assert body["error_type"] == "Backend", body
+        message = body["error"]
+    assert message.startswith("inference failed: "), message
+
+
+def in_parallel(function, items):
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return list(pool.map(function, items))
+
+
+def counters(server):
+    """Of the calls that reached the engine: how many there were, and what became of them."""
+    failed = {kind: server.metric("te_request_failure", err=kind) for kind in ("inference", "dropped")}
+    return {
+        "accepted": server.metric("te_request_count"), "answered": server.metric("te_request_success"),
+        "failed": failed["inference"], "cancelled": failed["dropped"], "all failures": server.metric("te_request_failure"),
+    }
+
+
+def check_counters(counted):
+    assert counted["accepted"] == counted["answered"] + counted["failed"] + counted["cancelled"], counted
+    assert counted["all failures"] == counted["failed"] + counted["cancelled"], counted
+
+
+@pytest.mark.parametrize("kind, model, count, cancelling", [
+    ("embedding", "qwen3-tiny", 6000, True),
+    ("reranker", "qwen3-reranker-tiny", 2000, False),
+    ("classifier", "qwen3-seqcls-tiny", 2000, False),
+])
+def test_every_request_is_answered_rightly_or_with_the_documented_error(kind, model, count, cancelling):
+    rng = random.Random(count)
+    distinct = requests_for(kind, rng, 200)
+    model = ("--model-id", FIXTURES / model)
+    with Server(*model) as clean:
+        expected = [answer_of(clean.post(*request)) for request in distinct]
+    with FaultyServer(*model, faults=MIXED) as server:
+        def one(draw):
+            number, leaves = draw
+            path, body = distinct[number]
+            if leaves:
+                return server.post_and_leave(path, body)
+            response = server.post(path, body)
+            if response.status == 200:
+                assert answer_of(response) == expected[number], (path, body)
+            else:
+                check_failure(path, response)
+            return response.status
+
+        draws = [(rng.randrange(len(distinct)), cancelling and rng.random() < 0.1) for _ in range(count)]
+        statuses = in_parallel(one, draws)
+        left, good, failed = statuses.count(None), statuses.count(200), statuses.count(424)
+        assert (left > 0) == cancelling and left + good + failed == count
+        assert good > failed > 0
+        eventually(lambda: server.metric("prefold_http_requests_in_flight") == 1, "only /metrics is being answered")
+        counted = counters(server)
+        check_counters(counted)
+        # Of those that left, some were answered before, and some were gone before they were read.
+        assert good <= counted["answered"] <= good + left
+        assert failed <= counted["failed"] <= failed + left
+        assert counted["cancelled"] <= left
+        assert server.metric("prefold_failed_sequences") >= failed
+        assert server.metric("te_queue_size") == 0
+
+        server.set_faults("")
+        for number in range(20):
+            path, body = distinct[number]
+            response = server.post(path, body)
+            assert response.status == 200 and answer_of(response) == expected[number]
+        assert server.get("/ready").status == 200
+
+
+def test_the_neighbours_of_a_row_that_is_not_finite_are_right():
+    """Eight requests wait while a batch stalls and go into the next ones together; one row of each batch is poisoned."""
+    texts = [text(random.Random(seed)) for seed in range(8)]
+    with FaultyServer("--model-id", FIXTURES / "qwen3-tiny") as server:
+        expected = [server.ask("/embed", inputs=text) for text in texts]
+        batches = server.metric("te_batch_next_size_count")
+        server.set_faults("stall=1")
+        with ThreadPoolExecutor(9) as pool:
+            first = pool.submit(server.post, "/embed", {"inputs": "first"})
+            eventually(lambda: server.metric("te_request_input_length_count") == 9, "the first one is in the queue")
+            others = [pool.submit(server.post, "/embed", {"inputs": text}) for text in texts]
+            eventually(lambda: server.metric("te_request_input_length_count") == 17, "the others are, too")
+            server.set_faults("nan=1")
+            assert first.result().status == 200
+            others = [other.result() for other in others]
+        batches = server.metric("te_batch_next_size_count") - batches - 1
+        failed = [response for response in others if response.status != 200]
+        for response in failed:
+            check_failure("/embed", response)
+            assert "not finite" in response.json()["error"] and "--dtype float32" in response.json()["error"]
+        assert len(failed) == batches < 8, "one in each batch, and they were together"
+        for response, want in zip(others, expected, strict=True):
+            assert response.status == 424 or response.json() == want
+        assert server.metric("prefold_failed_sequences") == len(failed)
+        line = next(line for line in server.log().splitlines() if "inference failed" in line)
+        assert "overflow of the number format" in line and "--dtype float32" in line, line
+
+
+def test_readiness_falls_with_repeated_failures_and_comes_back_by_itself():
+    with FaultyServer() as server:
+        for faults in ("error=1", "panic=1", "oom=1", "nan=1", "short=1"):
+            server.set_faults(faults)
+            for _ in range(3):
+                check_failure("/embed", server.post("/embed", {"inputs": "red"}))
+            not_ready = server.get("/ready")
+            assert not_ready.status == 503 and not_ready.headers["retry-after"], (faults, not_ready)
+            assert not_ready.json()["error_type"] == "Unhealthy"
+            server.set_faults("")
+            eventually(lambda: server.get("/ready").status == 200, f"ready again after {faults}")
+            assert server.get("/health").status == 200
+            assert len(server.ask("/embed", inputs="red")) == 1
+
+
+def stuck(server, pool):
+    """A request whose forward pass does not end."""
+    server.set_faults("stall=1")
+    return pool.submit(server.post, "/embed", {"inputs": "red"})
+
+
+def test_a_forward_pass_that_hangs_makes_the_server_unready_then_unhealthy():
+    with FaultyServer("--stall-timeout", "2") as server, ThreadPoolExecutor(1) as pool:
+        want = server.ask("/embed", inputs="red")
+        hanging = stuck(server, pool)
+        eventually(lambda: server.get("/ready").status == 503, "not ready")
+        assert "forward pass" in server.get("/ready").json()["error"]
+        # Five times as long; unless this machine slept through it, the server still lives.
+        seen = []
+        eventually(lambda: seen.append(server.get("/health").status) or seen[-1] == 503, "not healthy")
+        assert seen[0] == 200 and set(seen) == {200, 503}
+        server.set_faults("")
+        assert hanging.result().json() == want
+        assert server.get("/ready").status == server.get("/health").status == 200
+
+
+def test_faults_that_make_no_sense_are_refused():
+    done = subprocess.run([FaultyServer.binary], env={**os.environ, "PREFOLD_FAULTS": "panik=1"}, stderr=subprocess.PIPE,
+                          text=True, timeout=60)
+    assert done.returncode == 2 and "panik" in done.stderr
