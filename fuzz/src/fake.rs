@@ -73,17 +73,17 @@ impl Fake {
     }
 }
 
-/// Finite values that depend on the last tokens: ordinary ones, zeros, and the largest and smallest that there are.
+/// Finite values that depend on all tokens: ordinary ones, zeros, and the largest and smallest that there are.
 fn values(ids: &[u32], dim: usize) -> Vec<f32> {
-    let last = &ids[ids.len().saturating_sub(4)..];
+    let mix = |hash: u32, value: u32| (hash ^ value).wrapping_mul(0x0100_0193).rotate_left(7);
+    let hash = ids.iter().fold(0x811c_9dc5, |hash, &id| mix(hash, id));
     let value = |d: usize| {
-        let hash = last.iter().fold(d as u32 + 1, |hash, id| hash.wrapping_mul(0x9e37_79b1).wrapping_add(*id) >> 1);
-        let small = (hash % 2001) as f32 / 1000.0 - 1.0;
-        match (ids.len() % 8, hash % 4) {
-            (0, 0) => f32::MAX,
-            (0, 1) => f32::MIN,
-            (1, _) => small * f32::MIN_POSITIVE,
-            (2, _) => 0.0,
+        let small = (mix(hash, d as u32) % 2001) as f32 / 1000.0 - 1.0;
+        match (hash % 8, d % 2) {
+            (0, 0) => f32::MIN,
+            (0, _) => f32::MAX,
+            (1, 0) => small * f32::MIN_POSITIVE,
+            (1, _) => 0.0,
             _ => small,
         }
     };

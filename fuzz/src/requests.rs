@@ -50,7 +50,12 @@ pub fn selector(route: &str, kind: usize, binary: bool) -> u8 {
 
 /// Answers are of the form that is described.
 pub fn run(bytes: &[u8]) {
-    let Some((&first, body)) = bytes.split_first() else { return };
+    drop(answer(bytes));
+}
+
+/// The status and the body of the answer, which are of the form that is described; none without a first byte.
+pub fn answer(bytes: &[u8]) -> Option<(StatusCode, Bytes)> {
+    let (&first, body) = bytes.split_first()?;
     let (route, rest) = (usize::from(first) % ROUTES.len(), usize::from(first) / ROUTES.len());
     let (kind, binary) = (rest % KINDS, rest / KINDS % 2 == 1);
     let server = server();
@@ -68,6 +73,7 @@ pub fn run(bytes: &[u8]) {
         StatusCode::OK => check_answer(&headers, &answer, body),
         _ => check_error(status, &answer),
     }
+    Some((status, answer))
 }
 
 /// A server for each kind of model, and what is described.

@@ -2,7 +2,7 @@
 
 mod seeds;
 
-use prefold_fuzz::requests::{DESCRIPTION, ROUTES};
+use prefold_fuzz::requests::{DESCRIPTION, ROUTES, answer};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -110,17 +110,17 @@ fn gguf() {
 
 #[test]
 fn radix() {
-    run("radix", 3000);
+    run("radix", 10_000);
 }
 
 #[test]
 fn recipe() {
-    run("recipe", 20_000);
+    run("recipe", 50_000);
 }
 
 #[test]
 fn requests() {
-    run("requests", 3000);
+    run("requests", 15_000);
 }
 
 #[test]
@@ -152,6 +152,20 @@ fn the_corpora_are_small_and_every_target_has_one() {
     let sizes = prefold_fuzz::TARGETS.map(|(name, _)| read_corpus(name).values().map(Vec::len).sum::<usize>());
     assert!(sizes.iter().all(|&size| size > 0), "{sizes:?}");
     assert!(sizes.iter().sum::<usize>() < MAX_CORPUS, "{sizes:?}");
+}
+
+/// Seeds that are refused would lead nowhere.
+#[test]
+fn the_seeds_of_requests_are_answered() {
+    let mut refused = Vec::new();
+    for (name, input) in read_corpus("requests") {
+        let (status, body) = answer(&input).unwrap();
+        // Those that are meant to be answered are numbered.
+        if name.starts_with("seed-") && name.as_bytes()[5].is_ascii_digit() && status != 200 {
+            refused.push(format!("{name}: {status} {}", String::from_utf8_lossy(&body)));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
 }
 
 #[test]
