@@ -152,7 +152,7 @@ def test_every_request_is_answered_rightly_or_with_the_documented_error(kind, mo
         # Of those that left, some were answered before, and some were gone before they were read.
         assert good <= counted["answered"] <= good + left
         assert failed <= counted["failed"] <= failed + left
-        assert counted["cancelled"] <= left
+        assert counted["cancelled"] <= left and (counted["cancelled"] > 0) == cancelling
         assert server.metric("prefold_failed_sequences") >= failed
         assert server.metric("te_queue_size") == 0
 
@@ -232,3 +232,19 @@ def test_faults_that_make_no_sense_are_refused():
     done = subprocess.run([FaultyServer.binary], env={**os.environ, "PREFOLD_FAULTS": "panik=1"}, stderr=subprocess.PIPE,
                           text=True, timeout=60)
     assert done.returncode == 2 and "panik" in done.stderr
+
+
+def test_with_exit_on_stuck_the_process_ends_for_its_supervisor():
+    server = FaultyServer("--stall-timeout", "1", "--exit-on-stuck")
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            hanging = stuck(server, pool)
+            status = server.wait()
+            assert status == 1, server.log()
+            with pytest.raises(OSError):
+                hanging.result()
+        assert "forward pass" in server.log()
+        with pytest.raises(ConnectionError):
+            server.get("/health")
+    finally:
+        server.kill()
