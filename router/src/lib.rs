@@ -125,8 +125,8 @@ async fn listen(hostname: &str, port: u16) -> anyhow::Result<TcpListener> {
     TcpListener::bind((hostname, port)).await.with_context(|| format!("cannot listen on {hostname}:{port}"))
 }
 
-/// The routes of `prefold` with its default settings over `engine`, whose model clients call `name`. Metrics of the
-/// whole process go to the first one's `/metrics`.
+/// The routes of `prefold` with its default settings over `engine`, whose model clients call `name`. Its
+/// `/metrics` shows those of the whole process.
 ///
 /// # Errors
 /// Metrics cannot be collected: another recorder is installed.

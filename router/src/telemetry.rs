@@ -9,6 +9,7 @@ use prefold_core::ModelInfo;
 use prefold_core::trace::TARGET;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use thiserror::Error as ThisError;
 use tracing_subscriber::filter::{FilterExt, filter_fn};
@@ -62,8 +63,13 @@ pub(crate) fn install_log(config: &TelemetryConfig) -> Result<Option<Exporter>, 
     Ok(exporter)
 }
 
-/// Collects metrics from now on. What it returns renders them.
+/// Collects metrics from the first call on. What it returns renders those of the whole process.
 pub(crate) fn install_metrics() -> Result<PrometheusHandle, BuildError> {
+    static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*installed {
+        return Ok(handle.clone());
+    }
     let full = |name: &str| Matcher::Full(name.to_owned());
     let handle = PrometheusBuilder::new()
         .set_buckets(COUNTS)?
@@ -74,7 +80,7 @@ pub(crate) fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     prefold_core::metrics::describe();
     crate::observe::describe();
     gauge!("te_queue_size").set(0.0);
-    Ok(handle)
+    Ok(installed.insert(handle).clone())
 }
 
 /// Puts what is served among the metrics.

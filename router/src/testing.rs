@@ -5,14 +5,13 @@ use crate::config::{HttpConfig, ModelNames};
 use crate::telemetry;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
-use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{
     Backend, BackendError, Batch, Engine, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts,
     RerankRecipe, Scheduling, Wanted,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tokenizers::Tokenizer;
 use tower::ServiceExt;
@@ -161,14 +160,8 @@ impl Setup {
         };
         let names =
             ModelNames { id: "org/fake".to_owned(), served: "fake".to_owned(), aliases: vec!["org/fake".to_owned()] };
-        App::new(Engine::new(model, engine).unwrap(), names, http, metrics())
+        App::new(Engine::new(model, engine).unwrap(), names, http, telemetry::install_metrics().unwrap())
     }
-}
-
-/// The recorder is one for the process.
-fn metrics() -> PrometheusHandle {
-    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
-    HANDLE.get_or_init(|| telemetry::install_metrics().unwrap()).clone()
 }
 
 /// A response that has been read.
