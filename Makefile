@@ -8,7 +8,7 @@ export CARGO_FLAGS
 PORT ?= 3000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-clients fuzz bench lint check fmt cuda-check gpu-check docker-check
+.PHONY: help demo serve test test-clients fuzz bench overload soak schemathesis lint check fmt cuda-check gpu-check docker-check
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
@@ -17,6 +17,9 @@ help:
 	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and what is large'
 	@echo 'make fuzz    fuzzes every target with coverage feedback for a minute (FUZZ="TARGET SECONDS" for one)'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
+	@echo 'make overload      ten times as many clients as the server takes: throughput, latency, memory; 3 minutes'
+	@echo 'make soak          20 minutes of mixed traffic: whether memory, descriptors or threads grow'
+	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
 	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.gz'
@@ -41,6 +44,10 @@ fuzz:
 
 bench:
 	scripts/bench.sh
+
+# Long forms of what the end-to-end tests do for a minute. Figures go to target/reliability.
+overload soak schemathesis:
+	scripts/reliability.sh $@
 
 lint:
 	cargo fmt --all --check

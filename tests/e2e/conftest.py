@@ -1,6 +1,10 @@
+import sys
+
 import pytest
 
-from harness import FIXTURES, Server
+from harness import FIXTURES, ROOT, Server
+
+sys.path.append(str(ROOT / "tests" / "load"))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The long forms of the tests of reliability, on the optimised binary: overload, soak or schemathesis. Further arguments go to
+# the program. Figures are written to target/reliability.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+what=$1
+shift
+cargo_flags=(${CARGO_FLAGS---locked})
+results=${CARGO_TARGET_DIR:-target}/reliability
+
+scripts/python-env.sh
+export PREFOLD_PROFILE=${PREFOLD_PROFILE:-release}
+case $PREFOLD_PROFILE in
+    release) cargo build "${cargo_flags[@]}" --release -p prefold ;;
+    debug) cargo build "${cargo_flags[@]}" --workspace --bins ;;
+    *) echo "PREFOLD_PROFILE is release or debug, not $PREFOLD_PROFILE" >&2; exit 2 ;;
+esac
+mkdir -p "$results"
+case $what in
+    overload) arguments=(--json "$results/overload.json") ;;
+    soak) arguments=(--json "$results/soak.json" --svg "$results/soak.svg") ;;
+    schemathesis) arguments=(--json "$results/schemathesis.json") ;;
+    *) echo "overload, soak or schemathesis, not $what" >&2; exit 2 ;;
+esac
+[ "$what" != schemathesis ] || what=conformance
+.venv/bin/python "tests/load/$what.py" "${arguments[@]}" "$@"

@@ -1,0 +1,231 @@
+"""More than the server takes: everybody gets one answer, and memory stays within its bounds."""
+
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import overload
+import pytest
+from client import Answer, BadAnswer, Client, check_error, request
+
+from harness import Server, eventually
+from raw import Raw, Vitals, is_idle, post, unharmed
+from test_sockets import artefact
+
+CONCURRENCY = 8
+MB = 1_000_000
+
+
+class Watch:
+    """The largest values of gauges, while it is entered."""
+
+    def __init__(self, server, *names):
+        self.server, self.largest, self.over = server, dict.fromkeys(names, 0.0), threading.Event()
+        self.thread = threading.Thread(target=self._look)
+
+    def _look(self):
+        while not self.over.wait(0.01):
+            for name, largest in self.largest.items():
+                self.largest[name] = max(largest, self.server.metric(name))
+
+    def __enter__(self):
+        self.thread.start()
+        return self.largest
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def test_ten_times_as_many_clients_as_places():
+    """Each request has one answer, 200 or 429 with Retry-After, which overload.py checks; both sides count the same."""
+    with Server("--max-concurrent-requests", CONCURRENCY, "--prometheus-port", "0") as server:
+        metrics = server.metrics()
+        outcome = asyncio.run(overload.drive(server.port, 10 * CONCURRENCY, requests=5, patient=False))
+        accepted, refused = len(outcome.latencies), outcome.refused
+        assert accepted + refused == 10 * CONCURRENCY * 5
+        assert accepted >= CONCURRENCY and refused >= CONCURRENCY, (accepted, refused)
+        assert metrics.metric("prefold_http_requests", route="/rerank", status="200") == accepted
+        assert metrics.metric("prefold_http_requests", route="/rerank", status="429") == refused
+        assert metrics.metric("te_request_success", method="score") in (0, accepted)
+        assert metrics.metric("te_request_failure", err="overloaded") == refused
+        assert metrics.metric("te_request_count") == \
+            metrics.metric("te_request_success") + metrics.metric("te_request_failure")
+        eventually(lambda: is_idle(metrics), "nothing is under way any more")
+
+
+@pytest.mark.parametrize("flag, limit, gauge, of_a_request", [
+    ("--max-queued-inputs", 24, "te_queue_size", 16),
+    ("--max-queued-tokens", 600, "prefold_queue_tokens", 16 * 60),
+])
+def test_the_queue_has_its_bounds(flag, limit, gauge, of_a_request):
+    """A request enters while less than the limit waits, so there is never more than that and one request."""
+    inputs = [f"{i} " + "word " * 40 for i in range(16)]
+    with Server(flag, limit, "--max-batch-tokens", "512", "--prometheus-port", "0") as server:
+        tokens = sum(map(len, server.ask("/tokenize", inputs=inputs)))
+        assert gauge == "te_queue_size" or tokens <= of_a_request
+        with Watch(server.metrics(), gauge) as largest, ThreadPoolExecutor(40) as pool:
+            answers = list(pool.map(lambda _: server.post("/embed", {"inputs": inputs}), range(120)))
+        assert {answer.status for answer in answers} == {200, 429}
+        for answer in answers:
+            if answer.status == 429:
+                assert flag in answer.json()["error"] and answer.headers["retry-after"], answer
+        assert limit / 2 <= largest[gauge] < limit + of_a_request, largest
+
+
+def send_all(port, data, count):
+    """So many clients that send the same at the same time: their statuses. Each gets one answer."""
+    async def one():
+        client = Client(port)
+        answer = await client.ask(data)
+        if answer.status != 200:
+            check_error(answer)
+        await client.close()
+        return answer.status
+
+    async def everybody():
+        return await asyncio.gather(*(one() for _ in range(count)))
+
+    return asyncio.run(everybody())
+
+
+def test_large_bodies_from_many_clients_at_once():
+    """The bodies that are held are bounded, not their number times --payload-limit."""
+    size, count, held = 8 * MB, 48, 32 * MB
+    body = b'{"inputs":"a","ignored":"' + b"x" * (size - 27) + b'"}'
+    assert len(body) == size
+    with Server("--payload-limit", size, "--max-buffered-bytes", held) as server:
+        vitals = Vitals(server.process.pid)
+        assert server.request("POST", "/embed", body).status == 200
+        with unharmed(server):
+            vitals.reset_peak()
+            before = vitals.peak()
+            statuses = send_all(server.port, post("/embed", body), count)
+            peak = vitals.peak() - before
+        assert set(statuses) == {200, 429}, statuses
+        artefact("large-bodies.json", {"clients": count, "body_mb": size / MB, "max_buffered_mb": held / MB,
+                                       "accepted": statuses.count(200), "peak_growth_mb": round(peak / MB, 1)})
+        assert peak < 2 * held + 32 * MB, f"{peak / MB:.0f} MB"
+
+
+def test_bodies_that_are_held_count():
+    """Clients that stop in the middle of their bodies take room until they leave."""
+    with Server("--max-buffered-bytes", 1 * MB) as server, unharmed(server):
+        body = b'{"inputs":"a","ignored":"' + b"x" * 400_000 + b'"}'
+        begun = post("/embed", body)[:300_000]
+        holding = [Raw(server.port) for _ in range(10)]
+        for client in holding:
+            client.send(begun)
+        answers = []
+
+        def is_refused():
+            answers.append(server.request("POST", "/embed", body))
+            return answers[-1].status == 429
+
+        eventually(is_refused, "what others hold leaves no room")
+        assert answers[-1].headers["retry-after"] and answers[-1].json()["error"]
+        assert len(server.ask("/embed", inputs="a")) == 1, "a small request still fits"
+        for client in holding:
+            client.close()
+        eventually(lambda: server.request("POST", "/embed", body).status == 200, "there is room again")
+
+
+def repeated(item, prefix, suffix, size=32 * MB):
+    """A body of just less than `size` bytes full of the same."""
+    count = (size - len(prefix) - len(suffix)) // (len(item) + 1)
+    return prefix + b",".join([item] * count) + suffix
+
+
+# Small on the wire and large once parsed, of the default --payload-limit's size.
+AMPLIFYING = {
+    "empty lists": ("/embed", b"[]", b'{"inputs":[', b"]}"),
+    "empty strings": ("/embed", b'""', b'{"inputs":[', b"]}"),
+    "ids": ("/embed", b"1", b'{"inputs":[', b"]}"),
+    "lists of one id": ("/embed", b"[1]", b'{"inputs":[', b"]}"),
+    "lists of lists": ("/embed", b"[[]]", b'{"inputs":[', b"]}"),
+    "pairs to classify": ("/predict", b'["",""]', b'{"inputs":[', b"]}"),
+    "texts to rank": ("/rerank", b'""', b'{"query":"a","texts":[', b"]}"),
+    "documents to rank": ("/v1/rerank", b'{"text":""}', b'{"query":"a","documents":[', b"]}"),
+    "texts to score": ("/v1/score", b'""', b'{"queries":"a","documents":[', b"]}"),
+    "sentences": ("/similarity", b'""', b'{"inputs":{"source_sentence":"a","sentences":[', b"]}}"),
+    "texts to tokenize": ("/tokenize", b'""', b'{"inputs":[', b"]}"),
+    "ids to decode": ("/decode", b"[1]", b'{"ids":[', b"]}"),
+    "one list of ids to decode": ("/decode", b"1", b'{"ids":[', b"]}"),
+    "fields that are ignored": ("/embed", b'"a":[]', b'{"inputs":"a",', b"}"),
+    "lists that are ignored": ("/embed", b"[]", b'{"inputs":"a","ignored":[', b"]}"),
+    "escapes": ("/embed", rb"\u0000" * 100, b'{"inputs":["', b'"]}'),
+    "one long text": ("/embed", b"a" * 100, b'{"inputs":"', b'"}'),
+    "one long text to tokenize": ("/tokenize", b"a b c d e f g h " * 10, b'{"inputs":"', b'"}'),
+    "at the default route": ("/", b"[]", b'{"inputs":[', b"]}"),
+}
+
+
+@pytest.fixture(scope="module")
+def amplified():
+    found = {}
+    yield found
+    artefact("amplification.json", found)
+
+
+@pytest.fixture(scope="module")
+def ordinary():
+    with Server() as server:
+        server.request("POST", "/embed", repeated(b"[]", b'{"inputs":"a","ignored":[', b"]}"))
+        yield server
+
+
+# The body itself, and what may stand beside it while it is parsed.
+MOST = 4
+
+
+@pytest.mark.parametrize("what", AMPLIFYING)
+def test_bodies_that_amplify(ordinary, amplified, what):
+    path, *parts = AMPLIFYING[what]
+    body = repeated(*parts)
+    vitals = Vitals(ordinary.process.pid)
+    vitals.reset_peak()
+    before = vitals.peak()
+    response = ordinary.request("POST", path, body, {"content-type": "application/json"})
+    assert response.status in (200, 413, 422), response
+    growth = vitals.peak() - before
+    amplified[what] = {"path": path, "body_mb": round(len(body) / MB, 1), "status": response.status,
+                       "peak_growth_mb": round(growth / MB, 1), "factor": round(growth / len(body), 2)}
+    print(what, amplified[what])
+    assert growth < MOST * len(body) + 16 * MB, amplified[what]
+
+
+def test_a_bad_answer_is_seen():
+    """The client that all of this trusts: what it must not take, it does not take."""
+    good = b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 23\r\n\r\n" + b'{"error":"overloaded" } '[:23]
+    cases = {
+        "whole": (good, True),
+        "cut off": (good[:-1], False),
+        "without a length": (b"HTTP/1.1 200 OK\r\n\r\n{}", False),
+        "no HTTP": (b"hello\r\n\r\n", False),
+        "nothing": (b"", False),
+    }
+
+    async def main():
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answers.pop())
+            writer.close()
+
+        answers = []
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        for what, (data, is_good) in cases.items():
+            answers.append(data)
+            client = Client(server.sockets[0].getsockname()[1])
+            if is_good:
+                assert not overload.check(await client.ask(request("GET", "/"))), what
+            else:
+                with pytest.raises(BadAnswer):
+                    await client.ask(request("GET", "/"))
+            client.abandon()
+        server.close()
+
+    asyncio.run(main())
+    for status, fields in [(429, {}), (200, {}), (500, {})]:
+        with pytest.raises(BadAnswer):
+            overload.check(Answer(status, fields, json.dumps({"error": "x"} if status != 200 else []).encode(), 0.0))

@@ -1,0 +1,195 @@
+"""Keys, secrets, and paths: what a request must never get at."""
+
+import os
+import random
+import signal
+
+import pytest
+
+from harness import Server, eventually, run_to_end
+from raw import JSON_HEAD, Raw, head, unharmed
+
+KEYS = ["first-3f09c1e8", "second-77ab20d4"]
+FILE_KEYS = ["third-b1c9e002", "fourth-0d5a9be1"]
+TOKEN = "hf_do-not-tell-5512"
+TEXT = "a text"
+
+
+def bearer(key):
+    return {"authorization": f"Bearer {key}"}
+
+
+def status(server, key):
+    return server.get("/info", bearer(key)).status
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(f"# keys of the team\n{FILE_KEYS[0]}\n\n  {FILE_KEYS[1]}  \n# old-key\n")
+    return path
+
+
+@pytest.fixture
+def keyed(key_file):
+    with Server("--api-key", KEYS[0], "--api-key", KEYS[1], "--api-key-file", key_file, "--hf-token", TOKEN) as server:
+        yield server
+
+
+def test_each_of_several_keys_opens(keyed):
+    assert [status(keyed, key) for key in KEYS + FILE_KEYS] == [200] * 4
+    for key in ["# keys of the team", "# old-key", "old-key", "", "#", KEYS[0] + "," + KEYS[1], " ".join(KEYS)]:
+        assert status(keyed, key) == 401, key
+
+
+def test_a_key_is_taken_whole(keyed):
+    """Neither a part of it nor more than it, nor the same in another case."""
+    for key in KEYS + FILE_KEYS:
+        wrong = [key[:length] for length in range(len(key))] + [key[start:] for start in range(1, len(key))]
+        wrong += [key + "a", key + key, "a" + key, key.upper(), key[:-1] + "\xff", key[:-1] + chr(ord(key[-1]) ^ 1)]
+        assert [status(keyed, attempt) for attempt in wrong] == [401] * len(wrong), key
+
+
+def test_a_key_counts_in_one_place_only(keyed):
+    for headers in ({"authorization": KEYS[0]}, {"authorization": f"Basic {KEYS[0]}"}, {"x-api-key": KEYS[0]},
+                    {"cookie": f"api_key={KEYS[0]}"}, {"proxy-authorization": f"Bearer {KEYS[0]}"}):
+        assert keyed.get("/info", headers).status == 401, headers
+    assert keyed.get(f"/info?api_key={KEYS[0]}").status == 401
+    # Two headers: whichever counts, a wrong one beside the right one is not an invitation to try many.
+    with Raw(keyed.port) as client:
+        fields = [("authorization", f"Bearer {key}") for key in ("wrong", KEYS[0])]
+        client.send(head("GET", "/info", ("host", "a"), *fields))
+        assert client.answer().status == 401
+
+
+def test_keys_of_a_file_change_while_the_server_runs(keyed, key_file):
+    new = "fifth-c4e1"
+    replacement = key_file.with_name("new")
+    replacement.write_text(f"{new}\n{FILE_KEYS[1]}\n")
+    replacement.rename(key_file)
+    eventually(lambda: status(keyed, new) == 200, "the new key opens")
+    assert status(keyed, FILE_KEYS[0]) == 401, "the old one does not"
+    assert [status(keyed, key) for key in (FILE_KEYS[1], *KEYS)] == [200] * 3
+    key_file.write_text(f"{FILE_KEYS[0]}\n")
+    keyed.process.send_signal(signal.SIGHUP)
+    eventually(lambda: status(keyed, FILE_KEYS[0]) == 200, "a file written in place is read too")
+    assert [status(keyed, key) for key in (new, FILE_KEYS[1])] == [401] * 2
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda path: path.write_text("# nothing but a comment\n\n"),
+    lambda path: path.write_text(""),
+    lambda path: path.unlink(),
+    lambda path: path.write_bytes(b"\xff\xfe\x00"),
+], ids=["comments", "empty", "gone", "no text"])
+def test_a_bad_file_leaves_the_keys_as_they_are(keyed, key_file, spoil):
+    """An accident with the file neither opens the server nor locks everybody out."""
+    spoil(key_file)
+    before = keyed.log()
+    keyed.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "key" in keyed.log()[len(before):].lower(), "the log says so")
+    assert [status(keyed, key) for key in KEYS + FILE_KEYS] == [200] * 4
+    assert status(keyed, "") == 401 and keyed.get("/info").status == 401
+    assert keyed.process.poll() is None
+
+
+SECRETS = [*KEYS, *FILE_KEYS, TOKEN]
+
+
+def test_no_secret_is_told(key_file):
+    """Neither by the log, at its most talkative, nor by any answer, nor by an error about a wrong key."""
+    given = ["--api-key", KEYS[0], "--api-key-file", key_file, "--log-level", "trace"]
+    with Server(*given, env={"HF_TOKEN": TOKEN}) as server:
+        said = []
+        for key in (KEYS[0], *FILE_KEYS, f"{KEYS[0]}x"):
+            for path in ("/info", "/metrics", "/docs/", "/api-doc/openapi.json", "/v1/models", "/no/such/route"):
+                said.append(server.get(path, bearer(key)))
+            for path in ("/embed", "/v1/embeddings"):
+                said.append(server.post(path, {"inputs": TEXT, "input": TEXT}, bearer(key)))
+                said.append(server.request("POST", path, b"{", bearer(key)))
+            said.append(server.get("/info", {"authorization": f"Basic {key}"}))
+        key_file.write_text("")
+        server.process.send_signal(signal.SIGHUP)
+        answers = "\n".join(f"{answer.headers} {answer.body.decode(errors='replace')}" for answer in said)
+        assert [secret for secret in SECRETS if secret in answers] == []
+        log = server.log()
+        assert "/no/such/route" in log and "TRACE" in log
+        assert [secret for secret in SECRETS if secret in log] == []
+        with open(f"/proc/{server.process.pid}/cmdline", "rb") as file:
+            assert FILE_KEYS[0].encode() not in file.read(), "what --api-key-file is for"
+
+
+def test_refusals_at_the_start_do_not_tell_the_key():
+    code, printed = run_to_end("--api-key", KEYS[0], "--hf-token", TOKEN, "--model-id", "no-such-model")
+    assert code != 0 and KEYS[0] not in printed and TOKEN not in printed, printed
+
+
+UP = ["..", "%2e%2e", "%2E%2E", ".%2e", "%252e%252e", "..%00", "..;", "%c0%ae%c0%ae"]
+SEPARATORS = ["/", "%2f", "%5c", "\\"]
+STARTS = ["/", "/docs/", "/docs", "/v1/models/", "/api-doc/", "/v1/models/org/"]
+
+
+def climbing(target):
+    """Paths that lead up and down again, for whoever joins them to a directory."""
+    for start in STARTS:
+        for up in UP:
+            for separator in SEPARATORS:
+                for depth in (1, 8):
+                    yield start.rstrip("/") + separator + (up + separator) * depth + target.lstrip("/")
+        yield start.rstrip("/") + "/" + target
+        yield start + "%2f" + target.lstrip("/").replace("/", "%2f")
+        yield start + "file://" + target
+
+
+def test_no_path_of_a_request_reaches_the_file_system(builtin):
+    """A file that only its name leads to: neither is its content told nor is it read."""
+    content = f"canary {random.Random().randrange(10**12)}"
+    canary = os.path.join(builtin.directory.name, "canary.txt")
+    with open(canary, "w", encoding="ascii") as file:
+        file.write(content)
+    os.utime(canary, (1, 1_000_000_000))
+
+    def was_read():
+        return os.stat(canary).st_atime != 1
+
+    served = {b"swagger", b"<!DOCTYPE html>"}
+    with unharmed(builtin):
+        for target in (canary, "canary.txt", "/etc/passwd"):
+            for path in climbing(target):
+                with Raw(builtin.port) as client:
+                    client.send(head("GET", path, ("host", "a"), ("connection", "close")))
+                    for answer in client.answers():
+                        assert content.encode() not in answer.body and b"root:" not in answer.body, (path, answer)
+                        is_docs = any(mark in answer.body for mark in served)
+                        assert answer.status in (400, 404, 405) or answer.status < 400 and is_docs or \
+                            answer.status in (301, 303, 307, 308), (path, answer)
+        names = [canary, "../canary.txt", "canary.txt", f"file://{canary}", "../../../../etc/passwd", "/etc/passwd",
+                 "..%2fcanary.txt", "canary.txt\0.json"]
+        for name in names:
+            bodies = {
+                "/embed": {"inputs": TEXT, "prompt_name": name}, "/embed_all": {"inputs": TEXT, "prompt_name": name},
+                "/tokenize": {"inputs": TEXT, "prompt_name": name}, "/v1/embeddings": {"input": TEXT, "model": name},
+                "/v1/rerank": {"query": name, "documents": [name], "model": name, "instruction": name},
+                "/rerank": {"query": TEXT, "texts": [name], "model": name, "instruction": name},
+                "/score": {"text_1": name, "text_2": name, "model": name},
+                "/predict": {"inputs": name, "prompt_name": name},
+            }
+            for path, body in bodies.items():
+                response = builtin.post(path, body)
+                assert response.status in (200, 422) and content.encode() not in response.body, (path, name, response)
+                assert b"root:" not in response.body
+    assert not was_read()
+    with open(canary, encoding="ascii") as file:
+        file.read()
+    if not was_read():
+        pytest.skip("this file system keeps no access times: that nothing was read is shown by the answers only")
+
+
+def test_other_headers_reach_nothing_either(builtin):
+    """Headers that some servers turn into paths or addresses."""
+    fields = [("x-original-url", "/etc/passwd"), ("x-rewrite-url", "/../../etc/passwd"), ("x-forwarded-host", "evil"),
+              ("x-http-method-override", "DELETE"), ("accept-language", "../../etc/passwd"), ("range", "bytes=0-9999999")]
+    with unharmed(builtin), Raw(builtin.port) as client:
+        client.send(head("GET", "/docs/", *JSON_HEAD, *fields, ("connection", "close")))
+        (answer,) = client.answers()
+        assert b"root:" not in answer.body and answer.status in (200, 206, 404, 416)

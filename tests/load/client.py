@@ -1,0 +1,112 @@
+"""An asyncio client that takes nothing but one well-formed answer to each request."""
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "e2e"))
+
+LIMIT = 120
+
+
+class BadAnswer(AssertionError):
+    """The server broke the protocol, or its own promises."""
+
+
+class NoAnswer(BadAnswer):
+    """The connection ended without a byte of an answer."""
+
+
+@dataclass
+class Answer:
+    status: int
+    fields: dict
+    body: bytes
+    seconds: float
+
+    def json(self):
+        return json.loads(self.body)
+
+
+def request(method, path, content=None, fields=()):
+    """A request's bytes; `content` is bytes, or what becomes JSON."""
+    body = b"" if content is None else content if isinstance(content, bytes) else json.dumps(content).encode()
+    lines = [f"{method} {path} HTTP/1.1", "host: test", f"content-length: {len(body)}",
+             *(["content-type: application/json"] if body else []), *fields]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class Client:
+    """A connection that is kept, and made again when the server ends it between two requests."""
+
+    def __init__(self, port):
+        self.port = port
+        self.reader = self.writer = None
+
+    async def connect(self):
+        if self.writer is None:
+            self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
+
+    async def ask(self, data):
+        """The answer to a request. It is sent once: a connection that ends instead of answering is an error."""
+        begun = time.perf_counter()
+        await self.connect()
+        self.writer.write(data)
+        answer = await asyncio.wait_for(self._answer(), LIMIT)
+        answer.seconds = time.perf_counter() - begun
+        if answer.fields.get("connection", "").lower() == "close":
+            await self.close()
+        return answer
+
+    async def _answer(self):
+        head = None
+        try:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            status_line, *lines = head.decode("latin-1").strip().split("\r\n")
+            version, status, *_ = status_line.split(" ")
+            fields = {}
+            for line in lines:
+                name, _, value = line.partition(":")
+                fields[name.lower()] = value.strip()
+            if version != "HTTP/1.1" or "content-length" not in fields:
+                raise BadAnswer(f"malformed: {head[:500]!r}")
+            body = await self.reader.readexactly(int(fields["content-length"]))
+        except (asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
+            is_begun = getattr(error, "partial", b"") or head is not None
+            raise (BadAnswer if is_begun else NoAnswer)(f"no whole answer: {error!r}") from error
+        return Answer(int(status), fields, body, 0.0)
+
+    async def finish(self):
+        """Says goodbye; nothing may come that belongs to no request."""
+        if self.writer is None:
+            return
+        answer = await self.ask(request("GET", "/health", fields=["connection: close"]))
+        if answer.status != 200 or (self.reader is not None and await self.reader.read()):
+            raise BadAnswer(f"{answer} and more after the last answer")
+        await self.close()
+
+    async def close(self):
+        if self.writer is not None:
+            surplus = await self.reader.read() if self.reader.at_eof() else b""
+            self.writer.close()
+            self.reader = self.writer = None
+            if surplus:
+                raise BadAnswer(f"after the answer: {surplus[:500]!r}")
+
+    def abandon(self):
+        """Leaves in the middle of whatever is under way."""
+        if self.writer is not None:
+            self.writer.transport.abort()
+        self.reader = self.writer = None
+
+
+def check_error(answer):
+    """An error has a body that says what is wrong, and what turns away says for how long."""
+    body = answer.json()
+    if not body.get("error"):
+        raise BadAnswer(f"an error without a message: {answer}")
+    if (answer.status in (429, 503)) != ("retry-after" in answer.fields):
+        raise BadAnswer(f"Retry-After: {answer}")

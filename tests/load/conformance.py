@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Generated requests against the server's own OpenAPI description: every answer is one that the description foresees.
+
+    tests/load/conformance.py [--examples 200] [--seed 1] [--json FILE] [embedding reranker classifier]
+
+Starts a server for each kind of model and runs schemathesis against its /api-doc/openapi.json: requests within the schema and
+requests that break it. Statuses, content types, headers and bodies of answers must be those described, requests that break
+the schema must be refused, routes must ask for their API key and name the methods that they take.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "e2e"))
+
+from harness import FIXTURES, Server  # noqa: E402
+
+MODELS = {
+    "embedding": (),
+    "reranker": ("--model-id", FIXTURES / "qwen3-reranker-tiny"),
+    "classifier": ("--model-id", FIXTURES / "qwen3-seqcls-tiny"),
+}
+KEY = "conformance-key"
+
+# Left out: that all that the schema allows is accepted (a description cannot say that a text must not be too long for the
+# model or that a model must be a classifier), and what concerns resources that requests create, of which there are none.
+CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
+          "response_schema_conformance", "negative_data_rejection", "missing_required_header", "unsupported_method",
+          "allow_header_conformance", "ignored_auth")
+
+
+def run(model, examples, seed=1):
+    """schemathesis' report, and the requests that the server counted."""
+    with Server(*MODELS[model], "--api-key", KEY, "--log-level", "info,request=off") as server, \
+            tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "schemathesis.cli", "run", server.url("/api-doc/openapi.json"), "--header",
+             f"Authorization: Bearer {KEY}", "--phases", "examples,coverage,fuzzing", "--checks", ",".join(CHECKS),
+             "--max-examples", str(examples), "--seed", str(seed), "--continue-on-failure", "--no-color",
+             "--request-timeout", "120", "--warnings", "off", "--report", "json", "--report-json-path", str(report)],
+            cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if not report.exists():
+            raise AssertionError(done.stdout)
+        result = json.loads(report.read_text())
+        asked = sum(server.metric("prefold_http_requests", status=str(status)) for status in range(200, 600))
+        assert "panicked" not in server.log(), server.log()
+    return {
+        "model": model, "cases": result["test_cases"]["generated"], "failures": result["failures"],
+        "errors": result["errors"], "operations": result["operations"], "requests_counted_by_the_server": int(asked),
+        "exit_code": result["exit_code"], "schemathesis_version": result["schemathesis_version"], "seed": seed,
+        "output": done.stdout,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Generated requests against the server's own description")
+    parser.add_argument("models", nargs="*", choices=[[], *MODELS], default=[], metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument("--examples", type=int, default=200, help="fuzzed requests for each operation at most")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="writes the figures here")
+    args = parser.parse_args()
+    results = []
+    for model in args.models or MODELS:
+        result = run(model, args.examples, args.seed)
+        found = sum(failure["count"] for failure in result["failures"]) + sum(e["count"] for e in result["errors"])
+        if found:
+            print(result["output"])
+        print(f"{model}: {result['cases']} cases over {result['operations']['tested']} operations, {found} findings", flush=True)
+        results.append({name: value for name, value in result.items() if name != "output"} | {"findings": found})
+    print(f"{sum(result['cases'] for result in results)} cases in all")
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 1 if any(result["exit_code"] for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
