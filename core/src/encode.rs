@@ -1,6 +1,7 @@
 //! From one input to token ids: prompt, template, special tokens, truncation, limits.
 
 use crate::rerank_prompt::{EncodedHead, EncodedTemplate};
+use crate::text_bound::TextBound;
 use crate::{EncodeLimits, EncodeOptions, Error, Input, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -14,6 +15,7 @@ pub(crate) struct Encoder {
     template: Option<EncodedTemplate>,
     /// Ids of special tokens, wherever they occur.
     special_ids: HashSet<u32>,
+    bound: TextBound,
     limits: EncodeLimits,
 }
 
@@ -77,7 +79,8 @@ impl Encoder {
         tokenizer.with_padding(None);
         let added = tokenizer.get_added_tokens_decoder();
         let special_ids = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
-        let mut encoder = Self { tokenizer, prompts, template: None, special_ids, limits };
+        let bound = TextBound::new(&tokenizer);
+        let mut encoder = Self { tokenizer, prompts, template: None, special_ids, bound, limits };
         encoder.template = template.map(|template| encoder.encode_template(template)).transpose()?;
         Ok(encoder)
     }
@@ -166,13 +169,15 @@ impl Encoder {
     /// With what the post-processor adds. Too long pairs are cut as `longest_first` does: the longer
     /// text first, and both to equal lengths if that is not enough.
     fn encode_text(&self, first: &str, second: Option<&str>, place: Place, rules: &Rules) -> Result<Vec<u32>, Error> {
-        let mut first = self.pieces(first, place)?;
-        let mut second = second.map(|text| self.pieces(text, place)).transpose()?;
+        let is_long = |text| self.bound.exceeds(text, rules.max_tokens);
+        let is_part = is_long(first) || second.is_some_and(is_long);
+        let mut first = self.pieces(first, place, rules)?;
+        let mut second = second.map(|text| self.pieces(text, place, rules)).transpose()?;
         let processor = self.tokenizer.get_post_processor().filter(|_| rules.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
         let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
         if len > rules.max_tokens {
-            self.allow_cut(len, place, rules)?;
+            self.allow_cut(len, is_part, place, rules)?;
             let params = TruncationParams {
                 direction: direction(rules.direction),
                 max_length: rules.max_tokens.saturating_sub(added),
@@ -200,7 +205,7 @@ impl Encoder {
         self.check_ids(&ids, place)?;
         let len = ids.len();
         if len > rules.max_tokens {
-            self.allow_cut(len, place, rules)?;
+            self.allow_cut(len, false, place, rules)?;
             cut(&mut ids, 0, len - rules.max_tokens, rules.direction);
         }
         Ok(ids)
@@ -219,6 +224,12 @@ impl Encoder {
         let Some(template) = &self.template else {
             return Err(Error::WrongModelKind("the served model has no rerank prompt".to_owned()));
         };
+        for (field, text) in [("query", Some(&query)), ("instruction", instruction.as_ref())] {
+            if text.is_some_and(|text| self.bound.exceeds(text, rules.max_tokens)) {
+                let problem = format!("has more tokens than fit; the limit is {}", rules.max_tokens);
+                return Err(Place { field, index: None }.invalid(problem));
+            }
+        }
         let encode = |instruction, query| template.head(&self.tokenizer, instruction, query);
         let first = rules.head.get_or_init(|| encode(instruction.clone(), Arc::clone(&query)).ok());
         let own;
@@ -229,7 +240,13 @@ impl Encoder {
                 &own
             }
         };
-        let rest = [&head.rest, document].concat();
+        let part = self.bound.part(document, rules.max_tokens, rules.direction);
+        let rest = match rules.direction {
+            TruncationDirection::Left if part.len() < document.len() => {
+                [&head.rest, TextBound::beginning(document), part].concat()
+            }
+            TruncationDirection::Left | TruncationDirection::Right => [&head.rest, part].concat(),
+        };
         let rest = self.tokenizer.encode(rest, false).map_err(|error| place.untokenizable(error))?;
         let mut ids = [&head.input_ids, rest.get_ids()].concat();
         let len = ids.len() + template.after.len();
@@ -245,19 +262,21 @@ impl Encoder {
                     rules.max_tokens
                 )));
             }
-            self.allow_cut(len, place, rules)?;
+            self.allow_cut(len, part.len() < document.len(), place, rules)?;
             cut(&mut ids, kept, len - rules.max_tokens, rules.direction);
         }
         ids.extend_from_slice(&template.after);
         Ok(ids)
     }
 
-    fn allow_cut(&self, len: usize, place: Place, rules: &Rules) -> Result<(), Error> {
+    /// `is_part`: of what is too long, only a part was encoded.
+    fn allow_cut(&self, len: usize, is_part: bool, place: Place, rules: &Rules) -> Result<(), Error> {
         if rules.truncate {
             return Ok(());
         }
-        let limit = rules.max_tokens;
-        Err(place.invalid(format!("has {len} tokens, the limit is {limit}; set `truncate` to cut what is too long")))
+        let (limit, more) = (rules.max_tokens, if is_part { " or more" } else { "" });
+        Err(place
+            .invalid(format!("has {len} tokens{more}, the limit is {limit}; set `truncate` to cut what is too long")))
     }
 
     fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {
@@ -270,9 +289,13 @@ impl Encoder {
         }
     }
 
-    /// Encodes without special tokens and without offsets.
-    fn pieces(&self, text: &str, place: Place) -> Result<Encoding, Error> {
-        self.tokenizer.encode_fast(text, false).map_err(|error| place.untokenizable(error))
+    /// Encodes without special tokens and without offsets; of a text that is far too long the part that is kept.
+    fn pieces(&self, text: &str, place: Place, rules: &Rules) -> Result<Encoding, Error> {
+        let encode = |text| self.tokenizer.encode_fast(text, false).map_err(|error| place.untokenizable(error));
+        let part = self.bound.part(text, rules.max_tokens, rules.direction);
+        let pieces = encode(part)?;
+        // Normalisation may have left little of it.
+        if part.len() < text.len() && pieces.len() <= rules.max_tokens { encode(text) } else { Ok(pieces) }
     }
 
     /// The tokens of a text for people to look at; nothing is cut.

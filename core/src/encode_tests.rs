@@ -208,6 +208,68 @@ proptest! {
     }
 }
 
+/// Words in a row, far more than are kept.
+fn long_text() -> String {
+    (0..60_000).map(|i: u32| format!("w{} ", i.wrapping_mul(2_654_435_761) % 977)).collect()
+}
+
+#[test]
+fn a_text_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
+    let text = long_text();
+    for model in ["qwen3-tiny", "llama-tiny", "mistral-tiny"] {
+        let encoder = encoder(model, 40);
+        assert!(encoder.bound.exceeds(&text, 40), "{model}: this shows nothing");
+        let whole = tokenizer(model).encode(text.as_str(), false).unwrap();
+        let count = whole.get_ids().len();
+        for direction in [TruncationDirection::Right, TruncationDirection::Left] {
+            let options = EncodeOptions { add_special_tokens: false, ..truncating(direction) };
+            let kept = match direction {
+                TruncationDirection::Right => &whole.get_ids()[..40],
+                TruncationDirection::Left => &whole.get_ids()[count - 40..],
+            };
+            assert_eq!(encode(&encoder, Input::Text(text.clone()), &options).unwrap(), kept, "{model} {direction:?}");
+        }
+        let refused = problem(encode(&encoder, Input::Text(text.clone()), &options()));
+        assert!(refused.contains("tokens or more") && refused.contains("40"), "{refused}");
+    }
+}
+
+#[test]
+fn a_document_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
+    let (encoder, document) = (encoder("qwen3-reranker-tiny", 200), long_text());
+    let case = &expected("qwen3-reranker-tiny")["cases"][0];
+    let input = |document: &str| match rerank(case) {
+        Input::Rerank { instruction, query, .. } => Input::Rerank { instruction, query, document: document.to_owned() },
+        other => other,
+    };
+    assert!(encoder.bound.exceeds(&document, 200));
+    // Too long, and short enough to be encoded whole; its ends are those of the long one.
+    let middle = document.len() / 2;
+    let (first, last) = (&document[..20_000], &document[document.len() - 20_000..]);
+    assert!(!encoder.bound.exceeds(&[first, last].concat(), 200) && middle > 20_000);
+    for direction in [TruncationDirection::Right, TruncationDirection::Left] {
+        let got = encode(&encoder, input(&document), &truncating(direction)).unwrap();
+        let want = encode(&encoder, input(&[first, last].concat()), &truncating(direction)).unwrap();
+        assert_eq!(got, want, "{direction:?}");
+        assert_eq!(got.len(), 200);
+    }
+    let Input::Rerank { instruction, .. } = rerank(case) else { panic!("not a rerank input") };
+    let query = Input::Rerank { instruction, query: Arc::from(document), document: "a".to_owned() };
+    let refused = problem(encode(&encoder, query, &truncating(TruncationDirection::Right)));
+    assert!(refused.contains("query") && refused.contains("200"), "{refused}");
+}
+
+#[test]
+fn a_part_ends_between_characters() {
+    let bound = TextBound::new(&tokenizer("qwen3-tiny"));
+    let text = "é".repeat(200_000);
+    for direction in [TruncationDirection::Right, TruncationDirection::Left] {
+        let part = bound.part(&text, 10, direction);
+        assert!(part.len() < text.len() && !bound.exceeds(part, 10), "{}", part.len());
+        assert_eq!(bound.part("short", 10, direction), "short");
+    }
+}
+
 #[test]
 fn a_template_that_fills_the_model_is_refused() {
     let new = |limit| {

@@ -27,6 +27,7 @@ mod steps;
 mod template;
 #[cfg(test)]
 mod test_support;
+mod text_bound;
 mod text_encoder;
 mod tokenize;
 pub mod trace;

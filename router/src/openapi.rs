@@ -2,7 +2,7 @@
 
 use crate::answer::{DTYPE, SHAPE};
 use crate::error::{Dialect, OpenAiError, TeiError};
-use crate::routes::{info, openai};
+use crate::routes::{info, openai, task};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{SchemaType, Type};
@@ -60,7 +60,7 @@ const COST_HEADERS: [(&str, &str); 13] = [
         description = "Embeddings, reranking and classification. Every prefix that the texts of a batch share is \
                        computed once."
     ),
-    paths(openai::model, info::metrics),
+    paths(openai::model, info::metrics, task::task),
     components(schemas(TeiError, OpenAiError)),
     tags(
         (name = "OpenAI", description = "What OpenAI's clients call"),
@@ -93,7 +93,9 @@ pub(crate) fn finish(api: &mut OpenApi) {
                 operation.summary = Some(format!("The same as `{path}`"));
                 operation.description = None;
             }
-            api.paths.paths.insert(alias.to_owned(), item);
+            let own = api.paths.paths.entry(alias.to_owned()).or_default();
+            own.get = item.get.or(own.get.take());
+            own.post = item.post.or(own.post.take());
         }
     }
     let scheme =

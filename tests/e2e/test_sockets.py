@@ -117,6 +117,7 @@ def test_garbage_is_refused_and_the_connection_ended(builtin, what):
 def test_garbage_after_a_good_request_does_not_spoil_its_answer(builtin, what):
     with unharmed(builtin), Raw(builtin.port) as client:
         client.send(GOOD + GARBAGE[what])
+        client.finish_sending()
         first, *rest = client.answers()
         assert first.status == 200 and len(first.json()) == 1, first
         assert len(rest) <= 1 and all(400 <= answer.status < 600 for answer in rest), rest
@@ -174,10 +175,11 @@ def test_large_heads_are_refused(builtin, what):
     request, allowed = LARGE_HEADS[what]
     with unharmed(builtin), Raw(builtin.port) as client:
         sent_whole = client.send(request)
-        answers = client.answers()
+        client.finish_sending()
+        statuses = [answer.status for answer in client.answers()]
         # Who sends on after the refusal may lose it to the reset of the connection.
-        assert answers or not sent_whole or len(request) > 300_000
-        assert [answer.status for answer in answers] in [[], *([status] for status in allowed)], answers
+        assert statuses or not sent_whole or len(request) > 300_000
+        assert statuses in [[], *([status] for status in allowed)], statuses
 
 
 def test_heads_within_the_limit_are_taken(builtin):
@@ -243,7 +245,7 @@ LENGTHS = {
     "a fraction": (with_lengths("14.0"), {400}),
     "hexadecimal": (with_lengths("0xe"), {400}),
     "beyond 64 bits": (with_lengths("99999999999999999999"), {400, 413}),
-    "the largest": (with_lengths("18446744073709551615"), {400, 413}),
+    "the largest": (with_lengths("18446744073709551615"), {400, 413, 431}),
     "an exabyte": (with_lengths("1000000000000000000"), {413}),
     "two that differ": (with_lengths("14", "5"), {400}),
     "two that differ, the other way": (with_lengths("5", "14"), {400}),

@@ -7,6 +7,7 @@ pub(crate) mod openai;
 pub(crate) mod predict;
 pub(crate) mod rerank;
 pub(crate) mod score;
+pub(crate) mod task;
 pub(crate) mod tokenize;
 
 use crate::answer::Answer;

@@ -38,7 +38,7 @@ pub(crate) struct Prediction {
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes the two answers of one route")]
 #[serde(untagged)]
-enum Predictions {
+pub(crate) enum Predictions {
     Single(Vec<Prediction>),
     Batch(Vec<Vec<Prediction>>),
 }

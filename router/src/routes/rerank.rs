@@ -174,7 +174,7 @@ pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBo
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes the two answers of one route")]
 #[serde(untagged)]
-enum RerankAnswer {
+pub(crate) enum RerankAnswer {
     Texts(Vec<TextScore>),
     Documents(RerankResponse),
 }
