@@ -36,7 +36,7 @@ class Raw:
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect(("127.0.0.1", port))
-        self.received = b""
+        self.received = bytearray()
 
     def send(self, data):
         """False when the other side no longer takes it."""
@@ -80,14 +80,17 @@ class Raw:
         while mark not in self.received:
             if not self.more():
                 raise Malformed(f"the answer ends early: {self.received[:500]!r}")
-        found, self.received = self.received.split(mark, 1)
+        end = self.received.index(mark)
+        found = bytes(self.received[:end])
+        del self.received[:end + len(mark)]
         return found
 
     def _bytes(self, count):
         while len(self.received) < count:
             if not self.more():
                 raise Malformed(f"{len(self.received)} bytes of the {count} that were announced")
-        found, self.received = self.received[:count], self.received[count:]
+        found = bytes(self.received[:count])
+        del self.received[:count]
         return found
 
     def _head(self):

@@ -131,7 +131,7 @@ def test_http2_by_prior_knowledge(builtin):
         while client.more():
             pass
         first = client.received
-        assert first == b"" or first.startswith(b"HTTP/1.1 4") or first[3] == 4, first
+        assert not first or first.startswith(b"HTTP/1.1 4") or first[3] == 4, first
 
 
 def test_bytes_of_all_kinds(builtin):
@@ -159,13 +159,14 @@ def test_pipelined_requests_are_answered_in_order(builtin):
         assert last.status == 200
 
 
+# The limit is 64 KiB, and what has come with one read beyond it is looked at too.
 LARGE_HEADS = {
-    "a header of 70 kB": (head("GET", "/health", ("host", "a"), ("x-large", "a" * 70_000)), {431}),
-    "70 kB of headers": (head("GET", "/health", ("host", "a"), *((f"x-{i}", "a" * 1000) for i in range(70))), {431}),
+    "a header of 200 kB": (head("GET", "/health", ("host", "a"), ("x-large", "a" * 200_000)), {431}),
+    "200 kB of headers": (head("GET", "/health", ("host", "a"), *((f"x-{i}", "a" * 2500) for i in range(80))), {431}),
     "1,000 headers": (head("GET", "/health", ("host", "a"), *((f"x-{i}", "a") for i in range(1000))), {431}),
-    "a URL of 70 kB": (head("GET", "/" + "a" * 70_000, ("host", "a")), {414, 431}),
-    "a query of 70 kB": (head("GET", "/health?" + "a" * 70_000, ("host", "a")), {414, 431}),
-    "a method of 70 kB": (head("G" * 70_000, "/health", ("host", "a")), {400, 414, 431}),
+    "a URL of 200 kB": (head("GET", "/" + "a" * 200_000, ("host", "a")), {414, 431}),
+    "a query of 200 kB": (head("GET", "/health?" + "a" * 200_000, ("host", "a")), {414, 431}),
+    "a method of 200 kB": (head("G" * 200_000, "/health", ("host", "a")), {400, 414, 431}),
     "10 MB of headers": (head("GET", "/health", *((f"x-{i}", "a" * 100_000) for i in range(100))), {431}),
 }
 
@@ -178,7 +179,7 @@ def test_large_heads_are_refused(builtin, what):
         client.finish_sending()
         statuses = [answer.status for answer in client.answers()]
         # Who sends on after the refusal may lose it to the reset of the connection.
-        assert statuses or not sent_whole or len(request) > 300_000
+        assert statuses or not sent_whole or len(request) > 1_000_000
         assert statuses in [[], *([status] for status in allowed)], statuses
 
 
@@ -387,19 +388,18 @@ def test_a_client_that_is_within_its_time_is_served(impatient):
             time.sleep(0.4)
 
 
-def test_clients_that_do_not_read_are_disconnected(impatient):
+HUGE = {"inputs": ["a b c d e f g h " * 40] * 16}
+
+
+def test_clients_that_do_not_read_are_disconnected(impatient, builtin):
     """Their answers do not stay in memory."""
     vitals = Vitals(impatient.process.pid)
-    request = post("/embed_all", {"inputs": ["a b c d e f g h " * 40] * 16})
-    with Raw(impatient.port) as client:
-        client.send(request)
-        size = len(client.answer().body)
-    assert size > 5_000_000, "the answer fits the socket's buffers, so this shows nothing"
+    assert len(builtin.post("/embed_all", HUGE).body) > 15_000_000, "it fits the sockets' buffers, so this shows nothing"
     with unharmed(impatient):
         before = settled(vitals.descriptors)
         clients = [Raw(impatient.port, receive_buffer=4096) for _ in range(8)]
         for client in clients:
-            client.send(request)
+            client.send(post("/embed_all", HUGE))
         for client in clients:
             assert client.socket.recv(1), "the answer has begun"
         eventually(lambda: vitals.descriptors() <= before, "the server has closed all of them", 100)
@@ -409,13 +409,14 @@ def test_clients_that_do_not_read_are_disconnected(impatient):
             client.close()
 
 
-def test_a_slow_reader_gets_all_of_its_answer(impatient):
-    """Longer than the limit in all, and never idle for so long."""
-    request = post("/embed_all", {"inputs": ["a b c d e f g h " * 40] * 16}, ("connection", "close"))
-    with unharmed(impatient), Raw(impatient.port, receive_buffer=1 << 16) as client:
-        client.send(request)
-        for _ in range(30):
-            client.received += client.socket.recv(1 << 17)
+def test_a_slow_reader_gets_all_of_its_answer(servers):
+    """Its answer takes longer than the limit, and it never takes nothing for so long."""
+    server = servers("--client-timeout", "5")
+    with unharmed(server), Raw(server.port, receive_buffer=1 << 16) as client:
+        client.send(post("/embed_all", HUGE, ("connection", "close")))
+        for part in range(80):
+            while len(client.received) < part * 200_000:
+                assert client.more()
             time.sleep(0.1)
         (answer,) = client.answers()
         assert len(answer.json()) == 16

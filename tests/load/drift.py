@@ -7,6 +7,7 @@ nearly independent, so the line is fitted to them. The blocks' own correlation i
 
 import math
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 
 @dataclass
@@ -42,10 +43,11 @@ def student_cdf(t, freedom):
     return 0.5 + math.copysign(half, t)
 
 
+@lru_cache
 def student_quantile(probability, freedom):
     """t with P(T <= t) = probability, for probabilities above one half."""
     low, high = 0.0, 1e4
-    for _ in range(200):
+    for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if student_cdf(middle, freedom) < probability else (low, middle)
     return (low + high) / 2

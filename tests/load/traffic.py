@@ -22,12 +22,12 @@ class Mix:
         data, statuses = kind()
         return kind.__name__.removeprefix("ask_"), data, statuses
 
-    def text(self, longest=200):
+    def text(self, longest=100):
         """Short texts are the rule and long ones come."""
         words = int(longest ** self.chance.random())
         return " ".join(self.chance.choice(WORDS) for _ in range(words))
 
-    def texts(self, most=32):
+    def texts(self, most=16):
         return [self.text() for _ in range(int(most ** self.chance.random()))]
 
     def post(self, path, body, *fields, statuses=(200,)):
@@ -40,7 +40,7 @@ class Mix:
         return self.post("/embed", {"inputs": self.texts()}, "accept: application/octet-stream")
 
     def ask_embed_long(self):
-        return self.post("/embed", {"inputs": self.text(5000), "truncate": True})
+        return self.post("/embed", {"inputs": self.text(2000), "truncate": True})
 
     def ask_embed_all(self):
         return self.post("/embed_all", {"inputs": self.texts(4)})
@@ -86,7 +86,7 @@ class Mix:
         return self.post("/embed", {"inputs": [""] * 140_000}, statuses=(413, 422))
 
     def ask_for_nothing(self):
-        path = self.chance.choice(["/no/such/route", "/v1/models/nobody/nothing", "/docs/no-such-file"])
+        path = self.chance.choice(["/no/such/route", "/v1/models/nobody/nothing"])
         return request("GET", path), (404,)
 
     def ask_with_another_method(self):
@@ -101,7 +101,7 @@ async def work(port, seed, until, seen):
         answer = await client.ask(data)
         if answer.status not in (*statuses, 429):
             raise BadAnswer(f"{name}: {answer.status}, expected {statuses}: {answer.body[:500]!r}")
-        if answer.status >= 400 and not answer.fields.get("content-type", "").startswith("text/"):
+        if answer.status >= 400:
             check_error(answer)
         seen[name, answer.status] += 1
         if mix.chance.random() < 0.05:
@@ -121,7 +121,7 @@ async def leave(port, seed, until, seen):
         await asyncio.sleep(mix.chance.random() * 0.1)
         client.abandon()
         seen["left", None] += 1
-        await asyncio.sleep(mix.chance.random() * 0.2)
+        await asyncio.sleep(mix.chance.random())
 
 
 async def idle(port, seed, until, seen):
