@@ -42,7 +42,8 @@ def run(model, examples, seed=1):
             [sys.executable, "-m", "schemathesis.cli", "run", server.url("/api-doc/openapi.json"), "--header",
              f"Authorization: Bearer {KEY}", "--phases", "examples,coverage,fuzzing", "--checks", ",".join(CHECKS),
              "--max-examples", str(examples), "--seed", str(seed), "--continue-on-failure", "--no-color",
-             "--request-timeout", "120", "--warnings", "off", "--report", "json", "--report-json-path", str(report)],
+             "--request-timeout", "600", "--warnings", "off", "--suppress-health-check", "all", "--report", "json",
+             "--report-json-path", str(report)],
             cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if not report.exists():
             raise AssertionError(done.stdout)
