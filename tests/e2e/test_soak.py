@@ -56,9 +56,9 @@ def test_flat_noise_is_taken_for_growth_as_rarely_as_the_confidence_says(memory)
 
 
 def test_the_picture_has_every_panel_and_no_value_that_is_none():
-    samples = [{"seconds": i, "resident_mb": 100 + i % 7, "descriptors": 10, "threads": 4} for i in range(120)]
+    samples = [{"seconds": i, "resident_mb": 100 + i % 7, "descriptors": 10, "threads": 4, soak.LOAD: 9} for i in range(120)]
     drawn = soak.picture(samples, 30)
     for title in soak.QUANTITIES.values():
         assert title in drawn
-    assert drawn.count("<polyline") == 6 and "nan" not in drawn and "inf" not in drawn
+    assert drawn.count("<polyline") == 8 and "nan" not in drawn and "inf" not in drawn
     assert "&lt;" in svg([Panel("<", [(0, 0), (1, 0)])])

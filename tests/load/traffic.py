@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections import Counter
 
 from client import BadAnswer, Client, check_error, request
 
@@ -139,12 +138,10 @@ async def idle(port, seed, until, seen):
         seen["idle", None] += 1
 
 
-async def run(port, until, workers=6, leavers=2, idlers=20):
-    """All of them until `until()`: how often which kind of request got which status."""
-    seen = Counter()
+async def run(port, until, seen, workers=6, leavers=2, idlers=20):
+    """All of them until `until()`; `seen` counts how often which kind of request got which status."""
     clients = [(work, workers), (leave, leavers), (idle, idlers)]
     async with asyncio.TaskGroup() as group:
         for number, (client, count) in enumerate(clients):
             for i in range(count):
                 group.create_task(client(port, number * 1000 + i, until, seen))
-    return seen
