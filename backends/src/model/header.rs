@@ -48,7 +48,7 @@ fn parse(bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, String> {
     let end = tensors.last().map_or(0, |(_, info)| info.data_offsets.1);
     // The library checks that no tensor overlaps another, that nothing is between them, and that offsets fit shapes.
     if let Err(error) = Metadata::new(None, tensors.clone()) {
-        return Err(match tensors.iter().find_map(|tensor| own_problem(tensor)) {
+        return Err(match tensors.iter().find_map(own_problem) {
             Some(problem) => problem,
             None => error.to_string(),
         });
