@@ -39,13 +39,23 @@ impl TextBound {
             return text;
         }
         match direction {
-            TruncationDirection::Right => &text[..text.floor_char_boundary(self.bytes(max_tokens))],
-            TruncationDirection::Left => &text[text.ceil_char_boundary(text.len() - self.bytes(max_tokens))..],
+            TruncationDirection::Right => &text[..boundary_before(text, self.bytes(max_tokens))],
+            TruncationDirection::Left => &text[boundary_after(text, text.len() - self.bytes(max_tokens))..],
         }
     }
 
     /// The beginning of a text that is kept where its end is the part: what is before the text may share a token with it.
     pub(crate) fn beginning(text: &str) -> &str {
-        &text[..text.floor_char_boundary(MARGIN)]
+        &text[..boundary_before(text, MARGIN)]
     }
+}
+
+/// The last place between characters that is at `at` or before it.
+fn boundary_before(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
+}
+
+/// The first place between characters that is at `at` or after it.
+fn boundary_after(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|&place| text.is_char_boundary(place)).unwrap_or(text.len())
 }

@@ -1,4 +1,10 @@
 //! Every target over its corpus, and over mutations of it that are the same each time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy sees tests only in test functions"
+)]
 
 mod seeds;
 

@@ -9,7 +9,7 @@ pub(crate) fn seeds() -> Seeds {
     for (route, kind, body) in bodies() {
         let number = seeds.len();
         let name = format!("{number:02}{}", route.replace('/', "-"));
-        seeds.push((name, [&[selector(route, kind, number % 5 == 0)], body.to_string().as_bytes()].concat()));
+        seeds.push((name, [&[selector(route, kind, number.is_multiple_of(5))], body.to_string().as_bytes()].concat()));
     }
     // The same for every model: most of them refuse it.
     for kind in 0..KINDS {
