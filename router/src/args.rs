@@ -370,6 +370,7 @@ mod tests {
                 "config" => "PREFOLD_CONFIG".to_owned(),
                 // As Hugging Face's own tools have it.
                 "offline" => "HF_HUB_OFFLINE".to_owned(),
+                "download-timeout" => "HF_HUB_DOWNLOAD_TIMEOUT".to_owned(),
                 _ => long.to_uppercase().replace('-', "_"),
             };
             assert_eq!(flag.get_env().and_then(|name| name.to_str()), Some(expected.as_str()), "--{long}");
