@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 
 from client import BadAnswer, Client, check_error, request
 
@@ -92,10 +93,18 @@ class Mix:
         return request("GET", "/embed"), (405,)
 
 
+# Seconds from one request of a client to its next. Were it to ask as fast as it is answered, load and with it memory would
+# follow whatever else the machine does.
+PERIOD = 1.0
+
+
 async def work(port, seed, until, seen):
-    """One client that asks, waits a little, and asks again."""
+    """One client that asks again and again, at a steady pace."""
     mix, client = Mix(seed), Client(port)
+    start = time.monotonic() + mix.chance.random() * PERIOD
     while not until():
+        await asyncio.sleep(max(0.0, start - time.monotonic()))
+        start += PERIOD
         name, data, statuses = mix.next()
         answer = await client.ask(data)
         if answer.status not in (*statuses, 429):
@@ -105,7 +114,6 @@ async def work(port, seed, until, seen):
         seen[name, answer.status] += 1
         if mix.chance.random() < 0.05:
             await client.finish()
-        await asyncio.sleep(mix.chance.random() * 0.05)
     await client.finish()
 
 
@@ -138,7 +146,7 @@ async def idle(port, seed, until, seen):
         seen["idle", None] += 1
 
 
-async def run(port, until, seen, workers=6, leavers=2, idlers=20):
+async def run(port, until, seen, workers=8, leavers=2, idlers=20):
     """All of them until `until()`; `seen` counts how often which kind of request got which status."""
     clients = [(work, workers), (leave, leavers), (idle, idlers)]
     async with asyncio.TaskGroup() as group:
