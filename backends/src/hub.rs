@@ -4,7 +4,7 @@ use crate::LoadError;
 use crate::disk;
 use crate::files::{WEIGHTS, WEIGHTS_INDEX, check_inside, has_gguf_extension, max_bytes, parse_json, weight_map};
 use crate::hub_content;
-use crate::hub_watch::{Failure, Meter, follow, wait_for_lock};
+use crate::hub_watch::{Failure, Meter, follow, take_turn, wait_for_lock};
 use crate::json::Fields;
 use crate::options::HubModel;
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
@@ -103,6 +103,7 @@ impl<'a> Download<'a> {
             Err(failure) if failure.is_unreachable() => return self.cached(Some(failure)).await,
             Err(failure) => return Err(self.failed(LISTING, failure)),
         };
+        let _turn = take_turn(self.client.cache_dir(), &self.model.id).await;
         let has_config = listing.files.contains("config.json");
         if has_config && parts == Parts::WithoutWeights {
             // Not remembered: without the hub, a commit that has its weights in the cache must win over this one.

@@ -5,7 +5,7 @@ use hf_hub::progress::{DownloadEvent, ProgressEvent, ProgressHandler};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::error::Error;
 use std::fmt;
-use std::fs::{self, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -218,6 +218,29 @@ pub(crate) async fn wait_for_lock(lock: &Path, silence: Duration) -> Result<(), 
             (state, since) = (stamp(), Instant::now());
         } else if since.elapsed() >= silence {
             return Err(Failure::Locked { lock: lock.to_owned(), silence });
+        }
+    }
+}
+
+/// Waits until no other server downloads this model into the cache; others do as long as what is returned lives. `None` where the
+/// cache cannot be written to. The client takes a file's link away for a moment whenever it has come, so that who reads the
+/// same file then does not find it.
+pub(crate) async fn take_turn(cache: &Path, model: &str) -> Option<File> {
+    let folder = cache.join(".locks").join(format!("models--{}", model.replace('/', "--")));
+    fs::create_dir_all(&folder).ok()?;
+    let file = File::create(folder.join("prefold.lock")).ok()?;
+    let mut said = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Some(file),
+            // Who holds it gives up when nothing comes, and an ended process holds nothing.
+            Err(TryLockError::WouldBlock) => {
+                if !std::mem::replace(&mut said, true) {
+                    tracing::info!(model, "another process is downloading it into the same cache; waiting for that");
+                }
+                tokio::time::sleep(TICK).await;
+            }
+            Err(TryLockError::Error(_)) => return None,
         }
     }
 }
