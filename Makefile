@@ -18,7 +18,7 @@ help:
 	@echo 'make fuzz    fuzzes every target with coverage feedback for a minute (FUZZ="TARGET SECONDS" for one)'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
 	@echo 'make overload      ten times as many clients as the server takes: throughput, latency, memory; 3 minutes'
-	@echo 'make soak          20 minutes of mixed traffic: whether memory, descriptors or threads grow'
+	@echo 'make soak          30 minutes of mixed traffic, 10 of them warm-up: whether memory, descriptors or threads grow'
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'

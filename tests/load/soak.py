@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mixed traffic for a long time, and whether memory, file descriptors or threads grow.
 
-    tests/load/soak.py [--minutes 20] [--warm-up 5] [--json FILE] [--svg FILE]
+    tests/load/soak.py [--minutes 30] [--warm-up 10] [--json FILE] [--svg FILE]
 
 Starts a server (PREFOLD_PROFILE=release for the optimised one), sends the traffic of traffic.py, and samples the server once a
 second. A straight line through the samples after the warm-up tells the growth an hour and its 95 % interval; how the interval
@@ -81,8 +81,8 @@ def picture(samples, warm_up):
 
 def main():
     parser = argparse.ArgumentParser(description="Mixed traffic for a long time")
-    parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--warm-up", type=float, default=5, help="minutes that the verdict leaves out")
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--warm-up", type=float, default=10, help="minutes that the verdict leaves out")
     parser.add_argument("--json", type=Path, help="writes figures and samples here")
     parser.add_argument("--svg", type=Path, help="draws a picture here")
     args = parser.parse_args()
