@@ -94,7 +94,7 @@ impl Faults {
         self.probabilities.iter().position(reached).map(|index| NAMES[index].1)
     }
 
-    /// Whether a batch that stalls may go on: stalling is no longer asked for.
+    /// Whether a stalled batch must go on waiting: stalling is still asked for.
     pub(crate) fn stalls(&self) -> bool {
         NAMES
             .iter()
