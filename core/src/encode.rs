@@ -64,6 +64,13 @@ pub(crate) struct Rules {
     head: OnceLock<Option<EncodedHead>>,
 }
 
+impl Rules {
+    /// Bytes that are put before a text.
+    pub(crate) fn prompt_len(&self) -> usize {
+        self.prompt.as_ref().map_or(0, String::len)
+    }
+}
+
 impl Encoder {
     /// # Errors
     /// [`Error::Validation`] or [`Error::Tokenization`] if the template does not fit tokenizer and model.

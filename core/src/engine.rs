@@ -9,6 +9,7 @@ use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, tok
 use crate::queue::{Answer, Budget};
 use crate::room::QueueLimits;
 use crate::tokenize::TokenizerPool;
+use crate::unqueued::Unqueued;
 use crate::{
     BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo,
     ModelKind, Output, Prompts, RerankScore, Response, ScoreRequest, Timings, TokenInfo, Usage, Wanted, trace,
@@ -34,6 +35,7 @@ struct Inner {
     info: ModelInfo,
     config: EngineConfig,
     tokenizers: TokenizerPool,
+    unqueued: Unqueued,
     pipeline: Arc<Pipeline>,
     /// One for each request in the engine.
     permits: Semaphore,
@@ -91,6 +93,7 @@ impl Engine {
             .map_err(|error| BackendError::Compute(format!("could not start a thread: {error}")))?;
         let inner = Inner {
             permits: Semaphore::new(config.max_concurrent_requests),
+            unqueued: Unqueued::default(),
             info,
             config,
             tokenizers,
@@ -242,13 +245,16 @@ impl Engine {
     /// The tokens of each text, with its prompt and special tokens; never truncated.
     ///
     /// # Errors
-    /// [`Error::Validation`] for an unknown prompt, [`Error::Tokenization`], and what admission reports.
+    /// [`Error::Validation`] for an unknown prompt or for more than a request may bring, [`Error::Tokenization`],
+    /// and what admission reports.
     pub async fn tokenize(&self, texts: Vec<String>, options: EncodeOptions) -> Result<Vec<Vec<TokenInfo>>, Error> {
         observe(Method::Tokenize, texts.len(), async {
-            let Inner { tokenizers, .. } = &*self.inner;
+            let Inner { tokenizers, unqueued, .. } = &*self.inner;
             self.check_count(texts.len(), options.field)?;
             let rules = tokenizers.encoder().rules(&options)?;
+            let bytes = texts.iter().map(|text| text.len() + rules.prompt_len()).sum();
             let _permit = self.admit()?;
+            let _part = unqueued.enter(options.field, bytes, "bytes of text with its prompts")?;
             tokenizers.tokens(one_field(texts, options.field), rules).await
         })
         .await
@@ -257,12 +263,14 @@ impl Engine {
     /// The text of each list of ids.
     ///
     /// # Errors
-    /// [`Error::Validation`] for an id beyond the vocabulary, [`Error::Tokenization`], and what admission reports.
+    /// [`Error::Validation`] for an id beyond the vocabulary or for more than a request may bring,
+    /// [`Error::Tokenization`], and what admission reports.
     pub async fn decode(&self, ids: Vec<Vec<u32>>, skip_special_tokens: bool) -> Result<Vec<String>, Error> {
         observe(Method::Decode, ids.len(), async {
-            let Inner { tokenizers, .. } = &*self.inner;
+            let Inner { tokenizers, unqueued, .. } = &*self.inner;
             self.check_count(ids.len(), "ids")?;
             let _permit = self.admit()?;
+            let _part = unqueued.enter("ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
             tokenizers.decode(one_field(ids, "ids"), skip_special_tokens).await
         })
         .await

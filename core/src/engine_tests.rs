@@ -6,6 +6,7 @@ use crate::test_support::{
     DIM, FakeBackend, Fate, Gate, classifier_kind, config, embedding_kind, fake_values, info, model, qwen3_template,
     tokenizer, wait_until,
 };
+use crate::unqueued::MAX_OF_A_REQUEST;
 use crate::{BackendError, TruncationDirection};
 
 const MODEL: &str = "qwen3-tiny";
@@ -429,4 +430,13 @@ async fn tokenize_and_decode() {
     assert_eq!(engine.decode(ids, true).await.unwrap(), ["bread", "tide"]);
     let error = engine.decode(vec![vec![1], vec![9999]], true).await.unwrap_err();
     assert_eq!(error.to_string(), "`ids` item 1 has token id 9999 at position 0, ids must be below 1200");
+    let limit = MAX_OF_A_REQUEST;
+    let error = engine.tokenize(vec!["a".repeat(limit), "a".to_owned()], encode("inputs")).await.unwrap_err();
+    let problem = format!("`inputs` has {} bytes of text with its prompts, the limit is {limit} ", limit + 1);
+    assert!(error.to_string().starts_with(&problem), "{error}");
+    let error = engine.decode(vec![vec![1; limit], vec![1]], true).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with(&format!("`ids` has {} ids in all, the limit is {limit} ", limit + 1)),
+        "{error}"
+    );
 }

@@ -31,6 +31,7 @@ mod text_bound;
 mod text_encoder;
 mod tokenize;
 pub mod trace;
+mod unqueued;
 
 pub use backend::{Backend, Batch, BatchLimits, ModelInfo, ModelKind, Output, Pooling, TooLarge, Wanted};
 pub use engine::Engine;

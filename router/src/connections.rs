@@ -17,6 +17,10 @@ use tokio_io_timeout::TimeoutStream;
 /// Bytes in a request's head, the URL included; hyper answers what is longer, by as much as came with one read, with status 431.
 const MAX_HEAD: usize = 1 << 16;
 
+/// Bytes of an answer that the system takes before the client can: a client makes progress when it takes half of them, not
+/// a part of the megabytes that the system's own buffer may grow to.
+const UNSENT: u32 = 1 << 17;
+
 /// How long to wait when the system has no connection to give, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -79,8 +83,10 @@ fn is_of_the_client(error: &io::Error) -> bool {
 /// A stream that fails when nothing of what is written is taken for `timeout`. Reads have no such limit: a client that
 /// waits for its answer sends nothing.
 fn timed(stream: TcpStream, timeout: Duration) -> std::pin::Pin<Box<TimeoutStream<TcpStream>>> {
-    // Small answers must not wait for an acknowledgement; where it cannot be set, they do.
+    // Small answers must not wait for an acknowledgement; where it cannot be set, they do. Nor can the other be set everywhere.
     let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(timeout));
     Box::pin(stream)

@@ -22,6 +22,9 @@ const REQUESTS: &str = "prefold_http_requests";
 const DURATION: &str = "prefold_http_request_duration";
 const IN_FLIGHT: &str = "prefold_http_requests_in_flight";
 
+/// Characters of a path that are shown.
+const MAX_SHOWN: usize = 256;
+
 /// The label `status` of a request whose client left before the answer.
 const DROPPED: &str = "dropped";
 
@@ -40,7 +43,7 @@ pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: 
     let held = Arc::new(app.buffered.hold());
     request.extensions_mut().insert(Arc::clone(&held));
     let dialect = Dialect::of(request.uri().path());
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (method, path) = (request.method().clone(), shown(request.uri().path()));
     let span = match app.http.spans {
         true => tracing::info_span!("request", %method, path),
         false => tracing::Span::none(),
@@ -52,7 +55,10 @@ pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: 
     let mut response = next.run(request).instrument(trace.clone()).instrument(span).await;
     drop(held);
 
+    let lost = response.status() == StatusCode::NOT_FOUND;
     let error = response.extensions_mut().remove::<ApiError>();
+    // What a library answers for a path below its own has no body of ours.
+    let error = error.or_else(|| lost.then(|| ApiError::NotFound(path.clone())));
     if let Some(error) = &error {
         response = error.render(dialect);
     }
@@ -67,7 +73,15 @@ pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: 
     traces::record(&trace, &Outcome { status, usage, timings, error: said });
     log(&Line { method: &method, path: &path, status, elapsed, cost, error });
     exchange.finish(status, elapsed);
-    response
+    app.buffered.hold_answer(response).await
+}
+
+/// A path as messages show it: its beginning, if a client sent one that no route has.
+pub(crate) fn shown(path: &str) -> String {
+    match path.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}...", &path[..end]),
+        None => path.to_owned(),
+    }
 }
 
 /// A request under way; also counted when it is dropped half way.

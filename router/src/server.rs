@@ -4,6 +4,7 @@ use crate::answer::{DTYPE, SHAPE};
 use crate::app::App;
 use crate::config::{HttpConfig, ServingConfig};
 use crate::error::ApiError;
+use crate::observe::shown;
 use crate::routes::{embed, health, info, openai, predict, rerank, score, tokenize};
 use crate::{auth, connections, gateway, observe, openapi};
 use axum::Router;
@@ -89,9 +90,9 @@ pub(crate) fn metrics_router(app: App) -> Router {
 
 fn layered(routes: Router<App>, app: App) -> Router {
     routes
-        .fallback(|request: Request| async move { ApiError::NotFound(request.uri().path().to_owned()) })
+        .fallback(|request: Request| async move { ApiError::NotFound(shown(request.uri().path())) })
         .method_not_allowed_fallback(|request: Request| async move {
-            ApiError::MethodNotAllowed(request.uri().path().to_owned())
+            ApiError::MethodNotAllowed(shown(request.uri().path()))
         })
         .layer(CatchPanicLayer::custom(answer_panic))
         .layer(from_fn_with_state(app.clone(), observe::observe))

@@ -71,7 +71,7 @@ pub(crate) fn request_span(request: &Request, route: &str) -> Span {
         otel.status_code = Empty,
         http.request.method = method,
         http.route = route,
-        url.path = request.uri().path(),
+        url.path = crate::observe::shown(request.uri().path()),
         http.response.status_code = Empty,
         error.message = Empty,
         tokens = Empty,

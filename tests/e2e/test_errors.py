@@ -121,6 +121,9 @@ def test_a_classifier_with_three_labels_neither_embeds_nor_reranks(served, path,
 
 def test_unknown_routes_and_methods(builtin):
     assert builtin.post("/no/such/route", {}).status == 404
+    for path in ("/docs/no-such-file", "/" + "a" * 10_000):
+        lost = builtin.get(path)
+        assert lost.status == 404 and path[:200] in lost.json()["error"] and len(lost.body) < 500, lost
     assert builtin.get("/embed").status == 405
 
 

@@ -409,17 +409,29 @@ def test_clients_that_do_not_read_are_disconnected(impatient, builtin):
             client.close()
 
 
-def test_a_slow_reader_gets_all_of_its_answer(servers):
-    """Its answer takes longer than the limit, and it never takes nothing for so long."""
-    server = servers("--client-timeout", "5")
-    with unharmed(server), Raw(server.port, receive_buffer=1 << 16) as client:
+def test_a_slow_reader_gets_all_of_its_answer(impatient):
+    """Its answer takes longer than the limit, and it never takes nothing for so long: 200 kB a second, of the megabytes
+    that the system's buffers hold."""
+    with unharmed(impatient), Raw(impatient.port, receive_buffer=1 << 16) as client:
         client.send(post("/embed_all", HUGE, ("connection", "close")))
-        for part in range(80):
-            while len(client.received) < part * 200_000:
+        for part in range(50):
+            while len(client.received) < part * 20_000:
                 assert client.more()
             time.sleep(0.1)
         (answer,) = client.answers()
         assert len(answer.json()) == 16
+
+
+def test_answers_that_nobody_takes_count_as_buffered(servers):
+    """While they are in memory, no more requests come in; with them gone, the next one does."""
+    server = servers("--max-buffered-bytes", 12_000_000, "--payload-limit", 1_000_000)
+    with unharmed(server):
+        with Raw(server.port, receive_buffer=4096) as lazy:
+            lazy.send(post("/embed_all", HUGE))
+            assert lazy.socket.recv(1), "the answer has begun"
+            refused = server.post("/embed", {"inputs": "a"})
+            assert refused.status == 429 and "--max-buffered-bytes" in refused.json()["error"]
+        eventually(lambda: server.post("/embed", {"inputs": "a"}).status == 200, "there is room again")
 
 
 def test_connections_beyond_the_limit_wait(servers):

@@ -55,7 +55,8 @@ class Client:
         begun = time.perf_counter()
         await self.connect()
         self.writer.write(data)
-        answer = await asyncio.wait_for(self._answer(), LIMIT)
+        async with asyncio.timeout(LIMIT):
+            answer = await self._answer()
         answer.seconds = time.perf_counter() - begun
         if answer.fields.get("connection", "").lower() == "close":
             await self.close()

@@ -5,7 +5,7 @@
 
 Starts a server (PREFOLD_PROFILE=release for the optimised one) that takes `--concurrency` requests at once, and drives it
 with so many clients, which is the most that it takes without refusing any, and then with ten times as many. A client that is
-turned away waits as long as Retry-After says. Prints throughput, latency of what was accepted, and memory.
+turned away asks the same again after as long as Retry-After says. Prints throughput, latency of what was accepted, and memory.
 """
 
 import argparse
@@ -73,10 +73,12 @@ async def drive(port, clients, seconds=None, requests=None, patient=True):
     async def one(seed):
         chance, client, sent = random.Random(seed), Client(port), 0
         await asyncio.sleep(chance.random() * 0.1)
+        data = work(chance)
         while sent < requests if seconds is None else time.perf_counter() < outcome.ended:
             sent += 1
-            answer = await client.ask(work(chance))
+            answer = await client.ask(data)
             if check(answer):
+                data = work(chance)
                 outcome.latencies.append(answer.seconds)
                 outcome.finished_in_time += seconds is None or time.perf_counter() < outcome.ended
             else:

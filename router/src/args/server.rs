@@ -32,7 +32,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, default_value_t = PAYLOAD_LIMIT, value_parser = positive)]
     pub(crate) payload_limit: usize,
 
-    /// Bytes of request bodies that the server holds at once, over all requests; more are answered with status 429
+    /// Bytes of request bodies, and of answers that their clients have not taken yet, that the server holds at once; more
+    /// bodies are answered with status 429
     #[arg(long, env, default_value_t = MAX_BUFFERED_BYTES, value_parser = positive)]
     pub(crate) max_buffered_bytes: usize,
 
