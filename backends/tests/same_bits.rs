@@ -10,9 +10,9 @@ mod support;
 
 use prefold_backends::{Dtype, LoadOptions};
 use prefold_core::{LoadedModel, Pooling};
+use prefold_kernels::Team;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rayon::ThreadPoolBuilder;
 use std::cell::RefCell;
 use support::*;
 
@@ -49,11 +49,11 @@ fn check(models: &mut [LoadedModel; 2], sequences: &[Vec<u32>], rotation: usize)
     order.rotate_left(rotation % sequences.len());
     let rotated: Vec<Vec<u32>> = order.iter().map(|&i| sequences[i].clone()).collect();
     for threads in [1, 3] {
-        let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let team = Team::new(threads);
         for model in models.iter_mut() {
             for compaction in COMPACTIONS {
                 let backend = model.backend.as_mut();
-                let found = pool.install(|| run(backend, &rotated, compaction));
+                let found = team.enter(|| run(backend, &rotated, compaction));
                 for (found, &i) in found.iter().zip(&order) {
                     let attention = model.backend.info().attention;
                     prop_assert_eq!(&bits(found), &alone[i], "{} {:?} {} threads", attention, compaction, threads);

@@ -43,6 +43,12 @@ pub enum KernelError {
         /// The precision of the activations.
         found: Precision,
     },
+    /// The system does not have the memory.
+    #[error("there is no memory for {words} words of weights")]
+    Memory {
+        /// Four bytes each.
+        words: usize,
+    },
     /// A value that makes no sense for this operation.
     #[error("{what} is {found}, but must be {expected}")]
     Value {

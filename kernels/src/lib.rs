@@ -21,12 +21,14 @@ mod error;
 mod gemm;
 mod isa;
 mod norm;
+mod pages;
 mod peak;
 pub mod reference;
 mod rope;
 mod rows;
 mod scratch;
 mod simd;
+mod team;
 
 pub use activation::silu_mul;
 #[doc(hidden)]
@@ -45,3 +47,5 @@ pub use norm::rms_norm_with;
 pub use peak::run_peak;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};
 pub use rows::gather_rows;
+#[doc(hidden)]
+pub use team::Team;

@@ -3,6 +3,7 @@
 use crate::Precision;
 use crate::isa::Isa;
 use crate::simd::{self, Dot, MAX_LANES, Operation, Simd, Vector};
+use crate::team;
 use std::hint::black_box;
 
 /// Sums that are in flight: enough to hide the latency of two units.
@@ -44,13 +45,13 @@ unsafe fn chains<D: Dot>(iterations: usize) {
     }
 }
 
-/// Multiplies on every thread of rayon's current pool and returns the number of floating-point operations in all,
+/// Multiplies on every thread and returns the number of floating-point operations in all,
 /// for a clock around the call.
 #[doc(hidden)]
 pub fn run_peak(isa: Isa, precision: Precision, iterations: usize) -> usize {
-    rayon::broadcast(|_| simd::run(isa, Peak { precision, iterations }));
+    team::for_each(team::num_threads(), |_| simd::run(isa, Peak { precision, iterations }));
     let elements = if precision == Precision::Bf16 { 2 } else { 1 };
-    2 * elements * lanes(isa) * CHAINS * iterations * rayon::current_num_threads()
+    2 * elements * lanes(isa) * CHAINS * iterations * team::num_threads()
 }
 
 fn lanes(isa: Isa) -> usize {

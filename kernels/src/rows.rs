@@ -2,13 +2,13 @@
 
 use crate::KernelError;
 use crate::error::check_len;
-use rayon::prelude::*;
+use crate::team;
 
 /// Below this many bytes a copy is done before a second thread has woken up.
-const PARALLEL_BYTES: usize = 1 << 18;
+const PARALLEL_BYTES: usize = 1 << 15;
 
 /// Bytes of the output that a task writes.
-const BLOCK_BYTES: usize = 1 << 16;
+const BLOCK_BYTES: usize = 1 << 14;
 
 /// `out[i] = src[index[i]]` for rows of `width` elements.
 ///
@@ -27,12 +27,11 @@ pub fn gather_rows<T: Copy + Send + Sync>(
     if let Some(&bad) = index.iter().find(|&&i| i as usize >= rows) {
         return Err(KernelError::Index { what: "index", found: bad as usize, limit: rows });
     }
-    let copy = |(out, &i): (&mut [T], &u32)| out.copy_from_slice(&src[i as usize * width..][..width]);
-    if size_of_val(out) < PARALLEL_BYTES {
-        out.chunks_exact_mut(width).zip(index).for_each(copy);
-    } else {
-        out.par_chunks_exact_mut(width).zip(index).with_min_len(16).for_each(copy);
-    }
+    for_row_blocks(out, width, |first, out| {
+        for (out, &i) in out.chunks_exact_mut(width).zip(&index[first..]) {
+            out.copy_from_slice(&src[i as usize * width..][..width]);
+        }
+    });
     Ok(())
 }
 
@@ -42,5 +41,5 @@ pub(crate) fn for_row_blocks<T: Send>(out: &mut [T], width: usize, f: impl Fn(us
         return f(0, out);
     }
     let rows = (BLOCK_BYTES / (width * size_of::<T>())).max(1);
-    out.par_chunks_mut(rows * width).enumerate().for_each(|(block, out)| f(block * rows, out));
+    team::for_each_block(out, rows * width, |block, out| f(block * rows, out));
 }

@@ -16,12 +16,6 @@ impl Line {
     pub(crate) const ZERO: Self = Self([0; Self::WORDS]);
 
     /// The words of some lines.
-    pub(crate) fn words(lines: &[Self]) -> &[u32] {
-        // SAFETY: a line is sixteen words and nothing else.
-        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * Self::WORDS) }
-    }
-
-    /// The words of some lines.
     pub(crate) fn words_mut(lines: &mut [Self]) -> &mut [u32] {
         // SAFETY: a line is sixteen words and nothing else.
         unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * Self::WORDS) }

@@ -8,15 +8,15 @@ use common::*;
 use prefold_kernels::*;
 use proptest::prelude::*;
 use rand::Rng;
-use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::LazyLock;
 
-static POOLS: LazyLock<Vec<ThreadPool>> =
-    LazyLock::new(|| [1, 2, 5].map(|n| ThreadPoolBuilder::new().num_threads(n).build().unwrap()).into());
+thread_local! {
+    /// Who finds a team at work does without it: each test has its own.
+    static TEAMS: [Team; 3] = [1, 2, 5].map(Team::new);
+}
 
 /// Runs with each number of threads and fails if the results differ.
-fn with_all_pools<A: Activation>(f: impl Fn() -> Vec<A> + Sync) -> Vec<A> {
-    let results: Vec<Vec<A>> = POOLS.iter().map(|pool| pool.install(&f)).collect();
+fn with_all_teams<A: Activation>(f: impl Fn() -> Vec<A> + Sync) -> Vec<A> {
+    let results: Vec<Vec<A>> = TEAMS.with(|teams| teams.iter().map(|team| team.enter(&f)).collect());
     for result in &results {
         assert_eq!(bits(result), bits(&results[0]), "depends on the number of threads");
     }
@@ -34,7 +34,7 @@ fn check_gemm<A: Activation>(seed: u64, m: usize, n: usize, k: usize) {
     let start = rng.random_range(0..n);
     let columns = start..rng.random_range(start + 1..=n);
     for isa in Isa::available() {
-        let whole = with_all_pools(|| {
+        let whole = with_all_teams(|| {
             let mut out = before.clone();
             Gemm { bias: Some(&bias), store, ..Gemm::new(&x, &packed) }.run_with(isa, &mut out).unwrap();
             out
@@ -65,7 +65,7 @@ fn check_attention<A: Activation>(seed: u64, layout: QkvLayout, max_len: usize, 
     let (some, single) = (cut(rng, &tree.spans, 40), cut(rng, &tree.spans, 1));
     for isa in Isa::available() {
         let run = |qkv: &[f32], pages: &[u32], spans: &[QuerySpan]| {
-            with_all_pools(|| {
+            with_all_teams(|| {
                 let mut out = vec![A::default(); qkv.len() / width * layout.q_width()];
                 let attention = Attention { window, ..fused(qkv, layout, pages, spans) };
                 attention.run_with(isa, &mut out).unwrap();
@@ -173,7 +173,7 @@ fn element_wise_rows_alone() {
             silu_mul_with(isa, x, width, &mut out).unwrap();
             out
         };
-        let (all_norm, all_silu) = (with_all_pools(|| norm(&x)), with_all_pools(|| silu(&x)));
+        let (all_norm, all_silu) = (with_all_teams(|| norm(&x)), with_all_teams(|| silu(&x)));
         for row in 0..rows {
             let x = &x[row * 2 * width..][..2 * width];
             assert_eq!(bits(&norm(x)), bits(&all_norm[row * 2 * width..][..2 * width]), "{isa}");

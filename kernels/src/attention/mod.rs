@@ -15,7 +15,7 @@ use crate::element::{Activation, ElementsMut};
 use crate::isa::Isa;
 use crate::scratch::{Shared, with_words};
 use crate::simd::{self, Operation, Simd};
-use rayon::prelude::*;
+use crate::team;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -146,7 +146,7 @@ impl Attention<'_> {
         if cost * self.layout.head_dim < PARALLEL_PRODUCTS {
             work();
         } else {
-            (0..rayon::current_num_threads()).into_par_iter().with_max_len(1).for_each(|_| work());
+            team::for_each(team::num_threads(), |_| work());
         }
         items.clear();
         ITEMS.set(items);

@@ -1,6 +1,6 @@
 //! Register blocks of attention: products of queries and keys, and of weights and values.
 
-use crate::simd::{Dot, RowWords, Vector, product};
+use crate::simd::{ColumnWords, Dot, RowWords, Vector, product};
 
 /// Rows of a register block: as many as can be addressed with a stride without running out of registers.
 pub(super) const MAX_ROWS: usize = 8;
@@ -84,18 +84,24 @@ unsafe fn by_vectors<D: Dot, const R: usize>(steps: usize, a: RowWords, b: *cons
     // SAFETY: the caller's duty.
     unsafe {
         if D::V::BLOCK_VECTORS == 2 {
-            let sums = product::<D, R, 2>(steps, a, b, 2 * D::V::LANES);
+            let sums = product::<D, R, 2>(steps, a, lines(b, 2 * D::V::LANES));
             for r in 0..R {
                 sink.put(r, 0, sums[r][0]);
                 sink.put(r, 1, sums[r][1]);
             }
         } else {
-            let sums = product::<D, R, 1>(steps, a, b, D::V::LANES);
+            let sums = product::<D, R, 1>(steps, a, lines(b, D::V::LANES));
             for r in 0..R {
                 sink.put(r, 0, sums[r][0]);
             }
         }
     }
+}
+
+/// Lines of so many words, and nothing beyond them.
+#[inline(always)]
+fn lines(start: *const u32, line: usize) -> ColumnWords {
+    ColumnWords { start, line, panel: 0 }
 }
 
 /// Vector `c` of line `line`.

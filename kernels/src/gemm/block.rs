@@ -3,7 +3,7 @@
 use super::Store;
 use super::pack::{PANEL, PackedMatrix};
 use crate::element::Elements;
-use crate::simd::{Dot, MAX_LANES, Operation, RowWords, Simd, Tiles, Vector, prefetch, product};
+use crate::simd::{ColumnWords, Dot, MAX_LANES, Operation, RowWords, Simd, Tiles, Vector, prefetch, product};
 use half::bf16;
 use std::ops::Range;
 
@@ -16,6 +16,10 @@ const MAX_STEPS: usize = 512;
 
 /// No register block has more rows.
 const MAX_ROWS: usize = 14;
+
+/// Vectors of columns in a register block of few rows: in so many chains of sums the latency of an addition is hidden, and
+/// so many panels are read at once that the memory's is too.
+const WIDE: usize = 8;
 
 /// Words that [`Block::scratch`] must have for a block of `rows`.
 pub(super) fn scratch_words(rows: usize, weight: &PackedMatrix) -> usize {
@@ -69,11 +73,47 @@ impl Block<'_> {
             let steps = start..(start + max_steps).min(row_words);
             // SAFETY: the CPU has the instructions of `D`.
             unsafe { self.pack_rows::<D::V, T>(x, &tiles, &steps) };
-            for panel in self.columns.start / PANEL..self.columns.end.div_ceil(PANEL) {
+            let (mut panel, end) = (self.columns.start / PANEL, self.columns.end.div_ceil(PANEL));
+            while panel < end {
+                let wide = panel * PANEL..panel * PANEL + WIDE * D::V::LANES;
+                let is_whole = self.columns.start <= wide.start && wide.end <= self.columns.end;
                 // SAFETY: the CPU has the instructions of `D`.
-                unsafe { self.multiply_panel::<D>(panel, &tiles, &steps) };
+                panel += unsafe {
+                    if is_whole && self.rows * WIDE <= D::ROWS * D::V::BLOCK_VECTORS {
+                        self.multiply_wide::<D>(wide, &steps)
+                    } else {
+                        self.multiply_panel::<D>(panel, &tiles, &steps)
+                    }
+                };
             }
         }
+    }
+
+    /// Whole panels for the few rows that there are; how many panels it was.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn multiply_wide<D: Dot>(&mut self, columns: Range<usize>, steps: &Range<usize>) -> usize {
+        let block = RegisterBlock {
+            a: self.scratch.as_ptr(),
+            b: self.weight.panel(columns.start / PANEL)[steps.start * PANEL..].as_ptr(),
+            steps: steps.len(),
+            is_first: steps.start == 0,
+            row: 0,
+            first_column: columns.start,
+            columns: columns.clone(),
+        };
+        // SAFETY: scratch has the words of all rows, and all panels of the columns exist.
+        unsafe {
+            match self.rows {
+                1 => self.multiply_vectors::<D, 1, WIDE>(block),
+                2 => self.multiply_vectors::<D, 2, WIDE>(block),
+                3 => self.multiply_vectors::<D, 3, WIDE>(block),
+                _ => unreachable!("registers hold three rows at most"),
+            }
+        }
+        columns.len() / PANEL
     }
 
     /// Copies the steps of all rows into scratch, for each register block its rows' words side by side.
@@ -120,10 +160,12 @@ impl Block<'_> {
         }
     }
 
+    /// One panel for all rows; how many panels it was.
+    ///
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn multiply_panel<D: Dot>(&mut self, panel: usize, tiles: &Tiles, steps: &Range<usize>) {
+    unsafe fn multiply_panel<D: Dot>(&mut self, panel: usize, tiles: &Tiles, steps: &Range<usize>) -> usize {
         let width = D::V::BLOCK_VECTORS * D::V::LANES;
         let words = &self.weight.panel(panel)[steps.start * PANEL..steps.end * PANEL];
         for offset in (0..PANEL).step_by(width) {
@@ -155,6 +197,7 @@ impl Block<'_> {
                 by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
             }
         }
+        1
     }
 
     /// # Safety
@@ -187,10 +230,12 @@ impl Block<'_> {
                     prefetch(out.wrapping_add(r * self.out_stride + c * D::V::LANES));
                 }
             }
-            let sums = product::<D, R, C>(block.steps, a, block.b, PANEL);
+            let b = ColumnWords { start: block.b, line: PANEL, panel: self.weight.row_words() * PANEL };
+            let sums = product::<D, R, C>(block.steps, a, b);
             let bias = self.bias.filter(|_| block.is_first).map(|bias| bias[column..].as_ptr());
             let add = !block.is_first || self.store == Store::Accumulate;
-            if block.columns.len() == C * D::V::LANES {
+            // More columns than a panel are whole ones.
+            if C * D::V::LANES > PANEL || block.columns.len() == C * D::V::LANES {
                 for r in 0..R {
                     for c in 0..C {
                         let sum = sums[r][c];

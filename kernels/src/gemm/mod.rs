@@ -10,18 +10,23 @@ use crate::element::Activation;
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
 use crate::scratch::{Shared, with_words};
-use crate::simd;
+use crate::{simd, team};
 use block::{Block, scratch_words};
 use pack::PANEL;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows of a block: a core packs as many at a time, so that they stay in its L2 while the panels pass by, each read
 /// once for all of them.
 const BLOCK_ROWS: usize = 14 * 24;
 
-/// Fewest columns of a block: fewer would not pay for packing its rows once more.
-const MIN_BLOCK_COLUMNS: usize = 8 * PANEL;
+/// What packing a row costs, as a number of columns to multiply it with.
+const PACKING: usize = 24;
+
+/// What reading a column's words for the first time costs, as a number of rows to multiply them with.
+const READING: usize = 8;
+
+/// Tasks for each thread that a product is split into at most, so that fast threads take from slow ones.
+const TASKS_PER_THREAD: usize = 4;
 
 /// Below so many multiplications a product is done before a second thread has woken up.
 const PARALLEL_PRODUCTS: usize = 1 << 18;
@@ -74,11 +79,7 @@ impl<'a, A: Activation> Gemm<'a, A> {
         }
         let split = Split::new(m, self.columns.clone(), self.weight.cols());
         let out = Shared::new(out);
-        if split.tasks() == 1 {
-            self.run_block(isa, 0..m, self.columns.clone(), out);
-            return Ok(());
-        }
-        (0..split.tasks()).into_par_iter().with_max_len(1).for_each(|task| {
+        team::for_each(split.tasks(), |task| {
             let (rows, columns) = split.task(task);
             self.run_block(isa, rows, columns, out);
         });
@@ -133,15 +134,24 @@ struct Split {
 }
 
 impl Split {
+    /// The split that takes the busiest thread the least time: as many blocks as threads can share evenly, and few, because
+    /// each packs its rows and reads its columns.
     fn new(m: usize, columns: Range<usize>, k: usize) -> Self {
-        let threads = rayon::current_num_threads();
-        let row_blocks = m.div_ceil(BLOCK_ROWS);
+        let (threads, fewest) = (team::num_threads(), m.div_ceil(BLOCK_ROWS));
         if m * columns.len() * k < PARALLEL_PRODUCTS || threads == 1 {
-            return Self { m, row_blocks, columns, column_blocks: 1 };
+            return Self { m, row_blocks: fewest, columns, column_blocks: 1 };
         }
-        // Enough tasks for the fast threads to take from the slow ones.
-        let wanted = (4 * threads).div_ceil(row_blocks);
-        let column_blocks = wanted.min(columns.len() / MIN_BLOCK_COLUMNS).max(1);
+        let panels = columns.end.div_ceil(PANEL) - columns.start / PANEL;
+        let even = fewest.next_multiple_of(threads).min(m);
+        let splits = [fewest, even].into_iter().flat_map(|row_blocks| {
+            let most = (TASKS_PER_THREAD * threads).div_ceil(row_blocks).min(panels);
+            (1..=most).map(move |column_blocks| (row_blocks, column_blocks))
+        });
+        let cost = |&(row_blocks, column_blocks): &(usize, usize)| {
+            let (rows, columns) = (m.div_ceil(row_blocks), panels.div_ceil(column_blocks) * PANEL);
+            (row_blocks * column_blocks).div_ceil(threads) * (rows + READING) * (columns + PACKING)
+        };
+        let (row_blocks, column_blocks) = splits.min_by_key(cost).unwrap_or((fewest, 1));
         Self { m, row_blocks, columns, column_blocks }
     }
 

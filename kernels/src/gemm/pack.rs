@@ -5,7 +5,7 @@
 //! the product. Rows and elements that are not there are zero.
 
 use crate::error::{check_len, whole_rows};
-use crate::scratch::Line;
+use crate::pages::Pages;
 use crate::{Activation, KernelError, Precision};
 use half::bf16;
 use rayon::prelude::*;
@@ -14,9 +14,9 @@ use rayon::prelude::*;
 pub(super) const PANEL: usize = 32;
 
 /// A weight matrix `[n, k]` in the layout of the GEMM, held once.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct PackedMatrix {
-    lines: Vec<Line>,
+    pages: Pages,
     n: usize,
     k: usize,
     precision: Precision,
@@ -66,7 +66,7 @@ impl PackedMatrix {
     /// The words of a panel, `[row_words, PANEL]`.
     pub(super) fn panel(&self, panel: usize) -> &[u32] {
         let words = self.row_words() * PANEL;
-        &Line::words(&self.lines)[panel * words..][..words]
+        &self.pages.words()[panel * words..][..words]
     }
 }
 
@@ -88,14 +88,14 @@ impl PackedMatrixBuilder {
     /// An empty `[n, k]` matrix of the given precision.
     ///
     /// # Errors
-    /// If `k` is 0.
+    /// If `k` is 0, or there is not enough memory.
     pub fn new(precision: Precision, n: usize, k: usize) -> Result<Self, KernelError> {
         if k == 0 {
             return Err(KernelError::Value { what: "k", found: 0, expected: "positive" });
         }
-        let mut matrix = PackedMatrix { lines: Vec::new(), n, k, precision };
-        matrix.lines = vec![Line::ZERO; n.div_ceil(PANEL) * matrix.row_words() * PANEL / Line::WORDS];
-        Ok(Self { matrix, filled: 0 })
+        let row_words = k.div_ceil(elements_per_word(precision));
+        let pages = Pages::new(n.div_ceil(PANEL).saturating_mul(row_words * PANEL))?;
+        Ok(Self { matrix: PackedMatrix { pages, n, k, precision }, filled: 0 })
     }
 
     /// Appends rows, `[any, k]`, rounded to the matrix's precision if they have another.
@@ -111,7 +111,7 @@ impl PackedMatrixBuilder {
         }
         let panel_words = self.matrix.row_words() * PANEL;
         let start = self.filled;
-        let panels = Line::words_mut(&mut self.matrix.lines).par_chunks_exact_mut(panel_words);
+        let panels = self.matrix.pages.words_mut().par_chunks_exact_mut(panel_words);
         panels.enumerate().skip(start / PANEL).take(end.div_ceil(PANEL) - start / PANEL).for_each(|(p, panel)| {
             for row in (p * PANEL).max(start)..((p + 1) * PANEL).min(end) {
                 let source = &rows[(row - start) * k..][..k];

@@ -16,7 +16,7 @@ mod vector;
 
 pub(crate) use dot::{Dot, EmulatedBf16Dot, F32Dot};
 pub(crate) use math::exp;
-pub(crate) use tile::{RowWords, Tiles, product};
+pub(crate) use tile::{ColumnWords, RowWords, Tiles, product};
 pub(crate) use vector::{MAX_LANES, Sink, Vector};
 
 use crate::isa::{Isa, Kind};

@@ -11,10 +11,32 @@ pub(crate) struct RowWords {
     pub(crate) row: usize,
 }
 
+/// Where the columns of the second factor of a [`product`] are: a line of `line` words for each step, and the columns
+/// beyond a line in panels that follow, `panel` words apart.
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnWords {
+    pub(crate) start: *const u32,
+    pub(crate) line: usize,
+    pub(crate) panel: usize,
+}
+
+impl ColumnWords {
+    /// Where a step's word of a column is.
+    ///
+    /// # Safety
+    /// It is one of the words.
+    #[inline(always)]
+    unsafe fn at(self, step: usize, column: usize) -> *const u32 {
+        let offset = column / self.line * self.panel + step * self.line + column % self.line;
+        // SAFETY: the caller's duty.
+        unsafe { self.start.add(offset) }
+    }
+}
+
 /// Sums over `steps` words of `R` rows times `C` vectors of columns, all held in registers.
 ///
-/// `b` has a line of columns for each step, `b_step` words apart. Each sum is one chain in the order of the steps,
-/// whatever `R` is: this is what makes a row's result independent of the rows beside it.
+/// Each sum is one chain in the order of the steps, whatever `R` and `C` are: this is what makes a row's result
+/// independent of the rows beside it.
 ///
 /// # Safety
 /// The CPU has the instructions of `D`; the words of `a` for `R` rows, and `C` vectors at each step of `b`, may be
@@ -23,17 +45,16 @@ pub(crate) struct RowWords {
 pub(crate) unsafe fn product<D: Dot, const R: usize, const C: usize>(
     steps: usize,
     a: RowWords,
-    b: *const u32,
-    b_step: usize,
+    b: ColumnWords,
 ) -> [[D::V; C]; R] {
     // SAFETY: the caller's duty; every address is one that it promised.
     unsafe {
         let mut sums = [[D::V::splat(0.0); C]; R];
         for s in 0..steps {
-            let (a_step, b) = (a.start.add(s * a.step), b.add(s * b_step));
-            let mut columns = [D::load(b); C];
+            let a_step = a.start.add(s * a.step);
+            let mut columns = [D::load(b.at(s, 0)); C];
             for c in 1..C {
-                columns[c] = D::load(b.add(c * D::V::LANES));
+                columns[c] = D::load(b.at(s, c * D::V::LANES));
             }
             for r in 0..R {
                 let row = D::splat(a_step.add(r * a.row));
