@@ -23,6 +23,7 @@ done
 work=$(mktemp -d)
 container=
 cleanup() {
+    pkill -f "^/usr/local/bin/prefold --port $port\$" || true
     [ -z "$container" ] || buildah rm "$container" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
@@ -71,7 +72,7 @@ curl -sSf -o /dev/null -w '/health %{http_code}\n' "http://127.0.0.1:$port/healt
 curl -sSf -H 'content-type: application/json' -d '{"inputs": "a red fox"}' "http://127.0.0.1:$port/embed" | cut -c1-80
 echo
 # The process whose command line is the server's, below the one that was started here.
-server=$(pgrep -f "^prefold --port $port\$" | head -1)
+server=$(pgrep -f "^/usr/local/bin/prefold --port $port\$")
 ps -o user=,uid=,args= -p "$server"
 kill -TERM "$server"
 wait "$runner" && echo "stopped on SIGTERM with status 0"
