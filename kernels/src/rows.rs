@@ -4,7 +4,7 @@ use crate::KernelError;
 use crate::error::check_len;
 use crate::team;
 
-/// Below this many bytes a copy is done before a second thread has woken up.
+/// Below this many bytes a copy is done before a second thread has joined in.
 const PARALLEL_BYTES: usize = 1 << 15;
 
 /// Bytes of the output that a task writes.
