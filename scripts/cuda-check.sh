@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Keeps the GPU code from rotting where there is no GPU: the kernels in emulation, then compiled for every supported GPU, the
-# whole workspace checked with the feature `cuda` and warnings denied, and the kernels' tests linked and run, which skip
-# themselves without a device. Whole programs are not linked here: with candle's kernels for three more minutes of code
-# generation that would show little.
+# whole workspace checked and its programs built with the feature `cuda` and warnings denied, and the kernels' tests linked and
+# run, which skip themselves without a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,4 +21,6 @@ if [ -e "$CUDA_HOME/lib64/stubs/libcuda.so" ] && ! ldconfig -p | grep -q 'libcud
     LD_LIBRARY_PATH=$stub${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$CUDA_HOME/lib64
+cargo build "${cargo_flags[@]}" --workspace --bins --features cuda
+"${CARGO_TARGET_DIR:-target}/debug/prefold" --version
 cargo test "${cargo_flags[@]}" -p prefold-kernels --features cuda --lib --test cuda
