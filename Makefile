@@ -22,7 +22,7 @@ help:
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
-	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.gz'
+	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.xz'
 	@echo 'make docker-check  builds the cpu image without a daemon, runs it and asks it'
 
 demo:

@@ -2,26 +2,34 @@
 # Packs everything that shows on a GPU whether prefold works there and how fast, for a machine that has a driver and no Rust:
 #
 #     eval "$(scripts/cuda-toolchain.sh)"          # or any CUDA 13 toolkit
-#     scripts/gpu-check.sh                         # writes target/gpu-check.tar.gz
-#     # on the GPU machine:
-#     tar xzf gpu-check.tar.gz && gpu-check/run.sh [--quick]
+#     scripts/gpu-check.sh                         # writes target/gpu-check.tar.xz
+#     # on the GPU machine (where tar knows no xz: python3 -m tarfile -e gpu-check.tar.xz):
+#     tar xf gpu-check.tar.xz && gpu-check/run.sh [--quick]
 #
-# run.sh runs the tests of the kernels and of whole models, the forward passes of the true shapes of Qwen3-0.6B, 4B and 8B, and
-# Hugging Face transformers on the same batches where Python has them, and prints one table at the end. cuBLAS, cuRAND and NVRTC
-# 13 come from LD_LIBRARY_PATH, a toolkit, or the packages that PyTorch brings; `--libraries` packs those of the toolkit too
-# (about 1 GB).
+# run.sh runs the tests of the kernels and of whole models, each in a process of its own, then a server, then the forward passes
+# of the true shapes of Qwen3-0.6B, 4B and 8B, and Hugging Face transformers on the same batches where Python has them, and prints
+# one table at the end. cuBLAS 13 comes from LD_LIBRARY_PATH, a toolkit, or the packages that PyTorch brings; `--libraries`
+# packs those of the toolkit too (about 1 GB). `--programs` leaves models and fixtures out, for a machine that has a checkout: there
+# PREFOLD_FIXTURES names it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+libraries= data=yes
+for option; do
+    case $option in
+        --libraries) libraries=yes ;;
+        --programs) data= ;;
+        *) echo "gpu-check: --libraries or --programs, not $option" >&2; exit 2 ;;
+    esac
+done
 cargo_flags=(${CARGO_FLAGS---locked})
 target=${CARGO_TARGET_DIR:-target}
 pack=$target/gpu-check
 rm -rf "$pack"
-mkdir -p "$pack/bin" "$pack/models" "$pack/tests" "$pack/benches"
+mkdir -p "$pack/bin" "$pack/benches"
 
 # The test programs, by the names that cargo gives them.
-cargo test "${cargo_flags[@]}" --no-run --features cuda -p prefold-kernels -p prefold-backends --test cuda \
-    --message-format json |
+cargo test "${cargo_flags[@]}" --no-run --workspace --features cuda --test cuda --message-format json |
     python3 -c '
 import json, sys
 for line in sys.stdin:
@@ -34,21 +42,27 @@ for line in sys.stdin:
 done
 [ -x "$pack/bin/test-kernels" ] && [ -x "$pack/bin/test-backends" ] || { echo "gpu-check: no test programs" >&2; exit 1; }
 
-cargo build "${cargo_flags[@]}" --release --features cuda -p prefold-benches -p prefold
+# Without the built-in model, which is in the pack already.
+cargo build "${cargo_flags[@]}" --release --no-default-features --features prefold/cuda,prefold-benches/cuda -p prefold \
+    -p prefold-benches --bins
 for program in prefold-bench prefold; do
     strip -o "$pack/bin/$program" "$target/release/$program"
 done
 
-cp -r tests/fixtures "$pack/tests/"
-cp -r models/prefold-mini "$pack/models/"
-rm -rf "$pack/models/prefold-mini/train" "$pack/tests/fixtures/smollm2-135m"
 cp benches/compare_pytorch.py "$pack/benches/"
 cp scripts/gpu-run.sh "$pack/run.sh"
+cp scripts/gpu-serve.py "$pack/serve.py"
 git rev-parse HEAD >"$pack/commit" 2>/dev/null || echo unknown >"$pack/commit"
-if [ "${1:-}" = --libraries ]; then
-    mkdir "$pack/lib"
-    cp -L "${CUDA_HOME:?}"/lib64/lib{cublas,cublasLt}.so.13 "$CUDA_HOME"/lib64/libcurand.so.10 \
-        "$CUDA_HOME"/lib64/libnvrtc.so.13 "$CUDA_HOME"/lib64/libnvrtc-builtins.so.13.0 "$pack/lib/"
+if [ -n "$data" ]; then
+    mkdir -p "$pack/models" "$pack/tests"
+    cp -r tests/fixtures "$pack/tests/"
+    cp -r models/prefold-mini "$pack/models/"
+    rm -rf "$pack/models/prefold-mini/train" "$pack/tests/fixtures/smollm2-135m"
 fi
-tar -C "$target" -czf "$target/gpu-check.tar.gz" gpu-check
-du -h "$target/gpu-check.tar.gz"
+if [ -n "$libraries" ]; then
+    mkdir "$pack/lib"
+    cp -L "${CUDA_HOME:?}"/lib64/lib{cublas,cublasLt,cudart}.so.13 "$CUDA_HOME"/lib64/libcurand.so.10 "$pack/lib/"
+fi
+# The programs have much in common; a dictionary that holds them all finds it.
+tar -C "$target" -cf - gpu-check | xz --lzma2=preset=4,dict=256MiB >"$target/gpu-check.tar.xz"
+du -h "$target/gpu-check.tar.xz"

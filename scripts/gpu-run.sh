@@ -1,55 +1,77 @@
 #!/usr/bin/env bash
 # run.sh of what scripts/gpu-check.sh packs: all checks on this machine's GPU, one table at the end. `--quick` leaves out
-# everything but tests and the smallest shape. Logs and JSON go to results/. Fails if a check fails.
+# everything but tests, a server and the smallest shape; SHAPES="qwen3-8b" chooses shapes, CHECKS="kernels serve" what is run at
+# all, and LIMIT=240 the seconds that a check may take. Logs and JSON go to results/. Fails if a check fails.
 set -uo pipefail
 cd "$(dirname "$0")"
 
 quick=${1:-}
 results=results
 mkdir -p "$results"
-export PREFOLD_FIXTURES=$PWD REQUIRE_CUDA=1 RUST_BACKTRACE=1
+export PREFOLD_FIXTURES=${PREFOLD_FIXTURES:-$PWD} REQUIRE_CUDA=1 RUST_BACKTRACE=1
+# The benchmarks take their tokenizer from there.
+[ -e models ] || ln -s "$PREFOLD_FIXTURES/models" models
 
-# cuBLAS and its like: packed ones first, then a toolkit's, then PyTorch's.
+# cuBLAS and its like for our programs: packed ones first, then a toolkit's, PyTorch's, and what was there already. PyTorch itself
+# runs with what was there.
+found=${LD_LIBRARY_PATH:-}
+libraries=
 paths=("$PWD/lib" /usr/local/cuda/lib64)
 while read -r path; do paths+=("$path"); done < <(python3 -c '
 import glob, site
 for root in site.getsitepackages() + [site.getusersitepackages()]:
     print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null)
 for path in "${paths[@]}"; do
-    [ -n "$path" ] && [ -d "$path" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$path
+    [ -n "$path" ] && [ -d "$path" ] && libraries=${libraries:+$libraries:}$path
 done
-export LD_LIBRARY_PATH
-if missing=$(ldd bin/prefold-bench | grep 'not found'); then
+ours=(env "LD_LIBRARY_PATH=$libraries${libraries:+${found:+:}}$found")
+if missing=$("${ours[@]}" ldd bin/prefold-bench | grep 'not found'); then
     echo "libraries are missing:"; echo "$missing"
     exit 1
 fi
 
 table=()
 failed=0
+wanted() { [[ " ${CHECKS:-kernels models serve bandwidth forward transformers} " == *" $1 "* ]]; }
 check() {
     local name=$1 log=$results/$1.log start=$SECONDS verdict=ok
     shift
     printf '\n== %s\n$ %s\n' "$name" "$*"
-    "$@" 2>&1 | tee "$log"
+    # A kernel that never ends is one failure, not the end of all others.
+    timeout -k 5 "${LIMIT:-240}" "$@" 2>&1 | tee "$log"
     [ "${PIPESTATUS[0]}" = 0 ] || { verdict=FAILED; failed=1; }
-    table+=("$(printf '%-28s %-7s %5ss  %s' "$name" "$verdict" $((SECONDS - start)) "$(grep -E '^test result' "$log" | tail -1)")")
+    table+=("$(printf '%-64s %-7s %5ss' "$name" "$verdict" $((SECONDS - start)))")
+}
+# Each test in a process of its own: an error of a kernel ends the process's use of the GPU.
+tests() {
+    local test
+    for test in $("${ours[@]}" "bin/test-$2" --list --format terse | sed -n 's/: test$//p'); do
+        check "$1-$test" "${ours[@]}" "bin/test-$2" --exact "$test" --nocapture
+    done
 }
 
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$results/gpu"
-check kernels bin/test-kernels
-check models bin/test-backends
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$results/gpu" || { echo "there is no GPU here"; exit 1; }
+wanted kernels && tests kernels kernels
+wanted models && tests models backends
+wanted serve && check serve "${ours[@]}" python3 serve.py bin/prefold "$PREFOLD_FIXTURES/models/prefold-mini" cuda
+wanted bandwidth && check bandwidth "${ours[@]}" bin/prefold-bench gpu --json "$results/gpu.json"
 
 unshared=1x32,1x128,8x128,32x128,32x512
-shapes=(qwen3-0.6b:Qwen3_0_6b-28 qwen3-4b:Qwen3_4b-36 qwen3-8b:Qwen3_8b-36)
-[ "$quick" = --quick ] && shapes=("${shapes[0]}")
-for shape in "${shapes[@]}"; do
-    name=${shape%%:*}
-    check "forward-$name" bin/prefold-bench forward --device cuda --shape "$name" --unshared "$unshared" --runs 5 \
-        --models "$results/models" --json "$results/forward-$name.json"
-    if python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null; then
-        check "transformers-$name" python3 benches/compare_pytorch.py forward "$results/models/${shape##*:}" --unshared "$unshared"
+all="qwen3-0.6b qwen3-4b qwen3-8b"
+[ "$quick" = --quick ] && all=qwen3-0.6b
+for shape in ${SHAPES:-$all}; do
+    case $shape in
+        qwen3-0.6b) model=Qwen3_0_6b-28 ;;
+        qwen3-4b) model=Qwen3_4b-36 ;;
+        qwen3-8b) model=Qwen3_8b-36 ;;
+        *) echo "no such shape: $shape" >&2; exit 2 ;;
+    esac
+    wanted forward && check "forward-$shape" "${ours[@]}" bin/prefold-bench forward --device cuda --shape "$shape" \
+        --unshared "$unshared" --runs 5 --models "$results/models" --json "$results/forward-$shape.json"
+    if wanted transformers && python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null; then
+        check "transformers-$shape" python3 benches/compare_pytorch.py forward "$results/models/$model" --unshared "$unshared"
     fi
-    rm -rf "$results/models/${shape##*:}/model.safetensors" # 16 GB for the largest
+    rm -f "$results/models/$model/model.safetensors" # 16 GB for the largest
 done
 
 printf '\n%s, commit %s, %s\n' "$(head -1 "$results/gpu")" "$(cat commit)" "$(date -u +%F)"

@@ -11,6 +11,7 @@ use prefold_core::{BatchLimits, LoadedModel};
 use prefold_kernels::cuda::cudarc::driver::CudaContext;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::path::PathBuf;
 use support::*;
 
 fn no_gpu() -> bool {
@@ -22,8 +23,8 @@ fn no_gpu() -> bool {
     missing
 }
 
-fn on_gpu(name: &str, dtype: Dtype) -> LoadOptions {
-    LoadOptions { device: Some(DeviceChoice::Cuda(0)), dtype: Some(dtype), ..options(fixture(name)) }
+fn on_gpu(path: PathBuf, dtype: Dtype) -> LoadOptions {
+    LoadOptions { device: Some(DeviceChoice::Cuda(0)), dtype: Some(dtype), ..options(path) }
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f32 {
@@ -42,7 +43,8 @@ fn fixtures_agree_with_hugging_face_in_every_type_and_every_way() {
         for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
             for attention in ATTENTION_MODES {
                 for pool in ["last", "mean", "cls"] {
-                    let options = LoadOptions { attention, pooling: Some(pooling(pool)), ..on_gpu(name, dtype) };
+                    let options =
+                        LoadOptions { attention, pooling: Some(pooling(pool)), ..on_gpu(fixture(name), dtype) };
                     let mut model = load(&options);
                     assert_eq!(model.backend.info().device, "cuda:0");
                     run_every_way(model.backend.as_mut(), &sequences, |way, i, found| {
@@ -65,7 +67,7 @@ fn classifiers_and_rerankers_agree_with_hugging_face() {
         let expected = expected(&fixture(name));
         let cases = cases(&expected, "cases");
         let sequences: Vec<_> = cases.iter().map(ids).collect();
-        let mut model = load(&on_gpu(name, Dtype::Float32));
+        let mut model = load(&on_gpu(fixture(name), Dtype::Float32));
         run_every_way(model.backend.as_mut(), &sequences, |way, i, found| {
             let logits = floats(&cases[i]["logits"]);
             assert_close(&format!("{name}, {way}"), found, &logits, 2e-3 * norm(&logits) + 1e-3);
@@ -90,12 +92,14 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
     if no_gpu() {
         return;
     }
-    for name in EMBEDDING_FIXTURES {
+    // The built-in model has heads of 64 values, for which there are tensor cores; the fixtures have not.
+    for path in EMBEDDING_FIXTURES.map(fixture).into_iter().chain([repository().join("models/prefold-mini")]) {
         let mut rng = StdRng::seed_from_u64(11);
-        let mut exact: LoadedModel = load(&options(fixture(name)));
+        let mut exact: LoadedModel = load(&options(path.clone()));
         let vocab_size = exact.backend.info().vocab_size as u32;
         for (dtype, tolerance) in [(Dtype::Float32, 1e-4), (Dtype::Bfloat16, 5e-2), (Dtype::Float16, 1e-2)] {
-            let mut models = ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..on_gpu(name, dtype) }));
+            let mut models =
+                ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..on_gpu(path.clone(), dtype) }));
             for round in 0..20 {
                 let sequences = sharing(&mut rng, vocab_size);
                 let expected = run(exact.backend.as_mut(), &sequences, Compaction::Off);
@@ -103,7 +107,7 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
                     for compaction in COMPACTIONS {
                         let found = run(model.backend.as_mut(), &sequences, compaction);
                         for (found, expected) in found.iter().zip(&expected) {
-                            let what = format!("{name}, {dtype}, round {round}, {compaction:?}");
+                            let what = format!("{path:?}, {dtype}, round {round}, {compaction:?}");
                             assert_close(&what, &normalized(found), &normalized(expected), tolerance);
                         }
                     }
@@ -118,10 +122,11 @@ fn a_batch_that_does_not_fit_is_refused_with_the_largest_that_does() {
     if no_gpu() {
         return;
     }
-    let model = load(&on_gpu("qwen3-tiny", Dtype::Bfloat16));
+    let model = load(&on_gpu(fixture("qwen3-tiny"), Dtype::Bfloat16));
     let limits = |max_tokens| BatchLimits { max_tokens, max_ragged_tokens: max_tokens };
     model.backend.check_limits(limits(1024)).unwrap();
     let refused = model.backend.check_limits(limits(i32::MAX as usize)).unwrap_err();
     assert!(refused.largest_max_tokens > 1024 && refused.needed_bytes > refused.free_bytes, "{refused:?}");
-    model.backend.check_limits(limits(refused.largest_max_tokens)).unwrap();
+    // The other tests take memory meanwhile.
+    model.backend.check_limits(limits(refused.largest_max_tokens / 10 * 9)).unwrap();
 }

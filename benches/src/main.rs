@@ -6,6 +6,8 @@
 
 mod attention;
 mod forward;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod kernels;
 mod model;
 mod report;
@@ -22,6 +24,9 @@ enum Command {
     Attention(attention::Args),
     /// A whole forward pass with compaction off, ragged and compact.
     Forward(forward::Args),
+    /// A GPU's kernels beside a copy in its memory, its products and its attention.
+    #[cfg(feature = "cuda")]
+    Gpu(gpu::Args),
     /// Writes a model directory of a given shape with random weights.
     Model(model::Args),
 }
@@ -31,6 +36,8 @@ fn main() -> anyhow::Result<()> {
         Command::Kernels(args) => kernels::run(&args),
         Command::Attention(args) => attention::run(&args),
         Command::Forward(args) => forward::run(&args),
+        #[cfg(feature = "cuda")]
+        Command::Gpu(args) => gpu::run(&args),
         Command::Model(args) => model::run(&args),
     }
 }

@@ -10,8 +10,8 @@ template <typename T, int DIM, int M> struct FlashTile {
     // A row in shared memory is DIM / 8 chunks of 16 bytes. Chunk c of row r is at place c ^ (r % 8) of its row, so that eight
     // rows of a matrix are in different banks.
     static constexpr int CHUNKS = DIM / 8;
-    // Rows that all threads copy in one pass, and passes for the rows of a block.
-    static constexpr int PASS = THREADS / CHUNKS, PASSES = KEYS / PASS;
+    // Rows that all threads copy in one pass, passes for the rows of a block, and a warp's rows in each of them.
+    static constexpr int PASS = THREADS / CHUNKS, PASSES = KEYS / PASS, WARP_ROWS = 32 / CHUNKS;
     static constexpr uint32_t ROW_BYTES = DIM * 2, Q_BYTES = QUERIES * ROW_BYTES, KV_BYTES = KEYS * ROW_BYTES;
     // Q, then K and V of the two stages.
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 4 * KV_BYTES;
@@ -20,8 +20,8 @@ template <typename T, int DIM, int M> struct FlashTile {
     const Attention &a;
     const Place place;
     const uint32_t shared, warp, lane;
-    // The rows of the keys that this thread copies next.
-    uint32_t pages[PASSES];
+    // The row of one of the keys that this warp copies next: lane i has that of pass i / WARP_ROWS.
+    uint32_t page;
     float scores[M][KEYS / 8][4];
     float sums[M][DIM / 8][4];
     // Of the queries lane / 4 and lane / 4 + 8 of each 16.
@@ -42,7 +42,8 @@ template <typename T, int DIM, int M> struct FlashTile {
         const uint32_t chunk = threadIdx.x % CHUNKS;
         const T *q = static_cast<const T *>(a.q);
 #pragma unroll
-        for (uint32_t row = threadIdx.x / CHUNKS; row < QUERIES; row += PASS) {
+        for (uint32_t i = 0; i < QUERIES / PASS; ++i) {
+            const uint32_t row = i * PASS + threadIdx.x / CHUNKS;
             const T *from = q + place.row(a, row) * a.q_stride + place.column(a, row) + chunk * 8;
             copy_async_16(shared + at(row, chunk), from, row < place.count);
         }
@@ -50,11 +51,9 @@ template <typename T, int DIM, int M> struct FlashTile {
 
     // Looks the rows of a block of keys up, well before they are copied. Keys after the last query's are not on every path.
     DEVICE_METHOD void find_pages(uint32_t block) {
-#pragma unroll
-        for (int i = 0; i < PASSES; ++i) {
-            const uint32_t key = block * KEYS + i * PASS + threadIdx.x / CHUNKS;
-            pages[i] = key <= place.last_position ? a.pages[place.span.path + key] : NO_PAGE;
-        }
+        const uint32_t i = lane % (PASSES * WARP_ROWS);
+        const uint32_t key = block * KEYS + i / WARP_ROWS * PASS + warp * WARP_ROWS + i % WARP_ROWS;
+        page = key <= place.last_position ? a.pages[place.span.path + key] : NO_PAGE;
     }
 
     DEVICE_METHOD void copy_kv(uint32_t stage) const {
@@ -62,8 +61,9 @@ template <typename T, int DIM, int M> struct FlashTile {
         const uint32_t column = place.kv_head * DIM + chunk * 8;
 #pragma unroll
         for (int i = 0; i < PASSES; ++i) {
-            const bool valid = pages[i] != NO_PAGE;
-            const size_t from = size_t(valid ? pages[i] : 0) * a.kv_stride + column;
+            const uint32_t row = __shfl_sync(0xffffffff, page, i * WARP_ROWS + lane / CHUNKS);
+            const bool valid = row != NO_PAGE;
+            const size_t from = size_t(valid ? row : 0) * a.kv_stride + column;
             const uint32_t to = at(i * PASS + threadIdx.x / CHUNKS, chunk);
             copy_async_16(k_stage(stage) + to, static_cast<const T *>(a.k) + from, valid);
             copy_async_16(v_stage(stage) + to, static_cast<const T *>(a.v) + from, valid);
@@ -106,13 +106,18 @@ template <typename T, int DIM, int M> struct FlashTile {
         for (int m = 0; m < M; ++m)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const uint32_t position = place.position(a, (warp * M + m) * 16 + half * 8 + lane / 4);
+                // Queries after the last of the tile are not written, so it does not matter what they see.
+                const uint32_t query = place.first + (warp * M + m) * 16 + half * 8 + lane / 4;
+                const uint32_t position = place.span.depth + Place::offset(a, query);
+                // The last and the first key that it sees, counted from this lane's first.
+                const int last = int(position) - int(block * KEYS + lane % 4 * 2);
+                const int first = a.window ? last - int(a.window) + 1 : 0;
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; ++n)
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
-                        const uint32_t key = block * KEYS + n * 8 + lane % 4 * 2 + i;
-                        if (!sees(a, position, key)) scores[m][n][2 * half + i] = -INFINITY;
+                        const int key = n * 8 + i;
+                        if (key > last || key < first) scores[m][n][2 * half + i] = -INFINITY;
                     }
             }
     }
@@ -132,8 +137,9 @@ template <typename T, int DIM, int M> struct FlashTile {
                 largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 1));
                 largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 2));
                 // A query that has seen no key yet: its weights are 2^(-infinity - 0).
-                const float zero = largest == -INFINITY ? 0.0f : largest * a.scale_log2;
-                const float factor = exp2_approx(maximum[m][half] * a.scale_log2 - zero);
+                const float seen = largest == -INFINITY ? 0.0f : largest, zero = seen * a.scale_log2;
+                // Exactly 1 where the largest stays the same, whether or not products and sums are fused.
+                const float factor = exp2_approx((maximum[m][half] - seen) * a.scale_log2);
                 maximum[m][half] = largest;
                 float sum = 0.0f;
 #pragma unroll
@@ -200,6 +206,8 @@ template <typename T, int DIM, int M> struct FlashTile {
             }
         __syncwarp();
         typedef Vector<uint32_t, 4> Chunk;
+        // Looked up again rather than kept: the loop needs the registers.
+        const Place place(a, QUERIES);
         T *out = static_cast<T *>(a.out);
         for (uint32_t i = lane; i < 16 * M * CHUNKS; i += 32) {
             const uint32_t row = warp * 16 * M + i / CHUNKS, chunk = i % CHUNKS;
@@ -249,17 +257,18 @@ template <typename T, int DIM, int M> struct FlashTile {
 
 // Grid: tiles * num_kv_heads. Block: 128 threads. Shared memory: (16 * M * 4 + 4 * 64) * DIM * 2 bytes. Rows and heads begin
 // at multiples of 16 bytes.
-#define FLASH_ATTENTION(NAME, T, DIM, M)                                                                               \
-    KERNEL __launch_bounds__(128) flash_attention_##NAME##_##DIM##_##M(const Attention a) {                            \
+// BLOCKS is how many run at once on a multiprocessor of sm_90: as many as the shared memory allows, if few registers spill.
+#define FLASH_ATTENTION(NAME, T, DIM, M, BLOCKS)                                                                       \
+    KERNEL __launch_bounds__(128, BLOCKS) flash_attention_##NAME##_##DIM##_##M(const Attention a) {                    \
         DYNAMIC_SHARED(memory);                                                                                        \
         FlashTile<T, DIM, M> tile(a, shared_address(memory));                                                          \
         tile.run(memory);                                                                                              \
     }
-FLASH_ATTENTION(bf16, bf16, 64, 1)
-FLASH_ATTENTION(bf16, bf16, 64, 2)
-FLASH_ATTENTION(bf16, bf16, 128, 1)
-FLASH_ATTENTION(bf16, bf16, 128, 2)
-FLASH_ATTENTION(f16, f16, 64, 1)
-FLASH_ATTENTION(f16, f16, 64, 2)
-FLASH_ATTENTION(f16, f16, 128, 1)
-FLASH_ATTENTION(f16, f16, 128, 2)
+FLASH_ATTENTION(bf16, bf16, 64, 1, 4)
+FLASH_ATTENTION(bf16, bf16, 64, 2, 3)
+FLASH_ATTENTION(bf16, bf16, 128, 1, 2)
+FLASH_ATTENTION(bf16, bf16, 128, 2, 2)
+FLASH_ATTENTION(f16, f16, 64, 1, 4)
+FLASH_ATTENTION(f16, f16, 64, 2, 3)
+FLASH_ATTENTION(f16, f16, 128, 1, 2)
+FLASH_ATTENTION(f16, f16, 128, 2, 2)

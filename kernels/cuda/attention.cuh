@@ -25,6 +25,8 @@ struct Attention {
     // Elements from one row to the next.
     uint32_t q_stride, kv_stride, out_stride;
     uint32_t num_kv_heads, group, head_dim;
+    // 2^32 / group rounded up; 0 for a group of 1, where that is too large.
+    uint32_t group_inverse;
     // A query at position p sees the keys p - window + 1 ..= p; 0: all up to p.
     uint32_t window;
     // On the scores, times log2(e).
@@ -46,24 +48,26 @@ struct Place {
         first = tile.index * queries;
         const uint32_t left = span.len * a.group - first;
         count = left < queries ? left : queries;
-        first_position = span.depth + first / a.group;
-        last_position = span.depth + (first + count - 1) / a.group;
+        first_position = span.depth + offset(a, first);
+        last_position = span.depth + offset(a, first + count - 1);
         first_key = a.window && first_position >= a.window ? first_position - a.window + 1 : 0;
+    }
+
+    // A query's position in its span. The product's high half is the quotient while span.len * group^2 is below 2^32.
+    DEVICE_METHOD static uint32_t offset(const Attention &a, uint32_t query) {
+        return a.group_inverse ? __umulhi(query, a.group_inverse) : query;
     }
 
     // Of query `i` of the tile; queries after the last count as the last.
     DEVICE_METHOD uint32_t query(uint32_t i) const { return first + (i < count ? i : count - 1); }
 
-    DEVICE_METHOD uint32_t position(const Attention &a, uint32_t i) const { return span.depth + query(i) / a.group; }
+    DEVICE_METHOD uint32_t position(const Attention &a, uint32_t i) const { return span.depth + offset(a, query(i)); }
 
-    DEVICE_METHOD size_t row(const Attention &a, uint32_t i) const { return span.row + query(i) / a.group; }
+    DEVICE_METHOD size_t row(const Attention &a, uint32_t i) const { return span.row + offset(a, query(i)); }
 
     // The first column of the query's head.
     DEVICE_METHOD uint32_t column(const Attention &a, uint32_t i) const {
-        return (kv_head * a.group + query(i) % a.group) * a.head_dim;
+        const uint32_t head = query(i) - offset(a, query(i)) * a.group;
+        return (kv_head * a.group + head) * a.head_dim;
     }
 };
-
-DEVICE bool sees(const Attention &a, uint32_t position, uint32_t key) {
-    return key <= position && (a.window == 0 || key + a.window > position);
-}

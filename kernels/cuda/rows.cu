@@ -91,13 +91,15 @@ BIAS_ROWS(bf16, bf16)
 BIAS_ROWS(f16, f16)
 
 // out[b] = the mean of x[table[i]] for i in starts[b] .. starts[b + 1], summed in this order; then divided by its length
-// where `normalize` is set, a zero vector staying what it is. One row is a gather. Grid: outputs.
+// where `normalize` is set, a zero vector staying what it is. One row is a gather. `parts` blocks share the columns of an
+// output; one where there is a length to be known. Grid: outputs * parts.
 KERNEL pool_rows(const float *__restrict__ x, const uint32_t *__restrict__ table, const uint32_t *__restrict__ starts,
-                 float *__restrict__ out, uint32_t width, uint32_t normalize) {
-    const uint32_t begin = starts[blockIdx.x], end = starts[blockIdx.x + 1];
-    float *row = out + size_t(blockIdx.x) * width;
+                 float *__restrict__ out, uint32_t width, uint32_t parts, uint32_t normalize) {
+    const uint32_t output = blockIdx.x / parts, part = blockIdx.x % parts;
+    const uint32_t begin = starts[output], end = starts[output + 1];
+    float *row = out + size_t(output) * width;
     float squares = 0.0f;
-    for (uint32_t column = threadIdx.x; column < width; column += blockDim.x) {
+    for (uint32_t column = part * blockDim.x + threadIdx.x; column < width; column += parts * blockDim.x) {
         float sum = 0.0f;
         for (uint32_t i = begin; i < end; ++i) sum += x[size_t(table[i]) * width + column];
         const float mean = end - begin == 1 ? sum : sum / float(end - begin);

@@ -42,7 +42,9 @@ impl Gpu {
     }
 
     fn down<T: DeviceRepr>(&self, slice: &CudaSlice<T>) -> Vec<T> {
-        self.kernels.stream().clone_dtoh(slice).unwrap()
+        let values = self.kernels.stream().clone_dtoh(slice).unwrap();
+        self.kernels.stream().synchronize().unwrap();
+        values
     }
 }
 
@@ -224,6 +226,28 @@ fn check_silu_mul<T: Value>(gpu: &Gpu, width: usize) {
     gpu.kernels.silu_mul(&gpu.up(&gate_up).as_view(), width, &mut out.as_view_mut()).unwrap();
     let expected = reference::silu_mul(&wide, width);
     close(&format!("silu {width}"), &gpu.down(&out), &expected, |i| T::ROUNDING * (expected[i].abs() + 1e-4));
+}
+
+#[test]
+fn matrices_of_more_than_2_to_the_31_values_are_read_to_their_end() {
+    let Some(gpu) = gpu() else { return };
+    let (rows, width) = (90_000, 24_576);
+    let stream = gpu.kernels.stream();
+    let (last, wide) = values::<bf16>(&mut rng(3), width);
+    let mut matrix = stream.alloc_zeros::<bf16>(rows * width).unwrap();
+    stream.memcpy_htod(&last, &mut matrix.slice_mut((rows - 1) * width..)).unwrap();
+
+    let index = gpu.up(&[rows as u32 - 1]);
+    let mut row = gpu.up(&vec![bf16::ZERO; width]);
+    gpu.kernels.gather_rows(&matrix.as_view(), width, &index.as_view(), &mut row.as_view_mut()).unwrap();
+    assert_eq!(gpu.down(&row), last);
+
+    let mut activated = stream.alloc_zeros::<bf16>(rows * width / 2).unwrap();
+    gpu.kernels.silu_mul(&matrix.as_view(), width / 2, &mut activated.as_view_mut()).unwrap();
+    let found = stream.clone_dtoh(&activated.slice((rows - 1) * width / 2..)).unwrap();
+    stream.synchronize().unwrap();
+    let expected = reference::silu_mul(&wide, width / 2);
+    close("silu of the last row", &found, &expected, |i| bf16::ROUNDING * (expected[i].abs() + 1e-4));
 }
 
 #[test]

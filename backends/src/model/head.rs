@@ -6,7 +6,7 @@ use super::weights::Weights;
 use crate::checkpoint::{DenseActivation, DenseModule, Purpose};
 use crate::error::LoadError;
 use crate::model::config::DecoderConfig;
-use crate::ops::{Linear, Store, Target};
+use crate::ops::{self, Linear, Store, Target};
 use crate::options::Dtype;
 use candle_core::{Device, Result, Tensor};
 use prefold_core::{Batch, ModelKind, Output, Pooling, Wanted};
@@ -71,12 +71,12 @@ impl Head {
     /// Answers every sequence of `batch` from the decoder's final states, or from what the device has pooled of them.
     pub(crate) fn answer(&self, hidden: &Tensor, geometry: &Geometry, batch: &Batch) -> Result<Vec<Output>> {
         let dim = hidden.dim(1)?;
-        let states = hidden.flatten_all()?.to_vec1::<f32>()?;
+        let states = ops::to_host(hidden)?;
         let row = |i: usize| &states[i * dim..][..dim];
         let pooled = if geometry.pool.is_some() { states.clone() } else { self.pool(geometry, dim, &row)? };
         let pooled = self.apply(Tensor::from_vec(pooled, (geometry.num_sequences(), dim), &Device::Cpu)?)?;
         let width = pooled.dim(1)?;
-        let pooled = pooled.flatten_all()?.to_vec1::<f32>()?;
+        let pooled = ops::to_host(&pooled)?;
         let answer = |(b, wanted): (usize, &Wanted)| match wanted {
             Wanted::Tokens => {
                 let mut data = Vec::new();

@@ -19,9 +19,10 @@ impl Buffer {
     pub(crate) fn view(&mut self, rows: usize, width: usize) -> Result<Tensor> {
         let len = rows * width;
         if self.flat.elem_count() < len {
-            // Free the old memory before asking for the new.
+            // Free the old memory before asking for the new: a GPU's driver has it back when what was queued is done.
             let (dtype, device) = (self.flat.dtype(), self.flat.device().clone());
             self.flat = empty(dtype, &device)?;
+            device.synchronize()?;
             self.flat = Tensor::zeros(len, dtype, &device)?;
         }
         self.flat.narrow(0, 0, len)?.reshape((rows, width))

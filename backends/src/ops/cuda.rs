@@ -31,6 +31,11 @@ pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
     }
     // A stream of its own: the backend's thread is not the one that loads the weights.
     let device = CudaDevice::new_with_stream(ordinal)?;
+    let properties = Properties::of(device.cuda_stream().context()).map_err(cuda_error)?;
+    if properties.compute_capability < (8, 0) {
+        let (major, minor) = properties.compute_capability;
+        bail!("{} has compute capability {major}.{minor}, 8.0 is needed", properties.name);
+    }
     exclusive_stream(device.cuda_stream().context());
     let blas = device.cublas_handle();
     prefer_exact_sums(&blas).map_err(cuda_error)?;
@@ -94,6 +99,17 @@ pub(super) fn with_view<T: CudaDType, R>(tensor: &Tensor, f: impl FnOnce(CudaVie
         candle_core::Storage::Cuda(storage) => f(view::<T>(storage, layout)?),
         _ => bail!("expected a tensor on a CUDA device"),
     }
+}
+
+/// The values of a contiguous tensor, and no others of its memory; waits until they are computed.
+pub(super) fn to_host(tensor: &Tensor) -> Result<Vec<f32>> {
+    let stream = tensor.device().as_cuda_device()?.cuda_stream();
+    with_view::<f32, _>(tensor, |view| {
+        let values = stream.clone_dtoh(&view).map_err(|error| cuda_error(error.into()))?;
+        // A copy to memory that is not page-locked may return before it is done.
+        stream.synchronize().map_err(|error| cuda_error(error.into()))?;
+        Ok(values)
+    })
 }
 
 pub(super) fn cuda_error(error: CudaError) -> candle_core::Error {

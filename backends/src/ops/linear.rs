@@ -45,7 +45,8 @@ pub(crate) struct LinearBuilder<'a> {
 
 enum Parts {
     Packed(PackedMatrixBuilder),
-    Device(Vec<Tensor>),
+    /// Together on the host, so that they are on the device but once.
+    Device(Option<Values>),
 }
 
 impl<'a> LinearBuilder<'a> {
@@ -60,7 +61,7 @@ impl<'a> LinearBuilder<'a> {
     ) -> std::result::Result<Self, LoadError> {
         let parts = match target.is_cpu() {
             true => Parts::Packed(PackedMatrixBuilder::new(target.precision(), out_features, in_features)?),
-            false => Parts::Device(Vec::new()),
+            false => Parts::Device(None),
         };
         Ok(Self { target, in_features, parts })
     }
@@ -76,14 +77,8 @@ impl<'a> LinearBuilder<'a> {
             (Parts::Packed(_), Values::F16(_)) => {
                 return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
             }
-            (Parts::Device(parts), values) => {
-                let len = match &values {
-                    Values::F32(values) => values.len(),
-                    Values::Bf16(values) => values.len(),
-                    Values::F16(values) => values.len(),
-                };
-                parts.push(values.tensor((len / self.in_features, self.in_features), self.target)?);
-            }
+            (Parts::Device(Some(parts)), values) => parts.append(values)?,
+            (Parts::Device(parts @ None), values) => *parts = Some(values),
         }
         Ok(())
     }
@@ -95,10 +90,11 @@ impl<'a> LinearBuilder<'a> {
     pub(crate) fn finish(self, bias: Option<Vec<f32>>) -> std::result::Result<Linear, LoadError> {
         let weight = match self.parts {
             Parts::Packed(packed) => Weight::Packed(packed.finish()?),
-            Parts::Device(parts) => Weight::Device(match <[Tensor; 1]>::try_from(parts) {
-                Ok([matrix]) => matrix,
-                Err(parts) => Tensor::cat(&parts, 0)?,
-            }),
+            Parts::Device(None) => return Err(LoadError::Compute("a linear layer without rows".to_owned())),
+            Parts::Device(Some(values)) => {
+                let shape = (values.len() / self.in_features, self.in_features);
+                Weight::Device(values.tensor(shape, self.target)?)
+            }
         };
         Ok(Linear { weight, bias: bias.map(|bias| Vector::new(bias, self.target)).transpose()? })
     }
@@ -166,7 +162,7 @@ impl InplaceOp2 for LinearOp<'_> {
         let cuda = cuda::of(x)?;
         let mut store = self.store;
         if let Some(bias) = &self.linear.bias {
-            // The product is added to the bias, so that there is one rounding.
+            // The product is added to the bias.
             let bias = bias.device()?.slice(self.columns.clone());
             with_cuda_element!(out, O => {
                 let out = &mut view_mut::<O>(out, out_layout)?;

@@ -15,6 +15,7 @@ mod buffer;
 mod cuda;
 #[cfg(feature = "flash-attn")]
 mod flash;
+mod host;
 mod indices;
 mod linear;
 mod norm;
@@ -29,6 +30,7 @@ mod weights;
 pub(crate) use activation::silu_mul;
 pub(crate) use attention::{Attention, Pages};
 pub(crate) use buffer::Buffer;
+pub(crate) use host::to_host;
 pub(crate) use indices::{IndexPack, Uploader};
 pub(crate) use linear::{Linear, LinearBuilder, Store};
 pub(crate) use norm::RmsNorm;

@@ -75,10 +75,6 @@ impl Target {
         }
         let (device, cuda) = cuda::open(ordinal).map_err(|error| refused(error.to_string()))?;
         let properties = cuda.properties().map_err(|error| refused(error.to_string()))?;
-        if properties.compute_capability < (8, 0) {
-            let (major, minor) = properties.compute_capability;
-            return Err(refused(format!("{} has compute capability {major}.{minor}, 8.0 is needed", properties.name)));
-        }
         tracing::info!(
             device = properties.name,
             free_mib = properties.free_bytes >> 20,

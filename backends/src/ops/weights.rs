@@ -16,6 +16,28 @@ pub(crate) enum Values {
 }
 
 impl Values {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::Bf16(values) => values.len(),
+            Self::F16(values) => values.len(),
+        }
+    }
+
+    /// Puts others behind these.
+    ///
+    /// # Errors
+    /// They are of another type.
+    pub(super) fn append(&mut self, others: Self) -> Result<()> {
+        match (self, others) {
+            (Self::F32(values), Self::F32(mut others)) => values.append(&mut others),
+            (Self::Bf16(values), Self::Bf16(mut others)) => values.append(&mut others),
+            (Self::F16(values), Self::F16(mut others)) => values.append(&mut others),
+            _ => candle_core::bail!("parts of one matrix are of different types"),
+        }
+        Ok(())
+    }
+
     /// A tensor of them.
     ///
     /// # Errors

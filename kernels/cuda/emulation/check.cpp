@@ -126,7 +126,9 @@ void check_norm(uint32_t width, bool add, void (*kernel)(float *, const T *, con
 template <typename T> using RopeKernel = void (*)(T *, const uint32_t *, const float *, const float *, uint32_t, uint32_t,
                                                   const float *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
 
-template <typename T> void check_rope(uint32_t dim, uint32_t heads, uint32_t kv_heads, bool norm, RopeKernel<T> kernel) {
+// `wide` is how many values the kernel reads at once.
+template <typename T>
+void check_rope(uint32_t dim, uint32_t heads, uint32_t kv_heads, bool norm, uint32_t wide, RopeKernel<T> kernel) {
     const uint32_t rows = 5, positions = 50, half = dim / 2, width = (heads + 2 * kv_heads) * dim;
     Array<T> x = random_values<T>(rows * width), before(x);
     Array<float> table(positions * dim), q_norm = random_values<float>(dim), k_norm = random_values<float>(dim);
@@ -138,7 +140,8 @@ template <typename T> void check_rope(uint32_t dim, uint32_t heads, uint32_t kv_
     Array<uint32_t> position_ids(rows);
     for (uint32_t i = 0; i < rows; ++i) position_ids[i] = i == 4 ? positions - 1 : below(positions);
     const uint32_t items = rows * (heads + kv_heads);
-    emulation::launch((items + 3) / 4, 128, 0, heads % 2, [&] {
+    const uint32_t at_once = 128 / (wide == 1 ? 32 : half / wide);
+    emulation::launch((items + at_once - 1) / at_once, 128, 0, heads % 2, [&] {
         kernel(x.get(), position_ids.get(), table.get(), norm ? q_norm.get() : nullptr, 0, heads,
                norm ? k_norm.get() : nullptr, heads * dim, kv_heads, rows, width, half, positions, 1e-6f);
     });
@@ -181,10 +184,13 @@ template <typename T> void check_silu(uint32_t width, void (*kernel)(const T *, 
 
 static void check_pool(uint32_t width, bool normalize) {
     Array<float> x = random_values<float>(6 * width), out(3 * width);
+    const uint32_t parts = normalize ? 1 : (width + 31) / 32;
     const uint32_t rows[] = {5, 0, 1, 2, 2}, begins[] = {0, 1, 4, 5};
     Array<uint32_t> table(5), starts(4);
     std::copy(rows, rows + 5, table.get()), std::copy(begins, begins + 4, starts.get());
-    emulation::launch(3, 128, 0, false, [&] { pool_rows(x.get(), table.get(), starts.get(), out.get(), width, normalize); });
+    emulation::launch(3 * parts, 32, 0, false, [&] {
+        pool_rows(x.get(), table.get(), starts.get(), out.get(), width, parts, normalize);
+    });
     out.check_guards("pool");
     for (uint32_t b = 0; b < 3; ++b) {
         std::vector<double> mean(width);
@@ -262,7 +268,7 @@ template <typename T> void check_attention(const std::string &name, const Case &
     const float scale = 1.0f / std::sqrt(float(c.dim));
     const Attention a = {qkv.get(), qkv.get() + c.heads * c.dim, qkv.get() + (c.heads + c.kv_heads) * c.dim, out.get(),
                          pages.data(), tree.spans.data(), tiles.data(), width, width, out_width, c.kv_heads, group, c.dim,
-                         c.window, scale * 1.44269504f};
+                         group == 1 ? 0 : uint32_t(((1ull << 32) + group - 1) / group), c.window, scale * 1.44269504f};
     emulation::launch(uint32_t(tiles.size()) * c.kv_heads, 128, c.shared, c.backwards, [&] { kernel(a); });
     out.check_guards(name);
     for (const Span &span : tree.spans)
@@ -306,6 +312,25 @@ template <typename T, int DIM, int M> void check_flash(const std::string &name, 
     printf("ok %s\n", name.c_str());
 }
 
+// Many blocks of keys with one large score: as the largest never changes, early keys must not lose or gain weight.
+static void check_drift() {
+    const uint32_t dim = 64, keys = 4096;
+    Array<f16> qkv(size_t(keys) * 3 * dim), out(size_t(keys) * dim);
+    for (uint32_t p = 0; p < keys; ++p)
+        for (uint32_t d = 0; d < dim; ++d) {
+            f16 *row = &qkv[size_t(p) * 3 * dim];
+            row[d] = from_float<f16>(4.83f), row[dim + d] = from_float<f16>(4.87f), row[2 * dim + d] = from_float<f16>(p < keys / 2 ? 1 : -1);
+        }
+    std::vector<uint32_t> pages(keys);
+    for (uint32_t p = 0; p < keys; ++p) pages[p] = p;
+    const Span span = {keys - 1, 1, keys - 1, 0};
+    const Tile tile = {0, 0};
+    const Attention a = {qkv.get(), qkv.get() + dim, qkv.get() + 2 * dim, out.get(), pages.data(), &span, &tile, 3 * dim, 3 * dim, dim,
+                         1, 1, dim, 0, 0, 0.125f * 1.44269504f};
+    emulation::launch(1, 128, FlashTile<f16, 64, 1>::SHARED_BYTES, false, [&] { flash_attention_f16_64_1(a); });
+    for (uint32_t d = 0; d < dim; ++d) close("drift", d, to_float(out[size_t(keys - 1) * dim + d]), 0, 1e-5);
+}
+
 template <typename T> void check_plain(const std::string &name, void (*kernel)(const Attention)) {
     const uint32_t dims[] = {1, 5, 20, 64, 80, 128}, windows[] = {0, 1, 7, 40};
     for (int i = 0; i < 12; ++i) {
@@ -334,9 +359,11 @@ int main() {
     }
     check_norm<bf16>(1024, true, add_rms_norm_bf16_4);
     for (int norm = 0; norm < 2; ++norm) {
-        check_rope<bf16>(128, 4, 2, norm, qk_norm_rope_bf16_2), check_rope<bf16>(64, 3, 1, norm, qk_norm_rope_bf16_1);
-        check_rope<f16>(20, 2, 2, norm, qk_norm_rope_f16_2), check_rope<f16>(6, 1, 1, norm, qk_norm_rope_f16_1);
-        check_rope<float>(256, 2, 1, norm, qk_norm_rope_f32_2), check_rope<float>(2, 2, 1, norm, qk_norm_rope_f32_1);
+        check_rope<bf16>(128, 4, 2, norm, 8, qk_norm_rope_bf16_8), check_rope<bf16>(80, 3, 1, norm, 1, qk_norm_rope_bf16_1);
+        check_rope<bf16>(16, 3, 2, norm, 8, qk_norm_rope_bf16_8), check_rope<f16>(64, 7, 1, norm, 8, qk_norm_rope_f16_8);
+        check_rope<f16>(6, 1, 1, norm, 1, qk_norm_rope_f16_1), check_rope<f16>(512, 1, 1, norm, 8, qk_norm_rope_f16_8);
+        check_rope<float>(256, 2, 1, norm, 4, qk_norm_rope_f32_4), check_rope<float>(8, 2, 1, norm, 4, qk_norm_rope_f32_4);
+        check_rope<float>(2, 2, 1, norm, 1, qk_norm_rope_f32_1), check_rope<float>(300, 2, 1, norm, 1, qk_norm_rope_f32_1);
     }
     check_silu<float>(37, silu_mul_f32_1), check_silu<float>(40, silu_mul_f32_4);
     check_silu<bf16>(37, silu_mul_bf16_1), check_silu<bf16>(600, silu_mul_bf16_8);
@@ -349,8 +376,11 @@ int main() {
     check_flash<bf16, 64, 1>("flash bf16 64 x 1", flash_attention_bf16_64_1);
     check_flash<bf16, 64, 2>("flash bf16 64 x 2", flash_attention_bf16_64_2);
     check_flash<f16, 64, 1>("flash f16 64 x 1", flash_attention_f16_64_1);
+    check_drift();
+    check_flash<f16, 64, 2>("flash f16 64 x 2", flash_attention_f16_64_2);
     check_flash<bf16, 128, 1>("flash bf16 128 x 1", flash_attention_bf16_128_1);
     check_flash<bf16, 128, 2>("flash bf16 128 x 2", flash_attention_bf16_128_2);
+    check_flash<f16, 128, 1>("flash f16 128 x 1", flash_attention_f16_128_1);
     check_flash<f16, 128, 2>("flash f16 128 x 2", flash_attention_f16_128_2);
     printf("all agree; the largest error is %.2f of its tolerance\n", worst);
 }

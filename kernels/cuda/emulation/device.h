@@ -21,7 +21,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __restrict__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 // Blocks run one after another.
 #define __shared__ static
 #define DEVICE static inline
@@ -167,6 +167,10 @@ static inline void __syncthreads() {
 static inline void __syncwarp() {
     emulation::collective({}, [](emulation::Warp &) {});
 }
+
+static inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
+
+static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 template <typename T> static inline T __shfl_sync(uint32_t, T value, uint32_t from) {
     static_assert(sizeof(T) == 4, "one word");

@@ -71,6 +71,7 @@ impl AttentionPlan {
     pub fn new(layout: QkvLayout, half: bool, pages: &[u32], spans: &[QuerySpan]) -> Result<Self, KernelError> {
         check_layout(layout)?;
         check_spans(spans, usize::MAX - 1, pages.len())?;
+        check_queries(layout.group(), spans)?;
         let queries_per_tile = plan_queries_per_tile(layout, half, spans);
         let tiles = query_tiles(spans, layout.group(), queries_per_tile);
         let mut words = Vec::with_capacity(pages.len() + 4 * spans.len() + 2 * tiles.len());
@@ -145,11 +146,12 @@ struct Argument {
     num_kv_heads: u32,
     group: u32,
     head_dim: u32,
+    group_inverse: u32,
     window: u32,
     scale_log2: f32,
 }
 
-// SAFETY: plain numbers in the layout of the C structure: seven pointers, then eight words.
+// SAFETY: plain numbers in the layout of the C structure: seven pointers, then nine words and padding.
 unsafe impl DeviceRepr for Argument {}
 
 impl<T: Element> Attention<'_, T> {
@@ -181,6 +183,7 @@ impl<T: Element> Attention<'_, T> {
             num_kv_heads: num_kv_heads as u32,
             group: self.layout.group() as u32,
             head_dim: head_dim as u32,
+            group_inverse: group_inverse(self.layout.group()),
             // A window that no path is longer than is none; smaller ones can be added to a position.
             window: self.window.filter(|&window| window < 1 << 30).map_or(0, |window| window as u32),
             scale_log2: self.scale * std::f32::consts::LOG2_E,
@@ -237,6 +240,20 @@ impl<T: Element> Attention<'_, T> {
     }
 }
 
+/// What kernels multiply a query's number by instead of dividing it by the query heads of a group: `group_inverse` of
+/// `cuda/attention.cuh`.
+fn group_inverse(group: usize) -> u32 {
+    // 0 for a group of 1: 2^32 has no room.
+    u32::try_from((1_u64 << 32).div_ceil(group as u64)).unwrap_or(0)
+}
+
+/// Whether [`group_inverse`] divides all queries rightly: their numbers, times the group, have 32 bits.
+fn check_queries(group: usize, spans: &[QuerySpan]) -> Result<(), KernelError> {
+    let len = spans.iter().map(|span| span.len as usize).max().unwrap_or(0);
+    let limit = (1 << 32) / (group * group) + 1;
+    if len >= limit { Err(KernelError::Index { what: "queries of a span", found: len, limit }) } else { Ok(()) }
+}
+
 /// `SHARED_BYTES` of `cuda/attention.cu`: the queries, and two stages of keys and values.
 pub(super) fn flash_shared_bytes(head_dim: usize, queries: usize) -> usize {
     (queries + 4 * FLASH_KEYS) * head_dim * 2
@@ -287,8 +304,23 @@ mod tests {
     }
 
     #[test]
+    fn a_product_with_the_inverse_divides() {
+        for group in 1..=64_usize {
+            let inverse = u64::from(group_inverse(group));
+            let most = (1_u64 << 32) / group as u64 - 1;
+            let numbers = (0..1000).chain(most - 1000..=most).chain((1..1000).map(|i| most / 1000 * i));
+            for query in numbers {
+                let quotient = if inverse == 0 { query } else { (query * inverse) >> 32 };
+                assert_eq!(quotient, query / group as u64, "{query} / {group}");
+            }
+        }
+        let span = |len| QuerySpan { row: 0, len, depth: 0, path: 0 };
+        assert!(check_queries(8, &[span(1 << 26)]).is_ok() && check_queries(8, &[span((1 << 26) + 1)]).is_err());
+    }
+
+    #[test]
     fn the_argument_has_the_layout_of_the_c_structure() {
-        assert_eq!(size_of::<Argument>(), 7 * 8 + 8 * 4);
+        assert_eq!(size_of::<Argument>(), 7 * 8 + 9 * 4 + 4);
         assert_eq!(std::mem::offset_of!(Argument, q_stride), 56);
     }
 }

@@ -47,7 +47,7 @@ macro_rules! element {
                 ],
                 qk_norm_rope: [
                     concat!("qk_norm_rope_", stringify!($type), "_1"),
-                    concat!("qk_norm_rope_", stringify!($type), "_2"),
+                    concat!("qk_norm_rope_", stringify!($type), "_", $wide),
                 ],
                 silu_mul: [
                     concat!("silu_mul_", stringify!($type), "_1"),

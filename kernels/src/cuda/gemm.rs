@@ -68,6 +68,8 @@ impl<T: Element> Gemm<'_, T> {
         let (x, out) = (address(kernels, &self.x), address_mut(kernels, out));
         let alpha = 1.0_f32;
         let beta = if self.store == Store::Accumulate { 1.0_f32 } else { 0.0 };
+        // cuBLAS works in the context of the calling thread.
+        kernels.stream().context().bind_to_thread()?;
         // cuBLAS counts by columns: row-major x [m, k] is its [k, m], so out^T = W x^T is a product of [n, k] (transposed) and
         // [k, m], and out^T [n, m] by columns is out [m, n] by rows.
         //

@@ -194,6 +194,11 @@ pub(super) fn address_mut<T>(kernels: &Kernels, view: &mut CudaViewMut<'_, T>) -
     view.device_ptr_mut(&kernels.stream).0
 }
 
+/// Whether 16 bytes may be read or written at once at these addresses.
+pub(super) fn is_aligned(addresses: &[CUdeviceptr]) -> bool {
+    addresses.iter().all(|address| address.is_multiple_of(16))
+}
+
 fn all_names<T: Element>() -> Vec<&'static str> {
     let Names { embed, add_rms_norm, qk_norm_rope, silu_mul, bias_rows, plain_attention, flash_attention } = T::NAMES;
     let mut names = [embed, add_rms_norm, qk_norm_rope, silu_mul].concat();

@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::error::CudaError;
-use super::launch::{Kernels, Launch, address, address_mut, row_threads};
+use super::launch::{Kernels, Launch, address, address_mut, is_aligned, row_threads};
 use crate::error::{check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut};
 
@@ -60,15 +60,15 @@ impl<T: Element> AddRmsNorm<'_, T> {
 
     fn queue(&self, kernels: &Kernels, x: u64, len: usize, out: &mut CudaViewMut<'_, T>) -> Result<(), CudaError> {
         let width = self.weight.len();
-        let wide = width.is_multiple_of(4);
+        let delta = self.delta.as_ref().map_or(0, |delta| address(kernels, delta));
+        let (weight, out) = (address(kernels, &self.weight), address_mut(kernels, out));
+        let wide = width.is_multiple_of(4) && is_aligned(&[x, delta, weight, out]);
         let launch = Launch {
             name: T::NAMES.add_rms_norm[usize::from(wide)],
             blocks: len / width,
             threads: row_threads(if wide { width / 4 } else { width }),
             shared_bytes: 0,
         };
-        let delta = self.delta.as_ref().map_or(0, |delta| address(kernels, delta));
-        let (weight, out) = (address(kernels, &self.weight), address_mut(kernels, out));
         kernels.launch(launch, &[x, delta, weight, self.eps.to_bits().into(), out, width as u64])
     }
 }

@@ -3,12 +3,22 @@
 use super::error::CudaError;
 use super::launch::Kernels;
 use crate::error::check_len;
-use cudarc::driver::{CudaViewMut, PinnedHostSlice};
+use cudarc::driver::{CudaStream, CudaViewMut, PinnedHostSlice};
+use std::sync::Arc;
 
 /// Page-locked memory for indices; it only grows.
 #[derive(Default)]
 pub struct Pinned {
     memory: Option<PinnedHostSlice<u32>>,
+    /// Where the last copy was queued.
+    stream: Option<Arc<CudaStream>>,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // The device may still read. Where it cannot be waited for any more, it does nothing any more either.
+        let _ = self.stream.as_ref().map(|stream| stream.synchronize());
+    }
 }
 
 impl std::fmt::Debug for Pinned {
@@ -41,6 +51,7 @@ impl Pinned {
             // SAFETY: u32 of any bits; `upload` copies only what it has written.
             self.memory = Some(unsafe { stream.context().alloc_pinned::<u32>(len) }?);
         }
+        self.stream = Some(Arc::clone(stream));
         if let Some(memory) = &mut self.memory {
             memory.as_mut_slice()?[..values.len()].copy_from_slice(values);
             let (from, _synchronised) = memory_of(memory, stream);
@@ -53,7 +64,7 @@ impl Pinned {
 /// The memory as a slice, for a copy on `stream`.
 fn memory_of<'a>(
     memory: &'a PinnedHostSlice<u32>,
-    stream: &'a cudarc::driver::CudaStream,
+    stream: &'a CudaStream,
 ) -> (&'a [u32], cudarc::driver::SyncOnDrop<'a>) {
     use cudarc::driver::HostSlice;
     // SAFETY: the slice is used for a copy on this stream and for nothing else.

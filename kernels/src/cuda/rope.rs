@@ -2,13 +2,13 @@
 
 use super::element::Element;
 use super::error::CudaError;
-use super::launch::{Kernels, Launch, address, address_mut};
+use super::launch::{Kernels, Launch, address, address_mut, is_aligned};
 use crate::KernelError;
 use crate::error::{check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut};
 
-/// Heads of a block of threads, one for each warp.
-const HEADS: usize = 4;
+/// Threads of a block.
+const THREADS: usize = 128;
 
 /// Neighbouring heads of a row that are treated alike, as [`crate::HeadSpan`].
 #[derive(Debug)]
@@ -64,20 +64,12 @@ impl QkNormRope<'_> {
             }
         }
         let half = self.head_dim / 2;
-        let even = |value: usize| value.is_multiple_of(2);
-        let wide = even(half) && even(self.row_width) && self.spans.iter().all(|span| even(span.offset));
         let items = rows * self.spans.iter().map(|span| span.num_heads).sum::<usize>();
         let items = u32::try_from(items).map_err(|_| KernelError::Index {
             what: "heads of all rows",
             found: items,
             limit: 1 << 32,
         })?;
-        let launch = Launch {
-            name: T::NAMES.qk_norm_rope[usize::from(wide)],
-            blocks: (items as usize).div_ceil(HEADS),
-            threads: 32 * HEADS as u32,
-            shared_bytes: 0,
-        };
         let span = |index: usize| match self.spans.get(index) {
             Some(RopeSpan { offset, num_heads, norm }) => {
                 [norm.as_ref().map_or(0, |norm| address(kernels, norm)), *offset as u64, *num_heads as u64]
@@ -87,8 +79,23 @@ impl QkNormRope<'_> {
         let ([q_norm, q_offset, q_heads], [k_norm, k_offset, k_heads]) = (span(0), span(1));
         let (table, position_ids) = (address(kernels, &self.table), address(kernels, &self.position_ids));
         let x = address_mut(kernels, x);
+        let widths = [self.row_width, half, q_offset as usize, k_offset as usize];
+        let wide = self.lanes::<T>().filter(|_| {
+            widths.iter().all(|width| width.is_multiple_of(T::WIDE)) && is_aligned(&[x, table, q_norm, k_norm])
+        });
+        let launch = Launch {
+            name: T::NAMES.qk_norm_rope[usize::from(wide.is_some())],
+            blocks: (items as usize).div_ceil(THREADS / wide.unwrap_or(32)),
+            threads: THREADS as u32,
+            shared_bytes: 0,
+        };
         let sizes = [rows, self.row_width, half, positions].map(|size| size as u64);
         let arguments = [x, position_ids, table, q_norm, q_offset, q_heads, k_norm, k_offset, k_heads];
         kernels.launch(launch, &[&arguments[..], &sizes, &[self.eps.to_bits().into()]].concat())
+    }
+
+    /// Lanes that have a head in 16 bytes each of its halves, if the kernel can divide a warp so.
+    fn lanes<T: Element>(&self) -> Option<usize> {
+        Some(self.head_dim / 2 / T::WIDE).filter(|lanes| lanes.is_power_of_two() && *lanes <= 32)
     }
 }

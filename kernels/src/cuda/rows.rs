@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::error::CudaError;
-use super::launch::{Kernels, Launch, address, address_mut, row_threads};
+use super::launch::{Kernels, Launch, address, address_mut, is_aligned, row_threads};
 use crate::KernelError;
 use crate::error::{check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
@@ -47,14 +47,15 @@ impl Kernels {
     ) -> Result<(), CudaError> {
         let vocab_size = whole_rows("table", width, table.len())?;
         check_len("out", ids.len() * width, out.len())?;
-        let wide = width.is_multiple_of(4);
+        let (blocks, table, ids) = (ids.len(), address(self, table), address(self, ids));
+        let out = address_mut(self, out);
+        let wide = width.is_multiple_of(4) && is_aligned(&[table, out]);
         let launch = Launch {
             name: T::NAMES.embed[usize::from(wide)],
-            blocks: ids.len(),
+            blocks,
             threads: row_threads(if wide { width / 4 } else { width }),
             shared_bytes: 0,
         };
-        let (table, ids, out) = (address(self, table), address(self, ids), address_mut(self, out));
         self.launch(launch, &[table, ids, out, vocab_size as u64, width as u64])
     }
 
@@ -91,12 +92,14 @@ impl Kernels {
         if pool.rows_end > rows {
             return Err(KernelError::Index { what: "row", found: pool.rows_end, limit: rows + 1 }.into());
         }
-        let blocks = pool.starts.len().saturating_sub(1);
-        check_len("out", blocks * width, out.len())?;
-        let launch = Launch { name: "pool_rows", blocks, threads: row_threads(width), shared_bytes: 0 };
+        let outputs = pool.starts.len().saturating_sub(1);
+        check_len("out", outputs * width, out.len())?;
+        let threads = row_threads(width);
+        let parts = if pool.normalize { 1 } else { width.div_ceil(threads as usize) };
+        let launch = Launch { name: "pool_rows", blocks: outputs * parts, threads, shared_bytes: 0 };
         let (x, out) = (address(self, x), address_mut(self, out));
         let (table, starts) = (address(self, &pool.table), address(self, &pool.starts));
-        self.launch(launch, &[x, table, starts, out, width as u64, u64::from(pool.normalize)])
+        self.launch(launch, &[x, table, starts, out, width as u64, parts as u64, u64::from(pool.normalize)])
     }
 
     /// `out = silu(gate) * up`, a row of `gate_up` being `[gate | up]`, each of `width`.
@@ -111,14 +114,14 @@ impl Kernels {
     ) -> Result<(), CudaError> {
         let blocks = whole_rows("gate_up", width.saturating_mul(2), gate_up.len())?;
         check_len("out", blocks * width, out.len())?;
-        let wide = width.is_multiple_of(T::WIDE);
+        let (gate_up, out) = (address(self, gate_up), address_mut(self, out));
+        let wide = width.is_multiple_of(T::WIDE) && is_aligned(&[gate_up, out]);
         let launch = Launch {
             name: T::NAMES.silu_mul[usize::from(wide)],
             blocks,
             threads: row_threads(if wide { width / T::WIDE } else { width }),
             shared_bytes: 0,
         };
-        let (gate_up, out) = (address(self, gate_up), address_mut(self, out));
         self.launch(launch, &[gate_up, out, width as u64])
     }
 }
