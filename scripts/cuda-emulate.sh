@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 out=${CARGO_TARGET_DIR:-target}/cuda-emulation
 mkdir -p "$out"
-hash=$(cat kernels/cuda/*.cu kernels/cuda/*.cuh kernels/cuda/emulation/* | sha256sum | cut -c1-16)
+hash=$(cat kernels/cuda/*.cu kernels/cuda/*.cuh kernels/cuda/emulation/* scripts/cuda-emulate.sh | sha256sum | cut -c1-16)
 if [ "$(cat "$out/passed" 2>/dev/null)" = "$hash" ]; then
     echo "the CUDA kernels have passed in emulation ($hash)"
     exit

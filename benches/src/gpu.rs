@@ -1,7 +1,7 @@
 //! A GPU's kernels, each alone in the shapes of published models: those that move rows beside a copy in the same memory,
 //! products and attention in operations a second.
 
-use crate::report::{Output, Table, fastest};
+use crate::report::{Output, Table, chart, fastest};
 use crate::shapes::{Shape, Sizes};
 use anyhow::Result;
 use half::bf16;
@@ -55,7 +55,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             gpu.attention(&mut computed, name, shape.sizes(), len)?;
         }
     }
-    args.output.write(&[&moved, &computed], &[])
+    let titles = ["Kernels that move rows: share of a copy's bandwidth", "hidden size", "of copy"];
+    let shares = |name| moved.column("of copy", |row| row["kernel"] == name);
+    let lines = ["gather_rows", "qk_norm_rope", "rms_norm", "silu_mul"].map(|name| (name, shares(name)));
+    let picture = chart(titles, &shapes.map(|(_, shape)| shape.sizes().hidden), lines);
+    args.output.write(&[&moved, &computed], &[picture])
 }
 
 fn layout(sizes: Sizes) -> QkvLayout {
@@ -70,7 +74,7 @@ struct Gpu {
 }
 
 impl Gpu {
-    /// Values of about 1: a GPU's clock is higher when it multiplies zeros.
+    /// Not zeros, with which a GPU's clock is higher.
     fn random(&self, len: usize) -> Result<CudaSlice<bf16>> {
         let mut rng = SmallRng::seed_from_u64(len as u64);
         let some: Vec<bf16> = (0..len.min(1 << 20)).map(|_| bf16::from_f32(rng.random::<f32>() - 0.5)).collect();
@@ -147,7 +151,7 @@ impl Gpu {
         let (mut qkv, mut gathered) = (self.random(rows * width)?, self.random(rows * width)?);
         // Rows from all over the matrix.
         let index = self.up(&(0..rows).map(|i| (i * 7919 % rows) as u32).collect::<Vec<_>>())?;
-        self.move_bytes(table, ["gather_rows qkv", shape], 4 * rows * width, || {
+        self.move_bytes(table, ["gather_rows", shape], 4 * rows * width, || {
             Ok(kernels.gather_rows(&qkv.as_view(), width, &index.as_view(), &mut gathered.as_view_mut())?)
         })?;
 

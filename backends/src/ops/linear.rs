@@ -39,7 +39,7 @@ impl Weight {
 /// Puts matrices one below the other.
 pub(crate) struct LinearBuilder<'a> {
     target: &'a Target,
-    in_features: usize,
+    shape: (usize, usize),
     parts: Parts,
 }
 
@@ -63,13 +63,13 @@ impl<'a> LinearBuilder<'a> {
             true => Parts::Packed(PackedMatrixBuilder::new(target.precision(), out_features, in_features)?),
             false => Parts::Device(None),
         };
-        Ok(Self { target, in_features, parts })
+        Ok(Self { target, shape: (out_features, in_features), parts })
     }
 
     /// Adds rows, of the target's type.
     ///
     /// # Errors
-    /// They are of another type, are not whole rows, or the device has no room.
+    /// They are of another type, or on a CPU not whole rows.
     pub(crate) fn push(&mut self, values: Values) -> std::result::Result<(), LoadError> {
         match (&mut self.parts, values) {
             (Parts::Packed(packed), Values::F32(values)) => packed.push(&values)?,
@@ -91,10 +91,7 @@ impl<'a> LinearBuilder<'a> {
         let weight = match self.parts {
             Parts::Packed(packed) => Weight::Packed(packed.finish()?),
             Parts::Device(None) => return Err(LoadError::Compute("a linear layer without rows".to_owned())),
-            Parts::Device(Some(values)) => {
-                let shape = (values.len() / self.in_features, self.in_features);
-                Weight::Device(values.tensor(shape, self.target)?)
-            }
+            Parts::Device(Some(values)) => Weight::Device(values.tensor(self.shape, self.target)?),
         };
         Ok(Linear { weight, bias: bias.map(|bias| Vector::new(bias, self.target)).transpose()? })
     }

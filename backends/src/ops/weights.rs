@@ -16,14 +16,6 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::Bf16(values) => values.len(),
-            Self::F16(values) => values.len(),
-        }
-    }
-
     /// Puts others behind these.
     ///
     /// # Errors
