@@ -24,6 +24,10 @@ const MAX_TRUSTED_LEN: usize = 1 << 20;
 /// Strings, lists and objects in a body: eight times as many as the default limits let through.
 const MAX_VALUES: usize = 1 << 20;
 
+/// Token ids in one list: longer than any model's context, and as many as `/decode` takes. A list grows by being copied,
+/// so that what one takes while it is read depends on its length.
+const MAX_IDS: usize = 1 << 20;
+
 /// The body as JSON, whatever its content type says. Unknown fields are ignored.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
@@ -174,6 +178,9 @@ impl<'de> Visitor<'de> for LooseVisitor {
         if let Loose::Id(first) = first {
             let mut ids = vec![first];
             while let Some(id) = seq.next_element()? {
+                if ids.len() == MAX_IDS {
+                    return Err(A::Error::custom(format_args!("more than {MAX_IDS} token ids in one list")));
+                }
                 ids.push(id);
             }
             return Ok(Loose::Ids(ids));

@@ -167,6 +167,18 @@ fn a_body_has_no_more_values_than_any_request_needs() {
     // What is inside a text is no value, and numbers are as small as what says them.
     let text = format!("{{\"inputs\":\"{}\"}}", "[{\\\"".repeat(MAX_VALUES));
     assert_eq!(parse::<Dto<Inputs>>(text.as_bytes()).unwrap().inputs.0.len(), 1);
-    let ids = nested("7", 2 * MAX_VALUES);
-    assert_eq!(parse::<Dto<Inputs>>(ids.as_bytes()).unwrap().inputs.0, [Input::Ids(vec![7; 2 * MAX_VALUES])]);
+    let list = format!("[{}7]", "7,".repeat(MAX_IDS - 1));
+    let ids = parse::<Dto<Inputs>>(nested(&list, 2).as_bytes()).unwrap().inputs.0;
+    assert_eq!(ids, [Input::Ids(vec![7; MAX_IDS]), Input::Ids(vec![7; MAX_IDS])]);
+}
+
+#[test]
+fn a_list_has_no_more_ids_than_any_context() {
+    let list = format!("[{}7]", "7,".repeat(MAX_IDS));
+    for (value, field) in [(list.clone(), "inputs"), (format!("[[7],{list}]"), "inputs[1]")] {
+        let error = parse::<Dto<Inputs>>(format!("{{\"inputs\":{value}}}").as_bytes()).unwrap_err();
+        let ApiError::Body { field: Some(found), problem } = error else { panic!("{error}") };
+        assert_eq!(found, field, "{problem}");
+        assert!(problem.starts_with("more than 1048576 token ids in one list"), "{problem}");
+    }
 }

@@ -142,6 +142,7 @@ AMPLIFYING = {
     "empty lists": ("/embed", b"[]", b'{"inputs":[', b"]}"),
     "empty strings": ("/embed", b'""', b'{"inputs":[', b"]}"),
     "ids": ("/embed", b"1", b'{"inputs":[', b"]}"),
+    "lists of a million ids": ("/embed", b"[" + b"1," * 999_999 + b"1]", b'{"inputs":[', b"]}"),
     "lists of one id": ("/embed", b"[1]", b'{"inputs":[', b"]}"),
     "lists of lists": ("/embed", b"[[]]", b'{"inputs":[', b"]}"),
     "pairs to classify": ("/predict", b'["",""]', b'{"inputs":[', b"]}"),
