@@ -10,16 +10,18 @@
 # of the true shapes of Qwen3-0.6B, 4B and 8B, and Hugging Face transformers on the same batches where Python has them, and prints
 # one table at the end. cuBLAS 13 comes from LD_LIBRARY_PATH, a toolkit, or the packages that PyTorch brings; `--libraries`
 # packs those of the toolkit too (about 1 GB). `--programs` leaves models and fixtures out, for a machine that has a checkout: there
-# PREFOLD_FIXTURES names it.
+# PREFOLD_FIXTURES names it. `--sanitizer` packs NVIDIA's compute-sanitizer (7 MB) for CHECKS=sanitizer: memcheck, racecheck,
+# initcheck and synccheck over all kernels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-libraries= data=yes
+libraries= sanitizer= data=yes
 for option; do
     case $option in
         --libraries) libraries=yes ;;
+        --sanitizer) sanitizer=yes ;;
         --programs) data= ;;
-        *) echo "gpu-check: --libraries or --programs, not $option" >&2; exit 2 ;;
+        *) echo "gpu-check: --libraries, --sanitizer or --programs, not $option" >&2; exit 2 ;;
     esac
 done
 cargo_flags=(${CARGO_FLAGS---locked})
@@ -55,13 +57,22 @@ cp scripts/gpu-serve.py "$pack/serve.py"
 git rev-parse HEAD >"$pack/commit" 2>/dev/null || echo unknown >"$pack/commit"
 if [ -n "$data" ]; then
     mkdir -p "$pack/models" "$pack/tests"
-    cp -r tests/fixtures "$pack/tests/"
+    cp -r tests/fixtures tests/workloads "$pack/tests/"
     cp -r models/prefold-mini "$pack/models/"
     rm -rf "$pack/models/prefold-mini/train" "$pack/tests/fixtures/smollm2-135m"
 fi
 if [ -n "$libraries" ]; then
     mkdir "$pack/lib"
     cp -L "${CUDA_HOME:?}"/lib64/lib{cublas,cublasLt,cudart}.so.13 "$CUDA_HOME"/lib64/libcurand.so.10 "$pack/lib/"
+fi
+if [ -n "$sanitizer" ]; then
+    wheel=$(mktemp -d)
+    trap 'rm -rf "$wheel"' EXIT
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --root-user-action ignore --target "$wheel" \
+        nvidia-cuda-sanitizer-api==13.5.25
+    mkdir "$pack/sanitizer"
+    cp "$wheel"/nvidia/cu13/compute-sanitizer/{compute-sanitizer,TreeLauncher*,*.so} "$pack/sanitizer/"
+    chmod +x "$pack/sanitizer"/*
 fi
 # The programs have much in common; a dictionary that holds them all finds it.
 tar -C "$target" -cf - gpu-check | xz --lzma2=preset=4,dict=256MiB >"$target/gpu-check.tar.xz"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh of what scripts/gpu-check.sh packs: all checks on this machine's GPU, one table at the end. `--quick` leaves out
 # everything but tests, a server and the smallest shape; SHAPES="qwen3-8b" chooses shapes, CHECKS="kernels serve" what is run at
-# all, and LIMIT=240 the seconds that a check may take. Logs and JSON go to results/. Fails if a check fails.
+# all, and LIMIT=240 the seconds that a check may take. "sanitizer", which takes long, is run only when CHECKS names it. Logs and
+# JSON go to results/. Fails if a check fails.
 set -uo pipefail
 cd "$(dirname "$0")"
 
@@ -32,7 +33,7 @@ fi
 
 table=()
 failed=0
-wanted() { [[ " ${CHECKS:-kernels models serve bandwidth forward transformers} " == *" $1 "* ]]; }
+wanted() { [[ " ${CHECKS:-kernels models serve bandwidth forward http transformers} " == *" $1 "* ]]; }
 check() {
     local name=$1 log=$results/$1.log start=$SECONDS verdict=ok
     shift
@@ -53,7 +54,16 @@ tests() {
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee "$results/gpu" || { echo "there is no GPU here"; exit 1; }
 wanted kernels && tests kernels kernels
 wanted models && tests models backends
-wanted serve && check serve "${ours[@]}" python3 serve.py bin/prefold "$PREFOLD_FIXTURES/models/prefold-mini" cuda
+if wanted sanitizer; then
+    sanitizer=$PWD/sanitizer/compute-sanitizer
+    [ -x "$sanitizer" ] || sanitizer=compute-sanitizer
+    # The large matrices take more memory, and longer, than what the tools keep beside them allows.
+    for tool in memcheck racecheck initcheck synccheck; do
+        check "$tool" "${ours[@]}" "$sanitizer" --tool "$tool" --error-exitcode 1 bin/test-kernels --test-threads 1 \
+            --skip matrices_of_more_than_2_to_the_31
+    done
+fi
+wanted serve && check serve "${ours[@]}" python3 serve.py compare bin/prefold "$PREFOLD_FIXTURES/models/prefold-mini" cuda
 wanted bandwidth && check bandwidth "${ours[@]}" bin/prefold-bench gpu --json "$results/gpu.json"
 
 unshared=1x32,1x128,8x128,32x128,32x512
@@ -66,8 +76,11 @@ for shape in ${SHAPES:-$all}; do
         qwen3-8b) model=Qwen3_8b-36 ;;
         *) echo "no such shape: $shape" >&2; exit 2 ;;
     esac
+    [ -d "$results/models/$model" ] || "${ours[@]}" bin/prefold-bench model --shape "$shape" "$results/models/$model"
     wanted forward && check "forward-$shape" "${ours[@]}" bin/prefold-bench forward --device cuda --shape "$shape" \
         --unshared "$unshared" --runs 5 --models "$results/models" --json "$results/forward-$shape.json"
+    wanted http && check "http-$shape" "${ours[@]}" python3 serve.py load bin/prefold "$results/models/$model" cuda \
+        "$PREFOLD_FIXTURES/tests/workloads/docs-rerank.jsonl"
     if wanted transformers && python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null; then
         check "transformers-$shape" python3 benches/compare_pytorch.py forward "$results/models/$model" --unshared "$unshared"
     fi

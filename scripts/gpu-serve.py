@@ -1,37 +1,65 @@
 #!/usr/bin/env python3
-"""Serves a model on a GPU and on the CPU, and compares their answers to the same requests.
+"""A server on a GPU, over HTTP.
 
-    serve.py PREFOLD MODEL DEVICE
+    serve.py compare PREFOLD MODEL DEVICE
+    serve.py load PREFOLD MODEL DEVICE WORKLOAD
 
-Fails where a server does not start, answers differ by more than the number format explains, or SIGTERM does not end it
-with status 0.
+`compare` asks a server on the device and one on the CPU the same, and fails where answers differ by more than the number format
+explains. `load` measures throughput and latency with compaction off and on, and where the time goes. Both fail where a server does
+not start, or SIGTERM does not end it with status 0.
 """
 
+import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 PREFIX = "You are a helpful assistant. Represent this passage for retrieval: "
 TEXTS = [PREFIX + text for text in ("the kernel keeps a list of free pages", "bread rises where it is warm", "the kernel")]
 ADDRESS = re.compile(r"127\.0\.0\.1:([1-9][0-9]*)")
+RESULTS = Path("results")
+# Of the largest model, 16 GB that are read from a disk.
+PATIENCE = 180
+
+
+@contextlib.contextmanager
+def serving(name, program, model, device, *flags):
+    """The address of a server that is ready."""
+    path = RESULTS / f"serve-{name}.log"
+    command = [program, "--model-id", model, "--device", device, "--hostname", "127.0.0.1", "--port", "0", *flags]
+    with path.open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not is_ready(found := ADDRESS.search(path.read_text())):
+            if server.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{command} does not serve:\n{path.read_text()}")
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{found[1]}"
+    finally:
+        server.send_signal(signal.SIGTERM)
+        status = server.wait(60)
+    if status != 0:
+        sys.exit(f"{command}: status {status} after SIGTERM")
+
+
+def is_ready(found):
+    """Whether the address in the log answers that it is."""
+    try:
+        return bool(found) and urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/ready", timeout=60).status == 200
+    except OSError:
+        return False
 
 
 def answers(program, model, device):
-    """Embeddings and scores that a server on `device` gives, with requests that share prefixes."""
-    log = open(f"results/serve-{device}.log", "w+")
-    command = [program, "--model-id", model, "--device", device, "--hostname", "127.0.0.1", "--port", "0"]
-    server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        deadline = time.monotonic() + 60
-        while not (found := ADDRESS.search(open(log.name).read())):
-            if server.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{command} does not serve:\n{open(log.name).read()}")
-            time.sleep(0.1)
-        url = f"http://127.0.0.1:{found[1]}"
+    """Embeddings and scores of requests that share prefixes."""
+    with serving(device, program, model, device) as url:
 
         def ask(path, **body):
             request = urllib.request.Request(url + path, json.dumps(body).encode(), {"content-type": "application/json"})
@@ -41,15 +69,10 @@ def answers(program, model, device):
         print(device, json.dumps(json.load(urllib.request.urlopen(url + "/info", timeout=60))))
         embeddings = ask("/embed", inputs=TEXTS)
         ranks = ask("/rerank", query="memory management", texts=TEXTS)
-    finally:
-        server.send_signal(signal.SIGTERM)
-    if (status := server.wait(60)) != 0:
-        sys.exit(f"{command}: status {status} after SIGTERM")
     return embeddings, {line["index"]: line["score"] for line in ranks}
 
 
-def main():
-    program, model, device = sys.argv[1:]
+def compare(program, model, device):
     (found, scores), (expected, expected_scores) = answers(program, model, device), answers(program, model, "cpu")
     for text, a, b in zip(TEXTS, found, expected):
         cosine = sum(x * y for x, y in zip(a, b))
@@ -62,5 +85,21 @@ def main():
             sys.exit("the scores differ")
 
 
+def load(program, model, device, workload):
+    """Questions with ten passages each, four of them in a request, from one client, some, and more than the device keeps up with."""
+    for threshold in "0", "0.95":
+        name = f"{Path(model).name}-{threshold}"
+        with serving(name, program, model, device, "--radix-mlp-threshold", threshold) as url:
+            print(f"\n{name} on {device}, --radix-mlp-threshold {threshold}", flush=True)
+            bench = [program, "bench", "--url", url, "--file", workload, "--preset", "chat-embedding", "--texts", "40",
+                     "--concurrency", "1,8,64", "--duration", "8", "--label", name, "--json", RESULTS / f"http-{name}.json"]
+            if (status := subprocess.run(bench).returncode) != 0:
+                sys.exit(f"{bench}: status {status}")
+            if shutil.which("nvidia-smi"):
+                subprocess.run(["nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader"])
+
+
 if __name__ == "__main__":
-    main()
+    RESULTS.mkdir(exist_ok=True)
+    what, *arguments = sys.argv[1:]
+    {"compare": compare, "load": load}[what](*arguments)

@@ -125,9 +125,7 @@ impl RunReport {
     /// What the table has no column for.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
-        let server = self.server.iter().filter_map(|server| server.batches.zip(server.texts_per_batch));
-        remarks
-            .extend(server.map(|(batches, texts)| format!("the server formed {batches} batches of {texts:.1} texts")));
+        remarks.extend(self.server.iter().flat_map(ServerSide::remarks));
         remarks.extend(self.errors.iter().map(|error| {
             let ErrorReport { kind, count, example } = error;
             format!("{count} x {kind}, the first: {example}")

@@ -1,17 +1,42 @@
-//! What the server's own metrics tell of a run: batches, their size and how much of them was computed.
+//! What the server's own metrics tell of a run: batches, their size, how much of them was computed, and where the time went.
 
 use crate::record::Record;
 use serde::{Deserialize, Serialize};
 
-/// Sums that only grow while a server runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Counters {
-    batches: f64,
-    sequences: f64,
-    tokens: f64,
-    /// Only prefold has it.
-    unique_tokens: Option<f64>,
-}
+/// Batches.
+const BATCHES: &str = "te_batch_next_size_count";
+const SEQUENCES: &str = "te_batch_next_size_sum";
+const TOKENS: &str = "te_batch_next_tokens_sum";
+const UNIQUE_TOKENS: &str = "prefold_batch_unique_tokens_sum";
+/// Requests, and seconds of them.
+const REQUESTS: &str = "te_request_duration_count";
+const TOTAL: &str = "te_request_duration_sum";
+const TOKENIZATION: &str = "te_request_tokenization_duration_sum";
+const QUEUE: &str = "te_request_queue_duration_sum";
+const INFERENCE: &str = "te_request_inference_duration_sum";
+/// Seconds of batches.
+const PLANNING: &str = "prefold_planning_duration_sum";
+const BATCH_INFERENCE: &str = "prefold_batch_inference_duration_sum";
+const IDLE: &str = "prefold_backend_idle_duration_sum";
+
+const NAMES: [&str; 12] = [
+    BATCHES,
+    SEQUENCES,
+    TOKENS,
+    UNIQUE_TOKENS,
+    REQUESTS,
+    TOTAL,
+    TOKENIZATION,
+    QUEUE,
+    INFERENCE,
+    PLANNING,
+    BATCH_INFERENCE,
+    IDLE,
+];
+
+/// Sums that only grow while a server runs, in the order of [`NAMES`]. Absent is what the server does not have, or has not yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Counters([Option<f64>; NAMES.len()]);
 
 /// A run as the server saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,18 +53,61 @@ pub(crate) struct ServerSide {
     /// N'/N: rows computed over tokens of all batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) compaction_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request_ms: Option<RequestTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch_ms: Option<BatchTime>,
+}
+
+/// Where the time of a request went inside the server: means over requests, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RequestTime {
+    /// From arrival to the answer, neither read from the network nor written to it.
+    pub(crate) total: f64,
+    pub(crate) tokenization: f64,
+    pub(crate) queue: f64,
+    pub(crate) inference: f64,
+}
+
+/// Where the time of a batch went: means over batches, in milliseconds. Only prefold tells.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BatchTime {
+    /// On the CPU, while the batch before is computed.
+    pub(crate) planning: f64,
+    pub(crate) inference: f64,
+    /// The backend's wait for the batch.
+    pub(crate) idle: f64,
 }
 
 impl Counters {
-    /// From the text of Prometheus metrics with text-embeddings-inference's names. What is not there is 0, because
-    /// a server's first batch brings them into being.
+    /// From the text of Prometheus metrics with text-embeddings-inference's names.
     pub(crate) fn parse(metrics: &str) -> Self {
-        Self {
-            batches: sample(metrics, "te_batch_next_size_count").unwrap_or_default(),
-            sequences: sample(metrics, "te_batch_next_size_sum").unwrap_or_default(),
-            tokens: sample(metrics, "te_batch_next_tokens_sum").unwrap_or_default(),
-            unique_tokens: sample(metrics, "prefold_batch_unique_tokens_sum"),
-        }
+        Self(NAMES.map(|name| sample(metrics, name)))
+    }
+
+    /// What came since. A server's first batch brings metrics into being, so that what was absent then was 0.
+    fn since(&self, before: &Self) -> Self {
+        Self(std::array::from_fn(|i| Some(self.0[i]? - before.0[i].unwrap_or(0.0))))
+    }
+
+    fn get(&self, name: &str) -> Option<f64> {
+        NAMES.iter().position(|&other| other == name).and_then(|i| self.0[i])
+    }
+
+    /// One sum for each of another.
+    fn ratio(&self, name: &str, of: &str) -> Option<f64> {
+        self.get(of).filter(|&of| of > 0.0).and_then(|of| Some(self.get(name)? / of))
+    }
+
+    fn request_ms(&self) -> Option<RequestTime> {
+        let mean = |name| Some(1000.0 * self.ratio(name, REQUESTS)?);
+        let (tokenization, queue, inference) = (mean(TOKENIZATION)?, mean(QUEUE)?, mean(INFERENCE)?);
+        Some(RequestTime { total: mean(TOTAL)?, tokenization, queue, inference })
+    }
+
+    fn batch_ms(&self) -> Option<BatchTime> {
+        let mean = |name| Some(1000.0 * self.ratio(name, BATCHES)?);
+        Some(BatchTime { planning: mean(PLANNING)?, inference: mean(BATCH_INFERENCE)?, idle: mean(IDLE)? })
     }
 }
 
@@ -62,19 +130,17 @@ impl ServerSide {
     /// The metrics count each batch once. A batch that several requests shared counts for each of them in the
     /// headers, so these serve only where there are no metrics.
     pub(crate) fn new(before: Option<Counters>, after: Option<Counters>, record: &Record) -> Option<Self> {
-        let ratio = |unique: f64, tokens: f64| (tokens > 0.0).then(|| unique / tokens);
-        // Other servers have none of these, and one that began again in between has smaller ones.
-        let both = before.zip(after).filter(|(before, after)| after.batches > before.batches);
-        if let Some((before, after)) = both {
-            let batches = after.batches - before.batches;
-            let tokens = after.tokens - before.tokens;
-            let unique = after.unique_tokens.map(|unique| unique - before.unique_tokens.unwrap_or(0.0));
+        let run = before.zip(after).map(|(before, after)| after.since(&before));
+        // Other servers have none of these, and one that began again in between has fewer batches than before.
+        if let Some(run) = run.filter(|run| run.get(BATCHES).is_some_and(|batches| batches > 0.0)) {
             return Some(Self {
                 source: "metrics".to_owned(),
-                batches: Some(batches as u64),
-                texts_per_batch: Some((after.sequences - before.sequences) / batches),
-                tokens_per_batch: Some(tokens / batches),
-                compaction_ratio: unique.and_then(|unique| ratio(unique, tokens)),
+                batches: run.get(BATCHES).map(|batches| batches as u64),
+                texts_per_batch: run.ratio(SEQUENCES, BATCHES),
+                tokens_per_batch: run.ratio(TOKENS, BATCHES),
+                compaction_ratio: run.ratio(UNIQUE_TOKENS, TOKENS),
+                request_ms: run.request_ms(),
+                batch_ms: run.batch_ms(),
             });
         }
         let (tokens, unique) = record.batch?;
@@ -83,8 +149,31 @@ impl ServerSide {
             batches: None,
             texts_per_batch: None,
             tokens_per_batch: None,
-            compaction_ratio: ratio(unique as f64, tokens as f64),
+            compaction_ratio: (tokens > 0).then(|| unique as f64 / tokens as f64),
+            request_ms: None,
+            batch_ms: None,
         })
+    }
+
+    /// For people: what the metrics told beside the ratio.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let batches = self.batches.zip(self.texts_per_batch);
+        let batches =
+            batches.map(|(batches, texts)| format!("the server formed {batches} batches of {texts:.1} texts"));
+        let request = self.request_ms.map(|RequestTime { total, tokenization, queue, inference }| {
+            let rest = (total - tokenization - queue - inference).max(0.0);
+            format!(
+                "a request's {total:.1} ms in the server: {tokenization:.1} tokenization, {queue:.1} queue, \
+                 {inference:.1} forward pass, {rest:.1} the rest"
+            )
+        });
+        let batch = self.batch_ms.map(|BatchTime { planning, inference, idle }| {
+            format!(
+                "a batch: {inference:.1} ms forward pass, {planning:.2} ms planning beside the one before, \
+                 {idle:.2} ms that the backend waited for it"
+            )
+        });
+        batches.into_iter().chain(request).chain(batch).collect()
     }
 }
 
@@ -97,30 +186,48 @@ mod tests {
         te_batch_next_tokens_sum{replica=\"a b\"} 100 1700000000\nte_batch_next_tokens_sum{replica=\"} 5\"} 20\n\
         te_batch_next_tokens_summary 9\n";
 
+    fn counters(values: &[(&str, f64)]) -> Option<Counters> {
+        Some(Counters::parse(&values.iter().map(|(name, value)| format!("{name} {value}\n")).collect::<String>()))
+    }
+
     #[test]
     fn samples_are_summed_over_labels() {
-        let counters = Counters { batches: 3.0, sequences: 12.0, tokens: 120.0, unique_tokens: None };
-        assert_eq!(Counters::parse(METRICS), counters);
+        let expected = counters(&[(BATCHES, 3.0), (SEQUENCES, 12.0), (TOKENS, 120.0)]).unwrap();
+        assert_eq!(Counters::parse(METRICS), expected);
         assert_eq!(Counters::parse("<html>"), Counters::default());
     }
 
     #[test]
     fn metrics_count_what_lies_between() {
-        let counters = |batches, unique_tokens| {
-            Some(Counters { batches, sequences: batches * 4.0, tokens: batches * 40.0, unique_tokens })
-        };
+        let batches = |n: f64| [(BATCHES, n), (SEQUENCES, n * 4.0), (TOKENS, n * 40.0)];
+        let with_unique = |n: f64, unique: f64| counters(&[&batches(n)[..], &[(UNIQUE_TOKENS, unique)]].concat());
         let mut record = Record::new();
         record.batch = Some((10, 5));
-        let server = ServerSide::new(counters(2.0, Some(60.0)), counters(6.0, Some(100.0)), &record).unwrap();
+        let server = ServerSide::new(with_unique(2.0, 60.0), with_unique(6.0, 100.0), &record).unwrap();
         assert_eq!((server.source.as_str(), server.batches), ("metrics", Some(4)));
         assert_eq!((server.texts_per_batch, server.tokens_per_batch), (Some(4.0), Some(40.0)));
         assert_eq!(server.compaction_ratio, Some(0.25));
+        assert_eq!((server.request_ms, server.batch_ms), (None, None));
         // Without prefold's metric there is no ratio; without metrics the headers tell.
-        assert_eq!(ServerSide::new(counters(2.0, None), counters(3.0, None), &record).unwrap().compaction_ratio, None);
-        for (before, after) in [(None, counters(1.0, None)), (counters(3.0, None), counters(1.0, None))] {
-            let server = ServerSide::new(before, after, &record).unwrap();
+        let server = ServerSide::new(counters(&batches(2.0)), counters(&batches(3.0)), &record).unwrap();
+        assert_eq!(server.compaction_ratio, None);
+        for before in [None, counters(&batches(3.0))] {
+            let server = ServerSide::new(before, counters(&batches(1.0)), &record).unwrap();
             assert_eq!((server.source.as_str(), server.compaction_ratio), ("headers", Some(0.5)));
         }
         assert_eq!(ServerSide::new(None, None, &Record::new()), None);
+    }
+
+    #[test]
+    fn time_is_a_mean_over_requests_and_over_batches() {
+        let te = [(REQUESTS, 4.0), (TOTAL, 2.0), (TOKENIZATION, 0.1), (QUEUE, 0.4), (INFERENCE, 1.2), (BATCHES, 2.0)];
+        let own = [(PLANNING, 0.01), (BATCH_INFERENCE, 0.8), (IDLE, 0.3)];
+        let server = |after| ServerSide::new(counters(&[]), after, &Record::new()).unwrap();
+        let prefold = server(counters(&[&te[..], &own].concat()));
+        let request = RequestTime { total: 500.0, tokenization: 25.0, queue: 100.0, inference: 300.0 };
+        assert_eq!(prefold.request_ms, Some(request));
+        assert_eq!(prefold.batch_ms, Some(BatchTime { planning: 5.0, inference: 400.0, idle: 150.0 }));
+        let other = server(counters(&te));
+        assert_eq!((other.request_ms, other.batch_ms), (Some(request), None));
     }
 }
