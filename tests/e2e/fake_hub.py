@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,15 +13,23 @@ NAME = "owner/tiny"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 RESOLVE = f"/{NAME}/resolve/{COMMIT}/"
 LISTING = "the list of files"
+# What a file that is kept in Xet is made from, each of which can fail: a token for the storage, the plan that says which chunks
+# it has, the chunks.
+TOKEN, PLAN, CHUNKS = "xet-token", "xet-plan", "xet-chunks"
+XET_TOKEN = f"/api/models/{NAME}/xet-read-token/{COMMIT}"
+XET_PLAN, XET_CHUNKS = "/v1/reconstructions/", "/xorbs/"
+# Bytes of a chunk, of which Xet takes at most 128 KiB.
+CHUNK = 1 << 16
 
 
 class Hub:
     """Serves a reference checkpoint. `faults[(method, file)]` is a function of the handler and the file's bytes that answers
-    in place of the hub; `LISTING` is a file too."""
+    in place of the hub; `LISTING` is a file too. Those of `xet` are kept in Xet, as large files are on the real hub."""
 
-    def __init__(self, model="qwen3-tiny"):
+    def __init__(self, model="qwen3-tiny", xet=()):
         directory = FIXTURES / model
         self.files = {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+        self.xet = set(xet)
         self.faults = {}
         self.requests = []
         self.reached = threading.Event()
@@ -60,6 +69,24 @@ class Hub:
         """What the cache calls the file."""
         return hashlib.sha256(self.files[file]).hexdigest()
 
+    def kept_as(self, tag):
+        """The bytes of the file of this tag, in chunks."""
+        (body,) = [body for name, body in self.files.items() if self.tag(name) == tag]
+        return [body[start:start + CHUNK] for start in range(0, len(body), CHUNK)]
+
+    def plan(self, tag):
+        """All chunks of the file, one after the other in a block (a "xorb") of their own."""
+        chunks, everything = self.kept_as(tag), {"start": 0, "end": len(self.kept_as(tag))}
+        where = {"url": self.url + XET_CHUNKS + tag, "range": everything,
+                 "url_range": {"start": 0, "end": len(self.chunks(tag)) - 1}}
+        term = {"hash": tag, "unpacked_length": sum(map(len, chunks)), "range": everything}
+        return {"offset_into_first_range": 0, "terms": [term], "fetch_info": {tag: [where]}}
+
+    def chunks(self, tag):
+        """A chunk's head is a version, its length as it is kept, how it is compressed (0: it is not), and its length."""
+        size = (len(chunk).to_bytes(3, "little") for chunk in self.kept_as(tag))
+        return b"".join(b"\0" + n + b"\0" + n + chunk for n, chunk in zip(size, self.kept_as(tag)))
+
     def heal(self):
         self.faults = {}
         self.released.set()
@@ -73,6 +100,13 @@ class Hub:
         elif path.startswith(RESOLVE) and path[len(RESOLVE):] in self.files:
             file = path[len(RESOLVE):]
             body = self.files[file]
+        elif path == XET_TOKEN:
+            file, body = TOKEN, json.dumps({"casUrl": self.url, "exp": int(time.time()) + 3600, "accessToken": "xet"}).encode()
+        elif path.startswith(XET_PLAN):
+            file, body = PLAN, json.dumps(self.plan(path[len(XET_PLAN):])).encode()
+        elif path.startswith(XET_CHUNKS):
+            start, end = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers["Range"]).groups()
+            file, body = CHUNKS, self.chunks(path[len(XET_CHUNKS):])[int(start):int(end) + 1]
         else:
             return send(handler, b"", status=404)
         self.requests.append((handler.command, file))
@@ -90,6 +124,8 @@ def send(handler, body, status=200, length=None, **headers):
     if file in handler.hub.files:
         handler.send_header("ETag", f'"{handler.hub.tag(file)}"')
         handler.send_header("X-Repo-Commit", COMMIT)
+        if file in handler.hub.xet:
+            handler.send_header("X-Xet-Hash", handler.hub.tag(file))
     for name, value in headers.items():
         handler.send_header(name, value)
     handler.end_headers()

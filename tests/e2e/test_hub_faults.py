@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from fake_hub import (COMMIT, LISTING, NAME, Hub, close, cut_off, half_as_whole, hang, hang_halfway, page, short_page, slow,
+from fake_hub import (CHUNKS, COMMIT, LISTING, NAME, PLAN, TOKEN, Hub, close, cut_off, half_as_whole, hang, hang_halfway, page, short_page, slow,
                       status)
 from harness import Server, eventually
 from loading import Loading, refused
@@ -184,3 +184,33 @@ def test_a_signal_while_a_model_is_loading_ends_it_with_status_0():
             server.signal(signal.SIGTERM)
             assert server.wait() == 0, server.log()
             print(f"stopped {time.monotonic() - asked:.2f} s after the signal")
+
+
+@pytest.fixture
+def xet_hub():
+    with Hub(xet=[WEIGHTS]) as hub:
+        yield hub
+
+
+def test_large_files_come_through_xet(xet_hub, cache):
+    with Server(*arguments(xet_hub, cache)) as server:
+        assert_serves(server)
+    asked = [file for _, file in xet_hub.requests]
+    assert {TOKEN, PLAN, CHUNKS} <= set(asked) and ("GET", WEIGHTS) not in xet_hub.requests
+    xet_hub.requests.clear()
+    assert_starts(xet_hub, cache)
+    assert CHUNKS not in [file for _, file in xet_hub.requests], "it is in the cache"
+
+
+@pytest.mark.parametrize("file, fault, words", [
+    (TOKEN, status(403), ["access denied"]),
+    (PLAN, status(404), ["Xet download failed"]),
+    (CHUNKS, status(403), ["Xet download failed"]),
+    (CHUNKS, page, ["Xet download failed"]),
+], ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", ""))
+def test_a_xet_storage_that_fails_is_refused(xet_hub, cache, file, fault, words):
+    xet_hub.faults["GET", file] = fault
+    output, _ = refused(*arguments(xet_hub, cache))
+    assert f"cannot get {WEIGHTS} of `{NAME}`" in output, output
+    assert all(word in output for word in words), output
+    assert_starts(xet_hub, cache)
