@@ -18,6 +18,6 @@ fi
 if ! cmp -s "$requirements" "$stamp"; then
     rm -rf .venv
     "$PYTHON" -m venv .venv
-    .venv/bin/pip install --quiet --disable-pip-version-check --requirement "$requirements"
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement "$requirements"
     cp "$requirements" "$stamp"
 fi

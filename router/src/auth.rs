@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::secret::Secret;
+use crate::secret::{self, Secret};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
@@ -111,7 +111,7 @@ fn read(path: &Path) -> io::Result<ReadKeys> {
     }
     let text = std::fs::read_to_string(path)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let keys: Arc<[Secret]> = lines.filter_map(|line| line.parse().ok()).collect();
+    let keys: Arc<[Secret]> = lines.filter_map(|line| secret::api_key(line).ok()).collect();
     match keys.is_empty() {
         true => Err(io::Error::new(ErrorKind::InvalidData, "has no keys")),
         false => Ok(ReadKeys { keys, modified: metadata.modified()? }),

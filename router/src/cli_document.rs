@@ -29,7 +29,8 @@ flag would refuse, stops the start. Names are those of text-embeddings-inference
 fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     let command = Args::command();
-    let mut heading = None;
+    // No flag is under this one.
+    let mut heading = Some("");
     for flag in command.get_arguments().filter(|flag| !flag.is_hide_set()) {
         let Some(long) = flag.get_long().filter(|long| !matches!(*long, "help" | "version")) else { continue };
         if flag.get_help_heading() != heading {

@@ -3,6 +3,8 @@
 use crate::args::{Args, ServerArgs, SourceArgs, TelemetryArgs};
 use crate::auth::Keys;
 use crate::connections::ConnectionLimits;
+use crate::log_filter::{self, FilterError};
+use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Uri};
 use prefold_backends::{HubModel, LoadOptions, ModelSource};
 use prefold_core::{EngineConfig, RerankRecipe};
@@ -10,7 +12,6 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
-use tracing_subscriber::EnvFilter;
 
 /// More workers than this do not keep a faster device busy, and each copies the tokenizer's state.
 const MAX_DEFAULT_TOKENIZATION_WORKERS: usize = 8;
@@ -53,7 +54,8 @@ impl ModelNames {
 
     /// The first of the names that were given is the served one; the model's own id is an alias then.
     fn new(id: String, given: Vec<String>) -> Self {
-        let mut names: Vec<String> = given.into_iter().chain([id.clone()]).collect();
+        let given = given.into_iter().filter(|name| !name.is_empty());
+        let mut names: Vec<String> = given.chain([id.clone()]).collect();
         let mut seen = std::collections::HashSet::new();
         names.retain(|name| seen.insert(name.clone()));
         let served = names.remove(0);
@@ -139,7 +141,7 @@ pub(crate) struct TelemetryConfig {
     pub(crate) json: bool,
     /// Log lines name the request's span.
     pub(crate) spans: bool,
-    /// Valid directives of [`EnvFilter`].
+    /// Directives that [`log_filter::parse`] takes.
     pub(crate) filter: String,
     /// Where traces go; nowhere when absent.
     pub(crate) traces: Option<TraceConfig>,
@@ -172,12 +174,14 @@ pub(crate) enum ConfigError {
     ApiKeys(String, std::io::Error),
     #[error("`--max-buffered-bytes {0}` is less than one request may bring, {1} bytes (--payload-limit)")]
     Buffered(usize, usize),
-    #[error("`--cors-allow-origin {0}` is not an origin")]
+    #[error(
+        "`--cors-allow-origin {0}` is not an origin: scheme and host, and a port if need be, as in https://app.example"
+    )]
     Origin(String),
     #[error("`--otlp-endpoint {0}` is not a URL of the form http://host:4318")]
     Collector(String),
-    #[error("`{directives}` says not what to log (--log-level, RUST_LOG): {source}")]
-    LogFilter { directives: String, source: tracing_subscriber::filter::ParseError },
+    #[error("`{directives}` does not say what to log (--log-level, RUST_LOG): {source}")]
+    LogFilter { directives: String, source: FilterError },
 }
 
 impl TryFrom<Args> for Config {
@@ -243,7 +247,7 @@ fn default_tokenization_workers() -> usize {
 
 fn telemetry_config(args: TelemetryArgs) -> Result<TelemetryConfig, ConfigError> {
     let filter = args.rust_log.filter(|directives| !directives.is_empty()).unwrap_or(args.log_level);
-    if let Err(source) = EnvFilter::builder().parse(&filter) {
+    if let Err(source) = log_filter::parse(&filter) {
         return Err(ConfigError::LogFilter { directives: filter, source });
     }
     let traces = match args.otlp_endpoint {
@@ -300,10 +304,17 @@ fn allowed_origins(origins: Vec<String>) -> Result<Option<Vec<HeaderValue>>, Con
         return Ok(None);
     }
     let parse = |origin: String| match HeaderValue::from_str(&origin) {
-        Ok(value) if origin.contains("://") => Ok(value),
+        Ok(value) if is_origin(&origin) => Ok(value),
         _ => Err(ConfigError::Origin(origin)),
     };
     origins.into_iter().map(parse).collect::<Result<_, _>>().map(Some)
+}
+
+/// Whether browsers would send it so, in lower case and without a path: it is compared byte by byte.
+fn is_origin(origin: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let is_whole = !scheme.is_empty() && authority.parse::<Authority>().is_ok_and(|parsed| !parsed.host().is_empty());
+    is_whole && !origin.contains(|c: char| c.is_ascii_uppercase() || c == '@')
 }
 
 /// The model's name and where its files are. `show_progress`: draw a bar while they are downloaded, on a terminal.
@@ -321,7 +332,7 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
     let hub = HubModel {
         id: id.clone(),
         revision: args.revision.clone(),
-        token: args.hf_token.as_ref().map(|token| token.expose().to_owned()),
+        token: args.hf_token.as_ref().map(|token| token.expose().to_owned()).filter(|token| !token.is_empty()),
         cache_dir: args.huggingface_hub_cache.clone(),
         endpoint: args.hf_endpoint.clone(),
         offline: args.offline,
@@ -416,7 +427,12 @@ mod tests {
         assert!(config("--cors-allow-origin *").unwrap().server.http.allowed_origins.is_none());
         let origins = config("--cors-allow-origin https://a.example").unwrap().server.http.allowed_origins;
         assert_eq!(origins.unwrap(), ["https://a.example"]);
-        assert!(matches!(refused("--cors-allow-origin a.example"), ConfigError::Origin(_)));
+        for origin in
+            ["a.example", "https://a.example/", "https://a.example/path", "HTTPS://A.example", "https://", "://a"]
+        {
+            assert!(matches!(refused(&format!("--cors-allow-origin {origin}")), ConfigError::Origin(_)), "{origin}");
+        }
+        assert!(config("--cors-allow-origin http://localhost:5173").is_ok());
     }
 
     #[test]
@@ -440,6 +456,7 @@ mod tests {
         let given = format!("--model-id {directory} --served-model-name a,b --served-model-name a");
         assert_eq!(names(&given), ("a".to_owned(), vec!["b".to_owned(), directory.to_owned()]));
         assert_eq!(names(&format!("--model-id {directory}")), (directory.to_owned(), vec![]));
+        assert_eq!(names(&format!("--model-id {directory} --served-model-name=")), (directory.to_owned(), vec![]));
     }
 
     #[test]
@@ -473,5 +490,6 @@ mod tests {
         assert_eq!(config("--log-level info,request=off").unwrap().telemetry.filter, "info,request=off");
         assert_eq!(config("--log-level info --rust-log debug").unwrap().telemetry.filter, "debug");
         assert!(matches!(refused("--log-level request=loud"), ConfigError::LogFilter { .. }));
+        assert!(matches!(refused("--log-level WARNING"), ConfigError::LogFilter { .. }));
     }
 }

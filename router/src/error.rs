@@ -7,6 +7,7 @@
 //! | 404, 405 | there is no such route or model, or not with this method |
 //! | 408 | the body did not arrive in time |
 //! | 413 | too many bytes or values in the body, too many inputs in the request |
+//! | 415 | the body is compressed |
 //! | 422 | the client's fault otherwise: wrong types and values, nothing to work on, a text that cannot be encoded, a request that the served kind of model cannot answer |
 //! | 424 | the forward pass failed |
 //! | 429 | overloaded; `Retry-After` says when to come back |
@@ -57,6 +58,9 @@ pub(crate) enum ApiError {
         /// How many are allowed.
         limit: usize,
     },
+    /// The body is compressed.
+    #[error("the request body has `Content-Encoding: {0}`; send it as it is, without compression")]
+    Encoded(String),
     /// The body ended early.
     #[error("the request body could not be read: {0}")]
     Incomplete(String),
@@ -94,7 +98,7 @@ pub(crate) enum Dialect {
     /// `{"error": "...", "error_type": "..."}`
     Tei,
     /// `{"error": {"message", "type", "param", "code"}}`, with the flat fields of TEI's compatible routes beside it
-    /// (which Cohere's clients read too).
+    /// (which Cohere's clients read too) and the `detail` of Voyage's.
     OpenAi,
 }
 
@@ -119,7 +123,7 @@ pub(crate) struct TeiError {
 }
 
 /// An error of the routes under `/v1` and `/v2`: OpenAI's object, and beside it the flat fields of
-/// text-embeddings-inference.
+/// text-embeddings-inference and Voyage.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it is written by hand; this describes it")]
 pub(crate) struct OpenAiError {
@@ -131,6 +135,8 @@ pub(crate) struct OpenAiError {
     error_type: String,
     /// The status.
     code: u16,
+    /// What is wrong, where Voyage's clients read it.
+    detail: String,
 }
 
 /// What OpenAI's clients read.
@@ -188,6 +194,7 @@ impl ApiError {
             },
             Self::Syntax(_) | Self::Incomplete(_) => Face::client(StatusCode::BAD_REQUEST, "Validation"),
             Self::Body { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation"),
+            Self::Encoded(_) => Face::client(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Validation"),
             Self::Slow(_) => Face::client(StatusCode::REQUEST_TIMEOUT, "Validation"),
             Self::PayloadTooLarge { .. } | Self::TooManyValues { .. } => {
                 Face::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation")
@@ -219,6 +226,7 @@ impl ApiError {
             | Self::Syntax(_)
             | Self::PayloadTooLarge { .. }
             | Self::TooManyValues { .. }
+            | Self::Encoded(_)
             | Self::Incomplete(_)
             | Self::Slow(_)
             | Self::Unauthorized
@@ -241,6 +249,7 @@ impl ApiError {
                 "message": message,
                 "type": error_type,
                 "code": status.as_u16(),
+                "detail": message,
             }),
         };
         let mut response = (status, Json(body)).into_response();
@@ -291,6 +300,7 @@ mod tests {
             (ApiError::Syntax("EOF".to_owned()), 400, "Validation", None),
             (ApiError::Body { field: Some("inputs[1]".to_owned()), problem }, 422, "Validation", Some("inputs[1]")),
             (ApiError::PayloadTooLarge { limit: 10 }, 413, "Validation", None),
+            (ApiError::Encoded("gzip".to_owned()), 415, "Validation", None),
             (ApiError::Incomplete("gone".to_owned()), 400, "Validation", None),
             (ApiError::Unauthorized, 401, "Unauthorized", None),
             (ApiError::NotFound("/x".to_owned()), 404, "NotFound", None),
@@ -317,7 +327,7 @@ mod tests {
             assert_eq!(openai["error"]["param"], json!(param));
             assert!(openai["error"]["type"].is_string() && openai["error"].get("code").is_some());
             assert_eq!((&openai["message"], &openai["type"]), (&json!(message), &json!(error_type)));
-            assert_eq!(openai["code"], status);
+            assert_eq!((&openai["code"], &openai["detail"]), (&json!(status), &json!(message)));
         }
     }
 

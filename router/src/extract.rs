@@ -8,7 +8,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use futures::StreamExt;
 use prefold_core::{EncodeOptions, Error, Input, TruncationDirection};
-use serde::de::{DeserializeOwned, Error as _, SeqAccess, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::Arc;
@@ -55,6 +55,9 @@ impl FromRequest<App> for RawBody {
 }
 
 async fn read_body(request: Request, limit: usize) -> Result<Vec<u8>, ApiError> {
+    if let Some(coding) = request.headers().get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        return Err(ApiError::Encoded(String::from_utf8_lossy(coding.as_bytes()).into_owned()));
+    }
     let number = |value: &axum::http::HeaderValue| value.to_str().ok()?.parse::<usize>().ok();
     let declared = request.headers().get(header::CONTENT_LENGTH).and_then(number).unwrap_or(0);
     // Such a client has not sent the body yet, or would send more than is worth reading.
@@ -95,6 +98,7 @@ async fn read_body(request: Request, limit: usize) -> Result<Vec<u8>, ApiError> 
 /// [`ApiError::Syntax`] or [`ApiError::Body`]
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     check_values(body)?;
+    check_object(body)?;
     serde_json::from_slice(body).map_err(|error| explain::<T>(body, error))
 }
 
@@ -120,6 +124,28 @@ fn check_values(body: &[u8]) -> Result<(), ApiError> {
         }
     }
     if values > MAX_VALUES { Err(ApiError::TooManyValues { limit: MAX_VALUES }) } else { Ok(()) }
+}
+
+/// Fields have names: a list of their values would be taken for them by position.
+///
+/// # Errors
+/// [`ApiError::Syntax`] or [`ApiError::Body`]
+fn check_object(body: &[u8]) -> Result<(), ApiError> {
+    let kind = match body.trim_ascii_start().first() {
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b'0'..=b'9' | b'-') => "a number",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => return Ok(()),
+    };
+    match serde_json::from_slice::<IgnoredAny>(body) {
+        Ok(_) => Err(ApiError::Body {
+            field: None,
+            problem: format!("the request body is {kind}, it must be a JSON object"),
+        }),
+        Err(error) => Err(ApiError::Syntax(error.to_string())),
+    }
 }
 
 /// Parses again to learn which field is at fault: the good case does not pay for keeping track of the path.

@@ -150,6 +150,29 @@ async fn a_body_that_was_not_sent_is_not_waited_for() {
     }
 }
 
+#[test]
+fn a_body_is_an_object() {
+    for (body, kind) in [
+        ("[\"a\",null]", "an array"),
+        (" \"a\"", "a string"),
+        ("-1", "a number"),
+        ("true", "a boolean"),
+        ("null", "null"),
+    ] {
+        let error = parse::<Dto<Inputs>>(body.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, format!("the request body is {kind}, it must be a JSON object"));
+    }
+    assert!(matches!(parse::<Dto<Inputs>>(b"[1,"), Err(ApiError::Syntax(_))));
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_named_so() {
+    let coded = |coding| request(chunked(&[4]), &[(header::CONTENT_ENCODING, coding)]);
+    let error = read_body(coded("gzip"), 10).await.unwrap_err();
+    assert!(matches!(&error, ApiError::Encoded(coding) if coding == "gzip"), "{error}");
+    assert_eq!(read_body(coded("identity"), 10).await.unwrap().len(), 4);
+}
+
 #[tokio::test]
 async fn a_broken_body_is_the_clients_fault() {
     let chunks = [Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("gone"))];

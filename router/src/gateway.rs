@@ -3,6 +3,7 @@
 use crate::error::{ApiError, Dialect};
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -23,7 +24,9 @@ async fn pass(State(mut gate): State<Gate>, request: Request) -> Response {
     let mut open = gate.borrow().clone();
     if open.is_none() {
         match request.uri().path() {
-            "/health" | "/ping" | "/" if request.method() == axum::http::Method::GET => return ().into_response(),
+            "/health" | "/ping" | "/" if matches!(*request.method(), Method::GET | Method::HEAD) => {
+                return ().into_response();
+            }
             "/ready" => return unhealthy("the model is loading"),
             _ => {}
         }
@@ -66,7 +69,10 @@ mod tests {
     async fn a_loading_server_lives_and_is_not_ready() {
         let (opener, router) = closed();
         for path in ["/health", "/ping", "/"] {
-            assert_eq!(send(&router, get(path)).await, (200, String::new()), "{path}");
+            for method in [Method::GET, Method::HEAD] {
+                let request = Request::builder().method(&method).uri(path).body(Body::empty()).unwrap();
+                assert_eq!(send(&router, request).await, (200, String::new()), "{method} {path}");
+            }
         }
         let (status, body) = send(&router, get("/ready")).await;
         assert!(status == 503 && body.contains("the model is loading"), "{status} {body}");

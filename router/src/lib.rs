@@ -19,6 +19,7 @@ mod connections;
 mod error;
 mod extract;
 mod gateway;
+mod log_filter;
 mod observe;
 mod openapi;
 mod routes;
@@ -61,6 +62,10 @@ pub fn run(wrap: Wrap) -> ExitCode {
         Ok(server::Stopped::Interrupted | server::Stopped::Stuck) => ExitCode::FAILURE,
         Err(error) => {
             tracing::error!("{error:#}");
+            // A log that is off, or could not be opened, must not hide why there is no server.
+            if !tracing::enabled!(tracing::Level::ERROR) {
+                eprintln!("error: {error:#}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -161,5 +161,5 @@ fn log(line: &Line<'_>) {
 
 /// What is asked all the time, and not by users.
 fn is_monitor(method: &Method, path: &str) -> bool {
-    method == Method::GET && matches!(path, "/" | "/health" | "/ready" | "/ping" | "/metrics")
+    matches!(*method, Method::GET | Method::HEAD) && matches!(path, "/" | "/health" | "/ready" | "/ping" | "/metrics")
 }

@@ -24,11 +24,12 @@ pub(crate) const ALIASES: [(&str, &str); 5] = [
 ];
 
 /// Statuses that any request may be answered with, beside the route's own.
-const ERRORS: [(&str, &str); 9] = [
+const ERRORS: [(&str, &str); 10] = [
     ("400", "The body is not JSON, or ended early"),
     ("401", "The API key is missing or wrong"),
     ("408", "The body did not arrive within `--client-timeout`"),
     ("413", "Too many bytes (`--payload-limit`) or inputs"),
+    ("415", "The body is compressed (`Content-Encoding`)"),
     ("422", "A wrong value or type, nothing to work on, or a kind of request that the model cannot answer"),
     ("424", "The forward pass failed"),
     ("429", "As much is in the server or waits for a batch as may; `Retry-After` says when to come back"),

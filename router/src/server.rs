@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, Any as AnyOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, Any as AnyOrigin, CorsLayer};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -151,7 +151,8 @@ fn answer_panic(_: Box<dyn Any + Send>) -> Response {
 fn cors(http: &HttpConfig) -> CorsLayer {
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE])
+        // Whatever a client's library adds of its own; origins are what is decided on.
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED_HEADERS);
     match &http.allowed_origins {
         None => layer.allow_origin(AnyOrigin),

@@ -1,6 +1,7 @@
 //! Where log lines, spans and metrics go.
 
 use crate::config::TelemetryConfig;
+use crate::log_filter::{self, FilterError};
 use crate::traces::Exporter;
 use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
@@ -12,10 +13,10 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use thiserror::Error as ThisError;
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-use tracing_subscriber::{EnvFilter, Layer};
 
 /// How often samples of histograms are folded into their buckets when nobody asks for /metrics.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
@@ -38,6 +39,8 @@ const RATIOS: &[f64] =
 pub(crate) enum LogError {
     #[error("the log cannot be written: {0}")]
     Log(#[from] TryInitError),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     #[error("traces cannot be sent: {0}")]
     Traces(#[from] ExporterBuildError),
 }
@@ -45,8 +48,7 @@ pub(crate) enum LogError {
 /// Sends log lines to standard output, and panics among them; spans to a collector where there is one.
 pub(crate) fn install_log(config: &TelemetryConfig) -> Result<Option<Exporter>, LogError> {
     let exporter = config.traces.as_ref().map(Exporter::start).transpose()?;
-    // The directives were checked when the configuration was made.
-    let filter = EnvFilter::builder().parse_lossy(&config.filter);
+    let filter = log_filter::parse(&config.filter)?;
     let filter = filter.and(filter_fn(|metadata| metadata.target() != TARGET));
     let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
     let lines = match config.json {

@@ -130,8 +130,8 @@ impl JsonVectors {
     }
 }
 
-/// What the header `Accept` asks for: `application/octet-stream` is binary rows, with an optional parameter `dtype`;
-/// everything else is JSON.
+/// What the header `Accept` asks for: `application/octet-stream` is binary rows, with an optional parameter `dtype`, unless
+/// JSON is liked as much and named before it, or more; everything else is JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accept {
     Json,
@@ -148,24 +148,45 @@ impl<S: Sync> FromRequestParts<S> for Accept {
 }
 
 fn parse_accept<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> Result<Accept, ApiError> {
-    for range in values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+    let ranges = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    // RFC 9110, section 12.5.1: the weight `q` decides. Of equals the first is taken.
+    let mut best = (0.0, Accept::Json);
+    for range in ranges {
         let mut parts = range.split(';').map(str::trim);
-        if !parts.next().is_some_and(|media| media.eq_ignore_ascii_case(BINARY)) {
+        let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let is_binary = media == BINARY;
+        if !is_binary && !matches!(media.as_str(), "application/json" | "application/*" | "*/*") {
             continue;
         }
-        let named = parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.eq_ignore_ascii_case("dtype"));
-        return match named.map(|(_, value)| value.trim_matches('"')) {
-            None => Ok(Accept::Binary(None)),
-            Some("float32" | "f32") => Ok(Accept::Binary(Some(ElementType::Float32))),
-            Some("float16" | "f16") => Ok(Accept::Binary(Some(ElementType::Float16))),
-            Some("bfloat16" | "bf16") => Ok(Accept::Binary(Some(ElementType::Bfloat16))),
-            Some(other) => {
-                let problem = format!("asks for dtype `{other}`; the types are float32, float16 and bfloat16");
-                Err(Error::Validation { field: "Accept", problem }.into())
+        let (mut weight, mut element) = (1.0, None);
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            match name.to_ascii_lowercase().as_str() {
+                "q" => weight = value.parse().unwrap_or(1.0),
+                "dtype" if is_binary => element = Some(value.trim_matches('"')),
+                _ => {}
             }
-        };
+        }
+        if weight > best.0 {
+            best = (
+                weight,
+                if is_binary { Accept::Binary(element.map(named_element).transpose()?) } else { Accept::Json },
+            );
+        }
     }
-    Ok(Accept::Json)
+    Ok(best.1)
+}
+
+/// A parameter `dtype`.
+fn named_element(name: &str) -> Result<ElementType, ApiError> {
+    match name {
+        "float32" | "f32" => Ok(ElementType::Float32),
+        "float16" | "f16" => Ok(ElementType::Float16),
+        "bfloat16" | "bf16" => Ok(ElementType::Bfloat16),
+        other => {
+            let problem = format!("asks for dtype `{other}`; the types are float32, float16 and bfloat16");
+            Err(Error::Validation { field: "Accept", problem }.into())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -189,6 +210,11 @@ mod tests {
             (&["text/plain", "application/octet-stream; dtype=float16"], binary(Some(ElementType::Float16))),
             (&["application/octet-stream;dtype=\"bf16\""], binary(Some(ElementType::Bfloat16))),
             (&["application/octet-stream;DTYPE=f32"], binary(Some(ElementType::Float32))),
+            (&["application/octet-stream, */*"], binary(None)),
+            (&["application/json, application/octet-stream"], Ok(Accept::Json)),
+            (&["application/json, application/octet-stream;q=0.1"], Ok(Accept::Json)),
+            (&["application/json;q=0.1, application/octet-stream;q=0.5;dtype=f16"], binary(Some(ElementType::Float16))),
+            (&["application/octet-stream;q=0"], Ok(Accept::Json)),
         ] {
             assert_eq!(accept(values), expected, "{values:?}");
         }

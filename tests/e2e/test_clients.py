@@ -101,6 +101,32 @@ def test_voyage(builtin, rows, ranking):
     assert_rows(client.embed(TEXTS, model=MODEL).embeddings, rows)
 
 
+def test_voyage_says_how_it_wants_vectors(builtin, rows):
+    import voyageai
+
+    client = voyageai.Client(api_key="none", base_url=builtin.url("/v1"), max_retries=0)
+    short = client.embed(TEXTS, model=MODEL, output_dimension=64).embeddings
+    assert_rows(short, builtin.ask("/embed", inputs=TEXTS, dimensions=64))
+    assert_rows(client.embed(TEXTS, model=MODEL, output_dtype="float", truncation=True).embeddings, rows)
+    for dtype in "int8", "ubinary":
+        with pytest.raises(voyageai.error.MalformedRequestError, match="output_dtype"):
+            client.embed(TEXTS, model=MODEL, output_dtype=dtype)
+    with pytest.raises(voyageai.error.MalformedRequestError, match="tokens"):
+        client.embed(["a " * 5000], model=MODEL, truncation=False)
+
+
+def test_infinitys_client(builtin, rows, ranking):
+    import infinity_client
+    from infinity_client.api.default import embeddings, rerank
+    from infinity_client.models import OpenAIEmbeddingInputText, RerankInput
+
+    with infinity_client.Client(base_url=builtin.url()) as client:
+        answer = embeddings.sync(client=client, body=OpenAIEmbeddingInputText(input_=TEXTS))
+        assert_rows([item.embedding for item in answer.data], rows)
+        answer = rerank.sync(client=client, body=RerankInput(query=QUERY, documents=TEXTS))
+        assert_ranking(relevance(answer.results), ranking)
+
+
 def test_huggingface_inference_client(builtin, rows, served):
     from huggingface_hub import InferenceClient
 

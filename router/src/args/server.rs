@@ -2,7 +2,7 @@
 
 use super::{ANY_ADDRESS, positive};
 use crate::config::{MAX_BUFFERED_BYTES, PAYLOAD_LIMIT};
-use crate::secret::Secret;
+use crate::secret::{self, Secret};
 use clap::builder::BoolishValueParser;
 use std::path::PathBuf;
 
@@ -37,9 +37,9 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, default_value_t = MAX_BUFFERED_BYTES, value_parser = positive)]
     pub(crate) max_buffered_bytes: usize,
 
-    /// Clients must send `Authorization: Bearer <API_KEY>`, except to /health, /ready, /ping, /metrics and /docs. May be
-    /// given several times: each is good
-    #[arg(long, env, hide_env_values = true)]
+    /// Clients must send `Authorization: Bearer <API_KEY>`, except to `GET /`, /health, /ready, /ping, /metrics, /docs and
+    /// /api-doc/openapi.json. May be given several times: each is good
+    #[arg(long, env, hide_env_values = true, value_parser = secret::api_key)]
     pub(crate) api_key: Vec<Secret>,
 
     /// A file with such keys, one in a line; lines that begin with # do not count. It is read again when it changes and on

@@ -24,19 +24,34 @@ pub(crate) struct EmbeddingsBody {
     model: Option<String>,
     /// `float` when absent.
     encoding_format: Option<EncodingFormat>,
-    /// Keep only the first values of each vector, and scale to unit length again.
+    /// Keep only the first values of each vector, and scale to unit length again; all when absent or 0 (which Infinity's
+    /// client always sends).
+    #[serde(alias = "output_dimension")]
     dimensions: Option<usize>,
+    /// Voyage's; other types than `float` are not there.
+    #[allow(dead_code, reason = "to be read is to be checked")]
+    output_dtype: Option<OutputDtype>,
     /// The type of the values in base64 and in a binary answer; `float32` when absent.
     embed_dtype: Option<ElementType>,
     /// Little-endian is the only byte order.
     #[allow(dead_code, reason = "to be read is to be checked")]
     endianness: Option<Endianness>,
+    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    #[serde(alias = "truncation")]
+    truncate: Option<bool>,
     /// Cut each input to so many tokens; -1 to what the model takes.
     truncate_prompt_tokens: Option<i64>,
     /// Which end to cut; right when absent.
     truncation_side: Option<Direction>,
     /// Add the tokenizer's special tokens to texts; true when absent.
     add_special_tokens: Option<bool>,
+}
+
+/// The type of the values of a vector in Voyage's words. A client that asks for another takes the bytes for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum OutputDtype {
+    Float,
 }
 
 /// The order of the bytes of a value.
@@ -91,7 +106,9 @@ enum Vector {
 )]
 pub(crate) async fn embeddings(State(app): State<App>, accept: Accept, Json(body): Json<EmbeddingsBody>) -> Result {
     let EmbeddingsBody { input, model, encoding_format, dimensions, embed_dtype, .. } = body;
+    let dimensions = dimensions.filter(|&dimensions| dimensions > 0);
     let encode = EncodeFields {
+        truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
         add_special_tokens: body.add_special_tokens,

@@ -117,6 +117,9 @@ pub(crate) struct ClassifyBody {
     /// False gives logits in place of probabilities.
     #[serde(alias = "activation")]
     use_activation: Option<bool>,
+    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    #[serde(alias = "truncation")]
+    truncate: Option<bool>,
     /// Cut each input to so many tokens; -1 to what the model takes.
     truncate_prompt_tokens: Option<i64>,
     /// Which end to cut; right when absent.
@@ -158,6 +161,7 @@ struct Classified {
 )]
 pub(crate) async fn classify(State(app): State<App>, Json(body): Json<ClassifyBody>) -> Result {
     let encode = EncodeFields {
+        truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
         add_special_tokens: body.add_special_tokens,

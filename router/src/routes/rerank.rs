@@ -101,7 +101,7 @@ pub(crate) struct TextScore {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RerankResponse {
     id: String,
-    /// `list`
+    /// `list`; `rerank` of `/rerank`.
     object: &'static str,
     /// Seconds since 1970.
     created: u64,
@@ -164,7 +164,7 @@ struct BilledUnits {
 pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBody>) -> Result {
     match (body.texts.take(), body.documents.take()) {
         (Some(texts), None) => rerank_texts(&app, body, texts).await,
-        (None, Some(documents)) => rerank_documents(&app, body, documents, "1").await,
+        (None, Some(documents)) => rerank_documents(&app, body, documents, UNVERSIONED).await,
         (Some(_), Some(_)) => Err(invalid("documents", "is given beside `texts`, which of the two is meant?")),
         (None, None) => Err(invalid("texts", "is missing (or `documents`, for the answer of /v1/rerank)")),
     }
@@ -187,7 +187,7 @@ pub(crate) enum RerankAnswer {
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v1(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
-    rerank_versioned(&app, body, "1").await
+    rerank_versioned(&app, body, Form { version: "1", object: "list" }).await
 }
 
 /// Documents in order of relevance
@@ -198,12 +198,23 @@ pub(crate) async fn rerank_v1(State(app): State<App>, Json(body): Json<RerankBod
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v2(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
-    rerank_versioned(&app, body, "2").await
+    rerank_versioned(&app, body, Form { version: "2", object: "list" }).await
 }
 
-async fn rerank_versioned(app: &App, mut body: RerankBody, version: &'static str) -> Result {
+/// In what the answers of the routes differ.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    /// Cohere's.
+    version: &'static str,
+    object: &'static str,
+}
+
+/// Infinity's client takes no other object.
+const UNVERSIONED: Form = Form { version: "1", object: "rerank" };
+
+async fn rerank_versioned(app: &App, mut body: RerankBody, form: Form) -> Result {
     match body.documents.take() {
-        Some(documents) => rerank_documents(app, body, documents, version).await,
+        Some(documents) => rerank_documents(app, body, documents, form).await,
         None => Err(invalid("documents", "is missing")),
     }
 }
@@ -222,7 +233,7 @@ async fn rerank_texts(app: &App, body: RerankBody, texts: Vec<String>) -> Result
     Ok(Answer::json(&answered, &lines))
 }
 
-async fn rerank_documents(app: &App, body: RerankBody, documents: Vec<Document>, version: &'static str) -> Result {
+async fn rerank_documents(app: &App, body: RerankBody, documents: Vec<Document>, form: Form) -> Result {
     let texts: Vec<String> = documents.into_iter().map(|document| document.0).collect();
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
     let kept = body.return_documents.unwrap_or(false).then(|| texts.clone());
@@ -231,7 +242,7 @@ async fn rerank_documents(app: &App, body: RerankBody, documents: Vec<Document>,
     let text = |index: usize| kept.as_ref().map(|texts| texts[index].clone());
     let response = RerankResponse {
         id: response_id("rerank"),
-        object: "list",
+        object: form.object,
         created: now(),
         model,
         results: order
@@ -240,7 +251,7 @@ async fn rerank_documents(app: &App, body: RerankBody, documents: Vec<Document>,
             .collect(),
         data: order.iter().map(|ranked| ranked.document(text(ranked.index))).collect(),
         usage: answered.usage.into(),
-        meta: Meta { api_version: ApiVersion { version }, billed_units: BilledUnits { search_units } },
+        meta: Meta { api_version: ApiVersion { version: form.version }, billed_units: BilledUnits { search_units } },
     };
     Ok(Answer::json(&answered, &response))
 }

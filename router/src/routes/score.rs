@@ -27,6 +27,9 @@ pub(crate) struct ScoreBody {
     /// False gives logits in place of probabilities.
     #[serde(alias = "activation")]
     use_activation: Option<bool>,
+    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    #[serde(alias = "truncation")]
+    truncate: Option<bool>,
     /// Cut each pair to so many tokens; -1 to what the model takes.
     truncate_prompt_tokens: Option<i64>,
     /// Which end to cut; right when absent.
@@ -68,6 +71,7 @@ struct PairScore {
 )]
 pub(crate) async fn score(State(app): State<App>, Json(body): Json<ScoreBody>) -> Result {
     let encode = EncodeFields {
+        truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
         ..Default::default()
