@@ -318,6 +318,11 @@ impl<'a> Download<'a> {
                 let cache = self.client.cache_dir().display();
                 format!("it cannot be written to the cache {cache} (--huggingface-hub-cache): {error}")
             }
+            // Its own source is behind a type that is not ours to name.
+            HFError::Xet { .. } if failure.to_string().contains("I/O error") => format!(
+                "{failure}; the hub's storage client keeps files of its own in HF_XET_CACHE, or else `xet` in HF_HOME, which \
+                 must be a folder that can be written"
+            ),
             _ => failure.to_string(),
         };
         self.error(file, problem)

@@ -4,6 +4,7 @@ use crate::args::{Args, ServerArgs, SourceArgs, TelemetryArgs};
 use crate::auth::Keys;
 use crate::connections::ConnectionLimits;
 use crate::log_filter::{self, FilterError};
+use crate::secret::Secret;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Uri};
 use prefold_backends::{HubModel, LoadOptions, ModelSource};
@@ -170,6 +171,8 @@ pub(crate) enum ConfigError {
     NoModel,
     #[error("`--rerank-recipe {0}`: {1}")]
     Recipe(String, String),
+    #[error("an `--api-key` has several lines; give the flag once for each key, or --api-key-file")]
+    KeyOfLines,
     #[error("`--api-key-file {0}`: {1}")]
     ApiKeys(String, std::io::Error),
     #[error("`--max-buffered-bytes {0}` is less than one request may bring, {1} bytes (--payload-limit)")]
@@ -270,6 +273,9 @@ fn collector(url: String) -> Result<String, ConfigError> {
 fn server_config(args: ServerArgs, spans: bool, prometheus_port: Option<u16>) -> Result<ServerConfig, ConfigError> {
     if args.max_buffered_bytes < args.payload_limit {
         return Err(ConfigError::Buffered(args.max_buffered_bytes, args.payload_limit));
+    }
+    if !args.api_key.iter().all(Secret::is_one_line) {
+        return Err(ConfigError::KeyOfLines);
     }
     let client_timeout = Duration::from_secs(args.client_timeout);
     let key_file = args.api_key_file.as_ref().map(|path| path.display().to_string());

@@ -57,13 +57,14 @@ pub fn run(wrap: Wrap) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let is_silent = log_filter::is_silent(&config.telemetry.filter);
     match start(config, wrap) {
         Ok(server::Stopped::Drained | server::Stopped::TimedOut { .. }) => ExitCode::SUCCESS,
         Ok(server::Stopped::Interrupted | server::Stopped::Stuck) => ExitCode::FAILURE,
         Err(error) => {
             tracing::error!("{error:#}");
-            // A log that is off, or could not be opened, must not hide why there is no server.
-            if !tracing::enabled!(tracing::Level::ERROR) {
+            // A log that is off must not hide why there is no server.
+            if is_silent {
                 eprintln!("error: {error:#}");
             }
             ExitCode::FAILURE

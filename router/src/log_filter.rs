@@ -30,6 +30,12 @@ pub(crate) fn parse(directives: &str) -> Result<EnvFilter, FilterError> {
     }
 }
 
+/// Whether no level is set for what no directive names: an error could go unseen.
+pub(crate) fn is_silent(directives: &str) -> bool {
+    let levels = directives.split(',').filter_map(|word| word.trim().parse::<LevelFilter>().ok());
+    levels.last().is_none_or(|level| level == LevelFilter::OFF)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +50,15 @@ mod tests {
             assert!(error.starts_with(&format!("`{word}` is no level")), "{bad}: {error}");
         }
         assert!(matches!(parse("request=loud"), Err(FilterError::Directive(_))));
+    }
+
+    #[test]
+    fn silence_is_known() {
+        for (directives, silent) in
+            [("info", false), ("off", true), ("request=off", true), ("request=off,error", false)]
+        {
+            assert_eq!(is_silent(directives), silent, "{directives}");
+        }
     }
 
     #[test]

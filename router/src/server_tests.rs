@@ -174,7 +174,7 @@ async fn browsers_may_send_a_key() {
         Request::options("/v1/embeddings")
             .header(header::ORIGIN, origin)
             .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
-            .header(header::ACCESS_CONTROL_REQUEST_HEADERS, "authorization,content-type")
+            .header(header::ACCESS_CONTROL_REQUEST_HEADERS, "authorization,content-type,x-stainless-os")
             .body(Body::empty())
             .unwrap()
     };
@@ -183,7 +183,7 @@ async fn browsers_may_send_a_key() {
     assert_eq!(got.status, 200);
     assert_eq!(got.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
     let allowed = got.headers[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
-    assert!(allowed.contains("authorization") && allowed.contains("content-type"), "{allowed}");
+    assert!(["authorization", "content-type", "x-stainless-os"].iter().all(|name| allowed.contains(name)), "{allowed}");
 
     let mut setup = Setup::new(embedding());
     setup.http.allowed_origins = Some(vec!["https://a.example".parse().unwrap()]);

@@ -17,7 +17,7 @@ LISTING = "the list of files"
 # it has, the chunks.
 TOKEN, PLAN, CHUNKS = "xet-token", "xet-plan", "xet-chunks"
 XET_TOKEN = f"/api/models/{NAME}/xet-read-token/{COMMIT}"
-XET_PLAN, XET_CHUNKS = "/v1/reconstructions/", "/xorbs/"
+XET_PLAN, XET_CHUNKS = "/v2/reconstructions/", "/xorbs/"
 # Bytes of a chunk, of which Xet takes at most 128 KiB.
 CHUNK = 1 << 16
 
@@ -77,10 +77,10 @@ class Hub:
     def plan(self, tag):
         """All chunks of the file, one after the other in a block (a "xorb") of their own."""
         chunks, everything = self.kept_as(tag), {"start": 0, "end": len(self.kept_as(tag))}
-        where = {"url": self.url + XET_CHUNKS + tag, "range": everything,
-                 "url_range": {"start": 0, "end": len(self.chunks(tag)) - 1}}
+        last = len(self.chunks(tag)) - 1
+        where = {"url": self.url + XET_CHUNKS + tag, "ranges": [{"chunks": everything, "bytes": {"start": 0, "end": last}}]}
         term = {"hash": tag, "unpacked_length": sum(map(len, chunks)), "range": everything}
-        return {"offset_into_first_range": 0, "terms": [term], "fetch_info": {tag: [where]}}
+        return {"offset_into_first_range": 0, "terms": [term], "xorbs": {tag: [where]}}
 
     def chunks(self, tag):
         """A chunk's head is a version, its length as it is kept, how it is compressed (0: it is not), and its length."""

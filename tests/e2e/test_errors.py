@@ -1,5 +1,6 @@
 """What is wrong with a request is said with the right status, and harms nobody else."""
 
+import gzip
 import json
 
 import pytest
@@ -43,6 +44,9 @@ def problem(response):
     ("/rerank", {"query": 1, "texts": ["a"]}, "query"),
     ("/v1/rerank", {"query": TEXT, "documents": [{"body": "a"}]}, "documents"),
     ("/v1/rerank", {"query": TEXT, "documents": ["a"], "top_n": -1}, "top_n"),
+    ("/v1/embeddings", {"input": "a " * 5000, "truncate": False}, "tokens"),
+    ("/v1/embeddings", {"input": TEXT, "output_dtype": "int8"}, "output_dtype"),
+    ("/v1/score", {"queries": TEXT, "documents": "a " * 5000, "truncate": False}, "tokens"),
     ("/tokenize", {"inputs": [1.5]}, "inputs"),
     ("/decode", {"ids": "a"}, "ids"),
     ("/decode", {"ids": [4_294_967_295]}, "ids"),
@@ -91,10 +95,15 @@ def test_deep_nesting_does_no_harm(builtin):
 
 @pytest.mark.parametrize("path", ROUTES)
 def test_json_that_is_not_an_object_is_422(builtin, path):
-    for body in (b"[]", b'"text"', b"null", b"7"):
+    for body in (b"[]", b'"text"', b"null", b"7", b'["a", null, null, null, null, null]'):
         response = builtin.request("POST", path, body, JSON)
         assert response.status == 422, (body, response)
         assert problem(response)
+
+
+def test_a_compressed_body_is_415(builtin):
+    response = builtin.request("POST", "/embed", gzip.compress(b'{"inputs":"a"}'), {**JSON, "content-encoding": "gzip"})
+    assert response.status == 415 and "gzip" in problem(response), response
 
 
 def test_unknown_fields_are_ignored(builtin):

@@ -202,15 +202,23 @@ def test_large_files_come_through_xet(xet_hub, cache):
     assert CHUNKS not in [file for _, file in xet_hub.requests], "it is in the cache"
 
 
+def test_what_xet_needs_and_cannot_write_is_named(xet_hub, cache):
+    nowhere = {"HOME": "/dev/null"}
+    output, _ = refused(*arguments(xet_hub, cache), env=nowhere)
+    assert "Xet download failed" in output and "HF_XET_CACHE" in output, output
+    with Server(*arguments(xet_hub, cache), env={**nowhere, "HF_XET_CACHE": str(cache / "xet")}) as server:
+        assert_serves(server)
+
+
 @pytest.mark.parametrize("file, fault, words", [
     (TOKEN, status(403), ["access denied"]),
-    (PLAN, status(404), ["Xet download failed"]),
-    (CHUNKS, status(403), ["Xet download failed"]),
-    (CHUNKS, page, ["Xet download failed"]),
+    (PLAN, status(400), ["Xet download failed"]),
+    (CHUNKS, page, ["nothing came for 8 s"]),  # It is asked for again and again.
+    (CHUNKS, hang_halfway, ["nothing came for 8 s"]),
 ], ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", ""))
 def test_a_xet_storage_that_fails_is_refused(xet_hub, cache, file, fault, words):
     xet_hub.faults["GET", file] = fault
-    output, _ = refused(*arguments(xet_hub, cache))
+    output, _ = refused(*arguments(xet_hub, cache, timeout=8))
     assert f"cannot get {WEIGHTS} of `{NAME}`" in output, output
     assert all(word in output for word in words), output
     assert_starts(xet_hub, cache)

@@ -122,6 +122,15 @@ def test_no_secret_is_told(key_file):
 def test_refusals_at_the_start_do_not_tell_the_key():
     code, printed = run_to_end("--api-key", KEYS[0], "--hf-token", TOKEN, "--model-id", "no-such-model")
     assert code != 0 and KEYS[0] not in printed and TOKEN not in printed, printed
+    code, printed = run_to_end("--api-key", f"{KEYS[0]}\n{KEYS[1]}")
+    assert code != 0 and "several lines" in printed and KEYS[0] not in printed and KEYS[1] not in printed, printed
+
+
+def test_white_space_around_a_key_is_no_part_of_it():
+    """A secret that was made with `echo`."""
+    with Server(env={"API_KEY": f" {KEYS[0]}\n"}) as server:
+        assert server.get("/info", {"authorization": f"Bearer {KEYS[0]}"}).status == 200
+        assert server.get("/info", {"authorization": "Bearer "}).status == 401
 
 
 UP = ["..", "%2e%2e", "%2E%2E", ".%2e", "%252e%252e", "..%00", "..;", "%c0%ae%c0%ae"]

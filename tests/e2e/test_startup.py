@@ -148,6 +148,8 @@ def test_a_broken_weights_file_is_refused(tmp_path, content):
     (["--pooling", "median"], "median"),
     (["--default-prompt-name", "nonsense"], "nonsense"),
     (["--no-such-flag"], "no-such-flag"),
+    (["--log-level", "WARNING"], "no level"),
+    (["--cors-allow-origin", "https://a.example/"], "https://a.example/"),
 ])
 def test_bad_arguments_are_refused_by_name(args, named):
     status, output = run_to_end(*args)
@@ -160,6 +162,14 @@ def test_a_port_in_use_is_an_error():
         status, output = run_to_end("--port", server.port)
         assert status != 0
         assert str(server.port) in output and "panicked" not in output
+        status, output = run_to_end("--port", server.port, "--log-level", "off")
+        assert status != 0 and str(server.port) in output, "why there is no server is told even where there is no log"
+
+
+def test_empty_variables_of_templates_are_none():
+    """`${HF_TOKEN}` that nobody set, as compose passes it on."""
+    with Server(env={"HF_TOKEN": "", "SERVED_MODEL_NAME": ""}) as server:
+        assert server.get("/v1/models").json()["data"][0]["id"] == "prefold-mini"
 
 
 def test_settings_come_from_flags_then_environment_then_file(tmp_path):
