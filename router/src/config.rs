@@ -23,6 +23,10 @@ pub(crate) const PAYLOAD_LIMIT: usize = 32_000_000;
 /// Bytes of request bodies at once, unless said otherwise.
 pub(crate) const MAX_BUFFERED_BYTES: usize = 256_000_000;
 
+/// Seconds for a client's part of an exchange, unless said otherwise. An idle connection lives as long: longer than the 60 s
+/// after which most balancers close theirs, so that they never send a request into one that is being closed.
+pub(crate) const CLIENT_TIMEOUT: u64 = 75;
+
 /// Everything, by component.
 pub(crate) struct Config {
     pub(crate) load: LoadOptions,
@@ -123,7 +127,7 @@ impl Default for HttpConfig {
         Self {
             payload_limit: PAYLOAD_LIMIT,
             max_buffered_bytes: MAX_BUFFERED_BYTES,
-            client_timeout: Duration::from_secs(60),
+            client_timeout: Duration::from_secs(CLIENT_TIMEOUT),
             api_keys: Keys::default(),
             allowed_origins: None,
             spans: true,

@@ -63,8 +63,8 @@ pub fn run(wrap: Wrap) -> ExitCode {
         Ok(server::Stopped::Interrupted | server::Stopped::Stuck) => ExitCode::FAILURE,
         Err(error) => {
             tracing::error!("{error:#}");
-            // A log that is off must not hide why there is no server.
-            if is_silent {
+            // A log that is off, or that could not be opened, must not hide why there is no server.
+            if is_silent || !tracing::dispatcher::has_been_set() {
                 eprintln!("error: {error:#}");
             }
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
 //! The flags of how clients reach the server.
 
 use super::{ANY_ADDRESS, positive};
-use crate::config::{MAX_BUFFERED_BYTES, PAYLOAD_LIMIT};
+use crate::config::{CLIENT_TIMEOUT, MAX_BUFFERED_BYTES, PAYLOAD_LIMIT};
 use crate::secret::{self, Secret};
 use clap::builder::BoolishValueParser;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(crate) struct ServerArgs {
 
     /// Seconds that a client has to send a request's head, then its body (which is answered with status 408 otherwise),
     /// and to take a part of an answer. Idle connections end after as long
-    #[arg(long, env, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, env, default_value_t = CLIENT_TIMEOUT, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) client_timeout: u64,
 
     /// Bytes in a request's body at most; more are answered with status 413
