@@ -27,12 +27,14 @@ COPY --from=build-cpu /out/prefold /usr/local/bin/prefold
 # Downloaded models; whoever the container runs as must be able to write there.
 RUN useradd --uid 1000 --create-home prefold && install -d -o prefold -g prefold /data
 USER prefold
-ENV HUGGINGFACE_HUB_CACHE=/data HOSTNAME=0.0.0.0 PORT=3000
+# Both caches are in the volume, because the root may be read-only. PORT is not set here: a variable wins over the file that
+# --config names. HOSTNAME is, because the runtime would set it to the container's name.
+ENV HUGGINGFACE_HUB_CACHE=/data HF_XET_CACHE=/data/xet HOSTNAME=0.0.0.0
 VOLUME /data
 EXPOSE 3000
 # Loading a large model takes its time. Bash's own sockets, because the image has no client.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=3 CMD ["bash", "-c", \
-    "exec 3<>/dev/tcp/127.0.0.1/${PORT} && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3 | grep -q ' 200 '"]
+    "exec 3<>/dev/tcp/127.0.0.1/${PORT:-3000} && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3 | grep -q ' 200 '"]
 ENTRYPOINT ["prefold"]
 
 # --- CUDA ----------------------------------------------------------------------------------------------------------------
@@ -65,9 +67,11 @@ COPY --from=build-cuda /out/prefold /usr/local/bin/prefold
 RUN (userdel --remove ubuntu 2>/dev/null || true) \
     && useradd --uid 1000 --create-home prefold && install -d -o prefold -g prefold /data
 USER prefold
-ENV HUGGINGFACE_HUB_CACHE=/data HOSTNAME=0.0.0.0 PORT=3000
+# Both caches are in the volume, because the root may be read-only. PORT is not set here: a variable wins over the file that
+# --config names. HOSTNAME is, because the runtime would set it to the container's name.
+ENV HUGGINGFACE_HUB_CACHE=/data HF_XET_CACHE=/data/xet HOSTNAME=0.0.0.0
 VOLUME /data
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=3 CMD ["bash", "-c", \
-    "exec 3<>/dev/tcp/127.0.0.1/${PORT} && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3 | grep -q ' 200 '"]
+    "exec 3<>/dev/tcp/127.0.0.1/${PORT:-3000} && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3 | grep -q ' 200 '"]
 ENTRYPOINT ["prefold"]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 PREFIX = "You are a helpful assistant. Represent this passage for retrieval: "
 TEXTS = [PREFIX + text for text in ("the kernel keeps a list of free pages", "bread rises where it is warm", "the kernel")]
-ADDRESS = re.compile(r"127\.0\.0\.1:([1-9][0-9]*)")
+ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
 RESULTS = Path("results")
 # Of the largest model, 16 GB that are read from a disk.
 PATIENCE = 180

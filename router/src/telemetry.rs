@@ -82,6 +82,7 @@ pub(crate) fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     prefold_core::metrics::describe();
     crate::observe::describe();
     gauge!("te_queue_size").set(0.0);
+    gauge!("prefold_queue_tokens").set(0.0);
     Ok(installed.insert(handle).clone())
 }
 

@@ -19,7 +19,8 @@ START_LIMIT = 120
 ANSWER_LIMIT = 120
 STOP_LIMIT = 120
 
-ADDRESS = re.compile(r"127\.0\.0\.1:([1-9][0-9]*)")
+# Its own, and not that of a hub, which may be in the log before it.
+ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
 
 
 def environment(home):

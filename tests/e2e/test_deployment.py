@@ -3,18 +3,26 @@
 import hashlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import PurePath
 
 import pytest
 import yaml
 
-from harness import PREFOLD, ROOT, Address, Server, eventually, run_to_end
+from fake_hub import NAME, Hub
+from harness import PREFOLD, ROOT, START_LIMIT, STOP_LIMIT, Address, Server, environment, eventually, run_to_end
+from loading import Loading
 
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "prefold"
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+TARGETS = ["cpu", "cuda"]
+CACHES = ["HUGGINGFACE_HUB_CACHE", "HF_XET_CACHE"]
 KUBERNETES = "1.33"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 
@@ -33,10 +41,50 @@ def manifests(text):
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
+def pod(found):
+    """The pod of the deployment among manifests, and its container."""
+    (deployment,) = [manifest for manifest in found if manifest["kind"] == "Deployment"]
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    return spec, container
+
+
+def variables(container):
+    """A container's variables, but for those from secrets."""
+    return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+
+
+def stage(target):
+    """What the Dockerfile says of the image of this target."""
+    return re.search(rf"^FROM \S+ AS {target}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.M | re.S).group(1)
+
+
+def image_variables(target):
+    lines = re.findall(r"^ENV (.*)$", stage(target), re.M)
+    return dict(pair.split("=", 1) for line in lines for pair in line.split())
+
+
+def assert_caches_in(volume, variables):
+    """Both caches of downloads are in a volume, because nothing else can be written to."""
+    for name in CACHES:
+        assert PurePath(variables[name]).is_relative_to(volume), name
+
+
+def assert_writable(found):
+    """The caches of a pod with a read-only root are in the volume that it may write to."""
+    spec, container = pod(found)
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    (volume,) = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
+    assert_caches_in(volume, variables(container))
+    # Otherwise a service of that name becomes a variable of the server: PROMETHEUS_PORT, for one.
+    assert spec["enableServiceLinks"] is False
+
+
 def test_the_kubernetes_manifests_are_valid():
     found = manifests((DEPLOY / "kubernetes" / "prefold.yaml").read_text())
     for manifest in found:
         validate(manifest)
+    assert_writable(found)
     kinds = {manifest["kind"] for manifest in found}
     assert kinds == {"PersistentVolumeClaim", "Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"}
     with pytest.raises(Exception, match="Additional properties|additional"):
@@ -48,21 +96,45 @@ def test_every_flag_in_the_files_is_one():
     used = {}
     for path in sorted(DEPLOY.rglob("*")):
         if path.is_file():
-            used[path.name] = set(re.findall(r'(?<![\w-])--[a-z][a-z-]+', path.read_text())) - {"--fail", "--silent"}
+            used[path.name] = set(re.findall(r'(?<![\w-])--[a-z][a-z-]+', path.read_text())) - {"--from-literal"}
     assert sum(map(len, used.values())) > 4
     assert {name: flags - known for name, flags in used.items() if flags - known} == {}
 
 
 def test_the_compose_file():
     service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["prefold"]
-    dockerfile = (ROOT / "Dockerfile").read_text()
     # The stage that is built has a health check, and a volume where the models go.
-    assert f"AS {service['build']['target']}\n" in dockerfile and "HEALTHCHECK" in dockerfile
+    target = service["build"]["target"]
     (volume,) = {mount.split(":")[1] for mount in service["volumes"]}
-    assert f"HUGGINGFACE_HUB_CACHE={volume} " in dockerfile
-    assert "--model-id" in service["command"]
+    assert "HEALTHCHECK" in stage(target) and f"VOLUME {volume}\n" in stage(target)
+    assert_caches_in(volume, {**image_variables(target), **service["environment"]})
+    # The health check asks the port that the variable names, so a flag may not name another one.
+    assert "--model-id" in service["command"] and "--port" not in service["command"]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_image_leaves_the_port_to_the_configuration_file(target, tmp_path):
+    """A variable wins over the file, so what the image sets cannot be changed there."""
+    assert "${PORT:-3000}" in stage(target)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = tmp_path / "prefold.toml"
+    path.write_text(f"port = {port}\n")
+    with started(["--config", path], image_variables(target), tmp_path) as address:
+        assert address == ("0.0.0.0", port)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_image_can_download_what_is_kept_in_xet_onto_a_read_only_root(target, tmp_path):
+    # Below a file nothing can be written, by root neither.
+    volume, home = tmp_path / "volume", "/dev/null/home"
+    image = {name: value.replace("/data", str(volume)) for name, value in image_variables(target).items() if name in CACHES}
+    with Hub(xet=["model.safetensors"]) as hub:
+        with Loading("--model-id", NAME, "--hf-endpoint", hub.url, env={**image, "HOME": home}) as server:
+            eventually(server.is_ready, "the model is loaded", START_LIMIT)
 
 
 def render(values=None):
@@ -82,12 +154,12 @@ def test_the_helm_chart_renders_to_valid_manifests(values):
     found = render(values)
     for manifest in found:
         validate(manifest)
-    (deployment,) = [manifest for manifest in found if manifest["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert_writable(found)
+    _, container = pod(found)
     assert (container["livenessProbe"]["httpGet"]["path"], container["readinessProbe"]["httpGet"]["path"]) == (
         "/health", "/ready")
     kinds = {manifest["kind"] for manifest in found}
-    assert ("HorizontalPodAutoscaler" in kinds) == ("replicas" not in deployment["spec"])
+    assert ("HorizontalPodAutoscaler" in kinds) == (not any("replicas" in manifest["spec"] for manifest in found if manifest["kind"] == "Deployment"))
     if values is None:
         assert kinds >= {"PodDisruptionBudget", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "Service"}
 
@@ -99,19 +171,61 @@ def test_helm_finds_no_fault():
     assert [message for message in report["messages"] if message["severity"] > 1] == []
     with pytest.raises(helm.HelmError), helm.chart.Chart.load(CHART) as chart:
         chart.validate_schema({"settings": {"api-key": "in plain sight"}})
+    # These have a value of their own, or win over the file.
+    for key in "port", "hostname", "prometheus-port", "huggingface-hub-cache":
+        with pytest.raises(helm.HelmError), helm.chart.Chart.load(CHART) as chart:
+            chart.validate_schema({"settings": {key: "1"}})
+
+
+@contextmanager
+def started(arguments, variables, directory):
+    """The server with nothing but these arguments and variables, and the name that every container gets: the address that it
+    listens on once it is ready."""
+    path = directory / "log"
+    with path.open("wb") as log:
+        process = subprocess.Popen(
+            [PREFOLD, *arguments], cwd=directory, env={"HOSTNAME": "prefold-5d4f7c9b8-x2x7k", **environment(directory), **variables},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+    def ready():
+        assert process.poll() is None, path.read_text()
+        return re.search(r" ready address=(\S+):(\d+) ", path.read_text())
+
+    try:
+        eventually(ready, "the server is ready", START_LIMIT)
+        hostname, port = ready().groups()
+        yield hostname, int(port)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(STOP_LIMIT)
+    assert status == 0, path.read_text()
 
 
 def test_the_server_takes_the_charts_settings(tmp_path):
+    """Its command line, its file and its variables, over those of the image and of Kubernetes."""
     settings = {"max-batch-tokens": 1000000, "radix-mlp-threshold": 0.5, "auto-truncate": False,
                 "default-prompt": 'with "quotes" and\nlines', "cors-allow-origin": ["https://a.example"]}
-    found = render({"model": "", "settings": settings})
+    with socket.socket() as one, socket.socket() as other:
+        for free in one, other:
+            free.bind(("127.0.0.1", 0))
+        port, metrics_port = (free.getsockname()[1] for free in (one, other))
+    found = render({"model": "", "settings": settings, "hostname": "127.0.0.1", "port": port, "metricsPort": metrics_port})
     (text,) = [manifest["data"]["prefold.toml"] for manifest in found if manifest["kind"] == "ConfigMap"]
-    assert tomllib.loads(text) == {**settings, "port": 3000, "prometheus-port": 9000}
+    assert tomllib.loads(text) == settings
     path = tmp_path / "prefold.toml"
-    path.write_text(text.replace("9000", "0"))
-    with Server("--config", path) as server:
-        info = server.get("/info").json()
+    path.write_text(text)
+    _, container = pod(found)
+    (mount,) = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "config"]
+    arguments = [argument.replace(mount, str(tmp_path)) for argument in container["args"]]
+    # Of a service called "prometheus", were there links to services.
+    given = {"PROMETHEUS_PORT": "tcp://10.96.0.7:9090", **image_variables("cpu"), **variables(container)}
+    with started(arguments, given, tmp_path) as address:
+        assert address == ("127.0.0.1", port)
+        info = Address(port).get("/info").json()
         assert (info["max_batch_tokens"], info["auto_truncate"]) == (1000000, False)
+        assert (Address(port).get("/metrics").status, Address(metrics_port).get("/metrics").status) == (404, 200)
+        named = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert named == {"http": port, "metrics": metrics_port}
     path.write_text(text + "max-bach-tokens = 5\n")
     status, output = run_to_end("--config", path)
     assert status == 2 and "max-batch-tokens" in output

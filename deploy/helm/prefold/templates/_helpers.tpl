@@ -20,8 +20,6 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- with .Values.model }}
 model-id = {{ . | toJson }}
 {{- end }}
-port = {{ .Values.port }}
-prometheus-port = {{ .Values.metricsPort }}
 {{- range $key, $value := .Values.settings }}
 {{ $key }} = {{ $value | toJson }}
 {{- end }}
