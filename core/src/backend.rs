@@ -107,6 +107,8 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// The longest sequence in tokens.
     pub max_input_length: usize,
+    /// Width of a token's final state.
+    pub token_dim: usize,
     /// `float32`, `bfloat16` or `float16`.
     pub dtype: &'static str,
     /// `cpu` or `cuda:0`.

@@ -1,5 +1,6 @@
 //! The engine's front: what the endpoints call.
 
+use crate::answer_size::AnswerSizes;
 use crate::batcher::Compaction;
 use crate::encode::{Encoder, Place};
 use crate::limits::{check_config, check_count, check_dimensions, check_memory, check_model, check_pairing};
@@ -36,6 +37,7 @@ struct Inner {
     config: EngineConfig,
     tokenizers: TokenizerPool,
     unqueued: Unqueued,
+    answer_sizes: AnswerSizes,
     pipeline: Arc<Pipeline>,
     /// One for each request in the engine.
     permits: Semaphore,
@@ -94,6 +96,7 @@ impl Engine {
         let inner = Inner {
             permits: Semaphore::new(config.max_concurrent_requests),
             unqueued: Unqueued::default(),
+            answer_sizes: AnswerSizes::new(&info),
             info,
             config,
             tokenizers,
@@ -327,10 +330,14 @@ impl Engine {
         options: &EncodeOptions,
         wanted: Wanted,
     ) -> Result<Response<Output>, Error> {
-        let Inner { tokenizers, pipeline, config, .. } = &*self.inner;
+        let Inner { tokenizers, pipeline, config, answer_sizes, .. } = &*self.inner;
         let arrival = Instant::now();
         let rules = Arc::new(tokenizers.encoder().rules(options)?);
         let _permit = self.admit()?;
+        let mut size = answer_sizes.begin(wanted);
+        if wanted == Wanted::Pooled {
+            size.grow(inputs.len(), options.field)?;
+        }
         let mut usage = Usage::default();
         let mut tokenization = Duration::ZERO;
         let mut answers = Vec::with_capacity(inputs.len());
@@ -345,10 +352,14 @@ impl Engine {
             let span = tracing::debug_span!(target: trace::TARGET, "tokenize", inputs = part.len() as i64);
             let encoded = tokenizers.encode(part, Arc::clone(&rules)).instrument(span).await?;
             tokenization += begun.elapsed();
+            let before_part = usage.tokens;
             for input in &encoded {
                 usage.characters += input.characters;
                 usage.tokens += input.input_ids.len();
                 metrics::input_length(input.input_ids.len());
+            }
+            if wanted == Wanted::Tokens {
+                size.grow(usage.tokens - before_part, options.field)?;
             }
             let sequences = encoded.into_iter().map(|input| input.input_ids).collect();
             let pending = match before {
@@ -369,6 +380,7 @@ impl Engine {
             results: answers.into_iter().map(|answer| answer.output).collect(),
             usage,
             timings: Timings { total: arrival.elapsed(), tokenization, ..timings },
+            size: Some(Arc::new(size)),
         })
     }
 
@@ -418,9 +430,9 @@ impl Engine {
 }
 
 fn try_map<T, U>(response: Response<T>, f: impl FnMut(T) -> Result<U, BackendError>) -> Result<Response<U>, Error> {
-    let Response { results, usage, timings } = response;
+    let Response { results, usage, timings, size } = response;
     let results = results.into_iter().map(f).collect::<Result<_, _>>()?;
-    Ok(Response { results, usage, timings })
+    Ok(Response { results, usage, timings, size })
 }
 
 /// Items of one field, each with its place.

@@ -111,6 +111,32 @@ async fn one_row_for_each_token() {
 }
 
 #[tokio::test]
+async fn an_answer_counts_until_it_is_dropped() {
+    let engine = engine(embedding_kind(), config());
+    let held = || engine.inner.answer_sizes.held();
+    let tokens = engine.embed_tokens(vec![list(&[7, 8]), list(&[9])], encode("inputs")).await.unwrap();
+    let pooled = engine.embed(vec![list(&[7, 8]), list(&[9])], raw()).await.unwrap().map(|vectors| vec![vectors.len()]);
+    assert_eq!(held(), 3 * DIM + 2 * DIM);
+    drop(tokens);
+    assert_eq!(held(), 2 * DIM);
+    drop(pooled);
+    engine.embed(vec![list(&[9999])], raw()).await.unwrap_err();
+    assert_eq!(held(), 0);
+}
+
+#[tokio::test]
+async fn what_has_too_large_an_answer_is_not_run() {
+    let kind = ModelKind::Embedding { dim: 1 << 25, pooling: crate::Pooling::LastToken };
+    let (backend, gate) = FakeBackend::gated(ModelInfo { token_dim: 1 << 23, ..info(kind, 2) });
+    let engine = Engine::new(model(backend, tokenizer(MODEL)), config()).unwrap();
+    let error = engine.embed(vec![list(&[1]); 3], raw()).await.unwrap_err().to_string();
+    assert!(error.starts_with("`inputs` asks for 100663296 values or more, 33554432 for each input; "), "{error}");
+    let error = engine.embed_tokens(vec![list(&[1, 2]), list(&[1])], encode("texts")).await.unwrap_err().to_string();
+    assert!(error.starts_with("`texts` asks for 25165824 values or more, 8388608 for each token; "), "{error}");
+    assert!(gate.is_idle());
+}
+
+#[tokio::test]
 async fn reranking_with_a_reranker() {
     let engine = engine(ModelKind::Reranker, config());
     let response = engine.score(rerank_request("bread", &["yeast", "tide"])).await.unwrap();

@@ -2,12 +2,14 @@
 //! the queue, the planner and the engine that joins them to a [`Backend`].
 #![forbid(unsafe_code)]
 
+mod answer_size;
 mod backend;
 mod batcher;
 mod edge_table;
 mod encode;
 mod engine;
 mod error;
+mod gate;
 mod limits;
 pub mod metrics;
 mod model;

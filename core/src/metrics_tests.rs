@@ -71,7 +71,7 @@ impl Recorder for Notebook {
 }
 
 fn answer() -> Response<u8> {
-    Response { results: vec![0], usage: Usage::default(), timings: Timings::default() }
+    Response { results: vec![0], usage: Usage::default(), timings: Timings::default(), size: None }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What clients ask, after the wire format and before tokens.
 
 use crate::Pooling;
+use crate::answer_size::AnswerSize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,12 +86,15 @@ pub struct Response<T> {
     pub usage: Usage,
     /// Where the time went.
     pub timings: Timings,
+    /// What the answer takes of what all answers may have, as long as it is there.
+    pub(crate) size: Option<Arc<AnswerSize>>,
 }
 
 impl<T> Response<T> {
     /// The same answer with its results replaced, one for one or as a whole.
     pub fn map<U>(self, f: impl FnOnce(Vec<T>) -> Vec<U>) -> Response<U> {
-        Response { results: f(self.results), usage: self.usage, timings: self.timings }
+        let Self { results, usage, timings, size } = self;
+        Response { results: f(results), usage, timings, size }
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) fn info(kind: ModelKind, max_input_length: usize) -> ModelInfo {
         kind,
         vocab_size: 1200,
         max_input_length,
+        token_dim: DIM,
         dtype: "float32",
         device: "cpu".to_owned(),
         attention: "ragged",

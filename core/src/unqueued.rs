@@ -1,12 +1,12 @@
 //! How much may be tokenized or decoded for its own sake. No forward pass follows, so the queue's limits, which bound
 //! everything else, never see it.
 //!
-//! A byte of text is one token at most, and a token that is shown takes a few hundred bytes of memory while it is: bytes of
-//! text and ids are what is counted. As at the queue, a request enters while less than the limit is under way, whatever its
-//! own size, so that large ones have the same chance as small ones.
+//! A token that is shown takes a few hundred bytes of memory while it is. Bytes of text and ids are what is counted: a byte
+//! is rarely more than one token.
 
 use crate::Error;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::gate::{Gate, Share};
+use std::sync::Arc;
 
 /// Bytes of text, or ids, in one request.
 pub(crate) const MAX_OF_A_REQUEST: usize = 1 << 20;
@@ -15,14 +15,13 @@ pub(crate) const MAX_OF_A_REQUEST: usize = 1 << 20;
 const MAX_AT_ONCE: usize = 4 * MAX_OF_A_REQUEST;
 
 /// What is under way.
-#[derive(Debug, Default)]
-pub(crate) struct Unqueued(AtomicUsize);
-
-/// One request's part; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Part<'a> {
-    of: &'a Unqueued,
-    amount: usize,
+pub(crate) struct Unqueued(Arc<Gate>);
+
+impl Default for Unqueued {
+    fn default() -> Self {
+        Self(Gate::new(MAX_AT_ONCE, "bytes of text or token ids are being tokenized or decoded"))
+    }
 }
 
 impl Unqueued {
@@ -30,24 +29,14 @@ impl Unqueued {
     ///
     /// # Errors
     /// [`Error::Validation`] for more than one request may bring, [`Error::Overloaded`] while others do too much.
-    pub(crate) fn enter(&self, field: &'static str, amount: usize, unit: &str) -> Result<Part<'_>, Error> {
+    pub(crate) fn enter(&self, field: &'static str, amount: usize, unit: &str) -> Result<Share, Error> {
         if amount > MAX_OF_A_REQUEST {
             let problem = format!("has {amount} {unit}, the limit is {MAX_OF_A_REQUEST} in a request");
             return Err(Error::Validation { field, problem });
         }
-        let grown = |others: usize| (others < MAX_AT_ONCE).then_some(others + amount);
-        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
-            Ok(_) => Ok(Part { of: self, amount }),
-            Err(_) => Err(Error::Overloaded(format!(
-                "{MAX_AT_ONCE} bytes of text or token ids are being tokenized or decoded, which is the limit"
-            ))),
-        }
-    }
-}
-
-impl Drop for Part<'_> {
-    fn drop(&mut self) {
-        self.of.0.fetch_sub(self.amount, Ordering::Relaxed);
+        let mut share = self.0.share();
+        share.grow(amount)?;
+        Ok(share)
     }
 }
 
@@ -65,7 +54,7 @@ mod tests {
         parts.pop();
         drop(work.enter("ids", 1, "ids").unwrap());
         drop(parts);
-        assert_eq!(work.0.load(Ordering::Relaxed), 0);
+        assert_eq!(work.0.held(), 0);
     }
 
     #[test]

@@ -110,6 +110,7 @@ mod tests {
             kind: ModelKind::Embedding { dim: DIM, pooling: Pooling::LastToken },
             vocab_size: 100,
             max_input_length: 10,
+            token_dim: DIM,
             dtype: "float32",
             device: "cpu".to_owned(),
             attention: "ragged",

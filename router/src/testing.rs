@@ -145,6 +145,7 @@ impl Setup {
             kind,
             vocab_size: 1024,
             max_input_length: 256,
+            token_dim: DIM,
             dtype: "float32",
             device: "cpu".to_owned(),
             attention: "ragged",

@@ -192,6 +192,29 @@ def test_bodies_that_amplify(amplified, what):
     assert growth < MOST * len(body) + 16 * MB, amplified[what]
 
 
+@pytest.mark.parametrize("path, body, status, most", [
+    # Computed once and answered 64 times.
+    ("/embed_all", json.dumps({"inputs": [[1] * 2000] * 64}), 422, 32 * MB),
+    ("/embed_all", json.dumps({"inputs": [[1] * 1000] * 40}), 200, 600 * MB),
+    ("/embed", json.dumps({"inputs": [[1]] * 20_000}), 200, 600 * MB),
+])
+def test_large_answers_to_small_bodies(amplified, path, body, status, most):
+    """An answer takes four bytes for a value and some ten more as JSON, and its values have a limit."""
+    with Server() as server:
+        vitals = Vitals(server.process.pid)
+        server.post(path, {"inputs": [[1]]})
+        before = vitals.peak()
+        response = server.request("POST", path, body, {"content-type": "application/json"})
+        growth = vitals.peak() - before
+        assert response.status == status, response
+        server.ask(path, inputs=[[1]])
+    amplified[f"{path}, {len(body)} bytes"] = {
+        "path": path, "body_mb": round(len(body) / MB, 2), "status": status, "answer_mb": round(len(response.body) / MB, 1),
+        "peak_growth_mb": round(growth / MB, 1)}
+    print(path, len(body), len(response.body) / MB, growth / MB)
+    assert growth < most
+
+
 @pytest.mark.parametrize("path, body", [
     ("/tokenize", b'{"inputs":"' + b"x " * 500_000 + b'"}'),
     ("/tokenize", b'{"inputs":"' + b"x" * 1_000_000 + b'"}'),

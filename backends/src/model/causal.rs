@@ -46,6 +46,7 @@ impl CausalModel {
                 kind,
                 vocab_size: config.vocab_size,
                 max_input_length: checkpoint.max_input_length,
+                token_dim: config.hidden_size,
                 dtype: target.dtype().as_str(),
                 device: target.name().to_owned(),
                 attention: options.attention.as_str(),
