@@ -221,6 +221,23 @@ async fn a_large_request_is_done_in_parts() {
     assert_eq!((response.usage.tokens, response.usage.batch_tokens), (10, 10));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_of_many_tokens_leaves_room_for_others() {
+    let (engine, gate) = gated(EngineConfig { max_queued_tokens: 16, max_batch_requests: Some(1), ..config() });
+    let running = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.embed((0..10).map(|id| list(&[id; 4])).collect(), raw()).await }
+    });
+    for id in 0..10 {
+        assert_eq!(gate.started().ragged.input_ids(), [id; 4]);
+        wait_until("another request may enter", || {
+            engine.inner.pipeline.submit(vec![vec![99]], Wanted::Pooled).is_ok()
+        });
+        gate.release(Fate::Answer);
+    }
+    assert_eq!(running.await.unwrap().unwrap().results.len(), 10);
+}
+
 #[tokio::test]
 async fn a_request_may_ask_for_fewer_tokens() {
     let engine = engine(embedding_kind(), config());

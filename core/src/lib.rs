@@ -13,6 +13,7 @@ mod gate;
 mod limits;
 pub mod metrics;
 mod model;
+mod parts;
 mod pipeline;
 mod postprocess;
 mod prefix_index;
