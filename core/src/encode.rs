@@ -2,9 +2,11 @@
 
 use crate::rerank_prompt::{EncodedHead, EncodedTemplate};
 use crate::text_bound::TextBound;
+use crate::unqueued::MAX_OF_A_REQUEST;
 use crate::{EncodeLimits, EncodeOptions, Error, Input, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
 
@@ -51,7 +53,7 @@ impl Place {
 }
 
 /// [`EncodeOptions`] with the model's and the server's defaults filled in.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Rules {
     prompt: Option<String>,
     named_prompt: bool,
@@ -62,6 +64,8 @@ pub(crate) struct Rules {
     add_special_tokens: bool,
     /// What stands before each document of a rerank request, encoded when the first of them is.
     head: OnceLock<Option<EncodedHead>>,
+    /// Tokens of the request that were made to be looked at.
+    shown: AtomicUsize,
 }
 
 impl Rules {
@@ -131,6 +135,7 @@ impl Encoder {
             direction: options.direction,
             add_special_tokens: options.add_special_tokens,
             head: OnceLock::new(),
+            shown: AtomicUsize::new(0),
         })
     }
 
@@ -306,12 +311,21 @@ impl Encoder {
     }
 
     /// The tokens of a text for people to look at; nothing is cut.
+    ///
+    /// # Errors
+    /// [`Error::Tokenization`]; [`Error::Validation`] for more tokens than a request may show, which the bytes of its
+    /// texts do not bound: normalisation makes twelve of one character in four bytes.
     pub(crate) fn tokens(&self, text: String, place: Place, rules: &Rules) -> Result<Vec<TokenInfo>, Error> {
         let text = prompted(text, rules);
         let encoding = self
             .tokenizer
             .encode_char_offsets(text.as_str(), rules.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
+        let shown = rules.shown.fetch_add(encoding.len(), Ordering::Relaxed).saturating_add(encoding.len());
+        if shown > MAX_OF_A_REQUEST {
+            let problem = format!("has more than {MAX_OF_A_REQUEST} tokens, which is the limit in a request");
+            return Err(Error::Validation { field: place.field, problem });
+        }
         // Where each character begins, in bytes, and where the last one ends.
         let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
         let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());

@@ -414,6 +414,21 @@ fn tokens_show_their_place_in_the_text() {
 }
 
 #[test]
+fn tokens_of_a_request_have_a_limit_whatever_normalisation_makes_of_its_texts() {
+    let encoder = encoder("qwen3-tiny", 4);
+    let note = |count: usize| "\u{1d160}".repeat(count);
+    let rules = encoder.rules(&options()).unwrap();
+    let tokens = encoder.tokens(note(1000), PLACE, &rules).unwrap().len();
+    assert!(tokens > 10 * 1000, "{tokens}");
+    let rest = MAX_OF_A_REQUEST - tokens;
+    let fits = rest * 1000 / tokens - 1000;
+    encoder.tokens(note(fits), PLACE, &rules).unwrap();
+    let error = encoder.tokens(note(2000), PLACE, &rules).unwrap_err();
+    assert_eq!(error.to_string(), "`inputs` has more than 1048576 tokens, which is the limit in a request");
+    assert!(encoder.tokens(note(2000), PLACE, &encoder.rules(&options()).unwrap()).is_ok(), "another request");
+}
+
+#[test]
 fn decode_gives_the_text_back() {
     let encoder = encoder("qwen3-tiny", 4);
     let text = "The tide comes in twice a day: 日本.";

@@ -256,9 +256,9 @@ impl Engine {
             let Inner { tokenizers, unqueued, .. } = &*self.inner;
             self.check_count(texts.len(), options.field)?;
             let rules = tokenizers.encoder().rules(&options)?;
-            let bytes = texts.iter().map(|text| text.len() + rules.prompt_len()).sum();
+            let bytes = texts.iter().map(|text| text.len() + rules.prompt_len() + 1).sum();
             let _permit = self.admit()?;
-            let _part = unqueued.enter(options.field, bytes, "bytes of text with its prompts")?;
+            let _part = unqueued.enter(options.field, bytes, "bytes of text with its prompts and one for each text")?;
             tokenizers.tokens(one_field(texts, options.field), rules).await
         })
         .await

@@ -475,7 +475,8 @@ async fn tokenize_and_decode() {
     assert_eq!(error.to_string(), "`ids` item 1 has token id 9999 at position 0, ids must be below 1200");
     let limit = MAX_OF_A_REQUEST;
     let error = engine.tokenize(vec!["a".repeat(limit), "a".to_owned()], encode("inputs")).await.unwrap_err();
-    let problem = format!("`inputs` has {} bytes of text with its prompts, the limit is {limit} ", limit + 1);
+    let counted = "bytes of text with its prompts and one for each text";
+    let problem = format!("`inputs` has {} {counted}, the limit is {limit} ", limit + 3);
     assert!(error.to_string().starts_with(&problem), "{error}");
     let error = engine.decode(vec![vec![1; limit], vec![1]], true).await.unwrap_err();
     assert!(

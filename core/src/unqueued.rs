@@ -1,14 +1,15 @@
 //! How much may be tokenized or decoded for its own sake. No forward pass follows, so the queue's limits, which bound
 //! everything else, never see it.
 //!
-//! A token that is shown takes a few hundred bytes of memory while it is. Bytes of text and ids are what is counted: a byte
-//! is rarely more than one token.
+//! A token that is shown takes a few hundred bytes of memory while it is. Bytes of text, one more for each text, and ids are
+//! what is counted. A byte is one token at most unless normalisation makes a text longer, so the tokens of a request have the
+//! same limit once they are known.
 
 use crate::Error;
 use crate::gate::{Gate, Share};
 use std::sync::Arc;
 
-/// Bytes of text, or ids, in one request.
+/// Bytes of text, ids, or tokens that are shown, in one request.
 pub(crate) const MAX_OF_A_REQUEST: usize = 1 << 20;
 
 /// While so many are being worked on, nothing new enters.
