@@ -5,7 +5,7 @@ use crate::pipeline::panic_message;
 use crate::{Error, Input, TokenInfo};
 use rayon::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
 /// A worker that waits for parts of one request may pick up another request meanwhile, and so on: deep
@@ -55,7 +55,8 @@ impl TokenizerPool {
         self.map(ids, move |encoder, place, ids| encoder.decode(&ids, place, skip_special_tokens)).await
     }
 
-    /// Runs `work` on every item, on the pool. Work that nobody waits for any more is left undone.
+    /// Runs `work` on every item, on the pool. Work that nobody waits for any more is left undone, and its items do not wait
+    /// for their turn.
     async fn map<T, R, F>(&self, items: Vec<(Place, T)>, work: F) -> Result<Vec<R>, Error>
     where
         T: Send + 'static,
@@ -68,7 +69,10 @@ impl TokenizerPool {
         };
         let encoder = Arc::clone(&self.encoder);
         let (reply, answer) = oneshot::channel();
+        let waiting = Waiting(Arc::new(Mutex::new(items)));
+        let begun = Waiting(Arc::clone(&waiting.0));
         self.threads.spawn(move || {
+            let items = begun.take();
             let run = |(place, item)| {
                 if reply.is_closed() {
                     return Err(failed("the client has gone".to_owned()));
@@ -83,6 +87,22 @@ impl TokenizerPool {
             drop(reply.send(results));
         });
         answer.await.unwrap_or_else(|_| Err(failed("the tokenization workers are gone".to_owned())))
+    }
+}
+
+/// The items of a request until a worker begins with them. Dropped, it leaves none.
+struct Waiting<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Waiting<T> {
+    fn take(&self) -> Vec<T> {
+        // Nothing that can panic runs under the lock.
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<T> Drop for Waiting<T> {
+    fn drop(&mut self) {
+        self.take();
     }
 }
 

@@ -63,3 +63,24 @@ async fn work_that_nobody_waits_for_is_left_undone() {
     wait_until("the job is over", || Arc::strong_count(&done) == 1);
     assert_eq!(done.load(Ordering::SeqCst), 1, "the item at work was finished, the others were not begun");
 }
+
+#[tokio::test]
+async fn items_of_a_client_that_left_do_not_wait_for_their_turn() {
+    let pool = pool(1);
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let mut busy = Box::pin(pool.map(items(1), move |_, _, _| {
+        wait.lock().unwrap().recv().unwrap_err();
+        Ok(())
+    }));
+    let text = Arc::new(());
+    let place = Place { field: "inputs", index: None };
+    let mut behind = Box::pin(pool.map(vec![(place, Arc::clone(&text))], |_, _, _| Ok(())));
+    tokio::select! { biased; _ = &mut busy => panic!("it waits"), _ = &mut behind => panic!("it waits too"),
+    () = std::future::ready(()) => {} }
+    assert_eq!(Arc::strong_count(&text), 2);
+    drop(behind);
+    assert_eq!(Arc::strong_count(&text), 1, "the worker has not come to it");
+    drop(go);
+    busy.await.unwrap();
+}
