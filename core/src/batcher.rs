@@ -111,7 +111,6 @@ impl FormingBatch {
     }
 
     /// Sequences so far.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -214,6 +214,7 @@ impl Pipeline {
     fn plan_batches(&self) {
         while let Some((mut batch, entries)) = self.await_work() {
             let spans = plan_spans(&entries);
+            let sequences = batch.len() + entries.len();
             // If this panics the entries are gone, and with them their reply channels: that is an answer.
             let formed = catch_unwind(AssertUnwindSafe(move || {
                 batch.extend(entries);
@@ -227,6 +228,7 @@ impl Pipeline {
                 }
                 Err(panic) => {
                     self.lock().queue.close_batch();
+                    self.count_lost(sequences);
                     tracing::error!(error = panic_message(&*panic), "the planner panicked; a batch is lost");
                 }
             }
@@ -255,11 +257,19 @@ impl Pipeline {
         let mut id = 0;
         while let Some(batch) = self.await_batch() {
             id += 1;
+            let sequences = batch.len();
             let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut *backend, batch.finish(), id)));
             if let Err(panic) = run {
+                self.count_lost(sequences);
                 tracing::error!(error = panic_message(&*panic), "the backend's thread panicked; a batch is lost");
             }
         }
+    }
+
+    /// A batch that was lost outside the forward pass is a failed one too.
+    fn count_lost(&self, sequences: usize) {
+        metrics::failed_sequences(sequences);
+        self.failed_batches.fetch_add(1, Ordering::Relaxed);
     }
 
     fn await_batch(&self) -> Option<FormingBatch> {

@@ -188,6 +188,22 @@ async fn a_failed_batch_fails_alone_and_counts() {
 }
 
 #[tokio::test]
+async fn a_batch_that_is_lost_outside_the_forward_pass_counts() {
+    let (backend, gate) = FakeBackend::gated(info(embedding_kind(), 1000));
+    // So many rows are no vector: a plan that pays makes the backend's thread panic before the forward pass.
+    let compaction = Compaction { threshold: 0.95, pad_to_multiple: usize::MAX, max_tokens: 100 };
+    let config = PipelineConfig { budget: budget(100, 10), limits: LIMITS, scheduling: Scheduling::Prefix, compaction };
+    let (pipeline, threads) = Pipeline::spawn(Box::new(backend), config).unwrap();
+    let lost = submit(&pipeline, &[&[1, 2], &[1, 2]]).collect().await;
+    assert!(matches!(lost, Err(Error::Backend(BackendError::Panic(_)))), "{lost:?}");
+    wait_until("the batch is counted", || pipeline.failed_batches() == 1);
+    gate.release(Fate::Answer);
+    is_right(&submit(&pipeline, &[&[3]]).collect().await.unwrap()[0], &[3]);
+    assert_eq!(pipeline.failed_batches(), 0, "the next one shows that the backend works");
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
 async fn a_row_that_is_not_finite_fails_alone() {
     let (pipeline, gate, threads) = start();
     let running = submit(&pipeline, &[&[9]]);
