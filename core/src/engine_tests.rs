@@ -319,7 +319,7 @@ async fn inputs_never_exceed_a_batch() {
 #[tokio::test]
 async fn settings_out_of_range_are_named() {
     type Change = fn(&mut EngineConfig);
-    let bad: [(&str, Change); 12] = [
+    let bad: [(&str, Change); 14] = [
         ("max_batch_tokens", |config| config.max_batch_tokens = 0),
         ("max_batch_tokens", |config| config.max_batch_tokens = usize::MAX),
         ("max_batch_ragged_tokens", |config| config.max_batch_ragged_tokens = Some(config.max_batch_tokens - 1)),
@@ -329,6 +329,8 @@ async fn settings_out_of_range_are_named() {
         ("max_concurrent_requests", |config| config.max_concurrent_requests = usize::MAX),
         ("max_client_batch_size", |config| config.max_client_batch_size = 0),
         ("pad_to_multiple", |config| config.pad_to_multiple = 0),
+        ("pad_to_multiple", |config| config.pad_to_multiple = 3),
+        ("pad_to_multiple", |config| config.pad_to_multiple = 1 << 62),
         ("tokenization_workers", |config| config.tokenization_workers = 0),
         ("radix_mlp_threshold", |config| config.radix_mlp_threshold = 1.5),
         ("radix_mlp_threshold", |config| config.radix_mlp_threshold = f32::NAN),

@@ -71,6 +71,12 @@ pub(crate) fn check_config(config: &EngineConfig) -> Result<(), Error> {
         let problem = format!("is {got}, it must be at least max_batch_tokens, which is {least}");
         return Err(Error::Validation { field: "max_batch_ragged_tokens", problem });
     }
+    // So the rows of a batch with its padding are within the budget as those without are.
+    if !config.max_batch_tokens.is_multiple_of(config.pad_to_multiple) {
+        let (got, tokens) = (config.pad_to_multiple, config.max_batch_tokens);
+        let problem = format!("is {got} (--radix-mlp-pad), it must divide max_batch_tokens, which is {tokens}");
+        return Err(Error::Validation { field: "pad_to_multiple", problem });
+    }
     let threshold = config.radix_mlp_threshold;
     if !(0.0..=1.0).contains(&threshold) {
         let problem = format!("is {threshold}, it must be between 0 (never compact) and 1 (always)");

@@ -35,7 +35,7 @@ const COUNTERS: [(&str, &str); 10] = [
     ("te_predict_count", "Inputs to score or classify"),
     ("te_predict_success", "Inputs scored or classified"),
     ("prefold_failed_sequences", "Sequences whose forward pass failed or gave a value that is not finite"),
-    ("prefold_tokens_saved", "Rows that compaction did not compute"),
+    ("prefold_tokens_saved", "Rows that compaction did not compute (N - N', padding not counted)"),
     ("prefold_attention_work_saved", "Pairs of a query and a key, per layer and head, that compact attention left out"),
 ];
 
@@ -61,7 +61,7 @@ const HISTOGRAMS: [(&str, Unit, &str); 20] = [
     ("te_batch_next_size", Unit::Count, "Sequences in a batch"),
     ("te_batch_next_tokens", Unit::Count, "Tokens in a batch (N)"),
     ("te_radix_mlp_compression_ratio", Unit::Count, "N'/N of a batch, 1 where it was not compacted"),
-    ("prefold_batch_unique_tokens", Unit::Count, "Rows computed for a batch (N')"),
+    ("prefold_batch_unique_tokens", Unit::Count, "Distinct rows of a batch (N'), without padding"),
     ("prefold_planning_duration", Unit::Seconds, "Choosing the inputs of a batch, forming it and its plan"),
     ("prefold_batch_inference_duration", Unit::Seconds, "Forward pass of a batch"),
 ];

@@ -223,7 +223,7 @@ pub struct EngineConfig {
     /// Compact a batch when N'/N is at or under this; 0 is never (`--radix-mlp-threshold`). A batch of more tokens than
     /// `max_batch_tokens` is always compacted.
     pub radix_mlp_threshold: f32,
-    /// Round N' up to a multiple of this.
+    /// Round N' up to a multiple of this, which divides `max_batch_tokens` (`--radix-mlp-pad`).
     pub pad_to_multiple: usize,
     /// Threads that encode texts (`--tokenization-workers`).
     pub tokenization_workers: usize,

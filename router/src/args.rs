@@ -188,7 +188,7 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, default_value_t = 0.95, value_parser = parse_threshold)]
     pub(crate) radix_mlp_threshold: f32,
 
-    /// Pad the distinct tokens of a batch to a multiple of this
+    /// Pad the distinct tokens of a batch to a multiple of this, which must divide --max-batch-tokens
     #[arg(long, env, default_value_t = 1, value_parser = positive)]
     pub(crate) radix_mlp_pad: usize,
 }
