@@ -46,6 +46,10 @@ struct Node {
     num_children: usize,
     /// Of this node and all below it.
     subtree_tokens: usize,
+    /// Entries at this node or below it, hidden ones too.
+    subtree_entries: usize,
+    /// All tokens of these entries, from the root on.
+    subtree_ragged_tokens: usize,
     /// Entries that end here.
     entries: BTreeSet<Ticket>,
     /// Entries that end here and are hidden.
@@ -83,6 +87,10 @@ pub(crate) struct Group {
     pub(crate) head: usize,
     /// Tokens that all of them together add to the batch.
     pub(crate) tokens: usize,
+    /// How many they are.
+    pub(crate) entries: usize,
+    /// Tokens of all of them, what they share counted each time.
+    pub(crate) ragged_tokens: usize,
 }
 
 impl Default for PrefixIndex {
@@ -115,13 +123,30 @@ impl PrefixIndex {
             placed += shared;
         }
         self.change(node, |node| node.entries.insert(ticket));
+        self.count(node, |node| {
+            node.subtree_entries += 1;
+            node.subtree_ragged_tokens += input_ids.len();
+        });
         node
     }
 
     /// Takes an entry out that is not hidden.
     pub(crate) fn remove(&mut self, ticket: Ticket, node: NodeId) {
+        let depth = self.nodes[node].depth;
         self.change(node, |node| node.entries.remove(&ticket));
+        self.count(node, |node| {
+            node.subtree_entries -= 1;
+            node.subtree_ragged_tokens -= depth;
+        });
         self.prune(node);
+    }
+
+    /// Changes what a node and all above it count.
+    fn count(&mut self, mut id: NodeId, mut edit: impl FnMut(&mut Node)) {
+        while id != ROOT {
+            edit(&mut self.nodes[id]);
+            id = self.nodes[id].parent;
+        }
     }
 
     /// Makes [`nearest`](Self::nearest) pass an entry over, until it is shown again.
@@ -144,7 +169,9 @@ impl PrefixIndex {
         }
         let &(Reverse(depth), ticket, node) = self.offers.first()?;
         let &(_, id) = self.nodes[node].below.first()?;
-        let group = Group { id, depth, head: self.head(id), tokens: self.nodes[id].subtree_tokens };
+        let &Node { subtree_tokens: tokens, subtree_entries: entries, subtree_ragged_tokens: ragged_tokens, .. } =
+            &self.nodes[id];
+        let group = Group { id, depth, head: self.head(id), tokens, entries, ragged_tokens };
         Some(Nearest { ticket, group: Some(group) })
     }
 
@@ -281,10 +308,20 @@ impl PrefixIndex {
         let (first, next) = (tokens[0], node.tokens[0]);
         let (parent, covered, mark, oldest) = (node.parent, node.covered, node.mark, node.oldest());
         let depth = node.depth - node.tokens.len();
-        let subtree_tokens = node.subtree_tokens;
+        let &mut Node { subtree_tokens, subtree_entries, subtree_ragged_tokens, .. } = node;
         node.subtree_tokens -= len;
-        let upper = Node { tokens, depth, parent, num_children: 1, subtree_tokens, covered, mark, ..Node::default() };
-        let upper = self.add(upper);
+        let upper = self.add(Node {
+            tokens,
+            depth,
+            parent,
+            num_children: 1,
+            subtree_tokens,
+            subtree_entries,
+            subtree_ragged_tokens,
+            covered,
+            mark,
+            ..Node::default()
+        });
         self.nodes[lower].parent = upper;
         self.children.insert((parent, first), upper);
         self.children.insert((upper, next), lower);

@@ -26,8 +26,8 @@ impl Model {
         shown.map(rank).min().map(|(_, _, ticket)| ticket)
     }
 
-    /// `depth`, `head` and `tokens` of an entry's group.
-    fn group(&self, ticket: Ticket) -> Option<(usize, usize, usize)> {
+    /// `depth`, `head`, `tokens`, `entries` and `ragged_tokens` of an entry's group.
+    fn group(&self, ticket: Ticket) -> Option<[usize; 5]> {
         let ids = &self.waiting[&ticket].0;
         let depth = ids.len() - new_tokens(ids, &self.covered);
         let group = self.waiting.values().map(|(ids, _)| ids).filter(|other| common_prefix_len(ids, other) > depth);
@@ -38,14 +38,18 @@ impl Model {
             paths.push(other.clone());
         }
         let head = paths.iter().map(|other| common_prefix_len(ids, other)).min()?;
-        (depth < ids.len()).then_some((depth, head - depth, tokens - depth))
+        let ragged_tokens = paths.iter().map(Vec::len).sum();
+        (depth < ids.len()).then_some([depth, head - depth, tokens - depth, paths.len(), ragged_tokens])
     }
 
     fn check(&self, index: &PrefixIndex, mark: u64) {
         let nearest = index.nearest();
         assert_eq!(nearest.map(|nearest| nearest.ticket), self.nearest());
         if let Some(Nearest { ticket, group }) = nearest.filter(|_| self.hidden.is_empty()) {
-            assert_eq!(group.map(|group| (group.depth, group.head, group.tokens)), self.group(ticket));
+            let figures = |Group { depth, head, tokens, entries, ragged_tokens, .. }| {
+                [depth, head, tokens, entries, ragged_tokens]
+            };
+            assert_eq!(group.map(figures), self.group(ticket));
         }
         for (ids, node) in self.waiting.values() {
             assert_eq!(index.new_tokens(*node), new_tokens(ids, &self.covered));

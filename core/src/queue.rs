@@ -274,9 +274,12 @@ impl Queue {
 
     /// Whether a group had better wait for a batch that has room for all of it.
     fn is_better_whole(&self, group: &Group) -> bool {
-        let max_tokens = self.policy.budget.max_tokens;
+        let Budget { max_tokens, max_ragged_tokens, max_sequences } = self.policy.budget;
         let room = max_tokens.saturating_sub(self.load.tokens);
-        group.tokens > room && group.depth + group.tokens <= max_tokens && group.head * MIN_FILL_OF_SPLIT > room
+        let fits_a_batch = group.depth + group.tokens <= max_tokens
+            && group.ragged_tokens <= max_ragged_tokens
+            && group.entries <= max_sequences;
+        group.tokens > room && fits_a_batch && group.head * MIN_FILL_OF_SPLIT > room
     }
 
     fn may_pass_over(&self, passed_over: usize) -> bool {

@@ -96,6 +96,23 @@ fn the_texts_of_one_request_stay_together() {
 }
 
 #[test]
+fn a_group_that_no_batch_can_take_whole_does_not_wait_for_one() {
+    let own = |n: u32| (0..30).map(move |i| 1000 * n + i);
+    let first: Vec<Vec<u32>> = [1, 2].map(|n| own(n).collect()).into();
+    let second: Vec<Vec<u32>> = (3..9).map(|n| [7; 200].into_iter().chain(own(n)).collect()).collect();
+    let batches_within = |max_ragged_tokens, max_sequences| {
+        let budget = Budget { max_tokens: 400, max_ragged_tokens, max_sequences };
+        let mut queue = Queue::new(Policy { budget, scheduling: Scheduling::Prefix, compacts: true });
+        let requests = [&first, &second].map(|texts| texts.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let _answers = requests.map(|texts| push_request(&mut queue, &texts));
+        batches(&mut queue).iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(batches_within(1600, 100), [2, 6], "it does where one can");
+    assert_eq!(batches_within(1600, 4), [4, 4], "six texts are more than a batch has");
+    assert_eq!(batches_within(1000, 100), [6, 2], "six times 230 tokens are more than a batch has");
+}
+
+#[test]
 fn what_does_not_fit_is_passed_over_and_leads_in_its_turn() {
     let mut queue = queue(Scheduling::Prefix, 8, 100);
     let long = [1, 1, 1, 1, 7, 7, 7, 7, 7];
