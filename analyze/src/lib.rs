@@ -21,7 +21,7 @@ use batches::BatchSize;
 use input::{Format, Record, Records};
 use lengths::Lengths;
 use prefold_backends::{ModelOutline, ModelSource, Task, outline};
-use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, TextEncoder};
+use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, Place, TextEncoder};
 use progress::{CountedReader, Progress};
 use rayon::prelude::*;
 use report::{InputReport, ModelReport, Report};
@@ -173,7 +173,8 @@ impl<'a> TokenMaker<'a> {
                     let (query, instruction): (Arc<str>, Option<Arc<str>>) = (query.into(), instruction.map(Arc::from));
                     let one = |document| {
                         let (query, instruction) = (Arc::clone(&query), instruction.clone());
-                        Input::Rerank { instruction, query, document }
+                        let query_place = Place { field: "query", index: None };
+                        Input::Rerank { instruction, query, query_place, document }
                     };
                     texts.into_iter().map(one).collect()
                 }

@@ -3,7 +3,9 @@
 use crate::rerank_prompt::{EncodedHead, EncodedTemplate};
 use crate::text_bound::TextBound;
 use crate::unqueued::MAX_OF_A_REQUEST;
-use crate::{EncodeLimits, EncodeOptions, Error, Input, Prompts, RerankTemplate, TokenInfo, TruncationDirection};
+use crate::{
+    EncodeLimits, EncodeOptions, Error, Input, Place, Prompts, RerankTemplate, TokenInfo, TruncationDirection,
+};
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,14 +30,6 @@ pub(crate) struct Encoded {
     pub(crate) input_ids: Vec<u32>,
     /// Characters of the input's texts.
     pub(crate) characters: usize,
-}
-
-/// Where an input stands in its request, for messages.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) field: &'static str,
-    /// Present when the field holds several items; counted from 0.
-    pub(crate) index: Option<usize>,
 }
 
 impl Place {
@@ -166,8 +160,8 @@ impl Encoder {
             Input::Text(text) => self.encode_text(&prompted(text, rules), None, place, rules)?,
             Input::Pair(first, second) => self.encode_text(&first, Some(&second), place, rules)?,
             Input::Ids(ids) => self.cut_ids(ids, place, rules)?,
-            Input::Rerank { instruction, query, document } => {
-                self.encode_rerank(instruction, query, &document, place, rules)?
+            Input::Rerank { instruction, query, query_place, document } => {
+                self.encode_rerank(instruction, (query, query_place), &document, place, rules)?
             }
         };
         if input_ids.is_empty() {
@@ -228,7 +222,7 @@ impl Encoder {
     fn encode_rerank(
         &self,
         instruction: Option<Arc<str>>,
-        query: Arc<str>,
+        (query, query_place): (Arc<str>, Place),
         document: &str,
         place: Place,
         rules: &Rules,
@@ -236,10 +230,11 @@ impl Encoder {
         let Some(template) = &self.template else {
             return Err(Error::WrongModelKind("the served model has no rerank prompt".to_owned()));
         };
-        for (field, text) in [("query", Some(&query)), ("instruction", instruction.as_ref())] {
+        let instruction_place = Place { field: "instruction", index: None };
+        for (place, text) in [(query_place, Some(&query)), (instruction_place, instruction.as_ref())] {
             if text.is_some_and(|text| self.bound.exceeds(text, rules.max_tokens)) {
                 let problem = format!("has more tokens than fit; the limit is {}", rules.max_tokens);
-                return Err(Place { field, index: None }.invalid(problem));
+                return Err(place.invalid(problem));
             }
         }
         let encode = |instruction, query| template.head(&self.tokenizer, instruction, query);
@@ -248,7 +243,7 @@ impl Encoder {
         let head = match first {
             Some(head) if head.is_for(instruction.as_ref(), &query) => head,
             _ => {
-                own = encode(instruction, query).map_err(|error| place.untokenizable(error))?;
+                own = encode(instruction, query).map_err(|error| query_place.untokenizable(error))?;
                 &own
             }
         };
@@ -267,7 +262,7 @@ impl Encoder {
             let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
             let kept = head.input_ids.len() + fixed;
             if kept + template.after.len() >= rules.max_tokens {
-                return Err(Place { field: "query", index: None }.invalid(format!(
+                return Err(query_place.invalid(format!(
                     "and its instruction have {} tokens together with the prompt, which leaves no room for a \
                      document; the limit is {}",
                     kept + template.after.len(),

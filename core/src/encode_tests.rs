@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 const PLACE: Place = Place { field: "inputs", index: Some(3) };
+const QUERY: Place = Place { field: "queries", index: Some(5) };
 
 fn encoder(model: &str, limit: usize) -> Encoder {
     let template = (model == "qwen3-reranker-tiny").then(qwen3_template);
@@ -37,6 +38,7 @@ fn rerank(case: &Value) -> Input {
     Input::Rerank {
         instruction: Some(Arc::from(text(case, "instruction"))),
         query: Arc::from(text(case, "query")),
+        query_place: QUERY,
         document: text(case, "document"),
     }
 }
@@ -156,7 +158,10 @@ fn check_document_cuts(case: &Value, fixed: usize) {
     let no_room = fixed + suffix.len();
     for cut in [options(), truncating(TruncationDirection::Right)] {
         let refused = problem(encode(&encoder(model, no_room), rerank(case), &cut));
-        assert!(refused.starts_with("`query` and its instruction have ") && refused.contains("no room"), "{refused}");
+        assert!(
+            refused.starts_with("`queries` item 5 and its instruction have ") && refused.contains("no room"),
+            "{refused}"
+        );
     }
     let last = encode(&encoder(model, no_room + 1), rerank(case), &truncating(TruncationDirection::Right)).unwrap();
     assert_eq!(last, [&whole[..fixed + 1], &suffix].concat(), "room for one token of the document");
@@ -199,7 +204,7 @@ proptest! {
         // The rules of one request: its head is that of the first document.
         let rules = once.rules(&options).unwrap();
         for (query, document) in queries.iter().flat_map(|query| documents.iter().map(move |document| (query, document))) {
-            let input = || Input::Rerank { instruction: None, query: Arc::from(query.as_str()), document: document.clone() };
+            let input = || Input::Rerank { instruction: None, query: Arc::from(query.as_str()), query_place: QUERY, document: document.clone() };
             let got = once.encode(input(), PLACE, &rules).map_err(|error| error.to_string());
             let expected = whole.encode(input(), PLACE, &whole.rules(&options).unwrap());
             prop_assert_eq!(got, expected.map_err(|error| error.to_string()));
@@ -239,7 +244,9 @@ fn a_document_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
     let (encoder, document) = (encoder("qwen3-reranker-tiny", 200), long_text());
     let case = &expected("qwen3-reranker-tiny")["cases"][0];
     let input = |document: &str| match rerank(case) {
-        Input::Rerank { instruction, query, .. } => Input::Rerank { instruction, query, document: document.to_owned() },
+        Input::Rerank { instruction, query, query_place, .. } => {
+            Input::Rerank { instruction, query, query_place, document: document.to_owned() }
+        }
         other => other,
     };
     assert!(encoder.bound.exceeds(&document, 200));
@@ -254,9 +261,9 @@ fn a_document_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
         assert_eq!(got.len(), 200);
     }
     let Input::Rerank { instruction, .. } = rerank(case) else { panic!("not a rerank input") };
-    let query = Input::Rerank { instruction, query: Arc::from(document), document: "a".to_owned() };
+    let query = Input::Rerank { instruction, query: Arc::from(document), query_place: QUERY, document: "a".to_owned() };
     let refused = problem(encode(&encoder, query, &truncating(TruncationDirection::Right)));
-    assert!(refused.contains("query") && refused.contains("200"), "{refused}");
+    assert!(refused.starts_with("`queries` item 5 has more tokens") && refused.contains("200"), "{refused}");
 }
 
 #[test]
@@ -282,7 +289,8 @@ fn a_template_that_fills_the_model_is_refused() {
 
 #[test]
 fn rerank_needs_a_template() {
-    let input = Input::Rerank { instruction: None, query: Arc::from("q"), document: "d".to_owned() };
+    let input =
+        Input::Rerank { instruction: None, query: Arc::from("q"), query_place: QUERY, document: "d".to_owned() };
     assert!(matches!(encode(&encoder("qwen3-tiny", 100), input, &options()), Err(Error::WrongModelKind(_))));
 }
 

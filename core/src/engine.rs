@@ -2,7 +2,7 @@
 
 use crate::answer_size::AnswerSizes;
 use crate::batcher::Compaction;
-use crate::encode::{Encoder, Place};
+use crate::encode::Encoder;
 use crate::limits::{check_config, check_count, check_dimensions, check_memory, check_model, check_pairing};
 use crate::metrics::{self, Method, observe};
 use crate::parts::{part_tokens, parts};
@@ -14,7 +14,7 @@ use crate::tokenize::TokenizerPool;
 use crate::unqueued::Unqueued;
 use crate::{
     BackendError, EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Error, Input, LoadedModel, ModelInfo,
-    ModelKind, Output, Prompts, RerankScore, Response, ScoreRequest, Timings, TokenInfo, Usage, Wanted, trace,
+    ModelKind, Output, Place, Prompts, RerankScore, Response, ScoreRequest, Timings, TokenInfo, Usage, Wanted, trace,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,11 +182,17 @@ impl Engine {
                 ModelKind::Embedding { dim, .. } => self.score_by_cosine(request, *dim).await,
                 ModelKind::Reranker => {
                     let instruction: Option<Arc<str>> = request.instruction.as_deref().map(Arc::from);
-                    let input = |query, document| Input::Rerank { instruction: instruction.clone(), query, document };
+                    let input = |(query_place, query), document| Input::Rerank {
+                        instruction: instruction.clone(),
+                        query,
+                        query_place,
+                        document,
+                    };
                     self.score_pairs(request, input).await
                 }
                 ModelKind::Classifier { labels } if labels.len() == 1 => {
-                    self.score_pairs(request, |query, document| Input::Pair(query.as_ref().to_owned(), document)).await
+                    self.score_pairs(request, |(_, query), document| Input::Pair(query.as_ref().to_owned(), document))
+                        .await
                 }
                 ModelKind::Classifier { .. } => Err(self.wrong_kind("reranking")),
             }
@@ -197,12 +203,12 @@ impl Engine {
     async fn score_pairs(
         &self,
         request: ScoreRequest,
-        input: impl Fn(Arc<str>, String) -> Input,
+        input: impl Fn((Place, Arc<str>), String) -> Input,
     ) -> Result<Response<RerankScore>, Error> {
-        let ScoreRequest { queries, documents, encode, .. } = request;
-        let queries: Vec<Arc<str>> = queries.into_iter().map(Arc::from).collect();
+        let ScoreRequest { queries, query_field, documents, encode, .. } = request;
+        let queries = one_field(queries.into_iter().map(Arc::<str>::from).collect(), query_field);
         // One query is repeated for all documents; otherwise there are as many.
-        let pairs = queries.iter().cycle().map(Arc::clone).zip(documents);
+        let pairs = queries.iter().cycle().cloned().zip(documents);
         let inputs = pairs.map(|(query, document)| input(query, document)).collect();
         let response = self.run(one_field(inputs, encode.field), &encode, Wanted::Pooled).await?;
         try_map(response, rerank_score)

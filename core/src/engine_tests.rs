@@ -179,6 +179,20 @@ async fn reranking_with_an_embedding_model_is_the_cosine() {
 }
 
 #[tokio::test]
+async fn a_query_that_is_too_long_is_named() {
+    let engine = engine(ModelKind::Reranker, config());
+    let score = |queries: &[&str]| {
+        let queries = queries.iter().map(|&query| query.to_owned()).collect();
+        engine.score(ScoreRequest { queries, query_field: "text_1", ..rerank_request("", &["yeast", "moon"]) })
+    };
+    let long = "tide ".repeat(600);
+    for (queries, named) in [(&[long.as_str()][..], "`text_1` and its "), (&["bread", &long], "`text_1` item 1 and its ")] {
+        let error = score(queries).await.unwrap_err().to_string();
+        assert!(error.starts_with(named), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn each_document_may_have_a_query_of_its_own() {
     let queries = || vec!["bread".to_owned(), "tide".to_owned()];
     for kind in [embedding_kind(), ModelKind::Reranker, classifier_kind(1)] {

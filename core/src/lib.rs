@@ -45,7 +45,7 @@ pub use radix::{PlanBuilder, RadixPlan, Segment};
 pub use ragged::{RaggedBatch, RaggedBatchError};
 pub use recipe::RerankRecipe;
 pub use request::{
-    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Prompts, RerankScore, Response, Scheduling,
+    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Place, Prompts, RerankScore, Response, Scheduling,
     ScoreRequest, Timings, TokenInfo, TruncationDirection, Usage,
 };
 pub use template::RerankTemplate;

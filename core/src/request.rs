@@ -20,9 +20,20 @@ pub enum Input {
         instruction: Option<Arc<str>>,
         /// The query.
         query: Arc<str>,
+        /// Where the query stands, for messages.
+        query_place: Place,
         /// The document; the only part that truncation may shorten.
         document: String,
     },
+}
+
+/// Where something stands in its request, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The request's field.
+    pub field: &'static str,
+    /// Present when the field holds several items; counted from 0.
+    pub index: Option<usize>,
 }
 
 /// Which end of a too long text is cut off.

@@ -1,7 +1,7 @@
 //! The encoder without the engine, for tools that want the tokens that a server would make.
 
-use crate::encode::{Encoder, Place};
-use crate::{EncodeLimits, EncodeOptions, Error, Input, Prompts, RerankTemplate};
+use crate::encode::Encoder;
+use crate::{EncodeLimits, EncodeOptions, Error, Input, Place, Prompts, RerankTemplate};
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 

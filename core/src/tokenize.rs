@@ -1,8 +1,8 @@
 //! The threads that encode texts, away from the ones that serve connections.
 
-use crate::encode::{Encoded, Encoder, Place, Rules};
+use crate::encode::{Encoded, Encoder, Rules};
 use crate::pipeline::panic_message;
-use crate::{Error, Input, TokenInfo};
+use crate::{Error, Input, Place, TokenInfo};
 use rayon::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
