@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// When and how a batch is compacted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Compaction {
-    /// Compact when N'/N is at or under this; 0 is never.
+    /// Compact when something is shared and N'/N is at or under this; 0 is never.
     pub(crate) threshold: f32,
     /// Round N' up to a multiple of this.
     pub(crate) pad_to_multiple: usize,
@@ -24,7 +24,7 @@ impl Compaction {
     fn pays(self, unique_tokens: usize, total_tokens: usize) -> bool {
         // Rounded to the threshold's own precision, so that "at" means what the flag says: 95/100 is at 0.95.
         let ratio = (unique_tokens as f64 / total_tokens as f64) as f32;
-        ratio <= self.threshold || (unique_tokens < total_tokens && total_tokens > self.max_tokens)
+        unique_tokens < total_tokens && (ratio <= self.threshold || total_tokens > self.max_tokens)
     }
 }
 

@@ -33,7 +33,8 @@ fn threshold_is_met_at_or_under() {
     assert!(!plan_is_some(&shares_4_of_100, 0.95));
     assert!(plan_is_some(&shares_4_of_100, 0.96));
     assert!(!plan_is_some(&shares_all, 0.0), "0 is never");
-    assert!(plan_is_some(&two_sequences(0, 50), 1.0), "1 is always");
+    assert!(plan_is_some(&two_sequences(1, 50), 1.0), "1 is whenever anything is shared");
+    assert!(!plan_is_some(&two_sequences(0, 50), 1.0));
 }
 
 #[test]
@@ -121,6 +122,8 @@ proptest! {
         let ready = forming.finish();
         prop_assert_eq!(ready.batch.ragged.input_ids(), sequences.concat());
         prop_assert_eq!(ready.batch.wanted.len(), sequences.len());
-        prop_assert_eq!(ready.batch.plan, Some(RadixPlan::new(&ready.batch.ragged, 4)));
+        let plan = RadixPlan::new(&ready.batch.ragged, 4);
+        let shares = plan.unique_tokens() < plan.total_tokens();
+        prop_assert_eq!(ready.batch.plan, shares.then_some(plan));
     }
 }

@@ -79,7 +79,8 @@ pub(crate) fn check_config(config: &EngineConfig) -> Result<(), Error> {
     }
     let threshold = config.radix_mlp_threshold;
     if !(0.0..=1.0).contains(&threshold) {
-        let problem = format!("is {threshold}, it must be between 0 (never compact) and 1 (always)");
+        let problem =
+            format!("is {threshold}, it must be between 0 (never compact) and 1 (whenever anything is shared)");
         return Err(Error::Validation { field: "radix_mlp_threshold", problem });
     }
     Ok(())
