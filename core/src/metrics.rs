@@ -36,7 +36,10 @@ const COUNTERS: [(&str, &str); 10] = [
     ("te_predict_success", "Inputs scored or classified"),
     ("prefold_failed_sequences", "Sequences whose forward pass failed or gave a value that is not finite"),
     ("prefold_tokens_saved", "Rows that compaction did not compute (N - N', padding not counted)"),
-    ("prefold_attention_work_saved", "Pairs of a query and a key, per layer and head, that compact attention left out"),
+    (
+        "prefold_attention_work_saved",
+        "Pairs of a query and a key, per head in a layer of full attention, that compact attention left out",
+    ),
 ];
 
 const HISTOGRAMS: [(&str, Unit, &str); 20] = [

@@ -302,7 +302,6 @@ impl Pipeline {
         }
         let total_tokens = batch.ragged.total_tokens();
         let unique_tokens = batch.plan.as_ref().map_or(total_tokens, |plan| plan.unique_tokens());
-        let attention_work_saved = attention_work_saved(batch, backend.info());
         let span = tracing::debug_span!("batch", id, sequences = entries.len(), total_tokens, unique_tokens).entered();
         let sequences = entries.len();
         let spans = forward_spans(entries, &ForwardSpan { id, sequences, total_tokens, unique_tokens });
@@ -312,6 +311,7 @@ impl Pipeline {
             .and_then(|outputs| check_count(outputs, entries.len()));
         let inference = taken.elapsed();
         drop(spans);
+        let attention_work_saved = outputs.as_ref().map_or(0, |_| attention_work_saved(batch, backend.info()));
         let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
         metrics::batch(&report, entries.len());
         tracing::debug!(?planning, inference = ?report.inference, ok = outputs.is_ok(), "batch done");
@@ -365,7 +365,7 @@ struct Done {
     taken: Instant,
 }
 
-/// Pairs of a query and a key that one layer's attention leaves out: none where attention runs over every row.
+/// Pairs of a query and a key that a layer of full attention leaves out: none where attention runs over every row.
 fn attention_work_saved(batch: &Batch, info: &ModelInfo) -> u64 {
     let plan = batch.plan.as_ref().filter(|_| info.attention == "compact");
     plan.map_or(0, |plan| batch.ragged.attention_work() - plan.attention_work())
