@@ -56,8 +56,9 @@ impl Engine {
     /// Checks the configuration against the model and starts all threads.
     ///
     /// # Errors
-    /// [`Error::Validation`] names the setting that is out of range or does not fit the model;
-    /// [`Error::Backend`] if a thread cannot be started.
+    /// [`Error::Validation`] names the setting that is out of range or does not fit the model, or says that the tokenization
+    /// workers cannot be started; [`Error::Tokenization`] if the template cannot be encoded; [`Error::Backend`] if another
+    /// thread cannot be started.
     pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, Error> {
         let mut info = model.backend.info().clone();
         check_config(&config)?;

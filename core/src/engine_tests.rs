@@ -186,7 +186,9 @@ async fn a_query_that_is_too_long_is_named() {
         engine.score(ScoreRequest { queries, query_field: "text_1", ..rerank_request("", &["yeast", "moon"]) })
     };
     let long = "tide ".repeat(600);
-    for (queries, named) in [(&[long.as_str()][..], "`text_1` and its "), (&["bread", &long], "`text_1` item 1 and its ")] {
+    for (queries, named) in
+        [(&[long.as_str()][..], "`text_1` and its "), (&["bread", &long], "`text_1` item 1 and its ")]
+    {
         let error = score(queries).await.unwrap_err().to_string();
         assert!(error.starts_with(named), "{error}");
     }

@@ -61,7 +61,8 @@ pub(crate) struct BatchReport {
     pub(crate) total_tokens: usize,
     /// N', or N when the batch was not compacted.
     pub(crate) unique_tokens: usize,
-    /// Pairs of a query and a key, in each layer, that compact attention did not compute.
+    /// Pairs of a query and a key, in a layer of full attention, that compact attention did not compute; none if the pass
+    /// failed.
     pub(crate) attention_work_saved: u64,
     pub(crate) planning: Duration,
     pub(crate) inference: Duration,
@@ -127,7 +128,8 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 ///
 /// With [`Scheduling::Prefix`] a batch takes, as long as they fit,
 ///
-/// 1. the entries that are overdue, then the oldest entry, which always leads, then the other entries of its request;
+/// 1. in the order of arrival: the oldest entry, which always leads, all that are overdue, and the others of the request
+///    that leads, unless others are older;
 /// 2. the entry that shares most with what is already chosen, again and again: first those that add no token, then
 ///    those with the longest prefix in common, the oldest among equals. But entries that share a prefix among
 ///    themselves which the batch does not have yet wait for a batch that can take all of them, unless no batch can or

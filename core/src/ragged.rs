@@ -11,7 +11,6 @@ pub struct RaggedBatch {
     input_ids: Vec<u32>,
     position_ids: Vec<u32>,
     cu_seqlens: Vec<u32>,
-    max_seqlen: usize,
 }
 
 /// Why a sequence cannot join a batch.
@@ -44,12 +43,7 @@ impl RaggedBatch {
     pub fn with_capacity(tokens: usize, sequences: usize) -> Self {
         let mut cu_seqlens = Vec::with_capacity(sequences + 1);
         cu_seqlens.push(0);
-        Self {
-            input_ids: Vec::with_capacity(tokens),
-            position_ids: Vec::with_capacity(tokens),
-            cu_seqlens,
-            max_seqlen: 0,
-        }
+        Self { input_ids: Vec::with_capacity(tokens), position_ids: Vec::with_capacity(tokens), cu_seqlens }
     }
 
     /// A batch of whole sequences, each at positions 0, 1, 2, ...
@@ -73,7 +67,7 @@ impl RaggedBatch {
         let end = self.end_after(input_ids.len())?;
         self.input_ids.extend_from_slice(input_ids);
         self.position_ids.extend(0..end - self.cu_seqlens[self.cu_seqlens.len() - 1]);
-        self.close_sequence(end, input_ids.len());
+        self.cu_seqlens.push(end);
         Ok(())
     }
 
@@ -88,7 +82,7 @@ impl RaggedBatch {
         let end = self.end_after(input_ids.len())?;
         self.input_ids.extend_from_slice(input_ids);
         self.position_ids.extend_from_slice(position_ids);
-        self.close_sequence(end, input_ids.len());
+        self.cu_seqlens.push(end);
         Ok(())
     }
 
@@ -99,17 +93,11 @@ impl RaggedBatch {
         u32::try_from(self.input_ids.len() + additional).map_err(|_| RaggedBatchError::TooManyTokens)
     }
 
-    fn close_sequence(&mut self, end: u32, len: usize) {
-        self.cu_seqlens.push(end);
-        self.max_seqlen = self.max_seqlen.max(len);
-    }
-
     /// Forgets all sequences and keeps the memory.
     pub fn clear(&mut self) {
         self.input_ids.clear();
         self.position_ids.clear();
         self.cu_seqlens.truncate(1);
-        self.max_seqlen = 0;
     }
 
     /// `[total_tokens]`
@@ -125,11 +113,6 @@ impl RaggedBatch {
     /// `[num_sequences + 1]`, from 0 to `total_tokens`.
     pub fn cu_seqlens(&self) -> &[u32] {
         &self.cu_seqlens
-    }
-
-    /// Length of the longest sequence.
-    pub fn max_seqlen(&self) -> usize {
-        self.max_seqlen
     }
 
     /// B.

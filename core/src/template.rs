@@ -6,7 +6,8 @@ const INSTRUCTION: &str = "{instruction}";
 const QUERY: &str = "{query}";
 const DOCUMENT: &str = "{document}";
 
-/// The pieces of a prompt, in order. Each is encoded on its own, so that no token reaches over its ends.
+/// The pieces of a prompt, in order. Each is encoded on its own, so that no token reaches over its ends; the document's in two
+/// where that gives the same tokens.
 ///
 /// The order keeps what a request's documents share in front: all of them share everything up to the document. Only the
 /// document is ever truncated.

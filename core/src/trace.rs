@@ -3,9 +3,9 @@
 //! ```text
 //! (the caller's span)
 //! ├─ tokenize   encoding its inputs; one for each part of a large request
-//! ├─ queue      from the hand-over until the backend has taken all of them
-//! │  └─ plan    forming the batch; once for each time that entries join it
-//! └─ forward    the batch's forward pass; once for each batch that the request is in
+//! ├─ queue      from the hand-over until the backend has taken all of them; again for each part
+//! │  └─ plan    forming the batch; once for each time that entries of the part join it
+//! └─ forward    the batch's forward pass; once for each batch that the part is in
 //! ```
 //!
 //! A batch serves many requests: each gets a span of its own, and `batch` in it tells which are the same. All have the
@@ -19,7 +19,7 @@ use tracing::Span;
 /// The target of all spans that are meant for traces rather than for the log.
 pub const TARGET: &str = "prefold::trace";
 
-/// What an entry knows of the request that it belongs to; shared by the request's entries.
+/// What an entry knows of the request that it belongs to; shared by the entries of a part, each with spans of its own.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     request: Option<Arc<Span>>,
@@ -28,7 +28,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// The request whose span is current begins to wait.
+    /// A part of the request whose span is current begins to wait.
     pub(crate) fn begin() -> Self {
         let queue = tracing::debug_span!(target: TARGET, "queue");
         if queue.is_disabled() {
@@ -74,18 +74,18 @@ pub(crate) struct ForwardSpan {
     pub(crate) unique_tokens: usize,
 }
 
-/// Spans of the planning for each request among the entries.
+/// Spans of the planning for each part of a request among the entries.
 pub(crate) fn plan_spans(entries: &[Entry]) -> Vec<Span> {
-    requests(entries).filter_map(Trace::plan).collect()
+    parts(entries).filter_map(Trace::plan).collect()
 }
 
-/// Spans of a forward pass for each request among the entries.
+/// Spans of a forward pass for each part of a request among the entries.
 pub(crate) fn forward_spans(entries: &[Entry], batch: &ForwardSpan) -> Vec<Span> {
-    requests(entries).filter_map(|trace| trace.forward(batch)).collect()
+    parts(entries).filter_map(|trace| trace.forward(batch)).collect()
 }
 
-/// Each request once; none that nobody traces.
-fn requests(entries: &[Entry]) -> impl Iterator<Item = &Trace> {
+/// Each part of a request once; none that nobody traces.
+fn parts(entries: &[Entry]) -> impl Iterator<Item = &Trace> {
     let mut seen = HashSet::new();
     let traces = entries.iter().map(|entry| &entry.trace);
     traces.filter(move |trace| trace.request.as_ref().is_some_and(|request| seen.insert(Arc::as_ptr(request))))
