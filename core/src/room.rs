@@ -55,7 +55,10 @@ impl WaitingRoom {
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.parts.load(Ordering::SeqCst) {
             0 => Ok(()),
-            _ => Err(Error::Overloaded("the rest of accepted requests waits for room in the queue".to_owned())),
+            _ => Err(Error::Overloaded(
+                "the rest of accepted requests waits for room in the queue (--max-queued-tokens, --max-queued-inputs)"
+                    .to_owned(),
+            )),
         }
     }
 
