@@ -129,6 +129,8 @@ async fn what_has_too_large_an_answer_is_not_run() {
     let kind = ModelKind::Embedding { dim: 1 << 25, pooling: crate::Pooling::LastToken };
     let (backend, gate) = FakeBackend::gated(ModelInfo { token_dim: 1 << 23, ..info(kind, 2) });
     let engine = Engine::new(model(backend, tokenizer(MODEL)), config()).unwrap();
+    // What comes to the backend after all is answered.
+    (0..2).for_each(|_| gate.release(Fate::Answer));
     let error = engine.embed(vec![list(&[1]); 3], raw()).await.unwrap_err().to_string();
     assert!(error.starts_with("`inputs` asks for 100663296 values or more, 33554432 for each input; "), "{error}");
     let error = engine.embed_tokens(vec![list(&[1, 2]), list(&[1])], encode("texts")).await.unwrap_err().to_string();
