@@ -10,7 +10,10 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
+use tokenizers::{
+    Encoding, NormalizedString, Normalizer, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy,
+    truncate_encodings,
+};
 
 /// Encodes inputs for one model. Shared by the tokenization workers.
 pub(crate) struct Encoder {
@@ -58,7 +61,7 @@ pub(crate) struct Rules {
     add_special_tokens: bool,
     /// What stands before each document of a rerank request, encoded when the first of them is.
     head: OnceLock<Option<EncodedHead>>,
-    /// Tokens of the request that were made to be looked at.
+    /// Tokens of the request that were made to be looked at, or what they may be at most.
     shown: AtomicUsize,
 }
 
@@ -66,6 +69,19 @@ impl Rules {
     /// Bytes that are put before a text.
     pub(crate) fn prompt_len(&self) -> usize {
         self.prompt.as_ref().map_or(0, String::len)
+    }
+
+    /// So many more tokens are made to be looked at.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for more than a request may show.
+    fn show(&self, tokens: usize, place: Place) -> Result<(), Error> {
+        let before = self.shown.fetch_add(tokens, Ordering::Relaxed);
+        if before.saturating_add(tokens) <= MAX_OF_A_REQUEST {
+            return Ok(());
+        }
+        let problem = format!("may have more than {MAX_OF_A_REQUEST} tokens, which is the limit in a request");
+        Err(Error::Validation { field: place.field, problem })
     }
 }
 
@@ -312,15 +328,14 @@ impl Encoder {
     /// texts do not bound: normalisation makes twelve of one character in four bytes.
     pub(crate) fn tokens(&self, text: String, place: Place, rules: &Rules) -> Result<Vec<TokenInfo>, Error> {
         let text = prompted(text, rules);
+        // Before there are tokens, which take a hundred times as much memory.
+        let expected = self.most_tokens(&text, place)?;
+        rules.show(expected, place)?;
         let encoding = self
             .tokenizer
             .encode_char_offsets(text.as_str(), rules.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
-        let shown = rules.shown.fetch_add(encoding.len(), Ordering::Relaxed).saturating_add(encoding.len());
-        if shown > MAX_OF_A_REQUEST {
-            let problem = format!("has more than {MAX_OF_A_REQUEST} tokens, which is the limit in a request");
-            return Err(Error::Validation { field: place.field, problem });
-        }
+        rules.show(encoding.len().saturating_sub(expected), place)?;
         // Where each character begins, in bytes, and where the last one ends.
         let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
         let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());
@@ -333,6 +348,16 @@ impl Encoder {
             TokenInfo { id, text: piece, special: false, start: Some(start), stop: Some(stop) }
         });
         Ok(infos.collect())
+    }
+
+    /// Tokens of a text at most, special ones not counted: its bytes after normalisation. What stands for a space in some
+    /// vocabularies has three bytes and is a token of its own.
+    fn most_tokens(&self, text: &str, place: Place) -> Result<usize, Error> {
+        let Some(normalizer) = self.tokenizer.get_normalizer() else { return Ok(text.len()) };
+        let mut normalized = NormalizedString::from(text);
+        normalizer.normalize(&mut normalized).map_err(|error| place.untokenizable(error))?;
+        let normalized = normalized.get();
+        Ok(normalized.len() - 2 * normalized.matches('\u{2581}').count())
     }
 
     pub(crate) fn decode(&self, ids: &[u32], place: Place, skip_special_tokens: bool) -> Result<String, Error> {

@@ -2,8 +2,8 @@
 //! everything else, never see it.
 //!
 //! A token that is shown takes a few hundred bytes of memory while it is. Bytes of text, one more for each text, and ids are
-//! what is counted. A byte is one token at most unless normalisation makes a text longer, so the tokens of a request have the
-//! same limit once they are known.
+//! what is counted. A byte is one token at most unless normalisation makes a text longer, so what a request's tokens may be
+//! after normalisation has the same limit.
 
 use crate::Error;
 use crate::gate::{Gate, Share};
