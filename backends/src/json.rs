@@ -27,6 +27,13 @@ impl FromField for usize {
     }
 }
 
+impl FromField for u32 {
+    const WHAT: &'static str = "a whole number below 2^32";
+    fn from_field(value: &Value) -> Option<Self> {
+        value.as_u64()?.try_into().ok()
+    }
+}
+
 impl FromField for f64 {
     const WHAT: &'static str = "a number";
     fn from_field(value: &Value) -> Option<Self> {

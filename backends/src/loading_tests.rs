@@ -7,6 +7,7 @@ mod gguf;
 mod gguf_headers;
 mod hub;
 mod hub_faults;
+mod logit_score;
 mod outlines;
 mod refusals;
 mod safetensors_headers;

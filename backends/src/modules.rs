@@ -12,6 +12,8 @@ const PROMPTS: &str = "config_sentence_transformers.json";
 const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
 /// Dense layers after pooling; more than any model has, and each is kept in memory.
 const MAX_DENSE: usize = 16;
+/// What a LogitScore module takes.
+const LOGITS: &str = "causal_logits";
 /// Where pooling is configured when there is no `modules.json`.
 const DEFAULT_POOLING: &str = "1_Pooling";
 
@@ -38,6 +40,8 @@ pub(crate) enum DenseActivation {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ModuleList {
     pub(crate) pooling: Option<String>,
+    /// Makes a reranker of a language model; there is no pooling then.
+    pub(crate) logit_score: Option<String>,
     pub(crate) dense: Vec<String>,
 }
 
@@ -51,7 +55,7 @@ impl ModuleList {
             return Self::parse(&modules);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
-        Ok(Self { pooling, dense: vec![] })
+        Ok(Self { pooling, ..Self::default() })
     }
 
     /// The modules of a `modules.json`.
@@ -77,6 +81,11 @@ impl ModuleList {
                     return Err(LoadError::unsupported(MODULES, what, "the model's files at the top"));
                 }
                 ("Pooling", 1) => list.pooling = Some(path),
+                ("LogitScore", 1) => list.logit_score = Some(path),
+                (_, 2..) if list.logit_score.is_some() => {
+                    let what = format!("{kind} after LogitScore");
+                    return Err(LoadError::unsupported(MODULES, what, "LogitScore as the last module"));
+                }
                 ("Dense", 2..) if list.dense.len() == MAX_DENSE => {
                     let what = format!("more than {MAX_DENSE} Dense modules");
                     return Err(LoadError::unsupported(MODULES, what, "one or a few"));
@@ -84,15 +93,15 @@ impl ModuleList {
                 ("Dense", 2..) => list.dense.push(path),
                 ("Normalize", 2..) => normalize = true,
                 _ => {
-                    let supported = "Transformer, then Pooling, then any number of Dense, then Normalize; \
-                                     --task or --pooling can overrule the file";
+                    let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
+                                     or Transformer, then LogitScore; --task or --pooling can overrule the file";
                     return Err(LoadError::unsupported(MODULES, format!("{kind} as module {index}"), supported));
                 }
             }
         }
-        match list.pooling {
-            Some(_) => Ok(list),
-            None => invalid("has no Pooling module"),
+        match list.pooling.is_some() || list.logit_score.is_some() {
+            true => Ok(list),
+            false => invalid("has no Pooling or LogitScore module"),
         }
     }
 
@@ -160,6 +169,29 @@ fn true_modes(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
         }
     }
     Ok(modes)
+}
+
+/// The tokens whose logits are the score of a LogitScore module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScoreTokens {
+    pub(crate) positive: u32,
+    /// Without it the score is the logit of `positive` alone.
+    pub(crate) negative: Option<u32>,
+}
+
+/// Reads a LogitScore module.
+///
+/// # Errors
+/// Its config is missing or malformed, or takes something else than logits.
+pub(crate) fn score_tokens(files: &ModelFiles, folder: &str) -> Result<ScoreTokens, LoadError> {
+    let name = config_of(folder);
+    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
+    let fields = Fields::new(&name, &config)?;
+    let input: String = fields.or("module_input_name", LOGITS.to_owned())?;
+    if input != LOGITS {
+        return Err(fields.unsupported("module_input_name", &format!("\"{input}\""), LOGITS));
+    }
+    Ok(ScoreTokens { positive: fields.required("true_token_id")?, negative: fields.optional("false_token_id")? })
 }
 
 /// Reads a dense module whose input is `in_features` wide.

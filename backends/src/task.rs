@@ -90,14 +90,26 @@ impl Evidence<'_> {
         if self.is_classifier()? {
             return Ok(Task::Classify);
         }
-        let pooling_given = self.options.pooling.is_some() || self.gguf_pooling.is_some();
-        if pooling_given || ModuleList::read(self.files)?.pooling.is_some() {
+        if self.options.pooling.is_some() || self.gguf_pooling.is_some() {
+            return Ok(Task::Embed);
+        }
+        let modules = ModuleList::read(self.files)?;
+        if modules.pooling.is_some() {
             return Ok(Task::Embed);
         }
         let qwen3 = match &self.description.json {
             Some(_) => self.architectures()?.iter().any(|name| name == "Qwen3ForCausalLM"),
             None => self.description.config.model_type == "qwen3",
         };
+        if modules.logit_score.is_some() {
+            return match qwen3 {
+                true => Ok(Task::Rerank),
+                false => {
+                    let problem = "a reranker whose prompt is not known; give --rerank-recipe";
+                    Err(LoadError::Options(format!("{} is {problem}", self.files.description())))
+                }
+            };
+        }
         if qwen3 && self.missing_token().is_none() {
             tracing::info!(
                 "{}: a Qwen3 language model without a pooling module is served as a yes/no reranker; \
@@ -153,8 +165,35 @@ impl Evidence<'_> {
     fn rerank(&self) -> Result<Purpose, LoadError> {
         let recipe = self.recipe()?;
         let texts = recipe.negative.iter().chain([&recipe.positive]);
-        let token_ids = texts.map(|text| self.single_token(text)).collect::<Result<_, _>>()?;
+        let token_ids = texts.map(|text| self.single_token(text)).collect::<Result<Vec<_>, _>>()?;
+        self.check_score_tokens(&token_ids)?;
         Ok(Purpose::Rerank { template: recipe.template, token_ids })
+    }
+
+    /// Compares the recipe's tokens with those that a LogitScore module has.
+    ///
+    /// # Errors
+    /// They differ: the checkpoint was trained with another prompt.
+    fn check_score_tokens(&self, token_ids: &[u32]) -> Result<(), LoadError> {
+        let list = ModuleList::read(self.files).unwrap_or_else(|error| {
+            tracing::warn!("modules are left out because the options say what the model is for: {error}");
+            ModuleList::default()
+        });
+        let Some(folder) = list.logit_score else { return Ok(()) };
+        let tokens = modules::score_tokens(self.files, &folder)?;
+        let found: Vec<u32> = tokens.negative.into_iter().chain([tokens.positive]).collect();
+        if found == token_ids {
+            return Ok(());
+        }
+        let id = |id: u32| match self.description.tokenizer.id_to_token(id) {
+            Some(token) => format!("{id} ({token:?})"),
+            None => format!("{id}, which tokenizer.json does not have,"),
+        };
+        let shown = |ids: &[u32]| ids.iter().rev().map(|&i| id(i)).collect::<Vec<_>>().join(" against ");
+        let what = format!("a score of token {}", shown(&found));
+        let supported =
+            format!("the recipe in use has {}; give --rerank-recipe with the model's own prompt", shown(token_ids));
+        Err(LoadError::unsupported(modules::config_of(&folder), what, supported))
     }
 
     /// The prompt and the tokens of a yes/no reranker: what the options give, or else Qwen3-Reranker's.
