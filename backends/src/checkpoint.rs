@@ -42,13 +42,20 @@ pub(crate) enum Purpose {
     Rerank {
         template: RerankTemplate,
         /// The token that speaks against and the one that speaks for the document, or the latter alone.
-        token_ids: Vec<u32>,
+        tokens: Vec<RerankToken>,
     },
     /// A sequence classifier (`score.weight`), pooled at the last token.
     Classify {
         /// Names by index.
         labels: Vec<String>,
     },
+}
+
+/// A token whose logit counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RerankToken {
+    pub(crate) text: String,
+    pub(crate) id: u32,
 }
 
 impl Checkpoint {

@@ -19,6 +19,9 @@ use std::path::Path;
 /// Architectures (`general.architecture`) that are read. Mistral's files say `llama`.
 const ARCHITECTURES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
+/// The rows of the head that a converter keeps of a reranker, one for each of `classifier.output_labels`.
+pub(crate) const CLASS_ROWS: &str = "cls.output.weight";
+
 /// An open GGUF file.
 pub(crate) struct GgufFile {
     file: NamedFile,
@@ -175,15 +178,33 @@ impl GgufFile {
     pub(crate) fn read<T: Element>(&self, name: &str, shown: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
         let info = self.check(name, shown, shape)?;
         let place = self.place(name, info)?;
-        self.file.reading(|| {
-            let bytes = &self.file.bytes[place];
-            match info.ggml_dtype {
-                GgmlDType::F32 => Ok(decode_f32(bytes)),
-                GgmlDType::F16 => Ok(decode_f16(bytes)),
-                GgmlDType::BF16 => Ok(decode_bf16(bytes)),
-                dtype => dequantize(dtype, bytes),
-            }
-        })?
+        self.file.reading(|| decode(info.ggml_dtype, &self.file.bytes[place]))?
+    }
+
+    /// Some rows of a matrix, which must be below `shape[0]`; the others are not converted.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    fn read_rows(&self, name: &str, shown: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        let info = self.check(name, shown, &shape)?;
+        let bytes = &self.file.bytes[self.place(name, info)?];
+        // A row is whole blocks.
+        let row_bytes = bytes.len().checked_div(shape[0]).unwrap_or(0);
+        let row = |row: u32| decode(info.ggml_dtype, &bytes[row as usize * row_bytes..][..row_bytes]);
+        let rows = self.file.reading(|| rows.iter().map(|&i| row(i)).collect::<Result<Vec<Vec<f32>>, _>>())??;
+        Ok(rows.concat())
+    }
+
+    /// What the rows of [`CLASS_ROWS`] stand for; none when the file does not say.
+    ///
+    /// # Errors
+    /// They are not strings.
+    fn class_labels(&self) -> Result<Vec<&str>, LoadError> {
+        let key = format!("{}.classifier.output_labels", self.architecture()?);
+        let wrong = || self.wrong(&key, "a list of strings");
+        let Some(value) = self.get(&key) else { return Ok(vec![]) };
+        let Value::Array(labels) = value else { return Err(wrong()) };
+        labels.iter().map(|label| if let Value::String(label) = label { Ok(&**label) } else { Err(wrong()) }).collect()
     }
 
     /// A tensor's description, if it has this shape.
@@ -253,6 +274,24 @@ impl GgufWeights {
         self.read(name, shape)
     }
 
+    /// As [`Weights::f32_rows`](crate::model::weights::Weights::f32_rows).
+    pub(crate) fn f32_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        self.file.read_rows(&self.stored_name(name)?, name, shape, rows)
+    }
+
+    /// As [`Weights::class_rows`](crate::model::weights::Weights::class_rows).
+    pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
+        let Some(info) = self.file.tensor(CLASS_ROWS) else { return Ok(None) };
+        let rows = info.shape.dims().first().copied().unwrap_or(0);
+        let values = self.file.read(CLASS_ROWS, CLASS_ROWS, &[rows, width])?;
+        let labels: Vec<String> = self.file.class_labels()?.into_iter().map(str::to_owned).collect();
+        if !labels.is_empty() && labels.len() != rows {
+            let problem = format!("tensor `{CLASS_ROWS}` has {rows} rows for {} labels", labels.len());
+            return Err(LoadError::invalid(self.file.name(), problem));
+        }
+        Ok(Some(ClassRows { labels, values }))
+    }
+
     /// As [`Weights::contains`](crate::model::weights::Weights::contains).
     pub(crate) fn contains(&self, name: &str) -> bool {
         gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some())
@@ -296,6 +335,25 @@ fn halves_from_neighbours<T: Copy>(values: &[T], head_dim: usize, row_len: usize
         }
     }
     out
+}
+
+/// A reranker's rows of the head, apart from the head.
+#[derive(Debug)]
+pub(crate) struct ClassRows {
+    /// One for each row; none when the file does not say.
+    pub(crate) labels: Vec<String>,
+    /// Row by row.
+    pub(crate) values: Vec<f32>,
+}
+
+/// Converts whole blocks.
+fn decode<T: Element>(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
+    match dtype {
+        GgmlDType::F32 => Ok(decode_f32(bytes)),
+        GgmlDType::F16 => Ok(decode_f16(bytes)),
+        GgmlDType::BF16 => Ok(decode_bf16(bytes)),
+        dtype => dequantize(dtype, bytes),
+    }
 }
 
 /// Dequantises blocks, many at a time.

@@ -1,14 +1,13 @@
 //! The decoder's config from a GGUF file's metadata.
 
 use crate::LoadError;
-use crate::gguf::GgufFile;
+use crate::gguf::{CLASS_ROWS, GgufFile};
 use crate::gguf_names::{hugging_face_name, layer_part};
 use crate::model::config::{DecoderConfig, RopeConfig, RopeScaling};
 use prefold_core::Pooling;
 
-/// Tensors without a Hugging Face name: RoPE divisors, read into the config, and the copied head rows of a
-/// reranker, which are computed from the embeddings instead.
-const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", "cls.output.weight"];
+/// Tensors without a Hugging Face name: RoPE divisors, read into the config, and the rows of a reranker's head.
+const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
 
 impl GgufFile {
     /// The pooling that the file asks for, if it asks for any that an embedding model has.

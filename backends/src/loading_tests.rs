@@ -5,6 +5,7 @@ mod configs;
 mod damage;
 mod gguf;
 mod gguf_headers;
+mod gguf_rerankers;
 mod hub;
 mod hub_faults;
 mod logit_score;

@@ -1,7 +1,7 @@
 //! What a checkpoint is for.
 
 use crate::LoadError;
-use crate::checkpoint::Purpose;
+use crate::checkpoint::{Purpose, RerankToken};
 use crate::description::Description;
 use crate::files::ModelFiles;
 use crate::json::Fields;
@@ -164,17 +164,17 @@ impl Evidence<'_> {
 
     fn rerank(&self) -> Result<Purpose, LoadError> {
         let recipe = self.recipe()?;
-        let texts = recipe.negative.iter().chain([&recipe.positive]);
-        let token_ids = texts.map(|text| self.single_token(text)).collect::<Result<Vec<_>, _>>()?;
-        self.check_score_tokens(&token_ids)?;
-        Ok(Purpose::Rerank { template: recipe.template, token_ids })
+        let texts = recipe.negative.into_iter().chain([recipe.positive]);
+        let tokens = texts.map(|text| self.single_token(text)).collect::<Result<Vec<_>, _>>()?;
+        self.check_score_tokens(&tokens)?;
+        Ok(Purpose::Rerank { template: recipe.template, tokens })
     }
 
     /// Compares the recipe's tokens with those that a LogitScore module has.
     ///
     /// # Errors
     /// They differ: the checkpoint was trained with another prompt.
-    fn check_score_tokens(&self, token_ids: &[u32]) -> Result<(), LoadError> {
+    fn check_score_tokens(&self, expected: &[RerankToken]) -> Result<(), LoadError> {
         let list = ModuleList::read(self.files).unwrap_or_else(|error| {
             tracing::warn!("modules are left out because the options say what the model is for: {error}");
             ModuleList::default()
@@ -182,7 +182,8 @@ impl Evidence<'_> {
         let Some(folder) = list.logit_score else { return Ok(()) };
         let tokens = modules::score_tokens(self.files, &folder)?;
         let found: Vec<u32> = tokens.negative.into_iter().chain([tokens.positive]).collect();
-        if found == token_ids {
+        let expected: Vec<u32> = expected.iter().map(|token| token.id).collect();
+        if found == expected {
             return Ok(());
         }
         let id = |id: u32| match self.description.tokenizer.id_to_token(id) {
@@ -192,7 +193,7 @@ impl Evidence<'_> {
         let shown = |ids: &[u32]| ids.iter().rev().map(|&i| id(i)).collect::<Vec<_>>().join(" against ");
         let what = format!("a score of token {}", shown(&found));
         let supported =
-            format!("the recipe in use has {}; give --rerank-recipe with the model's own prompt", shown(token_ids));
+            format!("the recipe in use has {}; give --rerank-recipe with the model's own prompt", shown(&expected));
         Err(LoadError::unsupported(modules::config_of(&folder), what, supported))
     }
 
@@ -213,11 +214,11 @@ impl Evidence<'_> {
     }
 
     /// The one token that a text is.
-    fn single_token(&self, text: &str) -> Result<u32, LoadError> {
-        let encoding = self.description.tokenizer.encode_fast(text, false);
+    fn single_token(&self, text: String) -> Result<RerankToken, LoadError> {
+        let encoding = self.description.tokenizer.encode_fast(text.as_str(), false);
         let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
         match encoding.get_ids() {
-            &[id] => Ok(id),
+            &[id] => Ok(RerankToken { text, id }),
             ids => {
                 let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
                 Err(LoadError::invalid("tokenizer.json", problem))

@@ -1,7 +1,7 @@
 //! What the reference checkpoints are read as.
 
 use super::{copy_of, fixture, open, options, read_json, write_json};
-use crate::checkpoint::{Checkpoint, DenseActivation, Purpose};
+use crate::checkpoint::{Checkpoint, DenseActivation, Purpose, RerankToken};
 use crate::model::config::{DecoderConfig, RopeConfig, RopeScaling};
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource, Task};
 use prefold_core::{Pooling, RerankRecipe};
@@ -56,7 +56,7 @@ fn labels(names: &[&str]) -> Purpose {
 #[test]
 fn every_reference_checkpoint_is_read_as_it_is_meant() {
     let template = RerankRecipe::builtin(RerankRecipe::QWEN3).unwrap().template;
-    let reranker = Purpose::Rerank { template, token_ids: vec![] };
+    let reranker = Purpose::Rerank { template, tokens: vec![] };
     let cases = [
         ("qwen3-tiny", qwen3(), embed(Pooling::LastToken), 1024),
         ("qwen2-tiny", DecoderConfig { qkv_bias: true, ..tiny("qwen2") }, embed(Pooling::LastToken), 512),
@@ -68,9 +68,12 @@ fn every_reference_checkpoint_is_read_as_it_is_meant() {
     ];
     for (name, config, mut purpose, max_input_length) in cases {
         let expected = read_json(&fixture(name).join("expected.json"));
-        if let Purpose::Rerank { token_ids, .. } = &mut purpose {
-            let id = |name: &str| expected[name].as_u64().unwrap() as u32;
-            *token_ids = vec![id("no_token_id"), id("yes_token_id")];
+        if let Purpose::Rerank { tokens, .. } = &mut purpose {
+            let token = |text: &str| {
+                let id = expected[format!("{text}_token_id")].as_u64().unwrap() as u32;
+                RerankToken { text: text.to_owned(), id }
+            };
+            *tokens = vec![token("no"), token("yes")];
         }
         let checkpoint = open(fixture(name)).unwrap();
         assert_eq!(checkpoint.config, config, "{name}");
@@ -186,16 +189,12 @@ fn a_recipe_makes_any_language_model_a_reranker() {
         Checkpoint::open(&options).map(|checkpoint| checkpoint.purpose).map_err(|error| error.to_string())
     };
     let recipe = || RerankRecipe::builtin("mxbai-rerank-v2").unwrap();
-    let Ok(Purpose::Rerank { template, token_ids }) = purpose("qwen2-tiny", recipe(), None) else {
-        panic!("a reranker")
-    };
+    let Ok(Purpose::Rerank { template, tokens }) = purpose("qwen2-tiny", recipe(), None) else { panic!("a reranker") };
     assert_eq!(template, recipe().template);
-    assert_eq!(token_ids.len(), 2);
-    assert_eq!(purpose("qwen2-tiny", recipe(), Some(Task::Rerank)), Ok(Purpose::Rerank { template, token_ids }));
+    assert_eq!(tokens.len(), 2);
+    assert_eq!(purpose("qwen2-tiny", recipe(), Some(Task::Rerank)), Ok(Purpose::Rerank { template, tokens }));
     let alone = RerankRecipe { negative: None, ..recipe() };
-    assert!(
-        matches!(purpose("mistral-tiny", alone, None), Ok(Purpose::Rerank { token_ids, .. }) if token_ids.len() == 1)
-    );
+    assert!(matches!(purpose("mistral-tiny", alone, None), Ok(Purpose::Rerank { tokens, .. }) if tokens.len() == 1));
 
     let refused = purpose("qwen2-tiny", recipe(), Some(Task::Embed)).unwrap_err();
     assert!(refused.contains("--rerank-recipe is for reranking"), "{refused}");

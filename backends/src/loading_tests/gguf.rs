@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// What a GGUF file holds, before it is written.
 pub(super) struct Gguf {
-    metadata: BTreeMap<String, Value>,
+    pub(super) metadata: BTreeMap<String, Value>,
     pub(super) tensors: BTreeMap<String, QTensor>,
 }
 
@@ -35,7 +35,7 @@ fn neighbours_from_halves(values: &[f32], head_dim: usize, row_len: usize) -> Ve
 
 impl Gguf {
     /// Converts a reference checkpoint; `pre` is the name of its pre-tokenizer.
-    fn from_fixture(name: &str, pre: &str) -> Self {
+    pub(super) fn from_fixture(name: &str, pre: &str) -> Self {
         let mut gguf = Self { metadata: BTreeMap::new(), tensors: BTreeMap::new() };
         gguf.add_config(name);
         gguf.add_tokenizer(name, pre);
@@ -43,7 +43,7 @@ impl Gguf {
         gguf
     }
 
-    fn set(&mut self, key: impl Into<String>, value: Value) {
+    pub(super) fn set(&mut self, key: impl Into<String>, value: Value) {
         self.metadata.insert(key.into(), value);
     }
 

@@ -49,11 +49,10 @@ fn a_checkpoint_with_the_recipes_tokens_is_a_reranker() {
     for config in [json!({"true_token_id": yes, "false_token_id": null}), json!({"true_token_id": yes})] {
         let dir = with_score("qwen3-reranker-tiny", &config);
         let recipe = RerankRecipe { negative: None, ..RerankRecipe::builtin(RerankRecipe::QWEN3).unwrap() };
-        let Ok(Purpose::Rerank { token_ids, .. }) = purpose(&dir, |options| options.rerank_recipe = Some(recipe))
-        else {
+        let Ok(Purpose::Rerank { tokens, .. }) = purpose(&dir, |options| options.rerank_recipe = Some(recipe)) else {
             panic!("{config} is refused")
         };
-        assert_eq!(token_ids, [yes as u32]);
+        assert_eq!((tokens.len(), tokens[0].id), (1, yes as u32));
     }
 }
 

@@ -3,8 +3,9 @@
 use super::decoder::load_linear;
 use super::geometry::Geometry;
 use super::weights::Weights;
-use crate::checkpoint::{DenseActivation, DenseModule, Purpose};
+use crate::checkpoint::{DenseActivation, DenseModule, Purpose, RerankToken};
 use crate::error::LoadError;
+use crate::gguf::{CLASS_ROWS, ClassRows};
 use crate::model::config::DecoderConfig;
 use crate::ops::{self, Linear, Store, Target};
 use crate::options::Dtype;
@@ -47,8 +48,8 @@ impl Head {
                 let head = Self { pooling: *pooling, layers, answers: Answers::Embedding };
                 Ok((head, ModelKind::Embedding { dim, pooling: *pooling }))
             }
-            Purpose::Rerank { token_ids, .. } => {
-                let linear = output_rows(config, weights, token_ids)?;
+            Purpose::Rerank { tokens, .. } => {
+                let linear = output_rows(config, weights, tokens)?;
                 Ok((Self::logits(linear), ModelKind::Reranker))
             }
             Purpose::Classify { labels } => {
@@ -128,11 +129,52 @@ impl HeadLayer {
 }
 
 /// The rows of the output head that a reranker needs, in the order of the tokens.
-fn output_rows(config: &DecoderConfig, weights: &Weights, token_ids: &[u32]) -> std::result::Result<Linear, LoadError> {
-    let name = if config.tie_word_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
+///
+/// # Errors
+/// Tensors are missing or malformed, or the head is not in the file but for the rows of other tokens.
+fn output_rows(
+    config: &DecoderConfig,
+    weights: &Weights,
+    tokens: &[RerankToken],
+) -> std::result::Result<Linear, LoadError> {
     let width = config.hidden_size;
-    let rows = weights.f32_rows(name, [config.vocab_size, width], token_ids)?;
-    Ok(Linear::packed(PackedMatrix::from_f32(&rows, token_ids.len(), width)?, None))
+    let class = weights.class_rows(width)?;
+    let rows = match class.as_ref().and_then(|class| labelled_rows(class, width, tokens)) {
+        Some(rows) => rows,
+        None => {
+            let name = if config.tie_word_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
+            let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+            let rows = weights.f32_rows(name, [config.vocab_size, width], &ids)?;
+            // A file may have the rows of a head instead of the head, which then looks as if it were the embeddings.
+            if let Some(class) = class.filter(|_| config.tie_word_embeddings) {
+                let is_embedding = |row| rows.chunks(width).any(|known| known == row);
+                if !class.values.chunks(width).all(is_embedding) {
+                    return Err(other_class_rows(&class, tokens));
+                }
+            }
+            rows
+        }
+    };
+    Ok(Linear::packed(PackedMatrix::from_f32(&rows, tokens.len(), width)?, None))
+}
+
+/// The rows whose labels are the tokens' texts; `None` unless each token has one.
+fn labelled_rows(class: &ClassRows, width: usize, tokens: &[RerankToken]) -> Option<Vec<f32>> {
+    let row = |token: &RerankToken| {
+        let index = class.labels.iter().position(|label| *label == token.text)?;
+        class.values.chunks(width).nth(index)
+    };
+    tokens.iter().map(row).collect::<Option<Vec<_>>>().map(|rows| rows.concat())
+}
+
+fn other_class_rows(class: &ClassRows, tokens: &[RerankToken]) -> LoadError {
+    let labels = match class.labels.as_slice() {
+        [] => "without labels".to_owned(),
+        labels => format!("for {}", labels.join(", ")),
+    };
+    let texts: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();
+    let supported = format!("the rerank recipe needs {}", texts.join(", "));
+    LoadError::unsupported(CLASS_ROWS, format!("a head of rows {labels} and no `output.weight`"), supported)
 }
 
 /// The index of a state that the geometry promised.

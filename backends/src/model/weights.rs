@@ -3,7 +3,7 @@
 use super::header::{TensorHeader, read_header};
 use crate::LoadError;
 use crate::disk::{FileBytes, NamedFile};
-use crate::gguf::GgufWeights;
+use crate::gguf::{ClassRows, GgufWeights};
 use crate::ops::Values;
 use crate::options::Dtype;
 use half::{bf16, f16};
@@ -38,8 +38,8 @@ impl Weights {
         }
     }
 
-    /// Some rows of a matrix as `f32`, one after another. Rows that are not asked for are not converted where the
-    /// file's layout allows it.
+    /// Some rows of a matrix as `f32`, one after another; rows that are not asked for are not converted. Not for q and k,
+    /// whose rows may be in another order in the file.
     ///
     /// # Errors
     /// As for [`f32`](Self::f32), or a row is not below `shape[0]`.
@@ -52,10 +52,18 @@ impl Weights {
         }
         match self {
             Self::Safetensors(files) => files.read_rows(name, shape, rows),
-            Self::Gguf(file) => {
-                let matrix = file.f32(name, &shape)?;
-                Ok(rows.iter().flat_map(|&row| &matrix[row as usize * shape[1]..][..shape[1]]).copied().collect())
-            }
+            Self::Gguf(file) => file.f32_rows(name, shape, rows),
+        }
+    }
+
+    /// The rows of the head that a reranker's file keeps apart, of this width; none in safetensors.
+    ///
+    /// # Errors
+    /// They are malformed.
+    pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
+        match self {
+            Self::Safetensors(_) => Ok(None),
+            Self::Gguf(file) => file.class_rows(width),
         }
     }
 
