@@ -63,7 +63,7 @@ pub fn outline(source: &ModelSource, task: Option<Task>) -> Result<ModelOutline,
     let gguf_pooling = gguf.as_ref().map(|gguf| gguf.pooling()).transpose()?.flatten();
     let evidence = Evidence { options, files: &files, description: &description, has_score_head: false, gguf_pooling };
     // A language model that must be told how to pool makes the same tokens whatever it is told.
-    let task = match evidence.task().unwrap_or(Task::Embed) {
+    let task = match evidence.task()?.unwrap_or(Task::Embed) {
         Task::Rerank if evidence.is_classifier()? => Task::Classify,
         task => task,
     };

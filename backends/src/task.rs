@@ -31,7 +31,11 @@ impl Evidence<'_> {
     /// The checkpoint cannot do what the options ask, does not say what it is for, or needs something
     /// that is not supported.
     pub(crate) fn purpose(&self) -> Result<Purpose, LoadError> {
-        let task = self.task()?;
+        let task = self.task()?.ok_or_else(|| {
+            let problem =
+                "does not say what it is for: give --pooling (cls, mean, last-token) for embeddings, or --task";
+            LoadError::Options(format!("{} {problem}", self.files.description()))
+        })?;
         let has_recipe = self.options.rerank_recipe.is_some();
         if has_recipe && task != Task::Rerank {
             return Err(LoadError::Options(format!("--rerank-recipe is for reranking, the task is {task}")));
@@ -58,14 +62,14 @@ impl Evidence<'_> {
         }
     }
 
-    /// What the options say, or else the files.
+    /// What the options say that the checkpoint is for, or else the files; `None` when neither does.
     ///
     /// # Errors
-    /// Neither says what the checkpoint is for.
-    pub(crate) fn task(&self) -> Result<Task, LoadError> {
+    /// The files are malformed or need something that is not supported.
+    pub(crate) fn task(&self) -> Result<Option<Task>, LoadError> {
         match (self.options.task, &self.options.rerank_recipe) {
-            (Some(task), _) => Ok(task),
-            (None, Some(_)) => Ok(Task::Rerank),
+            (Some(task), _) => Ok(Some(task)),
+            (None, Some(_)) => Ok(Some(Task::Rerank)),
             (None, None) => self.detect(),
         }
     }
@@ -86,16 +90,16 @@ impl Evidence<'_> {
         }
     }
 
-    fn detect(&self) -> Result<Task, LoadError> {
+    fn detect(&self) -> Result<Option<Task>, LoadError> {
         if self.is_classifier()? {
-            return Ok(Task::Classify);
+            return Ok(Some(Task::Classify));
         }
         if self.options.pooling.is_some() || self.gguf_pooling.is_some() {
-            return Ok(Task::Embed);
+            return Ok(Some(Task::Embed));
         }
         let modules = ModuleList::read(self.files)?;
         if modules.pooling.is_some() {
-            return Ok(Task::Embed);
+            return Ok(Some(Task::Embed));
         }
         let qwen3 = match &self.description.json {
             Some(_) => self.architectures()?.iter().any(|name| name == "Qwen3ForCausalLM"),
@@ -103,7 +107,7 @@ impl Evidence<'_> {
         };
         if modules.logit_score.is_some() {
             return match qwen3 {
-                true => Ok(Task::Rerank),
+                true => Ok(Some(Task::Rerank)),
                 false => {
                     let problem = "a reranker whose prompt is not known; give --rerank-recipe";
                     Err(LoadError::Options(format!("{} is {problem}", self.files.description())))
@@ -116,13 +120,9 @@ impl Evidence<'_> {
                  give --pooling for embeddings",
                 self.files.description()
             );
-            return Ok(Task::Rerank);
+            return Ok(Some(Task::Rerank));
         }
-        let problem = format!(
-            "{} does not say what it is for: give --pooling (cls, mean, last-token) for embeddings, or --task",
-            self.files.description()
-        );
-        Err(LoadError::Options(problem))
+        Ok(None)
     }
 
     fn embed(&self) -> Result<Purpose, LoadError> {

@@ -52,3 +52,15 @@ fn a_language_model_that_does_not_say_what_it_is_for_embeds() {
     assert!(open(dir.path()).is_err());
     assert_eq!(outline_of(dir.path()).task, Task::Embed);
 }
+
+#[test]
+fn what_is_wrong_with_the_files_is_not_taken_for_silence() {
+    let dir = copy_of("llama-tiny");
+    for (modules, words) in [("[", "modules.json: is not JSON"), ("[]", "modules.json: has no Pooling")] {
+        fs::write(dir.path().join("modules.json"), modules).unwrap();
+        let refused =
+            |task| outline(&ModelSource::Path(dir.path().to_owned()), task).map_err(|error| error.to_string());
+        assert!(refused(None).unwrap_err().contains(words));
+        assert_eq!(refused(Some(Task::Embed)).unwrap().task, Task::Embed);
+    }
+}
