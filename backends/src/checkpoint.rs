@@ -67,13 +67,15 @@ impl Checkpoint {
         let mut files = ModelFiles::open(options, Parts::All)?;
         let gguf = files.take_gguf();
         let description = Description::read(&files, gguf.as_ref())?;
+        let gguf_ranks = gguf.as_ref().map(|gguf| gguf.ranks()).transpose()?.unwrap_or(false);
         let gguf_pooling = gguf.as_ref().map(|gguf| gguf.pooling()).transpose()?.flatten();
         let weights = match gguf {
             Some(gguf) => Weights::Gguf(gguf.into_weights(&description.config)),
             None => files.weights()?,
         };
         let has_score_head = weights.contains(SCORE_HEAD);
-        let evidence = Evidence { options, files: &files, description: &description, has_score_head, gguf_pooling };
+        let evidence =
+            Evidence { options, files: &files, description: &description, has_score_head, gguf_pooling, gguf_ranks };
         let purpose = evidence.purpose()?;
         let Description { config, tokenizer, prompts, max_input_length, .. } = description;
         tracing::info!(

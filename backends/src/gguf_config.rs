@@ -9,6 +9,9 @@ use prefold_core::Pooling;
 /// Tensors without a Hugging Face name: RoPE divisors, read into the config, and the rows of a reranker's head.
 const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
 
+/// The `pooling_type` of a reranker, whose scores are taken from the language model's head.
+const RANK: usize = 4;
+
 impl GgufFile {
     /// The pooling that the file asks for, if it asks for any that an embedding model has.
     ///
@@ -17,8 +20,8 @@ impl GgufFile {
     pub(crate) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
         let key = format!("{}.pooling_type", self.architecture()?);
         match self.usize(&key)? {
-            // 0 is none; 4 is a reranker's, whose scores are taken from the language model's head.
-            None | Some(0 | 4) => Ok(None),
+            // 0 is none.
+            None | Some(0 | RANK) => Ok(None),
             Some(1) => Ok(Some(Pooling::Mean)),
             Some(2) => Ok(Some(Pooling::Cls)),
             Some(3) => Ok(Some(Pooling::LastToken)),
@@ -26,6 +29,15 @@ impl GgufFile {
                 Err(LoadError::unsupported(self.name(), format!("`{key}` {other}"), "1 mean, 2 cls, 3 last"))
             }
         }
+    }
+
+    /// Whether the file says that it is a reranker's.
+    ///
+    /// # Errors
+    /// The type of pooling is not a number.
+    pub(crate) fn ranks(&self) -> Result<bool, LoadError> {
+        let key = format!("{}.pooling_type", self.architecture()?);
+        Ok(self.usize(&key)? == Some(RANK))
     }
 
     /// The decoder's config.

@@ -60,8 +60,10 @@ pub fn outline(source: &ModelSource, task: Option<Task>) -> Result<ModelOutline,
     let mut files = ModelFiles::open(options, Parts::WithoutWeights)?;
     let gguf = files.take_gguf();
     let description = Description::read(&files, gguf.as_ref())?;
+    let gguf_ranks = gguf.as_ref().map(|gguf| gguf.ranks()).transpose()?.unwrap_or(false);
     let gguf_pooling = gguf.as_ref().map(|gguf| gguf.pooling()).transpose()?.flatten();
-    let evidence = Evidence { options, files: &files, description: &description, has_score_head: false, gguf_pooling };
+    let evidence =
+        Evidence { options, files: &files, description: &description, has_score_head: false, gguf_pooling, gguf_ranks };
     // A language model that must be told how to pool makes the same tokens whatever it is told.
     let task = match evidence.task()?.unwrap_or(Task::Embed) {
         Task::Rerank if evidence.is_classifier()? => Task::Classify,

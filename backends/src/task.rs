@@ -4,7 +4,7 @@ use crate::LoadError;
 use crate::checkpoint::{Purpose, RerankToken};
 use crate::description::Description;
 use crate::files::ModelFiles;
-use crate::json::Fields;
+use crate::json::{Fields, shown};
 use crate::modules::{self, ModuleList, PoolingConfig};
 use crate::options::{LoadOptions, Task};
 use prefold_core::{Pooling, RerankRecipe};
@@ -22,6 +22,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) has_score_head: bool,
     /// The pooling that a GGUF file asks for.
     pub(crate) gguf_pooling: Option<Pooling>,
+    /// A GGUF file says that it is a reranker's.
+    pub(crate) gguf_ranks: bool,
 }
 
 impl Evidence<'_> {
@@ -32,8 +34,8 @@ impl Evidence<'_> {
     /// that is not supported.
     pub(crate) fn purpose(&self) -> Result<Purpose, LoadError> {
         let task = self.task()?.ok_or_else(|| {
-            let problem =
-                "does not say what it is for: give --pooling (cls, mean, last-token) for embeddings, or --task";
+            let problem = "does not say what it is for: give --pooling (cls, mean, last-token) for embeddings, \
+                           --task, or --rerank-recipe";
             LoadError::Options(format!("{} {problem}", self.files.description()))
         })?;
         let has_recipe = self.options.rerank_recipe.is_some();
@@ -114,15 +116,30 @@ impl Evidence<'_> {
                 }
             };
         }
-        if qwen3 && self.missing_token().is_none() {
-            tracing::info!(
-                "{}: a Qwen3 language model without a pooling module is served as a yes/no reranker; \
-                 give --pooling for embeddings",
-                self.files.description()
-            );
-            return Ok(Some(Task::Rerank));
+        if !qwen3 || self.missing_token().is_some() {
+            return Ok(None);
         }
-        Ok(None)
+        if self.description.json.is_none() {
+            return Ok(self.gguf_ranks.then_some(Task::Rerank));
+        }
+        let model = self.files.description();
+        if let Some(class) = self.custom_class()? {
+            tracing::warn!("{model} has a class of its own ({class}), so what it is for is not guessed");
+            return Ok(None);
+        }
+        tracing::warn!(
+            "{model} is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give \
+             --task rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
+        );
+        Ok(Some(Task::Rerank))
+    }
+
+    /// The checkpoint's own class of a model or config, which may compute or prompt in its own way.
+    fn custom_class(&self) -> Result<Option<String>, LoadError> {
+        let Some(json) = &self.description.json else { return Ok(None) };
+        let Some(map) = Fields::new("config.json", json)?.object("auto_map")? else { return Ok(None) };
+        let class = map.entries().find(|(key, _)| *key == "AutoConfig" || key.starts_with("AutoModel"));
+        Ok(class.map(|(_, class)| shown(class)))
     }
 
     fn embed(&self) -> Result<Purpose, LoadError> {

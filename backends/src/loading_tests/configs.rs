@@ -204,6 +204,22 @@ fn a_recipe_makes_any_language_model_a_reranker() {
 }
 
 #[test]
+fn a_language_model_with_a_class_of_its_own_is_not_guessed_at() {
+    for (class, guessed) in [("AutoConfig", false), ("AutoTokenizer", true)] {
+        let dir = copy_of("qwen3-reranker-tiny");
+        let mut config = read_json(&dir.path().join("config.json"));
+        config["auto_map"] = json!({class: "modeling_zeranker.ZEConfig"});
+        write_json(&dir.path().join("config.json"), &config);
+        match open(dir.path()) {
+            Ok(checkpoint) => assert!(guessed && matches!(checkpoint.purpose, Purpose::Rerank { .. }), "{class}"),
+            Err(error) => assert!(!guessed && error.to_string().contains("--task, or --rerank-recipe"), "{error}"),
+        }
+        let options = LoadOptions { task: Some(Task::Rerank), ..options(ModelSource::Path(dir.path().to_owned())) };
+        assert!(matches!(Checkpoint::open(&options).unwrap().purpose, Purpose::Rerank { .. }));
+    }
+}
+
+#[test]
 fn prompts_and_dense_layers_are_read() {
     let dir = copy_of("qwen3-tiny");
     let modules = json!([

@@ -1,7 +1,8 @@
 //! Rerankers in GGUF: of an untied head, converters keep the rows of "yes" and "no" alone.
 
 use super::gguf::{Gguf, quantized};
-use super::{Stored, copy_of, edit_tensors, fixture, options, read_json, write_json};
+use super::{Stored, copy_of, edit_tensors, fixture, open, options, read_json, write_json};
+use crate::checkpoint::Purpose;
 use crate::load;
 use crate::options::{DeviceChoice, LoadOptions, ModelSource, Task};
 use candle_core::quantized::GgmlDType;
@@ -139,5 +140,17 @@ fn rows_are_those_of_the_whole_matrix() {
         let expected: Vec<f32> = [29, 0, 7].into_iter().flat_map(|i| &whole[i * 512..][..512]).copied().collect();
         assert_eq!(rows, expected, "{dtype:?}");
         assert!(weights.f32_rows(name, [30, 512], &[30]).is_err());
+    }
+}
+
+#[test]
+fn a_file_is_taken_for_a_reranker_only_when_it_says_so() {
+    let mut gguf = Gguf::from_fixture(NAME, "qwen2");
+    for (pooling, reranks) in [(None, false), (Some(0), false), (Some(4), true)] {
+        pooling.into_iter().for_each(|pooling| gguf.set("qwen3.pooling_type", Value::U32(pooling)));
+        match open(written(&gguf).path()) {
+            Ok(checkpoint) => assert!(reranks && matches!(checkpoint.purpose, Purpose::Rerank { .. }), "{pooling:?}"),
+            Err(error) => assert!(!reranks && error.to_string().contains("--task"), "{pooling:?}: {error}"),
+        }
     }
 }
