@@ -42,6 +42,10 @@ impl Evidence<'_> {
         if has_recipe && task != Task::Rerank {
             return Err(LoadError::Options(format!("--rerank-recipe is for reranking, the task is {task}")));
         }
+        if has_recipe && self.has_score_head {
+            let problem = "is a sequence classifier, whose own head scores; --rerank-recipe is for language models";
+            return Err(LoadError::Options(format!("{} {problem}", self.files.description())));
+        }
         if task != Task::Embed {
             let embeds_only =
                 [("--pooling", self.options.pooling.is_some()), ("--dense-path", self.options.dense_path.is_some())];
@@ -53,7 +57,7 @@ impl Evidence<'_> {
         match task {
             Task::Embed => self.embed(),
             Task::Classify => self.classify(),
-            Task::Rerank if !has_recipe && self.has_score_head => match self.classify()? {
+            Task::Rerank if self.has_score_head => match self.classify()? {
                 Purpose::Classify { labels } if labels.len() != 1 => {
                     let problem = format!("a classifier with {} labels cannot rerank, only one with 1", labels.len());
                     Err(LoadError::Options(problem))

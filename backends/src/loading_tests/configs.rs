@@ -196,6 +196,10 @@ fn a_recipe_makes_any_language_model_a_reranker() {
     let alone = RerankRecipe { negative: None, ..recipe() };
     assert!(matches!(purpose("mistral-tiny", alone, None), Ok(Purpose::Rerank { tokens, .. }) if tokens.len() == 1));
 
+    for task in [None, Some(Task::Rerank)] {
+        let refused = purpose("llama-seqcls-tiny", recipe(), task).unwrap_err();
+        assert!(refused.contains("is a sequence classifier") && refused.contains("--rerank-recipe"), "{refused}");
+    }
     let refused = purpose("qwen2-tiny", recipe(), Some(Task::Embed)).unwrap_err();
     assert!(refused.contains("--rerank-recipe is for reranking"), "{refused}");
     let long = RerankRecipe { positive: "one two three".to_owned(), ..recipe() };
