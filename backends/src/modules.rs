@@ -12,6 +12,8 @@ const PROMPTS: &str = "config_sentence_transformers.json";
 const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
 /// Dense layers after pooling; more than any model has, and each is kept in memory.
 const MAX_DENSE: usize = 16;
+/// What the names of sentence-transformers' own classes begin with.
+const LIBRARY: &str = "sentence_transformers.";
 /// What a LogitScore module takes.
 const LOGITS: &str = "causal_logits";
 /// Where pooling is configured when there is no `modules.json`.
@@ -70,6 +72,10 @@ impl ModuleList {
         for (index, module) in modules.iter().enumerate() {
             let fields = Fields::new(MODULES, module)?;
             let (kind, path): (String, String) = (fields.required("type")?, fields.or("path", String::new())?);
+            if !kind.starts_with(LIBRARY) {
+                let supported = "the checkpoint brings Python code of its own, which is not run";
+                return Err(LoadError::unsupported(MODULES, format!("the class {kind}"), supported));
+            }
             if normalize {
                 let what = format!("{kind} after Normalize");
                 return Err(LoadError::unsupported(MODULES, what, "Normalize as the last module"));
@@ -224,6 +230,9 @@ pub(crate) fn dense(files: &ModelFiles, folder: &str, in_features: usize) -> Res
             return Err(fields.unsupported(key, &format!("\"{value}\""), usual));
         }
     }
+    if fields.or("use_residual", false)? {
+        return Err(fields.unsupported("use_residual", "true", "false"));
+    }
     let weights = files.weights_in(folder)?;
     let bias = fields.or("bias", true)?.then(|| weights.read("linear.bias", &[out_features])).transpose()?;
     let weight = weights.read("linear.weight", &[out_features, in_features])?;
@@ -256,12 +265,19 @@ pub(crate) fn prompts(files: &ModelFiles) -> Result<Prompts, LoadError> {
 /// The longest input that `sentence_bert_config.json` allows, if it does limit it.
 ///
 /// # Errors
-/// The file is malformed, or asks for lower case.
+/// The file is malformed, asks for lower case, or changes the config.
 pub(crate) fn max_seq_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
     let Some(config) = files.json(SENTENCE_CONFIG)? else { return Ok(None) };
     let fields = Fields::new(SENTENCE_CONFIG, &config)?;
     if fields.or("do_lower_case", false)? {
         return Err(fields.unsupported("do_lower_case", "true", "texts as they are"));
+    }
+    // What these have takes the place of config.json's. The library takes no notice of `trust_remote_code` here.
+    for name in ["config_args", "config_kwargs"] {
+        let changes = fields.object(name)?;
+        if let Some((key, _)) = changes.iter().flat_map(Fields::entries).find(|(key, _)| *key != "trust_remote_code") {
+            return Err(fields.unsupported(name, &format!("with `{key}`"), "changes of config.json in config.json"));
+        }
     }
     match fields.optional("max_seq_length")? {
         Some(0) => Err(fields.problem("max_seq_length", "must be above 0")),

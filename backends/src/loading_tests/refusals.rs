@@ -157,6 +157,12 @@ fn sentence_transformers_files_that_ask_for_more() {
         ("qwen3-tiny", Set("modules.json", "/2", module("Transformer")), &["Transformer as module 2"]),
         ("qwen3-tiny", Set("modules.json", "/1", module("Normalize")), &["Normalize as module 1"]),
         ("qwen3-tiny", Set("modules.json", "/1", module("Dense")), &["Dense as module 1"]),
+        (
+            "qwen3-tiny",
+            Set("modules.json", "/0/type", json!("custom_st.Transformer")),
+            &["custom_st.Transformer", "code"],
+        ),
+        ("qwen3-tiny", Set("modules.json", "/1/type", json!("Pooling")), &["the class Pooling"]),
         ("qwen3-tiny", Set("modules.json", "/0/path", json!("0_Transformer")), &["0_Transformer"]),
         ("qwen3-tiny", Set("modules.json", "/1/path", json!("../1_Pooling")), &["leaves the model's folder"]),
         ("qwen3-tiny", Set("modules.json", "/2", module("Dense")), &["has no x/config.json"]),
@@ -178,6 +184,17 @@ fn sentence_transformers_files_that_ask_for_more() {
             &["`prompts` must be an object"],
         ),
         ("llama-tiny", Set("sentence_bert_config.json", "/do_lower_case", json!(true)), &["do_lower_case"]),
+        (
+            "llama-tiny",
+            Set("sentence_bert_config.json", "/config_args", json!({"trust_remote_code": true, "is_causal": false})),
+            &["sentence_bert_config.json", "`config_args` with `is_causal`"],
+        ),
+        (
+            "llama-tiny",
+            Set("sentence_bert_config.json", "/config_kwargs", json!({"a": 1})),
+            &["`config_kwargs` with `a`"],
+        ),
+        ("llama-tiny", Set("sentence_bert_config.json", "/config_kwargs", json!([])), &["must be an object"]),
         ("llama-tiny", Set("sentence_bert_config.json", "/max_seq_length", json!(0)), &["max_seq_length"]),
     ]);
 }
