@@ -43,12 +43,12 @@ impl Description {
             }
         };
         let tokenizer = refuse_panics(tokenizer::FILE, || {
-            let mut tokenizer = match (tokenizer::read(files)?, gguf) {
+            let tokenizer = match (tokenizer::read(files)?, gguf) {
                 (Some(tokenizer), _) => tokenizer,
                 (None, Some(gguf)) => gguf_tokenizer::tokenizer(gguf)?,
                 (None, None) => return Err(files.missing(tokenizer::FILE, "")),
             };
-            tokenizer::prepare(&mut tokenizer, config.vocab_size)?;
+            tokenizer::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
         })?;
         let max_input_length = max_input_length(files, &config)?;

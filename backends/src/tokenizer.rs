@@ -22,7 +22,7 @@ pub(crate) struct Template {
     pub(crate) eos: Option<(String, u32)>,
 }
 
-/// Reads `tokenizer.json`; `None` when there is none.
+/// Reads `tokenizer.json`, without truncation and padding; `None` when there is none.
 ///
 /// # Errors
 /// It, or `tokenizer_config.json`, is malformed.
@@ -32,20 +32,21 @@ pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
     serde_json::from_slice::<IgnoredAny>(&bytes)
         .map_err(|error| LoadError::invalid(FILE, format!("is not JSON: {error}")))?;
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(invalid)?;
+    // The engine's business. Before anything is encoded: what stands at an end must not be padding.
+    tokenizer.with_truncation(None).map_err(invalid)?;
+    tokenizer.with_padding(None);
     if let Some(config) = files.json(CONFIG)? {
         apply_llama_template(&mut tokenizer, &config)?;
     }
     Ok(Some(tokenizer))
 }
 
-/// Takes out settings that are the engine's business, and checks that the model knows every id: those of the vocabulary,
-/// and those that are put around a text, which need not be in it.
+/// Checks that the model knows every id: those of the vocabulary, and those that are put around a text, which need not be
+/// in it.
 ///
 /// # Errors
 /// The tokenizer has an id from `vocab_size` up, or cannot encode.
-pub(crate) fn prepare(tokenizer: &mut Tokenizer, vocab_size: usize) -> Result<(), LoadError> {
-    tokenizer.with_truncation(None).map_err(invalid)?;
-    tokenizer.with_padding(None);
+pub(crate) fn check_ids(tokenizer: &Tokenizer, vocab_size: usize) -> Result<(), LoadError> {
     let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
     match largest {
         Some((token, id)) if id as usize >= vocab_size => {
@@ -92,8 +93,9 @@ pub(crate) fn set_template(tokenizer: &mut Tokenizer, template: &Template) -> Re
     Ok(())
 }
 
-/// Hugging Face's Llama tokenizer class lets `add_bos_token` and `add_eos_token` of `tokenizer_config.json` overrule
-/// the template in `tokenizer.json`. So do we, where the two disagree.
+/// In version 4 of transformers the Llama tokenizer class lets `add_bos_token` and `add_eos_token` of
+/// `tokenizer_config.json` overrule the template in `tokenizer.json`; so do we, where the two disagree. Version 5 takes no
+/// notice of them when there is a `tokenizer.json`, but checkpoints with the two fields were trained and published with 4.
 fn apply_llama_template(tokenizer: &mut Tokenizer, config: &Value) -> Result<(), LoadError> {
     let fields = Fields::new(CONFIG, config)?;
     let class: String = fields.or("tokenizer_class", String::new())?;

@@ -290,10 +290,26 @@ fn a_llama_tokenizer_config_overrules_the_template() {
     config["add_bos_token"] = json!(true);
     config["add_eos_token"] = json!(false);
     write_json(&path, &config);
-    let tokenizer = open(dir.path()).unwrap().tokenizer;
-    let single = tokenizer.encode("a", true).unwrap();
-    let pair = tokenizer.encode(("a", "a"), true).unwrap();
-    let a = single.get_ids()[1];
-    assert_eq!(single.get_ids(), [1, a]);
-    assert_eq!(pair.get_ids(), [1, a, 1, a]);
+    let check = || {
+        let tokenizer = open(dir.path()).unwrap().tokenizer;
+        let single = tokenizer.encode("a", true).unwrap();
+        let pair = tokenizer.encode(("a", "a"), true).unwrap();
+        let a = single.get_ids()[1];
+        assert_eq!(single.get_ids(), [1, a]);
+        assert_eq!(pair.get_ids(), [1, a, 1, a]);
+    };
+    check();
+    // What stands at the ends of a padded or truncated text is not the template's.
+    let path = dir.path().join("tokenizer.json");
+    let mut tokenizer = read_json(&path);
+    for direction in ["Left", "Right"] {
+        tokenizer["padding"] = json!({"strategy": {"Fixed": 8}, "direction": direction, "pad_to_multiple_of": null,
+            "pad_id": 0, "pad_type_id": 0, "pad_token": "<unk>"});
+        write_json(&path, &tokenizer);
+        check();
+    }
+    tokenizer["padding"] = json!(null);
+    tokenizer["truncation"] = json!({"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0});
+    write_json(&path, &tokenizer);
+    check();
 }
