@@ -52,6 +52,7 @@ impl Description {
             Ok(tokenizer)
         })?;
         let max_input_length = max_input_length(files, &config)?;
+        config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
         Ok(Self { config, json, tokenizer, prompts: modules::prompts(files)?, max_input_length })
     }
 }

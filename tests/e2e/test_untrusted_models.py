@@ -71,7 +71,7 @@ def report(what, memory):
     ({"vocab_size": 1 << 24}, ["model.embed_tokens.weight", "16777216"]),
     ({"num_attention_heads": 4096, "head_dim": 4096}, ["q_proj.weight", "16777216"]),
     ({"intermediate_size": 1 << 20}, ["gate_proj.weight", "1048576"]),
-    ({"max_position_embeddings": 1 << 31}, ["max_position_embeddings", "head_dim"]),
+    ({"max_position_embeddings": 1 << 40}, ["max_position_embeddings", "1099511627776"]),
     ({"rope_theta": 0}, ["rope_theta", "above 0"]),
     ({"hidden_size": -64}, ["hidden_size", "-64"]),
     ({"num_key_value_heads": 1.5}, ["num_key_value_heads", "1.5"]),

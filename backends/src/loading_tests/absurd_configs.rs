@@ -1,9 +1,10 @@
 //! Configs and tokenizers with values that no model has. They are refused by name, before anything is made that large.
 
-use super::refusals::Change::{Set, Write};
+use super::refusals::Change::{Delete, Remove, Set, Write};
 use super::refusals::{Change, check, config};
 use super::{copy_of, edit_tensors, open, options, read_json, write_json};
 use crate::options::ModelSource;
+use prefold_core::{Batch, RaggedBatch, Wanted};
 use serde_json::{Value, json};
 
 /// Loads a changed checkpoint as the server does, with all its tensors, and returns the refusal.
@@ -37,7 +38,7 @@ fn sizes_that_no_file_can_hold() {
         size("/num_attention_heads", json!(u64::MAX), &["num_attention_heads"]),
         size("/head_dim", json!(1u64 << 50), &["`head_dim`"]),
         size("/max_position_embeddings", json!(0), &["`max_position_embeddings`"]),
-        size("/max_position_embeddings", json!(1u64 << 31), &["`max_position_embeddings`", "`head_dim`", "268435456"]),
+        size("/max_position_embeddings", json!(1u64 << 40), &["`max_position_embeddings`", "1099511627776"]),
         size("/rms_norm_eps", json!(1e308), &["`rms_norm_eps`"]),
         size("/rms_norm_eps", json!(-1e-6), &["`rms_norm_eps`"]),
         size("/rms_norm_eps", json!("1e-6"), &["`rms_norm_eps` must be a number"]),
@@ -70,6 +71,27 @@ fn sizes_that_a_config_may_have_and_the_file_does_not() {
     let labels: serde_json::Map<String, Value> = (0..1 << 16).map(|i| (i.to_string(), json!("x"))).collect();
     let message = refusal("qwen3-seqcls-tiny", &[("/id2label", json!(labels))]);
     assert!(message.contains("`score.weight`") && message.contains("[65536, 64]"), "{message}");
+}
+
+#[test]
+fn there_are_as_many_positions_as_an_input_may_have_tokens() {
+    let dir = copy_of("llama-tiny");
+    config("/max_position_embeddings", json!(1u64 << 31)).apply(dir.path());
+    let options = options(ModelSource::Path(dir.path().to_owned()));
+    let mut model = crate::load(&options).unwrap();
+    let longest = model.backend.info().max_input_length;
+    assert_eq!(longest, 512, "sentence_bert_config.json has the shortest limit");
+    for (length, fits) in [(longest, true), (longest + 1, false)] {
+        let ragged = RaggedBatch::from_sequences(&[vec![5; length]]).unwrap();
+        let batch = Batch { ragged, plan: None, wanted: vec![Wanted::Pooled] };
+        assert_eq!(model.backend.forward(&batch).is_ok(), fits, "{length}");
+    }
+    Delete("sentence_bert_config.json").apply(dir.path());
+    Remove("tokenizer_config.json", "model_max_length").apply(dir.path());
+    let message = crate::load(&options).err().map(|error| error.to_string()).unwrap_or_default();
+    for word in ["config.json: ", "2147483648 tokens", "`max_position_embeddings`", "`head_dim` (16)", "268435456"] {
+        assert!(message.contains(word), "{message}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl CausalModel {
         let Checkpoint { config, weights, purpose, .. } = checkpoint;
         let target = Target::open(options.device, options.dtype)?;
         let (head, kind) = Head::load(config, weights, purpose)?;
-        let decoder = Decoder::load(config, weights, &target)?;
+        let decoder = Decoder::load(config, weights, checkpoint.max_input_length, &target)?;
         // The forward passes are on another thread, and what is free is measured next.
         target.synchronize()?;
         Ok(Self {

@@ -190,22 +190,31 @@ impl DecoderConfig {
         if !self.head_dim.is_multiple_of(2) {
             return Err(LoadError::invalid(file, format!("`head_dim` must be even, it is {}", self.head_dim)));
         }
-        // The rotations of all positions are a table. A million positions of 128 components are half of this.
+        if !(self.rms_norm_eps > 0.0 && self.rms_norm_eps < 1.0) {
+            let problem = format!("`rms_norm_eps` must be between 0 and 1, it is {}", self.rms_norm_eps);
+            return Err(LoadError::invalid(file, problem));
+        }
+        Ok(())
+    }
+
+    /// Checks that a table of the rotations of `positions` positions is possible.
+    ///
+    /// # Errors
+    /// It is not; `file` is named.
+    pub(crate) fn check_positions(&self, file: &str, positions: usize) -> Result<(), LoadError> {
+        // A million positions of 128 components are half of this.
         const MAX_TABLE: usize = 1 << 28;
-        let (positions, head_dim) = (self.max_position_embeddings, self.head_dim);
+        let head_dim = self.head_dim;
         if positions.saturating_mul(head_dim) > MAX_TABLE {
             let problem = format!(
-                "`max_position_embeddings` ({positions}) times `head_dim` ({head_dim}) must be at most {MAX_TABLE}"
+                "the longest input ({positions} tokens of `max_position_embeddings`) times `head_dim` ({head_dim}) \
+                 must be at most {MAX_TABLE}"
             );
             return Err(LoadError::invalid(file, problem));
         }
         if !self.rope.is_finite(head_dim, positions) {
             let problem =
                 format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", self.rope.theta);
-            return Err(LoadError::invalid(file, problem));
-        }
-        if !(self.rms_norm_eps > 0.0 && self.rms_norm_eps < 1.0) {
-            let problem = format!("`rms_norm_eps` must be between 0 and 1, it is {}", self.rms_norm_eps);
             return Err(LoadError::invalid(file, problem));
         }
         Ok(())

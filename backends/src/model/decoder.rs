@@ -90,10 +90,11 @@ impl Buffers {
 }
 
 impl Decoder {
-    /// Brings the weights to the device, packed for it.
+    /// Brings the weights to the device, packed for it, for sequences of up to `positions` tokens.
     pub(crate) fn load(
         config: &DecoderConfig,
         weights: &Weights,
+        positions: usize,
         target: &Target,
     ) -> std::result::Result<Self, LoadError> {
         let layers = (0..config.num_layers).map(|i| Layer::load(config, weights, target, i));
@@ -107,7 +108,7 @@ impl Decoder {
                 norm: RmsNorm::new(norm, config.rms_norm_eps),
                 rotary: Rotary::new(
                     &config.rope.inverse_frequencies(config.head_dim),
-                    config.max_position_embeddings,
+                    positions,
                     config.rms_norm_eps,
                     target,
                 )?,
