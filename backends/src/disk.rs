@@ -44,7 +44,6 @@ impl FileBytes {
     ///
     /// # Errors
     /// It is no regular file, or cannot be opened or mapped.
-    #[allow(unsafe_code)]
     pub(crate) fn map(path: &Path) -> Result<Option<Self>, LoadError> {
         let failed = |error| LoadError::io(path.display().to_string(), error);
         let Some(file) = open(path)? else { return Ok(None) };

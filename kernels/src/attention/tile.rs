@@ -215,7 +215,7 @@ impl<'a> Tile<'a> {
         // SAFETY: the caller's duty.
         unsafe {
             self.path.copy_keys::<D>(tile.clone(), self.keys);
-            let mut is_clean = self.path.copy_values::<D>(tile.clone(), tile.clone(), self.values);
+            let is_clean = self.path.copy_values::<D>(tile.clone(), tile.clone(), self.values);
             for line in 0..self.lines() {
                 let lanes = self.line_lanes(line);
                 let (first, last) = (self.position(lanes.start), self.position(lanes.end - 1));
@@ -237,7 +237,6 @@ impl<'a> Tile<'a> {
                     self.path.copy_values::<D>(tile.clone(), visible, self.values);
                     self.weigh::<D>(line, keys.len(), Some(position));
                 }
-                is_clean = false;
             }
         }
     }

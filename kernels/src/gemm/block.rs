@@ -97,7 +97,7 @@ impl Block<'_> {
     unsafe fn multiply_wide<D: Dot>(&mut self, columns: Range<usize>, steps: &Range<usize>) -> usize {
         let block = RegisterBlock {
             a: self.scratch.as_ptr(),
-            b: self.weight.panel(columns.start / PANEL)[steps.start * PANEL..].as_ptr(),
+            b: self.weight.panels_from(columns.start / PANEL)[steps.start * PANEL..].as_ptr(),
             steps: steps.len(),
             is_first: steps.start == 0,
             row: 0,

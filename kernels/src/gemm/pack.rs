@@ -65,8 +65,12 @@ impl PackedMatrix {
 
     /// The words of a panel, `[row_words, PANEL]`.
     pub(super) fn panel(&self, panel: usize) -> &[u32] {
-        let words = self.row_words() * PANEL;
-        &self.pages.words()[panel * words..][..words]
+        &self.panels_from(panel)[..self.row_words() * PANEL]
+    }
+
+    /// The words of a panel and of all after it.
+    pub(super) fn panels_from(&self, panel: usize) -> &[u32] {
+        &self.pages.words()[panel * self.row_words() * PANEL..]
     }
 }
 
