@@ -32,8 +32,8 @@ pub(crate) fn parse(directives: &str) -> Result<EnvFilter, FilterError> {
 
 /// Whether no level is set for what no directive names: an error could go unseen.
 pub(crate) fn is_silent(directives: &str) -> bool {
-    let levels = directives.split(',').filter_map(|word| word.trim().parse::<LevelFilter>().ok());
-    levels.last().is_none_or(|level| level == LevelFilter::OFF)
+    let mut levels = directives.rsplit(',').filter_map(|word| word.trim().parse::<LevelFilter>().ok());
+    levels.next().is_none_or(|level| level == LevelFilter::OFF)
 }
 
 #[cfg(test)]
