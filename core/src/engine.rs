@@ -5,7 +5,7 @@ use crate::batcher::Compaction;
 use crate::encode::Encoder;
 use crate::limits::{check_config, check_count, check_dimensions, check_memory, check_model, check_pairing};
 use crate::metrics::{self, Method, observe};
-use crate::parts::{part_tokens, parts};
+use crate::parts::parts;
 use crate::pipeline::{Pending, Pipeline, PipelineConfig};
 use crate::postprocess::{cosine, embedding, logits, normalize, rerank_score, token_rows};
 use crate::queue::{Answer, Budget};
@@ -370,7 +370,7 @@ impl Engine {
                 size.grow(usage.tokens - before_part, options.field)?;
             }
             let sequences = encoded.into_iter().map(|input| input.input_ids).collect();
-            for sequences in parts(sequences, part_tokens(config.max_queued_tokens)) {
+            for sequences in parts(sequences, pipeline.limits()) {
                 let pending = match before {
                     None => pipeline.submit(sequences, wanted)?,
                     Some(_) => pipeline.submit_when_room(sequences, wanted).await?,

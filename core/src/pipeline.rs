@@ -11,7 +11,7 @@
 use crate::batcher::{Buffers, Compaction, FormingBatch, ReadyBatch};
 use crate::prefix_index::Ticket;
 use crate::queue::{Answer, BatchReport, Budget, Entry, Policy, Queue, Reply};
-use crate::room::{QueueLimits, WaitingRoom};
+use crate::room::{QueueLimits, WaitingPart, WaitingRoom};
 use crate::trace::{ForwardSpan, Trace, forward_spans, plan_spans};
 use crate::{Backend, BackendError, Batch, Error, ModelInfo, Output, Scheduling, Wanted, metrics};
 use std::any::Any;
@@ -147,6 +147,11 @@ impl Pipeline {
         self.push(state, submission)
     }
 
+    /// What may wait at once.
+    pub(crate) fn limits(&self) -> QueueLimits {
+        self.config.limits
+    }
+
     /// Hands over a later part of a request when there is room for it.
     ///
     /// # Errors
@@ -157,16 +162,20 @@ impl Pipeline {
         wanted: Wanted,
     ) -> Result<Pending, Error> {
         let submission = Submission::new(sequences, wanted);
-        let part = self.waiting_room.enter();
+        // A part that finds room at once does not wait, and turns nobody away.
+        let mut part = None;
         loop {
-            let room = part.room();
+            let room = part.as_ref().map(WaitingPart::room);
             {
                 let state = self.lock();
                 if state.closed || self.config.limits.check(&state.queue).is_ok() {
                     return self.push(state, submission);
                 }
             }
-            room.await;
+            match room {
+                Some(room) => room.await,
+                None => part = Some(self.waiting_room.enter()),
+            }
         }
     }
 
