@@ -76,7 +76,9 @@ for shape in ${SHAPES:-$all}; do
         qwen3-8b) model=Qwen3_8b-36 ;;
         *) echo "no such shape: $shape" >&2; exit 2 ;;
     esac
-    [ -d "$results/models/$model" ] || "${ours[@]}" bin/prefold-bench model --shape "$shape" "$results/models/$model"
+    wanted forward || wanted http || wanted transformers || continue
+    [ -e "$results/models/$model/model.safetensors" ] ||
+        "${ours[@]}" bin/prefold-bench model --shape "$shape" "$results/models/$model"
     wanted forward && check "forward-$shape" "${ours[@]}" bin/prefold-bench forward --device cuda --shape "$shape" \
         --unshared "$unshared" --runs 5 --models "$results/models" --json "$results/forward-$shape.json"
     wanted http && check "http-$shape" "${ours[@]}" python3 serve.py load bin/prefold "$results/models/$model" cuda \

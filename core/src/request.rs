@@ -231,8 +231,8 @@ pub struct EngineConfig {
     pub max_client_batch_size: usize,
     /// Which waiting inputs go into a batch together (`--scheduling`).
     pub scheduling: Scheduling,
-    /// Compact a batch that shares anything when N'/N is at or under this; 0 is never (`--radix-mlp-threshold`). A batch of more tokens than
-    /// `max_batch_tokens` is always compacted.
+    /// Compact a batch that shares anything when N'/N is at or under this; 0 is never (`--radix-mlp-threshold`). A batch of
+    /// more tokens than `max_batch_tokens` is always compacted.
     pub radix_mlp_threshold: f32,
     /// Round N' up to a multiple of this, which divides `max_batch_tokens` (`--radix-mlp-pad`).
     pub pad_to_multiple: usize,
