@@ -6,9 +6,11 @@ CARGO_FLAGS ?= --locked
 export CARGO_FLAGS
 
 PORT ?= 3000
+SECONDS ?= 600
+SEED ?= 1
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-clients fuzz bench overload soak schemathesis lint check fmt cuda-check gpu-check docker-check
+.PHONY: help demo serve test test-clients fuzz bench overload soak schemathesis first-request adversary lint check fmt cuda-check gpu-check docker-check
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
@@ -20,6 +22,8 @@ help:
 	@echo 'make overload      ten times as many clients as the server takes: throughput, latency, memory; 3 minutes'
 	@echo 'make soak          30 minutes of mixed traffic, 10 of them warm-up: whether memory, descriptors or threads grow'
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
+	@echo 'make first-request ten starts: the first request against the following ones; 3 minutes'
+	@echo 'make adversary     attacks of every shape on every route, floods and random ones: SECONDS=600 SEED=1'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
 	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.xz'
@@ -46,8 +50,11 @@ bench:
 	scripts/bench.sh
 
 # Long forms of what the end-to-end tests do for a minute. Figures go to target/reliability.
-overload soak schemathesis:
+overload soak schemathesis first-request:
 	scripts/reliability.sh $@
+
+adversary:
+	scripts/reliability.sh $@ --seconds $(SECONDS) --seed $(SEED)
 
 lint:
 	cargo fmt --all --check

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The calls that people make most, with curl. The server's address is the first argument.
+# Common calls with curl. The first argument is the server's URL.
 set -euo pipefail
 url=${1:-http://localhost:3000}
 

@@ -1,9 +1,9 @@
-"""Embed the field `text` of each line of a JSONL file, with progress; the vectors go to a .npy-like raw file.
+"""Embed the field `text` of each line of a JSONL file, with progress, and write the vectors to a raw binary file.
 
     python embed_jsonl.py texts.jsonl vectors.f32 --url http://localhost:3000
 
-The output holds little-endian float32 rows in the order of the lines: numpy.fromfile(path, '<f4').reshape(-1, dim).
-Binary answers spare both sides the decimal digits. Only the standard library is used.
+The output has little-endian float32 rows in the order of the lines: numpy.fromfile(path, '<f4').reshape(-1, dim).
+Binary responses avoid formatting and parsing decimal digits. Only the standard library is used.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main():
     parser.add_argument("texts", type=argparse.FileType())
     parser.add_argument("vectors", type=argparse.FileType("wb"))
     parser.add_argument("--url", default="http://localhost:3000")
-    parser.add_argument("--batch", type=int, default=512, help="texts in a request")
+    parser.add_argument("--batch", type=int, default=512, help="texts per request")
     args = parser.parse_args()
 
     headers = {"content-type": "application/json", "accept": "application/octet-stream"}

@@ -1,4 +1,4 @@
-"""Retrieve by embedding, then put the best in order with the reranker: the two halves of a RAG search.
+"""Retrieve passages by embedding, then rerank the best ones: the two steps of a RAG search.
 
     prefold --port 3000                                        # embeddings
     prefold --port 3001 --model-id Qwen/Qwen3-Reranker-0.6B    # reranker (one server may do both)
@@ -24,10 +24,10 @@ def ask(url, request, **headers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("question")
-    parser.add_argument("passages", type=argparse.FileType(), help="a text file, one passage a line")
+    parser.add_argument("passages", type=argparse.FileType(), help="a text file, one passage per line")
     parser.add_argument("--embed", default="http://localhost:3000")
     parser.add_argument("--rerank", default="http://localhost:3000")
-    parser.add_argument("--candidates", type=int, default=20, help="passages that the reranker sees")
+    parser.add_argument("--candidates", type=int, default=20, help="passages passed to the reranker")
     parser.add_argument("--top", type=int, default=3)
     args = parser.parse_args()
 
@@ -38,15 +38,15 @@ def main():
                for vector in vectors]
     candidates = sorted(range(len(passages)), key=lambda i: -cosines[i])[:args.candidates]
 
-    # All candidates share the instruction and the question, which the server computes once. Behind a load balancer the
-    # key brings requests with the same question to the same replica (deploy/nginx.conf).
+    # All candidates share instruction and question, which the server computes once. Behind a load balancer, the key
+    # routes requests with the same question to the same replica (deploy/nginx.conf).
     request = {"query": args.question, "top_n": args.top, "documents": [passages[i] for i in candidates]}
     key = hashlib.sha256(args.question.encode()).hexdigest()
     answer = ask(f"{args.rerank}/v1/rerank", request, **{"x-prefix-key": key})
     for result in answer["results"]:
         print(f"{result['relevance_score']:.3f}  {passages[candidates[result['index']]]}")
     usage = answer["usage"]
-    print(f"{usage['total_tokens']} tokens, {usage['prompt_tokens_details']['cached_tokens']} of them not computed again")
+    print(f"{usage['total_tokens']} tokens, {usage['prompt_tokens_details']['cached_tokens']} of them shared and computed once")
 
 
 if __name__ == "__main__":

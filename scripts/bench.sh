@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The benchmarks of docs/benchmarks.md that need no server: prints tables, writes JSON and SVG into the directory given
+# Benchmarks of docs/benchmarks.md that need no server. Prints tables and writes JSON and SVG to the given directory
 # (default: target/bench). About 15 minutes on two cores; every figure is a ratio within one run or the fastest of a few.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 cargo_flags=(${CARGO_FLAGS---locked})
 out=${1:-${CARGO_TARGET_DIR:-target}/bench}
 mkdir -p "$out"
-cargo build "${cargo_flags[@]}" --release -p prefold-benches
+# With the server, whose features the dependencies are compiled with for `make demo` and `make serve`.
+cargo build "${cargo_flags[@]}" --release -p prefold -p prefold-benches
 bench=${CARGO_TARGET_DIR:-target}/release/prefold-bench
 
 run() {
@@ -20,6 +21,6 @@ run() {
 run kernels kernels
 run attention attention --prefix 0,128,512,2048 --suffix 16,64,256
 run forward-smollm2-135m forward --shape smollm2-135m --runs 1
-# The layers are all alike: four of the 28 give the same ratios in a seventh of the time.
+# All layers have the same shape: four of the 28 give the same ratios in a seventh of the time.
 run forward-qwen3-0.6b forward --shape qwen3-0.6b --layers 4 --runs 1 --profile
-cargo bench "${cargo_flags[@]}" -p prefold-benches --bench planning
+cargo bench "${cargo_flags[@]}" -p prefold -p prefold-benches --bench planning

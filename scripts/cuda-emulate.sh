@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the CUDA kernels in emulation on the CPU (kernels/cuda/emulation) against plain loops: what can be known of their indices,
-# bounds and barriers without a GPU. Needs a C++ compiler; about a minute. Done once for the same sources.
+# Compares the CUDA kernels, emulated on the CPU (kernels/cuda/emulation), with plain loops: checks indices, bounds and barriers
+# without a GPU. Needs a C++ compiler; about a minute. Skipped if the sources have not changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ if [ "$(cat "$out/passed" 2>/dev/null)" = "$hash" ]; then
     echo "the CUDA kernels have passed in emulation ($hash)"
     exit
 fi
-# -march=native: products and sums are fused where this machine can, as on a GPU.
+# -march=native fuses products and sums if this machine can, as on a GPU.
 "${CXX:-c++}" -std=c++17 -O2 -march=native -Wall -Werror -Wno-unknown-pragmas -Wno-unused-function -DPREFOLD_EMULATION -I kernels/cuda \
     kernels/cuda/emulation/check.cpp -o "$out/check"
 "$out/check"

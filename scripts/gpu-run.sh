@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh of what scripts/gpu-check.sh packs: all checks on this machine's GPU, one table at the end. `--quick` leaves out
-# everything but tests, a server and the smallest shape; SHAPES="qwen3-8b" chooses shapes, CHECKS="kernels serve" what is run at
-# all, and LIMIT=240 the seconds that a check may take. "sanitizer", which takes long, is run only when CHECKS names it. Logs and
-# JSON go to results/. Fails if a check fails.
+# run.sh of the pack made by scripts/gpu-check.sh: runs all checks on this machine's GPU and prints one table at the end. `--quick`
+# runs only tests, a server and the smallest shape. SHAPES="qwen3-8b" selects shapes, CHECKS="kernels serve" checks, LIMIT=240
+# the seconds allowed per check. "sanitizer" is slow and runs only if CHECKS names it. Logs and JSON go to results/. Fails if a
+# check fails.
 set -uo pipefail
 cd "$(dirname "$0")"
 
@@ -10,11 +10,11 @@ quick=${1:-}
 results=results
 mkdir -p "$results"
 export PREFOLD_FIXTURES=${PREFOLD_FIXTURES:-$PWD} REQUIRE_CUDA=1 RUST_BACKTRACE=1
-# The benchmarks take their tokenizer from there.
+# The benchmarks load their tokenizer from there.
 [ -e models ] || ln -s "$PREFOLD_FIXTURES/models" models
 
-# cuBLAS and its like for our programs: packed ones first, then a toolkit's, PyTorch's, and what was there already. PyTorch itself
-# runs with what was there.
+# Libraries (cuBLAS, ...) of prefold's programs: packed ones first, then a toolkit's, PyTorch's, and the previous path. PyTorch itself
+# runs with the previous path.
 found=${LD_LIBRARY_PATH:-}
 libraries=
 paths=("$PWD/lib" /usr/local/cuda/lib64)
@@ -38,12 +38,12 @@ check() {
     local name=$1 log=$results/$1.log start=$SECONDS verdict=ok
     shift
     printf '\n== %s\n$ %s\n' "$name" "$*"
-    # A kernel that never ends is one failure, not the end of all others.
+    # A kernel that hangs fails alone; the other checks run.
     timeout -k 5 "${LIMIT:-240}" "$@" 2>&1 | tee "$log"
     [ "${PIPESTATUS[0]}" = 0 ] || { verdict=FAILED; failed=1; }
     table+=("$(printf '%-64s %-7s %5ss' "$name" "$verdict" $((SECONDS - start)))")
 }
-# Each test in a process of its own: an error of a kernel ends the process's use of the GPU.
+# One process per test: after a kernel error a process can no longer use the GPU.
 tests() {
     local test
     for test in $("${ours[@]}" "bin/test-$2" --list --format terse | sed -n 's/: test$//p'); do
@@ -57,7 +57,7 @@ wanted models && tests models backends
 if wanted sanitizer; then
     sanitizer=$PWD/sanitizer/compute-sanitizer
     [ -x "$sanitizer" ] || sanitizer=compute-sanitizer
-    # The large matrices take more memory, and longer, than what the tools keep beside them allows.
+    # Large matrices are skipped: the tools' own bookkeeping leaves too little memory and makes them slow.
     for tool in memcheck racecheck initcheck synccheck; do
         check "$tool" "${ours[@]}" "$sanitizer" --tool "$tool" --error-exitcode 1 bin/test-kernels --test-threads 1 \
             --skip matrices_of_more_than_2_to_the_31

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A server on a GPU, over HTTP.
+"""Checks a server on a GPU over HTTP.
 
     serve.py compare PREFOLD MODEL DEVICE
     serve.py load PREFOLD MODEL DEVICE WORKLOAD
 
-`compare` asks a server on the device and one on the CPU the same, and fails where answers differ by more than the number format
-explains. `load` measures throughput and latency with compaction off and on, and where the time goes. Both fail where a server does
-not start, or SIGTERM does not end it with status 0.
+`compare` sends the same requests to a server on the device and one on the CPU, and fails if their responses differ by more than
+rounding. `load` measures throughput, latency and the time breakdown with compaction off and on. Both fail if a server does not start,
+or does not exit with status 0 on SIGTERM.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ PREFIX = "You are a helpful assistant. Represent this passage for retrieval: "
 TEXTS = [PREFIX + text for text in ("the kernel keeps a list of free pages", "bread rises where it is warm", "the kernel")]
 ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
 RESULTS = Path("results")
-# Of the largest model, 16 GB that are read from a disk.
-PATIENCE = 180
+# Start of the largest model, whose 16 GB are read from disk.
+START_TIMEOUT_S = 180
 
 
 @contextlib.contextmanager
 def serving(name, program, model, device, *flags):
-    """The address of a server that is ready."""
+    """The URL of a ready server."""
     path = RESULTS / f"serve-{name}.log"
     command = [program, "--model-id", model, "--device", device, "--hostname", "127.0.0.1", "--port", "0", *flags]
     with path.open("w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not is_ready(found := ADDRESS.search(path.read_text())):
             if server.poll() is not None or time.monotonic() > deadline:
                 sys.exit(f"{command} does not serve:\n{path.read_text()}")
@@ -50,7 +50,7 @@ def serving(name, program, model, device, *flags):
 
 
 def is_ready(found):
-    """Whether the address in the log answers that it is."""
+    """`found` is the match of the address in the log."""
     try:
         return bool(found) and urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/ready", timeout=60).status == 200
     except OSError:
@@ -86,7 +86,7 @@ def compare(program, model, device):
 
 
 def load(program, model, device, workload):
-    """Questions with ten passages each, four of them in a request, from one client, some, and more than the device keeps up with."""
+    """Four questions with ten passages each per request, from 1, 8 and 64 concurrent clients."""
     for threshold in "0", "0.95":
         name = f"{Path(model).name}-{threshold}"
         with serving(name, program, model, device, "--radix-mlp-threshold", threshold) as url:
@@ -101,5 +101,5 @@ def load(program, model, device, workload):
 
 if __name__ == "__main__":
     RESULTS.mkdir(exist_ok=True)
-    what, *arguments = sys.argv[1:]
-    {"compare": compare, "load": load}[what](*arguments)
+    command, *arguments = sys.argv[1:]
+    {"compare": compare, "load": load}[command](*arguments)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with the pinned packages of tests/requirements.txt, or does nothing when it is up to date.
+# Creates .venv with the pinned packages of tests/requirements.txt; does nothing if it is up to date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long forms of the tests of reliability, on the optimised binary: overload, soak or schemathesis. Further arguments go to
-# the program. Figures are written to target/reliability.
+# Long forms of the reliability tests on the optimised binary: overload, soak, schemathesis, first-request or adversary. Further arguments go to the
+# program. Figures go to target/reliability.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,11 @@ case $what in
     overload) arguments=(--json "$results/overload.json") ;;
     soak) arguments=(--json "$results/soak.json" --svg "$results/soak.svg") ;;
     schemathesis) arguments=(--json "$results/schemathesis.json") ;;
-    *) echo "overload, soak or schemathesis, not $what" >&2; exit 2 ;;
+    first-request) arguments=(--json "$results/first-request.json") ;;
+    adversary) arguments=(--json "$results/adversary.json") ;;
+    *) echo "overload, soak, schemathesis, first-request or adversary, not $what" >&2; exit 2 ;;
 esac
+folder=tests/load
 [ "$what" != schemathesis ] || what=conformance
-.venv/bin/python "tests/load/$what.py" "${arguments[@]}" "$@"
+[ "$what" != adversary ] || folder=tests/adversary
+.venv/bin/python "$folder/${what//-/_}.py" "${arguments[@]}" "$@"

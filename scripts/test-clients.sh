@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Real clients against the real server: the packages of tests/e2e/test_clients.py and their like, the examples, the page
-# /docs in Chromium, and the deployment files with Helm, Kubernetes' schemas and nginx. What the machine lacks (Node,
-# Chromium, nginx) is skipped and said. Arguments go to pytest.
+# Tests the real server with real clients: the clients of tests/e2e/test_clients.py and similar tests, the examples, the page
+# /docs in Chromium, and the deployment files with Helm, Kubernetes' schemas and nginx. Tests whose program is missing (Node,
+# Chromium, nginx) are skipped and reported. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

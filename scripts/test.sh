@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
-# Everything: the Rust tests, then the end-to-end tests against the real binary.
-# Arguments go to pytest, for example: scripts/test.sh -k openai
+# All tests: the Rust tests, then the end-to-end tests of the real binary.
+# Arguments go to pytest, for example: scripts/test.sh -k openai. The time of each stage is printed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo_flags=(${CARGO_FLAGS---locked})
 
-scripts/python-env.sh
-PREFOLD_SMOLLM2_GGUF=${PREFOLD_SMOLLM2_GGUF:-$(scripts/fetch-smollm2.sh)}
-export PREFOLD_SMOLLM2_GGUF
+source scripts/stages.sh
 
-cargo test "${cargo_flags[@]}" --workspace
-cargo build "${cargo_flags[@]}" --workspace --bins
-.venv/bin/python -m pytest tests/e2e "$@"
+fetch_weights() {
+    PREFOLD_SMOLLM2_GGUF=${PREFOLD_SMOLLM2_GGUF:-$(scripts/fetch-smollm2.sh)}
+    export PREFOLD_SMOLLM2_GGUF
+}
+
+stage "Python packages" scripts/python-env.sh
+stage "SmolLM2's weights" fetch_weights
+stage "compilation of the Rust tests" cargo test "${cargo_flags[@]}" --workspace --no-run
+stage "Rust tests" cargo test "${cargo_flags[@]}" --workspace
+stage "compilation of the programs" cargo build "${cargo_flags[@]}" --workspace --bins
+stage "end-to-end tests" .venv/bin/python -m pytest tests/e2e --durations=20 --durations-min=1 "$@"

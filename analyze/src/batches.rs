@@ -1,28 +1,53 @@
-//! Batches of one size, one after another.
+//! Statistics over consecutive batches of one size.
 
 use crate::flops::{Costs, Work};
-use crate::lengths::Lengths;
+use crate::lengths::{Lengths, Quantiles};
 use prefold_core::PlanBuilder;
+use serde::Serialize;
 
 /// The server's default for `--radix-mlp-threshold`.
 pub(crate) const DEFAULT_THRESHOLD: f64 = 0.95;
 
-/// What batches of so many consecutive texts have in common. Only full batches count.
+/// Sharing within batches of `texts` consecutive texts. Only full batches count.
 #[derive(Debug)]
 pub(crate) struct BatchSize<'a> {
     costs: &'a Costs,
-    /// In a batch.
+    /// Texts per batch.
     pub(crate) texts: usize,
     pub(crate) batches: usize,
     /// Batches with N'/N at or under the server's default threshold.
     pub(crate) under_threshold: usize,
     pub(crate) work: Work,
-    /// Tokens of each text that an earlier one of its batch begins with too.
+    /// Per text: leading tokens shared with an earlier text of its batch.
     pub(crate) shared: Lengths,
-    /// Of the batch that is not full yet.
+    /// Plan of the batch being filled.
     builder: PlanBuilder,
     forming: Lengths,
     pairs: u64,
+}
+
+/// Report on batches of one size.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct BatchSizeReport {
+    /// Texts per batch.
+    pub(crate) texts: usize,
+    pub(crate) batches: usize,
+    /// Mean of N.
+    pub(crate) tokens_per_batch: f64,
+    /// Mean of N'.
+    pub(crate) unique_tokens_per_batch: f64,
+    /// N'/N over all batches.
+    pub(crate) compaction_ratio: f64,
+    /// Fraction of the batches with N'/N at or under 0.95.
+    pub(crate) batches_under_threshold: f64,
+    /// Query-key pairs of the prefix trees over all pairs.
+    pub(crate) attention_ratio: f64,
+    /// Attention's fraction of the operations without compaction.
+    pub(crate) attention_share: f64,
+    pub(crate) speed_up_ragged: f64,
+    pub(crate) speed_up_compact: f64,
+    /// Leading tokens of a text shared with an earlier text of its batch.
+    pub(crate) shared_prefix: Quantiles,
 }
 
 impl<'a> BatchSize<'a> {
@@ -46,6 +71,26 @@ impl<'a> BatchSize<'a> {
         self.pairs += self.costs.pairs(0, input_ids.len() as u64);
         if self.forming.total() == self.texts {
             self.close();
+        }
+    }
+
+    /// The figures of the report; at least one batch is full.
+    pub(crate) fn report(&self) -> BatchSizeReport {
+        let work = self.work;
+        let prediction = self.costs.predict(work);
+        let per_batch = |count: u64| count as f64 / self.batches as f64;
+        BatchSizeReport {
+            texts: self.texts,
+            batches: self.batches,
+            tokens_per_batch: per_batch(work.rows),
+            unique_tokens_per_batch: per_batch(work.unique_rows),
+            compaction_ratio: work.unique_rows as f64 / work.rows as f64,
+            batches_under_threshold: self.under_threshold as f64 / self.batches as f64,
+            attention_ratio: work.unique_pairs as f64 / work.pairs as f64,
+            attention_share: prediction.attention_share,
+            speed_up_ragged: prediction.ragged,
+            speed_up_compact: prediction.compact,
+            shared_prefix: self.shared.quantiles(),
         }
     }
 

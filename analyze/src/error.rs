@@ -1,59 +1,59 @@
-//! What can go wrong in an analysis.
+//! Errors of an analysis.
 
 use prefold_backends::LoadError;
 use thiserror::Error;
 
-/// Why there is no report.
+/// Reason why there is no report.
 #[derive(Debug, Error)]
 pub enum AnalyzeError {
-    /// The model's files.
+    /// The model's files are invalid.
     #[error(transparent)]
     Model(#[from] LoadError),
-    /// The model's prompts or template.
+    /// The model's prompts or template are invalid.
     #[error(transparent)]
     Encoder(#[from] prefold_core::Error),
     /// The file of texts cannot be opened.
     #[error("cannot read {path}: {source}")]
     Open {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The system's words.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// Reading ended early, or the text is not UTF-8.
     #[error("line {line}: cannot be read: {source}")]
     Read {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The system's words.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// A line is not what it should be.
+    /// A line has the wrong format.
     #[error("line {line}: {problem}")]
     Line {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// A line's text has no tokens, or does not fit the model.
     #[error("line {line}: {source}")]
     Encode {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The encoder's words.
+        /// The encoder's error.
         #[source]
         source: prefold_core::Error,
     },
-    /// No text at all.
+    /// The input has no text.
     #[error("there is no text to analyse")]
     Empty,
     /// The report cannot be written.
     #[error("cannot write the report: {0}")]
     Write(std::io::Error),
-    /// The report cannot be made JSON.
+    /// The report cannot be converted to JSON.
     #[error("cannot write the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }

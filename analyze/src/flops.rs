@@ -1,7 +1,7 @@
-//! How many operations a decoder does, and what compaction leaves of them: an Amdahl model.
+//! Operation counts of a decoder with and without compaction, and the speed-up by Amdahl's law.
 //!
-//! A multiplication and an addition are two operations (FLOPs). With the hidden size h, the MLP's width m, q query heads
-//! and k key-value heads of width d, a layer does
+//! A multiplication and an addition count as two operations (FLOPs). With hidden size h, MLP width m, q query heads
+//! and k key/value heads of width d, a layer performs
 //!
 //! ```text
 //! for each row                     P = 2 (h q d  +  2 h k d  +  q d h  +  3 h m)
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A text of n tokens has n (n + 1) / 2 pairs; with a sliding window of w, position p has min(p + 1, w) of them. A batch
-//! has N rows and S pairs; its prefix tree has N' nodes and S' pairs, a node at depth p with those of its root path. Over
-//! all L layers, the work is
+//! has N rows and S pairs; its prefix tree has N' nodes and S' pairs: each node has one pair per token on its root path. Over
+//! all L layers the work is
 //!
 //! ```text
 //! not compacted                    P L N   +  A Σ S        Σ over the layers, whose windows may differ
@@ -19,52 +19,52 @@
 //! compacted, compact attention     P L N'  +  A Σ S'
 //! ```
 //!
-//! and with f = P L N / (P L N + A Σ S), the part of the work that is position-wise, and the ratios γ = N'/N and
+//! With f = P L N / (P L N + A Σ S), the position-wise fraction of the work, and the ratios γ = N'/N and
 //! σ = Σ S' / Σ S, Amdahl's law gives the speed-ups
 //!
 //! ```text
 //! ragged   1 / (1 - f + f γ)            compact   1 / ((1 - f) σ + f γ)
 //! ```
 //!
-//! The model leaves out what is small (norms, rotary embedding, activation, the head) or not arithmetic (the copies
-//! between ragged and compact rows, fixed costs of a batch), counts every layer for every row although the last one is
-//! cut short for pooled rows, and takes an operation of attention to last as long as one of a matrix product. So it is
-//! what can be hoped for, not what was measured.
+//! The model omits small operations (norms, rotary embedding, activation, the head) and costs that are not arithmetic
+//! (copies between ragged and compact rows, fixed costs per batch). It counts every layer for every row, although the
+//! last one is reduced for pooled rows, and assumes that an operation of attention takes as long as one of a matrix
+//! product. So it is an upper bound, not a measurement.
 
 use prefold_backends::ModelShape;
 
-/// The operations of a model.
+/// Operation counts of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Costs {
-    /// P L: of a row, in all layers.
+    /// P L: operations per row, in all layers.
     pub(crate) position_wise: u64,
-    /// A: of a pair, in one layer.
+    /// A: operations per pair, in one layer.
     pub(crate) attention: u64,
-    /// Sliding windows, each with the number of layers that have it.
+    /// Sliding windows, each with its number of layers.
     windows: Vec<(Option<u64>, u64)>,
 }
 
-/// Rows and pairs of batches, as they are and as prefix trees.
+/// Rows and pairs of batches, without and with compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// N.
+    /// N: rows.
     pub(crate) rows: u64,
-    /// N'.
+    /// N': rows of the prefix trees.
     pub(crate) unique_rows: u64,
-    /// Σ S, over layers.
+    /// Σ S: pairs, over layers.
     pub(crate) pairs: u64,
-    /// Σ S', over layers.
+    /// Σ S': pairs of the prefix trees, over layers.
     pub(crate) unique_pairs: u64,
 }
 
-/// What the model says of batches.
+/// Predicted speed-ups.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Prediction {
-    /// 1 - f: the part of attention in the work without compaction.
+    /// 1 - f: attention's fraction of the work without compaction.
     pub(crate) attention_share: f64,
-    /// With ragged attention.
+    /// Speed-up with ragged attention.
     pub(crate) ragged: f64,
-    /// With compact attention.
+    /// Speed-up with compact attention.
     pub(crate) compact: f64,
 }
 
@@ -87,7 +87,7 @@ impl Costs {
         }
     }
 
-    /// Pairs of `len` queries, the first of them at position `depth`, over all layers.
+    /// Pairs of `len` queries starting at position `depth`, over all layers.
     pub(crate) fn pairs(&self, depth: u64, len: u64) -> u64 {
         let in_layer = |window: Option<u64>| {
             let seen_whole = window.map_or(len, |window| window.saturating_sub(depth).min(len));

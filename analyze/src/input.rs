@@ -1,18 +1,18 @@
-//! Lines of text or JSON.
+//! Input parser: lines of text or JSON.
 
 use crate::error::AnalyzeError;
 use serde::Deserialize;
 use std::io::BufRead;
 use std::str::FromStr;
 
-/// What a line is.
+/// Format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// What the first line looks like.
+    /// Detected from the first line.
     Auto,
-    /// A text.
+    /// Each line is a text.
     Lines,
-    /// JSON.
+    /// Each line is JSON.
     Jsonl,
 }
 
@@ -24,7 +24,7 @@ impl FromStr for Format {
             "auto" => Ok(Self::Auto),
             "lines" => Ok(Self::Lines),
             "jsonl" => Ok(Self::Jsonl),
-            other => Err(format!("format `{other}` is not known (auto, lines, jsonl)")),
+            other => Err(format!("unknown format `{other}` (auto, lines, jsonl)")),
         }
     }
 }
@@ -32,13 +32,13 @@ impl FromStr for Format {
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// Texts on their own.
+    /// Texts without a query.
     Texts(Vec<String>),
-    /// Texts that come with a query.
+    /// Texts with a query.
     Rerank { query: String, texts: Vec<String>, instruction: Option<String> },
 }
 
-/// The names that a request may have in the endpoints' bodies and in the workloads.
+/// Field names of request bodies and workload files.
 #[derive(Deserialize)]
 struct Object {
     query: Option<String>,
@@ -72,7 +72,7 @@ enum Line {
     Object(serde_json::Map<String, serde_json::Value>),
 }
 
-/// The requests of a file with their line numbers, counted from 1. Empty lines are passed over.
+/// Requests of a file with their line numbers, from 1. Empty lines are skipped.
 pub(crate) struct Records<R> {
     from: R,
     format: Format,
@@ -118,7 +118,7 @@ impl<R: BufRead> Iterator for Records<R> {
 }
 
 fn parse(text: &str) -> Result<Record, String> {
-    let object = match serde_json::from_str(text).map_err(|error| format!("is not JSON of a request: {error}"))? {
+    let object = match serde_json::from_str(text).map_err(|error| format!("is not a JSON request: {error}"))? {
         Line::Texts(OneOrMore::One(text)) => return Ok(Record::Texts(vec![text])),
         Line::Texts(OneOrMore::More(texts)) => return not_empty(texts).map(Record::Texts),
         Line::Object(object) => object,
@@ -198,8 +198,8 @@ mod tests {
             ("{\"texts\": []}", "line 2: has an empty list"),
             ("{\"texts\": [1]}", "with `text`, was expected"),
             ("{\"text\": 5}", "expected a string"),
-            ("nonsense", "line 2: is not JSON"),
-            ("7", "line 2: is not JSON of a request"),
+            ("nonsense", "line 2: is not a JSON request"),
+            ("7", "line 2: is not a JSON request"),
         ] {
             let message = read(&format!("\"ok\"\n{line}"), Format::Auto).unwrap_err();
             assert!(message.contains(words), "{line}: {message}");

@@ -1,8 +1,8 @@
-//! How often each length occurs.
+//! Distribution of lengths.
 
 use serde::Serialize;
 
-/// Counts by length; exact, and as large as the longest.
+/// Exact count per length; memory grows with the longest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lengths {
     counts: Vec<usize>,
@@ -10,7 +10,7 @@ pub(crate) struct Lengths {
     sum: usize,
 }
 
-/// Lengths that a part of all do not exceed (nearest rank), in tokens.
+/// Quantiles of lengths in tokens (nearest rank).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Quantiles {
     pub(crate) mean: f64,
@@ -23,7 +23,7 @@ pub(crate) struct Quantiles {
     pub(crate) max: usize,
 }
 
-/// How many lengths are from `from` to `to`.
+/// Number of lengths between `from` and `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Bucket {
     pub(crate) from: usize,
@@ -50,18 +50,18 @@ impl Lengths {
         self.sum += other.sum;
     }
 
-    /// Forgets all and keeps the memory.
+    /// Resets the counts and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.counts.fill(0);
         (self.total, self.sum) = (0, 0);
     }
 
-    /// How many lengths there are.
+    /// Number of lengths.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// Of all lengths.
+    /// Sum of all lengths.
     pub(crate) fn sum(&self) -> usize {
         self.sum
     }
@@ -81,7 +81,7 @@ impl Lengths {
         Quantiles { mean, p10, p25, p50, p75, p90, p99, max }
     }
 
-    /// 0, 1, 2 to 3, 4 to 7 and so on, up to the longest.
+    /// Histogram with the buckets 0, 1, 2 to 3, 4 to 7 and so on, up to the longest.
     pub(crate) fn buckets(&self) -> Vec<Bucket> {
         let longest = self.counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         let bounds = std::iter::once((0, 0)).chain((0..usize::BITS).map(|bit| (1 << bit, (1 << bit) * 2 - 1)));

@@ -1,8 +1,7 @@
-//! `prefold analyze`: is computing shared prefixes once worth it for these texts and this model?
+//! `prefold analyze`: predicts whether compaction pays off for given texts and a model.
 //!
-//! Texts become tokens as the server would make them, batches of 1 to 1024 consecutive texts become prefix trees, and
-//! an Amdahl model of the decoder's operations ([`flops`]) predicts from rows and trees how much faster a
-//! batch is computed. No weights are read and nothing is run.
+//! Texts are tokenized as by the server, and batches of 1 to 1024 consecutive texts become prefix trees. An Amdahl model
+//! of the decoder's operations ([`flops`]) predicts the speed-up from both. No weights are read and no model is run.
 #![forbid(unsafe_code)]
 
 mod batches;
@@ -20,8 +19,8 @@ pub use error::AnalyzeError;
 use batches::BatchSize;
 use input::{Format, Record, Records};
 use lengths::Lengths;
-use prefold_backends::{ModelOutline, ModelSource, Task, outline};
-use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, Place, TextEncoder};
+use prefold_backends::{ModelSource, ModelSummary, model_summary};
+use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, Rerank, ScoreRequest, Task, TextEncoder};
 use progress::{CountedReader, Progress};
 use rayon::prelude::*;
 use report::{InputReport, ModelReport, Report};
@@ -29,45 +28,44 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use template::Template;
 
-/// Texts in a batch. Larger batches than the last find little more.
+/// Texts per batch. Batches larger than the last size share little more.
 const BATCH_SIZES: [usize; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/// So many lines are read before they are encoded, in parallel.
+/// Lines encoded in parallel at a time.
 const LINES_AT_ONCE: usize = 512;
 
-/// What to analyse and how to tell.
+/// Flags of `prefold analyze`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Analyze {
-    /// Texts or rerank requests, one a line. Standard input when absent or `-`
+    /// File with one text or rerank request per line. Default, or `-`: standard input
     file: Option<PathBuf>,
 
-    /// What a line is: a text (lines); a JSON string, list of strings or object (jsonl): {"text"}, {"input"}, {"inputs"},
-    /// or {"query"} with {"texts"}, {"documents"} or {"passages"}; or whichever the first line looks like (auto)
+    /// Format of a line: a text (lines); a JSON string, list of strings or object (jsonl) with {"text"}, {"input"},
+    /// {"inputs"}, or {"query"} with {"texts"}, {"documents"} or {"passages"}; or detected from the first line (auto)
     #[arg(long, default_value = "auto")]
     format: Format,
 
-    /// What is sent of each text, with {text} or {passage} in its place, and {query} for texts that come with one; \n is a line feed
+    /// Template of each text: {text} or {passage} is the text, {query} its query, \n a line feed
     #[arg(long)]
     template: Option<Template>,
 
-    /// The name of the model's prompt that stands before each text. Its default prompt when absent
+    /// Name of the model's prompt for each text. Default: the model's default prompt
     #[arg(long)]
     prompt_name: Option<String>,
 
-    /// What the model answers: embed, rerank or classify. Recognised from the model's files when absent
+    /// Task of the model: embed, rerank or classify. Default: recognised from the model's files
     #[arg(long)]
     task: Option<Task>,
 
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Analyze {
-    /// Analyses for the model that is there, and prints.
+    /// Analyses the input for the model and prints the report.
     pub fn run(self, source: ModelSource) -> ExitCode {
         let printed = self.report(source).and_then(|report| {
             let text = if self.json { report.to_json()? } else { report.to_string() };
@@ -83,7 +81,7 @@ impl Analyze {
     }
 
     fn report(&self, source: ModelSource) -> Result<Report, AnalyzeError> {
-        let model = outline(&source, self.task)?;
+        let model = model_summary(&source, self.task)?;
         match self.file.as_deref().filter(|file| *file != Path::new("-")) {
             None => self.read(model, std::io::stdin().lock(), None),
             Some(path) => {
@@ -95,12 +93,12 @@ impl Analyze {
         }
     }
 
-    fn read(&self, model: ModelOutline, from: impl BufRead, size: Option<u64>) -> Result<Report, AnalyzeError> {
+    fn read(&self, model: ModelSummary, from: impl BufRead, size: Option<u64>) -> Result<Report, AnalyzeError> {
         let costs = flops::Costs::of(&model.shape);
         let mut sizes = BATCH_SIZES.map(|texts| BatchSize::new(texts, &costs));
         let mut input = InputReport::default();
         let mut lengths = Lengths::default();
-        let maker = TokenMaker::new(&model, self)?;
+        let tokenizer = LineTokenizer::new(&model, self)?;
         let progress = Progress::new(size);
         let mut records = Records::new(CountedReader::new(from, &progress), self.format);
         loop {
@@ -109,7 +107,7 @@ impl Analyze {
                 break;
             }
             input.requests += chunk.len();
-            let encoded: Vec<_> = chunk.into_par_iter().map(|(line, record)| maker.tokens(line, record)).collect();
+            let encoded: Vec<_> = chunk.into_par_iter().map(|(line, record)| tokenizer.tokens(line, record)).collect();
             for request in encoded {
                 for ids in request? {
                     lengths.count(ids.len());
@@ -125,31 +123,32 @@ impl Analyze {
         input.texts = lengths.total();
         input.tokens = lengths.sum();
         input.tokens_per_text = lengths.quantiles();
-        Ok(Report::new(ModelReport::new(&model, &costs), input, sizes.into(), &costs))
+        Ok(Report::new(ModelReport::new(&model, &costs), input, sizes.into()))
     }
 }
 
-/// Makes of a line the tokens that the server would make.
-struct TokenMaker<'a> {
+/// Tokenizes lines as the server does.
+struct LineTokenizer<'a> {
     encoder: TextEncoder,
     options: EncodeOptions,
-    task: Task,
+    /// Encoding of a query and a text as the model scores them. One that has no answer for both encodes them as a pair.
+    rerank: Rerank,
     template: Option<&'a Template>,
 }
 
-impl<'a> TokenMaker<'a> {
-    fn new(model: &ModelOutline, analyze: &'a Analyze) -> Result<Self, AnalyzeError> {
+impl<'a> LineTokenizer<'a> {
+    fn new(model: &ModelSummary, analyze: &'a Analyze) -> Result<Self, AnalyzeError> {
         let limits = EncodeLimits {
             vocab_size: model.vocab_size,
-            max_input_length: model.max_input_length,
+            max_input_length: model.capabilities.max_input_length,
             auto_truncate: true,
         };
-        let (tokenizer, prompts) = (model.tokenizer.clone(), model.prompts.clone());
-        let encoder = TextEncoder::new(tokenizer, prompts, model.template.clone(), limits)?;
+        let encoder = TextEncoder::new(model.tokenizer.clone(), model.capabilities.clone(), limits)?;
         let options = EncodeOptions { prompt_name: analyze.prompt_name.clone(), ..EncodeOptions::new("text") };
-        // A prompt that the model does not have is told before anything is read.
+        // An unknown prompt is refused before the input is read.
         encoder.encode(vec![], &options)?;
-        Ok(Self { encoder, options, task: model.task, template: analyze.template.as_ref() })
+        let rerank = model.capabilities.rerank.clone().unwrap_or(Rerank::Pair);
+        Ok(Self { encoder, options, rerank, template: analyze.template.as_ref() })
     }
 
     fn tokens(&self, line: usize, record: Record) -> Result<Vec<Vec<u32>>, AnalyzeError> {
@@ -158,7 +157,7 @@ impl<'a> TokenMaker<'a> {
         self.encoder.encode(inputs, &self.options).map_err(at_line)
     }
 
-    /// What the endpoints make of a request.
+    /// The inputs that the server's routes make of a request.
     fn inputs(&self, record: Record) -> Result<Vec<Input>, String> {
         match (record, self.template) {
             (Record::Texts(texts), None) => Ok(texts.into_iter().map(Input::Text).collect()),
@@ -168,20 +167,11 @@ impl<'a> TokenMaker<'a> {
             (Record::Rerank { query, texts, .. }, Some(template)) => {
                 texts.iter().map(|text| template.fill(Some(&query), text).map(Input::Text)).collect()
             }
-            (Record::Rerank { query, texts, instruction }, None) => Ok(match self.task {
-                Task::Rerank => {
-                    let (query, instruction): (Arc<str>, Option<Arc<str>>) = (query.into(), instruction.map(Arc::from));
-                    let one = |document| {
-                        let (query, instruction) = (Arc::clone(&query), instruction.clone());
-                        let query_place = Place { field: "query", index: None };
-                        Input::Rerank { instruction, query, query_place, document }
-                    };
-                    texts.into_iter().map(one).collect()
-                }
-                Task::Classify => texts.into_iter().map(|text| Input::Pair(query.clone(), text)).collect(),
-                // The similarity of the query with each text: all of them are embedded alone.
-                Task::Embed => texts.into_iter().chain([query]).map(Input::Text).collect(),
-            }),
+            (Record::Rerank { query, texts, instruction }, None) => {
+                let (queries, query_field, encode) = (vec![query], "query", self.options.clone());
+                let request = ScoreRequest { queries, query_field, documents: texts, instruction, encode };
+                Ok(request.into_inputs(&self.rerank).0.into_iter().map(|(_, input)| input).collect())
+            }
         }
     }
 }

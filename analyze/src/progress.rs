@@ -1,22 +1,22 @@
-//! A bar on standard error while a long input is read, where that is a terminal.
+//! Progress bar for long inputs, on standard error if it is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{BufRead, IsTerminal, Read};
 use std::time::{Duration, Instant};
 
-/// What is read sooner needs no bar.
+/// Delay before the bar appears.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 const DRAWS_PER_SECOND: u8 = 8;
 
-/// How far the reading is.
+/// Progress of reading.
 pub(crate) struct Progress {
     bar: ProgressBar,
     start: Instant,
 }
 
 impl Progress {
-    /// Of `size` bytes, if that is known.
+    /// Progress over `size` bytes, if known.
     pub(crate) fn new(size: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(size, ProgressDrawTarget::hidden());
         let template = match size {
@@ -33,7 +33,7 @@ impl Progress {
         self.bar.inc(count as u64);
     }
 
-    /// So many are done.
+    /// Sets the number of finished texts.
     pub(crate) fn texts(&self, count: usize) {
         if self.bar.is_hidden() && self.start.elapsed() > PATIENCE && std::io::stderr().is_terminal() {
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND));
@@ -46,7 +46,7 @@ impl Progress {
     }
 }
 
-/// Counts what passes through it.
+/// Reader that reports the bytes read to the progress bar.
 pub(crate) struct CountedReader<'a, R> {
     from: R,
     progress: &'a Progress,

@@ -1,39 +1,38 @@
-//! What to do about it.
+//! Recommended flags.
 
-use crate::batches::DEFAULT_THRESHOLD;
-use crate::report::BatchSizeReport;
+use crate::batches::{BatchSizeReport, DEFAULT_THRESHOLD};
 use prefold_core::EngineConfig;
 use serde::Serialize;
 
-/// Less is within what the model leaves out.
+/// Minimum speed-up; smaller ones are within the model's error.
 const MIN_SPEED_UP: f64 = 1.05;
 
-/// A batch size is large enough when it has this part of the time that the best one saves.
+/// Fraction of the best size's time savings that makes a batch size sufficient.
 const ENOUGH: f64 = 0.95;
 
 /// The server's default for `--max-batch-tokens`.
 const DEFAULT_BATCH_TOKENS: u64 = 16_384;
 
-/// Advice on the server's flags.
+/// Recommended server flags.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Recommendation {
-    /// Whether compaction is worth it.
+    /// True if compaction pays off.
     pub(crate) worth_it: bool,
-    /// Texts in a batch from which on larger batches save little more.
+    /// Texts per batch, beyond which larger batches save little more.
     pub(crate) batch_size: usize,
-    /// Of that size, with compact attention, the server's default.
+    /// Speed-up at that size with compact attention, the server's default.
     pub(crate) predicted_speed_up: f64,
     /// `--radix-mlp-threshold`
     pub(crate) radix_mlp_threshold: f64,
     /// `--max-batch-tokens`
     pub(crate) max_batch_tokens: u64,
-    /// `--max-batch-ragged-tokens`, where its default would make batches smaller
+    /// `--max-batch-ragged-tokens`, if its default would make batches smaller
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_batch_ragged_tokens: Option<u64>,
 }
 
 impl Recommendation {
-    /// From at least one size.
+    /// Recommendation from batch sizes, or `None` without any.
     pub(crate) fn from(sizes: &[BatchSizeReport], longest_text: usize) -> Option<Self> {
         let saved = |size: &BatchSizeReport| 1.0 - 1.0 / size.speed_up_compact;
         let most = sizes.iter().map(saved).fold(0.0, f64::max);

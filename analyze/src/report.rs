@@ -1,25 +1,26 @@
 //! The report, as data and as text.
 
-use crate::batches::BatchSize;
+use crate::batches::{BatchSize, BatchSizeReport};
 use crate::flops::Costs;
 use crate::lengths::{Bucket, Quantiles};
 use crate::recommend::Recommendation;
-use prefold_backends::ModelOutline;
+use prefold_backends::ModelSummary;
+use prefold_core::Task;
 use serde::Serialize;
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
-/// Everything that was found out.
+/// All results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Report {
     model: ModelReport,
     input: InputReport,
     batch_sizes: Vec<BatchSizeReport>,
-    /// Of the largest size: texts by the number of tokens that an earlier text of the batch begins with too.
+    /// Histogram for the largest size: texts by number of leading tokens shared with an earlier text of the batch.
     shared_prefix_lengths: Vec<Bucket>,
     recommendation: Option<Recommendation>,
 }
 
-/// The model as far as it matters here.
+/// The model's shape and costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ModelReport {
     model_type: String,
@@ -31,13 +32,13 @@ pub(crate) struct ModelReport {
     num_kv_heads: usize,
     head_dim: usize,
     max_input_length: usize,
-    /// P L.
+    /// P L of the cost model.
     position_wise_flops_per_token: u64,
-    /// A.
+    /// A of the cost model.
     attention_flops_per_pair_and_layer: u64,
 }
 
-/// The texts as the server would get them.
+/// Totals of the input as the server would process it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct InputReport {
     pub(crate) requests: usize,
@@ -46,80 +47,39 @@ pub(crate) struct InputReport {
     pub(crate) tokens_per_text: Quantiles,
 }
 
-/// Batches of one size.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(crate) struct BatchSizeReport {
-    /// In a batch.
-    pub(crate) texts: usize,
-    pub(crate) batches: usize,
-    /// N, mean.
-    pub(crate) tokens_per_batch: f64,
-    /// N', mean.
-    pub(crate) unique_tokens_per_batch: f64,
-    /// N'/N over all batches.
-    pub(crate) compaction_ratio: f64,
-    /// Part of the batches with N'/N at or under 0.95.
-    pub(crate) batches_under_threshold: f64,
-    /// Pairs of the trees as a part of all pairs.
-    pub(crate) attention_ratio: f64,
-    /// Part of attention in the operations without compaction.
-    pub(crate) attention_share: f64,
-    pub(crate) speed_up_ragged: f64,
-    pub(crate) speed_up_compact: f64,
-    /// Tokens of a text that an earlier text of its batch begins with too.
-    pub(crate) shared_prefix: Quantiles,
-}
-
 impl ModelReport {
-    pub(crate) fn new(model: &ModelOutline, costs: &Costs) -> Self {
+    pub(crate) fn new(model: &ModelSummary, costs: &Costs) -> Self {
         let shape = &model.shape;
         Self {
             model_type: model.model_type.clone(),
-            task: model.task.as_str(),
+            // The head's own: a classifier with one label also reranks.
+            task: match &model.capabilities.classify {
+                Some(_) => Task::Classify.as_str(),
+                None => model.capabilities.tasks().next().map_or("", Task::as_str),
+            },
             layers: shape.sliding_windows.len(),
             hidden_size: shape.hidden_size,
             intermediate_size: shape.intermediate_size,
             num_heads: shape.num_heads,
             num_kv_heads: shape.num_kv_heads,
             head_dim: shape.head_dim,
-            max_input_length: model.max_input_length,
+            max_input_length: model.capabilities.max_input_length,
             position_wise_flops_per_token: costs.position_wise,
             attention_flops_per_pair_and_layer: costs.attention,
         }
     }
 }
 
-impl BatchSizeReport {
-    fn new(size: &BatchSize<'_>, costs: &Costs) -> Self {
-        let work = size.work;
-        let prediction = costs.predict(work);
-        let per_batch = |count: u64| count as f64 / size.batches as f64;
-        Self {
-            texts: size.texts,
-            batches: size.batches,
-            tokens_per_batch: per_batch(work.rows),
-            unique_tokens_per_batch: per_batch(work.unique_rows),
-            compaction_ratio: work.unique_rows as f64 / work.rows as f64,
-            batches_under_threshold: size.under_threshold as f64 / size.batches as f64,
-            attention_ratio: work.unique_pairs as f64 / work.pairs as f64,
-            attention_share: prediction.attention_share,
-            speed_up_ragged: prediction.ragged,
-            speed_up_compact: prediction.compact,
-            shared_prefix: size.shared.quantiles(),
-        }
-    }
-}
-
 impl Report {
-    pub(crate) fn new(model: ModelReport, input: InputReport, mut sizes: Vec<BatchSize<'_>>, costs: &Costs) -> Self {
+    pub(crate) fn new(model: ModelReport, input: InputReport, mut sizes: Vec<BatchSize<'_>>) -> Self {
         sizes.retain(|size| size.batches > 0);
-        let batch_sizes: Vec<_> = sizes.iter().map(|size| BatchSizeReport::new(size, costs)).collect();
+        let batch_sizes: Vec<_> = sizes.iter().map(BatchSize::report).collect();
         let recommendation = Recommendation::from(&batch_sizes, input.tokens_per_text.max);
         let shared_prefix_lengths = sizes.last().map_or_else(Vec::new, |size| size.shared.buckets());
         Self { model, input, batch_sizes, shared_prefix_lengths, recommendation }
     }
 
-    /// One object, in lines, ended by a line feed.
+    /// Indented JSON object with a final line feed.
     pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
@@ -159,11 +119,11 @@ impl Report {
             let under = 100.0 * size.map_or(0.0, |size| size.batches_under_threshold);
             writeln!(
                 f,
-                "\nWorth it: up to {predicted_speed_up:.2} times as fast from batches of {batch_size} texts on (compact attention);"
+                "\nWorth it: up to {predicted_speed_up:.2} times as fast with batches of at least {batch_size} texts (compact attention);"
             )?;
-            writeln!(f, "{under:.0}% of these have N'/N at or under 0.95 and would be compacted.")?;
+            writeln!(f, "{under:.0}% of these batches have N'/N at or under 0.95 and would be compacted.")?;
         } else {
-            writeln!(f, "\nNot worth it: {predicted_speed_up:.2} times as fast at most; too little is shared.")?;
+            writeln!(f, "\nNot worth it: at most {predicted_speed_up:.2} times as fast; the texts share too little.")?;
         }
         writeln!(f, "\n    prefold {}", advice.flags())
     }
@@ -177,10 +137,10 @@ impl Display for Report {
         let gigaflops = self.model.position_wise_flops_per_token as f64 / 1e9;
         writeln!(
             f,
-            "model    {model_type} ({task}): {layers} layers of {hidden_size}, MLP {intermediate_size}, {gigaflops:.3} GFLOPs for a token"
+            "model    {model_type} ({task}): {layers} layers of {hidden_size}, MLP {intermediate_size}, {gigaflops:.3} GFLOPs per token"
         )?;
         writeln!(f, "input    {texts} texts in {requests} lines, {tokens} tokens")?;
-        writeln!(f, "lengths  {mean:.1} tokens in the mean, p50 {p50}, p99 {p99}, longest {max}\n")?;
+        writeln!(f, "lengths  mean {mean:.1} tokens, p50 {p50}, p99 {p99}, max {max}\n")?;
         self.write_sizes(f)?;
         self.write_prefixes(f)?;
         self.write_recommendation(f)

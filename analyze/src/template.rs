@@ -1,13 +1,13 @@
-//! What is sent of a text: `query: {query} passage: {text}`.
+//! Templates of texts, such as `query: {query} passage: {text}`.
 
 use std::str::FromStr;
 
 const TEXT: &str = "{text}";
-/// What `prefold bench` calls the text of a rerank request.
+/// Placeholder of `prefold bench` for the text of a rerank request.
 const PASSAGE: &str = "{passage}";
 const QUERY: &str = "{query}";
 
-/// Fixed text around a text and its query.
+/// Fixed text around the placeholders of a text and its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: Vec<Part>,
@@ -23,7 +23,7 @@ enum Part {
 impl FromStr for Template {
     type Err = String;
 
-    /// `\n`, `\t` and `\\` are what they are in most languages; braces other than the two names' stand for themselves.
+    /// `\n`, `\t` and `\\` are the usual escapes; braces other than the placeholders' are literal.
     fn from_str(s: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = s;
@@ -38,21 +38,21 @@ impl FromStr for Template {
         parts.push(Part::Fixed(unescape(rest)));
         match parts.contains(&Part::Text) {
             true => Ok(Self { parts }),
-            false => Err(format!("must have {TEXT} in it")),
+            false => Err(format!("must contain {TEXT}")),
         }
     }
 }
 
 impl Template {
-    /// The text with what stands around it.
+    /// The template with its placeholders filled.
     ///
     /// # Errors
-    /// A query is asked for and there is none.
+    /// Fails if the template has a query and the text has none.
     pub(crate) fn fill(&self, query: Option<&str>, text: &str) -> Result<String, String> {
         let parts = self.parts.iter().map(|part| match part {
             Part::Fixed(fixed) => Ok(fixed.as_str()),
             Part::Text => Ok(text),
-            Part::Query => query.ok_or_else(|| format!("has no query, and the template has {QUERY} in it")),
+            Part::Query => query.ok_or_else(|| format!("has no query, but the template contains {QUERY}")),
         });
         parts.collect()
     }

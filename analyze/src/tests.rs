@@ -1,4 +1,4 @@
-//! From files to figures, on the reference checkpoints.
+//! Reports for the reference checkpoints.
 
 use super::*;
 use clap::Parser;
@@ -28,7 +28,7 @@ fn report_of(model: &str, text: &str, arguments: &[&str]) -> Result<Value, Strin
     Ok(serde_json::from_str(&report.to_json().unwrap()).unwrap())
 }
 
-/// The tokens of one text.
+/// Token count of one text.
 fn tokens(model: &str, text: &str) -> u64 {
     report_of(model, &serde_json::to_string(text).unwrap(), &[]).unwrap()["input"]["tokens"].as_u64().unwrap()
 }
@@ -52,9 +52,9 @@ fn equal_texts_by_hand() {
         assert_eq!(size["batches"], batches);
         assert_eq!(size["compaction_ratio"], 1.0 / texts as f64);
         assert_eq!(size["attention_ratio"], 1.0 / texts as f64);
-        // One text in place of `texts`, with everything that it costs.
+        // One text instead of `texts`, with all its costs.
         assert!((size["speed_up_compact"].as_f64().unwrap() - texts as f64).abs() < 1e-9);
-        // Amdahl: attention, the part s, stays.
+        // Amdahl's law: attention, the fraction s, stays.
         let s = size["attention_share"].as_f64().unwrap();
         let ragged = 1.0 / (s + (1.0 - s) / texts as f64);
         assert!((size["speed_up_ragged"].as_f64().unwrap() - ragged).abs() < 1e-9);
@@ -71,7 +71,7 @@ fn equal_texts_by_hand() {
 
 #[test]
 fn what_shares_nothing_is_not_worth_it() {
-    // The end token alone makes two texts of one token each alike in nothing.
+    // Only the end token is equal, so two texts of one token share no prefix.
     let report = report_of("llama-tiny", "\"a\"\n\"b\"\n", &["--template", "{text}{text}"]).unwrap();
     let shared = size(&report, 2)["compaction_ratio"].as_f64().unwrap();
     let first = report_of("qwen2-tiny", "apple\nzebra\nquick\nwhat\n", &[]).unwrap();
@@ -84,18 +84,18 @@ fn what_shares_nothing_is_not_worth_it() {
 #[test]
 fn rerank_requests_become_what_the_endpoint_makes_of_them() {
     let line = r#"{"query": "tide", "texts": ["It comes twice.", "Bread."]}"#;
-    // The prompt with the query is shared.
+    // The texts share the prompt with the query.
     let reranker = report_of("qwen3-reranker-tiny", line, &[]).unwrap();
     assert_eq!((&reranker["input"]["requests"], &reranker["input"]["texts"]), (&1.into(), &2.into()));
     assert_eq!(reranker["model"]["task"], "rerank");
     assert!(size(&reranker, 2)["compaction_ratio"].as_f64().unwrap() < 0.7);
-    // Text and query alone.
+    // Texts and query, embedded separately.
     let embedder = report_of("qwen3-tiny", line, &[]).unwrap();
     assert_eq!(embedder["input"]["texts"], 3);
     // Pairs.
     let classifier = report_of("qwen3-seqcls-tiny", line, &[]).unwrap();
     assert_eq!((&classifier["input"]["texts"], &classifier["model"]["task"]), (&2.into(), &"classify".into()));
-    // A template makes texts of them.
+    // A template turns them into texts.
     let filled = report_of("qwen3-tiny", line, &["--template", r"query: {query}\ntext: {text}"]).unwrap();
     let expected =
         tokens("qwen3-tiny", "query: tide\ntext: It comes twice.") + tokens("qwen3-tiny", "query: tide\ntext: Bread.");
@@ -106,7 +106,7 @@ fn rerank_requests_become_what_the_endpoint_makes_of_them() {
 
 #[test]
 fn the_order_of_lines_is_kept_over_many_chunks() {
-    // Batches of two: each odd line repeats the one before, and no other does.
+    // Batches of two: only the second line of each batch repeats the one before.
     let lines: String = (0..3 * LINES_AT_ONCE).map(|line| format!("{0:05} {0:05}\n", line / 2)).collect();
     let report = report_of("qwen3-tiny", &lines, &[]).unwrap();
     assert_eq!(report["input"]["texts"], 3 * LINES_AT_ONCE);
@@ -126,7 +126,7 @@ fn what_is_wrong_is_said() {
     let no_model = analyze(&[]).report(source("no-such-model")).unwrap_err().to_string();
     assert!(no_model.contains("no-such-model"), "{no_model}");
     let parsed = Line::try_parse_from(["analyze", "--template", "{query}"]).err().unwrap().to_string();
-    assert!(parsed.contains("must have {text}"), "{parsed}");
+    assert!(parsed.contains("must contain {text}"), "{parsed}");
 }
 
 #[test]

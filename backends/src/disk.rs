@@ -1,4 +1,4 @@
-//! Files on disk, which may be anything: a pipe, a device, far too long, rewritten while they are read.
+//! Files on disk. Pipes, devices, files above a limit and files that change while they are read are refused.
 
 use crate::LoadError;
 use memmap2::Mmap;
@@ -11,13 +11,13 @@ use std::time::SystemTime;
 /// The bytes of a big file: mapped from disk or compiled into the program.
 #[derive(Debug)]
 pub(crate) enum FileBytes {
-    /// A file on disk; pages are read when they are touched.
+    /// A file on disk; its pages are read on access.
     Mapped(MappedFile),
     /// Part of the program.
     Static(&'static [u8]),
 }
 
-/// A mapped file, and what it was like when it was mapped.
+/// A mapped file, and its stamp from the time of mapping.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     map: Mmap,
@@ -25,7 +25,7 @@ pub(crate) struct MappedFile {
     stamp: Stamp,
 }
 
-/// What tells that a file was written to.
+/// Length and time of a file, which differ after a write.
 #[derive(Debug, PartialEq)]
 struct Stamp {
     length: u64,
@@ -40,27 +40,26 @@ impl Stamp {
 }
 
 impl FileBytes {
-    /// Maps a file; `None` when there is no such file.
+    /// Maps a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// It is no regular file, or cannot be opened or mapped.
+    /// It is not a regular file, or cannot be opened or mapped.
     pub(crate) fn map(path: &Path) -> Result<Option<Self>, LoadError> {
         let failed = |error| LoadError::io(path.display().to_string(), error);
         let Some(file) = open(path)? else { return Ok(None) };
         let stamp = Stamp::of(&file).map_err(failed)?;
-        // SAFETY: the map is read-only and private to this value. That nobody shortens or rewrites the file
-        // while the model is being loaded is the operator's duty, and looked after by `check_unchanged`; the map is
-        // dropped when loading is done.
+        // SAFETY: the map is read-only and private to this value. The operator must not shorten or rewrite the file while
+        // the model is loaded, which `check_unchanged` verifies; the map is dropped after loading.
         #[allow(unsafe_code)]
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
         Ok(Some(Self::Mapped(MappedFile { map, file, stamp })))
     }
 
-    /// Checks that nobody has written to the file since it was mapped. Asked before a part is read it keeps the process
-    /// from touching what is no longer there, asked afterwards it says that what was read belongs together.
+    /// Checks that the file was not written to since it was mapped. A check before a read avoids access beyond the file's
+    /// new end; a check afterwards proves that the bytes belong together.
     ///
     /// # Errors
-    /// Somebody has; `name` is what the error calls the file.
+    /// The file changed; the error names it `name`.
     fn check_unchanged(&self, name: &str) -> Result<(), LoadError> {
         let Self::Mapped(MappedFile { file, stamp, .. }) = self else { return Ok(()) };
         match Stamp::of(file) {
@@ -73,7 +72,7 @@ impl FileBytes {
     }
 }
 
-/// A file with the name for messages.
+/// A file with its name for messages.
 #[derive(Debug)]
 pub(crate) struct NamedFile {
     pub(crate) name: String,
@@ -81,10 +80,10 @@ pub(crate) struct NamedFile {
 }
 
 impl NamedFile {
-    /// Reads from the file's bytes.
+    /// Runs `read` on the file's bytes, between two checks that they did not change.
     ///
     /// # Errors
-    /// Somebody has written to the file since it was opened.
+    /// The file was written to since it was opened.
     pub(crate) fn reading<T>(&self, read: impl FnOnce() -> T) -> Result<T, LoadError> {
         self.bytes.check_unchanged(&self.name)?;
         let value = read();
@@ -104,10 +103,10 @@ impl Deref for FileBytes {
     }
 }
 
-/// A file's content; `None` when there is no such file.
+/// A file's content; `None` if there is no such file.
 ///
 /// # Errors
-/// It is no regular file, cannot be read, or has more than `limit` bytes.
+/// It is not a regular file, cannot be read, or has more than `limit` bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, LoadError> {
     let failed = |error| LoadError::io(path.display().to_string(), error);
     let Some(file) = open(path)? else { return Ok(None) };
@@ -120,15 +119,15 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, LoadError
         return too_long(length);
     }
     let mut bytes = Vec::new();
-    // A file may grow meanwhile, and some of those that the system makes up claim to be empty.
+    // A file may grow meanwhile, and virtual files may claim to be empty.
     file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > limit { too_long(limit + 1) } else { Ok(Some(bytes)) }
 }
 
-/// Opens a regular file; `None` when there is no such file.
+/// Opens a regular file; `None` if there is no such file.
 fn open(path: &Path) -> Result<Option<File>, LoadError> {
     let failed = |error| LoadError::io(path.display().to_string(), error);
-    // Looked at before it is opened: to open a pipe is to wait for its other end.
+    // Checked before it is opened, because opening a pipe waits for its other end.
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -1,29 +1,29 @@
-//! What can go wrong while a model is loaded.
+//! Errors of loading.
 
 use thiserror::Error;
 
-/// Why a model was not loaded.
+/// Reason why a model was not loaded.
 ///
-/// Every message names the file, field or tensor at fault, so that it can be shown as it is.
+/// Every message names the file, field or tensor at fault and can be shown as it is.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// A file or directory could not be read.
     #[error("cannot read {path}: {source}")]
     Io {
-        /// What was read.
+        /// The file or directory.
         path: String,
-        /// The system's words.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// A file that the model needs is not there.
-    #[error("{place} has no {file}{hint}")]
+    /// A required file is missing.
+    #[error("{location} has no {file}{hint}")]
     MissingFile {
         /// The model's directory or name.
-        place: String,
+        location: String,
         /// The file's name in it.
         file: String,
-        /// What to do about it, as the rest of the sentence, or nothing.
+        /// Advice, as the rest of the sentence, or empty.
         hint: String,
     },
     /// A file is malformed, or a value in it is missing, out of range or contradictory.
@@ -34,17 +34,17 @@ pub enum LoadError {
         /// The field, its value and the limit.
         problem: String,
     },
-    /// The checkpoint asks for something that prefold does not have.
-    #[error("{file}: {what} is not supported ({supported})")]
+    /// The checkpoint needs a feature that prefold lacks.
+    #[error("{file}: {feature} is not supported ({supported})")]
     Unsupported {
-        /// The file that asks for it.
+        /// The file that names the feature.
         file: String,
-        /// What it asks for, by name.
-        what: String,
-        /// What is supported instead, or why it is not.
+        /// The feature.
+        feature: String,
+        /// The supported alternatives, or the reason.
         supported: String,
     },
-    /// A tensor that the architecture has is not in the files.
+    /// A tensor of the architecture is missing from the files.
     #[error("{file}: tensor `{name}` is missing")]
     MissingTensor {
         /// The file or files searched.
@@ -52,19 +52,19 @@ pub enum LoadError {
         /// The tensor's canonical name.
         name: String,
     },
-    /// A tensor does not have the shape that the config gives it.
+    /// A tensor's shape differs from the config's.
     #[error("{file}: tensor `{name}` has shape {found:?}, the config asks for {expected:?}")]
     TensorShape {
         /// The file.
         file: String,
         /// The tensor's canonical name.
         name: String,
-        /// The shape that follows from the config.
+        /// The shape by the config.
         expected: Vec<usize>,
         /// The shape in the file.
         found: Vec<usize>,
     },
-    /// The hub did not deliver.
+    /// A download from the hub failed.
     #[error("cannot get {file} of `{model}` (revision {revision}) from {endpoint}: {problem}")]
     Hub {
         /// The model's id.
@@ -73,15 +73,15 @@ pub enum LoadError {
         revision: String,
         /// The hub's address.
         endpoint: String,
-        /// The file, or what else was asked for.
+        /// The requested file, or another resource.
         file: String,
-        /// The cause, with a hint where there is one.
+        /// The cause, with advice if there is any.
         problem: String,
     },
-    /// Weights could not be packed, or moved to the device.
+    /// Weights could not be packed or copied to the device.
     #[error("cannot prepare the weights: {0}")]
     Compute(String),
-    /// The options do not fit each other or the checkpoint.
+    /// The options contradict each other or the checkpoint.
     #[error("{0}")]
     Options(String),
 }
@@ -89,18 +89,40 @@ pub enum LoadError {
 impl LoadError {
     /// A malformed file.
     pub(crate) fn invalid(file: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Invalid { file: file.into(), problem: problem.into() }
+        Self::Invalid { file: told(file), problem: told(problem) }
     }
 
-    /// Something prefold does not have.
-    pub(crate) fn unsupported(file: impl Into<String>, what: impl Into<String>, supported: impl Into<String>) -> Self {
-        Self::Unsupported { file: file.into(), what: what.into(), supported: supported.into() }
+    /// An unsupported feature.
+    pub(crate) fn unsupported(
+        file: impl Into<String>,
+        feature: impl Into<String>,
+        supported: impl Into<String>,
+    ) -> Self {
+        Self::Unsupported { file: told(file), feature: told(feature), supported: told(supported) }
     }
 
     /// A failed read.
     pub(crate) fn io(path: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io { path: path.into(), source }
+        Self::Io { path: told(path), source }
     }
+}
+
+/// Text for a message, which may come from a model's file: at most 1,000 characters, control characters escaped.
+fn told(text: impl Into<String>) -> String {
+    const LIMIT: usize = 1000;
+    let text = text.into();
+    let mut told = String::with_capacity(text.len().min(LIMIT));
+    let mut characters = text.chars();
+    for character in characters.by_ref().take(LIMIT) {
+        match character.is_control() {
+            true => told.extend(character.escape_debug()),
+            false => told.push(character),
+        }
+    }
+    if characters.next().is_some() {
+        told.push_str("...");
+    }
+    told
 }
 
 impl From<candle_core::Error> for LoadError {
@@ -112,5 +134,17 @@ impl From<candle_core::Error> for LoadError {
 impl From<prefold_kernels::KernelError> for LoadError {
     fn from(error: prefold_kernels::KernelError) -> Self {
         Self::Compute(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_contains_fits_on_one_line_of_a_log() {
+        let refused = LoadError::invalid("a.json", format!("has\n\x1b[31m{}", "x".repeat(5000))).to_string();
+        assert!(refused.starts_with(r"a.json: has\n\u{1b}[31mxx") && refused.ends_with("x..."), "{refused}");
+        assert!(refused.len() < 1100, "{}", refused.len());
     }
 }

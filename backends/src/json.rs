@@ -7,56 +7,56 @@ use serde_json::{Map, Value};
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {
     file: &'a str,
-    /// Path of this object in the file with a dot behind, or nothing at the top.
+    /// Path of this object in the file, with a dot at its end; empty for the top object.
     prefix: String,
     object: &'a Map<String, Value>,
 }
 
-/// A type that a field can be read as.
+/// A type of a field's value.
 pub(crate) trait FromField: Sized {
-    /// "a whole number" and the like, for messages.
-    const WHAT: &'static str;
-    /// `None` when the value is of another type.
+    /// Name of the type for messages, such as "a whole number".
+    const TYPE: &'static str;
+    /// `None` if the value is of another type.
     fn from_field(value: &Value) -> Option<Self>;
 }
 
 impl FromField for usize {
-    const WHAT: &'static str = "a whole number";
+    const TYPE: &'static str = "a whole number";
     fn from_field(value: &Value) -> Option<Self> {
         value.as_u64()?.try_into().ok()
     }
 }
 
 impl FromField for u32 {
-    const WHAT: &'static str = "a whole number below 2^32";
+    const TYPE: &'static str = "a whole number below 2^32";
     fn from_field(value: &Value) -> Option<Self> {
         value.as_u64()?.try_into().ok()
     }
 }
 
 impl FromField for f64 {
-    const WHAT: &'static str = "a number";
+    const TYPE: &'static str = "a number";
     fn from_field(value: &Value) -> Option<Self> {
         value.as_f64().filter(|x| x.is_finite())
     }
 }
 
 impl FromField for bool {
-    const WHAT: &'static str = "true or false";
+    const TYPE: &'static str = "true or false";
     fn from_field(value: &Value) -> Option<Self> {
         value.as_bool()
     }
 }
 
 impl FromField for String {
-    const WHAT: &'static str = "a string";
+    const TYPE: &'static str = "a string";
     fn from_field(value: &Value) -> Option<Self> {
         value.as_str().map(str::to_owned)
     }
 }
 
 impl<T: FromField> FromField for Vec<T> {
-    const WHAT: &'static str = "a list of the right type";
+    const TYPE: &'static str = "a list of the right type";
     fn from_field(value: &Value) -> Option<Self> {
         value.as_array()?.iter().map(T::from_field).collect()
     }
@@ -74,12 +74,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of a field that is there and not null.
+    /// The value of a field, unless it is absent or null.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
         self.object.get(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the field is there, null or not.
+    /// `true` if the field is present, even as null.
     pub(crate) fn mentions(&self, name: &str) -> bool {
         self.object.contains_key(name)
     }
@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
         self.object.iter()
     }
 
-    /// A field that may be absent.
+    /// An optional field.
     ///
     /// # Errors
     /// It is of another type.
@@ -97,11 +97,11 @@ impl<'a> Fields<'a> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match T::from_field(value) {
             Some(value) => Ok(Some(value)),
-            None => Err(self.problem(name, &format!("must be {}, it is {}", T::WHAT, shown(value)))),
+            None => Err(self.problem(name, &format!("must be {}, it is {}", T::TYPE, shown(value)))),
         }
     }
 
-    /// A field that must be there.
+    /// A required field.
     ///
     /// # Errors
     /// It is absent or of another type.
@@ -142,7 +142,15 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A value as a message shows it: short.
+/// Parses a JSON file.
+///
+/// # Errors
+/// It is not JSON.
+pub(crate) fn parse_json(name: &str, bytes: &[u8]) -> Result<Value, LoadError> {
+    serde_json::from_slice(bytes).map_err(|error| LoadError::invalid(name, format!("is not JSON: {error}")))
+}
+
+/// A value for messages, cut after 60 characters.
 pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {

@@ -1,49 +1,65 @@
-//! Which model to load and how.
+//! Options of loading: source, device, types and purpose of a model.
 
-use prefold_core::{Pooling, RerankRecipe};
+use prefold_core::{Pooling, RerankRecipe, Task, without_credentials};
+use prefold_kernels::Dtype;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Everything that [`load`](crate::load) is told.
+/// Options of [`load`](crate::load).
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Where the model's files are.
+    /// Location of the model's files.
     pub source: ModelSource,
-    /// The device to run on; the first GPU where there is one, or else the CPU, when absent.
+    /// Device; if absent, the first GPU if there is one, otherwise the CPU.
     pub device: Option<DeviceChoice>,
-    /// The type of the weights in memory; the device's usual one when absent: float32 on a CPU, bfloat16 on a GPU.
+    /// Type of the weights in memory; if absent, float32 on a CPU and bfloat16 on a GPU.
     pub dtype: Option<Dtype>,
-    /// How token states become one vector; as the checkpoint says when absent.
+    /// Pooling of token states; if absent, the checkpoint's.
     pub pooling: Option<Pooling>,
-    /// What the model is for; as the checkpoint says when absent.
+    /// Purpose of the model; if absent, the checkpoint's.
     pub task: Option<Task>,
-    /// How a language model is made a reranker, which is then its task; recognised from the files when absent.
+    /// Prompt and tokens that make a language model a reranker; if absent, they are detected from the files.
     pub rerank_recipe: Option<RerankRecipe>,
-    /// How attention runs over a compacted batch.
+    /// Attention over a compacted batch.
     pub attention: AttentionMode,
-    /// The folder of the dense layer to use instead of the one in `modules.json`.
+    /// Prompt put before every text when a request names none; the checkpoint's when absent.
+    pub default_prompt: Option<DefaultPrompt>,
+    /// Instruction of a reranker's prompt when a request gives none; the recipe's when absent.
+    pub rerank_instruction: Option<String>,
+    /// Folder of a dense layer that replaces the one in `modules.json`.
     pub dense_path: Option<String>,
 }
 
-impl LoadOptions {
-    /// A model as its files say, with attention in compact space.
-    pub fn new(source: ModelSource) -> Self {
+/// Prompt put before every text when a request names none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DefaultPrompt {
+    /// One of the model's own, by name.
+    Named(String),
+    /// A text.
+    Text(String),
+}
+
+impl Default for LoadOptions {
+    /// The model in the current directory, as its files say, with attention in compact space.
+    fn default() -> Self {
         Self {
-            source,
+            source: ModelSource::Path(PathBuf::from(".")),
             device: None,
             dtype: None,
             pooling: None,
             task: None,
             rerank_recipe: None,
             attention: AttentionMode::Compact,
+            default_prompt: None,
+            rerank_instruction: None,
             dense_path: None,
         }
     }
 }
 
-/// Where a model's files are.
+/// Location of a model's files.
 #[derive(Debug, Clone)]
 pub enum ModelSource {
     /// A repository on the Hugging Face hub.
@@ -54,24 +70,24 @@ pub enum ModelSource {
     Embedded(&'static [EmbeddedFile]),
 }
 
-/// A repository on the Hugging Face hub and how to reach it.
+/// A repository on the Hugging Face hub, and access to it.
 #[derive(Clone)]
 pub struct HubModel {
     /// `owner/name`.
     pub id: String,
-    /// Branch, tag or commit; `main` when absent.
+    /// Branch, tag or commit; if absent, `main`.
     pub revision: Option<String>,
-    /// Sent to the hub; never printed.
+    /// Token sent to the hub; never printed.
     pub token: Option<String>,
-    /// Where downloads are kept; the hub client's default when absent.
+    /// Directory of downloads; if absent, the hub client's default.
     pub cache_dir: Option<PathBuf>,
-    /// The hub's address; the hub client's default when absent.
+    /// Address of the hub; if absent, the hub client's default.
     pub endpoint: Option<String>,
-    /// Take the model from the cache as it is there, and ask nobody.
+    /// Use the cache as it is, without a request to the hub.
     pub offline: bool,
-    /// How long nothing may come from the hub before it is given up.
+    /// Longest time without progress before a download fails.
     pub timeout: Duration,
-    /// How to introduce ourselves.
+    /// User agent of requests.
     pub user_agent: String,
     /// Draw progress bars on standard error.
     pub show_progress: bool,
@@ -84,7 +100,7 @@ impl fmt::Debug for HubModel {
             .field("revision", &self.revision)
             .field("token", &self.token.as_ref().map(|_| "<hidden>"))
             .field("cache_dir", &self.cache_dir)
-            .field("endpoint", &self.endpoint)
+            .field("endpoint", &self.endpoint.as_deref().map(without_credentials))
             .field("offline", &self.offline)
             .field("timeout", &self.timeout)
             .field("user_agent", &self.user_agent)
@@ -93,12 +109,12 @@ impl fmt::Debug for HubModel {
     }
 }
 
-/// One of the files of a model that is compiled into the program.
+/// A file of a model that is compiled into the program.
 #[derive(Clone, Copy)]
 pub struct EmbeddedFile {
-    /// Its path in the model's directory, for example `1_Pooling/config.json`.
+    /// Path in the model's directory, for example `1_Pooling/config.json`.
     pub name: &'static str,
-    /// Its content.
+    /// Content.
     pub bytes: &'static [u8],
 }
 
@@ -108,15 +124,15 @@ impl fmt::Debug for EmbeddedFile {
     }
 }
 
-/// Defines an enum of names that a flag can have, with `FromStr` and `Display`.
+/// Defines an enum whose variants have names, with `FromStr` and `Display`.
 macro_rules! named {
-    ($(#[$doc:meta])* $what:literal $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)+ }) => {
+    ($(#[$doc:meta])* $kind:literal $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $type { $($(#[$variant_doc])* $variant,)+ }
 
         impl $type {
-            /// The name that the flag has.
+            /// The variant's name in flags and answers.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
@@ -128,7 +144,7 @@ macro_rules! named {
             fn from_str(s: &str) -> Result<Self, String> {
                 match s {
                     $($name => Ok(Self::$variant),)+
-                    other => Err(format!("{} `{other}` is not known ({})", $what, [$($name),+].join(", "))),
+                    other => Err(format!("{} `{other}` is not known ({})", $kind, [$($name),+].join(", "))),
                 }
             }
         }
@@ -142,45 +158,21 @@ macro_rules! named {
 }
 
 named! {
-    /// The type of the weights in memory.
-    "dtype" Dtype {
-        /// The exact path.
-        Float32 = "float32",
-        /// bfloat16 weights, float32 sums.
-        Bfloat16 = "bfloat16",
-        /// float16 weights, float32 sums; on a GPU only.
-        Float16 = "float16",
-    }
-}
-
-named! {
-    /// What a model is for.
-    "task" Task {
-        /// Text embeddings.
-        Embed = "embed",
-        /// Scores of query and document.
-        Rerank = "rerank",
-        /// Labels of a text.
-        Classify = "classify",
-    }
-}
-
-named! {
-    /// How attention runs over a compacted batch.
+    /// Attention over a compacted batch.
     "attention mode" AttentionMode {
-        /// Queries, keys and values are scattered to one row per token, the output is gathered back.
+        /// Queries, keys and values are scattered to one row per token; the output is gathered back.
         Ragged = "ragged",
-        /// Everything stays in compact rows.
+        /// All rows stay compact.
         Compact = "compact",
     }
 }
 
-/// Where to run.
+/// Device of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceChoice {
     /// The CPU.
     Cpu,
-    /// An NVIDIA GPU, by the number that CUDA gives it.
+    /// An NVIDIA GPU, by its CUDA number.
     Cuda(usize),
 }
 
@@ -230,14 +222,11 @@ mod tests {
         for task in [Task::Embed, Task::Rerank, Task::Classify] {
             assert_eq!(task.to_string().parse(), Ok(task));
         }
-        for dtype in [Dtype::Float32, Dtype::Bfloat16, Dtype::Float16] {
-            assert_eq!(dtype.to_string().parse(), Ok(dtype));
-        }
         for mode in [AttentionMode::Ragged, AttentionMode::Compact] {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
-        let unknown = "dtype `int8` is not known (float32, bfloat16, float16)";
-        assert_eq!("int8".parse::<Dtype>(), Err(unknown.to_owned()));
+        let unknown = "task `rank` is not known (embed, rerank, classify)";
+        assert_eq!("rank".parse::<Task>(), Err(unknown.to_owned()));
     }
 
     #[test]

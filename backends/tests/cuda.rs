@@ -1,6 +1,5 @@
 //! Whole models on a GPU against Hugging Face's values and against themselves. Skipped with the words "no CUDA device" where
 //! there is none, unless REQUIRE_CUDA=1.
-#![cfg(feature = "cuda")]
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
@@ -47,7 +46,7 @@ fn fixtures_agree_with_hugging_face_in_every_type_and_every_way() {
                         LoadOptions { attention, pooling: Some(pooling(pool)), ..on_gpu(fixture(name), dtype) };
                     let mut model = load(&options);
                     assert_eq!(model.backend.info().device, "cuda:0");
-                    run_every_way(model.backend.as_mut(), &sequences, |way, i, found| {
+                    run_every_way(&mut model.backend, &sequences, |way, i, found| {
                         let cosine = cosine(found, &floats(&cases[i][pool]));
                         let what = format!("{name}, {}, {dtype}, {pool}, {attention:?}, {way}", cases[i]["name"]);
                         assert!(cosine >= least, "{what}: cosine {cosine}");
@@ -68,7 +67,7 @@ fn classifiers_and_rerankers_agree_with_hugging_face() {
         let cases = cases(&expected, "cases");
         let sequences: Vec<_> = cases.iter().map(ids).collect();
         let mut model = load(&on_gpu(fixture(name), Dtype::Float32));
-        run_every_way(model.backend.as_mut(), &sequences, |way, i, found| {
+        run_every_way(&mut model.backend, &sequences, |way, i, found| {
             let logits = floats(&cases[i]["logits"]);
             assert_close(&format!("{name}, {way}"), found, &logits, 2e-3 * norm(&logits) + 1e-3);
         });
@@ -102,10 +101,10 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
                 ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..on_gpu(path.clone(), dtype) }));
             for round in 0..20 {
                 let sequences = sharing(&mut rng, vocab_size);
-                let expected = run(exact.backend.as_mut(), &sequences, Compaction::Off);
+                let expected = run(&mut exact.backend, &sequences, Compaction::Off);
                 for model in &mut models {
                     for compaction in COMPACTIONS {
-                        let found = run(model.backend.as_mut(), &sequences, compaction);
+                        let found = run(&mut model.backend, &sequences, compaction);
                         for (found, expected) in found.iter().zip(&expected) {
                             let what = format!("{path:?}, {dtype}, round {round}, {compaction:?}");
                             assert_close(&what, &normalized(found), &normalized(expected), tolerance);

@@ -8,7 +8,7 @@ use crate::report::{Output, Table, chart, fastest};
 use crate::shapes::{Shape, Sizes};
 use anyhow::{Context, Result, ensure};
 use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource, take_profile, used_device_bytes};
-use prefold_core::{Backend, Batch, RadixPlan, RaggedBatch, Wanted};
+use prefold_core::{Batch, ModelBackend, RadixPlan, RaggedBatch, Wanted};
 use prefold_loadgen::chart::Chart;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Layers, if not the shape's own: fewer for a quick look.
     #[arg(long)]
     layers: Option<usize>,
-    /// Where to run: `cpu`, `cuda` or `cuda:N`.
+    /// Device: `cpu`, `cuda` or `cuda:N`.
     #[arg(long, default_value = "cpu")]
     device: DeviceChoice,
     /// `bfloat16`, `float32`, or `float16` on a GPU.
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Print the share of each operation.
     #[arg(long)]
     profile: bool,
-    /// Where the model is written and kept for the next time.
+    /// Directory of the generated models, which are kept for the next run.
     #[arg(long, default_value = "target/bench-models")]
     models: PathBuf,
     #[command(flatten)]
@@ -81,13 +81,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for (name, batch) in cases {
         let pairs = batch.attention_work();
         let plan = RadixPlan::new(&batch, 1);
-        let wanted = vec![Wanted::Pooled; batch.num_sequences()];
-        let off = Batch { ragged: batch.clone(), plan: None, wanted: wanted.clone() };
-        let on = Batch { ragged: batch, plan: Some(plan.clone()), wanted };
+        let wanted = vec![Wanted::Embedding; batch.num_sequences()];
+        let batch = Batch { ragged: batch, wanted };
         let times = [
-            time(args, "off", compact.as_mut(), &off)?,
-            time(args, "ragged", ragged.as_mut(), &on)?,
-            time(args, "compact", compact.as_mut(), &on)?,
+            time(args, "off", &mut compact, (&batch, None))?,
+            time(args, "ragged", &mut ragged, (&batch, Some(&plan)))?,
+            time(args, "compact", &mut compact, (&batch, Some(&plan)))?,
         ]
         .map(|time| time.as_secs_f64());
         let (tokens, unique, unique_pairs) = (plan.total_tokens(), plan.unique_tokens(), plan.attention_work());
@@ -118,29 +117,28 @@ fn model(args: &Args, sizes: Sizes) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn load(args: &Args, directory: &Path, attention: AttentionMode) -> Result<Box<dyn Backend>> {
+fn load(args: &Args, directory: &Path, attention: AttentionMode) -> Result<ModelBackend> {
     let source = ModelSource::Path(directory.to_owned());
-    let options = LoadOptions {
-        source,
-        device: Some(args.device),
-        dtype: Some(args.dtype),
-        pooling: None,
-        task: None,
-        rerank_recipe: None,
-        attention,
-        dense_path: None,
-    };
+    let options =
+        LoadOptions { source, device: Some(args.device), dtype: Some(args.dtype), attention, ..LoadOptions::default() };
     Ok(prefold_backends::load(&options).with_context(|| directory.display().to_string())?.backend)
 }
 
-fn time(args: &Args, name: &str, backend: &mut dyn Backend, batch: &Batch) -> Result<Duration> {
+fn time(
+    args: &Args,
+    name: &str,
+    backend: &mut ModelBackend,
+    (batch, plan): (&Batch, Option<&RadixPlan>),
+) -> Result<Duration> {
     if args.device != DeviceChoice::Cpu {
         // The first pass on a GPU makes buffers and chooses the library's kernels.
-        backend.forward(batch)?;
+        backend.forward(batch, plan)?;
     }
     let time = fastest(args.runs, || {
-        take_profile();
-        Ok(backend.forward(batch).map(drop)?)
+        if args.profile {
+            take_profile();
+        }
+        Ok(backend.forward(batch, plan).map(drop)?)
     })?;
     if args.profile {
         let mut shares = take_profile();

@@ -104,7 +104,7 @@ impl Gpu {
         Ok(fastest(self.runs, many)?.as_secs_f64() / REPEATS as f64)
     }
 
-    /// Times a kernel that reads and writes so many bytes, and a copy that does.
+    /// Times a kernel that reads and writes `bytes`, and a copy of as many.
     fn move_bytes(
         &self,
         table: &mut Table,

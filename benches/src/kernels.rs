@@ -6,8 +6,7 @@ use anyhow::Result;
 use candle_core::{Device, Tensor};
 use half::bf16;
 use prefold_kernels::{
-    Activation, Gemm, HeadSpan, Isa, PackedMatrix, Precision, QkNormRope, RopeTable, gather_rows, rms_norm, run_peak,
-    silu_mul,
+    Element, Gemm, HeadSpan, Isa, PackedMatrix, QkNormRope, RopeTable, gather_rows, rms_norm, run_peak, silu_mul,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -62,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     args.output.write(&[&table, &elementwise], &[chart(titles, &args.rows, lines)])
 }
 
-fn random<A: Activation>(len: usize) -> Vec<A> {
+fn random<A: Element>(len: usize) -> Vec<A> {
     let mut rng = SmallRng::seed_from_u64(len as u64);
     (0..len).map(|_| A::from_f32(rng.random::<f32>() - 0.5)).collect()
 }
@@ -81,7 +80,7 @@ impl Products {
         let (weight, x) = (random::<f32>(n * k), random::<f32>(m * k));
         let narrow = |values: &[f32]| values.iter().map(|&value| bf16::from_f32(value)).collect::<Vec<_>>();
         let (packed, packed_bf16) =
-            (PackedMatrix::from_f32(&weight, n, k)?, PackedMatrix::from_bf16(&narrow(&weight), n, k)?);
+            (PackedMatrix::<f32>::pack(&weight, n, k)?, PackedMatrix::<bf16>::pack(&narrow(&weight), n, k)?);
         let x_bf16 = narrow(&x);
         let mut out = vec![0.0; m * n];
         let transposed = Tensor::from_vec(weight, (n, k), &Device::Cpu)?.t()?;
@@ -101,9 +100,9 @@ impl Products {
                 (0..repeats).try_for_each(|_| contestant())?;
                 *best = best.max(flops * repeats as f64 / start.elapsed().as_secs_f64() / 1e9);
             }
-            for (peak, precision) in self.peaks.iter_mut().zip([Precision::Bf16, Precision::F32]) {
+            for (peak, run) in self.peaks.iter_mut().zip([run_peak::<bf16>, run_peak::<f32>]) {
                 let start = Instant::now();
-                let operations = run_peak(Isa::best(), precision, 300_000) as f64;
+                let operations = run(Isa::best(), 300_000) as f64;
                 *peak = peak.max(operations / start.elapsed().as_secs_f64() / 1e9);
             }
         }

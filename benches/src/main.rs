@@ -1,4 +1,4 @@
-//! `prefold-bench`: what prefold costs, beside a baseline in the same run.
+//! `prefold-bench`: the cost of prefold's parts, beside a baseline in the same run.
 //!
 //! A running server is measured by `prefold bench`.
 //!

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Where results go besides standard output.
+/// Destinations of results besides standard output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Output {
     /// Write the rows as JSON.

@@ -43,7 +43,7 @@ impl Sizes {
 }
 
 impl Sizes {
-    /// Operations of a forward pass of so many rows, with so many pairs of a query and a key in attention.
+    /// Operations of a forward pass of `rows`, with `pairs` of a query and a key in attention.
     pub(crate) fn flops(&self, rows: usize, pairs: u64) -> f64 {
         self.linear_flops() * rows as f64 + (4 * self.layers * self.heads * self.head_dim) as f64 * pairs as f64
     }

@@ -1,17 +1,22 @@
-//! The contract between the engine and whatever runs the model.
+//! Contract between the engine and the backend that runs the model.
 
-use crate::{BackendError, RadixPlan, RaggedBatch};
-use serde::Serialize;
+use crate::capabilities::Capabilities;
+use crate::error::BackendError;
+use crate::plan::radix::RadixPlan;
+use crate::plan::ragged::{RaggedBatch, RaggedBatchError};
+use crate::plan::tokens::TokenSlice;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-/// One forward pass at a time, on a thread of its own.
+/// Runner of a model: one forward pass at a time, on a thread of its own.
 ///
 /// Implementations must answer every sequence of the batch and keep the order: `outputs[i]` belongs
-/// to sequence `i`. A result must not depend on whether [`Batch::plan`] is present.
+/// to sequence `i`.
 pub trait Backend: Send {
-    /// What was loaded.
+    /// The loaded model.
     fn info(&self) -> &ModelInfo;
 
-    /// Checks that the largest batch fits the device's memory beside what is loaded. What has no bound of its own, as a
+    /// Checks that the largest batch fits the device's memory beside the model. A device without a bound of its own, as a
     /// CPU, takes any.
     ///
     /// # Errors
@@ -21,14 +26,94 @@ pub trait Backend: Send {
         Ok(())
     }
 
-    /// Runs the model over a batch.
+    /// Allocates and touches the memory of the largest batch, so that no request waits for it. Optional: batches that find
+    /// none reserved allocate theirs.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
+        let _ = limits;
+        Ok(())
+    }
+
+    /// Runs the model over a batch and computes every row of it.
     ///
     /// # Errors
     /// Fails as a whole; no partial results.
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError>;
 }
 
-/// How large batches may be.
+/// A [`Backend`] whose attention is causal: the hidden state of a token depends on the tokens up to it and on nothing
+/// else, so sequences share the states of a common prefix.
+pub trait PrefixBackend: Backend {
+    /// Runs the model over the compact rows of a batch. Outputs are those of [`forward`](Backend::forward).
+    ///
+    /// # Errors
+    /// Fails as a whole; no partial results.
+    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError>;
+}
+
+/// Folding that a model's attention allows: the tokens that are computed once for several sequences of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Folding {
+    /// Common prefixes.
+    Prefix,
+    /// Sequences that are equal from end to end.
+    Whole,
+}
+
+/// The backend of a loaded model. Its kind decides what is folded; only a [`PrefixBackend`] can be handed a plan.
+pub enum ModelBackend {
+    /// Attention is causal: [`Folding::Prefix`].
+    Prefix(Box<dyn PrefixBackend>),
+    /// Any other attention: [`Folding::Whole`]. The engine runs equal sequences once, so the backend does nothing for it.
+    Whole(Box<dyn Backend>),
+}
+
+impl ModelBackend {
+    /// Folding that the attention mask allows.
+    pub fn folding(&self) -> Folding {
+        match self {
+            Self::Prefix(_) => Folding::Prefix,
+            Self::Whole(_) => Folding::Whole,
+        }
+    }
+
+    /// Runs the model over a batch: over its compact rows where there is a plan and attention is causal, over every row
+    /// otherwise. The outputs are the same.
+    ///
+    /// # Errors
+    /// Fails as a whole; no partial results.
+    pub fn forward(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Vec<Output>, BackendError> {
+        match (self, plan) {
+            (Self::Prefix(backend), Some(plan)) => backend.forward_compact(batch, plan),
+            (Self::Prefix(backend), None) => backend.forward(batch),
+            (Self::Whole(backend), _) => backend.forward(batch),
+        }
+    }
+}
+
+impl Deref for ModelBackend {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Prefix(backend) => backend.as_ref(),
+            Self::Whole(backend) => backend.as_ref(),
+        }
+    }
+}
+
+impl DerefMut for ModelBackend {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Prefix(backend) => backend.as_mut(),
+            Self::Whole(backend) => backend.as_mut(),
+        }
+    }
+}
+
+/// Limits of a batch's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Rows that are computed.
@@ -42,42 +127,51 @@ pub struct BatchLimits {
 pub struct TooLarge {
     /// The most rows that would fit, with ragged tokens in the same ratio to them; 0 when none do.
     pub largest_max_tokens: usize,
-    /// What the largest batch needs.
+    /// Bytes that the largest batch needs.
     pub needed_bytes: usize,
-    /// What there is.
+    /// Bytes that are free.
     pub free_bytes: usize,
 }
 
-/// Everything a forward pass needs to know, prepared on the CPU by the planner.
+/// Sequences of a forward pass.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// The sequences, one after another.
     pub ragged: RaggedBatch,
-    /// The compaction of `ragged`, or `None` to compute every row.
-    pub plan: Option<RadixPlan>,
-    /// What each sequence wants back; as long as there are sequences.
+    /// Form of each sequence's answer, one for each.
     pub wanted: Vec<Wanted>,
 }
 
 impl Batch {
-    /// For each sequence, in order, the tokens that no sequence before it has: their sum is N'. All its tokens where
-    /// the batch is not compacted.
-    pub fn computed_tokens(&self) -> Vec<usize> {
-        let ends = self.ragged.cu_seqlens().iter().skip(1).map(|&end| end as usize);
-        // Nodes are numbered by first occurrence, so the rows that they were first seen in ascend.
-        let first_rows = self.plan.as_ref().map(|plan| &plan.gather()[..plan.unique_tokens()]);
-        let nodes_before = |end| first_rows.map_or(end, |rows| rows.partition_point(|&row| (row as usize) < end));
-        ends.scan(0, |begun, end| Some(nodes_before(end) - std::mem::replace(begun, nodes_before(end)))).collect()
+    pub(crate) fn push(&mut self, tokens: TokenSlice<'_>, wanted: Wanted) -> Result<(), RaggedBatchError> {
+        self.ragged.push(tokens)?;
+        self.wanted.push(wanted);
+        Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        let Self { ragged, wanted } = self;
+        ragged.clear();
+        wanted.clear();
     }
 }
 
-/// What a sequence wants back.
+/// Form of a sequence's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wanted {
-    /// The head's answer: one pooled vector, or the logits of a score head.
-    Pooled,
+    /// One pooled vector.
+    Embedding,
+    /// The logits of a score head.
+    Logits,
     /// The final hidden state of every token.
     Tokens,
+}
+
+impl Wanted {
+    /// The output of a model's head.
+    pub fn pooled(capabilities: &Capabilities) -> Self {
+        if capabilities.embed.is_some() { Self::Embedding } else { Self::Logits }
+    }
 }
 
 /// The answer for one sequence. Nothing is normalised or activated yet.
@@ -96,54 +190,19 @@ pub enum Output {
     Logits(Vec<f32>),
 }
 
-/// What the engine and the endpoints need to know of a loaded model.
+/// Properties of a loaded model that the engine and the endpoints read.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
     /// The family's name as `config.json` has it, for example `qwen3`.
     pub model_type: String,
-    /// What the model answers.
-    pub kind: ModelKind,
+    /// The answers that the model can give.
+    pub capabilities: Arc<Capabilities>,
     /// Token ids must be below this.
     pub vocab_size: usize,
-    /// The longest sequence in tokens.
-    pub max_input_length: usize,
-    /// Width of a token's final state.
-    pub token_dim: usize,
     /// `float32`, `bfloat16` or `float16`.
     pub dtype: &'static str,
     /// `cpu` or `cuda:0`.
     pub device: String,
-    /// How attention runs over a compacted batch: `ragged` or `compact`.
+    /// Attention over a compacted batch: `ragged` or `compact`.
     pub attention: &'static str,
-}
-
-/// What a model answers.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ModelKind {
-    /// Text embeddings.
-    Embedding {
-        /// Width of a vector.
-        dim: usize,
-        /// How token states become one vector.
-        pooling: Pooling,
-    },
-    /// A causal language model asked for yes or no.
-    Reranker,
-    /// A sequence classifier; with a single label it reranks too.
-    Classifier {
-        /// Names by index.
-        labels: Vec<String>,
-    },
-}
-
-/// How token states become one vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pooling {
-    /// The last token's state.
-    LastToken,
-    /// The mean over all tokens.
-    Mean,
-    /// The first token's state.
-    Cls,
 }

@@ -1,12 +1,18 @@
-//! What can go wrong between a request's arrival and its answer.
+//! Errors between a request's arrival and its answer.
+//!
+//! They name resources and limits, never flags or statuses: those belong to whoever serves the engine.
 
+use crate::{Capabilities, Task};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
 use thiserror::Error;
 
-/// Why a request, or one of its inputs, was not answered.
+/// Failure of a request or of one of its inputs.
 ///
 /// The variants follow whose fault it is, because that decides the HTTP status: the client's
 /// ([`Empty`](Self::Empty), [`Validation`](Self::Validation), [`Tokenization`](Self::Tokenization),
-/// [`BatchTooLarge`](Self::BatchTooLarge), [`WrongModelKind`](Self::WrongModelKind)), the load's
+/// [`BatchTooLarge`](Self::BatchTooLarge), [`NotCapable`](Self::NotCapable)), the load's
 /// ([`Overloaded`](Self::Overloaded)), or ours ([`Backend`](Self::Backend), [`ShuttingDown`](Self::ShuttingDown)).
 #[derive(Debug, Clone, Error)]
 pub enum Error {
@@ -15,15 +21,15 @@ pub enum Error {
     Empty {
         /// The request's field.
         field: &'static str,
-        /// What is wrong with it, as the rest of a sentence.
+        /// The fault, as the rest of a sentence.
         problem: String,
     },
     /// A value is out of its range or of the wrong form.
     #[error("`{field}` {problem}")]
     Validation {
-        /// The request's field.
+        /// The request's field, or the setting's name.
         field: &'static str,
-        /// What is wrong with it and what the limit is, as the rest of a sentence.
+        /// The fault and the limit, as the rest of a sentence.
         problem: String,
     },
     /// The tokenizer could not encode or decode a text.
@@ -31,14 +37,11 @@ pub enum Error {
     Tokenization {
         /// The request's field.
         field: &'static str,
-        /// The tokenizer's words.
+        /// The tokenizer's message.
         problem: String,
     },
-    /// More inputs in one request than can be split into parts.
-    #[error(
-        "`{field}` has {got} items, the limit is {limit} ({} times --max-client-batch-size)",
-        crate::EngineConfig::MAX_PARTS
-    )]
+    /// More inputs in one request than can be done in chunks.
+    #[error("`{field}` has {got} items, the limit is {limit}")]
     BatchTooLarge {
         /// The request's field.
         field: &'static str,
@@ -47,12 +50,24 @@ pub enum Error {
         /// Items allowed.
         limit: usize,
     },
-    /// The served model cannot answer this kind of request.
-    #[error("{0}")]
-    WrongModelKind(String),
-    /// Every place is taken; the client should come back later.
-    #[error("the server is overloaded: {0}")]
-    Overloaded(String),
+    /// The served model lacks the answer.
+    #[error("{} is not possible: the served model ({model_type}) {capabilities}", asked.noun())]
+    NotCapable {
+        /// The answer that the request asks for.
+        asked: Task,
+        /// The model's family.
+        model_type: String,
+        /// The answers that the model can give.
+        capabilities: Arc<Capabilities>,
+    },
+    /// The other requests hold all of a resource; the client should come back later.
+    #[error("the server is overloaded: the limit of {limit} {resource} is reached")]
+    Overloaded {
+        /// The resource whose quota is used up.
+        resource: Resource,
+        /// The quota's limit.
+        limit: usize,
+    },
     /// The forward pass failed.
     #[error("inference failed: {0}")]
     Backend(#[from] BackendError),
@@ -61,7 +76,41 @@ pub enum Error {
     ShuttingDown,
 }
 
-/// A failed forward pass.
+impl Error {
+    /// [`Validation`](Self::Validation) of a field.
+    pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
+        Self::Validation { field, problem: problem.into() }
+    }
+}
+
+/// Resource that all requests share; the unit of a [`Quota`](crate::Quota).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Requests in the engine.
+    Requests,
+    /// Tokens that wait for a batch.
+    QueuedTokens,
+    /// Inputs that wait for a batch.
+    QueuedInputs,
+    /// Bytes of text and token ids that are tokenized or decoded without a forward pass.
+    TokenizeInput,
+    /// Bytes of request bodies, and of the values of responses until clients have read them.
+    BufferedBytes,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Requests => "concurrent requests",
+            Self::QueuedTokens => "waiting tokens",
+            Self::QueuedInputs => "waiting inputs",
+            Self::TokenizeInput => "bytes of text and token ids being tokenized or decoded",
+            Self::BufferedBytes => "bytes of requests and their responses",
+        })
+    }
+}
+
+/// Failure of a forward pass.
 #[derive(Debug, Clone, Error)]
 pub enum BackendError {
     /// An operation on the device failed.
@@ -79,4 +128,10 @@ pub enum BackendError {
     /// The backend broke its contract, for example by returning too few outputs.
     #[error("contract broken: {0}")]
     Contract(String),
+}
+
+/// Message of a caught panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }

@@ -1,52 +1,42 @@
-//! The part of prefold that knows neither HTTP nor tensors: ragged batches, radix plans, tokenisation,
-//! the queue, the planner and the engine that joins them to a [`Backend`].
+//! Inference engine without HTTP and without tensors: ragged batches, radix plans, tokenization, the queue, the planner, and
+//! the [`Engine`] that joins them to a [`Backend`].
 #![forbid(unsafe_code)]
 
-mod answer_size;
+mod admission;
 mod backend;
-mod batcher;
-mod edge_table;
+mod capabilities;
+mod config;
 mod encode;
 mod engine;
 mod error;
-mod gate;
-mod limits;
+mod execute;
 pub mod metrics;
-mod model;
-mod parts;
-mod pipeline;
+mod plan;
 mod postprocess;
-mod prefix_index;
-mod queue;
-mod radix;
-mod ragged;
-mod recipe;
 mod request;
-mod rerank_prompt;
-mod room;
-#[cfg(test)]
-mod scheduling_tests;
-mod steps;
-mod template;
+mod response;
+mod schedule;
+mod shown;
 #[cfg(test)]
 mod test_support;
-mod text_bound;
-mod text_encoder;
-mod tokenize;
+mod tokenizer_limits;
 pub mod trace;
-mod unqueued;
 
-pub use backend::{Backend, Batch, BatchLimits, ModelInfo, ModelKind, Output, Pooling, TooLarge, Wanted};
-pub use engine::Engine;
-pub use error::{BackendError, Error};
-pub use model::LoadedModel;
-pub use postprocess::{sigmoid, softmax};
-pub use radix::{PlanBuilder, RadixPlan, Segment};
-pub use ragged::{RaggedBatch, RaggedBatchError};
-pub use recipe::RerankRecipe;
-pub use request::{
-    EmbedOptions, EncodeLimits, EncodeOptions, EngineConfig, Input, Place, Prompts, RerankScore, Response, Scheduling,
-    ScoreRequest, Timings, TokenInfo, TruncationDirection, Usage,
+pub use admission::quota::{Quota, Share};
+pub use backend::{
+    Backend, Batch, BatchLimits, Folding, ModelBackend, ModelInfo, Output, PrefixBackend, TooLarge, Wanted,
 };
-pub use template::RerankTemplate;
-pub use text_encoder::TextEncoder;
+pub use capabilities::{Capabilities, Classify, Embed, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task};
+pub use config::{EngineConfig, Scheduling};
+pub use encode::text_encoder::TextEncoder;
+pub use engine::Engine;
+pub use engine::loaded_model::LoadedModel;
+pub use error::{BackendError, Error, Resource};
+pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
+pub use plan::ragged::{RaggedBatch, RaggedBatchError};
+pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
+pub use postprocess::{sigmoid, softmax};
+pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, ScoreRequest, TruncationDirection};
+pub use response::{RerankScore, Response, Timings, TokenInfo, Usage};
+pub use shown::{shown, without_credentials};
+pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile};

@@ -1,13 +1,15 @@
 //! Names of the metrics and the moments when they are recorded, through the [`metrics`] facade.
 //!
-//! Where the meaning is the same as in text-embeddings-inference, so is the name. Durations are in seconds.
+//! Metrics with the meaning that they have in text-embeddings-inference have the same names. Durations are in seconds.
 //! The engine counts every call that reaches it exactly once: `te_request_count` is
 //! `te_request_success` plus `te_request_failure` plus what is still under way.
 
-use crate::queue::{BatchReport, Queue};
+use crate::schedule::entry::BatchReport;
+use crate::schedule::queue::Queue;
 use crate::{Error, Response, Timings};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use std::future::Future;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 /// Calls that reached the engine; label `method`.
@@ -99,8 +101,8 @@ fn error_label(error: &Error) -> &'static str {
         Error::Empty { .. } | Error::Validation { .. } => "validation",
         Error::Tokenization { .. } => "tokenization",
         Error::BatchTooLarge { .. } => "batch_size",
-        Error::WrongModelKind(_) => "model_type",
-        Error::Overloaded(_) => "overloaded",
+        Error::NotCapable { .. } => "model_type",
+        Error::Overloaded { .. } => "overloaded",
         Error::Backend(_) => "inference",
         Error::ShuttingDown => "shutting_down",
     }
@@ -135,7 +137,7 @@ pub(crate) fn input_length(tokens: usize) {
     histogram!("te_request_input_length").record(tokens as f64);
 }
 
-/// The names that a group of methods has beside `te_request_*`.
+/// Names of the metrics that a group of methods has beside `te_request_*`.
 struct Group {
     count: &'static str,
     success: &'static str,
@@ -163,7 +165,7 @@ const PREDICT: Group = Group {
     inference: "te_predict_inference_duration",
 };
 
-/// What a call asks of the engine.
+/// Method of the engine, a label of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Embed,
@@ -197,11 +199,12 @@ impl Method {
     }
 }
 
-/// Counts a call to the engine and what became of it.
+/// Counts a call to the engine and its outcome. The call is boxed, because a connection that waits for its body should not
+/// have room for it.
 pub(crate) async fn observe<T: Timed>(
     method: Method,
     inputs: usize,
-    call: impl Future<Output = Result<T, Error>>,
+    call: Pin<Box<impl Future<Output = Result<T, Error>>>>,
 ) -> Result<T, Error> {
     let counted = Call::start(method, inputs);
     let result = call.await;
@@ -209,7 +212,7 @@ pub(crate) async fn observe<T: Timed>(
     result
 }
 
-/// A result that may know where its time went.
+/// Result of a call, with timings where it went through the model.
 pub(crate) trait Timed {
     fn timings(&self) -> Option<Timings>;
 }
@@ -279,5 +282,5 @@ impl Drop for Call {
 }
 
 #[cfg(test)]
-#[path = "metrics_tests.rs"]
+#[path = "tests/metrics.rs"]
 mod tests;

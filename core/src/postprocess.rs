@@ -1,4 +1,4 @@
-//! From raw outputs to what clients asked for.
+//! Postprocessing of raw outputs into answers.
 
 use crate::{BackendError, Output, RerankScore};
 
@@ -73,5 +73,5 @@ pub(crate) fn token_rows(output: Output) -> Result<Vec<Vec<f32>>, BackendError> 
 }
 
 #[cfg(test)]
-#[path = "postprocess_tests.rs"]
+#[path = "tests/postprocess.rs"]
 mod tests;

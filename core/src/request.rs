@@ -1,9 +1,7 @@
-//! What clients ask, after the wire format and before tokens.
+//! Requests to the engine: after the wire format, before tokens.
 
-use crate::Pooling;
-use crate::answer_size::AnswerSize;
+use crate::Rerank;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// One thing to run through the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,14 +18,26 @@ pub enum Input {
         instruction: Option<Arc<str>>,
         /// The query.
         query: Arc<str>,
-        /// Where the query stands, for messages.
+        /// The query's place, for messages.
         query_place: Place,
         /// The document; the only part that truncation may shorten.
         document: String,
     },
 }
 
-/// Where something stands in its request, for messages.
+impl Input {
+    /// Bytes of its texts and ids.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Pair(first, second) => first.len() + second.len(),
+            Self::Ids(ids) => size_of_val(ids.as_slice()),
+            Self::Rerank { document, .. } => document.len(),
+        }
+    }
+}
+
+/// Place of an item in its request, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The request's field.
@@ -36,7 +46,16 @@ pub struct Place {
     pub index: Option<usize>,
 }
 
-/// Which end of a too long text is cut off.
+impl Place {
+    /// Items of one field, each with its place.
+    pub(crate) fn each<T>(items: Vec<T>, field: &'static str) -> Vec<(Self, T)> {
+        let several = items.len() > 1;
+        let place = |index| Self { field, index: several.then_some(index) };
+        items.into_iter().enumerate().map(|(index, item)| (place(index), item)).collect()
+    }
+}
+
+/// End of a too long text that is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TruncationDirection {
     /// The end.
@@ -46,14 +65,14 @@ pub enum TruncationDirection {
     Left,
 }
 
-/// How inputs become tokens.
+/// Choices of a request for turning inputs into tokens.
 #[derive(Debug, Clone)]
 pub struct EncodeOptions {
-    /// Cut what is too long instead of refusing it; the server's `--auto-truncate` when absent.
+    /// Cut what is too long instead of refusing it; [`EncodeLimits::auto_truncate`] when absent.
     pub truncate: Option<bool>,
     /// Cut to this many tokens, whatever `truncate` says; the model's own limit when absent.
     pub max_tokens: Option<usize>,
-    /// Which end to cut.
+    /// The end to cut.
     pub direction: TruncationDirection,
     /// A name from the model's prompts; the default prompt when absent.
     pub prompt_name: Option<String>,
@@ -77,92 +96,21 @@ impl EncodeOptions {
     }
 }
 
-/// What an encoder keeps to, whatever a request says.
+/// Limits and defaults of an encoder, whatever a request says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeLimits {
     /// Token ids must be below this.
     pub vocab_size: usize,
     /// The longest sequence in tokens.
     pub max_input_length: usize,
-    /// What [`EncodeOptions::truncate`] is when absent.
+    /// Value of [`EncodeOptions::truncate`] when absent.
     pub auto_truncate: bool,
 }
 
-/// An answer with what it cost.
-#[derive(Debug, Clone)]
-pub struct Response<T> {
-    /// One result for each input, in their order.
-    pub results: Vec<T>,
-    /// Counts over the whole request.
-    pub usage: Usage,
-    /// Where the time went.
-    pub timings: Timings,
-    /// What the answer takes of what all answers may have, as long as it is there.
-    pub(crate) size: Option<Arc<AnswerSize>>,
-}
-
-impl<T> Response<T> {
-    /// The same answer with its results replaced, one for one or as a whole.
-    pub fn map<U>(self, f: impl FnOnce(Vec<T>) -> Vec<U>) -> Response<U> {
-        let Self { results, usage, timings, size } = self;
-        Response { results: f(results), usage, timings, size }
-    }
-}
-
-/// Counts over a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
-    /// Characters of the inputs' texts.
-    pub characters: usize,
-    /// Tokens of all inputs after truncation.
-    pub tokens: usize,
-    /// Those of `tokens` that were computed for this request. The others begin like an input before them in the same
-    /// batch, and were computed for that one. Summed over all requests this is N'.
-    pub computed_tokens: usize,
-    /// N summed over the batches this request's inputs were in.
-    pub batch_tokens: usize,
-    /// N' (rows computed) summed over the same batches.
-    pub batch_unique_tokens: usize,
-}
-
-impl Usage {
-    /// Tokens that were not computed again because the batch had them already.
-    pub fn saved_tokens(&self) -> usize {
-        self.tokens.saturating_sub(self.computed_tokens)
-    }
-
-    /// N'/N of the batches this request's inputs were in; 1 when nothing was compacted.
-    pub fn compaction_ratio(&self) -> f64 {
-        if self.batch_tokens == 0 { 1.0 } else { self.batch_unique_tokens as f64 / self.batch_tokens as f64 }
-    }
-}
-
-/// Where a request's time went: wall time for tokenization, the mean over its inputs for the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Timings {
-    /// From arrival to the answer.
-    pub total: Duration,
-    /// Encoding all inputs.
-    pub tokenization: Duration,
-    /// Waiting in the queue, until the batch began to form, and again until the backend took it.
-    pub queue: Duration,
-    /// Choosing what goes into the batch, forming it and its plan.
-    pub planning: Duration,
-    /// The forward pass.
-    pub inference: Duration,
-}
-
-impl Timings {
-    /// The part of the whole time that tokenization took, 0 to 1.
-    pub fn tokenization_share(&self) -> f64 {
-        if self.total.is_zero() { 0.0 } else { self.tokenization.as_secs_f64() / self.total.as_secs_f64() }
-    }
-}
-
-/// How embeddings are asked for.
+/// Choices of a request for embeddings.
 #[derive(Debug, Clone)]
 pub struct EmbedOptions {
-    /// How inputs become tokens.
+    /// Choices for turning inputs into tokens.
     pub encode: EncodeOptions,
     /// Scale vectors to unit length (after `dimensions`).
     pub normalize: bool,
@@ -181,129 +129,29 @@ pub struct ScoreRequest {
     pub documents: Vec<String>,
     /// For models with a template; its default when absent.
     pub instruction: Option<String>,
-    /// How inputs become tokens; `field` names the documents' field.
+    /// Choices for turning inputs into tokens; `field` names the documents' field.
     pub encode: EncodeOptions,
 }
 
-/// A document's score.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RerankScore {
-    /// The logit of a score head, yes less no of a reranker; the cosine of an embedding model.
-    pub raw: f32,
-    /// The same as a probability; the cosine of an embedding model.
-    pub score: f32,
-}
-
-/// One token as `/tokenize` shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenInfo {
-    /// Its id.
-    pub id: u32,
-    /// The tokenizer's string for a special token, the piece of the text otherwise.
-    pub text: String,
-    /// Whether the post-processor added it or it is a special token.
-    pub special: bool,
-    /// Where the piece begins in the text (its prompt included), counted in characters; absent for special tokens.
-    pub start: Option<usize>,
-    /// One past the piece's last character; absent for special tokens.
-    pub stop: Option<usize>,
-}
-
-/// What the engine is configured with.
-#[derive(Debug, Clone)]
-pub struct EngineConfig {
-    /// Rows to compute in a batch at most: distinct tokens where batches are compacted, tokens where they are not
-    /// (`--max-batch-tokens`).
-    pub max_batch_tokens: usize,
-    /// Tokens in a batch at most, repeated ones counted each time (`--max-batch-ragged-tokens`);
-    /// [`RAGGED_TOKENS_FACTOR`](Self::RAGGED_TOKENS_FACTOR) times `max_batch_tokens` when absent.
-    pub max_batch_ragged_tokens: Option<usize>,
-    /// Sequences in a batch at most (`--max-batch-requests`).
-    pub max_batch_requests: Option<usize>,
-    /// Requests in the server at once (`--max-concurrent-requests`).
-    pub max_concurrent_requests: usize,
-    /// While so many tokens wait for a batch, requests are refused (`--max-queued-tokens`).
-    pub max_queued_tokens: usize,
-    /// While so many inputs wait for a batch, requests are refused (`--max-queued-inputs`).
-    pub max_queued_inputs: usize,
-    /// Inputs of one request that are worked on at once (`--max-client-batch-size`). A larger request is done in parts
-    /// of this size, up to [`MAX_PARTS`](Self::MAX_PARTS) of them.
-    pub max_client_batch_size: usize,
-    /// Which waiting inputs go into a batch together (`--scheduling`).
-    pub scheduling: Scheduling,
-    /// Compact a batch that shares anything when N'/N is at or under this; 0 is never (`--radix-mlp-threshold`). A batch of
-    /// more tokens than `max_batch_tokens` is always compacted.
-    pub radix_mlp_threshold: f32,
-    /// Round N' up to a multiple of this, which divides `max_batch_tokens` (`--radix-mlp-pad`).
-    pub pad_to_multiple: usize,
-    /// Threads that encode texts (`--tokenization-workers`).
-    pub tokenization_workers: usize,
-    /// What `truncate` is when a request does not say (`--auto-truncate`).
-    pub auto_truncate: bool,
-}
-
-impl EngineConfig {
-    /// How many times `max_batch_tokens` the tokens of a batch may be, counted with repetitions, unless the
-    /// configuration says otherwise.
-    pub const RAGGED_TOKENS_FACTOR: usize = 8;
-
-    /// Parts that a request may have at most: its answers are all in memory before the first is sent.
-    pub const MAX_PARTS: usize = 64;
-
-    /// Inputs in one request at most.
-    pub fn max_request_inputs(&self) -> usize {
-        self.max_client_batch_size.saturating_mul(Self::MAX_PARTS)
-    }
-
-    /// The bound of a batch's tokens that holds.
-    pub fn ragged_tokens_limit(&self) -> usize {
-        let default = self.max_batch_tokens.saturating_mul(Self::RAGGED_TOKENS_FACTOR).min(i32::MAX as usize);
-        self.max_batch_ragged_tokens.unwrap_or(default)
-    }
-}
-
-/// Which waiting inputs go into a batch together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scheduling {
-    /// The oldest leads, and those that share the longest prefixes with what is chosen already fill the batch. None
-    /// waits more than one batch longer than with [`Fifo`](Self::Fifo). The same as that when nothing is compacted.
-    #[default]
-    Prefix,
-    /// First in, first out.
-    Fifo,
-}
-
-impl std::str::FromStr for Scheduling {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "prefix" => Ok(Self::Prefix),
-            "fifo" => Ok(Self::Fifo),
-            other => Err(format!("scheduling `{other}` is not known (prefix, fifo)")),
+impl ScoreRequest {
+    /// The inputs of the model, and the options to encode them with: a pair for each document, or the documents and then
+    /// the queries where both are embedded.
+    pub fn into_inputs(self, rerank: &Rerank) -> (Vec<(Place, Input)>, EncodeOptions) {
+        let Self { queries, query_field, documents, instruction, encode } = self;
+        if *rerank == Rerank::Cosine {
+            let texts = |texts: Vec<String>, field| Place::each(texts.into_iter().map(Input::Text).collect(), field);
+            let mut inputs = texts(documents, encode.field);
+            inputs.extend(texts(queries, query_field));
+            return (inputs, encode);
         }
-    }
-}
-
-/// The prompts that a model's `config_sentence_transformers.json` names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prompts {
-    /// Text by name.
-    pub by_name: std::collections::BTreeMap<String, String>,
-    /// The prompt put before every text when a request names none.
-    pub default: Option<String>,
-}
-
-/// Pooling as a flag or a file names it.
-impl std::str::FromStr for Pooling {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "last-token" | "last_token" | "lasttoken" => Ok(Self::LastToken),
-            "mean" => Ok(Self::Mean),
-            "cls" => Ok(Self::Cls),
-            other => Err(format!("pooling `{other}` is not supported (cls, mean, last-token)")),
-        }
+        let instruction: Option<Arc<str>> = instruction.map(Arc::from);
+        let queries = Place::each(queries.into_iter().map(Arc::<str>::from).collect(), query_field);
+        let input = |((query_place, query), document): ((Place, Arc<str>), String)| match rerank {
+            Rerank::Prompt(_) => Input::Rerank { instruction: instruction.clone(), query, query_place, document },
+            Rerank::Pair | Rerank::Cosine => Input::Pair(query.as_ref().to_owned(), document),
+        };
+        // One query is repeated for all documents; otherwise there are as many.
+        let pairs = queries.iter().cycle().cloned().zip(documents);
+        (Place::each(pairs.map(input).collect(), encode.field), encode)
     }
 }

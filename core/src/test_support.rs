@@ -1,12 +1,13 @@
-//! A backend that does as it is told, and the tokenizers of the reference checkpoints.
+//! Fake backend that tests control, and the tokenizers of the reference checkpoints.
 
 use crate::{
-    Backend, BackendError, Batch, EncodeLimits, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling,
-    Prompts, RerankRecipe, RerankTemplate, Scheduling, Wanted,
+    Backend, BackendError, Batch, Capabilities, Classify, Embed, EncodeLimits, EngineConfig, LoadedModel, ModelBackend,
+    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RaggedBatch, RerankRecipe, RerankTemplate, Tokens,
+    Wanted,
 };
 use serde_json::Value;
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use tokenizers::Tokenizer;
 
@@ -36,28 +37,32 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
     value.as_array().expect("a list").iter().map(|id| id.as_u64().expect("an id") as u32).collect()
 }
 
-pub(crate) fn embedding_kind() -> ModelKind {
-    ModelKind::Embedding { dim: DIM, pooling: Pooling::LastToken }
+pub(crate) fn embedder() -> Capabilities {
+    let embed = Embed { dim: DIM, token_dim: DIM, pooling: Pooling::LastToken, prompts: Prompts::default() };
+    Capabilities::embedding(embed, 500)
 }
 
-pub(crate) fn classifier_kind(labels: usize) -> ModelKind {
-    ModelKind::Classifier { labels: (0..labels).map(|label| format!("label {label}")).collect() }
+pub(crate) fn reranker() -> Capabilities {
+    Capabilities::prompted_reranker(qwen3_template(), 500)
 }
 
-pub(crate) fn info(kind: ModelKind, max_input_length: usize) -> ModelInfo {
+pub(crate) fn classifier(labels: usize) -> Capabilities {
+    let labels = (0..labels).map(|label| format!("label {label}")).collect();
+    Capabilities::classifier(Classify { labels, prompts: Prompts::default() }, 500)
+}
+
+pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> ModelInfo {
     ModelInfo {
         model_type: "fake".to_owned(),
-        kind,
+        capabilities: Arc::new(Capabilities { max_input_length, ..capabilities }),
         vocab_size: 1200,
-        max_input_length,
-        token_dim: DIM,
         dtype: "float32",
         device: "cpu".to_owned(),
         attention: "ragged",
     }
 }
 
-/// Of the models that [`info`] describes.
+/// Limits of the models that [`info`] describes.
 pub(crate) fn limits(max_input_length: usize, auto_truncate: bool) -> EncodeLimits {
     EncodeLimits { vocab_size: 1200, max_input_length, auto_truncate }
 }
@@ -65,25 +70,21 @@ pub(crate) fn limits(max_input_length: usize, auto_truncate: bool) -> EncodeLimi
 pub(crate) fn config() -> EngineConfig {
     EngineConfig {
         max_batch_tokens: 1000,
-        max_batch_ragged_tokens: None,
-        max_batch_requests: None,
         max_concurrent_requests: 64,
-        max_queued_tokens: 100_000,
-        max_queued_inputs: 10_000,
         max_client_batch_size: 32,
-        scheduling: Scheduling::Prefix,
-        radix_mlp_threshold: 0.95,
-        pad_to_multiple: 1,
         tokenization_workers: 2,
+        // Controlled backends wait for the test at every pass.
+        warmup_tokens: 0,
         auto_truncate: false,
+        ..EngineConfig::default()
     }
 }
 
 pub(crate) fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
-    LoadedModel { backend: Box::new(backend), tokenizer, prompts: Prompts::default(), template: None }
+    LoadedModel { backend: ModelBackend::Prefix(Box::new(backend)), tokenizer }
 }
 
-/// What happens to a batch.
+/// Outcome of a batch.
 pub(crate) enum Fate {
     Answer,
     Fail,
@@ -96,21 +97,27 @@ pub(crate) enum Fate {
     WrongForm,
 }
 
-/// Answers at once, or, with a [`Gate`], when the test says so.
+/// Backend that answers at once or, with a [`Control`], when the test says so.
 pub(crate) struct FakeBackend {
     info: ModelInfo,
-    gate: Option<(mpsc::Sender<Batch>, mpsc::Receiver<Fate>)>,
+    control: Option<(mpsc::Sender<Started>, mpsc::Receiver<Fate>)>,
 }
 
-/// The test's end of a gated backend. Dropped, it leaves the backend running freely.
-pub(crate) struct Gate {
-    started: mpsc::Receiver<Batch>,
+/// A batch that a controlled backend has taken.
+pub(crate) struct Started {
+    pub(crate) ragged: RaggedBatch,
+    pub(crate) plan: Option<RadixPlan>,
+}
+
+/// The test's end of a controlled backend. Dropped, it leaves the backend running freely.
+pub(crate) struct Control {
+    started: mpsc::Receiver<Started>,
     fates: mpsc::Sender<Fate>,
 }
 
-impl Gate {
+impl Control {
     /// Waits until the backend has taken a batch; it blocks until [`release`](Self::release).
-    pub(crate) fn started(&self) -> Batch {
+    pub(crate) fn started(&self) -> Started {
         self.started.recv_timeout(PATIENCE).expect("a batch was to start")
     }
 
@@ -126,13 +133,13 @@ impl Gate {
 
 impl FakeBackend {
     pub(crate) fn new(info: ModelInfo) -> Self {
-        Self { info, gate: None }
+        Self { info, control: None }
     }
 
-    pub(crate) fn gated(info: ModelInfo) -> (Self, Gate) {
+    pub(crate) fn controlled(info: ModelInfo) -> (Self, Control) {
         let (start, started) = mpsc::channel();
         let (fates, fate) = mpsc::channel();
-        (Self { info, gate: Some((start, fate)) }, Gate { started, fates })
+        (Self { info, control: Some((start, fate)) }, Control { started, fates })
     }
 }
 
@@ -142,13 +149,27 @@ impl Backend for FakeBackend {
     }
 
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
-        let fate = self.gate.as_ref().map_or(Fate::Answer, |(start, fate)| {
-            drop(start.send(batch.clone()));
+        self.run(batch, None)
+    }
+}
+
+impl PrefixBackend for FakeBackend {
+    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+        self.run(batch, Some(plan))
+    }
+}
+
+impl FakeBackend {
+    fn run(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Vec<Output>, BackendError> {
+        let fate = self.control.as_ref().map_or(Fate::Answer, |(start, fate)| {
+            drop(start.send(Started { ragged: batch.ragged.clone(), plan: plan.cloned() }));
             fate.recv().unwrap_or(Fate::Answer)
         });
         let sequences = (0..batch.ragged.num_sequences()).map(|b| &batch.ragged.input_ids()[batch.ragged.rows(b)]);
-        let mut outputs: Vec<Output> =
-            sequences.zip(&batch.wanted).map(|(ids, &wanted)| fake_output(&self.info.kind, ids, wanted)).collect();
+        let mut outputs: Vec<Output> = sequences
+            .zip(&batch.wanted)
+            .map(|(ids, &wanted)| fake_output(&self.info.capabilities, ids, wanted))
+            .collect();
         match fate {
             Fate::Answer => {}
             Fate::Fail => return Err(BackendError::Compute("the test said so".to_owned())),
@@ -163,15 +184,64 @@ impl Backend for FakeBackend {
     }
 }
 
-/// What the fake backend answers for a sequence: every value depends on all of its tokens.
-pub(crate) fn fake_output(kind: &ModelKind, ids: &[u32], wanted: Wanted) -> Output {
-    match (wanted, kind) {
-        (Wanted::Tokens, _) => {
+/// Backend whose attention looks both ways: every value depends on the whole sequence.
+pub(crate) struct Bidirectional {
+    info: ModelInfo,
+    /// All sequences that ran.
+    ran: Arc<Mutex<Vec<Vec<u32>>>>,
+}
+
+impl Bidirectional {
+    pub(crate) fn new(info: ModelInfo) -> (Self, Arc<Mutex<Vec<Vec<u32>>>>) {
+        let ran = Arc::default();
+        (Self { info, ran: Arc::clone(&ran) }, ran)
+    }
+
+    pub(crate) fn answer(tokens: &Tokens, wanted: Wanted) -> Output {
+        let mut batch = Batch::default();
+        batch.push(tokens.as_slice(), wanted).expect("a sequence");
+        Self::output(&batch, 0)
+    }
+
+    fn output(batch: &Batch, b: usize) -> Output {
+        let (ragged, rows) = (&batch.ragged, batch.ragged.rows(b));
+        let types = ragged.token_type_ids().map_or(vec![0; rows.len()], |types| types[rows.clone()].to_vec());
+        let words = [&ragged.input_ids()[rows.clone()], &types, &ragged.position_ids()[rows.clone()]].concat();
+        match batch.wanted[b] {
+            Wanted::Embedding => Output::Embedding(fake_values(&words, DIM)),
+            Wanted::Logits => Output::Logits(fake_values(&words, 2)),
+            Wanted::Tokens => {
+                let row = |row: usize| fake_values(&[&words[..], &[row as u32]].concat(), DIM);
+                Output::Tokens { data: (0..rows.len()).flat_map(row).collect(), dim: DIM }
+            }
+        }
+    }
+}
+
+impl Backend for Bidirectional {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        let sequences = 0..batch.ragged.num_sequences();
+        let ids = |b| batch.ragged.sequence(b).input_ids().to_vec();
+        self.ran.lock().expect("nobody panics").extend(sequences.clone().map(ids));
+        Ok(sequences.map(|b| Self::output(batch, b)).collect())
+    }
+}
+
+/// Answer of the fake backend for a sequence: every value depends on all of its tokens.
+pub(crate) fn fake_output(capabilities: &Capabilities, ids: &[u32], wanted: Wanted) -> Output {
+    let dim = capabilities.embed.as_ref().map_or(DIM, |embed| embed.dim);
+    match wanted {
+        Wanted::Embedding => Output::Embedding(fake_values(ids, dim)),
+        Wanted::Logits => {
+            Output::Logits(fake_values(ids, capabilities.classify.as_ref().map_or(2, |classify| classify.labels.len())))
+        }
+        Wanted::Tokens => {
             Output::Tokens { data: (1..=ids.len()).flat_map(|end| fake_values(&ids[..end], DIM)).collect(), dim: DIM }
         }
-        (Wanted::Pooled, ModelKind::Embedding { dim, .. }) => Output::Embedding(fake_values(ids, *dim)),
-        (Wanted::Pooled, ModelKind::Reranker) => Output::Logits(fake_values(ids, 2)),
-        (Wanted::Pooled, ModelKind::Classifier { labels }) => Output::Logits(fake_values(ids, labels.len())),
     }
 }
 
@@ -186,11 +256,11 @@ pub(crate) fn fake_values(ids: &[u32], dim: usize) -> Vec<f32> {
 /// Long enough that only a fault reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for what another thread is about to do.
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+/// Waits for a condition that another thread is about to bring about.
+pub(crate) fn wait_until(goal: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {goal}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,17 +1,16 @@
-//! The spans of a request on its way through the engine, for whoever exports traces.
+//! Spans of a request on its way through the engine, for exporters of traces.
 //!
 //! ```text
 //! (the caller's span)
-//! ├─ tokenize   encoding its inputs; one for each part of a large request
-//! ├─ queue      from the hand-over until the backend has taken all of them; again for each part
-//! │  └─ plan    forming the batch; once for each time that entries of the part join it
-//! └─ forward    the batch's forward pass; once for each batch that the part is in
+//! ├─ tokenize   encoding its inputs; one for each chunk of a large request
+//! ├─ queue      from the hand-over until the backend has taken all of them; again for each chunk
+//! │  └─ plan    forming the batch; once for each time that entries of the chunk join it
+//! └─ forward    the batch's forward pass; once for each batch that the chunk is in
 //! ```
 //!
 //! A batch serves many requests: each gets a span of its own, and `batch` in it tells which are the same. All have the
-//! level debug and the target [`TARGET`]; where no subscriber asks for that they are never made.
+//! level debug and the target [`TARGET`]; without a subscriber for that they are never made.
 
-use crate::queue::Entry;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tracing::Span;
@@ -19,7 +18,7 @@ use tracing::Span;
 /// The target of all spans that are meant for traces rather than for the log.
 pub const TARGET: &str = "prefold::trace";
 
-/// What an entry knows of the request that it belongs to; shared by the entries of a part, each with spans of its own.
+/// Spans of the request that an entry belongs to; shared by the entries of a chunk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     request: Option<Arc<Span>>,
@@ -28,7 +27,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// A part of the request whose span is current begins to wait.
+    /// A chunk of the request whose span is current begins to wait.
     pub(crate) fn begin() -> Self {
         let queue = tracing::debug_span!(target: TARGET, "queue");
         if queue.is_disabled() {
@@ -65,7 +64,7 @@ impl Trace {
     }
 }
 
-/// What the span of a forward pass says.
+/// Fields of a forward pass's span.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForwardSpan {
     pub(crate) id: u64,
@@ -74,19 +73,18 @@ pub(crate) struct ForwardSpan {
     pub(crate) unique_tokens: usize,
 }
 
-/// Spans of the planning for each part of a request among the entries.
-pub(crate) fn plan_spans(entries: &[Entry]) -> Vec<Span> {
-    parts(entries).filter_map(Trace::plan).collect()
+/// Spans of the planning, one for each chunk of a request among the entries' traces.
+pub(crate) fn plan_spans<'a>(traces: impl Iterator<Item = &'a Trace>) -> Vec<Span> {
+    distinct(traces).filter_map(Trace::plan).collect()
 }
 
-/// Spans of a forward pass for each part of a request among the entries.
-pub(crate) fn forward_spans(entries: &[Entry], batch: &ForwardSpan) -> Vec<Span> {
-    parts(entries).filter_map(|trace| trace.forward(batch)).collect()
+/// Spans of a forward pass, one for each chunk of a request among the entries' traces.
+pub(crate) fn forward_spans<'a>(traces: impl Iterator<Item = &'a Trace>, batch: &ForwardSpan) -> Vec<Span> {
+    distinct(traces).filter_map(|trace| trace.forward(batch)).collect()
 }
 
-/// Each part of a request once; none that nobody traces.
-fn parts(entries: &[Entry]) -> impl Iterator<Item = &Trace> {
+/// The trace of each chunk once, and none where nobody traces.
+fn distinct<'a>(traces: impl Iterator<Item = &'a Trace>) -> impl Iterator<Item = &'a Trace> {
     let mut seen = HashSet::new();
-    let traces = entries.iter().map(|entry| &entry.trace);
     traces.filter(move |trace| trace.request.as_ref().is_some_and(|request| seen.insert(Arc::as_ptr(request))))
 }

@@ -1,4 +1,4 @@
-//! The few HTTP calls of the demo.
+//! HTTP client of the demo.
 
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
@@ -12,28 +12,27 @@ pub(crate) struct Client {
     base: String,
 }
 
-/// A response with what it cost.
+/// Response with its cost.
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
-    /// As the client sees it, transfer included.
+    /// Latency seen by the client, including transfer.
     pub(crate) wall: Duration,
     /// Tokens of all inputs (`x-compute-tokens`).
     pub(crate) tokens: u64,
-    /// Rows that were computed for them (`x-compute-unique-tokens`). Nobody else uses the demo's server, so its
-    /// batches hold nothing but the request.
+    /// Those that remain when common prefixes count once (`x-compute-compact-tokens`).
     pub(crate) unique_tokens: u64,
     /// `unique_tokens` over `tokens` (`x-compaction-ratio`).
     pub(crate) compaction_ratio: f64,
 }
 
-/// An item of `/rerank`'s answer.
+/// Item of `/rerank`'s response.
 #[derive(Deserialize)]
 pub(crate) struct Ranked {
     pub(crate) index: usize,
     pub(crate) score: f32,
 }
 
-/// The part of `/info` that the demo shows.
+/// Fields of `/info` shown by the demo.
 #[derive(Deserialize)]
 pub(crate) struct Info {
     pub(crate) model_id: String,
@@ -53,7 +52,7 @@ struct RerankRequest<'a> {
 
 impl Client {
     pub(crate) fn new(address: &str) -> Self {
-        // A proxy from the environment must not come between the demo and its own server.
+        // No proxy from the environment between the demo and its server.
         let config = Agent::config_builder().http_status_as_error(false).proxy(None).build();
         Self { agent: config.new_agent(), base: format!("http://{address}") }
     }
@@ -84,13 +83,13 @@ impl Client {
         let body = response.body_mut().read_to_string()?;
         let wall = begun.elapsed();
         if response.status() != 200 {
-            bail!("POST {path} was answered with {}: {body}", response.status());
+            bail!("POST {path} failed with status {}: {body}", response.status());
         }
         Ok(Answer {
-            body: serde_json::from_str(&body).with_context(|| format!("the answer of POST {path}"))?,
+            body: serde_json::from_str(&body).with_context(|| format!("the response of POST {path}"))?,
             wall,
             tokens: header(response.headers(), "x-compute-tokens")?,
-            unique_tokens: header(response.headers(), "x-compute-unique-tokens")?,
+            unique_tokens: header(response.headers(), "x-compute-compact-tokens")?,
             compaction_ratio: header(response.headers(), "x-compaction-ratio")?,
         })
     }

@@ -1,29 +1,29 @@
-//! The text that ships with the demo; `data/README.md` says where it comes from.
+//! Text of the demo; `data/README.md` describes its source.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// A hundred passages and ten questions about them.
+/// A hundred passages, and ten questions about them.
 pub(crate) struct Corpus {
     pub(crate) passages: Vec<Passage>,
     pub(crate) questions: Vec<Question>,
 }
 
-/// A piece of documentation, 30 to 110 words.
+/// Passage of documentation, 30 to 110 words.
 #[derive(Deserialize)]
 pub(crate) struct Passage {
     pub(crate) id: String,
     pub(crate) text: String,
 }
 
-/// A question of an FAQ.
+/// Question from an FAQ.
 #[derive(Deserialize)]
 pub(crate) struct Question {
     pub(crate) query: String,
     /// Ids of the ten passages to rerank.
     pub(crate) candidates: Vec<String>,
-    /// Ids of the passages that the FAQ itself gives as the answer.
+    /// Ids of the passages that answer it in the FAQ.
     pub(crate) relevant: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Corpus {
         })
     }
 
-    /// The passages that `question` names as its candidates, in its order.
+    /// Candidate passages of `question`, in its order.
     pub(crate) fn candidates(&self, question: &Question) -> Result<Vec<&Passage>> {
         let by_id = |id: &String| {
             self.passages.iter().find(|p| &p.id == id).with_context(|| format!("no passage has the id {id}"))

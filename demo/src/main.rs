@@ -1,6 +1,5 @@
-//! Shows prefold's main job on real text, through HTTP, as any client would use it: embed a hundred
-//! passages, answer questions by similarity, rerank the candidates of a question, and the same work
-//! with compaction off and on.
+//! Demonstrates prefold on real text over HTTP: embeds a hundred passages, answers questions by similarity, reranks
+//! a question's candidates, and compares the same work with compaction off and on.
 
 mod client;
 mod corpus;
@@ -17,19 +16,19 @@ use std::path::PathBuf;
 use std::time::Instant;
 use workload::{Measurement, Workload};
 
-/// Starts a prefold server on a free port and shows its main job on real text.
+/// Starts a prefold server on a free port and demonstrates it on real text.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// The server to start; the `prefold` next to this program when absent.
+    /// Server binary. Default: the `prefold` next to this program.
     #[arg(long)]
     server: Option<PathBuf>,
-    /// How often each measured request is sent; the median counts.
+    /// Repetitions of each measured request; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     repeats: u16,
 }
 
-/// One request carries all hundred passages.
+/// Flag that admits all hundred passages in one request.
 const COMMON_FLAGS: [&str; 2] = ["--max-client-batch-size", "128"];
 const THRESHOLD_ON: &str = "0.95";
 const THRESHOLD_OFF: &str = "0";
@@ -60,7 +59,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Starts a server and says so.
+/// Starts a server and prints its command line.
 fn start(binary: &std::path::Path, threshold: &str) -> Result<(Server, Client)> {
     let begun = Instant::now();
     let mut flags = COMMON_FLAGS.to_vec();
@@ -72,7 +71,7 @@ fn start(binary: &std::path::Path, threshold: &str) -> Result<(Server, Client)> 
     Ok((server, client))
 }
 
-/// Embeds the passages, answers the questions by similarity, reranks the candidates of one.
+/// Embeds the passages, answers the questions by similarity, and reranks the candidates of one.
 fn search(client: &Client, corpus: &Corpus) -> Result<()> {
     report::heading("Embed a hundred passages (POST /embed)");
     let passages = client.embed(&workload::passages(corpus).inputs)?;

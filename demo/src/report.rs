@@ -1,4 +1,4 @@
-//! What the demo prints.
+//! Output of the demo.
 
 use crate::client::{Answer, Info, Ranked};
 use crate::corpus::{Corpus, Passage, Question};
@@ -6,12 +6,12 @@ use crate::workload::{Measurement, Workload, largest_difference};
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
-/// Questions shown with their best passages; all are counted.
+/// Questions shown with their best passages; the statistics cover all.
 const SHOWN_QUESTIONS: usize = 4;
 const SHOWN_PASSAGES: usize = 2;
-/// Characters of a passage in a line.
+/// Characters of a passage per line.
 const EXCERPT: usize = 72;
-/// Compaction must not change an answer by more than this, float rounding.
+/// Maximum difference between values with and without compaction (float rounding).
 const SAME_ANSWER: f32 = 1e-5;
 
 pub(crate) fn heading(text: &str) {
@@ -36,7 +36,7 @@ pub(crate) fn embedded(answer: &Answer<Vec<Vec<f32>>>) {
     );
 }
 
-/// `rankings[i]` orders all passages for question `i`.
+/// Prints the search results; `rankings[i]` orders all passages for question `i`.
 pub(crate) fn answers(corpus: &Corpus, rankings: &[Vec<(usize, f32)>], wall: Duration) {
     let ranked = |i: usize| &corpus.passages[i];
     let first_answer = |(question, ranking): (&Question, &Vec<(usize, f32)>)| {
@@ -71,7 +71,7 @@ pub(crate) fn reranked(question: &Question, candidates: &[&Passage], ranked: &An
     Ok(())
 }
 
-/// Two rows and what they say about the answers being the same.
+/// Prints the comparison of two runs and checks that their vectors agree.
 pub(crate) fn comparison(workload: &Workload, off: (&str, &Measurement), on: (&str, &Measurement)) -> Result<()> {
     heading(workload.name);
     println!("  --radix-mlp-threshold    tokens  computed   ratio    latency    texts/s");

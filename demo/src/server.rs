@@ -1,4 +1,4 @@
-//! A prefold server as a child process.
+//! Server as a child process.
 
 use crate::client::Client;
 use anyhow::{Context, Result, bail};
@@ -13,7 +13,7 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Stopped with SIGKILL when dropped, so that a failing demo leaves nothing behind.
+/// Server process, killed when dropped, so that a failed demo leaves no process behind.
 pub(crate) struct Server {
     child: Child,
     address: String,
@@ -23,7 +23,7 @@ pub(crate) struct Server {
 type Log = Arc<Mutex<Vec<String>>>;
 
 impl Server {
-    /// Starts `binary` on a free port and reads the address it got from its log.
+    /// Starts `binary` on a free port and reads its address from its log.
     pub(crate) fn start(binary: &Path, flags: &[&str]) -> Result<Self> {
         let mut child = Command::new(binary)
             .args(["--hostname", "127.0.0.1", "--port", "0"])
@@ -68,7 +68,7 @@ impl Server {
 
     /// Sends SIGTERM and waits for the server to exit with status 0.
     pub(crate) fn stop(mut self) -> Result<()> {
-        // The standard library cannot send SIGTERM; `kill` is part of every shell.
+        // The standard library cannot send SIGTERM; every shell has `kill`.
         let kill = ["-c", "kill -TERM \"$0\"", &self.child.id().to_string()];
         let sent = Command::new("sh").args(kill).status().context("could not run sh")?;
         if !sent.success() {
@@ -92,20 +92,20 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After `stop` there is nothing to kill, and both calls only say so.
+        // After `stop` the process has ended, and both calls only return an error.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads `stream` to its end on a thread of its own, so that the server never waits for its reader.
+/// Reads `stream` to its end on a separate thread, so that the server never blocks on its log.
 fn follow(stream: Option<impl Read + Send + 'static>, log: &Log, found: Sender<String>) {
     let Some(stream) = stream else { return };
     let log = Arc::clone(log);
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             if let Some(address) = address_in(&line) {
-                // The receiver is gone once it has what it waits for.
+                // The receiver is dropped once it has the address.
                 let _ = found.send(address);
             }
             log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
@@ -113,7 +113,7 @@ fn follow(stream: Option<impl Read + Send + 'static>, log: &Log, found: Sender<S
     });
 }
 
-/// The first `127.0.0.1:PORT` in a line, if the port is not 0.
+/// First `127.0.0.1:PORT` in a line whose port is not 0.
 fn address_in(line: &str) -> Option<String> {
     const HOST: &str = "127.0.0.1:";
     let digits = &line[line.find(HOST)? + HOST.len()..];

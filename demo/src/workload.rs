@@ -1,17 +1,17 @@
-//! What is embedded, and how a request's cost is measured.
+//! Workloads of the comparison, and measurement of a request's cost.
 
 use crate::client::{Answer, Client};
 use crate::corpus::Corpus;
 use anyhow::{Result, bail};
 use std::time::Duration;
 
-/// Texts to embed in one request.
+/// Texts embedded in one request.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) inputs: Vec<String>,
 }
 
-/// A workload's cost on one server.
+/// Cost of a workload on one server.
 pub(crate) struct Measurement {
     pub(crate) tokens: u64,
     pub(crate) unique_tokens: u64,
@@ -23,12 +23,12 @@ pub(crate) struct Measurement {
 
 const INSTRUCTION: &str = "Instruct: Find the passage of the documentation that answers the question.\nText: ";
 
-/// A text as instruction-tuned retrievers want it.
+/// Text with an instruction, for instruction-tuned retrievers.
 pub(crate) fn instructed(text: &str) -> String {
     format!("{INSTRUCTION}{text}")
 }
 
-/// Every passage after the same instruction.
+/// Workload: every passage after the same instruction.
 pub(crate) fn passages(corpus: &Corpus) -> Workload {
     Workload {
         name: "100 passages, each after the same instruction",
@@ -36,8 +36,8 @@ pub(crate) fn passages(corpus: &Corpus) -> Workload {
     }
 }
 
-/// Every candidate after its question, in a chat template: what all ten pairs of a question share is
-/// the system prompt and the question, and all hundred share the system prompt.
+/// Workload: every candidate after its question in a chat template. The ten pairs of a question share the system
+/// prompt and the question; all hundred share the system prompt.
 pub(crate) fn pairs(corpus: &Corpus) -> Result<Workload> {
     let mut inputs = Vec::new();
     for question in &corpus.questions {
@@ -73,7 +73,7 @@ impl Workload {
     }
 }
 
-/// Indices of `documents` with their similarity to `query`, the most similar first. All have unit length.
+/// Indices of `documents` with their similarity to `query`, most similar first. All vectors have unit length.
 pub(crate) fn rank(query: &[f32], documents: &[Vec<f32>]) -> Vec<(usize, f32)> {
     let dot = |document: &Vec<f32>| query.iter().zip(document).map(|(q, d)| q * d).sum();
     let mut ranking: Vec<(usize, f32)> = documents.iter().map(dot).enumerate().collect();
@@ -81,11 +81,11 @@ pub(crate) fn rank(query: &[f32], documents: &[Vec<f32>]) -> Vec<(usize, f32)> {
     ranking
 }
 
-/// The largest difference between two values at the same place.
+/// Largest difference between corresponding values.
 pub(crate) fn largest_difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> Result<f32> {
     let width = |rows: &[Vec<f32>]| rows.iter().map(Vec::len).collect::<Vec<_>>();
     if width(a) != width(b) {
-        bail!("the two servers gave vectors of different shapes");
+        bail!("the two servers returned vectors of different shapes");
     }
     let differences = a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).abs());
     Ok(differences.fold(0.0, f32::max))

@@ -1,6 +1,6 @@
-"""Draws the panels of prefold.json from what Prometheus answers to their queries.
+"""Draws the panels of prefold.json from the results of their queries in Prometheus.
 
-It is a picture of the dashboard's data for people without Grafana; it does not look like Grafana.
+The picture shows the dashboard's data without Grafana, in a different look.
 """
 
 import argparse
@@ -21,7 +21,7 @@ UNITS = {"s": "seconds", "percentunit": "", "reqps": "requests/s", "short": ""}
 
 def query(url, expression, start, end, step):
     """The series of an expression: (labels, times, values)."""
-    # Four scrapes, as Grafana's $__rate_interval.
+    # Four scrape intervals, as in Grafana's $__rate_interval.
     expression = expression.replace("$__rate_interval", "20s").replace("$instance", ".*")
     parameters = urllib.parse.urlencode({"query": expression, "start": start, "end": end, "step": step})
     with urllib.request.urlopen(f"{url}/api/v1/query_range?{parameters}", timeout=30) as response:
@@ -38,7 +38,7 @@ def legend(form, labels):
 
 
 def draw_lines(axis, panel, ask):
-    """Series that Grafana would put on the right axis are drawn on one of their own."""
+    """Line panel; series that Grafana puts on the right axis get a twin axis."""
     right = {o["matcher"]["options"] for o in panel["fieldConfig"]["overrides"]}
     twin = axis.twinx() if right else None
     lines = []
@@ -62,7 +62,7 @@ def draw_lines(axis, panel, ask):
 
 
 def draw_heatmap(axis, panel, ask):
-    """Prometheus' buckets are cumulative: each row is the difference to the one below."""
+    """Heatmap panel. Prometheus' buckets are cumulative, so each row is the difference to the one below."""
     series = sorted(ask(panel["targets"][0]["expr"]), key=lambda one: float(one[0]["le"]))
     bounds = [labels["le"] for labels, _, _ in series]
     times = sorted({time for _, points, _ in series for time in points})

@@ -1,24 +1,24 @@
-//! A backend that fails as it is told.
+//! Backend with fault injection.
 
 use crate::faults::{Fault, Faults};
 use crate::source::Source;
-use prefold_core::{Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, TooLarge};
+use prefold_core::{Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, TooLarge};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;
 
-/// How often a stalled batch looks whether it may go on.
+/// Poll interval of a stalled batch.
 const STALL_POLL: Duration = Duration::from_millis(5);
 
-/// Passes batches on, or lets a fault happen to them.
-pub(crate) struct FaultyBackend {
-    inner: Box<dyn Backend>,
+/// Wrapper of a backend that injects faults into batches.
+pub(crate) struct FaultyBackend<B: ?Sized> {
+    inner: Box<B>,
     source: Source,
     rng: SmallRng,
 }
 
-impl FaultyBackend {
-    pub(crate) fn new(inner: Box<dyn Backend>, source: Source) -> Self {
+impl<B: Backend + ?Sized> FaultyBackend<B> {
+    pub(crate) fn new(inner: Box<B>, source: Source) -> Self {
         let seed = source.read().map_or(0, |faults| faults.seed);
         Self { inner, source, rng: SmallRng::seed_from_u64(seed) }
     }
@@ -27,7 +27,7 @@ impl FaultyBackend {
         self.source.read().map_err(BackendError::Compute)
     }
 
-    /// One value of one output.
+    /// Makes one value of one output non-finite.
     fn poison(&mut self, outputs: &mut [Output]) {
         const VALUES: [f32; 3] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
         if outputs.is_empty() {
@@ -43,7 +43,7 @@ impl FaultyBackend {
     }
 }
 
-impl Backend for FaultyBackend {
+impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
     fn info(&self) -> &ModelInfo {
         self.inner.info()
     }
@@ -52,8 +52,28 @@ impl Backend for FaultyBackend {
         self.inner.check_limits(limits)
     }
 
-    #[allow(clippy::panic, reason = "a panic is one of the faults")]
+    fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
+        self.inner.reserve(limits)
+    }
+
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        self.run(|inner| inner.forward(batch))
+    }
+}
+
+impl<B: PrefixBackend + ?Sized> PrefixBackend for FaultyBackend<B> {
+    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+        self.run(|inner| inner.forward_compact(batch, plan))
+    }
+}
+
+impl<B: Backend + ?Sized> FaultyBackend<B> {
+    /// Runs a forward pass, or lets a fault happen to it.
+    #[allow(clippy::panic, reason = "a panic is one of the faults")]
+    fn run(
+        &mut self,
+        forward: impl FnOnce(&mut B) -> Result<Vec<Output>, BackendError>,
+    ) -> Result<Vec<Output>, BackendError> {
         let faults = self.faults()?;
         let fault = faults.choose(self.rng.random());
         match fault {
@@ -71,7 +91,7 @@ impl Backend for FaultyBackend {
             }
             Some(Fault::NotFinite | Fault::TooFew) | None => {}
         }
-        let mut outputs = self.inner.forward(batch)?;
+        let mut outputs = forward(&mut self.inner)?;
         match fault {
             Some(Fault::NotFinite) => self.poison(&mut outputs),
             Some(Fault::TooFew) => drop(outputs.pop()),
@@ -84,13 +104,14 @@ impl Backend for FaultyBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefold_core::{ModelKind, Pooling, RaggedBatch, Wanted};
+    use prefold_core::{Capabilities, Embed, Pooling, Prompts, RaggedBatch, Wanted};
     use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
 
     const DIM: usize = 3;
 
-    /// Answers with the sequence's first token.
+    /// Returns each sequence's first token.
     struct Sound(ModelInfo);
 
     impl Backend for Sound {
@@ -104,13 +125,12 @@ mod tests {
         }
     }
 
-    fn faulty(source: &str) -> FaultyBackend {
+    fn faulty(source: &str) -> FaultyBackend<Sound> {
+        let embed = Embed { dim: DIM, token_dim: DIM, pooling: Pooling::LastToken, prompts: Prompts::default() };
         let info = ModelInfo {
             model_type: "sound".to_owned(),
-            kind: ModelKind::Embedding { dim: DIM, pooling: Pooling::LastToken },
+            capabilities: Arc::new(Capabilities::embedding(embed, 10)),
             vocab_size: 100,
-            max_input_length: 10,
-            token_dim: DIM,
             dtype: "float32",
             device: "cpu".to_owned(),
             attention: "ragged",
@@ -120,7 +140,7 @@ mod tests {
 
     fn batch() -> Batch {
         let ragged = RaggedBatch::from_sequences(&[vec![1, 2], vec![5], vec![7, 8, 9]]).unwrap();
-        Batch { ragged, plan: None, wanted: vec![Wanted::Pooled; 3] }
+        Batch { ragged, wanted: vec![Wanted::Embedding; 3] }
     }
 
     fn values(output: &Output) -> &[f32] {

@@ -1,36 +1,36 @@
-//! Which faults happen how often.
+//! Faults and their probabilities.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What happens to a batch instead of what should.
+/// Fault injected into a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The backend panics.
     Panic,
-    /// An operation on the device fails.
+    /// A device operation fails.
     Error,
-    /// The device has no memory left.
+    /// The device is out of memory.
     OutOfMemory,
     /// One value of one output is not finite.
     NotFinite,
     /// One output is missing.
     TooFew,
-    /// The batch is answered later than it could be.
+    /// The batch is delayed.
     Delay,
-    /// The batch is not answered before this fault is switched off.
+    /// The batch waits until this fault is disabled.
     Stall,
 }
 
-/// How probable each fault is for a batch, as `panic=0.02,oom=0.01`; at most one happens. A fault that is not named never
-/// does.
+/// Probability of each fault per batch, such as `panic=0.02,oom=0.01`. A batch has at most one fault; unnamed faults
+/// never occur.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Faults {
-    /// Of the random numbers: `seed`.
+    /// Seed of the random numbers (`seed`).
     pub(crate) seed: u64,
-    /// Of [`Fault::Delay`]: `delay-ms`.
+    /// Duration of [`Fault::Delay`] (`delay-ms`).
     pub(crate) delay: Duration,
-    /// In the order of [`NAMES`].
+    /// Probabilities in the order of [`NAMES`].
     probabilities: [f64; NAMES.len()],
 }
 
@@ -84,7 +84,7 @@ fn probability(name: &str, value: &str) -> Result<f64, String> {
 }
 
 impl Faults {
-    /// The fault that a random number from 0 to 1 stands for.
+    /// Fault selected by a random number between 0 and 1.
     pub(crate) fn choose(&self, random: f64) -> Option<Fault> {
         let mut below = 0.0;
         let reached = |probability: &f64| {
@@ -94,7 +94,7 @@ impl Faults {
         self.probabilities.iter().position(reached).map(|index| NAMES[index].1)
     }
 
-    /// Whether a stalled batch must go on waiting: stalling is still asked for.
+    /// True while stalling is enabled, so a stalled batch must keep waiting.
     pub(crate) fn stalls(&self) -> bool {
         NAMES
             .iter()

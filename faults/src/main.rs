@@ -1,7 +1,7 @@
-//! The server over a backend that fails as it is told. For tests; never part of a release.
+//! The server with a fault-injecting backend. For tests; never part of a release.
 //!
-//! `PREFOLD_FAULTS` says how, see [`Faults`]: `seed=1,panic=0.02,nan=0.02`. As `@FILE` it names a file that holds the
-//! same and is read anew before every batch, so that a test can start and end a fault.
+//! `PREFOLD_FAULTS` configures the faults, such as `seed=1,panic=0.02,nan=0.02` (see [`Faults`]). `@FILE` names a file
+//! with the same content, read again before every batch, so that a test can enable and disable faults.
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -10,14 +10,14 @@ mod source;
 
 use crate::backend::FaultyBackend;
 use crate::source::Source;
-use prefold_core::Backend;
+use prefold_core::ModelBackend;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-/// The variable that says how to fail.
+/// Environment variable with the faults.
 const VARIABLE: &str = "PREFOLD_FAULTS";
 
-/// Read before the server starts, because [`prefold::Wrap`] brings nothing along.
+/// Set before the server starts, because [`prefold::Wrap`] is a plain function without captures.
 static SOURCE: OnceLock<Source> = OnceLock::new();
 
 fn main() -> ExitCode {
@@ -31,6 +31,10 @@ fn main() -> ExitCode {
     prefold::run(wrap)
 }
 
-fn wrap(backend: Box<dyn Backend>) -> Box<dyn Backend> {
-    Box::new(FaultyBackend::new(backend, SOURCE.get().cloned().unwrap_or_default()))
+fn wrap(backend: ModelBackend) -> ModelBackend {
+    let source = SOURCE.get().cloned().unwrap_or_default();
+    match backend {
+        ModelBackend::Prefix(inner) => ModelBackend::Prefix(Box::new(FaultyBackend::new(inner, source))),
+        ModelBackend::Whole(inner) => ModelBackend::Whole(Box::new(FaultyBackend::new(inner, source))),
+    }
 }

@@ -1,10 +1,10 @@
-//! Where the faults are described.
+//! Source of the fault configuration.
 
 use crate::faults::Faults;
 use std::fs;
 use std::path::PathBuf;
 
-/// A description that stays, or a file that may change.
+/// Fixed configuration, or a file that may change.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     Fixed(Faults),
@@ -19,17 +19,17 @@ impl Default for Source {
 
 impl Source {
     /// # Errors
-    /// What is wrong, as a sentence.
+    /// Returns a description of the problem.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some(path) = text.strip_prefix('@') else { return text.parse().map(Self::Fixed) };
         let source = Self::File(PathBuf::from(path));
         source.read().map(|_| source)
     }
 
-    /// What holds now.
+    /// Current configuration.
     ///
     /// # Errors
-    /// The file cannot be read, or what is wrong with its content.
+    /// Fails if the file cannot be read or its content is invalid.
     pub(crate) fn read(&self) -> Result<Faults, String> {
         match self {
             Self::Fixed(faults) => Ok(faults.clone()),

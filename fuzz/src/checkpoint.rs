@@ -1,8 +1,8 @@
-//! Model files: whatever they hold, loading them ends with a model that works or with an error that says what is wrong.
+//! Model files: loading any content ends with a working model or with an error message.
 
-use prefold_backends::{DeviceChoice, LoadError, LoadOptions, ModelSource, outline};
+use prefold_backends::{DeviceChoice, LoadError, LoadOptions, ModelSource, model_summary};
 use prefold_core::{
-    Batch, EncodeLimits, EncodeOptions, Input, LoadedModel, ModelKind, RadixPlan, RaggedBatch, TextEncoder, Wanted,
+    Batch, Capabilities, EncodeLimits, EncodeOptions, Input, LoadedModel, RadixPlan, RaggedBatch, TextEncoder, Wanted,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -14,10 +14,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// The files of a model by their paths.
+/// Files of a model by path.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// The files that [`config`] replaces, by the first byte of its input.
+/// Files replaced by [`config`], indexed by the first byte of its input.
 pub const DESCRIPTIONS: [&str; 9] = [
     "config.json",
     "tokenizer.json",
@@ -30,22 +30,22 @@ pub const DESCRIPTIONS: [&str; 9] = [
     "model.safetensors.index.json",
 ];
 
-/// The file that holds the tensors.
+/// File with the tensors.
 pub const WEIGHTS: &str = "model.safetensors";
 
-/// The tensors' file.
+/// Target: the safetensors file.
 pub fn safetensors(bytes: &[u8]) {
     let mut files = base().clone();
     files.insert(WEIGHTS.to_owned(), bytes.to_vec());
     try_model(&files);
 }
 
-/// A GGUF file, alone.
+/// Target: a GGUF file.
 pub fn gguf(bytes: &[u8]) {
     try_model(&Files::from([("model.gguf".to_owned(), bytes.to_vec())]));
 }
 
-/// One of the files that describe a model.
+/// Target: one of a model's configuration files.
 pub fn config(bytes: &[u8]) {
     let Some((&first, content)) = bytes.split_first() else { return };
     let name = DESCRIPTIONS[usize::from(first) % DESCRIPTIONS.len()];
@@ -61,8 +61,9 @@ pub fn config(bytes: &[u8]) {
 fn try_model(files: &Files) {
     let directory = write(files);
     let source = ModelSource::Path(directory.path().to_owned());
-    let described = outline(&source, None);
-    let loaded = prefold_backends::load(&LoadOptions { device: Some(DeviceChoice::Cpu), ..LoadOptions::new(source) });
+    let described = model_summary(&source, None);
+    let loaded =
+        prefold_backends::load(&LoadOptions { source, device: Some(DeviceChoice::Cpu), ..LoadOptions::default() });
     for error in [described.as_ref().err(), loaded.as_ref().err()].into_iter().flatten() {
         check_error(error);
     }
@@ -71,41 +72,43 @@ fn try_model(files: &Files) {
     }
 }
 
-/// An error has something to say.
+/// Asserts that an error has a message.
 fn check_error(error: &LoadError) {
     let message = error.to_string();
     assert!(message.len() > 10 && message.len() < 10_000, "{message}");
 }
 
-/// What was loaded answers texts and batches.
+/// Asserts that a loaded model answers texts and batches.
 fn check_model(model: LoadedModel) {
-    let LoadedModel { mut backend, tokenizer, prompts, template } = model;
+    let LoadedModel { mut backend, tokenizer } = model;
     let info = backend.info().clone();
-    let limits =
-        EncodeLimits { vocab_size: info.vocab_size, max_input_length: info.max_input_length, auto_truncate: true };
-    if let Ok(encoder) = TextEncoder::new(tokenizer, prompts, template, limits) {
+    let max_input_length = info.capabilities.max_input_length;
+    let limits = EncodeLimits { vocab_size: info.vocab_size, max_input_length, auto_truncate: true };
+    if let Ok(encoder) = TextEncoder::new(tokenizer, Capabilities::clone(&info.capabilities), limits) {
         let inputs = vec![Input::Text("ab <|im_end|>".to_owned()), Input::Text("é".to_owned())];
-        // The engine answers a panic of the library with an error, as here.
+        // The engine turns a panic of the library into an error, as here.
         let encoded = catch_unwind(AssertUnwindSafe(|| encoder.encode(inputs, &EncodeOptions::new("inputs"))));
         for ids in encoded.iter().flatten().flatten() {
-            assert!(!ids.is_empty() && ids.len() <= info.max_input_length, "{ids:?}");
+            assert!(!ids.is_empty() && ids.len() <= max_input_length, "{ids:?}");
             assert!(ids.iter().all(|&id| (id as usize) < info.vocab_size), "{ids:?}");
         }
     }
-    let longest = info.max_input_length.min(3) as u32;
+    let longest = max_input_length.min(3) as u32;
     let last = info.vocab_size as u32 - 1;
     let sequences: Vec<Vec<u32>> =
         [0, 1, last].map(|end| (1..longest).chain([end]).map(|id| id.min(last)).collect()).into();
     let ragged = RaggedBatch::from_sequences(&sequences).expect("no sequence is empty");
-    let is_embedding = matches!(info.kind, ModelKind::Embedding { .. });
-    let second = if is_embedding { Wanted::Tokens } else { Wanted::Pooled };
-    let plan = Some(RadixPlan::new(&ragged, 1));
-    let batch = Batch { ragged, plan, wanted: vec![Wanted::Pooled, second, Wanted::Pooled] };
-    let outputs = backend.forward(&batch).unwrap_or_else(|error| panic!("loaded, and then: {error}"));
+    let (first, second) = match info.capabilities.embed {
+        Some(_) => (Wanted::Embedding, Wanted::Tokens),
+        None => (Wanted::Logits, Wanted::Logits),
+    };
+    let plan = RadixPlan::new(&ragged, 1);
+    let batch = Batch { ragged, wanted: vec![first, second, first] };
+    let outputs = backend.forward(&batch, Some(&plan)).unwrap_or_else(|error| panic!("loaded, and then: {error}"));
     assert_eq!(outputs.len(), sequences.len());
 }
 
-/// Writes files where nothing else is; in memory, where there is such a place.
+/// Writes files to an empty directory, in memory if the system has such a place.
 fn write(files: &Files) -> TempDir {
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
@@ -118,7 +121,7 @@ fn write(files: &Files) -> TempDir {
     directory
 }
 
-/// The smallest model that has everything: an embedding model with a dense layer.
+/// Smallest complete model: an embedding model with a dense layer.
 pub fn base() -> &'static Files {
     static BASE: OnceLock<Files> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -157,7 +160,7 @@ const HIDDEN: usize = 8;
 const HEAD_DIM: usize = 4;
 const VOCAB: usize = 12;
 
-/// The config of the smallest model.
+/// Configuration of the smallest model.
 pub fn config_json() -> Value {
     json!({
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": VOCAB, "hidden_size": HIDDEN,
@@ -167,7 +170,7 @@ pub fn config_json() -> Value {
     })
 }
 
-/// Its tokenizer: byte-level BPE of two letters, with the tokens that a reranker needs.
+/// Its tokenizer: byte-level BPE of two letters, with a reranker's tokens.
 pub fn tokenizer_json() -> Value {
     let added = |id: u32, content: &str| {
         json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
@@ -194,7 +197,7 @@ pub fn tokenizer_json() -> Value {
     })
 }
 
-/// Its tensors by name, with their shapes.
+/// Names and shapes of its tensors.
 pub fn tensors() -> Vec<(String, Vec<usize>)> {
     let layer = [
         ("input_layernorm", vec![HIDDEN]),
@@ -218,7 +221,7 @@ fn dense_tensors() -> Vec<(String, Vec<usize>)> {
     vec![("linear.weight".to_owned(), vec![4, HIDDEN]), ("linear.bias".to_owned(), vec![4])]
 }
 
-/// A safetensors file of zeros.
+/// Safetensors file of zeros.
 pub fn tensors_file(tensors: &[(String, Vec<usize>)], dtype: Dtype) -> Vec<u8> {
     let zeros = vec![0; 8 * VOCAB * HIDDEN];
     let views = tensors.iter().map(|(name, shape)| {

@@ -1,48 +1,37 @@
-//! An engine whose backend computes nothing and answers everything.
+//! Engine with a fake backend that answers everything without computing.
 
 use prefold_core::{
-    Backend, BackendError, Batch, Engine, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Prompts,
-    RerankRecipe, Scheduling, Wanted,
+    Backend, BackendError, Batch, Capabilities, Engine, EngineConfig, LoadedModel, ModelBackend, ModelInfo, Output,
+    PrefixBackend, RadixPlan, Wanted,
 };
+use std::sync::Arc;
 use tokenizers::Tokenizer;
 
 /// Width of the vectors.
 pub(crate) const DIM: usize = 8;
 
-/// An engine over a model of this kind, with the tokenizer of a reference checkpoint.
-pub(crate) fn engine(kind: ModelKind) -> Engine {
+/// Engine for a model with these capabilities, with the tokenizer of a reference checkpoint.
+pub(crate) fn engine(capabilities: Capabilities) -> Engine {
     let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/qwen3-tiny/tokenizer.json");
-    let template = (kind == ModelKind::Reranker)
-        .then(|| RerankRecipe::builtin(RerankRecipe::QWEN3).expect("it comes along").template);
     let info = ModelInfo {
         model_type: "fake".to_owned(),
-        kind,
+        capabilities: Arc::new(capabilities),
         vocab_size: 1024,
-        max_input_length: 256,
-        token_dim: DIM,
         dtype: "float32",
         device: "cpu".to_owned(),
         attention: "ragged",
     };
     let model = LoadedModel {
-        backend: Box::new(Fake(info)),
+        backend: ModelBackend::Prefix(Box::new(Fake(info))),
         tokenizer: Tokenizer::from_file(tokenizer).expect("the fixture is whole"),
-        prompts: Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), default: None },
-        template,
     };
     let config = EngineConfig {
         max_batch_tokens: 1024,
-        max_batch_ragged_tokens: None,
-        max_batch_requests: None,
         max_concurrent_requests: 8,
-        max_queued_tokens: 100_000,
-        max_queued_inputs: 1000,
         max_client_batch_size: 8,
-        scheduling: Scheduling::Prefix,
-        radix_mlp_threshold: 0.95,
-        pad_to_multiple: 1,
         tokenization_workers: 1,
-        auto_truncate: true,
+        warmup_tokens: 0,
+        ..EngineConfig::default()
     };
     Engine::new(model, config).expect("the configuration fits the model")
 }
@@ -60,21 +49,29 @@ impl Backend for Fake {
     }
 }
 
+impl PrefixBackend for Fake {
+    fn forward_compact(&mut self, batch: &Batch, _: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+        self.forward(batch)
+    }
+}
+
 impl Fake {
     fn answer(&self, ids: &[u32], wanted: Wanted) -> Output {
-        match (wanted, &self.0.kind) {
-            (Wanted::Tokens, _) => {
+        match wanted {
+            Wanted::Tokens => {
                 let data = (1..=ids.len()).flat_map(|end| values(&ids[..end], DIM)).collect();
                 Output::Tokens { data, dim: DIM }
             }
-            (Wanted::Pooled, ModelKind::Embedding { dim, .. }) => Output::Embedding(values(ids, *dim)),
-            (Wanted::Pooled, ModelKind::Reranker) => Output::Logits(values(ids, 2)),
-            (Wanted::Pooled, ModelKind::Classifier { labels }) => Output::Logits(values(ids, labels.len())),
+            Wanted::Embedding => Output::Embedding(values(ids, DIM)),
+            Wanted::Logits => {
+                let num_labels = self.0.capabilities.classify.as_ref().map(|classify| classify.labels.len());
+                Output::Logits(values(ids, num_labels.unwrap_or(2)))
+            }
         }
     }
 }
 
-/// Finite values that depend on all tokens: ordinary ones, zeros, and the largest and smallest that there are.
+/// Finite values that depend on all tokens: ordinary values, zeros, the largest and the smallest.
 fn values(ids: &[u32], dim: usize) -> Vec<f32> {
     let mix = |hash: u32, value: u32| (hash ^ value).wrapping_mul(0x0100_0193).rotate_left(7);
     let hash = ids.iter().fold(0x811c_9dc5, |hash, &id| mix(hash, id));

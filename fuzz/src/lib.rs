@@ -1,5 +1,5 @@
-//! Fuzz targets: what must hold for any bytes. `tests/corpus.rs` runs them over `corpus/` and over mutations of it, and
-//! the binary of this crate under libFuzzer (`make fuzz`).
+//! Fuzz targets: invariants for arbitrary bytes. `tests/corpus.rs` runs them on `corpus/` and mutations of it; the
+//! binary of this crate runs them under libFuzzer (`make fuzz`).
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a panic is how a target reports a find")]
 
@@ -9,10 +9,10 @@ mod radix;
 pub mod recipe;
 pub mod requests;
 
-/// Panics where something does not hold for these bytes.
+/// Target: panics if an invariant is violated for these bytes.
 pub type Target = fn(&[u8]);
 
-/// All targets by name; their corpora are in `corpus/NAME`.
+/// All targets by name; the corpus of each is in `corpus/NAME`.
 pub const TARGETS: [(&str, Target); 6] = [
     ("config", checkpoint::config),
     ("gguf", checkpoint::gguf),
@@ -22,7 +22,7 @@ pub const TARGETS: [(&str, Target); 6] = [
     ("safetensors", checkpoint::safetensors),
 ];
 
-/// The target of that name.
+/// Target by name.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
 }

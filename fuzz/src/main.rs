@@ -1,4 +1,4 @@
-//! The target that `PREFOLD_FUZZ_TARGET` names, under libFuzzer.
+//! Runs the target named by `PREFOLD_FUZZ_TARGET` under libFuzzer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -20,8 +20,8 @@ fn chosen() -> Target {
 
 fuzz_target!(
     init: {
-        // libFuzzer's own hook ends the process at any panic. Those that are caught on purpose are no finds, and one
-        // that reaches libFuzzer ends the process all the same.
+        // libFuzzer's own hook ends the process at any panic, even one that is caught on purpose. Without it, a panic
+        // that reaches libFuzzer still ends the process.
         drop(std::panic::take_hook());
         chosen();
     },

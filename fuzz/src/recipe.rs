@@ -1,11 +1,11 @@
-//! Rerank recipes: the file that `--rerank-recipe` names, and the prompt made of it.
+//! Rerank recipes: the file given by `--rerank-recipe`, and its prompt.
 
 use prefold_core::RerankRecipe;
 
-/// Stands for an instruction and a query. Not looked through again once it is in the prompt.
+/// Used as instruction and query; placeholders in it must stay literal.
 const QUERY: &str = "{document}{query}{instruction}";
 
-/// A recipe is refused, or its prompt holds what it should.
+/// Target: a recipe is refused, or its prompt contains instruction, query and document.
 pub fn run(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(recipe) = RerankRecipe::from_json(text) else { return };

@@ -1,4 +1,4 @@
-//! Request bodies: whatever a client sends, the answer is well formed and has a documented status.
+//! Request bodies: for any body, the response is well formed and has a documented status.
 
 use crate::fake::{self, DIM};
 use axum::Router;
@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use half::{bf16, f16};
-use prefold_core::{ModelKind, Pooling};
+use prefold_core::{Capabilities, Classify, Embed, Pooling, Prompts, RerankRecipe};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
-/// Every route that takes a body. New ones go to the end: corpora name them by number.
+/// Routes with a body. New ones go to the end, because corpora refer to them by number.
 pub const ROUTES: [&str; 16] = [
     "/embed",
     "/embed_all",
@@ -38,23 +38,26 @@ pub const ROUTES: [&str; 16] = [
 /// Kinds of served models: embedding, reranker, classifier with one label, classifier with three.
 pub const KINDS: usize = 4;
 
+/// Tokens of an input at most.
+const MAX_INPUT_LENGTH: usize = 256;
+
 const BINARY: &str = "application/octet-stream";
 
-/// The description of the API that is checked in.
+/// The checked-in OpenAPI description.
 pub const DESCRIPTION: &str = include_str!("../../docs/openapi.json");
 
-/// The first byte of an input: which route of which server gets the rest, and whether binary vectors are asked for.
+/// First byte of an input: selects route, server and whether binary vectors are requested.
 pub fn selector(route: &str, kind: usize, binary: bool) -> u8 {
     let route = ROUTES.iter().position(|known| *known == route).expect("a route of the list");
     u8::try_from((usize::from(binary) * KINDS + kind) * ROUTES.len() + route).expect("fits by the list's length")
 }
 
-/// Answers are of the form that is described.
+/// Target: responses match the OpenAPI description.
 pub fn run(bytes: &[u8]) {
     drop(answer(bytes));
 }
 
-/// The status and the body of the answer, which are of the form that is described; none without a first byte.
+/// Status and body of the response, checked against the description; `None` for an empty input.
 pub fn answer(bytes: &[u8]) -> Option<(StatusCode, Bytes)> {
     let (&first, body) = bytes.split_first()?;
     let (route, rest) = (usize::from(first) % ROUTES.len(), usize::from(first) / ROUTES.len());
@@ -77,11 +80,11 @@ pub fn answer(bytes: &[u8]) -> Option<(StatusCode, Bytes)> {
     Some((status, answer))
 }
 
-/// A server for each kind of model, and what is described.
+/// Servers for each kind of model, and the description.
 struct Server {
     runtime: Runtime,
     routers: Vec<Router>,
-    /// By route.
+    /// Described responses by route.
     statuses: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
@@ -90,22 +93,28 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let _entered = runtime.enter();
-        let labels = |count: usize| (0..count).map(|label| format!("label {label}")).collect();
-        let kinds: [ModelKind; KINDS] = [
-            ModelKind::Embedding { dim: DIM, pooling: Pooling::LastToken },
-            ModelKind::Reranker,
-            ModelKind::Classifier { labels: labels(1) },
-            ModelKind::Classifier { labels: labels(3) },
+        let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), default: None };
+        let recipe = RerankRecipe::builtin(RerankRecipe::QWEN3).expect("it comes along");
+        let classifier = |labels: usize| {
+            let labels = (0..labels).map(|label| format!("label {label}")).collect();
+            Capabilities::classifier(Classify { labels, prompts: prompts.clone() }, MAX_INPUT_LENGTH)
+        };
+        let embed = Embed { dim: DIM, token_dim: DIM, pooling: Pooling::LastToken, prompts: prompts.clone() };
+        let models: [Capabilities; KINDS] = [
+            Capabilities::embedding(embed, MAX_INPUT_LENGTH),
+            Capabilities::prompted_reranker(recipe.template, MAX_INPUT_LENGTH),
+            classifier(1),
+            classifier(3),
         ];
-        let router = |kind| prefold::routes(fake::engine(kind), "fake").expect("the defaults are sound");
-        let routers = kinds.into_iter().map(router).collect();
+        let router = |model| prefold::routes(fake::engine(model), "fake").expect("the defaults are sound");
+        let routers = models.into_iter().map(router).collect();
         let description: Value = serde_json::from_str(DESCRIPTION).expect("JSON");
         let statuses = ROUTES.map(|route| (route, statuses(&description, route)));
         Server { routers, statuses: statuses.into(), runtime }
     })
 }
 
-/// What a route may answer here: what is described, except what cannot happen to a sound server that is not stopping.
+/// Allowed statuses: the described ones without those of a failing or stopping server.
 fn statuses(description: &Value, route: &str) -> BTreeSet<String> {
     let responses = description["paths"][route]["post"]["responses"].as_object();
     let responses = responses.unwrap_or_else(|| panic!("{route} is not described"));
@@ -118,7 +127,7 @@ fn check_error(status: StatusCode, answer: &[u8]) {
     let message = error["error"].as_str().or(error["error"]["message"].as_str());
     let kind = error["error_type"].as_str().or(error["error"]["type"].as_str());
     assert!(message.is_some_and(|text| !text.is_empty()) && kind.is_some(), "{status}: {text}");
-    // The backend gives finite values only; differences of the largest ones are not.
+    // The backend returns finite values, but differences of the largest ones overflow.
     let is_overflow = message.is_some_and(|message| message.contains("not finite"));
     assert!(status != StatusCode::FAILED_DEPENDENCY || is_overflow, "{text}");
 }
@@ -135,13 +144,13 @@ fn check_answer(headers: &HeaderMap, answer: &Bytes, request: &[u8]) {
     check_value("", &value, &element);
 }
 
-/// Read as the routes read it: what they ignore may be no text at all.
+/// Parsed as the routes parse it: ignored fields may be invalid text.
 #[derive(Deserialize)]
 struct Asked {
     embed_dtype: Option<String>,
 }
 
-/// No null but where special tokens have no place in the text, and base64 of finite values.
+/// Asserts that null occurs only as the offset of special tokens, and that base64 decodes to finite values.
 fn check_value(name: &str, value: &Value, element: &str) {
     match value {
         Value::Null => assert!(matches!(name, "start" | "stop"), "`{name}` is null"),

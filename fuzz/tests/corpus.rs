@@ -1,4 +1,4 @@
-//! Every target over its corpus, and over mutations of it that are the same each time.
+//! Runs every target on its corpus and on deterministic mutations of it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,23 +18,23 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-/// Bytes of all corpora at most: they are part of the repository.
+/// Maximum bytes of all corpora, which are part of the repository.
 const MAX_CORPUS: usize = 1_000_000;
 
-/// Bytes of a mutated input at most.
+/// Maximum bytes of a mutated input.
 const MAX_INPUT: usize = 16_384;
 
 fn corpus_of(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }
 
-/// The inputs of a corpus by name.
+/// Inputs of a corpus by name.
 fn read_corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(corpus_of(target)).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap())).collect()
 }
 
-/// Runs a target over its corpus and over so many mutations of it.
+/// Runs a target on its corpus and on a number of mutations of it.
 fn run(name: &str, mutations: usize) {
     let target = prefold_fuzz::target(name).unwrap();
     let check = |input: &[u8], what: &str| {
@@ -53,7 +53,7 @@ fn run(name: &str, mutations: usize) {
     }
 }
 
-/// An input of the corpus with a few changes, each of a kind that finds faults in parsers.
+/// Corpus input with a few changes of kinds that tend to expose parser faults.
 fn mutated(corpus: &[Vec<u8>], rng: &mut SmallRng) -> Vec<u8> {
     const NUMBERS: [u64; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, 1 << 62, u64::MAX];
     const WORDS: [&str; 16] = [
@@ -160,13 +160,13 @@ fn the_corpora_are_small_and_every_target_has_one() {
     assert!(sizes.iter().sum::<usize>() < MAX_CORPUS, "{sizes:?}");
 }
 
-/// Seeds that are refused would lead nowhere.
+/// Seeds must be accepted, because refused ones reach little code.
 #[test]
 fn the_seeds_of_requests_are_answered() {
     let mut refused = Vec::new();
     for (name, input) in read_corpus("requests") {
         let (status, body) = answer(&input).unwrap();
-        // Those that are meant to be answered are numbered.
+        // Seeds meant to be accepted are numbered.
         if name.starts_with("seed-") && name.as_bytes()[5].is_ascii_digit() && status != 200 {
             refused.push(format!("{name}: {status} {}", String::from_utf8_lossy(&body)));
         }

@@ -257,8 +257,8 @@ template <typename T, int DIM, int M> struct FlashTile {
 
 // Grid: tiles * num_kv_heads. Block: 128 threads. Shared memory: (16 * M * 4 + 4 * 64) * DIM * 2 bytes. Rows and heads begin
 // at multiples of 16 bytes.
-// BLOCKS is how many are to run at once on a multiprocessor of sm_90: what its shared memory allows, less where more than a few
-// registers would spill.
+// BLOCKS is the number that should run at once on a multiprocessor of sm_90: the limit of its shared memory, less
+// where more than a few registers would spill.
 #define FLASH_ATTENTION(NAME, T, DIM, M, BLOCKS)                                                                       \
     KERNEL __launch_bounds__(128, BLOCKS) flash_attention_##NAME##_##DIM##_##M(const Attention a) {                    \
         DYNAMIC_SHARED(memory);                                                                                        \

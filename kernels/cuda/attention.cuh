@@ -1,9 +1,9 @@
-// Causal attention over the paths of a radix plan: what both kernels share.
+// Causal attention over the paths of a radix plan: the part that both kernels share.
 //
 // A *span* is a run of queries at neighbouring positions of a path: rows `row .. row + len` of `q`, the first at path
 // position `depth`. The key and value of path position p are row `pages[path + p]`: a page table with pages of one token.
 // A *query* here is one head at one position; the `group` query heads that share a key/value head stand side by side, so
-// query i of a span is head `i % group` of the group at position `i / group`. A *tile* is some neighbouring queries of a
+// query i of a span is head `i % group` of the group at position `i / group`. A *tile* is a run of neighbouring queries of a
 // span for one key/value head; a block of threads computes it.
 #pragma once
 #include "common.cuh"

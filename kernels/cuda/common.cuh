@@ -1,4 +1,4 @@
-// What all kernels share: element types, vector accesses, reductions, and the tensor core's instructions.
+// Shared by all kernels: element types, vector accesses, reductions, and the tensor core's instructions.
 //
 // The kernels are written against the names in this file. `emulation/device.h` defines the same names on a CPU, with
 // the layouts that the PTX manual gives, so that indices, bounds and barriers are tested where there is no GPU.
@@ -113,6 +113,9 @@ DEVICE float warp_max(float x) {
     for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, offset));
     return x;
 }
+
+// 1 / sqrt(x); NaN where x has overflowed, because a factor of 0 would turn large values into zeros that look like an answer.
+DEVICE float inverse_root(float x) { return x <= 3.402823466e38f ? 1.0f / sqrtf(x) : x - x; }
 
 // The sum over a block of at most 1024 threads, whole warps; every thread gets it, and all must call.
 DEVICE float block_sum(float x) {

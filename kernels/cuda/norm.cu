@@ -21,11 +21,11 @@ DEVICE void add_rms_norm(float *__restrict__ x, const T *__restrict__ delta, con
 #pragma unroll
         for (int j = 0; j < N; ++j) squares += values.value[j] * values.value[j];
     }
-    const float scale = 1.0f / sqrtf(block_sum(squares) / float(width) + eps);
+    const float scale = inverse_root(block_sum(squares) / float(width) + eps);
     const Vector<float, N> *weights = reinterpret_cast<const Vector<float, N> *>(weight);
     Vector<T, N> *outs = reinterpret_cast<Vector<T, N> *>(out + offset);
     for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
-        // What this thread wrote in the first pass.
+        // The values that this thread wrote in the first pass.
         const Vector<float, N> values = row[i], factors = weights[i];
         Vector<T, N> result;
 #pragma unroll

@@ -83,7 +83,7 @@ DEVICE void qk_norm_rope_wide(T *__restrict__ x, const uint32_t *__restrict__ po
         squares += to_float(high.value[j]) * to_float(high.value[j]);
     }
     for (uint32_t offset = lanes / 2; offset > 0; offset /= 2) squares += __shfl_xor_sync(0xffffffff, squares, offset);
-    if (item < items) rotate<T, N>(head, half, i, low, high, 1.0f / sqrtf(squares / float(2 * half) + eps));
+    if (item < items) rotate<T, N>(head, half, i, low, high, inverse_root(squares / float(2 * half) + eps));
 }
 
 // The same for heads of any size: a warp for each. Grid: rows * heads / (blockDim.x / 32), rounded up.
@@ -96,7 +96,7 @@ DEVICE void qk_norm_rope(T *__restrict__ x, const uint32_t *__restrict__ positio
     const Head<T> head(x, position_ids, table, q, k, row_width, half, positions, item);
     float squares = 0.0f;
     for (uint32_t i = lane; i < 2 * half; i += 32) squares += to_float(head.values[i]) * to_float(head.values[i]);
-    const float scale = 1.0f / sqrtf(warp_sum(squares) / float(2 * half) + eps);
+    const float scale = inverse_root(warp_sum(squares) / float(2 * half) + eps);
     // Each lane rotates pairs of its own, so nobody reads what another has written. All lanes have read for the norm before the
     // warp's sum is known.
     for (uint32_t i = lane; i < half; i += 32) {

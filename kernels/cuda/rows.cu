@@ -73,7 +73,7 @@ EMBED(f32, float)
 EMBED(bf16, bf16)
 EMBED(f16, f16)
 
-// What a product with beta = 1 is added to: out = bias, or out += bias, row by row. Grid: rows.
+// Output that a product with beta = 1 is added to: out = bias, or out += bias, row by row. Grid: rows.
 template <typename T>
 DEVICE void bias_rows(T *__restrict__ out, const float *__restrict__ bias, uint32_t width, uint32_t accumulate) {
     T *row = out + size_t(blockIdx.x) * width;

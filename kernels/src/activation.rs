@@ -1,12 +1,10 @@
 //! The gated activation of the MLP.
 
-use crate::element::ElementsMut;
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
-use crate::norm::for_vectors;
 use crate::rows::for_row_blocks;
-use crate::simd::{self, Operation, Simd, Sink, Vector, exp};
-use crate::{Activation, KernelError};
+use crate::simd::{self, Operation, Simd, Vector, exp, for_vectors};
+use crate::{Element, KernelError};
 
 /// `out = silu(gate) * up`, where a row of `gate_up` is `[gate | up]`.
 ///
@@ -14,37 +12,34 @@ use crate::{Activation, KernelError};
 ///
 /// # Errors
 /// If the lengths do not fit together.
-pub fn silu_mul<A: Activation>(gate_up: &[f32], intermediate: usize, out: &mut [A]) -> Result<(), KernelError> {
+pub fn silu_mul<E: Element>(gate_up: &[f32], intermediate: usize, out: &mut [E]) -> Result<(), KernelError> {
     silu_mul_with(Isa::best(), gate_up, intermediate, out)
 }
 
 /// [`silu_mul`] with a chosen instruction set.
 #[doc(hidden)]
-pub fn silu_mul_with<A: Activation>(
+pub fn silu_mul_with<E: Element>(
     isa: Isa,
     gate_up: &[f32],
     intermediate: usize,
-    out: &mut [A],
+    out: &mut [E],
 ) -> Result<(), KernelError> {
     let rows = whole_rows("gate_up", intermediate.saturating_mul(2), gate_up.len())?;
     check_len("out", rows * intermediate, out.len())?;
     for_row_blocks(out, intermediate, |first, out| {
         let gate_up = &gate_up[first * 2 * intermediate..][..2 * out.len()];
-        match A::elements_mut(out) {
-            ElementsMut::F32(out) => simd::run(isa, SiluMul { gate_up, intermediate, out }),
-            ElementsMut::Bf16(out) => simd::run(isa, SiluMul { gate_up, intermediate, out }),
-        }
+        simd::run(isa, SiluMul { gate_up, intermediate, out });
     });
     Ok(())
 }
 
-struct SiluMul<'a, T> {
+struct SiluMul<'a, E> {
     gate_up: &'a [f32],
     intermediate: usize,
-    out: &'a mut [T],
+    out: &'a mut [E],
 }
 
-impl<T: Sink> Operation for SiluMul<'_, T> {
+impl<E: Element> Operation for SiluMul<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let width = self.intermediate;
@@ -52,11 +47,11 @@ impl<T: Sink> Operation for SiluMul<'_, T> {
             for_vectors::<S::V>(width, |i, count| {
                 // SAFETY: the instruction set is the caller's duty; vectors are within halves of `width`.
                 unsafe {
-                    let gate = S::V::load_up_to(row.as_ptr().add(i), count);
-                    let up = S::V::load_up_to(row.as_ptr().add(width + i), count);
-                    let (zero, one) = (S::V::splat(0.0), S::V::splat(1.0));
+                    let gate = S::V::loadu_up_to(row.as_ptr().add(i), count);
+                    let up = S::V::loadu_up_to(row.as_ptr().add(width + i), count);
+                    let (zero, one) = (S::V::set1(0.0), S::V::set1(1.0));
                     let silu = gate.div(one.add(exp(zero.sub(gate))));
-                    T::store_first(silu.mul(up), out.as_mut_ptr().add(i), count);
+                    silu.mul(up).store_elements(out.as_mut_ptr().add(i), count);
                 }
             });
         }

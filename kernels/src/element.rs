@@ -1,54 +1,20 @@
-//! The element types of activations.
+//! The element types of tensors.
 
-use half::bf16;
+use crate::Dtype;
+use half::{bf16, f16};
 use std::fmt;
-
-/// The precision of packed weights and of the activations they are multiplied with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// Single precision throughout: the exact path.
-    F32,
-    /// bfloat16 factors, single-precision sums.
-    Bf16,
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "float32",
-            Self::Bf16 => "bfloat16",
-        })
-    }
-}
-
-/// A slice of activations whose type is known at run time only.
-#[derive(Debug, Clone, Copy)]
-pub enum Elements<'a> {
-    /// Single precision.
-    F32(&'a [f32]),
-    /// bfloat16.
-    Bf16(&'a [bf16]),
-}
-
-/// A mutable slice of activations whose type is known at run time only.
-#[derive(Debug)]
-pub enum ElementsMut<'a> {
-    /// Single precision.
-    F32(&'a mut [f32]),
-    /// bfloat16.
-    Bf16(&'a mut [bf16]),
-}
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for half::bf16 {}
+    impl Sealed for half::f16 {}
 }
 
-/// An element of a GEMM input: `f32` or [`bf16`].
-pub trait Activation: sealed::Sealed + Copy + Default + Send + Sync + fmt::Debug + 'static {
-    /// Which of the two this is.
-    const PRECISION: Precision;
+/// An element of a tensor in a file, on a CPU or on a GPU: `f32`, [`bf16`] or [`f16`].
+pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + fmt::Debug + 'static {
+    /// The type as a value.
+    const DTYPE: Dtype;
 
     /// Rounds to the nearest value of this type, ties to even.
     fn from_f32(x: f32) -> Self;
@@ -56,51 +22,47 @@ pub trait Activation: sealed::Sealed + Copy + Default + Send + Sync + fmt::Debug
     /// The exact value.
     fn to_f32(self) -> f32;
 
-    /// The slice with its type as a value.
-    #[doc(hidden)]
-    fn elements(slice: &[Self]) -> Elements<'_>;
+    /// The element of the low bits of a word.
+    fn from_word(word: u32) -> Self;
 
-    /// The slice with its type as a value.
-    #[doc(hidden)]
-    fn elements_mut(slice: &mut [Self]) -> ElementsMut<'_>;
-}
+    /// The bits of the element, in the low bits of a word.
+    fn to_word(self) -> u32;
 
-impl Activation for f32 {
-    const PRECISION: Precision = Precision::F32;
-
-    fn from_f32(x: f32) -> Self {
-        x
-    }
-
-    fn to_f32(self) -> f32 {
-        self
-    }
-
-    fn elements(slice: &[Self]) -> Elements<'_> {
-        Elements::F32(slice)
-    }
-
-    fn elements_mut(slice: &mut [Self]) -> ElementsMut<'_> {
-        ElementsMut::F32(slice)
+    /// The value in another type, rounded to the nearest; bit for bit in the same type.
+    #[inline(always)]
+    fn convert<T: Element>(self) -> T {
+        if Self::DTYPE == T::DTYPE { T::from_word(self.to_word()) } else { T::from_f32(self.to_f32()) }
     }
 }
 
-impl Activation for bf16 {
-    const PRECISION: Precision = Precision::Bf16;
+macro_rules! element {
+    ($type:ident, $dtype:ident, $from_f32:expr, $to_f32:expr) => {
+        impl Element for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
 
-    fn from_f32(x: f32) -> Self {
-        bf16::from_f32(x)
-    }
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                $from_f32(x)
+            }
 
-    fn to_f32(self) -> f32 {
-        bf16::to_f32(self)
-    }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                $to_f32(self)
+            }
 
-    fn elements(slice: &[Self]) -> Elements<'_> {
-        Elements::Bf16(slice)
-    }
+            #[inline(always)]
+            fn from_word(word: u32) -> Self {
+                Self::from_bits(word as _)
+            }
 
-    fn elements_mut(slice: &mut [Self]) -> ElementsMut<'_> {
-        ElementsMut::Bf16(slice)
-    }
+            #[inline(always)]
+            fn to_word(self) -> u32 {
+                self.to_bits().into()
+            }
+        }
+    };
 }
+
+element!(f32, Float32, std::convert::identity, std::convert::identity);
+element!(bf16, Bfloat16, bf16::from_f32, bf16::to_f32);
+element!(f16, Float16, f16::from_f32, f16::to_f32);

@@ -1,47 +1,37 @@
-//! What an operation answers when its arguments do not fit together.
-
-use crate::Precision;
+//! The error of operations whose arguments do not fit together.
 
 /// A call whose arguments do not fit together. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
     /// A slice has the wrong length.
-    #[error("{what} has {found} elements where {expected} are needed")]
+    #[error("{argument} has {found} elements where {expected} are needed")]
     Length {
         /// The argument.
-        what: &'static str,
+        argument: &'static str,
         /// Elements needed.
         expected: usize,
         /// Elements given.
         found: usize,
     },
     /// A length is not a multiple of the row width, or a width is zero.
-    #[error("{what} has {found} elements, which is not a whole number of rows of {width}")]
+    #[error("{argument} has {found} elements, which is not a whole number of rows of {width}")]
     Rows {
         /// The argument.
-        what: &'static str,
+        argument: &'static str,
         /// Elements of a row.
         width: usize,
         /// Elements given.
         found: usize,
     },
-    /// An index points outside of what it indexes.
-    #[error("{what} is {found}, but must be less than {limit}")]
+    /// An index points outside of argument it indexes.
+    #[error("{argument} is {found}, but must be less than {limit}")]
     Index {
         /// The argument.
-        what: &'static str,
+        argument: &'static str,
         /// The index.
         found: usize,
         /// One more than the largest valid index.
         limit: usize,
-    },
-    /// The activations have another precision than the packed weights.
-    #[error("the activations are {found}, but the weights are packed as {expected}")]
-    Precision {
-        /// The precision of the weights.
-        expected: Precision,
-        /// The precision of the activations.
-        found: Precision,
     },
     /// The system does not have the memory.
     #[error("there is no memory for {words} words of weights")]
@@ -50,26 +40,26 @@ pub enum KernelError {
         words: usize,
     },
     /// A value that makes no sense for this operation.
-    #[error("{what} is {found}, but must be {expected}")]
+    #[error("{argument} is {found}, but must be {expected}")]
     Value {
         /// The argument.
-        what: &'static str,
+        argument: &'static str,
         /// The value.
         found: usize,
-        /// What is allowed.
+        /// Allowed values.
         expected: &'static str,
     },
 }
 
 /// `Ok` if a slice has exactly `expected` elements.
-pub(crate) fn check_len(what: &'static str, expected: usize, found: usize) -> Result<(), KernelError> {
-    if expected == found { Ok(()) } else { Err(KernelError::Length { what, expected, found }) }
+pub(crate) fn check_len(argument: &'static str, expected: usize, found: usize) -> Result<(), KernelError> {
+    if expected == found { Ok(()) } else { Err(KernelError::Length { argument, expected, found }) }
 }
 
 /// The number of rows of `width` elements in a slice of `found`.
-pub(crate) fn whole_rows(what: &'static str, width: usize, found: usize) -> Result<usize, KernelError> {
+pub(crate) fn whole_rows(argument: &'static str, width: usize, found: usize) -> Result<usize, KernelError> {
     if width == 0 || !found.is_multiple_of(width) {
-        return Err(KernelError::Rows { what, width, found });
+        return Err(KernelError::Rows { argument, width, found });
     }
     Ok(found / width)
 }

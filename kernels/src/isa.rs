@@ -1,4 +1,4 @@
-//! Which instruction set the operations use: detected once, at run time.
+//! The instruction set of the operations, detected once at run time.
 
 use std::fmt;
 use std::sync::OnceLock;

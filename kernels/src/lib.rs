@@ -7,8 +7,8 @@
 //! keys at absolute path positions. The promise holds within one instruction set ([`Isa`]); two instruction sets
 //! may round differently.
 //!
-//! Activations come in two precisions ([`Activation`]): `f32`, and `bf16` with f32 accumulation. Every operation
-//! checks the lengths it is given and answers a wrong one with a [`KernelError`].
+//! Activations are `f32`, or [`bf16`] with f32 accumulation ([`Element`]); [`Packing`] is what a product can be packed as.
+//! Every operation checks the lengths it is given and answers a wrong one with a [`KernelError`].
 
 #![allow(clippy::needless_range_loop, reason = "a loop over registers is unrolled; an index says which one")]
 
@@ -16,25 +16,28 @@ mod activation;
 mod attention;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod dtype;
 mod element;
 mod error;
 mod gemm;
+mod huge_pages;
 mod isa;
 mod norm;
-mod pages;
 mod peak;
 pub mod reference;
 mod rope;
 mod rows;
 mod scratch;
+mod shared_pointer;
 mod simd;
-mod team;
+mod thread_pool;
 
 pub use activation::silu_mul;
 #[doc(hidden)]
 pub use activation::silu_mul_with;
 pub use attention::{Attention, QkvLayout, QuerySpan, QueryTile, RowView, query_tiles};
-pub use element::{Activation, Precision};
+pub use dtype::Dtype;
+pub use element::Element;
 pub use error::KernelError;
 pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder, Store};
 pub use half::bf16;
@@ -47,5 +50,6 @@ pub use norm::rms_norm_with;
 pub use peak::run_peak;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};
 pub use rows::gather_rows;
+pub use simd::Packing;
 #[doc(hidden)]
-pub use team::Team;
+pub use thread_pool::{ThreadPool, touch};

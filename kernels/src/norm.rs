@@ -1,11 +1,10 @@
 //! RMSNorm from the f32 residual stream to the activations of the next GEMM.
 
-use crate::element::ElementsMut;
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
 use crate::rows::for_row_blocks;
-use crate::simd::{self, Operation, Simd, Sink, Vector};
-use crate::{Activation, KernelError};
+use crate::simd::{self, Operation, Simd, Vector, for_vectors};
+use crate::{Element, KernelError};
 
 /// `out = x / sqrt(mean(x^2) + eps) * weight`, row by row.
 ///
@@ -13,58 +12,56 @@ use crate::{Activation, KernelError};
 ///
 /// # Errors
 /// If the lengths do not fit together.
-pub fn rms_norm<A: Activation>(x: &[f32], weight: &[f32], eps: f32, out: &mut [A]) -> Result<(), KernelError> {
+pub fn rms_norm<E: Element>(x: &[f32], weight: &[f32], eps: f32, out: &mut [E]) -> Result<(), KernelError> {
     rms_norm_with(Isa::best(), x, weight, eps, out)
 }
 
 /// [`rms_norm`] with a chosen instruction set.
 #[doc(hidden)]
-pub fn rms_norm_with<A: Activation>(
+pub fn rms_norm_with<E: Element>(
     isa: Isa,
     x: &[f32],
     weight: &[f32],
     eps: f32,
-    out: &mut [A],
+    out: &mut [E],
 ) -> Result<(), KernelError> {
     let width = weight.len();
     whole_rows("x", width, x.len())?;
     check_len("out", x.len(), out.len())?;
     for_row_blocks(out, width, |first, out| {
         let x = &x[first * width..][..out.len()];
-        match A::elements_mut(out) {
-            ElementsMut::F32(out) => simd::run(isa, RmsNorm { x, weight, eps, out }),
-            ElementsMut::Bf16(out) => simd::run(isa, RmsNorm { x, weight, eps, out }),
-        }
+        simd::run(isa, RmsNorm { x, weight, eps, out });
     });
     Ok(())
 }
 
-struct RmsNorm<'a, T> {
+struct RmsNorm<'a, E> {
     x: &'a [f32],
     weight: &'a [f32],
     eps: f32,
-    out: &'a mut [T],
+    out: &'a mut [E],
 }
 
-impl<T: Sink> Operation for RmsNorm<'_, T> {
+impl<E: Element> Operation for RmsNorm<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let width = self.weight.len();
         for (x, out) in self.x.chunks_exact(width).zip(self.out.chunks_exact_mut(width)) {
             // SAFETY: the instruction set is the caller's duty; vectors are within rows of `width`.
             unsafe {
-                let scale = S::V::splat(inverse_rms::<S::V>(x, self.eps));
+                let scale = S::V::set1(inverse_rms::<S::V>(x, self.eps));
                 for_vectors::<S::V>(width, |i, count| {
-                    let x = S::V::load_up_to(x.as_ptr().add(i), count);
-                    let weight = S::V::load_up_to(self.weight.as_ptr().add(i), count);
-                    T::store_first(x.mul(scale).mul(weight), out.as_mut_ptr().add(i), count);
+                    let x = S::V::loadu_up_to(x.as_ptr().add(i), count);
+                    let weight = S::V::loadu_up_to(self.weight.as_ptr().add(i), count);
+                    x.mul(scale).mul(weight).store_elements(out.as_mut_ptr().add(i), count);
                 });
             }
         }
     }
 }
 
-/// `1 / sqrt(mean(x^2) + eps)`
+/// `1 / sqrt(mean(x^2) + eps)`; NaN where the squares overflow, because a factor of 0 would turn large values into zeros that
+/// look like an answer.
 ///
 /// # Safety
 /// The CPU has the instructions of `V`.
@@ -73,33 +70,20 @@ pub(crate) unsafe fn inverse_rms<V: Vector>(x: &[f32], eps: f32) -> f32 {
     // SAFETY: the instructions are the caller's duty; vectors are within `x`.
     unsafe {
         // Four chains, because one would wait for its own additions.
-        let mut sums = [V::splat(0.0); 4];
+        let mut sums = [V::set1(0.0); 4];
         let mut blocks = x.chunks_exact(4 * V::LANES);
         for block in &mut blocks {
             for c in 0..4 {
-                let x = V::load(block.as_ptr().add(c * V::LANES));
-                sums[c] = x.mul_add(x, sums[c]);
+                let x = V::loadu(block.as_ptr().add(c * V::LANES));
+                sums[c] = x.fmadd(x, sums[c]);
             }
         }
         let rest = blocks.remainder();
         for_vectors::<V>(rest.len(), |i, count| {
-            let x = V::load_up_to(rest.as_ptr().add(i), count);
-            sums[0] = x.mul_add(x, sums[0]);
+            let x = V::loadu_up_to(rest.as_ptr().add(i), count);
+            sums[0] = x.fmadd(x, sums[0]);
         });
-        let sum = sums[0].add(sums[1]).add(sums[2].add(sums[3])).sum();
-        1.0 / (sum / x.len() as f32 + eps).sqrt()
-    }
-}
-
-/// Calls `f` with the first index and the number of elements of each vector of a row.
-///
-/// There is one call of `f`, so that it is inlined: an intrinsic that stays in a closure of its own is compiled
-/// without its instruction set, as a call.
-#[inline(always)]
-pub(crate) fn for_vectors<V: Vector>(width: usize, mut f: impl FnMut(usize, usize)) {
-    let mut i = 0;
-    while i < width {
-        f(i, V::LANES.min(width - i));
-        i += V::LANES;
+        let sum = sums[0].add(sums[1]).add(sums[2].add(sums[3])).reduce_add();
+        if sum.is_finite() { 1.0 / (sum / x.len() as f32 + eps).sqrt() } else { f32::NAN }
     }
 }

@@ -1,29 +1,24 @@
-//! What the CPU can do at most: products whose factors never leave the registers.
+//! The CPU's peak: products whose factors never leave the registers.
 
-use crate::Precision;
 use crate::isa::Isa;
-use crate::simd::{self, Dot, MAX_LANES, Operation, Simd, Vector};
-use crate::team;
+use crate::simd::{self, Dot, MAX_LANES, Operation, Packing, Simd, Vector};
+use crate::thread_pool;
 use std::hint::black_box;
+use std::marker::PhantomData;
 
 /// Sums that are in flight: enough to hide the latency of two units.
 const CHAINS: usize = 12;
 
-struct Peak {
-    precision: Precision,
+struct Peak<P> {
     iterations: usize,
+    packing: PhantomData<P>,
 }
 
-impl Operation for Peak {
+impl<P: Packing> Operation for Peak<P> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // SAFETY: the caller's duty.
-        unsafe {
-            match self.precision {
-                Precision::F32 => chains::<S::F32>(self.iterations),
-                Precision::Bf16 => chains::<S::Bf16>(self.iterations),
-            }
-        }
+        unsafe { chains::<P::Dot<S>>(self.iterations) }
     }
 }
 
@@ -34,24 +29,28 @@ unsafe fn chains<D: Dot>(iterations: usize) {
     let words = black_box([0_u32; MAX_LANES]);
     // SAFETY: `words` has enough words; the instructions are the caller's duty.
     unsafe {
-        let (a, b) = (D::load(words.as_ptr()), D::splat(words.as_ptr()));
-        let mut sums = [D::V::splat(0.0); CHAINS];
+        let (a, b) = (D::loadu(words.as_ptr()), D::set1(words.as_ptr()));
+        let mut sums = [D::zero(); CHAINS];
         for _ in 0..iterations {
             for sum in &mut sums {
-                *sum = D::step(*sum, a, b);
+                *sum = D::fmadd(*sum, a, b);
             }
         }
-        black_box(sums.map(Vector::sum));
+        for sum in sums {
+            black_box(D::to_f32(sum).to_array());
+        }
     }
 }
 
 /// Multiplies on every thread and returns the number of floating-point operations in all,
 /// for a clock around the call.
 #[doc(hidden)]
-pub fn run_peak(isa: Isa, precision: Precision, iterations: usize) -> usize {
-    team::for_each(team::num_threads(), |_| simd::run(isa, Peak { precision, iterations }));
-    let elements = if precision == Precision::Bf16 { 2 } else { 1 };
-    2 * elements * lanes(isa) * CHAINS * iterations * team::num_threads()
+pub fn run_peak<P: Packing>(isa: Isa, iterations: usize) -> usize {
+    thread_pool::for_each(thread_pool::num_threads(), |_| {
+        simd::run(isa, Peak::<P> { iterations, packing: PhantomData })
+    });
+    let elements = size_of::<u32>() / size_of::<P::Input>();
+    2 * elements * lanes(isa) * CHAINS * iterations * thread_pool::num_threads()
 }
 
 fn lanes(isa: Isa) -> usize {

@@ -1,8 +1,8 @@
-//! Every operation in f64, written to be obviously right: what the tests compare with.
+//! Every operation in f64, written to be obviously right: the oracle of the tests.
 //!
 //! Inputs are taken as they are; nothing is rounded on the way.
 
-use crate::{Attention, Gemm, HeadSpan, QkNormRope, RowView};
+use crate::{Attention, Element, Gemm, HeadSpan, Packing, QkNormRope, RowView};
 
 /// `x W^T`, `x` `[m, k]`, `weight` `[n, k]`; the result is `[m, n]`.
 pub fn matmul(x: &[f64], weight: &[f64], k: usize) -> Vec<f64> {
@@ -10,10 +10,10 @@ pub fn matmul(x: &[f64], weight: &[f64], k: usize) -> Vec<f64> {
     x.chunks_exact(k).flat_map(|x| weight.chunks_exact(k).map(move |w| dot(x, w))).collect()
 }
 
-/// What [`Gemm`] computes, from the unpacked `weight` and the output before the call.
-pub fn gemm<A: crate::Activation>(gemm: &Gemm<'_, A>, weight: &[A], out: &[f32]) -> Vec<f64> {
+/// [`Gemm`], from the unpacked `weight` and the output before the call.
+pub fn gemm<P: Packing>(gemm: &Gemm<'_, P>, weight: &[P::Input], out: &[f32]) -> Vec<f64> {
     let k = gemm.weight.cols();
-    let widen = |values: &[A]| values.iter().map(|x| f64::from(x.to_f32())).collect::<Vec<_>>();
+    let widen = |values: &[P::Input]| values.iter().map(|x| f64::from(x.to_f32())).collect::<Vec<_>>();
     let weight = &weight[gemm.columns.start * k..gemm.columns.end * k];
     let mut product = matmul(&widen(gemm.x), &widen(weight), k);
     for (i, (sum, &before)) in product.iter_mut().zip(out).enumerate() {
@@ -25,12 +25,12 @@ pub fn gemm<A: crate::Activation>(gemm: &Gemm<'_, A>, weight: &[A], out: &[f32])
     product
 }
 
-/// What [`crate::rms_norm`] computes.
+/// [`crate::rms_norm`]
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f64> {
     x.chunks_exact(weight.len()).flat_map(|x| normalize(&widen(x), weight, eps)).collect()
 }
 
-/// What [`crate::silu_mul`] computes.
+/// [`crate::silu_mul`]
 pub fn silu_mul(gate_up: &[f32], intermediate: usize) -> Vec<f64> {
     let row = |row: &[f32]| {
         let (gate, up) = row.split_at(intermediate);
@@ -40,7 +40,7 @@ pub fn silu_mul(gate_up: &[f32], intermediate: usize) -> Vec<f64> {
     gate_up.chunks_exact(2 * intermediate).flat_map(row).collect()
 }
 
-/// What [`QkNormRope`] computes, with `inv_freq` instead of its table.
+/// [`QkNormRope`], with `inv_freq` instead of its table.
 pub fn qk_norm_rope(op: &QkNormRope<'_>, inv_freq: &[f64], rows: &[f32]) -> Vec<f64> {
     let half = inv_freq.len();
     let mut rows = widen(rows);
@@ -62,7 +62,7 @@ pub fn qk_norm_rope(op: &QkNormRope<'_>, inv_freq: &[f64], rows: &[f32]) -> Vec<
     rows
 }
 
-/// What [`Attention`] computes for each query of its spans: rows in the order of the spans, `[queries, q_width]`.
+/// [`Attention`] for each query of its spans: rows in the order of the spans, `[queries, q_width]`.
 pub fn attention(op: &Attention<'_>) -> Vec<f64> {
     let dim = op.layout.head_dim;
     let group = op.layout.num_heads / op.layout.num_kv_heads;

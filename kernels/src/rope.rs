@@ -3,9 +3,9 @@
 use crate::KernelError;
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
-use crate::norm::{for_vectors, inverse_rms};
+use crate::norm::inverse_rms;
 use crate::rows::for_row_blocks;
-use crate::simd::{self, Operation, Simd, Sink, Vector};
+use crate::simd::{self, Operation, Simd, Vector, for_vectors};
 
 /// cos and sin of every (position, frequency).
 #[derive(Debug, Clone)]
@@ -102,7 +102,11 @@ impl QkNormRope<'_> {
         for span in self.spans {
             let end = span.offset + span.num_heads * dim;
             if end > self.row_width {
-                return Err(KernelError::Index { what: "end of a head span", found: end, limit: self.row_width + 1 });
+                return Err(KernelError::Index {
+                    argument: "end of a head span",
+                    found: end,
+                    limit: self.row_width + 1,
+                });
             }
             if let Some(weight) = span.norm {
                 check_len("norm weight", dim, weight.len())?;
@@ -111,7 +115,7 @@ impl QkNormRope<'_> {
         let limit = self.table.positions();
         match self.position_ids.iter().max() {
             Some(&position) if position as usize >= limit => {
-                Err(KernelError::Index { what: "position id", found: position as usize, limit })
+                Err(KernelError::Index { argument: "position id", found: position as usize, limit })
             }
             _ => Ok(()),
         }
@@ -155,11 +159,11 @@ unsafe fn normalize<V: Vector>(head: &mut [f32], weight: &[f32], eps: f32) {
     assert_eq!(head.len(), weight.len());
     // SAFETY: the instructions are the caller's duty; vectors are within `head` and `weight`.
     unsafe {
-        let scale = V::splat(inverse_rms::<V>(head, eps));
+        let scale = V::set1(inverse_rms::<V>(head, eps));
         for_vectors::<V>(head.len(), |i, count| {
-            let x = V::load_up_to(head.as_ptr().add(i), count);
-            let weight = V::load_up_to(weight.as_ptr().add(i), count);
-            f32::store_first(x.mul(scale).mul(weight), head.as_mut_ptr().add(i), count);
+            let x = V::loadu_up_to(head.as_ptr().add(i), count);
+            let weight = V::loadu_up_to(weight.as_ptr().add(i), count);
+            x.mul(scale).mul(weight).store_elements(head.as_mut_ptr().add(i), count);
         });
     }
 }
@@ -175,10 +179,10 @@ unsafe fn rotate<V: Vector>(head: &mut [f32], angles: &[f32]) {
     for_vectors::<V>(half, |i, count| {
         // SAFETY: the instructions are the caller's duty; vectors are within halves.
         unsafe {
-            let (a, b) = (V::load_up_to(low.as_ptr().add(i), count), V::load_up_to(high.as_ptr().add(i), count));
-            let (c, s) = (V::load_up_to(cos.as_ptr().add(i), count), V::load_up_to(sin.as_ptr().add(i), count));
-            f32::store_first(a.mul(c).sub(b.mul(s)), low.as_mut_ptr().add(i), count);
-            f32::store_first(b.mul(c).add(a.mul(s)), high.as_mut_ptr().add(i), count);
+            let (a, b) = (V::loadu_up_to(low.as_ptr().add(i), count), V::loadu_up_to(high.as_ptr().add(i), count));
+            let (c, s) = (V::loadu_up_to(cos.as_ptr().add(i), count), V::loadu_up_to(sin.as_ptr().add(i), count));
+            a.mul(c).sub(b.mul(s)).store_elements(low.as_mut_ptr().add(i), count);
+            b.mul(c).add(a.mul(s)).store_elements(high.as_mut_ptr().add(i), count);
         }
     });
 }

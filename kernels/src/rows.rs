@@ -1,10 +1,10 @@
-//! Row gather: what moves rows between compact space, ragged space and the pooled rows.
+//! Row gather, which moves rows between compact space, ragged space and the pooled rows.
 
 use crate::KernelError;
 use crate::error::check_len;
-use crate::team;
+use crate::thread_pool;
 
-/// Below this many bytes a copy is done before a second thread has joined in.
+/// Smallest output in bytes that is shared out: smaller copies are done before a second thread has joined.
 const PARALLEL_BYTES: usize = 1 << 15;
 
 /// Bytes of the output that a task writes.
@@ -25,7 +25,7 @@ pub fn gather_rows<T: Copy + Send + Sync>(
     let rows = crate::error::whole_rows("src", width, src.len())?;
     check_len("out", index.len() * width, out.len())?;
     if let Some(&bad) = index.iter().find(|&&i| i as usize >= rows) {
-        return Err(KernelError::Index { what: "index", found: bad as usize, limit: rows });
+        return Err(KernelError::Index { argument: "index", found: bad as usize, limit: rows });
     }
     for_row_blocks(out, width, |first, out| {
         for (out, &i) in out.chunks_exact_mut(width).zip(&index[first..]) {
@@ -35,11 +35,11 @@ pub fn gather_rows<T: Copy + Send + Sync>(
     Ok(())
 }
 
-/// Calls `f` with blocks of rows of `out` and the index of their first row, on all cores if there is much to do.
+/// Calls `f` with blocks of rows of `out` and the index of their first row, on all cores if the output is large.
 pub(crate) fn for_row_blocks<T: Send>(out: &mut [T], width: usize, f: impl Fn(usize, &mut [T]) + Sync) {
     if size_of_val(out) < PARALLEL_BYTES {
         return f(0, out);
     }
     let rows = (BLOCK_BYTES / (width * size_of::<T>())).max(1);
-    team::for_each_block(out, rows * width, |block, out| f(block * rows, out));
+    thread_pool::for_each_block(out, rows * width, |block, out| f(block * rows, out));
 }

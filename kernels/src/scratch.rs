@@ -1,4 +1,4 @@
-//! Buffers that a thread keeps from one call to the next, so that nothing is allocated once they have grown.
+//! Buffers that a thread keeps between calls, so that nothing is allocated once they have grown.
 
 use std::cell::Cell;
 
@@ -22,9 +22,9 @@ impl Line {
     }
 }
 
-/// Calls `f` with at least `count` words of this thread's buffer, whatever they hold.
+/// Calls `f` with at least `count` words of this thread's buffer; their content is arbitrary.
 ///
-/// The buffer is taken out for the call: should `f` come here again, it gets another one.
+/// The buffer is taken out for the call: a nested call gets another one.
 pub(crate) fn with_words<T>(count: usize, f: impl FnOnce(&mut [u32]) -> T) -> T {
     let mut lines = LINES.take();
     let needed = count.div_ceil(Line::WORDS);
@@ -34,32 +34,4 @@ pub(crate) fn with_words<T>(count: usize, f: impl FnOnce(&mut [u32]) -> T) -> T 
     let result = f(Line::words_mut(&mut lines));
     LINES.set(lines);
     result
-}
-
-/// A pointer that several threads write through, each to places of its own.
-#[derive(Debug)]
-pub(crate) struct Shared<T>(*mut T);
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Shared<T> {}
-
-// SAFETY: whoever reads or writes through the pointer has to see to it that no two threads use the same place.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    pub(crate) fn new(slice: &mut [T]) -> Self {
-        Self(slice.as_mut_ptr())
-    }
-
-    /// The pointer `count` elements further on.
-    pub(crate) fn at(self, count: usize) -> *mut T {
-        self.0.wrapping_add(count)
-    }
 }

@@ -1,6 +1,5 @@
 //! Every CUDA kernel against the naive reference, on random shapes and plans. Skipped with the words "no CUDA device" where
 //! there is none, unless REQUIRE_CUDA=1.
-#![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 mod common;
@@ -10,7 +9,7 @@ use half::f16;
 use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
 use prefold_kernels::cuda::cudarc::driver::{CudaContext, CudaSlice, DeviceRepr};
 use prefold_kernels::cuda::{self, *};
-use prefold_kernels::{HeadSpan, QkvLayout, QuerySpan, RopeTable, RowView, Store, bf16, reference};
+use prefold_kernels::{Dtype, Element, HeadSpan, QkvLayout, QuerySpan, RopeTable, RowView, Store, bf16, reference};
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -48,53 +47,24 @@ impl Gpu {
     }
 }
 
-/// An element type of the device, seen from the host.
-trait Value: Element + Default + Send + Sync {
-    /// Relative rounding error of a result.
-    const ROUNDING: f64;
-    fn new(x: f32) -> Self;
-    fn get(self) -> f32;
-}
-
-impl Value for f32 {
-    const ROUNDING: f64 = 4e-6;
-    fn new(x: f32) -> Self {
-        x
-    }
-    fn get(self) -> f32 {
-        self
-    }
-}
-
-impl Value for bf16 {
-    const ROUNDING: f64 = 1.0 / 256.0;
-    fn new(x: f32) -> Self {
-        Self::from_f32(x)
-    }
-    fn get(self) -> f32 {
-        self.to_f32()
-    }
-}
-
-impl Value for f16 {
-    const ROUNDING: f64 = 1.0 / 2048.0;
-    fn new(x: f32) -> Self {
-        Self::from_f32(x)
-    }
-    fn get(self) -> f32 {
-        self.to_f32()
+/// Relative rounding error of a result.
+fn rounding<T: Element>() -> f64 {
+    match T::DTYPE {
+        Dtype::Float32 => 4e-6,
+        Dtype::Bfloat16 => 1.0 / 256.0,
+        Dtype::Float16 => 1.0 / 2048.0,
     }
 }
 
 /// Values of about 1 that the type has exactly, and the same as f32.
-fn values<T: Value>(rng: &mut StdRng, len: usize) -> (Vec<T>, Vec<f32>) {
-    let narrow: Vec<T> = (0..len).map(|_| T::new(rng.random_range(-1.7..1.7))).collect();
-    let wide = narrow.iter().map(|x| x.get()).collect();
+fn values<T: Element>(rng: &mut StdRng, len: usize) -> (Vec<T>, Vec<f32>) {
+    let narrow: Vec<T> = (0..len).map(|_| T::from_f32(rng.random_range(-1.7..1.7))).collect();
+    let wide = narrow.iter().map(|x| x.to_f32()).collect();
     (narrow, wide)
 }
 
-fn close<T: Value>(what: &str, found: &[T], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
-    let found: Vec<f32> = found.iter().map(|x| x.get()).collect();
+fn close<T: Element>(what: &str, found: &[T], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
+    let found: Vec<f32> = found.iter().map(|x| x.to_f32()).collect();
     assert_close(what, &found, expected, tolerance);
 }
 
@@ -119,7 +89,7 @@ fn gather_rows_copies_rows() {
     }
 }
 
-fn check_embed<T: Value>(gpu: &Gpu, width: usize) {
+fn check_embed<T: Element + DeviceRepr>(gpu: &Gpu, width: usize) {
     let rng = &mut rng(2);
     let (table, wide) = values::<T>(rng, 90 * width);
     let ids: Vec<u32> = (0..33).map(|_| rng.random_range(0..90)).collect();
@@ -141,7 +111,7 @@ fn embed_widens_rows() {
     }
 }
 
-fn check_norm<T: Value>(gpu: &Gpu, rows: usize, width: usize, add: bool) {
+fn check_norm<T: Element + DeviceRepr>(gpu: &Gpu, rows: usize, width: usize, add: bool) {
     let rng = &mut rng(width as u64);
     let ((_, mut x), (delta, delta_wide)) = (values::<f32>(rng, rows * width), values::<T>(rng, rows * width));
     let (_, weight) = values::<f32>(rng, width);
@@ -154,7 +124,7 @@ fn check_norm<T: Value>(gpu: &Gpu, rows: usize, width: usize, add: bool) {
     }
     assert_eq!(gpu.down(&x_on_device), x);
     let expected = reference::rms_norm(&x, &weight, 1e-6);
-    close(&format!("norm {width}"), &gpu.down(&out), &expected, |i| T::ROUNDING * (expected[i].abs() + 1e-4));
+    close(&format!("norm {width}"), &gpu.down(&out), &expected, |i| rounding::<T>() * (expected[i].abs() + 1e-4));
 }
 
 #[test]
@@ -169,7 +139,7 @@ fn rms_norm_matches_the_reference() {
     }
 }
 
-fn check_rope<T: Value>(gpu: &Gpu, dim: usize, heads: usize, kv_heads: usize, norm: bool) {
+fn check_rope<T: Element + DeviceRepr>(gpu: &Gpu, dim: usize, heads: usize, kv_heads: usize, norm: bool) {
     let rng = &mut rng((dim * heads) as u64);
     let (rows, row_width) = (70, (heads + 2 * kv_heads) * dim);
     let inv_freq: Vec<f64> = (0..dim / 2).map(|i| 10_000_f64.powf(-2.0 * i as f64 / dim as f64)).collect();
@@ -205,7 +175,7 @@ fn check_rope<T: Value>(gpu: &Gpu, dim: usize, heads: usize, kv_heads: usize, no
         eps: 1e-6,
     };
     op.run(&gpu.kernels, &mut x.as_view_mut()).unwrap();
-    close(&format!("rope {dim}"), &gpu.down(&x), &expected, |_| 4.0 * T::ROUNDING);
+    close(&format!("rope {dim}"), &gpu.down(&x), &expected, |_| 4.0 * rounding::<T>());
 }
 
 #[test]
@@ -220,12 +190,12 @@ fn qk_norm_rope_matches_the_reference() {
     }
 }
 
-fn check_silu_mul<T: Value>(gpu: &Gpu, width: usize) {
+fn check_silu_mul<T: Element + DeviceRepr>(gpu: &Gpu, width: usize) {
     let (gate_up, wide) = values::<T>(&mut rng(width as u64), 9 * 2 * width);
     let mut out = gpu.up(&vec![T::default(); 9 * width]);
     gpu.kernels.silu_mul(&gpu.up(&gate_up).as_view(), width, &mut out.as_view_mut()).unwrap();
     let expected = reference::silu_mul(&wide, width);
-    close(&format!("silu {width}"), &gpu.down(&out), &expected, |i| T::ROUNDING * (expected[i].abs() + 1e-4));
+    close(&format!("silu {width}"), &gpu.down(&out), &expected, |i| rounding::<T>() * (expected[i].abs() + 1e-4));
 }
 
 #[test]
@@ -247,7 +217,7 @@ fn matrices_of_more_than_2_to_the_31_values_are_read_to_their_end() {
     let found = stream.clone_dtoh(&activated.slice((rows - 1) * width / 2..)).unwrap();
     stream.synchronize().unwrap();
     let expected = reference::silu_mul(&wide, width / 2);
-    close("silu of the last row", &found, &expected, |i| bf16::ROUNDING * (expected[i].abs() + 1e-4));
+    close("silu of the last row", &found, &expected, |i| rounding::<bf16>() * (expected[i].abs() + 1e-4));
 }
 
 #[test]
@@ -289,7 +259,7 @@ fn pool_rows_gathers_averages_and_normalises() {
     }
 }
 
-fn check_gemm<T: Value, O: Value>(gpu: &Gpu, m: usize, n: usize, k: usize) {
+fn check_gemm<T: Element + DeviceRepr, O: Element + DeviceRepr>(gpu: &Gpu, m: usize, n: usize, k: usize) {
     let rng = &mut rng((m * n * k) as u64);
     let ((x, x_wide), (weight, weight_wide)) = (values::<T>(rng, m * k), values::<T>(rng, n * k));
     let (before, before_wide) = values::<O>(rng, m * n);
@@ -308,7 +278,7 @@ fn check_gemm<T: Value, O: Value>(gpu: &Gpu, m: usize, n: usize, k: usize) {
             let gemm = cuda::Gemm { x, weight, in_features: k, columns, store };
             gemm.run(&gpu.kernels, &gpu.blas, &mut out.as_view_mut()).unwrap();
             // Products are of size up to 3; f32 sums of k of them.
-            let tolerance = |i: usize| O::ROUNDING * expected[i].abs() + 1e-5 * (k as f64).sqrt() * 3.0;
+            let tolerance = |i: usize| rounding::<O>() * expected[i].abs() + 1e-5 * (k as f64).sqrt() * 3.0;
             close(&format!("gemm {m} {n} {k}"), &gpu.down(&out), &expected, tolerance);
         }
     }
@@ -341,7 +311,7 @@ fn biases_are_what_products_are_added_to() {
 }
 
 /// Fused rows of q, k and v on a random tree, whole and as queries of one row each.
-fn check_attention<T: Value>(gpu: &Gpu, seed: u64, layout: QkvLayout, window: Option<usize>) {
+fn check_attention<T: Element + DeviceRepr>(gpu: &Gpu, seed: u64, layout: QkvLayout, window: Option<usize>) {
     let rng = &mut rng(seed);
     let tree = Tree::random(rng, 6, [5, 60, 300][seed as usize % 3]);
     let width = layout.qkv_width();

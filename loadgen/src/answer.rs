@@ -1,6 +1,6 @@
-//! Reading answers without keeping them: a load generator that stored every vector would measure itself.
+//! Response validation without storing values, whose cost would distort the measurement.
 //!
-//! Each list deserialises to the count of its results, or fails with what is wrong with one of them.
+//! Each list deserialises to the number of its results, or fails with the first invalid one.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,16 +8,16 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 
-/// A list of vectors, all of the same width and finite.
+/// A list of finite vectors of equal width.
 pub(crate) struct Vectors(pub(crate) usize);
 
-/// A list of objects with `embedding`, as in [`Vectors`], and `index`, each index once.
+/// A list of objects with `embedding`, as in [`Vectors`], and `index`, with each index once.
 pub(crate) struct Embeddings(pub(crate) usize);
 
-/// A list of objects with `index`, each index once, and `score` or `relevance_score`, all finite.
+/// A list of objects with `index`, with each index once, and a finite `score` or `relevance_score`.
 pub(crate) struct Scores(pub(crate) usize);
 
-/// The width of a vector whose values are all finite.
+/// Width of a vector of finite values.
 struct Width(usize);
 
 impl<'de> Deserialize<'de> for Width {
@@ -37,7 +37,7 @@ impl<'de> Visitor<'de> for WidthVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Width, A::Error> {
         let mut width = 0;
-        // What JSON can write as a number is finite; null, as some servers write NaN, is no number.
+        // A JSON number is finite; null, which some servers write for NaN, is rejected.
         while values.next_element::<f64>()?.is_some() {
             width += 1;
         }
@@ -57,7 +57,7 @@ impl<'de> Visitor<'de> for WidthVisitor {
     }
 }
 
-/// An item of OpenAI's list of vectors.
+/// Item of OpenAI's list of vectors.
 #[derive(Deserialize)]
 struct Embedding {
     index: usize,
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Scores {
         let mut indices = Vec::new();
         let count = for_each(deserializer, |item: Score| {
             indices.push(item.index);
-            // JSON has no number that is not finite; null, as some servers write NaN, is refused before.
+            // A JSON number is finite; null, which some servers write for NaN, was rejected before.
             Ok(())
         })?;
         complete(indices).map_err(D::Error::custom)?;
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Scores {
     }
 }
 
-/// The width that all vectors of an answer must have.
+/// Common width of all vectors of a response.
 #[derive(Default)]
 struct Widths(Option<usize>);
 
@@ -117,7 +117,7 @@ impl Widths {
     }
 }
 
-/// Indices must be 0 to the last, in whatever order.
+/// Checks that the indices are a permutation of 0..n.
 fn complete(mut indices: Vec<usize>) -> Result<(), String> {
     indices.sort_unstable();
     match indices.iter().enumerate().find(|(place, index)| place != *index) {
@@ -126,7 +126,7 @@ fn complete(mut indices: Vec<usize>) -> Result<(), String> {
     }
 }
 
-/// Reads a list item by item and counts.
+/// Validates and counts a list's items one by one.
 fn for_each<'de, D, T>(deserializer: D, check: impl FnMut(T) -> Result<(), String>) -> Result<usize, D::Error>
 where
     D: Deserializer<'de>,

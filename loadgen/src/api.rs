@@ -1,11 +1,11 @@
-//! The requests that servers understand, and what their answers must hold.
+//! Request formats of the supported APIs, and validation of their responses.
 
 use crate::answer::{Embeddings, Scores, Vectors};
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::json;
 
-/// A kind of request.
+/// API that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Api {
     /// OpenAI's embeddings, `/v1/embeddings`: vLLM, text-embeddings-inference, Infinity, llama.cpp, prefold
@@ -20,17 +20,17 @@ pub(crate) enum Api {
     Score,
 }
 
-/// What a request asks for.
+/// Content of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Payload<'a> {
-    /// Of a ranking.
+    /// Query of a ranking.
     pub(crate) query: &'a str,
     pub(crate) texts: &'a [String],
     pub(crate) model: Option<&'a str>,
     pub(crate) base64: bool,
 }
 
-/// A part of the answers of OpenAI's, Cohere's and vLLM's APIs.
+/// Token counts in responses of OpenAI's, Cohere's and vLLM's APIs.
 #[derive(Debug, Default, Deserialize)]
 struct Usage {
     total_tokens: Option<u64>,
@@ -50,7 +50,7 @@ struct Ranked {
 }
 
 impl Api {
-    /// Where requests go unless told otherwise.
+    /// Default path of requests.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Openai => "/v1/embeddings",
@@ -61,7 +61,7 @@ impl Api {
         }
     }
 
-    /// Whether texts are ranked by a query rather than embedded.
+    /// True if texts are ranked by a query, false if they are embedded.
     pub(crate) fn ranks(self) -> bool {
         match self {
             Self::Openai | Self::Embed => false,
@@ -69,7 +69,7 @@ impl Api {
         }
     }
 
-    /// Whether requests name the model.
+    /// True if requests name the model.
     pub(crate) fn names_model(self) -> bool {
         match self {
             Self::Openai | Self::CohereRerank | Self::Score => true,
@@ -77,7 +77,7 @@ impl Api {
         }
     }
 
-    /// The body of a request.
+    /// Body of a request.
     pub(crate) fn body(self, payload: &Payload<'_>) -> Vec<u8> {
         let &Payload { query, texts, model, base64 } = payload;
         let mut body = match self {
@@ -93,8 +93,8 @@ impl Api {
         body.to_string().into_bytes()
     }
 
-    /// Checks that an answer has one good result for each of `texts` texts, and returns the tokens that it says it
-    /// cost, if it does; otherwise says what is wrong with it.
+    /// Checks that a response has one valid result for each of `texts` texts. Returns its token count, if it has one, or
+    /// a description of the problem.
     pub(crate) fn check(self, body: &[u8], texts: usize) -> Result<Option<u64>, String> {
         let (results, usage) = match self {
             Self::Openai => parse::<Listed<Embeddings>>(body).map(|answer| (answer.data.0, answer.usage)),

@@ -18,7 +18,7 @@ fn bodies_are_those_of_each_api() {
     assert_eq!(body(Api::Score, true), json!({ "model": "m", "text_1": "q", "text_2": ["a", "b"] }));
 }
 
-/// A good answer of each API to two texts, and the tokens that it tells.
+/// A valid response of each API to two texts, with its token count.
 fn good() -> [(Api, &'static str, Option<u64>); 9] {
     [
         (

@@ -12,14 +12,14 @@ use reqwest::header::HeaderValue;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Seconds of a run when neither they nor its requests are given.
+/// Default duration of a run, in seconds, without --duration and --requests.
 const DURATION: f64 = 10.0;
 
 /// Sends requests to any embedding or reranking server and reports throughput and latency
 ///
-/// A run is a closed loop (--concurrency: each answer makes room for the next request) or an open loop (--rate:
-/// requests arrive at random, however many are under way, and latency counts from when each was meant to start).
-/// Several values, separated by commas, are several runs.
+/// A run is a closed loop (--concurrency: each response triggers the next request) or an open loop (--rate: requests
+/// arrive at random, whatever the number in flight, and latency counts from a request's scheduled start).
+/// Several comma-separated values mean several runs.
 #[derive(Debug, Clone, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
@@ -36,42 +36,42 @@ pub struct Bench {
     pub(crate) output: OutputArgs,
 }
 
-/// What there is besides sending.
+/// Subcommands.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Other {
     /// Draws results of `prefold bench --json`: throughput and latency against load
     Plot(Plot),
 }
 
-/// Whom to ask.
+/// Flags for the server under load.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct TargetArgs {
-    /// The server's address
+    /// Base URL of the server
     #[arg(long, default_value = "http://127.0.0.1:3000")]
     url: String,
 
-    /// The kind of request
+    /// API of the requests
     #[arg(long, value_enum, default_value = "openai")]
     api: Api,
 
-    /// Where requests go, in place of the API's own path
+    /// Path of the requests. Default: the API's path
     #[arg(long)]
     path: Option<String>,
 
-    /// The model's name in requests. When absent the first that /v1/models lists, if there is such a list
+    /// Model name in requests. Default: the first model in /v1/models, if that exists
     #[arg(long)]
     pub(crate) model: Option<String>,
 
-    /// Sent as `Authorization: Bearer <API_KEY>`
+    /// API key, sent as `Authorization: Bearer <API_KEY>`
     #[arg(long, env, hide_env_values = true, value_parser = parse_key)]
     api_key: Option<HeaderValue>,
 
-    /// How OpenAI's API returns vectors. base64 is what its own clients ask for
+    /// Vector encoding of OpenAI's API; its own clients request base64
     #[arg(long, value_enum, default_value = "base64")]
     encoding_format: Encoding,
 
-    /// Seconds from the start of a request to the end of its answer
+    /// Timeout of a request, in seconds, until the end of its response
     #[arg(long, default_value = "60", value_parser = parse_seconds, value_name = "SECONDS")]
     timeout: Duration,
 }
@@ -83,85 +83,83 @@ enum Encoding {
     Float,
 }
 
-/// What to send.
+/// Flags for the content of requests.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
-    /// A text a line; or, when the name ends in .jsonl, JSON strings or objects, whose list `passages` (`documents`,
-    /// `texts`) gives a text for each of its items
+    /// File with one text per line. If the name ends in .jsonl, each line is a JSON string or object, whose list
+    /// `passages` (`documents`, `texts`) yields one text per item
     #[arg(long, required = true)]
     file: Option<PathBuf>,
 
-    /// How a text is made from a line: `{name}` stands for its field, `{passage}` for the text of the list's item,
-    /// `{client}` for the client's number, `\n` for a line feed. With several, each client has one, in turn. `{text}`
-    /// when absent
+    /// Template of a text: `{name}` is a field of the line, `{passage}` the text of a list item, `{client}` the client's
+    /// number, `\n` a line feed. Several templates are assigned to the clients in turn. Default: `{text}`
     #[arg(long)]
     template: Vec<String>,
 
-    /// The same from a file, where `\n` stands for itself and a line feed at the end is left out
+    /// Template from a file, in which `\n` is literal and a final line feed is dropped
     #[arg(long, value_name = "FILE")]
     template_file: Vec<PathBuf>,
 
-    /// The same by name: text, chat-embedding, qwen3-embedding, qwen3-reranker
+    /// Template by name: text, chat-embedding, qwen3-embedding, qwen3-reranker
     #[arg(long, value_parser = Template::preset)]
     preset: Vec<Template>,
 
-    /// Clients with lines of their own (a slice of the file each) that take turns
+    /// Clients that send in turn, each from its own slice of the file
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     clients: u32,
 
-    /// Texts in a request at most. When absent 1, or for a ranking all of a line
+    /// Maximum texts per request. Default: 1; for rankings all texts of a line
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     texts: Option<u32>,
 }
 
-/// How hard, and how long.
+/// Flags for the load and its duration.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
-    /// Closed loop: requests under way at once; several values are several runs
+    /// Closed loop: requests in flight; several values mean several runs
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "rate")]
     concurrency: Vec<u32>,
 
-    /// Open loop: requests a second that arrive at random (a Poisson process); several values are several runs
+    /// Open loop: requests per second, arriving as a Poisson process; several values mean several runs
     #[arg(long, value_delimiter = ',', value_parser = parse_rate)]
     rate: Vec<f64>,
 
-    /// Of the arrivals
+    /// Seed of the arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Seconds in which a run's requests start; what is under way at the end is waited for. 10 when --requests is
-    /// absent too
+    /// Seconds during which a run starts requests; it then waits for those in flight. Default: 10 without --requests
     #[arg(long, value_parser = parse_seconds, value_name = "SECONDS")]
     duration: Option<Duration>,
 
-    /// Requests in a run
+    /// Requests per run
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
 
-    /// Seconds of the same load before each run, all answered before it and not counted; 0 is none
+    /// Warm-up before each run with the same load, in seconds, finished before the run and not counted; 0 disables it
     #[arg(long, default_value = "2", value_parser = parse_seconds_or_none, value_name = "SECONDS")]
     warmup: Duration,
 
-    /// The warm-up as a number of requests, in place of seconds
+    /// Warm-up as a number of requests instead of seconds
     #[arg(long, conflicts_with = "warmup")]
     warmup_requests: Option<u64>,
 }
 
-/// Where results go besides the table.
+/// Flags for results besides the table.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// The name of this series in plots. The address when absent
+    /// Name of this series in plots. Default: the URL
     #[arg(long)]
     pub(crate) label: Option<String>,
 
-    /// Write the results, for `prefold bench plot` and others
+    /// Write the results as JSON, for `prefold bench plot` and other programs
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Draw the results; `prefold bench plot` draws those of several commands
+    /// Draw the results as SVG; `prefold bench plot` combines several commands
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }
@@ -179,7 +177,7 @@ impl TargetArgs {
 }
 
 impl WorkloadArgs {
-    /// The file, which only the command line without subcommand insists on.
+    /// The workload file, required unless there is a subcommand.
     pub(crate) fn file(&self) -> Result<&PathBuf> {
         self.file.as_ref().context("--file is missing")
     }
@@ -208,7 +206,7 @@ impl WorkloadArgs {
         }
         ensure!(
             templates.len() <= self.clients as usize,
-            "{} templates are more than --clients {}: some would not be used",
+            "{} templates exceed --clients {}: some would be unused",
             templates.len(),
             self.clients
         );
@@ -217,7 +215,7 @@ impl WorkloadArgs {
 }
 
 impl LoadArgs {
-    /// A load for each run, in a closed loop of one request when nothing is said.
+    /// One load per run; by default a closed loop with one request.
     pub(crate) fn loads(&self) -> Vec<Load> {
         if !self.rate.is_empty() {
             return self.rate.iter().map(|&rate| Load::Open { rate, seed: self.seed }).collect();
@@ -234,7 +232,7 @@ impl LoadArgs {
         Length { requests: self.requests, duration }
     }
 
-    /// Nothing when there is to be no warm-up.
+    /// Length of the warm-up, or `None` without one.
     pub(crate) fn warmup(&self) -> Option<Length> {
         match self.warmup_requests {
             Some(0) => None,
@@ -246,7 +244,7 @@ impl LoadArgs {
 }
 
 impl Load {
-    /// What drives the server.
+    /// Kind of load, as named in the JSON.
     pub(crate) fn mode(self) -> &'static str {
         match self {
             Self::Closed { .. } => "concurrency",
@@ -254,7 +252,7 @@ impl Load {
         }
     }
 
-    /// Requests under way at once, or arrivals a second.
+    /// Requests in flight, or arrivals per second.
     pub(crate) fn value(self) -> f64 {
         match self {
             Self::Closed { concurrency } => concurrency as f64,
@@ -266,7 +264,7 @@ impl Load {
 fn parse_key(key: &str) -> Result<HeaderValue> {
     ensure!(!key.is_empty(), "must not be empty");
     let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {key}")) else {
-        bail!("has a character that a header cannot hold")
+        bail!("has a character that is invalid in a header")
     };
     value.set_sensitive(true);
     Ok(value)
@@ -340,7 +338,7 @@ mod tests {
         assert_eq!(plan.templates, [Template::new("a\n{text}"), Template::new("{text}")]);
         let bench = read("--file f --template a --template b").unwrap();
         let error = bench.workload.plan(&bench.target, None).unwrap_err();
-        assert!(error.to_string().contains("2 templates are more than --clients 1"), "{error}");
+        assert!(error.to_string().contains("2 templates exceed --clients 1"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The command: reads the workload, runs each load, prints and writes what came of it.
+//! The command: reads the workload, runs each load, prints and writes the results.
 
 use crate::args::{Bench, Other};
 use crate::client::Target;
@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// What shells expect of a program that Ctrl-C ended.
+/// Exit status that shells expect after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 impl Bench {
-    /// Runs the command to its end: success when every run had an answer.
+    /// Runs the command to its end. Succeeds if every run had a successful response.
     pub fn run(self) -> ExitCode {
         let outcome = match &self.other {
             Some(Other::Plot(plot)) => plot.run(),
@@ -82,7 +82,7 @@ impl Bench {
         })
     }
 
-    /// Warms up and runs; nothing when the warm-up was interrupted.
+    /// Runs the warm-up and the load; `None` if the warm-up was interrupted.
     async fn run_load(&self, driver: &Arc<Driver>, load: Load, mut stop: Stop<'_>) -> Result<Option<RunReport>> {
         if let Some(length) = self.load.warmup() {
             let warmup = driver.run(load, length, "warm-up", stop.as_mut()).await;
@@ -90,7 +90,7 @@ impl Bench {
                 return Ok(None);
             }
             if let (0, Some((kind, errors))) = (warmup.record.answered, warmup.record.errors.first_key_value()) {
-                bail!("no request of the warm-up was answered; the first failed with {kind}: {}", errors.example);
+                bail!("no warm-up request succeeded; the first failed with {kind}: {}", errors.example);
             }
         }
         let before = counters(driver.target()).await;
@@ -115,7 +115,7 @@ impl Bench {
 /// Resolves at the first Ctrl-C.
 async fn interrupt() {
     if tokio::signal::ctrl_c().await.is_err() {
-        // It cannot be caught, so it ends the process as usual.
+        // Ctrl-C cannot be caught, so it ends the process by default.
         std::future::pending().await
     }
 }
@@ -131,5 +131,5 @@ fn title(report: &Report) -> String {
         clients => format!(" of {clients} clients"),
     };
     let model = report.model.as_ref().map_or(String::new(), |model| format!(", model {model}"));
-    format!("POST {url}{model}\n{different_requests} different requests{clients} from {file}")
+    format!("POST {url}{model}\n{different_requests} distinct requests{clients} from {file}")
 }

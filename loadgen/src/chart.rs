@@ -1,4 +1,4 @@
-//! Line charts as SVG, for every tool of the project that measures.
+//! SVG line charts for all measuring tools of the project.
 
 use anyhow::{Context, Result};
 use std::fmt::Write;
@@ -13,46 +13,46 @@ const BOTTOM: f64 = 50.0;
 const COLOURS: [&str; 10] =
     ["#4269d0", "#d97706", "#3ca951", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#57534e", "#facc15", "#a3e635"];
 
-/// Lines over a common x axis.
+/// Lines with a common x axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Above the picture.
+    /// Title above the chart.
     pub title: String,
-    /// Below the x axis.
+    /// Label of the x axis.
     pub x_title: String,
-    /// Above the y axis.
+    /// Label of the y axis.
     pub y_title: String,
-    /// The labels of the x axis and where they stand. Round numbers when empty.
+    /// Labels of the x axis with their positions. Round numbers if empty.
     pub x_labels: Vec<(f64, String)>,
-    /// A logarithmic y axis, on which only positive values have a place.
+    /// Logarithmic y axis, which omits values that are not positive.
     pub log_y: bool,
-    /// What is drawn.
+    /// Lines of the chart.
     pub lines: Vec<Line>,
 }
 
-/// A line of a [`Chart`].
+/// Line of a [`Chart`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// For the legend.
+    /// Name in the legend.
     pub name: String,
-    /// x and y, in the order of drawing. Points that are not finite are left out.
+    /// Points (x, y) in drawing order. Non-finite points are omitted.
     pub points: Vec<(f64, f64)>,
-    /// The number of its colour; lines of the same number have the same.
+    /// Colour number; lines with equal numbers have the same colour.
     pub colour: usize,
     /// Dashed instead of solid.
     pub dashed: bool,
 }
 
-/// Writes charts one below the other.
+/// Writes charts, one below the other, to a file.
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(charts: &[Chart], path: &Path) -> Result<()> {
     std::fs::write(path, svg(charts)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The picture of charts one below the other.
+/// SVG of charts, one below the other.
 pub fn svg(charts: &[Chart]) -> String {
     let height = HEIGHT * charts.len() as f64;
     let mut svg = format!(
@@ -68,7 +68,7 @@ pub fn svg(charts: &[Chart]) -> String {
     svg
 }
 
-/// An axis: its ends, and where its labels stand.
+/// Axis with its ends and label positions.
 #[derive(Debug, Clone, PartialEq)]
 struct Axis {
     low: f64,
@@ -78,7 +78,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// From 0 to a round number at or above `high`.
+    /// Linear axis from 0 to a round number at or above `high`.
     fn linear(high: f64) -> Self {
         let high = if high > 0.0 { high } else { 1.0 };
         let power = 10f64.powf(high.log10().floor());
@@ -93,7 +93,7 @@ impl Axis {
         }
     }
 
-    /// Around positive values, with labels at 1, 2 and 5 of each power of ten.
+    /// Logarithmic axis around positive values, with labels at 1, 2 and 5 of each power of ten.
     fn logarithmic(low: f64, high: f64) -> Self {
         let (low, high) = if low <= high { (low, high) } else { (1.0, 10.0) };
         let steps = (low.log10().floor() as i32..=high.log10().ceil() as i32)
@@ -104,7 +104,7 @@ impl Axis {
         Self { low, high, log: true, ticks: steps.into_iter().filter(|step| (low..=high).contains(step)).collect() }
     }
 
-    /// 0 at the low end, 1 at the high one.
+    /// Relative position: 0 at the low end, 1 at the high end.
     fn place(&self, value: f64) -> f64 {
         let scale = |value: f64| if self.log { value.log10() } else { value };
         (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
@@ -171,7 +171,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
     let _ = writeln!(svg, "<text x='{x:.1}' y='{y:.1}' text-anchor='{anchor}'>{text}</text>");
 }
 
-/// Without the last digits of what binary fractions cannot hold.
+/// Formats a number without the rounding errors of binary fractions.
 fn number(value: f64) -> String {
     let digits = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
     let scale = 10f64.powf(6.0 - digits);

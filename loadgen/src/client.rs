@@ -1,4 +1,4 @@
-//! One request and what became of it.
+//! HTTP client: sends one request and classifies its result.
 
 use crate::api::Api;
 use crate::workload::Prepared;
@@ -10,57 +10,56 @@ use serde_json::Value;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How much of an answer an error quotes.
+/// Maximum bytes of a response quoted in an error.
 const QUOTED: usize = 200;
 
 const TOKENS: HeaderName = HeaderName::from_static("x-compute-tokens");
-const BATCH_TOKENS: HeaderName = HeaderName::from_static("x-compute-batch-tokens");
-const UNIQUE_TOKENS: HeaderName = HeaderName::from_static("x-compute-unique-tokens");
+const COMPACT_TOKENS: HeaderName = HeaderName::from_static("x-compute-compact-tokens");
 
-/// A server, and what is asked of it.
+/// Server and request parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     client: Client,
-    /// Without a slash at the end.
+    /// Base URL without a trailing slash.
     base: String,
     url: Url,
     api: Api,
 }
 
-/// How to reach a server.
+/// Configuration of a [`Target`].
 #[derive(Debug, Clone)]
 pub(crate) struct TargetConfig {
     pub(crate) base: String,
     pub(crate) api: Api,
-    /// In place of the API's own.
+    /// Path that overrides the API's.
     pub(crate) path: Option<String>,
-    /// The value of the header `Authorization`.
+    /// Value of the header `Authorization`.
     pub(crate) authorization: Option<HeaderValue>,
-    /// From the start of a request to the end of its answer.
+    /// Time limit from the start of a request to the end of its response.
     pub(crate) timeout: Duration,
 }
 
-/// A good answer.
+/// Successful response.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Answer {
-    /// When its last byte had come.
+    /// Arrival of the last byte.
     pub(crate) arrived: Instant,
-    /// Tokens of the request's texts, if the server tells.
+    /// Tokens of the request's texts, if reported by the server.
     pub(crate) tokens: Option<u64>,
-    /// Tokens of the batches that the request was in, and how many of them were computed, if the server tells.
-    pub(crate) batch: Option<(u64, u64)>,
+    /// Tokens of the request, and those that remain when common prefixes count once, if reported by the server.
+    pub(crate) folded: Option<(u64, u64)>,
 }
 
-/// What an error is counted as.
+/// Category of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Another status than 200.
+    /// A status other than 200.
     Status(u16),
-    /// No answer in time.
+    /// No complete response within the timeout.
     Timeout,
-    /// No connection, or one that was cut.
+    /// Connection refused or interrupted.
     Connection,
-    /// Status 200 with an answer that is not one.
+    /// Status 200 with an invalid body.
     BadBody,
 }
 
@@ -75,11 +74,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A request without a good answer.
+/// Failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
-    /// For people.
+    /// Message for the user.
     pub(crate) message: String,
 }
 
@@ -89,30 +88,30 @@ impl Target {
         let path = config.path.as_deref().unwrap_or(config.api.path());
         let slash = if path.starts_with('/') { "" } else { "/" };
         let url = Url::parse(&format!("{base}{slash}{path}")).with_context(|| format!("--url {base}"))?;
-        ensure!(matches!(url.scheme(), "http" | "https"), "--url {base}: only http and https are spoken");
+        ensure!(matches!(url.scheme(), "http" | "https"), "--url {base}: only http and https are supported");
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.extend(config.authorization.map(|value| (AUTHORIZATION, value)));
         let client = Client::builder()
             .default_headers(headers)
             .timeout(config.timeout)
-            // What is measured is this server and nothing on the way to it.
+            // A proxy would be measured too.
             .no_proxy()
             .redirect(Policy::none())
-            // A connection that was good once is kept: opening one for each request would be measured too.
+            // Idle connections are kept, because opening one per request would be measured too.
             .pool_max_idle_per_host(usize::MAX)
             .pool_idle_timeout(None)
             .build()
-            .context("the HTTP client cannot be made")?;
+            .context("cannot create the HTTP client")?;
         Ok(Self { client, base, url, api: config.api })
     }
 
-    /// Where requests go.
+    /// URL of requests.
     pub(crate) fn url(&self) -> &str {
         self.url.as_str()
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub(crate) async fn send(&self, request: &Prepared) -> Result<Answer, Failure> {
         let sending = self.client.post(self.url.clone()).body(request.body.clone()).send();
         let response = sending.await.map_err(|error| not_sent(&error))?;
@@ -127,17 +126,17 @@ impl Target {
             let message = format!("{problem}: {}", quote(&body));
             Failure { kind: Kind::BadBody, message }
         })?;
-        let batch = number(&headers, &BATCH_TOKENS).zip(number(&headers, &UNIQUE_TOKENS));
-        Ok(Answer { arrived, tokens: tokens.or_else(|| number(&headers, &TOKENS)), batch })
+        let sent = number(&headers, &TOKENS);
+        Ok(Answer { arrived, tokens: tokens.or(sent), folded: sent.zip(number(&headers, &COMPACT_TOKENS)) })
     }
 
-    /// The first model that the server lists, if it lists any.
+    /// First model in the server's list, if it has one.
     pub(crate) async fn first_model(&self) -> Option<String> {
         let list: Value = serde_json::from_slice(&self.get("/v1/models").await?).ok()?;
         list["data"][0]["id"].as_str().map(str::to_owned)
     }
 
-    /// The text of the server's metrics, if it has any.
+    /// Text of the server's metrics, if it has any.
     pub(crate) async fn metrics(&self) -> Option<String> {
         String::from_utf8(self.get("/metrics").await?).ok()
     }
@@ -151,7 +150,7 @@ impl Target {
 
 fn not_sent(error: &reqwest::Error) -> Failure {
     let kind = if error.is_timeout() { Kind::Timeout } else { Kind::Connection };
-    // The error's own text names the URL and nothing else; what happened is in its sources.
+    // The error's own text has only the URL; the cause is in its sources.
     let mut source: Option<&dyn std::error::Error> = Some(error);
     let mut messages = Vec::new();
     while let Some(error) = source {

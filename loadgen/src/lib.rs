@@ -1,8 +1,8 @@
 //! A load generator for embedding and reranking servers: `prefold bench`.
 //!
-//! It speaks OpenAI's, text-embeddings-inference's, Cohere's and vLLM's APIs, so that servers can be compared by the
-//! same requests: [`workload`] makes them once before the clock starts, [`run`] sends them in a closed or an open
-//! loop, [`api`] checks that answers are answers, [`record`] counts, [`report`] prints.
+//! It supports OpenAI's, text-embeddings-inference's, Cohere's and vLLM's APIs, so that the same requests can compare
+//! servers. [`workload`] builds them before the clock starts, [`run`] sends them in a closed or open loop, [`api`]
+//! validates responses, [`record`] counts results, [`report`] prints them.
 #![forbid(unsafe_code)]
 
 mod answer;

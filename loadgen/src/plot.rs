@@ -1,4 +1,4 @@
-//! `prefold bench plot`: several results in one picture.
+//! `prefold bench plot`: several results in one chart.
 
 use crate::chart::{self, Chart, Line};
 use crate::report::{Report, RunReport};
@@ -9,15 +9,15 @@ use std::process::ExitCode;
 /// Draws results of `prefold bench --json`: throughput and latency against load
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Plot {
-    /// What `--json` wrote. Files with the same label are one line
+    /// Files written by `--json`. Files with the same label form one line
     #[arg(required = true, value_name = "JSON")]
     files: Vec<PathBuf>,
 
-    /// The picture
+    /// Output file
     #[arg(long, value_name = "FILE")]
     svg: PathBuf,
 
-    /// Above the picture
+    /// Title of the chart
     #[arg(long, default_value = "prefold bench")]
     title: String,
 }
@@ -30,16 +30,16 @@ impl Plot {
     }
 }
 
-/// Draws results that were all driven in the same way.
+/// Draws results of equal mode (closed or open loop).
 pub(crate) fn write(reports: &[Report], title: &str, path: &Path) -> Result<()> {
     chart::write(&charts(reports, title)?, path)
 }
 
 fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
-    let Some(first) = reports.first() else { bail!("there is nothing to draw") };
+    let Some(first) = reports.first() else { bail!("no results to draw") };
     if let Some(other) = reports.iter().find(|report| report.mode != first.mode) {
         let Report { label, mode, .. } = first;
-        bail!("{label} was driven by {mode} and {} by {}: they have no axis in common", other.label, other.mode);
+        bail!("{label} has load by {mode} and {} by {}: no common axis", other.label, other.mode);
     }
     let mut series: Vec<(&str, Vec<&RunReport>)> = Vec::new();
     for report in reports {
@@ -51,8 +51,8 @@ fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
     series.iter_mut().for_each(|(_, runs)| runs.sort_by(|a, b| a.load.total_cmp(&b.load)));
 
     let x_title = match first.mode.as_str() {
-        "rate" => "requests a second that arrive",
-        _ => "requests under way at once",
+        "rate" => "arrivals per second",
+        _ => "requests in flight",
     };
     let chart = |title: &str, y_title: &str| Chart {
         title: title.to_owned(),
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn loads_of_different_kinds_do_not_share_an_axis() {
         let error = charts(&[report("a", "rate", &[]), report("b", "concurrency", &[])], "t").unwrap_err();
-        assert!(error.to_string().contains("a was driven by rate and b by concurrency"), "{error}");
+        assert!(error.to_string().contains("a has load by rate and b by concurrency"), "{error}");
         assert!(charts(&[], "t").is_err());
     }
 }

@@ -1,37 +1,37 @@
-//! What became of the requests of a run.
+//! Results of a run's requests.
 
 use crate::client::{Answer, Failure, Kind};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Times, in microseconds, to three digits.
+/// Histogram of times in microseconds, with three digits.
 #[derive(Debug, Clone)]
 pub(crate) struct Times(Histogram<u64>);
 
 impl Times {
-    /// Nothing yet.
+    /// Empty histogram.
     #[expect(clippy::expect_used, reason = "the argument is a constant that is allowed")]
     pub(crate) fn new() -> Self {
         Self(Histogram::new(3).expect("zero to five digits are allowed"))
     }
 
     pub(crate) fn add(&mut self, time: Duration) {
-        // The histogram grows as needed, so that every value has a place.
+        // The histogram resizes itself, so it accepts every value.
         let _ = self.0.record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Milliseconds that a part of the requests did not exceed; 0 when there are none.
+    /// Quantile in milliseconds; 0 if the histogram is empty.
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
         milliseconds(self.0.value_at_quantile(quantile).min(self.0.max()) as f64)
     }
 
-    /// Milliseconds.
+    /// Value in milliseconds.
     pub(crate) fn max(&self) -> f64 {
         self.quantile(1.0)
     }
 
-    /// Milliseconds.
+    /// Value in milliseconds.
     pub(crate) fn mean(&self) -> f64 {
         milliseconds(self.0.mean())
     }
@@ -41,36 +41,36 @@ fn milliseconds(microseconds: f64) -> f64 {
     microseconds / 1e3
 }
 
-/// Errors of a kind.
+/// Errors of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Errors {
     pub(crate) count: u64,
-    /// The message of the first.
+    /// Message of the first one.
     pub(crate) example: String,
 }
 
-/// A run under way or at its end.
+/// Counts and times of a run, in progress or finished.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
-    /// From when a request was meant to start to the end of its answer, or to when it was given up for its timeout:
-    /// without these a server that stalls would look better than one that is slow.
+    /// Time from a request's scheduled start to the end of its response or to its timeout. Without timeouts a stalled
+    /// server would look better than a slow one.
     pub(crate) latency: Times,
-    /// From when a request was meant to start to when it did: what the load generator itself is late.
+    /// Delay of the load generator, from a request's scheduled to its actual start.
     pub(crate) start_delay: Times,
-    /// Good answers.
+    /// Successful responses.
     pub(crate) answered: u64,
-    /// Texts in them.
+    /// Texts of successful responses.
     pub(crate) texts: u64,
-    /// Tokens in them; nothing once an answer did not tell.
+    /// Tokens of successful responses; `None` once a response did not report them.
     pub(crate) tokens: Option<u64>,
-    /// Sums over the answers of the tokens of their batches and of those computed.
-    pub(crate) batch: Option<(u64, u64)>,
+    /// Sums over responses of their tokens, and of those that remain when common prefixes count once.
+    pub(crate) folded: Option<(u64, u64)>,
     pub(crate) errors: BTreeMap<Kind, Errors>,
-    /// When the last answer or error came.
+    /// Time of the last response or error.
     pub(crate) last: Option<Instant>,
 }
 
-/// When a request was meant to start and when it did.
+/// Scheduled and actual start of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
     pub(crate) intended: Instant,
@@ -85,13 +85,13 @@ impl Record {
             answered: 0,
             texts: 0,
             tokens: Some(0),
-            batch: None,
+            folded: None,
             errors: BTreeMap::new(),
             last: None,
         }
     }
 
-    /// Counts a request of `texts` texts.
+    /// Counts the result of a request with `texts` texts.
     pub(crate) fn add(&mut self, start: Start, texts: usize, outcome: Result<Answer, Failure>) {
         self.start_delay.add(start.actual.saturating_duration_since(start.intended));
         let end = match outcome {
@@ -99,9 +99,9 @@ impl Record {
                 self.answered += 1;
                 self.texts += texts as u64;
                 self.tokens = self.tokens.zip(answer.tokens).map(|(sum, tokens)| sum + tokens);
-                if let Some((tokens, unique)) = answer.batch {
-                    let (all_tokens, all_unique) = self.batch.unwrap_or_default();
-                    self.batch = Some((all_tokens + tokens, all_unique + unique));
+                if let Some((tokens, unique)) = answer.folded {
+                    let (all_tokens, all_unique) = self.folded.unwrap_or_default();
+                    self.folded = Some((all_tokens + tokens, all_unique + unique));
                 }
                 self.latency.add(answer.arrived.saturating_duration_since(start.intended));
                 answer.arrived
@@ -158,12 +158,12 @@ mod tests {
     fn latency_counts_from_the_intended_start() {
         let (mut record, begin) = (Record::new(), Instant::now());
         let arrived = begin + Duration::from_millis(250);
-        record.add(start(begin, 200), 3, Ok(Answer { arrived, tokens: Some(5), batch: Some((40, 10)) }));
+        record.add(start(begin, 200), 3, Ok(Answer { arrived, tokens: Some(5), folded: Some((40, 10)) }));
         assert!((record.latency.max() - 250.0).abs() < 1.0 && (record.start_delay.max() - 200.0).abs() < 1.0);
-        assert_eq!((record.answered, record.texts, record.tokens, record.batch), (1, 3, Some(5), Some((40, 10))));
+        assert_eq!((record.answered, record.texts, record.tokens, record.folded), (1, 3, Some(5), Some((40, 10))));
         assert_eq!(record.last, Some(arrived));
-        record.add(start(begin, 0), 1, Ok(Answer { arrived, tokens: None, batch: None }));
-        assert_eq!((record.texts, record.tokens, record.batch), (4, None, Some((40, 10))));
+        record.add(start(begin, 0), 1, Ok(Answer { arrived, tokens: None, folded: None }));
+        assert_eq!((record.texts, record.tokens, record.folded), (4, None, Some((40, 10))));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A command's result: for people as a table, for programs and for plots as JSON.
+//! Results of a command: a table for people, JSON for programs and plots.
 
 use crate::run::{Finished, Load};
 use crate::server_side::ServerSide;
@@ -6,52 +6,52 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Requests that start this much later than they were meant to, in milliseconds, are worth a word.
-const LATE: f64 = 20.0;
+/// Start delay, in milliseconds, above which a remark is printed.
+const REMARKABLE_START_DELAY_MS: f64 = 20.0;
 
-/// Everything that `--json` writes.
+/// Content of `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// The name of the series in plots.
+    /// Name of the series in plots.
     pub(crate) label: String,
-    /// prefold's version.
+    /// Version of `prefold bench`.
     pub(crate) version: String,
     pub(crate) url: String,
     pub(crate) model: Option<String>,
     pub(crate) file: String,
     pub(crate) clients: usize,
     pub(crate) texts_per_request: Option<usize>,
-    /// Different requests in the workload. More were sent when it was sent over again.
+    /// Distinct requests of the workload, which is repeated as needed.
     pub(crate) different_requests: usize,
-    /// What drives the server: `concurrency` or `rate`.
+    /// Kind of load: `concurrency` or `rate`.
     pub(crate) mode: String,
-    /// One for each load, in the order of the command line.
+    /// One run per load, in the order of the command line.
     pub(crate) runs: Vec<RunReport>,
 }
 
-/// One load.
+/// Result of one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunReport {
-    /// Requests under way at once, or arrivals a second.
+    /// Requests in flight, or arrivals per second.
     pub(crate) load: f64,
     pub(crate) elapsed_s: f64,
-    /// Ended by Ctrl-C.
+    /// True if Ctrl-C ended the run.
     pub(crate) interrupted: bool,
     pub(crate) sent: u64,
     pub(crate) answered: u64,
     pub(crate) failed: u64,
     pub(crate) requests_per_s: f64,
     pub(crate) texts_per_s: f64,
-    /// Absent when the server does not tell its tokens.
+    /// Absent if the server does not report tokens.
     pub(crate) tokens_per_s: Option<f64>,
     pub(crate) latency_ms: Latency,
-    /// How late the load generator itself was.
+    /// Delay of the load generator itself.
     pub(crate) start_delay_ms: StartDelay,
     pub(crate) errors: Vec<ErrorReport>,
     pub(crate) server: Option<ServerSide>,
 }
 
-/// Of the answers and of the requests that timed out, from their intended start.
+/// Latency of successful and timed-out requests, from their scheduled start.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) mean: f64,
@@ -68,12 +68,12 @@ pub(crate) struct StartDelay {
     pub(crate) max: f64,
 }
 
-/// Errors of a kind.
+/// Errors of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ErrorReport {
     pub(crate) kind: String,
     pub(crate) count: u64,
-    /// The first one's message.
+    /// Message of the first one.
     pub(crate) example: String,
 }
 
@@ -110,7 +110,7 @@ impl RunReport {
         }
     }
 
-    /// A line of the table.
+    /// Line of the table.
     pub(crate) fn row(&self) -> String {
         let Latency { p50, p90, p99, max, .. } = self.latency_ms;
         let tokens = self.tokens_per_s.map_or("-".to_owned(), |tokens| format!("{tokens:.0}"));
@@ -122,30 +122,30 @@ impl RunReport {
         )
     }
 
-    /// What the table has no column for.
+    /// Remarks below the run's line of the table.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         remarks.extend(self.server.iter().flat_map(ServerSide::remarks));
         remarks.extend(self.errors.iter().map(|error| {
             let ErrorReport { kind, count, example } = error;
-            format!("{count} x {kind}, the first: {example}")
+            format!("{count} x {kind}, first: {example}")
         }));
         if self.interrupted {
-            let under_way = self.sent - self.answered - self.failed;
-            remarks.push(format!("interrupted after {:.1} s with {under_way} requests under way", self.elapsed_s));
+            let in_flight = self.sent - self.answered - self.failed;
+            remarks.push(format!("interrupted after {:.1} s with {in_flight} requests in flight", self.elapsed_s));
         }
-        if self.start_delay_ms.p99 > LATE {
+        if self.start_delay_ms.p99 > REMARKABLE_START_DELAY_MS {
             let StartDelay { p99, max } = self.start_delay_ms;
             remarks.push(format!(
-                "the load generator itself was late: 99% of requests started within {p99:.1} ms of their time, all \
-                 within {max:.1} ms; it needs more of the CPU"
+                "the load generator fell behind: 99% of requests started within {p99:.1} ms of their schedule, all \
+                 within {max:.1} ms; give it more CPU time"
             ));
         }
         remarks
     }
 }
 
-/// The table's head.
+/// Header of the table.
 pub(crate) fn header(mode: &str) -> String {
     format!(
         "{mode:>11} {:>9} {:>7} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}",
@@ -162,6 +162,7 @@ impl Report {
 
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is not a result of prefold bench", path.display()))
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a result of `prefold bench --json`", path.display()))
     }
 }

@@ -1,5 +1,4 @@
-//! Sending: a closed loop, where each answer makes room for the next request, and an open loop, where requests come
-//! when they come.
+//! Load loops: closed, where each response triggers the next request, and open, where requests follow a schedule.
 
 use crate::client::{Answer, Failure, Target};
 use crate::record::{Record, Start};
@@ -15,33 +14,33 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-/// How often the progress bar is drawn.
+/// Redraw interval of the progress bar.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How hard a server is driven.
+/// Load on a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Load {
-    /// This many requests are under way at any time.
+    /// Closed loop: number of requests in flight.
     Closed { concurrency: usize },
-    /// Requests arrive at random, this many a second on average, however many are under way.
+    /// Open loop: mean random arrivals per second, whatever the number in flight.
     Open { rate: f64, seed: u64 },
 }
 
-/// When to stop; whichever comes first. What is under way then is waited for.
+/// End of a run, whichever limit comes first. Requests in flight are then awaited.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Length {
     pub(crate) requests: Option<u64>,
-    /// Requests that are meant to start later are not sent.
+    /// Requests scheduled later are not sent.
     pub(crate) duration: Option<Duration>,
 }
 
-/// A run's result.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Finished {
     pub(crate) record: Record,
-    /// Requests sent. Those neither answered nor failed were under way when the run was interrupted.
+    /// Requests sent. Those neither answered nor failed were in flight when the run was interrupted.
     pub(crate) sent: u64,
-    /// From the start of the run to the last answer, and not less than the length that was asked for.
+    /// Time from the start of the run to the last response, at least the configured duration.
     pub(crate) elapsed: Duration,
     pub(crate) interrupted: bool,
 }
@@ -50,12 +49,12 @@ pub(crate) struct Finished {
 pub(crate) struct Driver {
     target: Target,
     workload: Workload,
-    /// The place of the next request in the workload's order. One run goes on where the one before ended, so that a
-    /// server that remembers texts is not asked the same ones again before it must be.
+    /// Position of the next request in the workload. Each run continues where the previous one ended, so that texts
+    /// repeat to a caching server as late as possible.
     next: AtomicU64,
 }
 
-/// A run under way.
+/// State of a run in progress.
 struct Run {
     driver: Arc<Driver>,
     record: Mutex<Record>,
@@ -64,7 +63,7 @@ struct Run {
     length: Length,
 }
 
-/// Resolves when the run must end at once.
+/// Future that resolves when the run must end at once.
 pub(crate) type Stop<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;
 
 impl Driver {
@@ -76,7 +75,7 @@ impl Driver {
         &self.target
     }
 
-    /// Sends until `length` is reached and all is answered, or until `stop`, which drops what is under way.
+    /// Sends until `length` is reached and all responses have arrived, or until `stop`, which drops requests in flight.
     pub(crate) async fn run(self: &Arc<Self>, load: Load, length: Length, title: &str, stop: Stop<'_>) -> Finished {
         let run = Arc::new(Run {
             driver: self.clone(),
@@ -97,7 +96,7 @@ impl Driver {
 }
 
 impl Run {
-    /// The futures are dropped with the [`JoinSet`]s in them when this is.
+    /// Dropping this drops the futures and their [`JoinSet`]s.
     async fn drive(self: &Arc<Self>, load: Load) {
         match load {
             Load::Closed { concurrency } => self.closed(concurrency).await,
@@ -130,7 +129,7 @@ impl Run {
                     let run = self.clone();
                     requests.spawn(async move { run.send(intended).await });
                 }
-                // Takes the finished ones away.
+                // Removes finished tasks.
                 Some(_) = requests.join_next() => {}
                 else => break,
             }
@@ -142,7 +141,7 @@ impl Run {
         self.length.duration.is_some_and(|duration| elapsed >= duration)
     }
 
-    /// Counts one more request, unless all have been sent.
+    /// Claims the next request, unless all have been sent.
     fn admit(&self) -> bool {
         let limit = self.length.requests.unwrap_or(u64::MAX);
         self.sent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sent| (sent < limit).then_some(sent + 1)).is_ok()
@@ -189,9 +188,9 @@ impl Run {
     }
 }
 
-/// Tells when requests are due until the returned sender is dropped.
+/// Signals each due request until the returned sender is dropped.
 ///
-/// On a thread, whose sleep is exact to tens of microseconds where the runtime's timers are to a millisecond.
+/// A thread's sleep is exact to tens of microseconds, the runtime's timers only to a millisecond.
 fn tick_at(begin: Instant, arrivals: Arrivals) -> (UnboundedReceiver<Instant>, Sender<()>) {
     let (due, receiver) = unbounded_channel();
     let (keep, stopped) = channel();
@@ -199,7 +198,7 @@ fn tick_at(begin: Instant, arrivals: Arrivals) -> (UnboundedReceiver<Instant>, S
         for arrival in arrivals {
             let Some(intended) = begin.checked_add(arrival) else { return };
             let wait = intended.saturating_duration_since(Instant::now());
-            // Nothing is ever sent to this thread, so this sleeps until it is time or the other end is gone.
+            // Nothing is ever sent on this channel: the wait ends at the due time or when the sender is dropped.
             if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || due.send(intended).is_err() {
                 return;
             }
@@ -208,7 +207,7 @@ fn tick_at(begin: Instant, arrivals: Arrivals) -> (UnboundedReceiver<Instant>, S
     (receiver, keep)
 }
 
-/// Shown on a terminal only.
+/// Progress bar, shown only on a terminal.
 fn progress_bar(length: Length, title: &str) -> ProgressBar {
     let total = match (length.requests, length.duration) {
         (Some(requests), _) => Some(requests),

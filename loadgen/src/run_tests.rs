@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 use std::io::Write;
 use tokio::sync::Barrier;
 
-/// A server with embeddings of one value for each text, unless its behaviour says otherwise.
+/// Server that returns embeddings with one value per text, unless its behaviour differs.
 struct Server {
     behaviour: Behaviour,
-    /// First texts of the requests in the order of their arrival.
+    /// First text of each request, in order of arrival.
     texts: Mutex<Vec<String>>,
-    under_way: AtomicU64,
-    most_under_way: AtomicU64,
+    in_flight: AtomicU64,
+    max_in_flight: AtomicU64,
     turn: tokio::sync::Mutex<()>,
 }
 
 enum Behaviour {
     Answer,
-    /// One request at a time, of which the first takes this long.
+    /// Serves one request at a time; the first takes this long.
     Stall(Duration),
-    /// Nobody is answered before this many are waiting.
+    /// Responds only once this many requests are waiting.
     Together(Barrier),
-    /// Each text says what becomes of it.
+    /// Each text selects its response.
     Obey,
 }
 
@@ -38,8 +38,8 @@ impl Server {
         let server = Arc::new(Self {
             behaviour,
             texts: Mutex::default(),
-            under_way: AtomicU64::new(0),
-            most_under_way: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            max_in_flight: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
         });
         let models = get(async |headers: HeaderMap| match headers.get("authorization").map(HeaderValue::as_bytes) {
@@ -59,8 +59,8 @@ async fn embed(State(server): State<Arc<Server>>, request: Request) -> Response 
     let body: Value = serde_json::from_slice(&body).unwrap();
     let inputs = body["inputs"].as_array().unwrap();
     let text = inputs[0].as_str().unwrap().to_owned();
-    let under_way = server.under_way.fetch_add(1, Ordering::SeqCst) + 1;
-    server.most_under_way.fetch_max(under_way, Ordering::SeqCst);
+    let in_flight = server.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+    server.max_in_flight.fetch_max(in_flight, Ordering::SeqCst);
     server.texts.lock().unwrap().push(text.clone());
     match &server.behaviour {
         Behaviour::Answer => tokio::time::sleep(Duration::from_millis(1)).await,
@@ -83,7 +83,7 @@ async fn embed(State(server): State<Arc<Server>>, request: Request) -> Response 
             _ => {}
         },
     }
-    server.under_way.fetch_sub(1, Ordering::SeqCst);
+    server.in_flight.fetch_sub(1, Ordering::SeqCst);
     ([("x-compute-tokens", "7")], Json(json!(vec![[0.5]; inputs.len()]))).into_response()
 }
 
@@ -93,7 +93,7 @@ fn target(base: &str) -> Target {
         .unwrap()
 }
 
-/// Sends these texts, one in a request.
+/// Sends these texts, one per request.
 fn driver(target: Target, texts: &[&str]) -> Arc<Driver> {
     let plan = Plan {
         api: Api::Embed,
@@ -121,15 +121,15 @@ async fn run(driver: &Arc<Driver>, load: Load, length: Length) -> Finished {
 }
 
 #[tokio::test]
-async fn a_closed_loop_keeps_its_requests_under_way() {
+async fn a_closed_loop_keeps_its_requests_in_flight() {
     let (server, url) = Server::start(Behaviour::Together(Barrier::new(4))).await;
     let texts = texts(3);
     let driver = driver(target(&url), &texts.iter().map(String::as_str).collect::<Vec<_>>());
     let finished = run(&driver, Load::Closed { concurrency: 4 }, requests(20)).await;
     assert_eq!((finished.sent, finished.record.answered, finished.record.failed()), (20, 20, 0));
     assert_eq!((finished.record.texts, finished.record.tokens), (20, Some(140)));
-    assert!(!finished.interrupted && server.most_under_way.load(Ordering::SeqCst) == 4);
-    // The next run goes on with the text after the last, number 19.
+    assert!(!finished.interrupted && server.max_in_flight.load(Ordering::SeqCst) == 4);
+    // The next run continues after the last text, number 19.
     run(&driver, Load::Closed { concurrency: 4 }, requests(4)).await;
     let mut sent = server.texts.lock().unwrap().split_off(20);
     sent.sort();
@@ -149,7 +149,7 @@ async fn a_closed_loop_of_one_sends_in_order() {
 
 #[tokio::test]
 async fn an_open_loop_does_not_wait_for_answers() {
-    // If connections or anything else kept requests back, this would never end.
+    // Never ends if connections or anything else hold requests back.
     let (_, url) = Server::start(Behaviour::Together(Barrier::new(300))).await;
     let load = Load::Open { rate: 5000.0, seed: 1 };
     let finished = run(&driver(target(&url), &["a"]), load, requests(300)).await;
@@ -168,12 +168,12 @@ async fn a_stall_is_seen_by_all_who_arrive_meanwhile() {
     let first = Arrivals::new(rate, seed).next().unwrap();
     let in_stall = Arrivals::new(rate, seed).take(count).filter(|time| *time + waited <= first + stall).count();
     assert!(in_stall > count / 2, "{in_stall}");
-    // All but `count - in_stall` of the latencies.
+    // All latencies but `count - in_stall`.
     let least = open.record.latency.quantile(1.0 - (in_stall as f64 - 0.5) / count as f64);
     assert!(least >= waited.as_secs_f64() * 999.0, "{least} ms at {in_stall} of {count}");
     assert!(open.record.latency.max() >= stall.as_secs_f64() * 999.0);
 
-    // A closed loop sends nothing meanwhile, and so has one bad latency of a hundred to show for the same stall.
+    // A closed loop sends nothing during the stall, so only one of a hundred latencies shows it.
     let (_, url) = Server::start(Behaviour::Stall(stall)).await;
     let closed = run(&driver(target(&url), &texts), Load::Closed { concurrency: 1 }, requests(count as u64)).await;
     assert!(closed.record.latency.max() >= stall.as_secs_f64() * 999.0);
@@ -213,12 +213,12 @@ async fn nobody_listens() {
 
 #[tokio::test]
 async fn an_interrupted_run_still_has_its_result() {
-    // A closed loop comes to its end when all three hang, and has read every answer then; an open one reads them meanwhile.
+    // A closed loop stalls once all three requests hang and has then read every response; an open loop keeps reading.
     for (load, arrivals) in [(Load::Closed { concurrency: 3 }, 4), (Load::Open { rate: 1000.0, seed: 1 }, 300)] {
         let (server, url) = Server::start(Behaviour::Obey).await;
         let driver = driver(target(&url), &["good", "hang", "hang"]);
         let stop = std::pin::pin!(async move {
-            while server.under_way.load(Ordering::SeqCst) < 3 || server.texts.lock().unwrap().len() < arrivals {
+            while server.in_flight.load(Ordering::SeqCst) < 3 || server.texts.lock().unwrap().len() < arrivals {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });

@@ -1,18 +1,18 @@
-//! When requests of an open loop are due.
+//! Arrival times of an open loop.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;
 
-/// The arrivals of a Poisson process, as the time since its beginning, without end.
+/// Endless arrivals of a Poisson process, as times since its start.
 ///
-/// Clients that do not know of each other arrive so: the time between two arrivals is exponentially distributed
-/// (drawn by inversion). The same seed gives the same arrivals, and the same seed at another rate the same
-/// arrivals stretched.
+/// Independent clients arrive this way: the time between two arrivals is exponentially distributed (drawn by
+/// inversion). A seed determines the arrivals; at another rate the same seed gives the same arrivals on another time
+/// scale.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrivals {
     random: StdRng,
-    /// Per second, positive and finite.
+    /// Arrivals per second, positive and finite.
     rate: f64,
     seconds: f64,
 }
@@ -27,7 +27,7 @@ impl Iterator for Arrivals {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        // In (0, 1]: a logarithm of 0 would never arrive.
+        // In (0, 1], because the logarithm of 0 is infinite.
         let uniform = 1.0 - self.random.random::<f64>();
         self.seconds -= uniform.ln() / self.rate;
         Duration::try_from_secs_f64(self.seconds).ok()
@@ -54,7 +54,7 @@ mod tests {
         let tolerance = 6.0 / (count as f64).sqrt();
         assert!((mean * rate - 1.0).abs() < tolerance, "{mean}");
         assert!((variance.sqrt() * rate - 1.0).abs() < 2.0 * tolerance, "{variance}");
-        // The distribution function at a few places.
+        // The distribution function at a few points.
         for quantile in [0.1, 0.5, 0.9, 0.99] {
             let bound = -(1.0f64 - quantile).ln() / rate;
             let below = gaps.iter().filter(|gap| **gap <= bound).count() as f64 / count as f64;

@@ -1,20 +1,20 @@
-//! What the server's own metrics tell of a run: batches, their size, how much of them was computed, and where the time went.
+//! Server-side results of a run: number and size of batches, compaction ratio, time breakdown.
 
 use crate::record::Record;
 use serde::{Deserialize, Serialize};
 
-/// Batches.
+/// Names of metrics that count batches.
 const BATCHES: &str = "te_batch_next_size_count";
 const SEQUENCES: &str = "te_batch_next_size_sum";
 const TOKENS: &str = "te_batch_next_tokens_sum";
 const UNIQUE_TOKENS: &str = "prefold_batch_unique_tokens_sum";
-/// Requests, and seconds of them.
+/// Names of metrics that count requests and their seconds.
 const REQUESTS: &str = "te_request_duration_count";
 const TOTAL: &str = "te_request_duration_sum";
 const TOKENIZATION: &str = "te_request_tokenization_duration_sum";
 const QUEUE: &str = "te_request_queue_duration_sum";
 const INFERENCE: &str = "te_request_inference_duration_sum";
-/// Seconds of batches.
+/// Names of metrics that sum seconds of batches.
 const PLANNING: &str = "prefold_planning_duration_sum";
 const BATCH_INFERENCE: &str = "prefold_batch_inference_duration_sum";
 const IDLE: &str = "prefold_backend_idle_duration_sum";
@@ -34,23 +34,23 @@ const NAMES: [&str; 12] = [
     IDLE,
 ];
 
-/// Sums that only grow while a server runs, in the order of [`NAMES`]. Absent is what the server does not have, or has not yet.
+/// Monotonic sums in the order of [`NAMES`]; absent if the server does not have the metric, or not yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters([Option<f64>; NAMES.len()]);
 
-/// A run as the server saw it.
+/// The server's view of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServerSide {
-    /// Where this is from: `metrics`, all that the server did during the run, or `headers`, the answers' own.
+    /// Source: `metrics`, covering everything the server did during the run, or `headers` of the responses.
     pub(crate) source: String,
-    /// Absent when only the headers tell.
+    /// Absent if the source is `headers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batches: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) texts_per_batch: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tokens_per_batch: Option<f64>,
-    /// N'/N: rows computed over tokens of all batches.
+    /// N'/N: computed rows over tokens, all batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) compaction_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,20 +59,20 @@ pub(crate) struct ServerSide {
     pub(crate) batch_ms: Option<BatchTime>,
 }
 
-/// Where the time of a request went inside the server: means over requests, in milliseconds.
+/// Time breakdown of a request in the server: means over requests, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RequestTime {
-    /// From arrival to the answer, neither read from the network nor written to it.
+    /// Time from arrival to the result, without network reads and writes.
     pub(crate) total: f64,
     pub(crate) tokenization: f64,
     pub(crate) queue: f64,
     pub(crate) inference: f64,
 }
 
-/// Where the time of a batch went: means over batches, in milliseconds. Only prefold tells.
+/// Time breakdown of a batch: means over batches, in milliseconds. Only prefold reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BatchTime {
-    /// On the CPU, while the batch before is computed.
+    /// Planning on the CPU, while the previous batch is computed.
     pub(crate) planning: f64,
     pub(crate) inference: f64,
     /// The backend's wait for the batch.
@@ -80,12 +80,12 @@ pub(crate) struct BatchTime {
 }
 
 impl Counters {
-    /// From the text of Prometheus metrics with text-embeddings-inference's names.
+    /// Parses Prometheus metrics with text-embeddings-inference's names.
     pub(crate) fn parse(metrics: &str) -> Self {
         Self(NAMES.map(|name| sample(metrics, name)))
     }
 
-    /// What came since. A server's first batch brings metrics into being, so that what was absent then was 0.
+    /// Growth since `before`. A server's first batch creates metrics, so an absent one was 0.
     fn since(&self, before: &Self) -> Self {
         Self(std::array::from_fn(|i| Some(self.0[i]? - before.0[i].unwrap_or(0.0))))
     }
@@ -94,7 +94,7 @@ impl Counters {
         NAMES.iter().position(|&other| other == name).and_then(|i| self.0[i])
     }
 
-    /// One sum for each of another.
+    /// Ratio of two sums.
     fn ratio(&self, name: &str, of: &str) -> Option<f64> {
         self.get(of).filter(|&of| of > 0.0).and_then(|of| Some(self.get(name)? / of))
     }
@@ -111,7 +111,7 @@ impl Counters {
     }
 }
 
-/// The sum of a metric's samples, whatever their labels.
+/// Sum of a metric's samples over all labels.
 fn sample(metrics: &str, name: &str) -> Option<f64> {
     let values = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -125,13 +125,12 @@ fn sample(metrics: &str, name: &str) -> Option<f64> {
 }
 
 impl ServerSide {
-    /// From what the metrics said before a run and after it, or else from the answers' headers.
+    /// Computed from the metrics before and after a run, or else from response headers.
     ///
-    /// The metrics count each batch once. A batch that several requests shared counts for each of them in the
-    /// headers, so these serve only where there are no metrics.
+    /// Metrics count each batch. Headers tell what requests share within themselves, so they are used only without metrics.
     pub(crate) fn new(before: Option<Counters>, after: Option<Counters>, record: &Record) -> Option<Self> {
         let run = before.zip(after).map(|(before, after)| after.since(&before));
-        // Other servers have none of these, and one that began again in between has fewer batches than before.
+        // Other servers lack these metrics; a server restarted during the run has fewer batches than before.
         if let Some(run) = run.filter(|run| run.get(BATCHES).is_some_and(|batches| batches > 0.0)) {
             return Some(Self {
                 source: "metrics".to_owned(),
@@ -143,7 +142,7 @@ impl ServerSide {
                 batch_ms: run.batch_ms(),
             });
         }
-        let (tokens, unique) = record.batch?;
+        let (tokens, unique) = record.folded?;
         Some(Self {
             source: "headers".to_owned(),
             batches: None,
@@ -155,7 +154,7 @@ impl ServerSide {
         })
     }
 
-    /// For people: what the metrics told beside the ratio.
+    /// Remarks from the metrics, besides the ratio.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let batches = self.batches.zip(self.texts_per_batch);
         let batches =
@@ -202,13 +201,13 @@ mod tests {
         let batches = |n: f64| [(BATCHES, n), (SEQUENCES, n * 4.0), (TOKENS, n * 40.0)];
         let with_unique = |n: f64, unique: f64| counters(&[&batches(n)[..], &[(UNIQUE_TOKENS, unique)]].concat());
         let mut record = Record::new();
-        record.batch = Some((10, 5));
+        record.folded = Some((10, 5));
         let server = ServerSide::new(with_unique(2.0, 60.0), with_unique(6.0, 100.0), &record).unwrap();
         assert_eq!((server.source.as_str(), server.batches), ("metrics", Some(4)));
         assert_eq!((server.texts_per_batch, server.tokens_per_batch), (Some(4.0), Some(40.0)));
         assert_eq!(server.compaction_ratio, Some(0.25));
         assert_eq!((server.request_ms, server.batch_ms), (None, None));
-        // Without prefold's metric there is no ratio; without metrics the headers tell.
+        // Without prefold's metric there is no ratio; without metrics the headers are used.
         let server = ServerSide::new(counters(&batches(2.0)), counters(&batches(3.0)), &record).unwrap();
         assert_eq!(server.compaction_ratio, None);
         for before in [None, counters(&batches(3.0))] {

@@ -1,11 +1,11 @@
-//! Prompts: a text with places for the fields of a line of the workload.
+//! Prompt templates with placeholders for the fields of a workload line.
 
 use std::fmt;
 
-/// Templates that have a name, for `--preset`.
+/// Named templates, for `--preset`.
 const PRESETS: [(&str, &str); 4] = [
     ("text", "{text}"),
-    // The embedding template of tests/workloads/README.md: MS MARCO as arXiv 2601.15013 measures it.
+    // The embedding template of tests/workloads/README.md: MS MARCO as measured in arXiv 2601.15013.
     (
         "chat-embedding",
         "<|im_start|>system\nYou are a helpful assistant specialized in embedding text for retrieval \
@@ -25,10 +25,10 @@ const PRESETS: [(&str, &str); 4] = [
     ),
 ];
 
-/// A prompt with places for fields: `{name}`, a letter or underscore and then letters, digits and underscores.
+/// Prompt with placeholders `{name}`: a letter or underscore, then letters, digits and underscores.
 ///
-/// Every other brace stands for itself, so that prompts may contain JSON. Values are put in as they are and never
-/// searched for places again.
+/// Other braces are literal, so that prompts may contain JSON. Values are inserted unchanged and never searched for
+/// placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: Vec<Part>,
@@ -40,7 +40,7 @@ enum Part {
     Field(String),
 }
 
-/// A template asks for a field that the line does not have.
+/// The line lacks a field that the template uses.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MissingField(pub(crate) String);
 
@@ -53,7 +53,7 @@ impl fmt::Display for MissingField {
 impl std::error::Error for MissingField {}
 
 impl Template {
-    /// Every text is a template.
+    /// Parses a template; every text is valid.
     pub(crate) fn new(text: &str) -> Self {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -79,7 +79,7 @@ impl Template {
         Self { parts }
     }
 
-    /// The template of a name, or the names that there are.
+    /// Template of a preset, or an error that lists the presets.
     pub(crate) fn preset(name: &str) -> Result<Self, String> {
         match PRESETS.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => Ok(Self::new(text)),
@@ -90,7 +90,7 @@ impl Template {
         }
     }
 
-    /// The text with every place filled by what `field` gives for its name.
+    /// The text with each placeholder replaced by `field(name)`.
     pub(crate) fn render<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> Result<String, MissingField> {
         let mut text = String::new();
         for part in &self.parts {

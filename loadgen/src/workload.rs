@@ -1,4 +1,4 @@
-//! What is sent: lines of a file, made into texts by templates and dealt out to clients.
+//! Workload: lines of a file, rendered by templates and assigned to clients.
 
 use crate::api::{Api, Payload};
 use crate::template::Template;
@@ -8,54 +8,54 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where a line's list of candidates may stand, in this order.
+/// Fields that may hold a line's list of candidates, in order of precedence.
 const PASSAGES: [&str; 3] = ["passages", "documents", "texts"];
 
 type Fields = BTreeMap<String, String>;
 
-/// A line of the file.
+/// Line of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
-    /// Where it stands, from 1.
+    /// Line number, from 1.
     number: usize,
     fields: Fields,
-    /// Absent when the line has no list; then the line itself is one text.
+    /// Absent if the line has no list and is itself one text.
     passages: Option<Vec<Fields>>,
 }
 
-/// How lines become requests.
+/// Rules that turn lines into requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) api: Api,
-    /// The template of client c is number c modulo their count; at least one.
+    /// Templates, at least one. Client c has template c modulo their number.
     pub(crate) templates: Vec<Template>,
-    /// At least 1. Client c of C has lines `c * L / C .. (c + 1) * L / C`.
+    /// Number of clients C, at least 1. Client c has lines `c * L / C .. (c + 1) * L / C`.
     pub(crate) clients: usize,
-    /// Texts in a request at most. When absent one, or for a ranking all passages of the line.
+    /// Maximum texts per request. Default: one; for rankings all passages of the line.
     pub(crate) texts_per_request: Option<usize>,
-    /// The model's name for APIs that take one.
+    /// Model name, for APIs that have one.
     pub(crate) model: Option<String>,
-    /// Vectors as base64 in place of numbers, where the API knows it.
+    /// Request base64 vectors, if the API supports them.
     pub(crate) base64: bool,
 }
 
-/// A request that is ready to be sent.
+/// Request ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prepared {
     pub(crate) body: Bytes,
-    /// What the answer must have one result for.
+    /// Number of texts, and so of results in the response.
     pub(crate) texts: usize,
 }
 
-/// The requests of each client.
+/// Requests of each client.
 #[derive(Debug)]
 pub(crate) struct Workload {
     clients: Vec<Vec<Prepared>>,
 }
 
 impl Workload {
-    /// Reads a file: JSON objects or strings where its name ends in `.jsonl`, `.ndjson` or `.json`, otherwise a text
-    /// a line. Empty lines are left out.
+    /// Reads a file: JSON objects or strings if its name ends in `.jsonl`, `.ndjson` or `.json`, otherwise one text per
+    /// line. Empty lines are skipped.
     pub(crate) fn read(path: &Path, plan: &Plan) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let json = path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson" || end == "json");
@@ -74,15 +74,14 @@ impl Workload {
         Ok(Self { clients })
     }
 
-    /// The request at a place in the order in which all are sent: the clients take turns, and each begins again when
-    /// it is through.
+    /// Request at a position of the sending order: clients take turns, and each starts again after its last request.
     pub(crate) fn request(&self, index: u64) -> &Prepared {
         let index = index as usize;
         let own = &self.clients[index % self.clients.len()];
         &own[index / self.clients.len() % own.len()]
     }
 
-    /// Different requests.
+    /// Number of distinct requests.
     pub(crate) fn len(&self) -> usize {
         self.clients.iter().map(Vec::len).sum()
     }
@@ -118,7 +117,7 @@ impl Plan {
 }
 
 impl Line {
-    /// A text for each passage, or one for the line.
+    /// One text per passage, or one for the line.
     fn render(&self, template: &Template, client: &str) -> Result<Vec<String>> {
         let none = Fields::new();
         let own = std::slice::from_ref(&none);
@@ -174,7 +173,7 @@ fn only_text(text: String) -> Fields {
     [("text".to_owned(), text)].into()
 }
 
-/// Strings, numbers and booleans as text. What else there is has no place in a prompt.
+/// Strings, numbers and booleans as text; other values are not allowed in a prompt.
 fn scalars(object: serde_json::Map<String, Value>) -> Fields {
     let text = |value| match value {
         Value::String(text) => Some(text),

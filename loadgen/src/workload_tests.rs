@@ -10,7 +10,7 @@ fn workload(text: &str, plan: &Plan) -> Result<Workload> {
     Workload::new(text, true, plan)
 }
 
-/// The bodies of the first `count` requests in the order of sending.
+/// Bodies of the first `count` requests in sending order.
 fn bodies(workload: &Workload, count: u64) -> Vec<Value> {
     (0..count).map(|index| serde_json::from_slice(&workload.request(index).body).unwrap()).collect()
 }
@@ -59,7 +59,7 @@ fn clients_take_turns_with_their_own_lines_and_prompts() {
     let plan = Plan { templates, clients: 2, ..plan(Api::Embed, "") };
     let workload = Workload::new(lines, false, &plan).unwrap();
     let sent: Vec<_> = bodies(&workload, 7).iter().map(|body| body["inputs"][0].as_str().unwrap().to_owned()).collect();
-    // Client 1 has two lines and begins again, client 2 has three.
+    // Client 1 has two lines and starts again, client 2 has three.
     assert_eq!(sent, ["A1 one", "B2 three", "A1 two", "B2 four", "A1 one", "B2 five", "A1 two"]);
     let error = Workload::new(lines, false, &Plan { clients: 6, ..plan }).unwrap_err();
     assert!(error.to_string().contains("5 lines are too few for --clients 6"), "{error}");

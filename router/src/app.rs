@@ -1,140 +1,117 @@
-//! From a checked configuration to something that answers.
+//! The binary: from the command line to the exit code.
 
-use crate::Wrap;
-use crate::buffered::Buffered;
-use crate::config::{DefaultPrompt, HttpConfig, ModelNames};
-use metrics_exporter_prometheus::PrometheusHandle;
-use prefold_backends::{LoadError, LoadOptions};
-use prefold_core::{Engine, EngineConfig, Error, LoadedModel, ModelKind, Prompts};
-use std::net::SocketAddr;
-use std::ops::Deref;
+use crate::cli::{Args, Config};
+use crate::loading::{self, Wrap};
+use crate::server::connections;
+use crate::server::listening::{allow_files, listen};
+use crate::server::routing;
+use crate::server::stopping::{self, ServerConfig, Signals, Stopped};
+use crate::state::{App, HttpConfig, ModelNames};
+use crate::telemetry::log_writer::LOG;
+use crate::telemetry::{log_filter, logs, metrics};
+use anyhow::Context;
+use prefold_core::{Engine, without_credentials};
+use std::future::pending;
+use std::num::NonZero;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use thiserror::Error as ThisError;
+use tokio::signal::unix::{SignalKind, signal};
 
-/// What all handlers share.
-#[derive(Clone)]
-pub(crate) struct App(Arc<State>);
+/// Threads for work that would hold up connections: loading the model, parsing large bodies. Each may hold a parsed body.
+const MIN_BLOCKING_THREADS: usize = 4;
 
-/// The engine and what the HTTP side needs beside it.
-pub(crate) struct State {
-    pub(crate) engine: Engine,
-    pub(crate) names: ModelNames,
-    pub(crate) http: HttpConfig,
-    pub(crate) metrics: PrometheusHandle,
-    /// Seconds since 1970.
-    pub(crate) started: u64,
-    /// Requests that are being answered.
-    pub(crate) in_flight: AtomicUsize,
-    /// The bodies of all requests.
-    pub(crate) buffered: Arc<Buffered>,
-}
-
-impl Deref for App {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.0
+/// Reads the command line and runs the command or the server, with every loaded backend wrapped in `wrap`.
+pub fn run(wrap: Wrap) -> ExitCode {
+    let mut args = Args::read();
+    if let Some(command) = args.command.take() {
+        return command.run();
     }
+    let config = match Config::try_from(args) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("error: {}", without_credentials(&error.to_string()));
+            return ExitCode::from(2);
+        }
+    };
+    let is_silent = log_filter::is_silent(&config.telemetry.filter);
+    let code = match start(config, wrap) {
+        Ok(Stopped::Drained | Stopped::TimedOut { .. }) => ExitCode::SUCCESS,
+        Ok(Stopped::Interrupted | Stopped::Stuck) => ExitCode::FAILURE,
+        Err(error) => {
+            let error = without_credentials(&format!("{error:#}"));
+            tracing::error!("{error}");
+            // A disabled or unopened log must not hide why the server did not start.
+            if is_silent || !tracing::dispatcher::has_been_set() {
+                eprintln!("error: {error}");
+            }
+            ExitCode::FAILURE
+        }
+    };
+    LOG.finish();
+    code
 }
 
-impl App {
-    /// Puts an engine behind HTTP.
-    pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
-        let started = crate::routes::now();
-        let buffered = Buffered::new(http.max_buffered_bytes);
-        Self(Arc::new(State { engine, names, http, metrics, started, in_flight: AtomicUsize::new(0), buffered }))
+fn start(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
+    let traces = logs::install(&config.telemetry)?;
+    let parallelism = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let blocking_threads = MIN_BLOCKING_THREADS.max(parallelism);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(blocking_threads)
+        .enable_all()
+        .build()
+        .context("no runtime")?;
+    let outcome = runtime.block_on(serve(config, wrap));
+    // Requests that were cut off must not keep the process alive.
+    runtime.shutdown_background();
+    if let Some(traces) = traces {
+        traces.finish();
     }
+    outcome
 }
 
-impl State {
-    /// Writes the one line that says what is served where.
-    pub(crate) fn log_ready(&self, address: SocketAddr) {
-        let model = self.engine.info();
-        let kind = match &model.kind {
-            ModelKind::Embedding { .. } => "embedding",
-            ModelKind::Reranker => "reranker",
-            ModelKind::Classifier { .. } => "classifier",
-        };
-        tracing::info!(
-            %address,
-            model = self.names.served,
-            kind,
-            dtype = model.dtype,
-            device = model.device,
-            attention = model.attention,
-            radix_mlp_threshold = %self.engine.config().radix_mlp_threshold,
-            "ready"
-        );
-    }
+async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
+    let Config { load, names, engine, server, .. } = config;
+    let signals = Signals::listen().context("signals cannot be caught")?;
+    let metrics = metrics::install().context("metrics cannot be collected")?;
+    tokio::spawn(metrics::run_upkeep(metrics.clone()));
+    tokio::spawn(LOG.retry());
+
+    let ServerConfig { hostname, port, prometheus_port, http, serving } = server;
+    allow_files(serving.connections.connections);
+    let hangup = signal(SignalKind::hangup()).context("signals cannot be caught")?;
+    tokio::spawn(http.api_keys.clone().reload_on_change(hangup));
+    let listener = listen(&hostname, port).await?;
+    let metrics_listener = match prometheus_port {
+        Some(port) => Some(listen(&hostname, port).await?),
+        None => None,
+    };
+    let address = listener.local_addr()?;
+    tracing::info!(model = names.id, version = env!("CARGO_PKG_VERSION"), "loading");
+    let loading = tokio::task::spawn_blocking(move || loading::start_engine(&load, wrap, engine));
+    let loading = async move {
+        let engine = loading.await.context("loading the model panicked")??;
+        metrics::record_build(engine.info(), &names.served);
+        let app = App::new(engine, names, http, metrics);
+        app.log_ready(address);
+        if let Some(listener) = metrics_listener {
+            tracing::info!(address = %listener.local_addr()?, "metrics");
+            let routes = routing::metrics_router(app.clone());
+            let unfinished = Arc::new(AtomicUsize::new(0));
+            tokio::spawn(connections::serve(listener, routes, serving.connections, unfinished, pending::<()>()));
+        }
+        Ok(app)
+    };
+    stopping::serve(listener, loading, signals, serving).await
 }
 
-/// Why there is no engine. What lies beneath is in the message already, and not said again as its source.
-#[derive(Debug, ThisError)]
-pub(crate) enum StartError {
-    #[error("the model could not be loaded: {0}")]
-    Load(LoadError),
-    #[error("`--default-prompt-name {name}`: the model has {known}")]
-    UnknownPrompt { name: String, known: String },
-    #[error("`--rerank-instruction`: the model is not told in words what relevant means")]
-    NoInstruction,
-    #[error("the engine could not start: {0}")]
-    Engine(Error),
-}
-
-/// What is said in place of the model's own words.
-#[derive(Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) default_prompt: Option<DefaultPrompt>,
-    pub(crate) rerank_instruction: Option<String>,
-}
-
-/// Loads the model and starts its engine. Blocks for as long as that takes.
-pub(crate) fn start_engine(
-    load: &LoadOptions,
-    wrap: Wrap,
-    changes: Changes,
-    config: EngineConfig,
-) -> Result<Engine, StartError> {
-    let mut model: LoadedModel = prefold_backends::load(load).map_err(StartError::Load)?;
-    model.backend = wrap(model.backend);
-    if let Some(prompt) = changes.default_prompt {
-        model.prompts.default = Some(resolve_prompt(prompt, &model.prompts)?);
-    }
-    if let Some(instruction) = changes.rerank_instruction {
-        let template = model.template.as_mut().ok_or(StartError::NoInstruction)?;
-        template.default_instruction = Some(instruction);
-    }
-    Engine::new(model, config).map_err(StartError::Engine)
-}
-
-fn resolve_prompt(prompt: DefaultPrompt, prompts: &Prompts) -> Result<String, StartError> {
-    match prompt {
-        DefaultPrompt::Text(text) => Ok(text),
-        DefaultPrompt::Named(name) => prompts.by_name.get(&name).cloned().ok_or_else(|| {
-            let names: Vec<_> = prompts.by_name.keys().map(|name| format!("`{name}`")).collect();
-            let known =
-                if names.is_empty() { "no prompts".to_owned() } else { format!("the prompts {}", names.join(", ")) };
-            StartError::UnknownPrompt { name, known }
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prompts_are_found_by_name() {
-        let mut prompts = Prompts::default();
-        let named = |name: &str| DefaultPrompt::Named(name.to_owned());
-        let error = resolve_prompt(named("query"), &prompts).unwrap_err().to_string();
-        assert!(error.contains("query") && error.contains("no prompts"), "{error}");
-        prompts.by_name.insert("query".to_owned(), "Query: ".to_owned());
-        prompts.by_name.insert("document".to_owned(), String::new());
-        assert_eq!(resolve_prompt(named("query"), &prompts).unwrap(), "Query: ");
-        let error = resolve_prompt(named("passage"), &prompts).unwrap_err().to_string();
-        assert!(error.contains("`document`, `query`"), "{error}");
-        assert_eq!(resolve_prompt(DefaultPrompt::Text("x".to_owned()), &prompts).unwrap(), "x");
-    }
+/// The routes of `prefold` with default settings over `engine`, whose model clients call `name`. `/metrics` shows the
+/// metrics of the whole process.
+///
+/// # Errors
+/// Another metrics recorder is installed.
+pub fn routes(engine: Engine, name: &str) -> anyhow::Result<axum::Router> {
+    let metrics = metrics::install()?;
+    let names = ModelNames { id: name.to_owned(), served: name.to_owned(), aliases: Vec::new() };
+    Ok(routing::router(App::new(engine, names, HttpConfig::default(), metrics)))
 }

@@ -2,7 +2,7 @@
 //!
 //! | status | when |
 //! | --- | --- |
-//! | 400 | the body is not JSON, or ended early |
+//! | 400 | the body is not JSON, or ended early; no host or two |
 //! | 401 | the API key is missing or wrong |
 //! | 404, 405 | there is no such route or model, or not with this method |
 //! | 408 | the body did not arrive in time |
@@ -20,8 +20,8 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use prefold_core::Error;
-use serde_json::json;
+use prefold_core::{BackendError, EngineConfig, Error, Resource, Task};
+use serde::Serialize;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 use utoipa::ToSchema;
@@ -29,11 +29,11 @@ use utoipa::ToSchema;
 /// Seconds after which a client that was turned away may come back.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
-/// Why a request was not answered.
+/// Failure of a request as its client sees it.
 #[derive(Debug, Clone, ThisError)]
 pub(crate) enum ApiError {
     /// From the engine.
-    #[error(transparent)]
+    #[error("{0}{flags}", flags = advice(.0))]
     Engine(#[from] Error),
     /// The body is not JSON.
     #[error("the request body is not valid JSON: {0}")]
@@ -43,7 +43,7 @@ pub(crate) enum ApiError {
     Body {
         /// The path of the field, when it is inside one.
         field: Option<String>,
-        /// What is wrong with it, and the position in the body.
+        /// The fault, and its position in the body.
         problem: String,
     },
     /// The body is too large.
@@ -55,12 +55,20 @@ pub(crate) enum ApiError {
     /// There are more values in the body than any request needs.
     #[error("the request body has more than {limit} strings, lists and objects")]
     TooManyValues {
-        /// How many are allowed.
+        /// Values allowed.
         limit: usize,
     },
     /// The body is compressed.
-    #[error("the request body has `Content-Encoding: {0}`; send it as it is, without compression")]
-    Encoded(String),
+    #[error("the request body has `{header}: {coding}`; send it as it is, without compression")]
+    Encoded {
+        /// The header that says so.
+        header: &'static str,
+        /// Its value.
+        coding: String,
+    },
+    /// The host is missing, or there are two.
+    #[error("the request has {0} `Host` headers, it must have one")]
+    Host(usize),
     /// The body ended early.
     #[error("the request body could not be read: {0}")]
     Incomplete(String),
@@ -76,7 +84,7 @@ pub(crate) enum ApiError {
     /// The served model has other names.
     #[error("there is no model `{name}`; the served model is called {known}")]
     UnknownModel {
-        /// What was asked for.
+        /// Name in the request.
         name: String,
         /// The names, separated by commas.
         known: String,
@@ -113,47 +121,44 @@ impl Dialect {
 }
 
 /// An error of the routes of text-embeddings-inference.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it is written by hand; this describes it")]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct TeiError {
-    /// What is wrong.
+    /// The message.
     error: String,
     /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
-    error_type: String,
+    error_type: &'static str,
 }
 
 /// An error of the routes under `/v1` and `/v2`: OpenAI's object, and beside it the flat fields of
 /// text-embeddings-inference and Voyage.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it is written by hand; this describes it")]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct OpenAiError {
-    error: OpenAiErrorObject,
-    /// What is wrong.
-    message: String,
-    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
-    #[schema(rename = "type")]
-    error_type: String,
     /// The status.
     code: u16,
-    /// What is wrong, where Voyage's clients read it.
+    /// The message, where Voyage's clients read it.
     detail: String,
+    error: OpenAiErrorObject,
+    /// The message.
+    message: String,
+    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
+    #[serde(rename = "type")]
+    error_type: &'static str,
 }
 
-/// What OpenAI's clients read.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it is written by hand; this describes it")]
+/// The error as OpenAI's clients read it.
+#[derive(Serialize, ToSchema)]
 struct OpenAiErrorObject {
-    /// What is wrong.
+    code: Option<&'static str>,
+    /// The message.
     message: String,
-    /// `invalid_request_error`, `rate_limit_error` or `server_error`.
-    #[schema(rename = "type")]
-    error_type: String,
     /// The field at fault.
     param: Option<String>,
-    code: Option<String>,
+    /// `invalid_request_error`, `rate_limit_error` or `server_error`.
+    #[serde(rename = "type")]
+    error_type: &'static str,
 }
 
-/// How an error looks from outside.
+/// Status and types of an error in a response.
 struct Face {
     status: StatusCode,
     /// TEI's `error_type`.
@@ -179,12 +184,12 @@ impl ApiError {
         match self {
             Self::Engine(error) => match error {
                 Error::Empty { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Empty"),
-                Error::Validation { .. } | Error::WrongModelKind(_) => {
+                Error::Validation { .. } | Error::NotCapable { .. } => {
                     Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation")
                 }
                 Error::Tokenization { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Tokenizer"),
                 Error::BatchTooLarge { .. } => Face::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation"),
-                Error::Overloaded(_) => Face {
+                Error::Overloaded { .. } => Face {
                     openai_type: "rate_limit_error",
                     code: Some("rate_limit_exceeded"),
                     ..Face::server(StatusCode::TOO_MANY_REQUESTS, "Overloaded")
@@ -192,9 +197,11 @@ impl ApiError {
                 Error::Backend(_) => Face::server(StatusCode::FAILED_DEPENDENCY, "Backend"),
                 Error::ShuttingDown => Face::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
             },
-            Self::Syntax(_) | Self::Incomplete(_) => Face::client(StatusCode::BAD_REQUEST, "Validation"),
+            Self::Syntax(_) | Self::Incomplete(_) | Self::Host(_) => {
+                Face::client(StatusCode::BAD_REQUEST, "Validation")
+            }
             Self::Body { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation"),
-            Self::Encoded(_) => Face::client(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Validation"),
+            Self::Encoded { .. } => Face::client(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Validation"),
             Self::Slow(_) => Face::client(StatusCode::REQUEST_TIMEOUT, "Validation"),
             Self::PayloadTooLarge { .. } | Self::TooManyValues { .. } => {
                 Face::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation")
@@ -222,11 +229,14 @@ impl ApiError {
                 | Error::BatchTooLarge { field, .. },
             ) => Some(field),
             Self::Body { field, .. } => field.as_deref(),
-            Self::Engine(Error::WrongModelKind(_) | Error::Overloaded(_) | Error::Backend(_) | Error::ShuttingDown)
+            Self::Engine(
+                Error::NotCapable { .. } | Error::Overloaded { .. } | Error::Backend(_) | Error::ShuttingDown,
+            )
             | Self::Syntax(_)
             | Self::PayloadTooLarge { .. }
             | Self::TooManyValues { .. }
-            | Self::Encoded(_)
+            | Self::Encoded { .. }
+            | Self::Host(_)
             | Self::Incomplete(_)
             | Self::Slow(_)
             | Self::Unauthorized
@@ -242,17 +252,15 @@ impl ApiError {
     pub(crate) fn render(&self, dialect: Dialect) -> Response {
         let Face { status, error_type, openai_type, code } = self.face();
         let message = self.to_string();
-        let body = match dialect {
-            Dialect::Tei => json!({ "error": message, "error_type": error_type }),
-            Dialect::OpenAi => json!({
-                "error": { "message": message, "type": openai_type, "param": self.param(), "code": code },
-                "message": message,
-                "type": error_type,
-                "code": status.as_u16(),
-                "detail": message,
-            }),
+        let mut response = match dialect {
+            Dialect::Tei => Json(TeiError { error: message, error_type }).into_response(),
+            Dialect::OpenAi => {
+                let (param, detail) = (self.param().map(ToOwned::to_owned), message.clone());
+                let error = OpenAiErrorObject { code, message: message.clone(), param, error_type: openai_type };
+                Json(OpenAiError { code: status.as_u16(), detail, error, message, error_type }).into_response()
+            }
         };
-        let mut response = (status, Json(body)).into_response();
+        *response.status_mut() = status;
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
@@ -260,6 +268,41 @@ impl ApiError {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+/// Flags and routes that help with an engine's error, after its message.
+fn advice(error: &Error) -> String {
+    match error {
+        Error::Overloaded { resource, .. } => match resource {
+            Resource::Requests => " (--max-concurrent-requests)".to_owned(),
+            Resource::QueuedTokens => " (--max-queued-tokens)".to_owned(),
+            Resource::QueuedInputs => " (--max-queued-inputs)".to_owned(),
+            Resource::BufferedBytes => " (--max-buffered-bytes)".to_owned(),
+            Resource::TokenizeInput => String::new(),
+        },
+        Error::NotCapable { capabilities, .. } => {
+            let routes: Vec<&str> = capabilities.tasks().flat_map(routes_of).copied().collect();
+            routes
+                .split_last()
+                .map_or_else(String::new, |(last, others)| format!("; use {} or {last}", others.join(", ")))
+        }
+        Error::BatchTooLarge { .. } => format!(" ({} times --max-client-batch-size)", EngineConfig::MAX_CHUNKS),
+        Error::Backend(BackendError::NotFinite(_)) => " (--dtype float32)".to_owned(),
+        Error::Empty { .. }
+        | Error::Validation { .. }
+        | Error::Tokenization { .. }
+        | Error::Backend(_)
+        | Error::ShuttingDown => String::new(),
+    }
+}
+
+/// Routes of a task, for advice.
+fn routes_of(task: Task) -> &'static [&'static str] {
+    match task {
+        Task::Embed => &["/v1/embeddings", "/embed", "/embed_all"],
+        Task::Rerank => &["/rerank", "/v1/rerank", "/v1/score"],
+        Task::Classify => &["/predict", "/v1/classify"],
     }
 }
 
@@ -272,80 +315,4 @@ impl IntoResponse for ApiError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use prefold_core::BackendError;
-    use serde_json::Value;
-
-    async fn rendered(error: &ApiError, dialect: Dialect) -> (StatusCode, Value) {
-        let response = error.render(dialect);
-        let status = response.status();
-        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        (status, serde_json::from_slice(&body).unwrap())
-    }
-
-    fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
-        let field = "inputs";
-        let problem = "is wrong".to_owned();
-        vec![
-            (Error::Empty { field, problem: problem.clone() }.into(), 422, "Empty", Some("inputs")),
-            (Error::Validation { field, problem: problem.clone() }.into(), 422, "Validation", Some("inputs")),
-            (Error::Tokenization { field, problem: problem.clone() }.into(), 422, "Tokenizer", Some("inputs")),
-            (Error::BatchTooLarge { field, got: 3, limit: 2 }.into(), 413, "Validation", Some("inputs")),
-            (Error::WrongModelKind("no".to_owned()).into(), 422, "Validation", None),
-            (Error::Overloaded("full".to_owned()).into(), 429, "Overloaded", None),
-            (Error::Backend(BackendError::Compute("broken".to_owned())).into(), 424, "Backend", None),
-            (Error::Backend(BackendError::NotFinite("row 3".to_owned())).into(), 424, "Backend", None),
-            (Error::ShuttingDown.into(), 503, "Unhealthy", None),
-            (ApiError::Syntax("EOF".to_owned()), 400, "Validation", None),
-            (ApiError::Body { field: Some("inputs[1]".to_owned()), problem }, 422, "Validation", Some("inputs[1]")),
-            (ApiError::PayloadTooLarge { limit: 10 }, 413, "Validation", None),
-            (ApiError::Encoded("gzip".to_owned()), 415, "Validation", None),
-            (ApiError::Incomplete("gone".to_owned()), 400, "Validation", None),
-            (ApiError::Unauthorized, 401, "Unauthorized", None),
-            (ApiError::NotFound("/x".to_owned()), 404, "NotFound", None),
-            (ApiError::UnknownModel { name: "a".to_owned(), known: "b".to_owned() }, 404, "NotFound", None),
-            (ApiError::MethodNotAllowed("/x".to_owned()), 405, "MethodNotAllowed", None),
-            (ApiError::Unhealthy("stuck".to_owned()), 503, "Unhealthy", None),
-            (ApiError::Panic, 500, "Internal", None),
-        ]
-    }
-
-    #[tokio::test]
-    async fn every_error_has_its_status_and_both_bodies() {
-        for (error, status, error_type, param) in table() {
-            let message = error.to_string();
-            assert_eq!(error.clone().into_response().status(), status, "{error:?}");
-
-            let (got, tei) = rendered(&error, Dialect::Tei).await;
-            assert_eq!(got, status);
-            assert_eq!(tei, json!({ "error": message, "error_type": error_type }));
-
-            let (got, openai) = rendered(&error, Dialect::OpenAi).await;
-            assert_eq!(got, status);
-            assert_eq!(openai["error"]["message"], message);
-            assert_eq!(openai["error"]["param"], json!(param));
-            assert!(openai["error"]["type"].is_string() && openai["error"].get("code").is_some());
-            assert_eq!((&openai["message"], &openai["type"]), (&json!(message), &json!(error_type)));
-            assert_eq!((&openai["code"], &openai["detail"]), (&json!(status), &json!(message)));
-        }
-    }
-
-    #[test]
-    fn those_turned_away_are_told_when_to_come_back() {
-        for (error, status, ..) in table() {
-            let retry = error.render(Dialect::Tei).headers().contains_key(header::RETRY_AFTER);
-            assert_eq!(retry, matches!(status, 429 | 503), "{error:?}");
-        }
-    }
-
-    #[test]
-    fn dialects_follow_the_route() {
-        for path in ["/v1/embeddings", "/embeddings", "/score", "/classify", "/v2/rerank", "/v1/nothing"] {
-            assert_eq!(Dialect::of(path), Dialect::OpenAi, "{path}");
-        }
-        for path in ["/embed", "/rerank", "/", "/v1", "/nothing"] {
-            assert_eq!(Dialect::of(path), Dialect::Tei, "{path}");
-        }
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
-//! The API's description: what the routes say of themselves, and what holds for all of them.
+//! The OpenAPI description: the routes' own parts, and what all routes have in common.
 
-use crate::answer::{DTYPE, SHAPE};
 use crate::error::{Dialect, OpenAiError, TeiError};
 use crate::routes::{info, openai, task};
+use crate::wire::answer::{DTYPE, SHAPE};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{SchemaType, Type};
@@ -11,10 +11,10 @@ use utoipa::openapi::{
     Content, ContentBuilder, Header, HeaderBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder,
 };
 
-/// The security scheme's name.
+/// Name of the security scheme.
 const KEY: &str = "api_key";
 
-/// Routes that answer as another one does: `(route, other)`.
+/// Routes that answer like another one: `(route, other)`.
 pub(crate) const ALIASES: [(&str, &str); 5] = [
     ("/embeddings", "/v1/embeddings"),
     ("/score", "/v1/score"),
@@ -23,35 +23,33 @@ pub(crate) const ALIASES: [(&str, &str); 5] = [
     ("/", "/health"),
 ];
 
-/// Statuses that any request may be answered with, beside the route's own.
+/// Statuses of errors that any route may answer, beside its own.
 const ERRORS: [(&str, &str); 10] = [
     ("400", "The body is not JSON, or ended early"),
     ("401", "The API key is missing or wrong"),
     ("408", "The body did not arrive within `--client-timeout`"),
-    ("413", "Too many bytes (`--payload-limit`) or inputs"),
+    ("413", "Too many bytes (`--payload-limit`), values or inputs"),
     ("415", "The body is compressed (`Content-Encoding`)"),
-    ("422", "A wrong value or type, nothing to work on, or a kind of request that the model cannot answer"),
+    ("422", "A wrong value or type, no inputs, or a task that the model does not have"),
     ("424", "The forward pass failed"),
-    ("429", "As much is in the server or waits for a batch as may; `Retry-After` says when to come back"),
+    ("429", "A limit of the server is reached; retry after `Retry-After` seconds"),
     ("500", "A bug"),
     ("503", "The server is stopping"),
 ];
 
-/// What an answer that the model ran for tells of its cost.
-const COST_HEADERS: [(&str, &str); 13] = [
+/// Headers of responses for which the model ran.
+const COST_HEADERS: [(&str, &str); 11] = [
     ("x-compute-type", "The device, for example `cpu`"),
-    ("x-compute-time", "Milliseconds from the request's head to the answer"),
-    ("x-total-time", "The same"),
-    ("x-tokenization-time", "Milliseconds for encoding"),
-    ("x-queue-time", "Milliseconds of waiting for a batch, the mean over the inputs"),
-    ("x-planning-time", "Milliseconds for forming the batch, the mean over the inputs"),
-    ("x-inference-time", "Milliseconds of the forward pass, the mean over the inputs"),
+    ("x-compute-time", "Milliseconds from the request's head to the response"),
+    ("x-total-time", "Equal to `x-compute-time`"),
+    ("x-tokenization-time", "Milliseconds of tokenization"),
+    ("x-queue-time", "Milliseconds in the queue, mean over the inputs"),
+    ("x-planning-time", "Milliseconds of forming the batch, mean over the inputs"),
+    ("x-inference-time", "Milliseconds of the forward pass, mean over the inputs"),
     ("x-compute-characters", "Characters of the inputs"),
     ("x-compute-tokens", "Tokens of the inputs"),
-    ("x-compute-compact-tokens", "Those of them that were computed for this request"),
-    ("x-compute-batch-tokens", "Tokens of the batches that the request was in"),
-    ("x-compute-unique-tokens", "Tokens that were computed for these batches"),
-    ("x-compaction-ratio", "The latter by the former"),
+    ("x-compute-compact-tokens", "Tokens of the inputs, with the prefixes that they have in common counted once"),
+    ("x-compaction-ratio", "`x-compute-compact-tokens` divided by `x-compute-tokens`"),
 ];
 
 #[derive(utoipa::OpenApi)]
@@ -64,22 +62,21 @@ const COST_HEADERS: [(&str, &str); 13] = [
     paths(openai::model, info::metrics, task::task),
     components(schemas(TeiError, OpenAiError)),
     tags(
-        (name = "OpenAI", description = "What OpenAI's clients call"),
-        (name = "text-embeddings-inference", description = "What clients of text-embeddings-inference call"),
-        (name = "Rerank", description = "What the clients of Cohere, Jina, Voyage, vLLM, Infinity and \
-                                         text-embeddings-inference call"),
-        (name = "vLLM", description = "What vLLM's clients call beside these"),
-        (name = "Server", description = "What the server tells about itself")
+        (name = "OpenAI", description = "For clients of OpenAI"),
+        (name = "text-embeddings-inference", description = "For clients of text-embeddings-inference"),
+        (name = "Rerank", description = "For clients of Cohere, Jina, Voyage, vLLM, Infinity and text-embeddings-inference"),
+        (name = "vLLM", description = "Further routes for clients of vLLM"),
+        (name = "Server", description = "Health, model and metrics")
     )
 )]
 struct Description;
 
-/// The description before the routes have added themselves.
-pub(crate) fn begun() -> OpenApi {
+/// The description without the routes.
+pub(crate) fn base() -> OpenApi {
     Description::openapi()
 }
 
-/// Adds what the routes do not say themselves: aliases, errors, headers, the API key.
+/// Adds aliases, errors, headers and the API key to the routes.
 pub(crate) fn finish(api: &mut OpenApi) {
     for (path, item) in &mut api.paths.paths {
         for operation in operations(item) {
@@ -125,7 +122,7 @@ fn complete(path: &str, operation: &mut Operation) {
             "424" => runs_the_model,
             _ => takes_a_body,
         };
-        let description = if is_open && status == "503" { "Not so; the error says why" } else { description };
+        let description = if is_open && status == "503" { "Unhealthy; the error says why" } else { description };
         if may_happen && !operation.responses.responses.contains_key(status) {
             operation.responses.responses.insert(status.to_owned(), RefOr::T(error(schema, description)));
         }
@@ -139,14 +136,14 @@ fn complete(path: &str, operation: &mut Operation) {
         }
         if ok.content.contains_key("application/octet-stream") {
             ok.headers
-                .insert(SHAPE.to_string(), header("Of a binary answer: its rows and the values of a row, `2,384`"));
-            ok.headers.insert(DTYPE.to_string(), header("Of a binary answer: the type of its values, `float32`"));
+                .insert(SHAPE.to_string(), header("Rows and values per row of a binary response, for example `2,384`"));
+            ok.headers.insert(DTYPE.to_string(), header("Element type of a binary response, for example `float32`"));
         }
     }
     operation.security = Some(if is_open {
         vec![]
     } else {
-        // The key is asked for only where the server was given one.
+        // The key is needed only if the server was given one.
         vec![SecurityRequirement::default(), SecurityRequirement::new(KEY, [] as [&str; 0])]
     });
 }
@@ -176,7 +173,7 @@ mod tests {
     #[test]
     fn the_description_that_is_checked_in_is_that_of_the_routes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
-        let written = crate::server::api().2.to_pretty_json().unwrap() + "\n";
+        let written = crate::server::routing::api().2.to_pretty_json().unwrap() + "\n";
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(&path, &written).unwrap();
         }
@@ -186,8 +183,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_described_is_routed() {
-        let router = crate::server::router(Setup::new(embedding()).build());
-        let paths = crate::server::api().2.paths.paths;
+        let router = crate::server::routing::router(Setup::new(embedding()).build());
+        let paths = crate::server::routing::api().2.paths.paths;
         assert!(paths.len() > 20, "{}", paths.len());
         for (path, item) in paths {
             for (method, operation) in [(Method::GET, item.get), (Method::POST, item.post)] {
@@ -206,7 +203,7 @@ mod tests {
 
     #[test]
     fn operations_have_names_of_their_own() {
-        let mut ids: Vec<_> = crate::server::api()
+        let mut ids: Vec<_> = crate::server::routing::api()
             .2
             .paths
             .paths

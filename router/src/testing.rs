@@ -1,13 +1,12 @@
-//! An app over a backend that does as it is told, with the tokenizer of a reference checkpoint.
+//! An app over a scripted backend, with the tokenizer of a reference checkpoint.
 
-use crate::app::App;
-use crate::config::{HttpConfig, ModelNames};
-use crate::telemetry;
+use crate::state::{App, HttpConfig, ModelNames};
+use crate::telemetry::metrics;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use prefold_core::{
-    Backend, BackendError, Batch, Engine, EngineConfig, LoadedModel, ModelInfo, ModelKind, Output, Pooling, Prompts,
-    RerankRecipe, Scheduling, Wanted,
+    Backend, BackendError, Batch, Capabilities, Classify, Embed, Engine, EngineConfig, LoadedModel, ModelBackend,
+    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, Wanted,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,7 @@ use tower::ServiceExt;
 /// Width of the fake embeddings.
 pub(crate) const DIM: usize = 8;
 
-/// What the backend does with a batch.
+/// Behaviour of the backend.
 #[derive(Clone)]
 pub(crate) enum Mode {
     Answer,
@@ -78,16 +77,24 @@ impl Backend for Fake {
     }
 }
 
+impl PrefixBackend for Fake {
+    fn forward_compact(&mut self, batch: &Batch, _: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+        self.forward(batch)
+    }
+}
+
 impl Fake {
     fn answer(&self, ids: &[u32], wanted: Wanted) -> Output {
-        match (&self.info.kind, wanted) {
-            (_, Wanted::Tokens) => {
+        match wanted {
+            Wanted::Tokens => {
                 Output::Tokens { data: (1..=ids.len()).flat_map(|end| vector(&ids[..end])).collect(), dim: DIM }
             }
-            (ModelKind::Embedding { .. }, Wanted::Pooled) => Output::Embedding(vector(ids)),
-            // Small, so that different logits are different probabilities.
-            (ModelKind::Reranker, Wanted::Pooled) => Output::Logits(vec![0.5, vector(ids)[0].sin()]),
-            (ModelKind::Classifier { labels }, Wanted::Pooled) => Output::Logits(vector(ids)[..labels.len()].to_vec()),
+            Wanted::Embedding => Output::Embedding(vector(ids)),
+            Wanted::Logits => Output::Logits(match &self.info.capabilities.classify {
+                Some(classify) => vector(ids)[..classify.labels.len()].to_vec(),
+                // Small, so that different logits are different probabilities.
+                None => vec![0.5, vector(ids)[0].sin()],
+            }),
         }
     }
 }
@@ -98,70 +105,66 @@ fn vector(ids: &[u32]) -> Vec<f32> {
     (0..DIM as u32).map(value).collect()
 }
 
-pub(crate) fn embedding() -> ModelKind {
-    ModelKind::Embedding { dim: DIM, pooling: Pooling::LastToken }
+pub(crate) fn embedding() -> Capabilities {
+    let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), default: None };
+    Capabilities::embedding(Embed { dim: DIM, token_dim: DIM, pooling: Pooling::LastToken, prompts }, 256)
 }
 
-pub(crate) fn classifier(labels: &[&str]) -> ModelKind {
-    ModelKind::Classifier { labels: labels.iter().map(|&label| label.to_owned()).collect() }
+pub(crate) fn reranker() -> Capabilities {
+    Capabilities::prompted_reranker(RerankRecipe::builtin(RerankRecipe::QWEN3).unwrap().template, 256)
 }
 
-/// What an app is made of; change it before [`build`](Self::build).
+pub(crate) fn classifier(labels: &[&str]) -> Capabilities {
+    let labels = labels.iter().map(|&label| label.to_owned()).collect();
+    Capabilities::classifier(Classify { labels, prompts: Prompts::default() }, 256)
+}
+
+/// Settings of an app; change them before [`build`](Self::build).
 pub(crate) struct Setup {
-    pub(crate) kind: ModelKind,
+    pub(crate) capabilities: Capabilities,
     pub(crate) mode: Mode,
     pub(crate) engine: EngineConfig,
     pub(crate) http: HttpConfig,
 }
 
 impl Setup {
-    pub(crate) fn new(kind: ModelKind) -> Self {
+    pub(crate) fn new(capabilities: Capabilities) -> Self {
         Self {
-            kind,
+            capabilities,
             mode: Mode::Answer,
             engine: EngineConfig {
                 max_batch_tokens: 4096,
-                max_batch_ragged_tokens: None,
-                max_batch_requests: None,
                 max_concurrent_requests: 64,
-                max_queued_tokens: 100_000,
-                max_queued_inputs: 10_000,
                 max_client_batch_size: 32,
-                scheduling: Scheduling::Prefix,
-                radix_mlp_threshold: 0.95,
-                pad_to_multiple: 1,
                 tokenization_workers: 1,
-                auto_truncate: true,
+                // The fake backend fails or waits as a test says.
+                warmup_tokens: 0,
+                ..EngineConfig::default()
             },
             http: HttpConfig { payload_limit: 100_000, ..HttpConfig::default() },
         }
     }
 
     pub(crate) fn build(self) -> App {
-        let Self { kind, mode, engine, http } = self;
+        let (capabilities, mode) = (self.capabilities.clone(), self.mode.clone());
         let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/qwen3-tiny/tokenizer.json");
         let info = ModelInfo {
             model_type: "fake".to_owned(),
-            kind,
+            capabilities: Arc::new(capabilities),
             vocab_size: 1024,
-            max_input_length: 256,
-            token_dim: DIM,
             dtype: "float32",
             device: "cpu".to_owned(),
             attention: "ragged",
         };
-        let template =
-            (info.kind == ModelKind::Reranker).then(|| RerankRecipe::builtin(RerankRecipe::QWEN3).unwrap().template);
-        let by_name = [("query".to_owned(), "Query: ".to_owned())].into();
-        let model = LoadedModel {
-            backend: Box::new(Fake { info, mode }),
-            tokenizer: Tokenizer::from_file(tokenizer).unwrap(),
-            prompts: Prompts { by_name, default: None },
-            template,
-        };
+        let tokenizer = Tokenizer::from_file(tokenizer).unwrap();
+        self.over(LoadedModel { backend: ModelBackend::Prefix(Box::new(Fake { info, mode })), tokenizer })
+    }
+
+    /// The app over a loaded model in place of the fake one.
+    pub(crate) fn over(self, model: LoadedModel) -> App {
         let names =
             ModelNames { id: "org/fake".to_owned(), served: "fake".to_owned(), aliases: vec!["org/fake".to_owned()] };
-        App::new(Engine::new(model, engine).unwrap(), names, http, telemetry::install_metrics().unwrap())
+        App::new(Engine::new(model, self.engine).unwrap(), names, self.http, metrics::install().unwrap())
     }
 }
 
@@ -187,7 +190,7 @@ impl Got {
 }
 
 pub(crate) async fn send(app: &App, request: Request<Body>) -> Got {
-    let response = crate::server::router(app.clone()).oneshot(request).await.unwrap();
+    let response = crate::server::routing::router(app.clone()).oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let text = String::from_utf8_lossy(&body).into_owned();

@@ -9,7 +9,7 @@ sys.path.append(str(ROOT / "tests" / "load"))
 
 @pytest.fixture(scope="session")
 def servers():
-    """`servers(*args)`: a server with these arguments, shared by all tests that ask for the same."""
+    """`servers(*args)`: a server with these arguments, shared by all tests that use the same."""
     started = {}
 
     def get(*args):
@@ -24,7 +24,7 @@ def servers():
     for server in started.values():
         try:
             server.check_end()
-        except Exception as failure:  # All must be stopped before any failure is told.
+        except Exception as failure:  # Stops all servers before raising a failure.
             failures.append(failure)
             server.process.kill()
     assert not failures, failures
@@ -32,13 +32,13 @@ def servers():
 
 @pytest.fixture(scope="session")
 def builtin(servers):
-    """The built-in model with all defaults."""
+    """Server on the built-in model with all defaults."""
     return servers()
 
 
 @pytest.fixture(scope="session")
 def served(servers):
-    """`served(fixture_name)`: a server on that reference checkpoint."""
+    """`served(fixture_name)`: server on that reference checkpoint."""
     return lambda model, *args: servers("--model-id", FIXTURES / model, *args)
 
 
@@ -48,7 +48,7 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failed test shows what the servers logged while it ran."""
+    """Adds the servers' logs during a failed test to its report."""
     report = yield
     if report.failed:
         for server in Server.running:

@@ -1,4 +1,4 @@
-"""A small hub on this machine that serves one repository, `owner/tiny`, and fails on request."""
+"""A local hub that serves one repository, `owner/tiny`, and fails on request."""
 
 import hashlib
 import json
@@ -13,18 +13,17 @@ NAME = "owner/tiny"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 RESOLVE = f"/{NAME}/resolve/{COMMIT}/"
 LISTING = "the list of files"
-# What a file that is kept in Xet is made from, each of which can fail: a token for the storage, the plan that says which chunks
-# it has, the chunks.
+# Parts of a file in Xet, each of which can fail: the storage token, the plan that lists the chunks, the chunks.
 TOKEN, PLAN, CHUNKS = "xet-token", "xet-plan", "xet-chunks"
 XET_TOKEN = f"/api/models/{NAME}/xet-read-token/{COMMIT}"
 XET_PLAN, XET_CHUNKS = "/v2/reconstructions/", "/xorbs/"
-# Bytes of a chunk, of which Xet takes at most 128 KiB.
+# Bytes per chunk; Xet allows at most 128 KiB.
 CHUNK = 1 << 16
 
 
 class Hub:
-    """Serves a reference checkpoint. `faults[(method, file)]` is a function of the handler and the file's bytes that answers
-    in place of the hub; `LISTING` is a file too. Those of `xet` are kept in Xet, as large files are on the real hub."""
+    """Serves a reference checkpoint. `faults[(method, file)]` is a function of the handler and the file's bytes that responds
+    instead of the hub; `LISTING` counts as a file. The files in `xet` are stored in Xet, as large files are on the real hub."""
 
     def __init__(self, model="qwen3-tiny", xet=()):
         directory = FIXTURES / model
@@ -51,7 +50,7 @@ class Hub:
             daemon_threads = True
 
             def handle_error(self, *_):
-                """A client that hangs up is its own business."""
+                """Ignores clients that disconnect."""
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -66,16 +65,16 @@ class Hub:
         self.server.server_close()
 
     def tag(self, file):
-        """What the cache calls the file."""
+        """The file's name in the cache."""
         return hashlib.sha256(self.files[file]).hexdigest()
 
     def kept_as(self, tag):
-        """The bytes of the file of this tag, in chunks."""
+        """Chunks of the file with this tag."""
         (body,) = [body for name, body in self.files.items() if self.tag(name) == tag]
         return [body[start:start + CHUNK] for start in range(0, len(body), CHUNK)]
 
     def plan(self, tag):
-        """All chunks of the file, one after the other in a block (a "xorb") of their own."""
+        """All chunks of the file, concatenated in one block (a "xorb")."""
         chunks, everything = self.kept_as(tag), {"start": 0, "end": len(self.kept_as(tag))}
         last = len(self.chunks(tag)) - 1
         where = {"url": self.url + XET_CHUNKS + tag, "ranges": [{"chunks": everything, "bytes": {"start": 0, "end": last}}]}
@@ -83,7 +82,7 @@ class Hub:
         return {"offset_into_first_range": 0, "terms": [term], "xorbs": {tag: [where]}}
 
     def chunks(self, tag):
-        """A chunk's head is a version, its length as it is kept, how it is compressed (0: it is not), and its length."""
+        """A chunk's header has version, stored length, compression (0: none) and length."""
         size = (len(chunk).to_bytes(3, "little") for chunk in self.kept_as(tag))
         return b"".join(b"\0" + n + b"\0" + n + chunk for n, chunk in zip(size, self.kept_as(tag)))
 
@@ -117,7 +116,7 @@ class Hub:
 
 
 def send(handler, body, status=200, length=None, **headers):
-    """An answer, with a length that may be a lie."""
+    """Sends a response whose announced length may be wrong."""
     handler.send_response(status)
     handler.send_header("Content-Length", str(len(body) if length is None else length))
     file = handler.path.split("?")[0].removeprefix(RESOLVE)
@@ -138,7 +137,7 @@ def status(code, **headers):
 
 
 def page(handler, body):
-    """An error page in place of the file, with status 200 and as long as the file."""
+    """Sends an error page of the file's length with status 200."""
     send(handler, b"<html>Please sign in.</html>".ljust(len(body))[:len(body)])
 
 
@@ -151,13 +150,13 @@ def close(handler, _):
 
 
 def cut_off(handler, body):
-    """Half the file, and the end of the connection."""
+    """Sends half the file and closes the connection."""
     send(handler, body[:len(body) // 2], length=len(body))
     handler.close_connection = True
 
 
 def half_as_whole(handler, body):
-    """Half the file, announced as all of it."""
+    """Sends half the file, announced as complete."""
     send(handler, body[:len(body) // 2])
 
 
@@ -174,7 +173,7 @@ def hang_halfway(handler, body):
 
 
 def slow(handler, body):
-    """The file in twenty parts over four seconds."""
+    """Sends the file in twenty parts over four seconds."""
     send(handler, b"", length=len(body))
     part = len(body) // 20 + 1
     for start in range(0, len(body), part):

@@ -1,10 +1,12 @@
-"""A real prefold server as a child process, and plain HTTP to it."""
+"""The real server as a child process, with a plain HTTP client."""
 
 import http.client
 import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -19,19 +21,18 @@ START_LIMIT = 120
 ANSWER_LIMIT = 120
 STOP_LIMIT = 120
 
-# Its own, and not that of a hub, which may be in the log before it.
+# The server's address; a hub's address may precede it in the log.
 ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
 
 
 def environment(home):
-    """As little as possible, and an endpoint for the hub that nobody listens on: what a test needs from
-    the network fails at once."""
+    """Minimal environment, with a hub endpoint on which nobody listens, so that network access fails at once."""
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ}
     return {**kept, "HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
 
 
 def eventually(condition, what, limit=60):
-    """Waits for `condition()` to be true; how long it takes is not part of any test."""
+    """Waits until `condition()` is true. No test depends on how long it takes."""
     deadline = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < deadline, f"still not so after {limit} s: {what}"
@@ -50,7 +51,7 @@ class Response:
 
 
 class Address:
-    """Plain HTTP to a port of this machine."""
+    """HTTP client for a local port."""
 
     def __init__(self, port):
         self.port = port
@@ -75,19 +76,20 @@ class Address:
         return self.request("POST", path, json.dumps(request), {"content-type": "application/json", **(headers or {})})
 
     def post_and_leave(self, path, request):
-        """POSTs `request` as JSON and closes the connection without waiting for an answer."""
+        """POSTs `request` as JSON and resets the connection without reading the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT)
         connection.request("POST", path, json.dumps(request), {"content-type": "application/json"})
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
 
     def ask(self, path, **request):
-        """POSTs the keyword arguments as JSON and returns the JSON of an answer that must be 200."""
+        """POSTs the keyword arguments as JSON, asserts status 200, and returns the response's JSON."""
         response = self.post(path, request)
         assert response.status == 200, response
         return response.json()
 
     def metric(self, name, **labels):
-        """The sum of a metric's samples that have these labels; 0 when there is none."""
+        """Sum of a metric's samples with these labels; 0 without any."""
         total = 0.0
         for line in self.get("/metrics").body.decode().splitlines():
             found = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)
@@ -99,7 +101,7 @@ class Address:
 
 
 class Server(Address):
-    """`prefold` on a free port, in a directory of its own. Ready when the constructor returns."""
+    """`prefold` on a free port, in its own directory. The constructor returns when it is ready."""
 
     running = []
     binary = PREFOLD
@@ -134,7 +136,7 @@ class Server(Address):
         return self.log_path.read_text(errors="replace")
 
     def metrics(self):
-        """With --prometheus-port: the address that /metrics has."""
+        """Address of /metrics with --prometheus-port."""
         (port,) = re.findall(r"127\.0\.0\.1:(\d+)", next(x for x in self.log().splitlines() if "metrics" in x))
         return Address(int(port))
 
@@ -142,7 +144,7 @@ class Server(Address):
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self):
-        """The exit status; the server must be about to end."""
+        """Waits for the exit status of a server that is ending."""
         status = self.process.wait(STOP_LIMIT)
         if self in Server.running:
             Server.running.remove(self)
@@ -153,7 +155,7 @@ class Server(Address):
         self.check_end()
 
     def check_end(self):
-        """After SIGTERM: it must end with status 0 and must not have panicked while it ran."""
+        """Sends SIGTERM and asserts exit status 0 and a log without panics."""
         status, log = self.wait(), self.log()
         self.directory.cleanup()
         assert status == 0, f"prefold {self.args} ended with {status}:\n{log}"
@@ -178,7 +180,7 @@ class Server(Address):
 
 
 def run_to_end(*args, env=None):
-    """Runs `prefold` with arguments that it must refuse: (exit status, everything it printed)."""
+    """Runs `prefold` with arguments that it must refuse; returns (exit status, output)."""
     with tempfile.TemporaryDirectory(prefix="prefold-e2e-") as directory:
         port = [] if "--port" in args else ["--port", "0"]
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A server that need not become ready: while it loads a model, or refuses to."""
+"""Servers that need not become ready: while loading a model, or refusing it."""
 
 import os
 import signal
@@ -11,11 +11,13 @@ from pathlib import Path
 from harness import PREFOLD, START_LIMIT, STOP_LIMIT, Address, environment, eventually
 
 
-# Writes the most memory that a program had into a file, and ends as it does. A process of its own, and a small one: the system
-# counts what the starting process had among the memory of the started one.
+# Writes a program's peak memory to a file and exits with its status. It is a small separate process, because the system
+# counts the memory of the starting process as part of the started one's peak.
 MEASURE = """
-import os, subprocess, sys
-program = subprocess.Popen(sys.argv[2:])
+import os, resource, subprocess, sys
+if sys.argv[2] != "None":
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+program = subprocess.Popen(sys.argv[3:])
 _, status, usage = os.wait4(program.pid, 0)
 open(sys.argv[1], "w").write(str(usage.ru_maxrss << 10))
 sys.exit(os.waitstatus_to_exitcode(status))
@@ -23,10 +25,10 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 class Loading(Address):
-    """`prefold` on a port chosen beforehand, because the log names it only when the model is there. The constructor returns
+    """`prefold` on a port chosen beforehand, because the log has the port only once the model is loaded. The constructor returns
     when the port is open."""
 
-    def __init__(self, *args, env=None, measured=False):
+    def __init__(self, *args, env=None, measured=False, address_space=None):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             super().__init__(free.getsockname()[1])
@@ -35,7 +37,7 @@ class Loading(Address):
         self.peak_path = Path(self.directory.name) / "peak"
         command = [PREFOLD, "--hostname", "127.0.0.1", "--port", str(self.port), *map(str, args)]
         if measured:
-            command = [sys.executable, "-c", MEASURE, self.peak_path, *command]
+            command = [sys.executable, "-c", MEASURE, self.peak_path, str(address_space), *command]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.directory.name, env={**environment(self.directory.name), **(env or {})},
@@ -43,7 +45,7 @@ class Loading(Address):
         eventually(lambda: self.ended() or self.status("/health") == 200, f"{command} listens", START_LIMIT)
 
     def ended(self):
-        """Whether the process has; it is left to be waited for."""
+        """True if the process has ended; its status remains to be collected."""
         if self.process.returncode is not None:
             return True
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -52,7 +54,7 @@ class Loading(Address):
         return self.log_path.read_text(errors="replace")
 
     def status(self, path):
-        """The status of an answer; None when there is none."""
+        """Status of a response, or None without a response."""
         try:
             return self.get(path).status
         except OSError:
@@ -66,7 +68,7 @@ class Loading(Address):
         self.process.send_signal(number)
 
     def wait(self):
-        """The exit status; the server must be about to end."""
+        """Waits for the exit status of a server that is ending."""
         status = self.process.wait(STOP_LIMIT)
         assert "panicked" not in self.log(), self.log()
         return status
@@ -81,10 +83,10 @@ class Loading(Address):
         self.directory.cleanup()
 
 
-def refused(*args, env=None):
-    """Runs `prefold` with what it must refuse: (everything it printed, the most memory it had, in bytes). It must end by
-    itself with status 1."""
-    with Loading(*args, env=env, measured=True) as server:
+def refused(*args, env=None, address_space=None):
+    """Runs `prefold` with a model that it must refuse, asserts status 1, and returns (output, peak memory in bytes).
+    `address_space`: as by `ulimit -v`, in bytes; beyond it an allocation ends the process."""
+    with Loading(*args, env=env, measured=True, address_space=address_space) as server:
         eventually(server.ended, "it ends by itself", START_LIMIT)
         status, output = server.wait(), server.log()
         assert status == 1, f"{status}\n{output}"

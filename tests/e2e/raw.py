@@ -1,4 +1,4 @@
-"""HTTP by hand: what no client library would send, and a reader that takes nothing but well-formed answers."""
+"""Raw HTTP: requests that no client library sends, and a strict response parser."""
 
 import json
 import os
@@ -12,23 +12,35 @@ JSON_HEAD = (("host", "test"), ("content-type", "application/json"))
 
 
 def head(method, path, *fields, version="HTTP/1.1"):
-    """A request's head; `fields` are pairs, in this order and as often as they are given."""
+    """Head of a request; `fields` are pairs, kept in order and with duplicates."""
     lines = [f"{method} {path} {version}", *(f"{name}: {value}" for name, value in fields), "", ""]
     return "\r\n".join(lines).encode("latin-1")
 
 
 def post(path, request, *fields):
-    """A whole request. `request` is bytes, or what becomes JSON."""
+    """Complete request. `request` is bytes or a JSON value."""
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
     return head("POST", path, *JSON_HEAD, ("content-length", len(body)), *fields) + body
 
 
+def chunked(*chunks):
+    """A request whose body consists of these raw chunks."""
+    return head("POST", "/embed", *JSON_HEAD, ("transfer-encoding", "chunked")) + b"".join(chunks)
+
+
+# Requests of several tests: a small one, one that takes a while and its head, a health check.
+GOOD = post("/embed", {"inputs": "a"})
+LONG = post("/embed", {"inputs": [f"{i} " + "a text that takes a while " * 20 for i in range(8)]})
+HEAD = LONG[:LONG.index(b"\r\n\r\n") + 4]
+HEALTH = head("GET", "/health", ("host", "test"))
+
+
 class Malformed(AssertionError):
-    """What came is not an HTTP/1.1 answer."""
+    """The received data is not an HTTP/1.1 response."""
 
 
 class Raw:
-    """One connection, with nothing between the test and the socket."""
+    """Connection on a plain socket."""
 
     def __init__(self, port, receive_buffer=None):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -39,7 +51,7 @@ class Raw:
         self.received = bytearray()
 
     def send(self, data):
-        """False when the other side no longer takes it."""
+        """Sends data; returns False if the peer has closed the connection."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
@@ -50,16 +62,16 @@ class Raw:
         self.socket.close()
 
     def reset(self):
-        """Ends the connection as a crashed machine's kernel does, with RST."""
+        """Resets the connection (RST), as after a crash."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def finish_sending(self):
-        """Closes one half: this side sends no more and still reads."""
+        """Closes the sending half; reading still works."""
         try:
             self.socket.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # The other side was faster.
+            pass  # The peer closed first.
 
     def __enter__(self):
         return self
@@ -68,7 +80,7 @@ class Raw:
         self.close()
 
     def more(self):
-        """Receives; false at the end of the stream."""
+        """Receives data; returns False at the end of the stream."""
         try:
             data = self.socket.recv(1 << 16)
         except ConnectionResetError:
@@ -123,7 +135,7 @@ class Raw:
             raise Malformed(f"{got!r} in place of {expected!r}")
 
     def answer(self, interim=False):
-        """The next answer, or None where the stream ends without one. `interim`: 1xx is an answer too."""
+        """Next response, or None at the end of the stream. With `interim`, 1xx responses count."""
         while not self.received:
             if not self.more():
                 return None
@@ -133,14 +145,14 @@ class Raw:
         return Response(status, fields, self._body(fields))
 
     def answers(self):
-        """All answers until the other side closes the connection."""
+        """All responses until the peer closes the connection."""
         found = []
         while (answer := self.answer()) is not None:
             found.append(answer)
         return found
 
     def is_closed(self):
-        """Whether the other side ended the connection; what it sent before is read and thrown away."""
+        """True if the peer has closed the connection; discards data received before."""
         self.socket.setblocking(False)
         try:
             while self.socket.recv(1 << 16):
@@ -155,7 +167,7 @@ class Raw:
 
 
 class Vitals:
-    """What the system knows of a process."""
+    """Resources of a process, as reported by the system."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -165,15 +177,15 @@ class Vitals:
             return next(int(line.split()[1]) for line in file if line.startswith(f"{name}:"))
 
     def resident(self):
-        """Bytes in memory now."""
+        """Resident bytes."""
         return self._status("VmRSS") * 1024
 
     def peak(self):
-        """Bytes in memory at most so far."""
+        """Peak resident bytes."""
         return self._status("VmHWM") * 1024
 
     def reset_peak(self):
-        """From now on the peak counts from what is in memory now."""
+        """Resets the peak to the current resident bytes."""
         with open(f"/proc/{self.pid}/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
 
@@ -185,28 +197,28 @@ class Vitals:
 
 
 def is_idle(server):
-    """Nothing is in the server but the question itself."""
+    """True if the server has no request but this one."""
     return server.metric("prefold_http_requests_in_flight") == 1 and server.metric("te_queue_size") == 0
 
 
 @contextmanager
 def unharmed(server):
-    """What happens inside leaves nothing behind: no request, no connection, no panic."""
+    """Asserts that the enclosed actions leave no request, no connection and no panic behind."""
     vitals = Vitals(server.process.pid)
     assert server.ask("/embed", inputs="before")
-    eventually(lambda: is_idle(server), "nothing is under way before the test")
+    eventually(lambda: is_idle(server), "the server is idle before the test")
     before = settled(vitals.descriptors)
     yield
     assert len(server.ask("/embed", inputs="after")) == 1
     assert server.get("/health").status == 200
-    eventually(lambda: is_idle(server), "nothing is under way any more")
+    eventually(lambda: is_idle(server), "the server is idle again")
     eventually(lambda: vitals.descriptors() <= before, f"{before} descriptors again, not {vitals.descriptors()}")
     log = server.log()
     assert "panicked" not in log, log[-20000:]
 
 
 def settled(count):
-    """The value once it stays the same: connections that were just closed are on their way out."""
+    """A value once it is stable, because closed connections take a moment to disappear."""
     seen = []
     eventually(lambda: (seen.append(count()), len(seen) >= 20 and len(set(seen[-20:])) == 1)[1], "a number settles")
     return seen[-1]

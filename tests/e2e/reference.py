@@ -1,4 +1,4 @@
-"""The expected values of tests/fixtures and their tolerances (tests/fixtures/README.md)."""
+"""Expected values of tests/fixtures and their tolerances (tests/fixtures/README.md)."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def normalized(vector):
 
 
 def difference(a, b):
-    """The largest difference between two values at the same place. NaN counts as infinite."""
+    """Largest difference between corresponding values. NaN counts as infinite."""
     differences = [abs(x - y) for x, y in zip(a, b, strict=True)]
     return max((d if d == d else math.inf for d in differences), default=0.0)
 

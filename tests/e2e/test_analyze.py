@@ -1,4 +1,4 @@
-"""`prefold analyze` says of the rerank workload what the server's own tokens say."""
+"""`prefold analyze` agrees with the server's own token counts on the rerank workload."""
 
 import json
 import subprocess
@@ -33,18 +33,18 @@ def texts():
 
 @pytest.fixture(scope="module")
 def ids(builtin, texts):
-    """What the server makes of the texts."""
+    """Token ids from the server for the texts."""
     return [[token["id"] for token in tokens]
             for start in range(0, len(texts), 500) for tokens in builtin.ask("/tokenize", inputs=texts[start:start + 500])]
 
 
 def nodes(sequences):
-    """Distinct non-empty prefixes: N', and the sum of their lengths: a pair of query and key for each position."""
+    """Number N' of distinct non-empty prefixes, and the sum of their lengths, which is the number of query-key pairs."""
     prefixes, pairs = set(), 0
     for sequence in sequences:
         path = ()
         for position, token in enumerate(sequence):
-            # A prefix by the number of the one before it: the whole prefix would be quadratic.
+            # A prefix is identified by its parent's number; storing whole prefixes would be quadratic.
             path = (hash(path), token)
             if path not in prefixes:
                 prefixes.add(path)
@@ -67,7 +67,7 @@ def test_the_workload_has_the_ratios_of_the_servers_tokens(tmp_path, texts, ids)
         pairs = sum(len(text) * (len(text) + 1) // 2 for batch in full for text in batch)
         assert size["compaction_ratio"] == pytest.approx(unique / tokens, rel=1e-9)
         assert size["attention_ratio"] == pytest.approx(tree_pairs / pairs, rel=1e-9)
-        # Amdahl.
+        # Amdahl's law.
         share = size["attention_share"]
         assert size["speed_up_ragged"] == pytest.approx(1 / (share + (1 - share) * unique / tokens))
         assert size["speed_up_compact"] == pytest.approx(1 / (share * tree_pairs / pairs + (1 - share) * unique / tokens))
@@ -84,7 +84,7 @@ def test_the_server_reports_the_same_ratio(tmp_path, builtin, texts):
 
 
 def test_lines_that_share_nothing_are_not_worth_it(tmp_path):
-    # No two begin with the same token.
+    # Every line starts with a different token.
     words = ["tide", "bread", "clock", "violin", "zebra", "mountain", "quick", "house"]
     done = analyze(tmp_path, stdin="".join(f"{word} is a word\n" for word in words))
     assert done.returncode == 0, done.stderr

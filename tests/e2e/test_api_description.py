@@ -1,4 +1,4 @@
-"""What /api-doc/openapi.json says is what the routes answer."""
+"""Responses match /api-doc/openapi.json."""
 
 import json
 
@@ -17,7 +17,7 @@ def description(builtin):
 
 
 def check(description, path, method, status, answer):
-    """The answer has the form that the description gives for this status."""
+    """Asserts that the response matches the description for its status."""
     response = description["paths"][path][method]["responses"][str(status)]
     schema = response["content"]["application/json"]["schema"]
     jsonschema.Draft202012Validator({**schema, "components": description["components"]}).validate(answer)

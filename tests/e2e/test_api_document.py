@@ -1,7 +1,7 @@
-"""The examples of docs/api.md are real: each request is sent again, and answered as the document says.
+"""The examples of docs/api.md match a live server.
 
-An example is a block `http <server>` with a request and the block after it with the answer. `UPDATE_DOCS=1` writes the
-answers into the document in place of comparing them.
+An example is a block `http <server>` with a request, followed by a block with the response. `UPDATE_DOCS=1` writes the
+responses into the document instead of comparing them.
 """
 
 import base64
@@ -24,7 +24,7 @@ SERVERS = {
     "reranker": ("qwen3-reranker-tiny", *ONE),
     "classifier": ("qwen3-seqcls-tiny", *ONE),
 }
-# Of their own for each answer, or for the machine.
+# Width of a line, and fields that differ for each response or machine.
 WIDTH = 110
 NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
 CHANGING = {"id", "created", "tokenization_workers", "version", "device"}
@@ -40,7 +40,7 @@ def send(server, request):
 
 
 def short(value):
-    """Floats with as many digits as a reader wants."""
+    """Floats rounded to six digits."""
     match value:
         case float():
             return float(f"{value:.6g}")
@@ -58,7 +58,7 @@ def shown(response, kind):
         text = json.dumps(value, ensure_ascii=False)
         if len(text) <= WIDTH:
             return text
-        # Lists of numbers are lines, not columns.
+        # Lists of numbers are wrapped into lines.
         return NUMBERS.sub(lambda match: textwrap.fill(" ".join(match.group().split()), WIDTH),
                            json.dumps(value, ensure_ascii=False, indent=1))
     names = [name for name in response.headers if name.startswith("x-embedding-")]
@@ -71,7 +71,7 @@ def shown(response, kind):
 
 
 def alike(got, want, key=None):
-    """The same but for the last digits and for what is different each time."""
+    """Equal up to the last digits and the fields in CHANGING."""
     if key in CHANGING:
         return type(got) is type(want)
     match want:
@@ -94,7 +94,7 @@ def is_as_shown(response, kind, text):
     if kind == "json":
         return alike(response.json(), json.loads(text))
     if "\n\n" in text:
-        # Bytes of floats are not compared; the other tests do that.
+        # Binary values are not compared; other tests do that.
         return shown(response, kind).partition("\n\n")[0] == text.partition("\n\n")[0]
     return shown(response, kind) == text
 
@@ -102,7 +102,7 @@ def is_as_shown(response, kind, text):
 def server_of(name, builtin, served):
     if not SERVERS[name]:
         return builtin
-    # The name of a local model is its path, which is another on each machine.
+    # The default name of a local model is its path, which depends on the machine.
     model, *flags = SERVERS[name]
     return served(model, "--served-model-name", model, *flags)
 

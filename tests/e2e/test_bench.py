@@ -1,4 +1,4 @@
-"""`prefold bench` against the real server, as a user runs it."""
+"""`prefold bench` with the real server."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ LIMIT = 300
 
 
 def bench(directory, *args, env=None):
-    """Runs `prefold bench` in a directory: (exit status, standard output, standard error)."""
+    """Runs `prefold bench` in a directory; returns (exit status, standard output, standard error)."""
     done = subprocess.run(
         [PREFOLD, "bench", *map(str, args)], cwd=directory, env={**environment(directory), **(env or {})},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
@@ -23,7 +23,7 @@ def bench(directory, *args, env=None):
 
 
 def measure(directory, server, *args, status=0, env=None):
-    """The only run's JSON."""
+    """JSON of the only run."""
     got, out, err = bench(
         directory, "--url", server.url(), "--json", "out.json", "--file", WORKLOAD, *args, env=env)
     assert got == status, (got, out, err)
@@ -39,7 +39,7 @@ def test_what_the_bench_counts_is_what_the_server_counts(tmp_path, builtin):
     texts = builtin.metric("te_embed_success") - before[0]
     requests = builtin.metric("te_request_success", method="embed") - before[1]
     assert (run["sent"], run["answered"], run["failed"], run["errors"]) == (16, 16, 0, [])
-    # The warm-up's requests are the server's, not the run's. A client's last request may be short of a text.
+    # The server counts the warm-up's requests, the run does not. A client's last request may have fewer texts.
     assert requests == 16 + 2
     assert texts == 3 * (16 + 2)
     assert run["texts_per_s"] * run["elapsed_s"] == pytest.approx(3 * 16)
@@ -49,7 +49,7 @@ def test_what_the_bench_counts_is_what_the_server_counts(tmp_path, builtin):
 
 
 def test_tokens_and_compaction_are_those_of_the_requests(tmp_path, builtin):
-    """One request of the ten passages of the first question, alone: the answer's headers tell the same."""
+    """A single request with the ten passages of the first question agrees with the response's headers."""
     line = json.loads(WORKLOAD.read_text().splitlines()[0])
     (tmp_path / "one.jsonl").write_text(json.dumps(line))
     template = "Represent: {query}\\n{passage}"
@@ -111,9 +111,9 @@ def test_errors_are_counted_and_told(tmp_path):
         (error,) = run["errors"]
         assert (error["kind"], error["count"]) == ("status 413", 3)
         assert "64" in error["example"], error
-        # Without the key; the server's own variable serves as well as the flag.
+        # Without the key; the variable API_KEY works like the flag.
         status, out, err = bench(tmp_path, "--url", server.url(), "--file", WORKLOAD, "--requests", 1)
-        assert status == 1 and "no request of the warm-up was answered" in err and "status 401" in err, (out, err)
+        assert status == 1 and "no warm-up request succeeded" in err and "status 401" in err, (out, err)
         run = measure(tmp_path, server, "--requests", 1, "--warmup", 0, env={"API_KEY": "secret"})
         assert run["answered"] == 1
 

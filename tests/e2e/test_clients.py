@@ -1,6 +1,6 @@
-"""Clients that people have, each against the real server: their vectors and scores are the server's own.
+"""Common client libraries with the real server: their vectors and scores equal the server's.
 
-The `openai` package has a file of its own (test_openai_client.py).
+The `openai` package is tested in test_openai_client.py.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import pytest
 
 from reference import assert_close
 
-# Some of these clients look for models, prices or news on the network; there is none in the tests.
+# Some of these clients look up models, prices or news on the network, which the tests do not have.
 os.environ.update({"HF_HUB_DISABLE_TELEMETRY": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LANGSMITH_TRACING": "false"})
 
 MODEL = "prefold-mini"
@@ -144,14 +144,14 @@ def test_huggingface_inference_client(builtin, rows, served):
         want = classifier.ask("/predict", inputs=QUERY, raw_scores=raw)[:2]
         assert [item.label for item in got] == [item["label"] for item in want]
         assert_close([item.score for item in got], [item["score"] for item in want], ROUNDING)
-    # Without `parameters` the address answers as /predict does.
+    # Without `parameters` the route responds like /predict.
     assert classifier.ask("/", inputs=QUERY) == classifier.ask("/predict", inputs=QUERY)
 
 
 def test_langchain_openai(builtin, rows):
     from langchain_openai import OpenAIEmbeddings
 
-    # Its own token counting would need OpenAI's vocabularies from the network.
+    # Its token counter would download OpenAI's vocabularies.
     embeddings = OpenAIEmbeddings(model=MODEL, base_url=builtin.url("/v1"), api_key="none",
                                   check_embedding_ctx_length=False)
     assert_rows(embeddings.embed_documents(TEXTS), rows)
@@ -162,7 +162,7 @@ def test_langchain_huggingface(builtin, rows):
     from huggingface_hub import InferenceClient
     from langchain_huggingface import HuggingFaceEndpointEmbeddings
 
-    # This version takes only names of models on the hub; its client is a field, and may have an address.
+    # This version accepts only hub model names; its client is a field that can be replaced by one with a URL.
     embeddings = HuggingFaceEndpointEmbeddings(model="prefold/prefold-mini", huggingfacehub_api_token="none")
     embeddings.client = InferenceClient(builtin.url())
     assert_rows(embeddings.embed_documents(TEXTS), rows)

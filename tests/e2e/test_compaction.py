@@ -1,4 +1,4 @@
-"""Compaction computes each shared prefix once and changes no answer."""
+"""Compaction computes each shared prefix once and changes no result."""
 
 import random
 
@@ -11,7 +11,7 @@ VOCABULARY = 900
 
 
 def sharing_tree(seed):
-    """Token sequences that share prefixes at random depths, some equal, some a prefix of another."""
+    """Token sequences that share prefixes at random depths; some are equal, some a prefix of another."""
     rng = random.Random(seed)
     sequences = [[rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 60))]]
     for _ in range(rng.randint(2, 30)):
@@ -25,7 +25,7 @@ def sharing_tree(seed):
 
 
 def nodes(sequences):
-    """Distinct non-empty prefixes: N'."""
+    """Number N' of distinct non-empty prefixes."""
     return len({tuple(s[:n]) for s in sequences for n in range(1, len(s) + 1)})
 
 
@@ -45,7 +45,7 @@ def test_on_and_off_agree_and_the_ratio_is_the_trees(served, model):
 
 
 def test_the_threshold_decides(served):
-    """Ratios of 0.9 and 1: at 0.9 and above the first is compacted, below it is not."""
+    """Batches with ratios 0.9 and 1: the first is compacted at thresholds of at least 0.9."""
     shared = [list(range(20)), [*range(4), *range(100, 116)]]
     assert nodes(shared) / 40 == 0.9
     unshared = [list(range(20)), list(range(100, 120))]
@@ -72,5 +72,5 @@ def test_the_built_in_model_agrees_with_itself(servers):
     for path in ("/embed", "/embed_all"):
         for one, other in zip(*(server.ask(path, inputs=texts) for server in (off, on)), strict=True):
             rows = [(one, other)] if path == "/embed" else zip(one, other, strict=True)
-            # The rows of /embed_all are not normalised; their length is about 20.
+            # Rows of /embed_all are not normalised; their norm is about 20.
             assert max(difference(a, b) for a, b in rows) <= (1e-5 if path == "/embed" else 2e-4)

@@ -1,4 +1,4 @@
-"""docs/grafana/prefold.json asks for metrics that the server really has."""
+"""The server has every metric used in docs/grafana/prefold.json."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def expressions():
 
 
 def samples(text):
-    """Of each name: the label names, and whether some value is not zero."""
+    """Per metric name: the label names, and whether any value is non-zero."""
     found = {}
     for line in text.splitlines():
         match = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)
@@ -33,7 +33,7 @@ def samples(text):
 
 @pytest.fixture(scope="module")
 def exposed():
-    """The metrics of a server that answered and refused something, some of it compacted in compact attention."""
+    """Metrics of a server after successful, refused and compacted requests with compact attention."""
     with Server("--attention", "compact") as server:
         texts = ["Represent the sentence: the tide comes in twice a day.", "Represent the sentence: bread rises."]
         server.ask("/embed", inputs=texts)
@@ -63,7 +63,7 @@ def test_what_a_scheduler_is_watched_by_has_real_values(exposed):
         "prefold_request_tokenization_share_sum", "te_request_failure",
     ]:
         assert exposed[name][1], name
-    # Nothing waits any more, and nothing went wrong.
+    # The queue is empty and nothing failed.
     for name in ["te_queue_size", "prefold_queue_tokens", "prefold_failed_sequences"]:
         assert not exposed[name][1], name
 
@@ -80,7 +80,7 @@ def test_prometheus_parses_every_expression(tmp_path):
     rules = [{"record": f"dashboard:{i}", "expr": expression.replace("$__rate_interval", "1m").replace("$instance", ".*")}
              for i, expression in enumerate(expressions())]
     path = tmp_path / "rules.json"
-    # JSON is YAML.
+    # JSON is valid YAML.
     path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`make demo` and the text that it ships."""
+"""`make demo` and its data."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Licences, sources and bans of all dependencies against deny.toml, as cargo-deny would, without cargo-deny."""
+"""Checks licences, sources and bans of all dependencies against deny.toml like cargo-deny, without needing it."""
 
 import json
 import re
@@ -15,11 +15,11 @@ RULES = tomllib.loads((ROOT / "deny.toml").read_text())
 
 @pytest.fixture(scope="module")
 def packages():
-    """Every package that any feature on any platform may bring."""
+    """All packages of any feature on any platform."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--offline", "--all-features"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if result.returncode:
-        # What only other platforms or features need may not have been downloaded.
+        # Packages of other platforms or features may not have been downloaded.
         command.remove("--offline")
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
@@ -27,8 +27,8 @@ def packages():
 
 
 def is_allowed(expression, allowed):
-    """Whether an SPDX expression can be met with the allowed licences."""
-    # Before SPDX a slash meant OR.
+    """True if the allowed licences satisfy an SPDX expression."""
+    # A slash is the older notation for OR.
     tokens = re.findall(r"\(|\)|\bOR\b|\bAND\b|[\w.+-]+(?: WITH [\w.+-]+)?", expression.replace("/", " OR "))
 
     def either():

@@ -1,4 +1,4 @@
-"""The files in deploy/ are accepted by the programs that they are for."""
+"""The programs that read the files in deploy/ accept them."""
 
 import hashlib
 import re
@@ -42,7 +42,7 @@ def manifests(text):
 
 
 def pod(found):
-    """The pod of the deployment among manifests, and its container."""
+    """Pod specification of the deployment in `found`, and its container."""
     (deployment,) = [manifest for manifest in found if manifest["kind"] == "Deployment"]
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -50,12 +50,12 @@ def pod(found):
 
 
 def variables(container):
-    """A container's variables, but for those from secrets."""
+    """A container's variables, except those from secrets."""
     return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
 
 
 def stage(target):
-    """What the Dockerfile says of the image of this target."""
+    """The Dockerfile's settings for the image of this target."""
     return re.search(rf"^FROM \S+ AS {target}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.M | re.S).group(1)
 
 
@@ -65,18 +65,18 @@ def image_variables(target):
 
 
 def assert_caches_in(volume, variables):
-    """Both caches of downloads are in a volume, because nothing else can be written to."""
+    """Both download caches are in a volume, the only writable place."""
     for name in CACHES:
         assert PurePath(variables[name]).is_relative_to(volume), name
 
 
 def assert_writable(found):
-    """The caches of a pod with a read-only root are in the volume that it may write to."""
+    """The caches of a pod with a read-only root are in its writable volume."""
     spec, container = pod(found)
     assert container["securityContext"]["readOnlyRootFilesystem"]
     (volume,) = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
     assert_caches_in(volume, variables(container))
-    # Otherwise a service of that name becomes a variable of the server: PROMETHEUS_PORT, for one.
+    # Otherwise a service's name can become a variable of the server, such as PROMETHEUS_PORT.
     assert spec["enableServiceLinks"] is False
 
 
@@ -103,12 +103,12 @@ def test_every_flag_in_the_files_is_one():
 
 def test_the_compose_file():
     service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["prefold"]
-    # The stage that is built has a health check, and a volume where the models go.
+    # The built stage has a health check and a volume for models.
     target = service["build"]["target"]
     (volume,) = {mount.split(":")[1] for mount in service["volumes"]}
     assert "HEALTHCHECK" in stage(target) and f"VOLUME {volume}\n" in stage(target)
     assert_caches_in(volume, {**image_variables(target), **service["environment"]})
-    # The health check asks the port that the variable names, so a flag may not name another one.
+    # The health check uses the variable's port, so a flag must not set another one.
     assert "--model-id" in service["command"] and "--port" not in service["command"]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -116,7 +116,7 @@ def test_the_compose_file():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_image_leaves_the_port_to_the_configuration_file(target, tmp_path):
-    """A variable wins over the file, so what the image sets cannot be changed there."""
+    """A variable overrides the file, so the file cannot change a variable set by the image."""
     assert "${PORT:-3000}" in stage(target)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -129,7 +129,7 @@ def test_the_image_leaves_the_port_to_the_configuration_file(target, tmp_path):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_image_can_download_what_is_kept_in_xet_onto_a_read_only_root(target, tmp_path):
-    # Below a file nothing can be written, by root neither.
+    # Nothing can be written below a file, even by root.
     volume, home = tmp_path / "volume", "/dev/null/home"
     image = {name: value.replace("/data", str(volume)) for name, value in image_variables(target).items() if name in CACHES}
     with Hub(xet=["model.safetensors"]) as hub:
@@ -171,7 +171,7 @@ def test_helm_finds_no_fault():
     assert [message for message in report["messages"] if message["severity"] > 1] == []
     with pytest.raises(helm.HelmError), helm.chart.Chart.load(CHART) as chart:
         chart.validate_schema({"settings": {"api-key": "in plain sight"}})
-    # These have a value of their own, or win over the file.
+    # These have their own value in the chart, or override the file.
     for key in "port", "hostname", "prometheus-port", "huggingface-hub-cache":
         with pytest.raises(helm.HelmError), helm.chart.Chart.load(CHART) as chart:
             chart.validate_schema({"settings": {key: "1"}})
@@ -179,8 +179,8 @@ def test_helm_finds_no_fault():
 
 @contextmanager
 def started(arguments, variables, directory):
-    """The server with nothing but these arguments and variables, and the name that every container gets: the address that it
-    listens on once it is ready."""
+    """Runs the server with only these arguments and variables, and a container's HOSTNAME; yields its address once it is
+    ready."""
     path = directory / "log"
     with path.open("wb") as log:
         process = subprocess.Popen(
@@ -202,7 +202,7 @@ def started(arguments, variables, directory):
 
 
 def test_the_server_takes_the_charts_settings(tmp_path):
-    """Its command line, its file and its variables, over those of the image and of Kubernetes."""
+    """The chart's command line, file and variables, over those of the image and of Kubernetes."""
     settings = {"max-batch-tokens": 1000000, "radix-mlp-threshold": 0.5, "auto-truncate": False,
                 "default-prompt": 'with "quotes" and\nlines', "cors-allow-origin": ["https://a.example"]}
     with socket.socket() as one, socket.socket() as other:
@@ -217,7 +217,7 @@ def test_the_server_takes_the_charts_settings(tmp_path):
     _, container = pod(found)
     (mount,) = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "config"]
     arguments = [argument.replace(mount, str(tmp_path)) for argument in container["args"]]
-    # Of a service called "prometheus", were there links to services.
+    # As set by a service named "prometheus" with service links.
     given = {"PROMETHEUS_PORT": "tcp://10.96.0.7:9090", **image_variables("cpu"), **variables(container)}
     with started(arguments, given, tmp_path) as address:
         assert address == ("127.0.0.1", port)
@@ -233,7 +233,7 @@ def test_the_server_takes_the_charts_settings(tmp_path):
 
 @pytest.fixture
 def proxied(tmp_path):
-    """Two servers behind nginx with deploy/nginx.conf, whose ports alone are changed."""
+    """Two servers behind nginx with deploy/nginx.conf, in which only the ports are changed."""
     if NGINX is None:
         pytest.skip("there is no nginx (Debian: apt-get install nginx-light)")
     with Server() as first, Server() as second:
@@ -290,13 +290,13 @@ def test_requests_that_share_a_prefix_meet_in_one_replica(proxied):
         homes[query] = went.index(3)
     assert 2 <= sum(homes.values()) <= 22, f"the keys are spread: {homes}"
 
-    # Without a key requests go to both.
+    # Requests without a key go to both.
     before = counts(first, second)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: rerank(proxy, "question", keyed=False), range(24)))
     assert all(after > b for after, b in zip(counts(first, second), before, strict=True))
 
-    # A replica that leaves: nobody notices, and the other's keys stay where they are.
+    # One replica stops: no request fails, and the other's keys stay there.
     first.stop()
     before = counts(second)[0]
     for query in homes:

@@ -1,4 +1,4 @@
-"""/docs in a real browser: an operation is opened, tried and answered."""
+"""/docs in a real browser: an operation is opened and executed."""
 
 import os
 import shutil
@@ -23,14 +23,14 @@ def browser():
 
 
 def artefacts():
-    """Where screenshots go; not into the repository."""
+    """Directory of screenshots, outside the repository."""
     path = Path(os.environ.get("PREFOLD_ARTEFACTS", ROOT / "target" / "artefacts"))
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def execute(page, name):
-    """Opens the operation, tries it, and returns the status that the page shows."""
+    """Opens and executes the operation; returns the status shown by the page."""
     operation = page.locator(f"#operations-{name}")
     operation.locator(".opblock-summary-control").click()
     operation.get_by_role("button", name="Try it out").click()
@@ -56,7 +56,7 @@ def test_an_operation_is_tried_on_the_page(browser, builtin):
     page.screenshot(path=artefacts() / "docs.png", full_page=True)
     assert execute(page, "Server-ready") == "200"
     assert problems == []
-    # The page is whole: it asks nobody else.
+    # The page loads nothing from other hosts.
     assert all(url.startswith((builtin.url(), "data:", "blob:")) for url in asked), asked
     page.close()
 

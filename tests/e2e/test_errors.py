@@ -1,4 +1,4 @@
-"""What is wrong with a request is said with the right status, and harms nobody else."""
+"""Invalid requests get the right status and message, and affect no other request."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ JSON = {"content-type": "application/json"}
 
 
 def problem(response):
-    """The message of an error in either of the two shapes."""
+    """Message of an error in either of the two formats."""
     body = response.json()
     if isinstance(body["error"], dict):
         assert body["error"]["type"], body
@@ -70,7 +70,7 @@ def test_nothing_to_work_on(builtin, path, request_body, field):
     assert field in problem(response), response
 
 
-# A field of each route with the beginning of a right value.
+# A field of each route with the beginning of a valid value.
 ROUTES = {"/embed": b'{"inputs": "a', "/embed_all": b'{"inputs": "a', "/rerank": b'{"query": "a',
           "/v1/rerank": b'{"query": "a', "/predict": b'{"inputs": "a', "/tokenize": b'{"inputs": "a',
           "/decode": b'{"ids": [1', "/v1/embeddings": b'{"input": "a'}
@@ -146,7 +146,7 @@ def limited(servers):
     ("/rerank", "texts", {"query": TEXT}), ("/v1/rerank", "documents", {"query": TEXT}), ("/tokenize", "inputs", {}),
 ])
 def test_more_inputs_than_64_parts_are_413(limited, path, field, rest):
-    """Up to there a request is split: --max-client-batch-size is 4."""
+    """A request of up to 64 chunks is processed; --max-client-batch-size is 4."""
     assert limited.post(path, {field: ["a"] * 256, **rest}).status == 200
     response = limited.post(path, {field: ["a"] * 257, **rest})
     assert response.status == 413, response
@@ -164,7 +164,7 @@ def test_a_body_over_the_limit_is_413(limited, path):
 
 
 def test_a_chunked_body_over_the_limit_is_413(limited):
-    """Without a content-length the limit holds as well."""
+    """The limit also applies without content-length."""
     response = limited.request("POST", "/embed", (b'{"inputs": "' if i == 0 else b"a" * 1000 for i in range(20)), JSON)
     assert response.status == 413, response
 
@@ -217,7 +217,7 @@ def test_each_request_is_logged_with_its_times_and_the_compaction_ratio(locked):
 
 
 def test_neighbours_of_a_bad_request_are_answered(builtin):
-    """A list with one impossible input fails as a whole and leaves no trace."""
+    """A list with one invalid input fails as a whole and leaves no trace."""
     before = builtin.ask("/embed", inputs=TEXT)
     assert builtin.post("/embed", {"inputs": [[1, 2, 3], [1, 2, 99_999_999]]}).status == 422
     assert builtin.ask("/embed", inputs=TEXT) == before

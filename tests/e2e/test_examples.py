@@ -1,4 +1,4 @@
-"""The programs in examples/ run, and their output is what the server says."""
+"""The programs in examples/ run, and their output equals the server's responses."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
-"""A backend that panics, fails, runs out of memory, answers NaN, is slow or never ends: nobody gets a wrong answer, everybody
-gets one, and the server goes on."""
+"""A backend that panics, fails, runs out of memory, returns NaN, is slow or hangs: every request gets a response, no response is
+wrong, and the server continues."""
 
 import os
 import random
@@ -16,7 +16,7 @@ from harness import BINARIES, FIXTURES, Server, eventually
 CLIENTS = 16
 WORDS = "a red fox crosses the frozen river while the old ferryman counts his silver coins again".split()
 
-# What happens to one batch in nine.
+# Each of these happens to one batch in nine.
 MIXED = "seed=1,panic=0.02,error=0.02,oom=0.01,nan=0.03,short=0.01,delay=0.02,delay-ms=5"
 
 
@@ -29,15 +29,16 @@ class FaultyServer(Server):
         self.faults_directory = tempfile.TemporaryDirectory(prefix="prefold-faults-")
         self.faults_path = Path(self.faults_directory.name) / "faults"
         self.set_faults(faults)
-        super().__init__(*args, env={"PREFOLD_FAULTS": f"@{self.faults_path}"})
+        # A fault must meet a request, not the warm-up.
+        super().__init__("--warmup-tokens", "0", *args, env={"PREFOLD_FAULTS": f"@{self.faults_path}"})
 
     def set_faults(self, faults):
         written = self.faults_path.with_suffix(".new")
         written.write_text(faults)
-        os.replace(written, self.faults_path)  # Never seen half written.
+        os.replace(written, self.faults_path)  # Replaced atomically, so it is never read half-written.
 
     def check_log(self, log):
-        """Panics are part of it, but only those that were asked for."""
+        """Allows only the injected panics in the log."""
         panics = re.findall(r"panicked at ([^:\s]+)", log)
         assert all("faults/src/backend.rs" in place for place in panics), log
 
@@ -47,7 +48,7 @@ def text(rng):
 
 
 def requests_for(kind, rng, count):
-    """Requests of every route that a model of this kind answers: (path, body)."""
+    """Requests (path, body) of every route that a model of this kind supports."""
     def texts():
         return [text(rng) for _ in range(rng.randint(1, 4))]
 
@@ -77,7 +78,7 @@ def requests_for(kind, rng, count):
 
 
 def answer_of(response):
-    """What a request's answer must be every time: all of it, except what tells when it was given and what others saved."""
+    """The part of a response that must not change: all except times, ids and the savings from other requests."""
     body = response.json()
     if isinstance(body, dict):
         for changing in ("id", "created", "usage"):
@@ -86,7 +87,7 @@ def answer_of(response):
 
 
 def check_failure(path, response):
-    """The documented error of a failed forward pass, in the form of the route's API."""
+    """Asserts the documented error of a failed forward pass in the route's format."""
     assert response.status == 424, (path, response)
     body = response.json()
     if path.startswith("/v"):
@@ -104,7 +105,7 @@ def in_parallel(function, items):
 
 
 def counters(server):
-    """Of the calls that reached the engine: how many there were, and what became of them."""
+    """Number of calls that reached the engine, and their results."""
     failed = {kind: server.metric("te_request_failure", err=kind) for kind in ("inference", "dropped")}
     return {
         "accepted": server.metric("te_request_count"), "answered": server.metric("te_request_success"),
@@ -149,7 +150,7 @@ def test_every_request_is_answered_rightly_or_with_the_documented_error(kind, mo
         eventually(lambda: server.metric("prefold_http_requests_in_flight") == 1, "only /metrics is being answered")
         counted = counters(server)
         check_counters(counted)
-        # Of those that left, some were answered before, and some were gone before they were read.
+        # Some disconnected clients had their response before, others were gone before their request was read.
         assert good <= counted["answered"] <= good + left
         assert failed <= counted["failed"] <= failed + left
         assert counted["cancelled"] <= left and (counted["cancelled"] > 0) == cancelling
@@ -165,7 +166,7 @@ def test_every_request_is_answered_rightly_or_with_the_documented_error(kind, mo
 
 
 def test_the_neighbours_of_a_row_that_is_not_finite_are_right():
-    """Eight requests wait while a batch stalls and go into the next ones together; one row of each batch is poisoned."""
+    """Eight requests wait while a batch stalls and go into the next batches together; one row of each batch is non-finite."""
     texts = [text(random.Random(seed)) for seed in range(8)]
     with FaultyServer("--model-id", FIXTURES / "qwen3-tiny") as server:
         expected = [server.ask("/embed", inputs=text) for text in texts]
@@ -189,7 +190,7 @@ def test_the_neighbours_of_a_row_that_is_not_finite_are_right():
             assert response.status == 424 or response.json() == want
         assert server.metric("prefold_failed_sequences") == len(failed)
         line = next(line for line in server.log().splitlines() if "inference failed" in line)
-        assert "overflow of the number format" in line and "--dtype float32" in line, line
+        assert "overflow of the number format" in line and "float32 avoids it" in line, line
 
 
 def test_readiness_falls_with_repeated_failures_and_comes_back_by_itself():
@@ -208,7 +209,7 @@ def test_readiness_falls_with_repeated_failures_and_comes_back_by_itself():
 
 
 def stuck(server, pool):
-    """A request whose forward pass does not end."""
+    """A request whose forward pass hangs."""
     server.set_faults("stall=1")
     return pool.submit(server.post, "/embed", {"inputs": "red"})
 
@@ -219,7 +220,7 @@ def test_a_forward_pass_that_hangs_makes_the_server_unready_then_unhealthy():
         hanging = stuck(server, pool)
         eventually(lambda: server.get("/ready").status == 503, "not ready")
         assert "forward pass" in server.get("/ready").json()["error"]
-        # Five times as long; unless this machine slept through it, the server still lives.
+        # Five times as long. The server is still alive, unless this machine was suspended meanwhile.
         seen = []
         eventually(lambda: seen.append(server.get("/health").status) or seen[-1] == 503, "not healthy")
         assert seen[0] == 200 and set(seen) == {200, 503}

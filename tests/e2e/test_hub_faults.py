@@ -1,4 +1,4 @@
-"""Whatever the hub or the cache's disk does, a server starts with the whole model or says what is missing."""
+"""Despite faults of the hub or the cache's disk, a server starts with the complete model or names what is missing."""
 
 import os
 import signal
@@ -33,13 +33,13 @@ def arguments(hub, cache, timeout=60):
 
 
 def assert_serves(server):
-    """It has the whole model: the vectors are those of the reference."""
+    """Asserts that the vectors equal the reference, so the model is complete."""
     case = expected("qwen3-tiny")["cases"][0]
     assert_unit(server.ask("/embed", inputs=case["text"])[0], case["last_normalized"])
 
 
 def assert_starts(hub, cache):
-    """With the hub healed, the same cache is good."""
+    """Once the hub works again, the same cache is usable."""
     hub.heal()
     with Server(*arguments(hub, cache)) as server:
         assert_serves(server)
@@ -111,14 +111,14 @@ def test_two_servers_download_into_one_cache_at_the_same_time(hub, cache):
 
 
 def test_who_waits_for_another_server_gets_its_file(hub, cache):
-    """For longer than the hub's client would wait by itself."""
+    """Stalls longer than the hub's client would wait by itself."""
     hub.faults["GET", WEIGHTS] = hang_halfway
     with Loading(*arguments(hub, cache, timeout=3600)) as first:
         assert hub.reached.wait(60)
         with Loading(*arguments(hub, cache, timeout=3600)) as second:
             eventually(lambda: "another process is downloading" in second.log(), "the second waits")
             assert second.status("/health") == 200 and second.status("/ready") == 503
-            # Before the second has its turn.
+            # Before the second server's turn.
             hub.faults = {}
             first.signal(signal.SIGKILL)
             first.wait()
@@ -127,7 +127,7 @@ def test_who_waits_for_another_server_gets_its_file(hub, cache):
 
 
 def test_a_full_disk_is_named(hub, cache):
-    """The part that is being written is a device that is always full."""
+    """The partial file is a device that is always full."""
     part = cache / "models--owner--tiny" / "blobs" / f"{hub.tag(WEIGHTS)}.incomplete"
     part.parent.mkdir(parents=True)
     part.symlink_to("/dev/full")
@@ -139,7 +139,7 @@ def test_a_full_disk_is_named(hub, cache):
 
 
 def test_a_small_disk_is_named_and_a_larger_one_will_do(hub, cache):
-    """A real file system that is full in the middle of the weights."""
+    """A real file system that fills up while the weights are written."""
     cache.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", cache]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
@@ -174,7 +174,7 @@ def test_a_silent_hub_does_not_keep_a_cached_model_from_being_served(hub, cache)
 
 
 def test_a_signal_while_a_model_is_loading_ends_it_with_status_0():
-    """At several moments; the real model takes longest to load, where there is one."""
+    """Kills at several times; the real model, if present, takes longest to load."""
     gguf = os.environ.get("PREFOLD_SMOLLM2_GGUF")
     args = ["--model-id", gguf, "--pooling", "mean"] if gguf else []
     for delay in 0, 0.1, 0.3, 1:
@@ -213,7 +213,7 @@ def test_what_xet_needs_and_cannot_write_is_named(xet_hub, cache):
 @pytest.mark.parametrize("file, fault, words", [
     (TOKEN, status(403), ["access denied"]),
     (PLAN, status(400), ["Xet download failed"]),
-    (CHUNKS, page, ["nothing came for 8 s"]),  # It is asked for again and again.
+    (CHUNKS, page, ["nothing came for 8 s"]),  # The file is requested repeatedly.
     (CHUNKS, hang_halfway, ["nothing came for 8 s"]),
 ], ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", ""))
 def test_a_xet_storage_that_fails_is_refused(xet_hub, cache, file, fault, words):

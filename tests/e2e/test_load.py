@@ -1,4 +1,4 @@
-"""Many clients, impatient clients, and a server that is told to stop."""
+"""Many clients, disconnecting clients, and SIGTERM under load."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ WORDS = "the kernel keeps a list of free pages and hands them out on demand when
 
 
 def text(seed, words):
-    """A text of its own: no two seeds share more than a word of prefix."""
+    """A text per seed; two seeds share at most one word of prefix."""
     return f"{seed} " + " ".join(WORDS[(seed * 7 + i * i) % len(WORDS)] for i in range(words))
 
 
@@ -76,7 +76,7 @@ def send_and_leave(server, request):
     head = f"POST /embed HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(head.encode() + body)
-        time.sleep(0.01)  # The server should have begun; if not, the test still holds.
+        time.sleep(0.01)  # The server has probably started; the test holds either way.
 
 
 def test_clients_that_leave_are_forgotten():

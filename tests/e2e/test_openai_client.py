@@ -1,4 +1,4 @@
-"""/v1/embeddings through the official client."""
+"""/v1/embeddings with the official client."""
 
 import array
 import base64

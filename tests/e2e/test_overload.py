@@ -1,4 +1,4 @@
-"""More than the server takes: everybody gets one answer, and memory stays within its bounds."""
+"""Overload: every request gets one response, and memory stays within its limits."""
 
 import asyncio
 import json
@@ -11,14 +11,14 @@ from client import Answer, BadAnswer, Client, check_error, request
 
 from harness import Server, eventually
 from raw import Raw, Vitals, is_idle, post, unharmed
-from test_sockets import artefact
+from test_slow_clients import artefact
 
 CONCURRENCY = 8
 MB = 1_000_000
 
 
 class Watch:
-    """The largest values of gauges, while it is entered."""
+    """Context manager that records the largest values of gauges."""
 
     def __init__(self, server, *names):
         self.server, self.largest, self.over = server, dict.fromkeys(names, 0.0), threading.Event()
@@ -39,7 +39,7 @@ class Watch:
 
 
 def test_ten_times_as_many_clients_as_places():
-    """Each request has one answer, 200 or 429 with Retry-After, which overload.py checks; both sides count the same."""
+    """Each request gets one response, 200 or 429 with Retry-After (checked by overload.py), and both sides' counts agree."""
     with Server("--max-concurrent-requests", CONCURRENCY, "--prometheus-port", "0") as server:
         metrics = server.metrics()
         outcome = asyncio.run(overload.drive(server.port, 10 * CONCURRENCY, requests=5, patient=False))
@@ -52,7 +52,7 @@ def test_ten_times_as_many_clients_as_places():
         assert metrics.metric("te_request_failure", err="overloaded") == refused
         assert metrics.metric("te_request_count") == \
             metrics.metric("te_request_success") + metrics.metric("te_request_failure")
-        eventually(lambda: is_idle(metrics), "nothing is under way any more")
+        eventually(lambda: is_idle(metrics), "the server is idle again")
 
 
 @pytest.mark.parametrize("flag, limit, gauge, of_a_request", [
@@ -60,7 +60,7 @@ def test_ten_times_as_many_clients_as_places():
     ("--max-queued-tokens", 600, "prefold_queue_tokens", 16 * 60),
 ])
 def test_the_queue_has_its_bounds(flag, limit, gauge, of_a_request):
-    """A request enters while less than the limit waits, so there is never more than that and one request."""
+    """A request is admitted while the queue is below the limit, so the queue never exceeds the limit plus one request."""
     inputs = [f"{i} " + "word " * 40 for i in range(16)]
     with Server(flag, limit, "--max-batch-tokens", "512", "--prometheus-port", "0") as server:
         tokens = sum(map(len, server.ask("/tokenize", inputs=inputs)))
@@ -75,7 +75,7 @@ def test_the_queue_has_its_bounds(flag, limit, gauge, of_a_request):
 
 
 def send_all(port, data, count):
-    """So many clients that send the same at the same time: their statuses. Each gets one answer."""
+    """Sends the same request from several clients at once; returns their statuses. Each gets one response."""
     async def one():
         client = Client(port)
         answer = await client.ask(data)
@@ -91,7 +91,7 @@ def send_all(port, data, count):
 
 
 def test_large_bodies_from_many_clients_at_once():
-    """The bodies that are held are bounded, not their number times --payload-limit."""
+    """The limit applies to the sum of all bodies, not to each."""
     size, count, held = 8 * MB, 48, 32 * MB
     body = b'{"inputs":"a","ignored":"' + b"x" * (size - 27) + b'"}'
     assert len(body) == size
@@ -110,14 +110,14 @@ def test_large_bodies_from_many_clients_at_once():
 
 
 def test_bodies_that_are_held_count():
-    """Clients that stop in the middle of their bodies take room until they leave."""
+    """Clients that stall within their bodies hold quota until they disconnect."""
     with Server("--payload-limit", MB, "--max-buffered-bytes", MB) as server, unharmed(server):
         body = b'{"inputs":"a","ignored":"' + b"x" * 400_000 + b'"}'
         begun = post("/embed", body)[:300_000]
         holding, answers = [], []
 
         def is_refused():
-            # Whole bodies and begun ones race for the same room: one more holder each time, until enough of them have it.
+            # Complete and partial bodies compete for the same quota: one more holder each time, until enough have it.
             holding.append(Raw(server.port))
             holding[-1].send(begun)
             answers.append(server.request("POST", "/embed", body))
@@ -125,19 +125,19 @@ def test_bodies_that_are_held_count():
 
         eventually(is_refused, "what others hold leaves no room")
         assert answers[-1].headers["retry-after"] and answers[-1].json()["error"]
-        eventually(lambda: server.post("/embed", {"inputs": "a"}).status == 200, "a small request still fits")
+        assert server.post("/embed", {"inputs": "a"}).status == 429, "small or large, a body enters while the others are below the limit"
         for client in holding:
             client.close()
         eventually(lambda: server.request("POST", "/embed", body).status == 200, "there is room again")
 
 
 def repeated(item, prefix, suffix, size=32 * MB):
-    """A body of just less than `size` bytes full of the same."""
+    """A body of slightly less than `size` bytes that repeats one value."""
     count = (size - len(prefix) - len(suffix)) // (len(item) + 1)
     return prefix + b",".join([item] * count) + suffix
 
 
-# Small on the wire and large once parsed, of the default --payload-limit's size.
+# Bodies of the default --payload-limit's size that are large once parsed.
 AMPLIFYING = {
     "empty lists": ("/embed", b"[]", b'{"inputs":[', b"]}"),
     "empty strings": ("/embed", b'""', b'{"inputs":[', b"]}"),
@@ -170,8 +170,8 @@ def amplified():
     artefact("amplification.json", found)
 
 
-# So many times the body: itself, and what may stand beside it while it is read (an id of two bytes takes four, twice while
-# a list of them grows).
+# Multiple of the body's size: the body and the values parsed from it (an id of two bytes takes four, twice while its list
+# grows).
 MOST = 6
 
 
@@ -179,7 +179,7 @@ MOST = 6
 def test_bodies_that_amplify(amplified, what):
     path, *parts = AMPLIFYING[what]
     body = repeated(*parts)
-    with Server() as server:  # One of its own: what an allocator has kept hides what the next body needs.
+    with Server() as server:  # A separate server, because memory retained by the allocator hides the next body's need.
         vitals = Vitals(server.process.pid)
         assert server.request("POST", path, b'{"inputs":"a","ignored":"' + b"a" * 1000 + b'"}').status in (200, 422)
         before = vitals.peak()
@@ -193,13 +193,13 @@ def test_bodies_that_amplify(amplified, what):
 
 
 @pytest.mark.parametrize("path, body, status, most", [
-    # Computed once and answered 64 times.
+    # Computed once, returned 64 times.
     ("/embed_all", json.dumps({"inputs": [[1] * 2000] * 64}), 422, 32 * MB),
     ("/embed_all", json.dumps({"inputs": [[1] * 1000] * 40}), 200, 800 * MB),
     ("/embed", json.dumps({"inputs": [[1]] * 20_000}), 200, 600 * MB),
 ])
 def test_large_answers_to_small_bodies(amplified, path, body, status, most):
-    """An answer takes four bytes for a value and some ten more as JSON, and its values have a limit."""
+    """A response takes four bytes per value and about ten more as JSON, and its values are limited."""
     with Server() as server:
         vitals = Vitals(server.process.pid)
         server.post(path, {"inputs": [[1]]})
@@ -221,7 +221,7 @@ def test_large_answers_to_small_bodies(amplified, path, body, status, most):
     ("/decode", b'{"ids":[' + b"100," * 999_999 + b"100]}"),
 ])
 def test_as_much_as_may_be_tokenized_or_decoded(amplified, path, body):
-    """The largest that is done takes some hundred bytes of memory for each token."""
+    """The largest accepted request takes some hundred bytes per token."""
     with Server() as server:
         vitals = Vitals(server.process.pid)
         server.post("/tokenize", {"inputs": "a"})
@@ -236,7 +236,7 @@ def test_as_much_as_may_be_tokenized_or_decoded(amplified, path, body):
 
 
 def test_a_bad_answer_is_seen():
-    """The client that all of this trusts: what it must not take, it does not take."""
+    """The strict client, on which these tests rely, rejects malformed responses."""
     good = b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 23\r\n\r\n" + b'{"error":"overloaded" } '[:23]
     cases = {
         "whole": (good, True),

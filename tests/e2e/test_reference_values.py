@@ -1,4 +1,4 @@
-"""What the server answers is what Hugging Face computes, whatever is in the batch."""
+"""The server's results equal Hugging Face's, whatever is in the batch."""
 
 import json
 import os
@@ -15,7 +15,7 @@ POOLING_FLAG = {"last": "last-token", "mean": "mean", "cls": "cls"}
 
 
 def check_embeddings(server, model, pooling):
-    """All cases in two requests (texts, and ids), then each on its own, raw and normalised."""
+    """All cases in two requests (texts, ids), then each case alone, raw and normalised."""
     cases = expected(model)["cases"]
     for kind, chosen in [("text", [c for c in cases if "text" in c]), ("input_ids", [c for c in cases if "text" not in c])]:
         inputs = [case[kind] for case in chosen]

@@ -1,4 +1,4 @@
-"""Language models as rerankers: prompts, instructions, truncation, scores, and what the shared prefix saves."""
+"""Language models as rerankers: prompts, instructions, truncation, scores, savings from the shared prefix."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def test_an_instruction_comes_with_the_request_or_the_flag(served):
     assert scores(strict, query=QUERY) == asked
     default = "Given a web search query, retrieve relevant passages that answer the query"
     assert scores(strict, query=QUERY, instruction=default) == scores(plain, query=QUERY)
-    # The names that other servers give it.
+    # Names of the field in other APIs.
     for field in ("instruct", "instruction"):
         answer = plain.ask("/v1/rerank", query=QUERY, documents=DOCUMENTS, **{field: "Be strict"})
         assert_close([line["relevance_score"] for line in sorted(answer["results"], key=lambda line: line["index"])],
@@ -50,11 +50,11 @@ def test_an_instruction_comes_with_the_request_or_the_flag(served):
 
 
 def test_only_the_document_is_truncated(served):
-    """The prompt's end stays: a document that is cut scores as its beginning does."""
+    """The prompt's end is kept: a truncated document has the score of its beginning."""
     server = served(*RERANKER)
     limit = server.get("/info").json()["max_input_length"]
     beginning = "bees " * 200
-    # A question for 300 tokens holds the prompt and the document's first tokens only.
+    # 300 tokens hold only the prompt and the document's first tokens.
     cut = [server.post("/rerank", {"query": QUERY, "texts": [text], "truncate_prompt_tokens": 300})
            for text in (beginning, beginning + "and other words " * 100)]
     assert [int(response.headers["x-compute-tokens"]) for response in cut] == [300, 300]
@@ -73,7 +73,7 @@ def test_the_answer_tells_what_the_shared_prefix_saved(served):
     usage = response.json()["usage"]
     saved = usage["prompt_tokens_details"]["cached_tokens"]
     assert usage["total_tokens"] == sum(usage["total_tokens"] for usage in alone)
-    # Instruction and query, twice.
+    # Instruction and query are computed twice.
     assert saved > 2 * 80
     assert int(response.headers["x-compute-compact-tokens"]) == usage["total_tokens"] - saved
 
@@ -106,7 +106,7 @@ def ids(server, text):
 
 @pytest.mark.parametrize("instruction", [None, "Be strict"])
 def test_a_recipe_scores_as_its_library_does(served, instruction):
-    """mxbai-rerank-v2 by hand: its pieces encoded apart, the last state times the output rows of "1" and "0"."""
+    """mxbai-rerank-v2 by hand: encodes its pieces separately, multiplies the last state by the output rows of "1" and "0"."""
     reranker = served("qwen2-tiny", "--rerank-recipe", "mxbai-rerank-v2", "--radix-mlp-threshold", "1")
     embedder = served("qwen2-tiny")
     task, end = RECIPE["template"]["after"][1:]
@@ -126,7 +126,7 @@ def test_a_recipe_scores_as_its_library_does(served, instruction):
 
 
 def test_a_recipe_from_a_file_with_one_token(served, tmp_path_factory):
-    """The logit of the positive token alone, as bge-reranker-v2-gemma is scored."""
+    """The score is the logit of the positive token, as for bge-reranker-v2-gemma."""
     path = tmp_path_factory.mktemp("recipe") / "recipe.json"
     recipe = {"positive": "1", "template": {"before": ["A: {query}", "\n"], "document": "B: {document}",
                                             "after": ["\n", "Does B answer A?"]}}

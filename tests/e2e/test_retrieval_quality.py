@@ -1,4 +1,4 @@
-"""The built-in model ranks as its model card says, measured through HTTP."""
+"""The built-in model's ranking quality over HTTP matches its model card."""
 
 import json
 import math
@@ -29,7 +29,7 @@ def queries():
 
 
 def similarities(server, queries):
-    """For each query the similarity of each of its passages."""
+    """Similarities of each query's passages."""
     passages = {passage["id"]: passage["text"] for query in queries for passage in query["passages"]}
     passage_rows = dict(zip(passages, embed(server, list(passages.values())), strict=True))
     query_rows = embed(server, [query["query"] for query in queries])
@@ -48,7 +48,7 @@ def test_ndcg_on_the_rerank_workload(queries, exact):
     assert (len(queries), sum(map(len, exact))) == (200, 2000)
     values = []
     for query, scores in zip(queries, exact, strict=True):
-        # Python's sort is stable: equal scores stay in the file's order.
+        # Python's sort is stable: equal scores keep the file's order.
         ranked = sorted(zip(scores, query["passages"], strict=True), key=lambda pair: -pair[0])
         values.append(ndcg([passage["relevant"] for _, passage in ranked]))
     assert abs(sum(values) / len(values) - MODEL_CARD_NDCG) <= 0.005, sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""The happy path of every route, on the built-in model unless said otherwise."""
+"""The happy path of every route, with the built-in model unless stated otherwise."""
 
 import re
 import struct
@@ -36,7 +36,7 @@ def test_embed_dimensions_and_normalize(builtin):
 
 
 def test_truncation_cuts_the_end_that_is_asked_for(served):
-    """Special tokens stay: what is cut are tokens of the text."""
+    """Truncation removes tokens of the text and keeps special tokens."""
     server = served("qwen3-tiny", "--radix-mlp-threshold", "1")
     limit = server.get("/info").json()["max_input_length"]
     long = " ".join(f"word {i}" for i in range(limit))
@@ -72,7 +72,7 @@ def test_binary_answers_are_the_same_vectors(builtin):
             assert response.status == 200 and response.headers["content-type"] == "application/octet-stream"
             assert response.headers["x-embedding-shape"] == "4,384" and response.headers["x-embedding-dtype"] == dtype
             got = struct.unpack(f"<{4 * 384}{code}", response.body)
-            # JSON has the shortest decimals that read back as the same float32.
+            # JSON has the shortest decimals that parse to the same float32.
             assert_close(got, [struct.unpack("<f", struct.pack("<f", x))[0] for x in want], tolerance, path)
 
 

@@ -1,8 +1,11 @@
-"""Keys, secrets, and paths: what a request must never get at."""
+"""Protection of keys, secrets and paths."""
 
+import json
 import os
 import random
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -43,7 +46,7 @@ def test_each_of_several_keys_opens(keyed):
 
 
 def test_a_key_is_taken_whole(keyed):
-    """Neither a part of it nor more than it, nor the same in another case."""
+    """Rejects a part of the key, a longer one, and one in another case."""
     for key in KEYS + FILE_KEYS:
         wrong = [key[:length] for length in range(len(key))] + [key[start:] for start in range(1, len(key))]
         wrong += [key + "a", key + key, "a" + key, key.upper(), key[:-1] + "\xff", key[:-1] + chr(ord(key[-1]) ^ 1)]
@@ -55,7 +58,7 @@ def test_a_key_counts_in_one_place_only(keyed):
                     {"cookie": f"api_key={KEYS[0]}"}, {"proxy-authorization": f"Bearer {KEYS[0]}"}):
         assert keyed.get("/info", headers).status == 401, headers
     assert keyed.get(f"/info?api_key={KEYS[0]}").status == 401
-    # Two headers: whichever counts, a wrong one beside the right one is not an invitation to try many.
+    # Two headers: a wrong key beside the right one is refused, so a request cannot try several.
     with Raw(keyed.port) as client:
         fields = [("authorization", f"Bearer {key}") for key in ("wrong", KEYS[0])]
         client.send(head("GET", "/info", ("host", "a"), *fields))
@@ -83,7 +86,7 @@ def test_keys_of_a_file_change_while_the_server_runs(keyed, key_file):
     lambda path: path.write_bytes(b"\xff\xfe\x00"),
 ], ids=["comments", "empty", "gone", "no text"])
 def test_a_bad_file_leaves_the_keys_as_they_are(keyed, key_file, spoil):
-    """An accident with the file neither opens the server nor locks everybody out."""
+    """A broken key file neither opens the server nor locks out valid keys."""
     spoil(key_file)
     before = keyed.log()
     keyed.process.send_signal(signal.SIGHUP)
@@ -97,7 +100,7 @@ SECRETS = [*KEYS, *FILE_KEYS, TOKEN]
 
 
 def test_no_secret_is_told(key_file):
-    """Neither by the log, at its most talkative, nor by any answer, nor by an error about a wrong key."""
+    """Secrets appear neither in the most verbose log, nor in any response, nor in an error about a wrong key."""
     given = ["--api-key", KEYS[0], "--api-key-file", key_file, "--log-level", "trace"]
     with Server(*given, env={"HF_TOKEN": TOKEN}) as server:
         said = []
@@ -119,6 +122,102 @@ def test_no_secret_is_told(key_file):
             assert FILE_KEYS[0].encode() not in file.read(), "what --api-key-file is for"
 
 
+def test_a_request_tells_nothing_of_its_neighbours():
+    """Guesses at another client's text cost the same whether they are right or wrong, as far as responses tell."""
+    secret = "the code of the vault in the old town is 4711 and nobody else knows it"
+    guess = secret.split(" and ")[0]
+    guesses = [guess, guess.replace("4711", "4712"), guess.replace("4711", "9000")]
+    with Server("--api-key", KEYS[0], "--api-key", KEYS[1], "--prometheus-port", "0") as server:
+        over = threading.Event()
+
+        def repeat():
+            while not over.is_set():
+                assert server.post("/embed", {"inputs": [secret] * 4}, bearer(KEYS[0])).status == 200
+
+        told = {text: set() for text in guesses}
+        with ThreadPoolExecutor(2) as threads:
+            victims = [threads.submit(repeat) for _ in range(2)]
+            try:
+                for text in guesses * 10:
+                    answer = server.post("/v1/embeddings", {"input": [text]}, bearer(KEYS[1]))
+                    fields = {name: value for name, value in answer.headers.items()
+                              if name.startswith("x-") and not name.endswith("-time")}
+                    told[text].add(json.dumps([fields, answer.json()["usage"]], sort_keys=True))
+            finally:
+                over.set()
+            assert all(victim.result() is None for victim in victims)
+        saved = server.metrics().metric("prefold_tokens_saved")
+    assert saved > 0, "the victim's own texts were folded"
+    assert [len(seen) for seen in told.values()] == [1, 1, 1], told
+    assert len(set.union(*told.values())) == 1, told
+
+
+def folded(server, bodies):
+    """Tokens saved by requests of several keys that are sent at once."""
+    metrics = server.metrics()
+    before = metrics.metric("prefold_tokens_saved")
+    with ThreadPoolExecutor(len(bodies)) as threads:
+        answers = list(threads.map(lambda body: server.post("/embed", {"inputs": body[1]}, bearer(body[0])), bodies))
+    assert {answer.status for answer in answers} == {200}
+    return metrics.metric("prefold_tokens_saved") - before
+
+
+def test_prefixes_are_shared_within_a_key():
+    """Many equal requests at once: batches fold those of one key with each other, never those of two."""
+    text = ["one and the same long text for everybody " * 20]
+    keys = [f"key-{number}" for number in range(12)]
+    given = [flag for key in keys for flag in ("--api-key", key)]
+    with Server(*given, "--share-prefixes", "key", "--prometheus-port", "0") as server:
+        assert folded(server, [(key, text) for key in keys]) == 0
+        eventually(lambda: folded(server, [(keys[0], text)] * 12) > 0, "requests of one key meet in a batch")
+    code, printed = run_to_end("--share-prefixes", "key")
+    assert code == 2 and "--share-prefixes key" in printed and "--api-key" in printed, printed
+
+
+def test_texts_of_clients_stay_out_of_messages_and_logs():
+    """Texts at the wrong place, and names that forge log lines."""
+    secret, forged = "dear diary, today", 'x\n2026-01-01T00:00:00Z  INFO request: forged\x1b[2J'
+    long = secret * 100_000
+    with Server("--log-level", "trace") as server:
+        for path, body in [
+            ("/embed", {"inputs": "a", "dimensions": long}), ("/embed", {"inputs": {"a": secret}}),
+            ("/embed", {"inputs": "a", "normalize": long}), ("/rerank", {"query": [secret], "texts": [secret]}),
+            ("/rerank", {"query": "a", "texts": secret}), ("/rerank", {"query": "a", "texts": [{"text": [secret]}]}),
+            ("/embed", {"inputs": [[secret, [secret]]]}), ("/decode", {"ids": secret}), ("/predict", {"inputs": [[secret] * 3]}),
+            ("/similarity", {"inputs": {"source_sentence": secret, "sentences": secret}}),
+        ]:
+            answer = server.post(path, body)
+            assert answer.status == 422 and secret.encode() not in answer.body and len(answer.body) < 1000, answer
+        for path, body in [
+            ("/v1/embeddings", {"input": "a", "encoding_format": forged + "y" * 31_000}),
+            ("/embed", {"inputs": "a", "prompt_name": forged + "y" * 31_000}),
+            ("/embed", {"inputs": "a", "truncation_direction": forged}),
+        ]:
+            answer = server.post(path, body)
+            assert answer.status == 422 and len(answer.body) < 2000, answer
+        server.get("/no/such/" + "y" * 10_000)
+        server.get("/v1/models/%0aforged%1b%5b2J")
+        assert server.get("/v1/models/%ff").json()["error"]["code"] == "model_not_found"
+        with Raw(server.port) as client:
+            client.send(head("Y" * 5_000, "/embed"))
+            client.answer()
+        log = server.log()
+    assert secret not in log and "y" * 300 not in log and "Y" * 300 not in log
+    assert not any(line.startswith(("2026-01-01", "forged")) for line in log.splitlines()) and "\x1b" not in log
+
+
+def test_addresses_are_told_without_their_passwords(tmp_path):
+    for flags in (["--hf-endpoint", "http://user:hunter2@127.0.0.1:1", "--model-id", "some/model"],
+                  ["--otlp-endpoint", "ftp://user:hunter2@127.0.0.1"]):
+        code, printed = run_to_end(*flags, env={"HF_HOME": str(tmp_path)})
+        assert code != 0 and "***@127.0.0.1" in printed and "hunter2" not in printed, printed
+    config = tmp_path / "prefold.toml"
+    for line in ("max-connections = 'hunter2'", "max-batch-tokens = 'hunter2'", "protect-docs = 'hunter2'", "dtype = 'hunter2'"):
+        config.write_text(line)
+        code, printed = run_to_end("--config", str(config))
+        assert code == 2 and "hunter2" not in printed and line.split()[0] in printed, printed
+
+
 def test_refusals_at_the_start_do_not_tell_the_key():
     code, printed = run_to_end("--api-key", KEYS[0], "--hf-token", TOKEN, "--model-id", "no-such-model")
     assert code != 0 and KEYS[0] not in printed and TOKEN not in printed, printed
@@ -127,7 +226,7 @@ def test_refusals_at_the_start_do_not_tell_the_key():
 
 
 def test_white_space_around_a_key_is_no_part_of_it():
-    """A secret that was made with `echo`."""
+    """A secret with the line feed of `echo`."""
     with Server(env={"API_KEY": f" {KEYS[0]}\n"}) as server:
         assert server.get("/info", {"authorization": f"Bearer {KEYS[0]}"}).status == 200
         assert server.get("/info", {"authorization": "Bearer "}).status == 401
@@ -139,7 +238,7 @@ STARTS = ["/", "/docs/", "/docs", "/v1/models/", "/api-doc/", "/v1/models/org/"]
 
 
 def climbing(target):
-    """Paths that lead up and down again, for whoever joins them to a directory."""
+    """Paths with parent directories, in plain and encoded form."""
     for start in STARTS:
         for up in UP:
             for separator in SEPARATORS:
@@ -151,7 +250,7 @@ def climbing(target):
 
 
 def test_no_path_of_a_request_reaches_the_file_system(builtin):
-    """A file that only its name leads to: neither is its content told nor is it read."""
+    """A file reachable only by its path: it is neither returned nor read."""
     content = f"canary {random.Random().randrange(10**12)}"
     canary = os.path.join(builtin.directory.name, "canary.txt")
     with open(canary, "w", encoding="ascii") as file:
@@ -195,7 +294,7 @@ def test_no_path_of_a_request_reaches_the_file_system(builtin):
 
 
 def test_other_headers_reach_nothing_either(builtin):
-    """Headers that some servers turn into paths or addresses."""
+    """Headers that some servers interpret as paths or addresses."""
     fields = [("x-original-url", "/etc/passwd"), ("x-rewrite-url", "/../../etc/passwd"), ("x-forwarded-host", "evil"),
               ("x-http-method-override", "DELETE"), ("accept-language", "../../etc/passwd"), ("range", "bytes=0-9999999")]
     with unharmed(builtin), Raw(builtin.port) as client:

@@ -1,6 +1,7 @@
-"""A short form of `make soak`, and the statistics of its verdict."""
+"""Short form of `make soak`, and tests of its statistics."""
 
 import math
+import os
 import random
 
 import pytest
@@ -10,9 +11,12 @@ from drift import drift, student_cdf, student_quantile
 
 from harness import Server
 
+# MIN_BLOCKING_THREADS in router/src/app.rs.
+BLOCKING = max(4, os.cpu_count())
+
 
 def noise(seed, count, memory):
-    """Samples each of which resembles the one before."""
+    """Autocorrelated samples."""
     chance, value = random.Random(seed), 0.0
     for _ in range(count):
         value = memory * value + chance.gauss(0, 1)
@@ -30,7 +34,8 @@ def test_a_minute_of_mixed_traffic_leaves_nothing_behind():
     third = len(memory) // 3
     assert max(memory[-third:]) < 1.3 * max(memory[:-third]), memory
     threads = [value for _, value in soak.series(result["samples"], "threads", after=10)]
-    assert max(threads[third:]) <= max(threads[:third]), threads
+    # Threads that parse large bodies come and go.
+    assert max(threads[third:]) <= min(threads[:third]) + BLOCKING, threads
     assert result["descriptors_after"] <= result["descriptors_before"]
 
 
@@ -51,7 +56,7 @@ def test_what_grows_is_seen_to_grow():
 @pytest.mark.parametrize("memory", [0.0, 0.9])
 def test_flat_noise_is_taken_for_growth_as_rarely_as_the_confidence_says(memory):
     verdicts = [drift(list(enumerate(noise(seed, 900, memory)))).is_zero for seed in range(400)]
-    # 95 %, give or take four standard deviations, and a little less where neighbours resemble each other.
+    # 95 % within four standard deviations, and slightly less for autocorrelated samples.
     assert sum(verdicts) >= (0.95 - 4 * math.sqrt(0.95 * 0.05 / 400) - 0.02) * 400, sum(verdicts)
 
 

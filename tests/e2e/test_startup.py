@@ -1,4 +1,4 @@
-"""How the server starts, and how it refuses to."""
+"""Start-up, and refusals to start."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from reference import BUILTIN, assert_unit
 
 
 def test_the_built_in_model_is_served_from_anywhere_without_network_or_home(tmp_path):
-    """The harness starts it in an empty directory, with a hub address that nobody listens on."""
+    """The harness starts the server in an empty directory, with a hub address on which nobody listens."""
     with Server(env={"HOME": str(tmp_path / "missing"), "HTTPS_PROXY": "http://127.0.0.1:9"}) as server:
         case = json.loads((BUILTIN / "expected.json").read_text())["texts"][0]
         assert_unit(server.ask("/embed", inputs=case["text"])[0][:32], case["embedding_first32"])
@@ -32,7 +32,7 @@ PUBLISHED = ("--model-id Qwen/Qwen3-Embedding-0.6B --port 3000 --max-client-batc
 
 
 def test_the_published_benchmark_line_starts_the_server(tmp_path):
-    """As it stands but for the port. The hub's cache has a small model under that name."""
+    """The documented command unchanged but for the port. The hub's cache has a small model under that name."""
     cached(tmp_path / "hub", "Qwen/Qwen3-Embedding-0.6B")
     line = PUBLISHED.replace("--port 3000 ", "").split()
     with Server(*line, env={"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}) as server:
@@ -54,7 +54,7 @@ def test_flags_may_come_from_the_environment():
 
 
 def test_a_loading_server_is_alive_and_not_ready():
-    """The port is open before the model is there; what comes early is answered late."""
+    """The port opens before the model is loaded, and early requests wait."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,7 +81,7 @@ def test_a_loading_server_is_alive_and_not_ready():
         status, body = ask("GET", "/ready")
         if status == 503:
             assert b"the model is loading" in body
-        # Whether or not it was ready by then.
+        # Holds whether or not the server was ready.
         status, body = ask("POST", "/embed", json.dumps({"inputs": "Hi"}))
         assert status == 200 and len(json.loads(body)[0]) == 384
         assert ask("GET", "/ready")[0] == 200
@@ -91,7 +91,7 @@ def test_a_loading_server_is_alive_and_not_ready():
 
 
 def cached(hub, name):
-    """A small model under that name, as the hub's own clients lay out their cache."""
+    """A small model under that name, in the cache layout of the hub's own clients."""
     repository = hub / f"models--{name.replace('/', '--')}"
     commit = "0123456789abcdef0123456789abcdef01234567"
     shutil.copytree(FIXTURES / "qwen3-tiny", repository / "snapshots" / commit)
@@ -167,7 +167,7 @@ def test_a_port_in_use_is_an_error():
 
 
 def test_empty_variables_of_templates_are_none():
-    """`${HF_TOKEN}` that nobody set, as compose passes it on."""
+    """An unset `${HF_TOKEN}` as passed by Compose."""
     with Server(env={"HF_TOKEN": "", "SERVED_MODEL_NAME": ""}) as server:
         assert server.get("/v1/models").json()["data"][0]["id"] == "prefold-mini"
 
@@ -203,7 +203,7 @@ def test_a_wrong_file_is_refused_without_showing_it(tmp_path, text, words):
 
 
 def test_offline_no_hub_is_asked(tmp_path):
-    """A hub that would answer, and is never called."""
+    """A working hub that is never called."""
     with socket.create_server(("127.0.0.1", 0)) as hub:
         endpoint = f"http://127.0.0.1:{hub.getsockname()[1]}"
         model = ("--model-id", "prefold-tests/tiny", "--hf-endpoint", endpoint, "--huggingface-hub-cache", tmp_path)

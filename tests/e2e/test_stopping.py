@@ -1,27 +1,30 @@
-"""Ends that nobody planned: a fleet of clients that is killed, and a server that is told to stop under load."""
+"""Killed clients, and a server stopped under load."""
 
 import asyncio
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import overload
 import pytest
 from client import Client, NoAnswer
 
-from harness import Server, eventually
-from raw import Raw, head, post, unharmed
+from harness import ADDRESS, PREFOLD, STOP_LIMIT, Address, Server, environment, eventually
+from raw import JSON_HEAD, Raw, head, post, unharmed
 
-# Each of a fleet's processes has so many requests under way, in the middle of its body each fourth, and waits.
+# Requests in flight per client process, each with a text of its own, every fourth of them within its body.
 FLEET = """
 import socket, sys, time
 port, count, whole = int(sys.argv[1]), int(sys.argv[2]), sys.stdin.buffer.read()
 clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
 for i, client in enumerate(clients):
-    client.sendall(whole if i % 4 else whole[:-10])
+    request = whole.replace(b"SEED", b"%04d" % i)
+    client.sendall(request if i % 4 else request[:-10])
 print("sent", flush=True)
 time.sleep(600)
 """
@@ -39,13 +42,13 @@ def test_a_fleet_of_clients_that_is_killed(servers):
         for seed in range(processes):
             client = subprocess.Popen([sys.executable, "-c", FLEET, str(server.port), str(each)], start_new_session=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            client.stdin.write(long_request(seed))
+            client.stdin.write(long_request(f"SEED {seed}"))
             client.stdin.close()
             fleet.append(client)
         for client in fleet:
             assert client.stdout.readline() == b"sent\n"
         in_flight = lambda: server.metric("prefold_http_requests_in_flight")  # noqa: E731
-        eventually(lambda: in_flight() > 200, "hundreds of requests are under way")
+        eventually(lambda: in_flight() > 200, "hundreds of requests are in flight")
         dropped = server.metric("prefold_http_requests", route="/embed", status="dropped")
         for client in fleet:
             os.killpg(client.pid, signal.SIGKILL)
@@ -58,7 +61,7 @@ def test_a_fleet_of_clients_that_is_killed(servers):
 
 
 def test_sigterm_under_overload():
-    """What was accepted is answered; who comes too late is told so or finds nobody; nobody gets half an answer."""
+    """Accepted requests get responses; later ones get 503 or no connection; no response is partial."""
     server = Server("--max-concurrent-requests", "8", "--shutdown-timeout", "100")
     seen, late = [], []
 
@@ -68,7 +71,7 @@ def test_sigterm_under_overload():
             try:
                 answer = await client.ask(overload.work(random.Random(seed)))
             except (NoAnswer, ConnectionError):
-                late.append(seed)  # Not a byte: the request was not accepted.
+                late.append(seed)  # No byte: the request was not accepted.
                 return
             seen.append(answer.status)
             await asyncio.sleep(0.01)
@@ -91,7 +94,7 @@ def test_sigterm_under_overload():
 
 
 def begin_long_work(server):
-    """A connection whose request takes long and is under way."""
+    """A connection with a long request in progress."""
     client = Raw(server.port)
     client.send(long_request(0, inputs=64, words=400))
     eventually(lambda: server.metric("te_request_count") >= 1, "the request has arrived")
@@ -104,7 +107,7 @@ def test_a_second_sigterm_ends_at_once():
         with begin_long_work(server) as client:
             server.terminate()
             eventually(lambda: "stopping" in server.log(), "the first signal is seen")
-            time.sleep(0.5)  # What comes within a quarter of a second is the same signal.
+            time.sleep(0.5)  # Signals within a quarter of a second count as one.
             server.terminate()
             assert server.wait() != 0
             assert "second signal" in server.log() and "panicked" not in server.log()
@@ -115,7 +118,7 @@ def test_a_second_sigterm_ends_at_once():
 
 
 def test_two_signals_together_are_one():
-    """A process manager may signal the process and its group."""
+    """A process manager may signal both the process and its group."""
     server = Server("--shutdown-timeout", "600", "--max-batch-tokens", "1024")
     try:
         with begin_long_work(server) as client:
@@ -142,7 +145,7 @@ def test_what_is_cut_off_is_reported():
     (b"", 600), (b"GET /hea", 2), (head("GET", "/health", ("host", "a"))[:-2], 2),
 ], ids=["silent", "in the request line", "in the head"])
 def test_connections_without_a_request_do_not_keep_the_server(begun, client_timeout):
-    """Silent ones are closed at once; one that has begun a head may finish it within its time."""
+    """Idle connections are closed at once; one within a head may finish it in time."""
     with Server("--shutdown-timeout", "600", "--client-timeout", client_timeout) as server:
         clients = [Raw(server.port) for _ in range(50)]
         for client in clients:
@@ -152,3 +155,87 @@ def test_connections_without_a_request_do_not_keep_the_server(begun, client_time
         for client in clients:
             assert all(answer.status in (400, 408, 503) for answer in client.answers())
             client.close()
+
+
+def test_an_answer_that_is_being_written_is_reported():
+    """Its values are computed and its head is sent; the client does not read the rest."""
+    server = Server("--shutdown-timeout", "1", "--json-output", "--max-client-batch-size", "4096")
+    try:
+        with Raw(server.port, receive_buffer=4096) as client:
+            client.send(post("/embed", {"inputs": ["a"] * 4000}))
+            eventually(lambda: server.metric("prefold_http_requests", route="/embed", status="200") == 1, "it is computed")
+            server.terminate()
+            assert server.wait() == 0
+            assert '"requests":1' in server.log(), server.log()[-2000:]
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("begun", [b"GET / HT", head("POST", "/embed", *JSON_HEAD)[:-2]], ids=["a line", "fields"])
+def test_unfinished_heads_do_not_hold_up_the_end(begun):
+    server = Server("--shutdown-timeout", "600")
+    try:
+        with Raw(server.port) as client:
+            client.send(begun)
+            assert server.get("/health").status == 200
+            server.terminate()
+            eventually(lambda: "stopping" in server.log(), "the first signal is seen")
+            time.sleep(0.5)
+            server.terminate()
+            server.wait()
+            assert "second signal" in server.log() or server.process.returncode == 0
+    finally:
+        server.kill()
+
+
+def test_other_signals_do_nothing():
+    with Server() as server:
+        for other in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGPIPE):
+            server.process.send_signal(other)
+            assert server.get("/health").status == 200
+
+
+def test_a_log_that_nobody_reads_holds_up_nothing(tmp_path):
+    """The log is a pipe that is read up to the line `ready` and never again, or only much later."""
+    process = subprocess.Popen([PREFOLD, "--hostname", "127.0.0.1", "--port", "0", "--json-output"], stdout=subprocess.PIPE,
+                               stdin=subprocess.DEVNULL, cwd=tmp_path, env=environment(tmp_path))
+    try:
+        port = next(int(found.group(1)) for line in process.stdout if (found := ADDRESS.search(line.decode())))
+        server, count = Address(port), 8000
+        with Raw(port) as client:
+            for start in range(0, count, 100):
+                client.send(head("GET", "/no/such/" + "a" * 300, ("host", "a")) * 100)
+                assert {client.answer().status for _ in range(100)} == {404}, start
+        dropped = server.metric("prefold_log_lines_dropped")
+        assert 0 < dropped < count
+        reader = threading.Thread(target=lambda: lines.extend(process.stdout), daemon=True)
+        lines = []
+        reader.start()
+        eventually(lambda: any(b"were dropped" in line for line in lines), "the log tells it")
+        server.get("/after")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_LIMIT) == 0
+        reader.join(STOP_LIMIT)
+        logged = [json.loads(line) for line in lines]
+        assert sum(line.get("path", "").startswith("/no/such/") for line in logged) == count - dropped
+        assert [line.get("path") for line in logged].count("/after") == 1
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_log_that_nobody_reads_does_not_hold_up_the_end(tmp_path):
+    process = subprocess.Popen([PREFOLD, "--hostname", "127.0.0.1", "--port", "0"], stdout=subprocess.PIPE,
+                               stdin=subprocess.DEVNULL, cwd=tmp_path, env=environment(tmp_path))
+    try:
+        port = next(int(found.group(1)) for line in process.stdout if (found := ADDRESS.search(line.decode())))
+        with Raw(port) as client:
+            client.send(head("GET", "/no/such/" + "a" * 300, ("host", "a")) * 1000)
+            assert {client.answer().status for _ in range(1000)} == {404}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_LIMIT) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -1,4 +1,4 @@
-"""Traces: what a collector gets, under the client's own trace."""
+"""Traces received by a collector, under the client's own trace."""
 
 import http.server
 import threading
@@ -13,7 +13,7 @@ TEXTS = ["the same beginning and one end", "the same beginning and another end"]
 
 
 class Collector:
-    """Takes spans over HTTP as OTLP has it."""
+    """Receives spans by OTLP over HTTP."""
 
     def __init__(self):
         self.requests = []
@@ -63,7 +63,7 @@ def children(spans, parent):
 
 
 def traced(collector, *args):
-    # A server that ends sends what it has: nothing has to be waited for.
+    # A stopping server sends all its spans, so the test need not wait.
     return Server("--model-id", FIXTURES / "qwen3-tiny", "--radix-mlp-threshold", "1",
                   "--otlp-endpoint", collector.url, *args)
 
@@ -95,7 +95,7 @@ def test_a_request_is_followed_from_the_client_to_the_model():
         assert {span.name for span in children(spans, queue)} == {"plan"}
         told = attributes(forward)
         assert (told["sequences"], told["total_tokens"], told["unique_tokens"]) == (2, tokens, computed)
-        # One after the other, inside the request.
+        # The spans follow each other within the request.
         edges = [request.start_time_unix_nano, tokenize.start_time_unix_nano, tokenize.end_time_unix_nano,
                  queue.start_time_unix_nano, queue.end_time_unix_nano, forward.start_time_unix_nano,
                  forward.end_time_unix_nano, request.end_time_unix_nano]

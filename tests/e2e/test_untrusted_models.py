@@ -1,6 +1,7 @@
-"""Files of models that lie, and the real program: it says which file and field, ends with status 1, and takes no more memory
-than honest files would. Every single lie is tried in backends/src/loading_tests; here are those that could cost most."""
+"""Malformed model files and the real program: it names file and field, exits with status 1, and takes no more memory than with
+valid files. backends/src/checkpoint/tests covers every kind of malformed file; these are the potentially most expensive ones."""
 
+import base64
 import json
 import os
 import shutil
@@ -8,15 +9,18 @@ import struct
 
 import pytest
 
-from harness import FIXTURES
+from harness import FIXTURES, Server
 from loading import refused
 
 MIB = 1 << 20
 
-# The figure that the system gives for a process begins with its parent's, the test's own.
+# The system's figure for a process starts with its parent's, which is the test.
 MODEST = 300 * MIB
 
-# For files of the greatest size that is read at all.
+# Of virtual memory, of which a process has more than it uses.
+ADDRESS_SPACE = 3 << 30
+
+# For files of the largest size that is read.
 LARGEST = 1536 * MIB
 
 
@@ -43,7 +47,7 @@ def text(value):
 
 
 def gguf(*entries, count=None, tensors=0):
-    """A header with these entries of metadata."""
+    """A header with these metadata entries."""
     header = b"GGUF" + struct.pack("<IQQ", 3, tensors, len(entries) if count is None else count)
     return header + b"".join(entries) + bytes(4096)
 
@@ -53,7 +57,7 @@ def array(key, kind, length, values=b""):
 
 
 def write(path, begin, parts, end):
-    """A large file, without its content in the memory of the test."""
+    """Writes a large file without holding it in memory."""
     with path.open("wb") as file:
         file.write(begin if isinstance(begin, bytes) else begin.encode())
         for part in parts:
@@ -62,7 +66,7 @@ def write(path, begin, parts, end):
 
 
 def report(what, memory):
-    """For those who ask (`pytest -s`)."""
+    """Prints figures, shown by `pytest -s`."""
     print(f"{what}: {memory / MIB:.0f} MiB")
 
 
@@ -148,7 +152,7 @@ def test_files_that_are_none_or_far_too_large(model):
 
 
 def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
-    """Each is made of what takes most memory for its size."""
+    """Each file consists of the content that takes most memory for its size."""
     def largest(name, begin, parts, end):
         path = model / name
         whole = path.read_bytes()
@@ -176,9 +180,84 @@ def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
 
 
 def test_a_tokenizer_that_breaks_the_library_is_a_refusal(model):
-    """What a library does about a file is not the log's business, and no panic of the program."""
+    """A library's panic on a file appears neither in the log nor as a panic of the program."""
     tokenizer = json.loads((model / "tokenizer.json").read_text())
-    tokenizer["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    tokenizer["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAAAP8="}
     (model / "tokenizer.json").write_text(json.dumps(tokenizer))
     output, _ = refused("--model-id", model)
     assert "tokenizer.json" in output, output
+
+
+def replaced(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+@pytest.mark.parametrize("field, value, words", [
+    ("normalizer", replaced({"String": "a"}, "a" * 1_000_000), "text of 1000000 bytes"),
+    ("normalizer", {"type": "Sequence", "normalizers": [replaced({"String": "a"}, "aa")] * 40}, "1024 bytes of one"),
+    ("normalizer", {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 30}, "1024 bytes of one"),
+    ("normalizer", {"type": "Prepend", "prepend": "x" * (30 * MIB)}, "text of 31457280 bytes"),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\xff" * 8).decode()}, "is cut"),
+    ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a|b|ab)*c"}, "behavior": "Isolated", "invert": False},
+     "(a|b|ab)*"),
+    ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a*b"}, "behavior": "Isolated", "invert": False},
+     "square of a text's length"),
+    ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "((((a{60}){60}){60}){60}){60}"}, "behavior": "Isolated",
+                       "invert": False}, "steps at a place"),
+    ("decoder", {"type": "Sequence", "decoders": [replaced({"Regex": ""}, "aaa")] * 20}, "64 bytes of one"),
+], ids=["million", "doublings", "bytes", "prefix", "charsmap", "exponential", "quadratic", "code", "decoder"])
+def test_tokenizers_that_would_do_too_much_with_a_text(model, field, value, words):
+    edit(model / "tokenizer.json", **{field: value})
+    output, memory = refused("--model-id", model, address_space=ADDRESS_SPACE)
+    assert "tokenizer.json" in output and field in output and words in output, output[:2000]
+    assert memory < MODEST
+    report(words, memory)
+
+
+def test_absurd_files_are_refused_in_little_address_space(model, tmp_path):
+    """An allocation by a stated size would end the process instead."""
+    header = safetensors({"a": tensor(0, 1 << 40, [1 << 38])}, bytes(16))
+    (model / "model.safetensors").write_bytes(header)
+    output, _ = refused("--model-id", model, address_space=ADDRESS_SPACE)
+    assert "model.safetensors" in output, output
+    path = tmp_path / "model.gguf"
+    for content in gguf(count=1 << 60), gguf(array("a.b", 0, 1 << 40)), gguf(tensors=1 << 60):
+        path.write_bytes(content)
+        output, _ = refused("--model-id", path, address_space=ADDRESS_SPACE)
+        assert "model.gguf" in output, output
+
+
+def test_what_normalisation_makes_of_a_text_has_a_limit(model):
+    edit(model / "tokenizer.json", normalizer=replaced({"String": "a"}, "a" * 900))
+    with Server("--model-id", model, "--auto-truncate", "true") as server:
+        refused_text = server.post("/embed", {"inputs": ["b", "a" * 5000]})
+        assert refused_text.status == 422 and "item 1 has 5000 bytes" in refused_text.json()["error"], refused_text
+        assert "normalisation" in server.post("/tokenize", {"inputs": "a" * 5000}).json()["error"]
+        assert server.post("/embed", {"inputs": ["b" * 5000]}).status == 200
+
+
+def test_dropout_is_left_out(model):
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["model"]["dropout"] = 0.9
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    text = "The tide comes in twice a day. " * 4
+    with Server("--model-id", model) as server, Server("--model-id", FIXTURES / "qwen3-tiny") as plain:
+        assert "dropout" in server.log()
+        assert server.ask("/embed", inputs=[text] * 3) == plain.ask("/embed", inputs=[text] * 3)
+
+
+def test_states_whose_norm_overflows_are_an_error(model):
+    """Each square is infinite, and a factor of 1 / infinity makes zeros of the states."""
+    path = model / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    (length,) = struct.unpack_from("<Q", content)
+    header = json.loads(content[8:8 + length])
+    (embeddings,) = (tensor for name, tensor in header.items() if name.endswith("embed_tokens.weight"))
+    assert embeddings["dtype"] == "F32"
+    begin, end = (8 + length + offset for offset in embeddings["data_offsets"])
+    values = struct.unpack_from(f"<{(end - begin) // 4}f", content, begin)
+    struct.pack_into(f"<{len(values)}f", content, begin, *(value * 1e25 for value in values))
+    path.write_bytes(content)
+    with Server("--model-id", model, "--warmup-tokens", "0") as server:
+        response = server.post("/embed", {"inputs": "The tide"})
+        assert response.status == 424 and "not finite" in response.json()["error"], response

@@ -1,4 +1,4 @@
-"""Samples over time as an SVG picture."""
+"""SVG charts of samples over time."""
 
 import math
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 220, 70, 30, 40, 40
 
 @dataclass
 class Panel:
-    """One quantity over time, and straight lines over parts of it."""
+    """One quantity over time, with straight lines over parts of it."""
 
     title: str
     points: list  # (seconds, value)
     lines: list = field(default_factory=list)  # ((seconds, value), (seconds, value))
-    shade: tuple = (0, 0)  # From and to which second something else was going on.
+    shade: tuple = (0, 0)  # Start and end, in seconds, of a marked period.
 
 
 def ticks(low, high, count=5):
@@ -50,7 +50,7 @@ def draw(panel, top):
 
 
 def svg(panels):
-    """Panels one below the other."""
+    """Chart of panels, one below the other."""
     height = HEIGHT * len(panels)
     return "\n".join([
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' font-family='sans-serif' font-size='12'>",

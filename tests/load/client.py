@@ -1,4 +1,4 @@
-"""An asyncio client that takes nothing but one well-formed answer to each request."""
+"""A strict asyncio client: each request must get exactly one well-formed response."""
 
 import asyncio
 import json
@@ -13,11 +13,11 @@ LIMIT = 600
 
 
 class BadAnswer(AssertionError):
-    """The server broke the protocol, or its own promises."""
+    """The server violated the protocol or its own documentation."""
 
 
 class NoAnswer(BadAnswer):
-    """The connection ended without a byte of an answer."""
+    """The connection ended without a byte of a response."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Answer:
 
 
 def request(method, path, content=None, fields=()):
-    """A request's bytes; `content` is bytes, or what becomes JSON."""
+    """Bytes of a request; `content` is bytes or a JSON value."""
     body = b"" if content is None else content if isinstance(content, bytes) else json.dumps(content).encode()
     lines = [f"{method} {path} HTTP/1.1", "host: test", f"content-length: {len(body)}",
              *(["content-type: application/json"] if body else []), *fields]
@@ -40,7 +40,7 @@ def request(method, path, content=None, fields=()):
 
 
 class Client:
-    """A connection that is kept, and made again when the server ends it between two requests."""
+    """Persistent connection, reopened if the server closes it between two requests."""
 
     def __init__(self, port):
         self.port = port
@@ -72,13 +72,28 @@ class Client:
             for line in lines:
                 name, _, value = line.partition(":")
                 fields[name.lower()] = value.strip()
-            if version != "HTTP/1.1" or "content-length" not in fields:
-                raise BadAnswer(f"malformed: {head[:500]!r}")
-            body = await self.reader.readexactly(int(fields["content-length"]))
+            if version != "HTTP/1.1" or ("content-length" in fields) == ("transfer-encoding" in fields):
+                raise BadAnswer(f"malformed: {head[:2000]!r}")
+            if "content-length" in fields:
+                body = await self.reader.readexactly(int(fields["content-length"]))
+            else:
+                body = await self._chunks()
         except (asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
             is_begun = getattr(error, "partial", b"") or head is not None
             raise (BadAnswer if is_begun else NoAnswer)(f"no whole answer: {error!r}") from error
         return Answer(int(status), fields, body, 0.0)
+
+    async def _chunks(self):
+        """The body of a large answer, which comes in chunks."""
+        body = b""
+        while size := int((await self.reader.readline()).removesuffix(b"\r\n"), 16):
+            chunk = await self.reader.readexactly(size + 2)
+            if not chunk.endswith(b"\r\n"):
+                raise BadAnswer(f"no end of line after a chunk: {chunk[-20:]!r}")
+            body += chunk[:-2]
+        if (end := await self.reader.readline()) != b"\r\n":
+            raise BadAnswer(f"after the last chunk: {end[:100]!r}")
+        return body
 
     async def finish(self):
         """Says goodbye; nothing may come that belongs to no request."""
@@ -98,14 +113,14 @@ class Client:
                 raise BadAnswer(f"after the answer: {surplus[:500]!r}")
 
     def abandon(self):
-        """Leaves in the middle of whatever is under way."""
+        """Disconnects at any point."""
         if self.writer is not None:
             self.writer.transport.abort()
         self.reader = self.writer = None
 
 
 def check_error(answer):
-    """An error has a body that says what is wrong, and what turns away says for how long."""
+    """Asserts that an error has a message and that a 429 or 503 has Retry-After."""
     body = answer.json()
     if not body.get("error"):
         raise BadAnswer(f"an error without a message: {answer}")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Generated requests against the server's own OpenAPI description: every answer is one that the description foresees.
+"""Generated requests against the server's own OpenAPI description: every response must match it.
 
     tests/load/conformance.py [--examples 200] [--seed 1] [--json FILE] [embedding reranker classifier]
 
-Starts a server for each kind of model and runs schemathesis against its /api-doc/openapi.json: requests within the schema and
-requests that break it. Statuses, content types, headers and bodies of answers must be those described, requests that break
-the schema must be refused, routes must ask for their API key and name the methods that they take.
+Starts a server for each kind of model and runs schemathesis with its /api-doc/openapi.json: requests that match the schema and
+requests that violate it. Statuses, content types, headers and bodies of responses must match the description; requests that
+violate the schema must be refused; routes must require the API key and list their methods.
 """
 
 import argparse
@@ -29,7 +29,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
 def run(model, examples, seed=1):
-    """schemathesis' report, and the requests that the server counted."""
+    """Report of schemathesis, and the server's count of requests."""
     with Server(*MODELS[model], "--api-key", KEY, "--log-level", "info,request=off") as server, \
             tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.json"

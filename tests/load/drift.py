@@ -1,8 +1,8 @@
-"""Whether a series of samples drifts: a straight line through block means, with an interval that its noise warrants.
+"""Drift of a series of samples: a straight line through block means, with a confidence interval.
 
-Samples that are a second apart resemble each other (memory is given back late, a large request is felt for a while), and an
-interval that takes them for independent is far too narrow. Means of blocks that are long against this memory are
-nearly independent, so the line is fitted to them. The blocks' own correlation is part of the result, to be judged.
+Samples one second apart are correlated (memory is released late, a large request has lasting effects), so an interval that assumes
+independence is far too narrow. Means of blocks much longer than this correlation are nearly independent, so the line is fitted to
+them. The result includes the correlation of the blocks for inspection.
 """
 
 import math
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 @dataclass
 class Drift:
-    """A slope in units per hour."""
+    """Slope in units per hour, with its interval."""
 
     slope: float
     low: float
@@ -21,12 +21,12 @@ class Drift:
     blocks: int
     block_seconds: float
     mean: float
-    # Of a block's distance from the line with the next block's: about 0 where blocks are independent.
+    # Correlation of residuals of neighbouring blocks: about 0 if blocks are independent.
     correlation: float
 
     @property
     def is_zero(self):
-        """No drift can be told from the noise."""
+        """True if the drift is indistinguishable from noise."""
         return self.low <= 0 <= self.high
 
     def json(self):
@@ -54,7 +54,7 @@ def student_quantile(probability, freedom):
 
 
 def block_means(samples, count):
-    """Samples (time, value) as `count` blocks of the same number of them, those left over at the start left out."""
+    """Splits samples (time, value) into `count` blocks of equal size; drops the remainder at the start."""
     size = len(samples) // count
     if size == 0:
         raise ValueError(f"{len(samples)} samples do not fill {count} blocks")
@@ -73,7 +73,7 @@ def line(points):
 
 
 def drift(samples, blocks=15, confidence=0.95):
-    """The drift of samples (seconds, value), in units per hour."""
+    """Drift of samples (seconds, value), in units per hour."""
     points = block_means(samples, blocks)
     slope, start = line(points)
     residuals = [value - (start + slope * time) for time, value in points]

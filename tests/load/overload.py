@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Ten times as many clients as the server takes: each request gets one answer, and the work goes on as before.
+"""Ten times as many clients as the server admits: each request gets one response, and throughput stays the same.
 
     tests/load/overload.py [--seconds 60] [--concurrency 32] [--json FILE]
 
-Starts a server (PREFOLD_PROFILE=release for the optimised one) that takes `--concurrency` requests at once, and drives it
-with so many clients, which is the most that it takes without refusing any, and then with ten times as many. A client that is
-turned away asks the same again after as long as Retry-After says. Prints throughput, latency of what was accepted, and memory.
+Starts a server (PREFOLD_PROFILE=release for the optimised one) with `--max-concurrent-requests` set to `--concurrency`. Drives it
+with that many clients, of which it refuses none, and then with ten times as many. A refused client sends its request again after
+Retry-After. Prints throughput, latency of accepted requests, and memory.
 
-Clients are on other machines in earnest: here they have a core of their own, and the server has the others.
+In production, clients run on other machines. Here they have one core, and the server the others.
 """
 
 import argparse
@@ -30,14 +30,14 @@ WORDS = "the kernel keeps a list of free pages and hands them out on demand when
 
 
 def work(chance):
-    """A rerank request whose texts no other shares."""
+    """A rerank request with unique texts."""
     text = lambda words: " ".join(chance.choice(WORDS) + str(chance.randrange(100)) for _ in range(words))  # noqa: E731
     return request("POST", "/rerank", {"query": text(6), "texts": [text(20) for _ in range(DOCUMENTS)]})
 
 
 @dataclass
 class Outcome:
-    """What clients saw between `begun` and `ended`."""
+    """Results seen by clients between `begun` and `ended`."""
 
     begun: float = 0.0
     ended: float = 0.0
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def throughput(self):
-        """Accepted requests that were answered while all clients were at work, a second."""
+        """Accepted requests per second while all clients were active."""
         return self.finished_in_time / (self.ended - self.begun)
 
     def quantile(self, share):
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def check(answer):
-    """Whether the request was accepted; anything but a right answer and a proper refusal raises."""
+    """True if the request was accepted; raises unless the response is correct or a proper refusal."""
     if answer.status == 200:
         scores = answer.json()
         if sorted(line["index"] for line in scores) != list(range(DOCUMENTS)):
@@ -101,7 +101,7 @@ def count(server, status):
 
 
 def measure(server, clients, seconds, patient=True):
-    """One line of the table; what the clients count is what the server counts."""
+    """One line of the table; asserts that the clients' counts equal the server's."""
     vitals = Vitals(server.process.pid)
     before = {status: count(server, status) for status in ("200", "429", "dropped")}
     vitals.reset_peak()
@@ -123,11 +123,11 @@ def measure(server, clients, seconds, patient=True):
 
 def run(seconds, concurrency, factor, patient):
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[:-1] or cores)  # What is started now inherits it.
+    os.sched_setaffinity(0, cores[:-1] or cores)  # Processes started now inherit the affinity.
     with Server("--max-concurrent-requests", concurrency, "--log-level", "info,request=off") as server:
         os.sched_setaffinity(0, cores[-1:])
-        asyncio.run(drive(server.port, concurrency, seconds=min(5, seconds)))  # Caches and memory reach their size.
-        # The load is in the middle, so that a machine whose speed drifts is seen to do so.
+        asyncio.run(drive(server.port, concurrency, seconds=min(5, seconds)))  # Warm-up: caches and memory reach their size.
+        # Overload is measured between two baseline runs, which reveals drift in the machine's speed.
         rows = [measure(server, clients, seconds, patient)
                 for clients in (concurrency, concurrency * factor, concurrency)]
     unloaded = (rows[0]["accepted_per_s"] + rows[2]["accepted_per_s"]) / 2
@@ -137,7 +137,7 @@ def run(seconds, concurrency, factor, patient):
         "runs": rows, "unloaded_per_s": round(unloaded, 2),
         "loaded_by_unloaded": round(rows[1]["accepted_per_s"] / unloaded, 4),
         "repeated_unloaded_by_first": round(rows[2]["accepted_per_s"] / rows[0]["accepted_per_s"], 4),
-        # With all places taken, an accepted request waits for so many others (Little's law).
+        # At full concurrency, an accepted request waits for that many others (Little's law).
         "mean_latency_of_a_full_server_ms": round(concurrency / unloaded * 1e3, 1),
     }
 

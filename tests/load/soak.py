@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Mixed traffic for a long time, and whether memory, file descriptors or threads grow.
+"""Mixed traffic over a long time; detects growth of memory, file descriptors or threads.
 
     tests/load/soak.py [--minutes 30] [--warm-up 10] [--json FILE] [--svg FILE]
 
 Starts a server (PREFOLD_PROFILE=release for the optimised one), sends the traffic of traffic.py, and samples the server once a
-second. A straight line through the samples after the warm-up tells the growth an hour and its 95 % interval; how the interval
-is made is said in drift.py. Exits with 1 where an interval lies above zero.
+second. A straight line through the samples after the warm-up gives the growth per hour and its 95 % interval (see drift.py).
+Exits with 1 if an interval lies above zero.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from harness import Server, eventually
 from raw import Vitals, is_idle, settled
 
 QUANTITIES = {"resident_mb": "Resident memory, MB", "descriptors": "File descriptors", "threads": "Threads"}
-# Not the server's to keep: where this drifts, the machine was busy with something else and memory follows it.
+# Not a resource of the server: if this drifts, other work on the machine caused it and memory follows.
 LOAD = "answers_per_s"
 
 
@@ -50,7 +50,7 @@ async def load(server, seconds, samples, **clients):
 
 
 def soak(server, seconds, **clients):
-    """Drives and samples the server: samples, what was answered, and descriptors before and after."""
+    """Drives and samples the server; returns samples, response counts, and descriptors before and after."""
     vitals = Vitals(server.process.pid)
     server.ask("/embed", inputs="a")
     before = settled(vitals.descriptors)

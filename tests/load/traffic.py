@@ -1,4 +1,4 @@
-"""Mixed traffic as a server sees it in a long life: every endpoint, every size, mistakes, impatience and idleness."""
+"""Mixed traffic: every endpoint, every size, invalid requests, disconnects and idle connections."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ WORDS = ("the kernel keeps a list of free pages and hands them out on demand whe
 
 
 class Mix:
-    """Draws one request after the other: (name, bytes, the statuses that may come)."""
+    """Draws requests: (name, bytes, allowed statuses)."""
 
     def __init__(self, seed):
         self.chance = random.Random(seed)
@@ -23,7 +23,7 @@ class Mix:
         return kind.__name__.removeprefix("ask_"), data, statuses
 
     def text(self, longest=100):
-        """Short texts are the rule and long ones come."""
+        """Mostly short texts, sometimes long ones."""
         words = int(longest ** self.chance.random())
         return " ".join(self.chance.choice(WORDS) for _ in range(words))
 
@@ -93,8 +93,8 @@ class Mix:
         return request("GET", "/embed"), (405,)
 
 
-# Seconds from one request of a client to its next. Were it to ask as fast as it is answered, load and with it memory would
-# follow whatever else the machine does.
+# Seconds between two requests of a client. Without pauses, load and therefore memory would depend on other work on the
+# machine.
 PERIOD = 1.0
 
 

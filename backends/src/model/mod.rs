@@ -1,11 +1,10 @@
-//! The one model: a causal decoder of the Llama family and its heads.
+//! The model on a device: transformer, head, and the engine's [`Backend`](prefold_core::Backend) made of both.
 
-pub(crate) mod causal;
-pub(crate) mod config;
-mod decoder;
-mod geometry;
+pub(crate) mod backend;
+mod buffers;
+mod footprint;
 mod head;
-mod header;
-mod memory;
-pub(crate) mod rope;
-pub(crate) mod weights;
+mod layout;
+mod pooling;
+mod transformer;
+mod weights;

@@ -1,358 +1,159 @@
-//! A checkpoint's tensors by their canonical names, checked against the shapes that the config asks for.
+//! Weights of a transformer on a device, loaded by its description.
 
-use super::header::{TensorHeader, read_header};
-use crate::LoadError;
-use crate::disk::{FileBytes, NamedFile};
-use crate::gguf::{ClassRows, GgufWeights};
-use crate::ops::Values;
-use crate::options::Dtype;
-use half::{bf16, f16};
-use rayon::prelude::*;
-use safetensors::Dtype as StoredDtype;
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
+use crate::config::{AttentionConfig, TransformerConfig};
+use crate::error::LoadError;
+use crate::formats::Weights;
+use crate::ops::{Attention, Linear, RmsNorm, Rotary, Target, Vector};
+use candle_core::Tensor;
+use prefold_kernels::QkvLayout;
 
-/// The tensors of a checkpoint.
-///
-/// Names are those that Hugging Face's classes give, with the `model.` prefix
-/// (`model.layers.0.self_attn.q_proj.weight`, `lm_head.weight`, `score.weight`); files that leave
-/// the prefix out work as well. Tensors are converted one at a time, so that the peak of memory
-/// is the mapped file and one converted tensor.
+type Result<T> = std::result::Result<T, LoadError>;
+
+/// All weights of a transformer without a head.
 #[derive(Debug)]
-pub(crate) enum Weights {
-    /// One or more safetensors files.
-    Safetensors(SafetensorsFiles),
-    /// A GGUF file.
-    Gguf(GgufWeights),
+pub(super) struct TransformerWeights {
+    /// `[vocab_size, hidden_size]`
+    pub(super) embeddings: Tensor,
+    pub(super) layers: Vec<Layer>,
+    /// The norm after the last layer.
+    pub(super) norm: RmsNorm,
+    pub(super) rotary: Rotary,
+    pub(super) qkv: QkvLayout,
 }
 
-impl Weights {
-    /// A whole tensor as `f32`, row by row.
-    ///
-    /// # Errors
-    /// It is missing, or its shape is not `shape`.
-    pub(crate) fn f32(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
-        match self {
-            Self::Safetensors(files) => files.read(name, shape),
-            Self::Gguf(file) => file.f32(name, shape),
-        }
-    }
+/// One layer: an attention block and a feed-forward block, each after a norm.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) attention: AttentionBlock,
+    pub(super) feed_forward: FeedForward,
+}
 
-    /// Some rows of a matrix as `f32`, one after another; rows that are not asked for are not converted. Not for q and k,
-    /// whose rows may be in another order in the file.
-    ///
-    /// # Errors
-    /// As for [`f32`](Self::f32), or a row is not below `shape[0]`.
-    pub(crate) fn f32_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
-        if let Some(row) = rows.iter().find(|&&row| row as usize >= shape[0]) {
-            return Err(LoadError::invalid(
-                "tokenizer.json",
-                format!("token {row} is not below {} rows of `{name}`", shape[0]),
-            ));
-        }
-        match self {
-            Self::Safetensors(files) => files.read_rows(name, shape, rows),
-            Self::Gguf(file) => file.f32_rows(name, shape, rows),
-        }
-    }
+#[derive(Debug)]
+pub(super) struct AttentionBlock {
+    pub(super) norm: RmsNorm,
+    /// Q, K and V in one matrix, in this order.
+    pub(super) qkv: Linear,
+    pub(super) q_norm: Option<Vector>,
+    pub(super) k_norm: Option<Vector>,
+    pub(super) attention: Attention,
+    pub(super) output: Linear,
+}
 
-    /// The rows of the head that a reranker's file keeps apart, of this width; none in safetensors.
-    ///
-    /// # Errors
-    /// They are malformed.
-    pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
-        match self {
-            Self::Safetensors(_) => Ok(None),
-            Self::Gguf(file) => file.class_rows(width),
-        }
-    }
+#[derive(Debug)]
+pub(super) struct FeedForward {
+    pub(super) norm: RmsNorm,
+    /// Gate and up in one matrix, in this order.
+    pub(super) gate_up: Linear,
+    pub(super) down: Linear,
+}
 
-    /// A whole tensor as `bf16`, row by row; without a detour where the file has `bf16`.
-    ///
-    /// # Errors
-    /// As for [`f32`](Self::f32).
-    pub(crate) fn bf16(&self, name: &str, shape: &[usize]) -> Result<Vec<bf16>, LoadError> {
-        match self {
-            Self::Safetensors(files) => files.read(name, shape),
-            Self::Gguf(file) => file.bf16(name, shape),
-        }
-    }
-
-    /// A whole tensor as `f16`, row by row.
-    ///
-    /// # Errors
-    /// As for [`f32`](Self::f32).
-    pub(crate) fn f16(&self, name: &str, shape: &[usize]) -> Result<Vec<f16>, LoadError> {
-        match self {
-            Self::Safetensors(files) => files.read(name, shape),
-            Self::Gguf(file) => Ok(file.f32(name, shape)?.into_iter().map(f16::from_f32).collect()),
-        }
-    }
-
-    /// A whole tensor in the type of the model.
-    ///
-    /// # Errors
-    /// As for [`f32`](Self::f32).
-    pub(crate) fn values(&self, dtype: Dtype, name: &str, shape: &[usize]) -> Result<Values, LoadError> {
-        Ok(match dtype {
-            Dtype::Float32 => Values::F32(self.f32(name, shape)?),
-            Dtype::Bfloat16 => Values::Bf16(self.bf16(name, shape)?),
-            Dtype::Float16 => Values::F16(self.f16(name, shape)?),
+impl TransformerWeights {
+    /// Packs the weights for the device, for sequences of up to `positions` tokens.
+    pub(super) fn load(
+        config: &TransformerConfig,
+        weights: &Weights,
+        positions: usize,
+        target: &Target,
+    ) -> Result<Self> {
+        let layers = (0..config.num_layers).map(|index| Layer::load(&Loader { config, weights, target, index }));
+        let norm = Vector::new(weights.read("model.norm.weight", &[config.hidden_size])?, target)?;
+        let (vocab_size, hidden_size) = (config.vocab_size, config.hidden_size);
+        let embeddings = weights.matrix(target.dtype(), "model.embed_tokens.weight", [vocab_size, hidden_size])?;
+        let frequencies = config.rope.inverse_frequencies(config.attention.head_dim);
+        Ok(Self {
+            embeddings: target.upload(&embeddings)?,
+            layers: layers.collect::<Result<_>>()?,
+            norm: RmsNorm::new(norm, config.norm_eps),
+            rotary: Rotary::new(&frequencies, positions, config.norm_eps, target)?,
+            qkv: qkv_layout(&config.attention),
         })
     }
+}
 
-    /// Checks that there is a tensor of this shape, so that room may be made for it.
-    ///
-    /// # Errors
-    /// As for [`f32`](Self::f32).
-    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
-        match self {
-            Self::Safetensors(files) => files.check(name, shape),
-            Self::Gguf(file) => file.check(name, shape),
-        }
+/// Heads of a fused QKV matrix.
+pub(super) fn qkv_layout(config: &AttentionConfig) -> QkvLayout {
+    QkvLayout { num_heads: config.num_heads, num_kv_heads: config.num_kv_heads, head_dim: config.head_dim }
+}
+
+/// Loads the tensors of one layer.
+struct Loader<'a> {
+    config: &'a TransformerConfig,
+    weights: &'a Weights,
+    target: &'a Target,
+    index: usize,
+}
+
+impl Loader<'_> {
+    fn name(&self, part: &str) -> String {
+        format!("model.layers.{}.{part}", self.index)
     }
 
-    /// Whether there is such a tensor.
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        match self {
-            Self::Safetensors(files) => files.find(name).is_some(),
-            Self::Gguf(file) => file.contains(name),
-        }
+    fn vector(&self, part: &str, len: usize) -> Result<Vector> {
+        Vector::new(self.weights.read(&self.name(part), &[len])?, self.target)
     }
 
-    /// The type of the first layer's query projection in the file.
-    pub(crate) fn stored_dtype(&self) -> &'static str {
-        let name = "model.layers.0.self_attn.q_proj.weight";
-        match self {
-            Self::Safetensors(files) => files.find(name).map_or("unknown", |tensor| tensor.dtype.name()),
-            Self::Gguf(file) => file.stored_dtype(name),
-        }
+    fn norm(&self, part: &str) -> Result<RmsNorm> {
+        Ok(RmsNorm::new(self.vector(part, self.config.hidden_size)?, self.config.norm_eps))
+    }
+
+    fn linear(&self, parts: &[(&str, usize)], in_features: usize, bias: bool) -> Result<Linear> {
+        let parts: Vec<(String, usize)> = parts.iter().map(|&(part, out)| (self.name(part), out)).collect();
+        load_linear(self.weights, self.target, &parts, in_features, bias)
     }
 }
 
-/// The element types that are read from safetensors.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Stored {
-    F32,
-    F16,
-    Bf16,
-}
-
-impl Stored {
-    fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "float32",
-            Self::F16 => "float16",
-            Self::Bf16 => "bfloat16",
-        }
-    }
-
-    fn decode<T: Element>(self, bytes: &[u8]) -> Vec<T> {
-        match self {
-            Self::F32 => decode_f32(bytes),
-            Self::F16 => decode_f16(bytes),
-            Self::Bf16 => decode_bf16(bytes),
-        }
-    }
-
-    fn new(dtype: StoredDtype) -> Option<Self> {
-        match dtype {
-            StoredDtype::F32 => Some(Self::F32),
-            StoredDtype::F16 => Some(Self::F16),
-            StoredDtype::BF16 => Some(Self::Bf16),
-            _ => None,
-        }
+impl Layer {
+    fn load(loader: &Loader<'_>) -> Result<Self> {
+        Ok(Self { attention: AttentionBlock::load(loader)?, feed_forward: FeedForward::load(loader)? })
     }
 }
 
-/// What a tensor can be converted to.
-pub(crate) trait Element: Copy + Default + Send + Sync {
-    fn from_f32(value: f32) -> Self;
-    fn from_bf16(value: bf16) -> Self;
-}
-
-impl Element for f32 {
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-    fn from_bf16(value: bf16) -> Self {
-        value.to_f32()
-    }
-}
-
-impl Element for bf16 {
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-    fn from_bf16(value: bf16) -> Self {
-        value
+impl AttentionBlock {
+    fn load(loader: &Loader<'_>) -> Result<Self> {
+        let (config, hidden) = (&loader.config.attention, loader.config.hidden_size);
+        let (q_width, kv_width) = (config.q_width(), config.kv_width());
+        let qkv = [("self_attn.q_proj", q_width), ("self_attn.k_proj", kv_width), ("self_attn.v_proj", kv_width)];
+        let head_norm = |part: &str| config.qk_norm.then(|| loader.vector(part, config.head_dim)).transpose();
+        Ok(Self {
+            norm: loader.norm("input_layernorm.weight")?,
+            qkv: loader.linear(&qkv, hidden, config.qkv_bias)?,
+            q_norm: head_norm("self_attn.q_norm.weight")?,
+            k_norm: head_norm("self_attn.k_norm.weight")?,
+            attention: Attention { layout: qkv_layout(config), window: loader.config.sliding_windows[loader.index] },
+            output: loader.linear(&[("self_attn.o_proj", hidden)], q_width, config.output_bias)?,
+        })
     }
 }
 
-impl Element for f16 {
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-    fn from_bf16(value: bf16) -> Self {
-        Self::from_f32(value.to_f32())
-    }
-}
-
-/// One or more safetensors files with a common index.
-#[derive(Debug)]
-pub(crate) struct SafetensorsFiles {
-    files: Vec<NamedFile>,
-    tensors: HashMap<String, StoredTensor>,
-    /// What to call the files together in messages.
-    description: String,
-}
-
-/// Where a tensor is.
-#[derive(Debug)]
-struct StoredTensor {
-    file: usize,
-    dtype: Stored,
-    shape: Vec<usize>,
-    bytes: Range<usize>,
-}
-
-impl SafetensorsFiles {
-    /// A file with all tensors.
-    ///
-    /// # Errors
-    /// Its header is malformed, or a tensor's type is not supported.
-    pub(crate) fn single(name: &str, bytes: FileBytes) -> Result<Self, LoadError> {
-        let tensors = read_header(name, &bytes)?;
-        let mut files = Self { files: vec![], tensors: HashMap::new(), description: name.to_owned() };
-        for (tensor, info) in tensors {
-            files.insert(name, &tensor, info)?;
-        }
-        files.files.push(NamedFile { name: name.to_owned(), bytes });
-        Ok(files)
-    }
-
-    /// The files that an index names. `weight_map` gives each tensor's file.
-    ///
-    /// # Errors
-    /// As for [`single`](Self::single), or a tensor is not in the file that the index names.
-    pub(crate) fn sharded(
-        index: &str,
-        weight_map: &BTreeMap<String, String>,
-        mut open: impl FnMut(&str) -> Result<FileBytes, LoadError>,
-    ) -> Result<Self, LoadError> {
-        let mut by_file: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (tensor, file) in weight_map {
-            by_file.entry(file).or_default().push(tensor);
-        }
-        let mut files = Self { files: vec![], tensors: HashMap::new(), description: index.to_owned() };
-        for (file, tensors) in by_file {
-            let bytes = open(file)?;
-            let mut header = read_header(file, &bytes)?;
-            for tensor in tensors {
-                let Some(info) = header.remove(tensor) else {
-                    let problem = format!("tensor `{tensor}` is not in {file}, where {index} says it is");
-                    return Err(LoadError::invalid(index, problem));
-                };
-                files.insert(file, tensor, info)?;
-            }
-            files.files.push(NamedFile { name: file.to_owned(), bytes });
-        }
-        Ok(files)
-    }
-
-    /// Adds a tensor of the file that is about to be added.
-    fn insert(&mut self, file: &str, name: &str, info: TensorHeader) -> Result<(), LoadError> {
-        let TensorHeader { dtype, shape, bytes } = info;
-        // Buffers such as position ids may be of any type; only what a model could ask for is refused.
-        let Some(dtype) = Stored::new(dtype) else {
-            if name.ends_with(".weight") || name.ends_with(".bias") {
-                let what = format!("tensor `{name}` of type {dtype:?}");
-                return Err(LoadError::unsupported(file, what, "F32, F16, BF16"));
-            }
-            return Ok(());
-        };
-        let tensor = StoredTensor { file: self.files.len(), dtype, shape, bytes };
-        self.tensors.insert(name.to_owned(), tensor);
-        Ok(())
-    }
-
-    fn find(&self, name: &str) -> Option<&StoredTensor> {
-        self.tensors.get(name).or_else(|| self.tensors.get(name.strip_prefix("model.")?))
-    }
-
-    /// A whole tensor, converted.
-    ///
-    /// # Errors
-    /// It is missing, or its shape is not `shape`.
-    pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
-        let (file, dtype, bytes) = self.bytes(name, shape)?;
-        file.reading(|| dtype.decode(bytes))
-    }
-
-    /// Some rows of a matrix, converted; `rows` must be below `shape[0]`.
-    fn read_rows<T: Element>(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<T>, LoadError> {
-        let (file, dtype, bytes) = self.bytes(name, &shape)?;
-        let row_bytes = bytes.len() / shape[0];
-        let row = |row: u32| dtype.decode(&bytes[row as usize * row_bytes..][..row_bytes]);
-        file.reading(|| rows.iter().flat_map(|&i| row(i)).collect())
-    }
-
-    /// Checks that there is a tensor of this shape.
-    fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
-        self.bytes(name, shape).map(drop)
-    }
-
-    fn bytes(&self, name: &str, shape: &[usize]) -> Result<(&NamedFile, Stored, &[u8]), LoadError> {
-        let Some(tensor) = self.find(name) else {
-            return Err(LoadError::MissingTensor { file: self.description.clone(), name: name.to_owned() });
-        };
-        let file = &self.files[tensor.file];
-        check_shape(&file.name, name, shape, &tensor.shape)?;
-        Ok((file, tensor.dtype, &file.bytes[tensor.bytes.clone()]))
+impl FeedForward {
+    fn load(loader: &Loader<'_>) -> Result<Self> {
+        let (config, hidden) = (&loader.config.feed_forward, loader.config.hidden_size);
+        let gate_up = [("mlp.gate_proj", config.intermediate_size), ("mlp.up_proj", config.intermediate_size)];
+        Ok(Self {
+            norm: loader.norm("post_attention_layernorm.weight")?,
+            gate_up: loader.linear(&gate_up, hidden, config.bias)?,
+            down: loader.linear(&[("mlp.down_proj", hidden)], config.intermediate_size, config.bias)?,
+        })
     }
 }
 
-/// Compares a tensor's shape with the one that the config asks for.
-///
-/// # Errors
-/// They differ.
-pub(crate) fn check_shape(file: &str, name: &str, expected: &[usize], found: &[usize]) -> Result<(), LoadError> {
-    if expected == found {
-        return Ok(());
+/// Packs `[out_i, in_features]` matrices one below the other, with their biases if `bias` says so.
+pub(super) fn load_linear(
+    weights: &Weights,
+    target: &Target,
+    parts: &[(String, usize)],
+    in_features: usize,
+    bias: bool,
+) -> Result<Linear> {
+    // Checked before memory is allocated: the files bound the sizes that a config claims.
+    for (name, out_features) in parts {
+        weights.check(&format!("{name}.weight"), &[*out_features, in_features])?;
     }
-    Err(LoadError::TensorShape {
-        file: file.to_owned(),
-        name: name.to_owned(),
-        expected: expected.to_vec(),
-        found: found.to_vec(),
-    })
-}
-
-/// Little-endian `f32` values.
-pub(crate) fn decode_f32<T: Element>(bytes: &[u8]) -> Vec<T> {
-    decode(bytes, |b| T::from_f32(f32::from_le_bytes(b)))
-}
-
-/// Little-endian `f16` values.
-pub(crate) fn decode_f16<T: Element>(bytes: &[u8]) -> Vec<T> {
-    decode(bytes, |b| T::from_f32(f16::from_le_bytes(b).to_f32()))
-}
-
-/// Little-endian `bf16` values.
-pub(crate) fn decode_bf16<T: Element>(bytes: &[u8]) -> Vec<T> {
-    decode(bytes, |b| T::from_bf16(bf16::from_le_bytes(b)))
-}
-
-/// Converts values of `N` bytes. The bytes may be unaligned.
-fn decode<T: Element, const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> T + Sync) -> Vec<T> {
-    /// Values that one task converts.
-    const CHUNK: usize = 1 << 16;
-    let (values, _) = bytes.as_chunks::<N>();
-    let mut out = vec![T::default(); values.len()];
-    out.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(|(out, values)| {
-        for (out, &value) in out.iter_mut().zip(values) {
-            *out = convert(value);
-        }
+    let rows = parts.iter().map(|(_, out_features)| out_features).sum();
+    let matrices = parts.iter().map(|(name, out_features)| {
+        weights.matrix(target.dtype(), &format!("{name}.weight"), [*out_features, in_features])
     });
-    out
+    let part = |(name, out_features): &(String, usize)| weights.read(&format!("{name}.bias"), &[*out_features]);
+    let biases = bias.then(|| parts.iter().map(part).collect::<Result<Vec<Vec<f32>>>>()).transpose()?;
+    Linear::load(target, (rows, in_features), matrices, biases.map(|biases| biases.concat()))
 }

@@ -1,7 +1,7 @@
 //! The gated activation between the two halves of an MLP.
 
-use super::storage::{dims, slice, slice_mut, with_element};
-use super::{kernel_error, timed};
+use super::profile::timed;
+use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};

@@ -1,84 +1,14 @@
 //! Causal attention over paths of a radix plan.
 
-use super::indices::{IndexPack, Indices};
-use super::storage::{slice_mut, with_element};
-use super::target::Target;
-use super::{kernel_error, timed};
+#[cfg(feature = "cuda")]
+use super::pages::DevicePages;
+use super::pages::Pages;
+use super::profile::timed;
+use super::storage::{kernel_error, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::{QkvLayout, QuerySpan, RowView};
-#[cfg(feature = "cuda")]
-use {super::indices::Slot, prefold_kernels::cuda::AttentionPlan};
-
-/// Which rows ask and where their keys and values are.
-#[derive(Debug)]
-pub(crate) struct Pages {
-    /// `table[path + p]` is the K/V row at position `p` of the path that begins at `path`.
-    pub(crate) table: Vec<u32>,
-    /// The query rows.
-    pub(crate) spans: Vec<QuerySpan>,
-    #[cfg(feature = "cuda")]
-    device: Option<DevicePages>,
-    #[cfg(feature = "flash-attn")]
-    sequences: Option<super::flash::Sequences>,
-}
-
-/// The same with the work list of a GPU, on its way to it and there.
-#[cfg(feature = "cuda")]
-#[derive(Debug)]
-struct DevicePages {
-    plan: AttentionPlan,
-    slot: Slot,
-    words: Option<Tensor>,
-}
-
-impl Pages {
-    pub(crate) fn new(table: Vec<u32>, spans: Vec<QuerySpan>) -> Self {
-        Self {
-            #[cfg(feature = "flash-attn")]
-            sequences: super::flash::Sequences::new(&table, &spans),
-            table,
-            spans,
-            #[cfg(feature = "cuda")]
-            device: None,
-        }
-    }
-
-    /// Adds what the device needs to the indices of the batch.
-    ///
-    /// # Errors
-    /// A span's path is not in the table.
-    pub(crate) fn pack(&mut self, target: &Target, layout: QkvLayout, pack: &mut IndexPack) -> Result<()> {
-        #[cfg(feature = "cuda")]
-        if !target.is_cpu() {
-            let half = target.projections() != candle_core::DType::F32;
-            let plan = AttentionPlan::new(layout, half, &self.table, &self.spans).map_err(kernel_error)?;
-            let slot = pack.push(plan.words());
-            self.device = Some(DevicePages { plan, slot, words: None });
-            #[cfg(feature = "flash-attn")]
-            if let Some(sequences) = &mut self.sequences {
-                sequences.pack(pack);
-            }
-        }
-        let _ = (target, layout, pack);
-        Ok(())
-    }
-
-    /// Finds what was packed.
-    pub(crate) fn resolve(&mut self, indices: &Indices) -> Result<()> {
-        #[cfg(feature = "cuda")]
-        if let Some(device) = &mut self.device {
-            device.words = Some(indices.get(&device.slot)?);
-        }
-        #[cfg(feature = "flash-attn")]
-        if let Some(sequences) = &mut self.sequences {
-            sequences.resolve(indices)?;
-        }
-        let _ = indices;
-        Ok(())
-    }
-}
+use prefold_kernels::{QkvLayout, RowView};
 
 /// The attention of one layer.
 #[derive(Debug, Clone, Copy)]
@@ -96,12 +26,13 @@ impl Attention {
         if let Some(sequences) = &pages.sequences
             && sequences.suit(q, self.layout)
         {
-            return timed("attention", || sequences.attend(self, q, kv, out));
+            let attended = timed("attention", || sequences.attend(self.layout, self.scale(), self.window, q, kv))?;
+            return out.slice_set(&attended, 0, 0);
         }
         timed("attention", || out.inplace_op3(q, kv, &AttentionOp { attention: self, pages }))
     }
 
-    pub(super) fn scale(&self) -> f32 {
+    fn scale(&self) -> f32 {
         1.0 / (self.layout.head_dim as f32).sqrt()
     }
 }

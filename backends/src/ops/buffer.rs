@@ -1,7 +1,10 @@
 //! Memory that outlives a forward pass.
 
+use super::storage::{slice_mut, with_element};
 use super::target::Target;
-use candle_core::{DType, Device, Result, Tensor};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Result, Tensor};
 
 /// A matrix of any shape, backed by one allocation that only grows.
 #[derive(Debug)]
@@ -10,12 +13,12 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Next to nothing is allocated until the first [`view`](Self::view).
+    /// One element is allocated until the first [`view`](Self::view).
     pub(crate) fn new(dtype: DType, target: &Target) -> Result<Self> {
         Ok(Self { flat: empty(dtype, &target.device)? })
     }
 
-    /// A `[rows, width]` view. Its contents are whatever was written last.
+    /// A `[rows, width]` view. It holds the values that were written last.
     pub(crate) fn view(&mut self, rows: usize, width: usize) -> Result<Tensor> {
         let len = rows * width;
         if self.flat.elem_count() < len {
@@ -26,6 +29,31 @@ impl Buffer {
             self.flat = Tensor::zeros(len, dtype, &device)?;
         }
         self.flat.narrow(0, 0, len)?.reshape((rows, width))
+    }
+
+    /// Allocates memory for `rows` rows of `width` and has the system back it.
+    pub(crate) fn reserve(&mut self, rows: usize, width: usize) -> Result<()> {
+        self.view(rows, width)?;
+        self.flat.inplace_op1(&Touch)
+    }
+}
+
+struct Touch;
+
+impl InplaceOp1 for Touch {
+    fn name(&self) -> &'static str {
+        "touch"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        with_element!(storage, T => prefold_kernels::touch(slice_mut::<T>(storage, layout)?));
+        Ok(())
+    }
+
+    /// Memory of a GPU is there once it is allocated.
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, _: &mut CudaStorage, _: &Layout) -> Result<()> {
+        Ok(())
     }
 }
 

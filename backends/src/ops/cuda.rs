@@ -18,7 +18,7 @@ pub(super) struct Cuda {
 /// All devices in use; they stay until the process ends, as contexts do.
 static DEVICES: RwLock<Vec<Arc<Cuda>>> = RwLock::new(Vec::new());
 
-/// How many devices there are: none where there is no driver either.
+/// The number of devices: 0 without a driver.
 pub(super) fn count() -> usize {
     CudaContext::device_count().map_or(0, |count| usize::try_from(count).unwrap_or(0))
 }
@@ -116,7 +116,7 @@ pub(super) fn cuda_error(error: CudaError) -> candle_core::Error {
     candle_core::Error::Cuda(Box::new(error))
 }
 
-/// Whether a device, or the driver's host memory, had no room.
+/// True if a device, or the driver's host memory, had no room.
 pub(super) fn is_out_of_memory(error: &candle_core::Error) -> bool {
     use candle_core::cuda_backend::CudaError as CandleError;
     let driver = |error: &DriverError| CudaError::Driver(*error).is_out_of_memory();

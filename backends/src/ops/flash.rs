@@ -1,6 +1,5 @@
 //! Attention of whole sequences by candle-flash-attn: the reference that our own kernel is compared with.
 
-use super::attention::Attention;
 use super::indices::{IndexPack, Indices, Slot};
 use candle_core::{DType, Result, Tensor};
 use prefold_kernels::{QkvLayout, QuerySpan};
@@ -39,7 +38,7 @@ impl Sequences {
         Ok(())
     }
 
-    /// Whether the library has a kernel for it.
+    /// True if the library has a kernel for these heads.
     pub(super) fn suit(&self, q: &Tensor, layout: QkvLayout) -> bool {
         self.on_device.is_some()
             && q.dtype() != DType::F32
@@ -47,11 +46,19 @@ impl Sequences {
             && layout.head_dim <= 256
     }
 
-    pub(super) fn attend(&self, attention: &Attention, q: &Tensor, kv: &Tensor, out: &Tensor) -> Result<()> {
+    /// The rows of all queries, `[rows, num_heads * head_dim]`.
+    pub(super) fn attend(
+        &self,
+        layout: QkvLayout,
+        scale: f32,
+        window: Option<usize>,
+        q: &Tensor,
+        kv: &Tensor,
+    ) -> Result<Tensor> {
         let Some(cu_seqlens) = &self.on_device else {
             candle_core::bail!("attention: the sequences were not uploaded")
         };
-        let QkvLayout { num_heads, num_kv_heads, head_dim } = attention.layout;
+        let QkvLayout { num_heads, num_kv_heads, head_dim } = layout;
         let (rows, kv_width) = (q.dim(0)?, num_kv_heads * head_dim);
         let heads = |x: Tensor, count| x.reshape((rows, count, head_dim));
         let attended = candle_flash_attn::flash_attn_varlen_windowed(
@@ -62,11 +69,11 @@ impl Sequences {
             cu_seqlens,
             self.max_seqlen,
             self.max_seqlen,
-            attention.scale(),
+            scale,
             // The library counts the keys before the query's own.
-            attention.window.map(|window| window - 1),
+            window.map(|window| window - 1),
             Some(0),
         )?;
-        out.slice_set(&attended.reshape((rows, num_heads * head_dim))?, 0, 0)
+        attended.reshape((rows, num_heads * head_dim))
     }
 }

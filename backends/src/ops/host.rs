@@ -1,4 +1,4 @@
-//! The way back from the device.
+//! Copies from the device to the host.
 
 use candle_core::{Result, Tensor};
 

@@ -17,7 +17,7 @@ pub(crate) struct IndexPack {
     words: Vec<u32>,
 }
 
-/// Where a list is.
+/// Place of a list in its pack.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot(Range<usize>);
 
@@ -48,7 +48,7 @@ impl Indices {
     }
 }
 
-/// Brings packs to the device. What it returned before is overwritten.
+/// Brings packs to the device. An upload overwrites the one before.
 #[derive(Debug)]
 pub(crate) struct Uploader {
     target: Target,
@@ -71,7 +71,7 @@ impl Uploader {
         })
     }
 
-    /// Returns before the copy is done; what is queued after it finds it done.
+    /// Returns before the copy is done; operations that are queued afterwards see it done.
     ///
     /// # Errors
     /// The device has no memory.
@@ -113,7 +113,7 @@ impl InplaceOp1 for Upload<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Dtype;
+    use prefold_kernels::Dtype;
 
     #[test]
     fn lists_come_back_as_they_were_packed() {

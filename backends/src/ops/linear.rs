@@ -1,17 +1,21 @@
 //! Linear layers: weights packed once at load time on a CPU, as they are on a GPU.
 
-use super::storage::{dims, slice, slice_mut, with_element};
+use super::profile::timed;
+use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::target::Target;
-use super::weights::{Values, Vector};
-use super::{kernel_error, timed};
+use super::weights::Vector;
 use crate::LoadError;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
-use prefold_kernels::{Gemm, PackedMatrix, PackedMatrixBuilder};
+use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, WithDType};
+use half::bf16;
+use prefold_kernels::{Dtype, Gemm, PackedMatrix, PackedMatrixBuilder, Packing};
+use std::fmt::Debug;
 use std::ops::Range;
 
 pub(crate) use prefold_kernels::Store;
+
+type LoadResult<T> = std::result::Result<T, LoadError>;
 
 /// `y = x W^T + b` with W `[out_features, in_features]`.
 #[derive(Debug)]
@@ -22,89 +26,88 @@ pub(crate) struct Linear {
 
 #[derive(Debug)]
 enum Weight {
-    Packed(PackedMatrix),
+    Packed(Box<dyn Packed>),
     /// `[out_features, in_features]` in the memory of a GPU.
     Device(Tensor),
 }
 
-impl Weight {
-    fn rows(&self) -> usize {
-        match self {
-            Self::Packed(matrix) => matrix.rows(),
-            Self::Device(matrix) => matrix.dims()[0],
-        }
+/// A packed matrix of any format.
+trait Packed: Debug + Send + Sync {
+    /// `[out_features, in_features]`
+    fn shape(&self) -> (usize, usize);
+
+    /// The product with `x`, which has the elements that the format is multiplied with.
+    fn multiply(&self, op: &LinearOp<'_>, x: &CpuStorage, x_layout: &Layout, out: &mut [f32]) -> Result<()>;
+}
+
+impl<P: Packing<Input: WithDType>> Packed for PackedMatrix<P> {
+    fn shape(&self) -> (usize, usize) {
+        (self.rows(), self.cols())
+    }
+
+    fn multiply(&self, op: &LinearOp<'_>, x: &CpuStorage, x_layout: &Layout, out: &mut [f32]) -> Result<()> {
+        let columns = op.columns.clone();
+        let bias = op.linear.bias.as_ref().map(|bias| &bias.host[columns.clone()]);
+        let gemm = Gemm { x: slice::<P::Input>(x, x_layout)?, weight: self, columns, bias, store: op.store };
+        gemm.run(out).map_err(kernel_error)
     }
 }
 
-/// Puts matrices one below the other.
-pub(crate) struct LinearBuilder<'a> {
-    target: &'a Target,
-    shape: (usize, usize),
-    parts: Parts,
+/// Packs matrices one below the other.
+fn pack<P: Packing<Input: WithDType>>(
+    (out_features, in_features): (usize, usize),
+    parts: impl Iterator<Item = LoadResult<Tensor>>,
+) -> LoadResult<Weight> {
+    let mut matrix = PackedMatrixBuilder::<P>::new(out_features, in_features)?;
+    for part in parts {
+        push(&mut matrix, &part?)?;
+    }
+    Ok(Weight::Packed(Box::new(matrix.finish()?)))
 }
 
-enum Parts {
-    Packed(PackedMatrixBuilder),
-    /// Together on the host, so that they are on the device but once.
-    Device(Option<Values>),
-}
-
-impl<'a> LinearBuilder<'a> {
-    /// A layer of `out_features` in all.
-    ///
-    /// # Errors
-    /// A size is 0.
-    pub(crate) fn new(
-        target: &'a Target,
-        out_features: usize,
-        in_features: usize,
-    ) -> std::result::Result<Self, LoadError> {
-        let parts = match target.is_cpu() {
-            true => Parts::Packed(PackedMatrixBuilder::new(target.precision(), out_features, in_features)?),
-            false => Parts::Device(None),
-        };
-        Ok(Self { target, shape: (out_features, in_features), parts })
-    }
-
-    /// Adds rows, of the target's type.
-    ///
-    /// # Errors
-    /// They are of another type, or on a CPU not whole rows.
-    pub(crate) fn push(&mut self, values: Values) -> std::result::Result<(), LoadError> {
-        match (&mut self.parts, values) {
-            (Parts::Packed(packed), Values::F32(values)) => packed.push(&values)?,
-            (Parts::Packed(packed), Values::Bf16(values)) => packed.push(&values)?,
-            (Parts::Packed(_), Values::F16(_)) => {
-                return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
-            }
-            (Parts::Device(Some(parts)), values) => parts.append(values)?,
-            (Parts::Device(parts @ None), values) => *parts = Some(values),
-        }
-        Ok(())
-    }
-
-    /// The layer.
-    ///
-    /// # Errors
-    /// Rows are missing, or the device has no room.
-    pub(crate) fn finish(self, bias: Option<Vec<f32>>) -> std::result::Result<Linear, LoadError> {
-        let weight = match self.parts {
-            Parts::Packed(packed) => Weight::Packed(packed.finish()?),
-            Parts::Device(None) => return Err(LoadError::Compute("a linear layer without rows".to_owned())),
-            Parts::Device(Some(values)) => Weight::Device(values.tensor(self.shape, self.target)?),
-        };
-        Ok(Linear { weight, bias: bias.map(|bias| Vector::new(bias, self.target)).transpose()? })
-    }
+fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Result<()> {
+    let (storage, layout) = rows.storage_and_layout();
+    let candle_core::Storage::Cpu(storage) = &*storage else { candle_core::bail!("weights are packed on the host") };
+    with_element!(storage, T => matrix.push(slice::<T>(storage, layout)?).map_err(kernel_error))
 }
 
 impl Linear {
+    /// Packs or uploads matrices `[any, in_features]` of the target's type, one below the other; `shape` is that of all of
+    /// them. On a CPU they are taken one at a time.
+    ///
+    /// # Errors
+    /// A matrix cannot be read or has another shape, rows are missing, or the device has no room.
+    pub(crate) fn load(
+        target: &Target,
+        shape: (usize, usize),
+        parts: impl Iterator<Item = LoadResult<Tensor>>,
+        bias: Option<Vec<f32>>,
+    ) -> LoadResult<Self> {
+        let weight = match target.dtype() {
+            // Together on the host, so that they are on the device but once.
+            _ if !target.is_cpu() => {
+                let parts = parts.collect::<LoadResult<Vec<_>>>()?;
+                Weight::Device(target.upload(&Tensor::cat(&parts, 0)?.reshape(shape)?)?)
+            }
+            Dtype::Float32 => pack::<f32>(shape, parts)?,
+            Dtype::Bfloat16 => pack::<bf16>(shape, parts)?,
+            Dtype::Float16 => {
+                return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
+            }
+        };
+        Ok(Self { weight, bias: bias.map(|bias| Vector::new(bias, target)).transpose()? })
+    }
+
     /// A layer on the CPU.
-    pub(crate) fn packed(weight: PackedMatrix, bias: Option<Vec<f32>>) -> Self {
-        Self { weight: Weight::Packed(weight), bias: bias.map(Vector::on_cpu) }
+    pub(crate) fn packed(weight: PackedMatrix<f32>, bias: Option<Vec<f32>>) -> Self {
+        Self { weight: Weight::Packed(Box::new(weight)), bias: bias.map(Vector::on_cpu) }
     }
 
     pub(crate) fn out_features(&self) -> usize {
-        self.weight.rows()
+        match &self.weight {
+            Weight::Packed(matrix) => matrix.shape().0,
+            Weight::Device(matrix) => matrix.dims()[0],
+        }
     }
 
     /// Writes `x W^T + b` to `out`, or adds it.
@@ -134,16 +137,10 @@ impl InplaceOp2 for LinearOp<'_> {
             candle_core::bail!("linear: the weight is on a GPU, the input on the CPU")
         };
         let (rows, in_features) = dims(x_layout)?;
-        if dims(out_layout)? != (rows, self.columns.len()) || in_features != weight.cols() {
+        if dims(out_layout)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
             candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
         }
-        let out = slice_mut::<f32>(out, out_layout)?;
-        let bias = self.linear.bias.as_ref().map(|bias| &bias.host[self.columns.clone()]);
-        with_element!(x, T => {
-            let x = slice::<T>(x, x_layout)?;
-            let gemm = Gemm { x, weight, columns: self.columns.clone(), bias, store: self.store };
-            gemm.run(out).map_err(kernel_error)
-        })
+        weight.multiply(self, x, x_layout, slice_mut::<f32>(out, out_layout)?)
     }
 
     #[cfg(feature = "cuda")]

@@ -6,7 +6,7 @@
 //! operation and return.
 //!
 //! Matrices are `[rows, width]`, row-major. GEMM inputs ("activations") are `f32`, `bf16` or (on a GPU) `f16`, the
-//! residual stream is `f32`, and what lies between ("projections") is `f32` on a CPU and an activation on a GPU.
+//! residual stream is `f32`, and the values in between ("projections") are `f32` on a CPU and activations on a GPU.
 
 mod activation;
 mod attention;
@@ -19,6 +19,7 @@ mod host;
 mod indices;
 mod linear;
 mod norm;
+mod pages;
 mod pool;
 mod profile;
 mod rope;
@@ -28,26 +29,20 @@ mod target;
 mod weights;
 
 pub(crate) use activation::silu_mul;
-pub(crate) use attention::{Attention, Pages};
+pub(crate) use attention::Attention;
 pub(crate) use buffer::Buffer;
 pub(crate) use host::to_host;
 pub(crate) use indices::{IndexPack, Uploader};
-pub(crate) use linear::{Linear, LinearBuilder, Store};
+pub(crate) use linear::{Linear, Store};
 pub(crate) use norm::RmsNorm;
+pub(crate) use pages::Pages;
 pub(crate) use pool::Pool;
-#[cfg(feature = "profile")]
 pub use profile::take_profile;
 pub(crate) use rope::{HeadSpan, Rotary};
 pub(crate) use rows::{embed, gather_rows};
 pub use target::used_device_bytes;
 pub(crate) use target::{Target, is_out_of_memory};
-pub(crate) use weights::{Values, Vector};
-
-use profile::timed;
-
-fn kernel_error(error: prefold_kernels::KernelError) -> candle_core::Error {
-    candle_core::Error::wrap(error)
-}
+pub(crate) use weights::Vector;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! RMSNorm, from the residual stream to a GEMM's input.
 
-use super::storage::{slice, slice_mut, with_element};
+use super::profile::timed;
+use super::storage::{kernel_error, slice, slice_mut, with_element};
 use super::weights::Vector;
-use super::{kernel_error, timed};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};

@@ -1,12 +1,13 @@
-//! Pooling where the rows are: on a GPU only the answers come back to the host.
+//! Pooling on the device of the states, so that only pooled states are copied to the host.
 
 use super::indices::{IndexPack, Indices, Slot};
-use super::timed;
+use super::profile::timed;
+use super::storage::{dims, slice, slice_mut};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
-/// Which rows each sequence's pooled state is the mean of.
+/// Rows of the final states whose mean is the pooled state of a sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     table: Vec<u32>,
@@ -16,13 +17,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Adds a sequence; its rows must not be none.
+    /// Adds a sequence, which must have a row.
     pub(crate) fn push(&mut self, rows: impl Iterator<Item = u32>) {
         self.starts.push(self.table.len() as u32);
         self.table.extend(rows);
     }
 
-    /// Adds what the device needs to the indices of the batch.
+    /// Adds the rows to the indices of the batch.
     pub(crate) fn pack(&mut self, pack: &mut IndexPack) {
         self.starts.push(self.table.len() as u32);
         self.slots = Some([pack.push(&self.table), pack.push(&self.starts)]);
@@ -36,7 +37,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Sequences.
+    /// Number of sequences.
     pub(crate) fn len(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
@@ -52,8 +53,26 @@ impl InplaceOp2 for Pool {
         "pool"
     }
 
-    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<()> {
-        candle_core::bail!("the head pools on the CPU")
+    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+        let (rows, width) = dims(x_layout)?;
+        let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
+        for (ends, out) in self.starts.windows(2).zip(out.chunks_exact_mut(width)) {
+            let table = &self.table[ends[0] as usize..ends[1] as usize];
+            if table.is_empty() || table.iter().any(|&row| row as usize >= rows) {
+                candle_core::bail!("a pooled state was not computed");
+            }
+            // Summed in the order of positions; the sum of one state is the state itself.
+            for (i, &row) in table.iter().enumerate() {
+                let state = &x[row as usize * width..][..width];
+                match i {
+                    0 => out.copy_from_slice(state),
+                    _ => out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x),
+                }
+            }
+            let scale = 1.0 / table.len() as f32;
+            out.iter_mut().for_each(|x| *x *= scale);
+        }
+        Ok(())
     }
 
     #[cfg(feature = "cuda")]

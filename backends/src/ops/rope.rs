@@ -1,9 +1,9 @@
 //! Rotary embedding, with the RMSNorm of q and k that some families put before it.
 
-use super::storage::{dims, slice, slice_mut};
+use super::profile::timed;
+use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::target::Target;
 use super::weights::Vector;
-use super::{kernel_error, timed};
 use crate::LoadError;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;

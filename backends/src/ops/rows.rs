@@ -1,11 +1,11 @@
 //! Rows by index.
 
-use super::storage::{dims, slice, slice_mut, with_element};
-use super::{kernel_error, timed};
+use super::profile::timed;
+use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::Activation;
+use prefold_kernels::Element;
 use rayon::prelude::*;
 
 /// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.

@@ -1,29 +1,15 @@
 //! From candle's storage and layout to the slices that kernels take.
 
-use candle_core::{CpuStorage, Layout, Result, WithDType, bail};
-use half::bf16;
-use prefold_kernels::Activation;
+use candle_core::{CpuStorage, DType, Layout, Result, WithDType, bail};
+use prefold_kernels::Dtype;
+use std::any::Any;
 
-/// A type that GEMM inputs can have, with access to candle's storage of it.
-pub(super) trait Element: WithDType + Activation {
-    fn storage_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
-}
-
-impl Element for f32 {
-    fn storage_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
-        match storage {
-            CpuStorage::F32(data) => Some(data),
-            _ => None,
-        }
-    }
-}
-
-impl Element for bf16 {
-    fn storage_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
-        match storage {
-            CpuStorage::BF16(data) => Some(data),
-            _ => None,
-        }
+/// Candle's code of a type.
+pub(crate) fn candle_dtype(dtype: Dtype) -> DType {
+    match dtype {
+        Dtype::Float32 => DType::F32,
+        Dtype::Bfloat16 => DType::BF16,
+        Dtype::Float16 => DType::F16,
     }
 }
 
@@ -37,11 +23,16 @@ pub(super) fn slice<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) 
 }
 
 /// The values of a contiguous tensor, to be written.
-pub(super) fn slice_mut<'a, T: Element>(storage: &'a mut CpuStorage, layout: &Layout) -> Result<&'a mut [T]> {
+pub(super) fn slice_mut<'a, T: WithDType>(storage: &'a mut CpuStorage, layout: &Layout) -> Result<&'a mut [T]> {
     let Some((start, end)) = layout.contiguous_offsets() else {
         bail!("expected a contiguous tensor, found {layout:?}")
     };
-    match T::storage_mut(storage) {
+    let data: &mut dyn Any = match storage {
+        CpuStorage::F32(data) => data,
+        CpuStorage::BF16(data) => data,
+        _ => bail!("activations are f32 or bf16"),
+    };
+    match data.downcast_mut::<Vec<T>>() {
         Some(data) => Ok(&mut data[start..end]),
         None => bail!("expected a tensor of {:?}", T::DTYPE),
     }
@@ -50,6 +41,11 @@ pub(super) fn slice_mut<'a, T: Element>(storage: &'a mut CpuStorage, layout: &La
 /// `(rows, width)` of a matrix.
 pub(super) fn dims(layout: &Layout) -> Result<(usize, usize)> {
     layout.shape().dims2()
+}
+
+/// A refused call of a kernel as the error of a custom op.
+pub(super) fn kernel_error(error: prefold_kernels::KernelError) -> candle_core::Error {
+    candle_core::Error::wrap(error)
 }
 
 /// Runs `$body` with `$t` standing for the element type of a storage that holds activations.

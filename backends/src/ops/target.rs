@@ -1,9 +1,10 @@
-//! Where a model lives and in which precision it computes.
+//! The device of a model and the types that it computes in.
 
+use super::storage::candle_dtype;
 use crate::LoadError;
-use crate::options::{DeviceChoice, Dtype};
-use candle_core::{DType, Device, Result};
-use prefold_kernels::Precision;
+use crate::options::DeviceChoice;
+use candle_core::{DType, Device, Result, Tensor};
+use prefold_kernels::Dtype;
 #[cfg(feature = "cuda")]
 use {super::cuda, std::sync::Arc};
 
@@ -95,41 +96,32 @@ impl Target {
         self.dtype
     }
 
-    /// What GEMM inputs are stored as.
+    /// The type of GEMM inputs.
     pub(crate) fn activations(&self) -> DType {
-        match self.dtype {
-            Dtype::Float32 => DType::F32,
-            Dtype::Bfloat16 => DType::BF16,
-            Dtype::Float16 => DType::F16,
-        }
+        candle_dtype(self.dtype)
     }
 
-    /// What Q, K, V, gate and up are stored as: single precision on a CPU, where that costs nothing, and what the tensor cores
+    /// The type of Q, K, V, gate and up: single precision on a CPU, where that costs nothing, and what the tensor cores
     /// take on a GPU. The residual stream is `f32` everywhere.
     pub(crate) fn projections(&self) -> DType {
         if self.is_cpu() { DType::F32 } else { self.activations() }
     }
 
-    /// Rows that go through a wide intermediate result at a time: what fits a CPU's caches, and what fills a GPU.
+    /// Rows that go through a wide intermediate result at a time: as many as fit a CPU's caches or fill a GPU.
     pub(crate) fn row_block(&self) -> usize {
         if self.is_cpu() { 1024 } else { 8192 }
     }
 
-    /// Whether rows are pooled on the device, so that no more than the answers have to come back.
-    pub(crate) fn pools(&self) -> bool {
-        !self.is_cpu()
-    }
-
-    pub(super) fn is_cpu(&self) -> bool {
+    pub(crate) fn is_cpu(&self) -> bool {
         self.device.is_cpu()
     }
 
-    /// What the CPU's GEMM weights are packed as.
-    pub(super) fn precision(&self) -> Precision {
-        match self.dtype {
-            Dtype::Float32 => Precision::F32,
-            Dtype::Bfloat16 | Dtype::Float16 => Precision::Bf16,
-        }
+    /// A tensor of the host on the device; the same one on a CPU.
+    ///
+    /// # Errors
+    /// The device has no room.
+    pub(crate) fn upload(&self, tensor: &Tensor) -> Result<Tensor> {
+        tensor.to_device(&self.device)
     }
 
     /// Bytes that are free on the device; none are counted on a CPU.
@@ -147,7 +139,7 @@ impl Target {
     }
 }
 
-/// Whether an operation failed because the device has no memory left.
+/// True if an operation failed because the device has no memory left.
 pub(crate) fn is_out_of_memory(error: &candle_core::Error) -> bool {
     #[cfg(feature = "cuda")]
     return cuda::is_out_of_memory(error);

@@ -1,9 +1,8 @@
 //! The operations that have a plain candle formulation, against it.
 
 use super::*;
-use crate::options::Dtype;
 use candle_core::{D, DType, Device, Tensor};
-use prefold_kernels::PackedMatrix;
+use prefold_kernels::{Dtype, PackedMatrix};
 
 fn random(shape: (usize, usize)) -> Tensor {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu).unwrap()
@@ -28,7 +27,7 @@ fn assert_close(found: &Tensor, expected: &Tensor) {
 fn linear_is_matmul() {
     let (x, w) = (random((7, 33)), random((20, 33)));
     let bias: Vec<f32> = values(&random((1, 20)));
-    let linear = Linear::packed(PackedMatrix::from_f32(&values(&w), 20, 33).unwrap(), Some(bias.clone()));
+    let linear = Linear::packed(PackedMatrix::pack(&values(&w), 20, 33).unwrap(), Some(bias.clone()));
     let bias = Tensor::new(bias, &Device::Cpu).unwrap();
     let expected = x.matmul(&w.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
 
@@ -87,4 +86,21 @@ fn a_buffer_keeps_its_memory() {
     let large = buffer.view(4, 4).unwrap();
     gather_rows(&random((4, 4)), &Tensor::new(&[0u32, 1, 2, 3], &Device::Cpu).unwrap(), &large).unwrap();
     assert_eq!(values(&buffer.view(2, 4).unwrap()), values(&large)[..8]);
+}
+
+#[test]
+fn pooled_states_are_means_of_their_rows() {
+    let x = random((5, 6));
+    let mut pool = Pool::default();
+    pool.push(2..3);
+    pool.push(0..4);
+    pool.pack(&mut IndexPack::default());
+    let out = zeros((2, 6));
+    pool.forward(&x, &out).unwrap();
+    assert_eq!(values(&out)[..6], values(&x)[12..18], "one row stays as it is");
+    assert_close(&out.narrow(0, 1, 1).unwrap(), &x.narrow(0, 0, 4).unwrap().mean_keepdim(0).unwrap());
+    let mut outside = Pool::default();
+    outside.push(0..6);
+    outside.pack(&mut IndexPack::default());
+    assert!(outside.forward(&x, &zeros((1, 6))).is_err());
 }

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource};
-use prefold_core::{Backend, Batch, LoadedModel, Output, Pooling, RadixPlan, RaggedBatch, Wanted};
+use prefold_core::{Batch, LoadedModel, ModelBackend, Output, Pooling, RadixPlan, RaggedBatch, Wanted};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 pub const EMBEDDING_FIXTURES: [&str; 4] = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny"];
 pub const CLASSIFIER_FIXTURES: [&str; 2] = ["llama-seqcls-tiny", "qwen3-seqcls-tiny"];
 
-/// How a batch is computed: without a plan, or with one whose N' is a multiple of a number.
+/// Compaction of a batch: none, or a plan whose N' is a multiple of a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Compaction {
     Off,
@@ -21,7 +21,7 @@ pub const COMPACTIONS: [Compaction; 3] =
     [Compaction::Off, Compaction::On { multiple: 1 }, Compaction::On { multiple: 64 }];
 pub const ATTENTION_MODES: [AttentionMode; 2] = [AttentionMode::Ragged, AttentionMode::Compact];
 
-/// Where the fixtures are: the sources, or the directory that scripts/gpu-check.sh has packed them into.
+/// Directory of the fixtures: the sources, or the one that scripts/gpu-check.sh packed.
 pub fn repository() -> PathBuf {
     match std::env::var_os("PREFOLD_FIXTURES") {
         Some(directory) => PathBuf::from(directory),
@@ -35,14 +35,11 @@ pub fn fixture(name: &str) -> PathBuf {
 
 pub fn options(path: PathBuf) -> LoadOptions {
     LoadOptions {
-        source: ModelSource::Path(path),
         device: Some(DeviceChoice::Cpu),
         dtype: Some(Dtype::Float32),
-        pooling: None,
-        task: None,
-        rerank_recipe: None,
         attention: AttentionMode::Ragged,
-        dense_path: None,
+        source: ModelSource::Path(path),
+        ..LoadOptions::default()
     }
 }
 
@@ -67,17 +64,19 @@ pub fn floats(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
 }
 
-pub fn batch(sequences: &[Vec<u32>], compaction: Compaction, wanted: Wanted) -> Batch {
+pub fn batch(sequences: &[Vec<u32>], compaction: Compaction, wanted: Wanted) -> (Batch, Option<RadixPlan>) {
     let ragged = RaggedBatch::from_sequences(sequences).unwrap();
     let plan = match compaction {
         Compaction::Off => None,
         Compaction::On { multiple } => Some(RadixPlan::new(&ragged, multiple)),
     };
-    Batch { wanted: vec![wanted; ragged.num_sequences()], ragged, plan }
+    (Batch { wanted: vec![wanted; ragged.num_sequences()], ragged }, plan)
 }
 
-pub fn run(backend: &mut dyn Backend, sequences: &[Vec<u32>], compaction: Compaction) -> Vec<Vec<f32>> {
-    let outputs = backend.forward(&batch(sequences, compaction, Wanted::Pooled)).unwrap();
+pub fn run(backend: &mut ModelBackend, sequences: &[Vec<u32>], compaction: Compaction) -> Vec<Vec<f32>> {
+    let wanted = Wanted::pooled(&backend.info().capabilities);
+    let (batch, plan) = batch(sequences, compaction, wanted);
+    let outputs = backend.forward(&batch, plan.as_ref()).unwrap();
     assert_eq!(outputs.len(), sequences.len());
     outputs
         .into_iter()
@@ -89,7 +88,7 @@ pub fn run(backend: &mut dyn Backend, sequences: &[Vec<u32>], compaction: Compac
 }
 
 /// Every way to compute the same sequences: each alone, and all in one batch.
-pub fn run_every_way(backend: &mut dyn Backend, sequences: &[Vec<u32>], mut check: impl FnMut(&str, usize, &[f32])) {
+pub fn run_every_way(backend: &mut ModelBackend, sequences: &[Vec<u32>], mut check: impl FnMut(&str, usize, &[f32])) {
     for compaction in COMPACTIONS {
         for (i, output) in run(backend, sequences, compaction).iter().enumerate() {
             check(&format!("one batch, {compaction:?}"), i, output);

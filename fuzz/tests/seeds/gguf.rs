@@ -1,4 +1,4 @@
-//! GGUF files of the smallest models.
+//! Seeds: GGUF files of the smallest models.
 
 use super::Seeds;
 use candle_core::quantized::gguf_file::{self, Value};
@@ -46,12 +46,12 @@ pub(crate) fn seeds() -> Seeds {
 struct Gguf {
     dtype: GgmlDType,
     metadata: BTreeMap<String, Value>,
-    /// Shapes; all values are zero.
+    /// Shapes of the tensors, whose values are zero.
     tensors: BTreeMap<String, Vec<usize>>,
 }
 
 impl Gguf {
-    /// One layer with two heads and one head of keys and values. Vectors are float32 whatever `dtype` says.
+    /// One layer with two query heads and one key/value head. Vectors are float32 for every `dtype`.
     fn new(architecture: &str, pre: &str, hidden: usize, dtype: GgmlDType) -> Self {
         let mut gguf = Self { dtype, metadata: BTreeMap::new(), tensors: BTreeMap::new() };
         let head_dim = hidden / 2;

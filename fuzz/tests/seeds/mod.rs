@@ -1,4 +1,4 @@
-//! Where fuzzing starts: small valid inputs of every kind, and some that are almost valid.
+//! Seeds of the corpora: small valid inputs of every kind, and some nearly valid ones.
 
 mod gguf;
 mod requests;
@@ -23,7 +23,7 @@ pub(crate) fn all() -> [(&'static str, Seeds); 6] {
     ]
 }
 
-/// A value with another at a JSON pointer.
+/// Copy of a JSON value with another value at a JSON pointer.
 fn with(mut value: Value, pointer: &str, new: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     value.pointer_mut(parent).unwrap()[key] = new;

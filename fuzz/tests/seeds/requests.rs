@@ -1,4 +1,4 @@
-//! Bodies that each route answers, and some that it refuses.
+//! Seeds: bodies that each route accepts, and some that it refuses.
 
 use super::Seeds;
 use prefold_fuzz::requests::{KINDS, selector};
@@ -11,7 +11,7 @@ pub(crate) fn seeds() -> Seeds {
         let name = format!("{number:02}{}", route.replace('/', "-"));
         seeds.push((name, [&[selector(route, kind, number.is_multiple_of(5))], body.to_string().as_bytes()].concat()));
     }
-    // The same for every model: most of them refuse it.
+    // Sent to every model; most refuse it.
     for kind in 0..KINDS {
         let body = json!({"inputs": "red fox", "query": "fox", "texts": ["red", "blue"], "parameters": {"top_k": 1}});
         seeds.push((format!("default-{kind}"), [&[selector("/", kind, false)], body.to_string().as_bytes()].concat()));

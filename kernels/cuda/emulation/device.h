@@ -1,6 +1,6 @@
 // The names of common.cuh on a CPU: every thread of a block is a coroutine, blocks run one after another.
 //
-// What is checked: accesses to shared memory by address are inside of it and aligned; an asynchronous copy writes only
+// Checks: accesses to shared memory by address are inside of it and aligned; an asynchronous copy writes only
 // when it is waited for, so that a missing wait or barrier shows as a wrong result, in one of the two orders in which
 // threads take turns; threads that wait for each other for ever are reported. Fragment layouts are those of the PTX manual
 // (section "Matrix fragments for mma.m16n8k16", `ldmatrix`).
@@ -45,7 +45,7 @@ struct Copy {
     unsigned char bytes[16];
 };
 
-// What the lanes of a warp give each other in one collective operation.
+// Values that the lanes of a warp exchange in one collective operation.
 struct Warp {
     uint32_t arrived = 0, left = 0;
     uint32_t words[32][8];
@@ -119,7 +119,7 @@ inline void launch(uint32_t grid, uint32_t threads, uint32_t shared, bool backwa
     b.shared.resize(shared);
     for (b.index.x = 0; b.index.x < grid; ++b.index.x) {
         b.warps.assign((threads + 31) / 32, Warp());
-        std::fill(b.shared.begin(), b.shared.end(), 0xff); // NaN: nobody may rely on what is there.
+        std::fill(b.shared.begin(), b.shared.end(), 0xff); // NaN: no kernel may rely on the old content.
         for (uint32_t i = 0; i < threads; ++i) {
             Thread &thread = b.threads[i];
             constexpr size_t STACK = 128 << 10;

@@ -1,10 +1,10 @@
 //! Keys and values of a tile, collected through the page table and converted to words.
 
-use super::Attention;
-use crate::simd::{Dot, Sink, Vector};
+use super::input::Attention;
+use crate::simd::{Dot, Vector};
 use std::ops::Range;
 
-/// Where the keys and values of one head on one path are.
+/// The keys and values of one head on one path.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     pub(super) attention: &'a Attention<'a>,
@@ -28,10 +28,10 @@ pub(super) unsafe fn row_words<D: Dot>(row: &[f32], factor: f32, words: &mut [u3
     let mut i = 0;
     while i < row.len() {
         let count = (row.len() - i).min(D::V::LANES);
-        // SAFETY: `i + count <= row.len()`, and `words` has room for so many elements.
+        // SAFETY: `i + count <= row.len()`, and `words` has room for `row.len()` elements.
         unsafe {
-            let values = load::<D::V>(&row[i..], count).mul(D::V::splat(factor));
-            D::Element::store_first(values, to.add(i), count);
+            let values = load::<D::V>(&row[i..], count).mul(D::V::set1(factor));
+            values.store_elements(to.add(i), count);
         }
         i += count;
     }
@@ -43,7 +43,7 @@ pub(super) unsafe fn row_words<D: Dot>(row: &[f32], factor: f32, words: &mut [u3
 unsafe fn load<V: Vector>(from: &[f32], count: usize) -> V {
     assert!(count <= from.len());
     // SAFETY: `from` has `count` values.
-    unsafe { V::load_up_to(from.as_ptr(), count) }
+    unsafe { V::loadu_up_to(from.as_ptr(), count) }
 }
 
 impl Path<'_> {
@@ -84,9 +84,9 @@ impl Path<'_> {
         };
         // SAFETY: the instructions are the caller's duty; each vector is within a row of `dim` values or words.
         unsafe {
-            let zero = D::V::splat(0.0);
+            let zero = D::V::set1(0.0);
             // A little more than 1, so that what would overflow when rounded to bf16 counts as infinite.
-            let margin = D::V::splat(1.01);
+            let margin = D::V::set1(1.01);
             let mut not_finite = zero;
             for (position, words) in positions.clone().step_by(D::ELEMENTS).zip(values.chunks_exact_mut(dim)) {
                 let low = row(position);
@@ -96,14 +96,14 @@ impl Path<'_> {
                     let count = (dim - i).min(D::V::LANES);
                     let low = if low.is_empty() { zero } else { load::<D::V>(&low[i..], count) };
                     let high = if high.is_empty() { zero } else { load::<D::V>(&high[i..], count) };
-                    not_finite = low.mul(margin).mul_add(zero, not_finite);
-                    not_finite = high.mul(margin).mul_add(zero, not_finite);
+                    not_finite = low.mul(margin).fmadd(zero, not_finite);
+                    not_finite = high.mul(margin).fmadd(zero, not_finite);
                     let word = if D::ELEMENTS == 2 { D::V::pack_bf16(low, high) } else { low };
-                    f32::store_first(word, words[i..].as_mut_ptr().cast(), count);
+                    word.store_elements(words[i..].as_mut_ptr().cast::<f32>(), count);
                     i += count;
                 }
             }
-            not_finite.sum() == 0.0
+            not_finite.reduce_add() == 0.0
         }
     }
 }

@@ -8,15 +8,13 @@
 //! are beside it: a key that it does not see has weight exactly 0 and is multiplied with a finite value, or with
 //! zero if the tile has values that are not finite.
 
+use super::input::Attention;
+use super::item::{Item, QUERIES};
 use super::keys::{Path, row_words};
-use super::register_block::{MAX_ROWS, Scores, WeightedSums, by_rows, line_vector};
-use super::{Attention, Item};
-use crate::scratch::Shared;
-use crate::simd::{Dot, MAX_LANES, RowWords, Sink, Tiles, Vector, exp};
+use super::line::{Line, as_f32};
+use crate::shared_pointer::SharedPointer;
+use crate::simd::{Dot, MAX_LANES, Vector};
 use std::ops::Range;
-
-/// Lanes of an item.
-pub(super) const QUERIES: usize = 64;
 
 /// Keys of a tile.
 const KEYS: usize = 64;
@@ -40,7 +38,12 @@ pub(super) fn scratch_words(head_dim: usize) -> usize {
 /// The CPU has the instructions of `D`. The rows of the item's span are in `out`, and no other thread uses the
 /// columns of the item's queries.
 #[inline(always)]
-pub(super) unsafe fn run<D: Dot>(attention: &Attention<'_>, item: Item, out: Shared<D::Element>, scratch: &mut [u32]) {
+pub(super) unsafe fn run<D: Dot>(
+    attention: &Attention<'_>,
+    item: Item,
+    out: SharedPointer<D::Element>,
+    scratch: &mut [u32],
+) {
     let mut tile = Tile::new::<D>(attention, item, scratch);
     // SAFETY: the caller's duty.
     unsafe {
@@ -78,7 +81,7 @@ struct Tile<'a> {
     before_window: &'a mut [f32],
     maxima: &'a mut [f32],
     totals: &'a mut [f32],
-    /// `[width]` What the sums so far are multiplied with because a new maximum has come.
+    /// `[width]` The factor of the sums so far after a new maximum.
     factors: &'a mut [f32],
     /// `[lanes of a vector, head_dim words]`: queries before they are transposed.
     row_words: &'a mut [u32],
@@ -111,7 +114,7 @@ impl<'a> Tile<'a> {
             row: span.row as usize,
             depth: span.depth as usize,
             head: item.kv_head as usize * group,
-            width: D::V::BLOCK_VECTORS * D::V::LANES,
+            width: D::WIDTH,
             queries,
             keys,
             values,
@@ -164,6 +167,27 @@ impl<'a> Tile<'a> {
         (self.row + lane / group, (self.head + lane % group) * self.dim())
     }
 
+    #[inline(always)]
+    fn line<D: Dot>(&mut self, line: usize) -> Line<'_> {
+        let (dim, width) = (self.dim(), self.width);
+        let words = dim.div_ceil(D::ELEMENTS);
+        let lanes = line * width..(line + 1) * width;
+        Line {
+            dim,
+            width,
+            queries: &self.queries[line * words * width..][..words * width],
+            keys: &*self.keys,
+            values: &*self.values,
+            scores: &mut *self.scores,
+            sums: &mut self.sums[line * dim * width..][..dim * width],
+            positions: &mut self.positions[lanes.clone()],
+            before_window: &self.before_window[lanes.clone()],
+            maxima: &mut self.maxima[lanes.clone()],
+            totals: &mut self.totals[lanes],
+            factors: &mut *self.factors,
+        }
+    }
+
     /// Transposes the queries into lines and resets the sums. Lanes beyond the last query repeat it.
     ///
     /// # Safety
@@ -191,13 +215,13 @@ impl<'a> Tile<'a> {
                 // SAFETY: the instructions are the caller's duty; each row has `count` words from `word` on, and the
                 // line has a vector for each of them.
                 unsafe {
-                    let mut square = [D::V::splat(0.0); MAX_LANES];
+                    let mut square = [D::V::set1(0.0); MAX_LANES];
                     for (row, vector) in self.row_words.chunks_exact(words).zip(&mut square[..D::V::LANES]) {
-                        *vector = D::V::load_up_to(row[word..].as_ptr().cast(), count);
+                        *vector = D::V::loadu_up_to(row[word..].as_ptr().cast(), count);
                     }
                     D::V::transpose(&mut square);
                     for (i, vector) in square.iter().enumerate().take(count) {
-                        vector.store(line[(word + i) * self.width + first % self.width..].as_mut_ptr().cast());
+                        vector.storeu(line[(word + i) * self.width + first % self.width..].as_mut_ptr().cast());
                     }
                 }
             }
@@ -223,139 +247,22 @@ impl<'a> Tile<'a> {
                 if keys.start >= keys.end || keys.end <= self.first_visible(first) {
                     continue;
                 }
-                self.score::<D>(line, keys.len());
-                if keys.end > first + 1 || keys.start < self.first_visible(last) {
-                    self.mask::<D::V>(line, &keys);
+                let is_masked = keys.end > first + 1 || keys.start < self.first_visible(last);
+                let mut state = self.line::<D>(line);
+                state.score::<D>(keys.len());
+                if is_masked {
+                    state.mask::<D::V>(&keys);
                 }
-                self.softmax::<D>(line, keys.len());
+                state.softmax::<D>(keys.len());
                 if is_clean {
-                    self.weigh::<D>(line, keys.len(), None);
+                    state.weigh::<D>(keys.len(), None);
                     continue;
                 }
                 for position in first..=last {
                     let visible = self.first_visible(position)..position + 1;
                     self.path.copy_values::<D>(tile.clone(), visible, self.values);
-                    self.weigh::<D>(line, keys.len(), Some(position));
+                    self.line::<D>(line).weigh::<D>(keys.len(), Some(position));
                 }
-            }
-        }
-    }
-
-    /// Scores of a line.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `D`.
-    #[inline(always)]
-    unsafe fn score<D: Dot>(&mut self, line: usize, count: usize) {
-        let words = self.dim().div_ceil(D::ELEMENTS);
-        let queries = &self.queries[line * words * self.width..][..words * self.width];
-        let keys = &self.keys[..count * words];
-        let scores = &mut self.scores[..count * self.width];
-        let tiles = Tiles::new(count, D::ROWS.min(MAX_ROWS));
-        for tile in 0..tiles.count() {
-            let rows = tiles.rows(tile);
-            let a = RowWords { start: keys[rows.start * words..].as_ptr(), step: 1, row: words };
-            let to = scores[rows.start * self.width..].as_mut_ptr().cast();
-            // SAFETY: `a` has the words of its rows, `queries` a line for each word, `scores` one for each row.
-            unsafe {
-                by_rows::<D>(rows.len(), words, a, queries.as_ptr(), Scores(to));
-            }
-        }
-    }
-
-    /// Gives the keys that a query does not see the score -infinity.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `V`.
-    #[inline(always)]
-    unsafe fn mask<V: Vector>(&mut self, line: usize, keys: &Range<usize>) {
-        let lanes = line * self.width..(line + 1) * self.width;
-        let (positions, before) = (&self.positions[lanes.clone()], &self.before_window[lanes]);
-        let scores = as_f32(&mut self.scores[..keys.len() * self.width]);
-        // SAFETY: the instructions are the caller's duty; each vector is within a line.
-        unsafe {
-            let nothing = V::splat(f32::NEG_INFINITY);
-            for c in (0..self.width).step_by(V::LANES) {
-                let (position, before) = (V::load(positions[c..].as_ptr()), V::load(before[c..].as_ptr()));
-                for (key, scores) in keys.clone().zip(scores.chunks_exact_mut(self.width)) {
-                    let key = V::splat(key as f32);
-                    let score = V::load(scores[c..].as_ptr());
-                    let score = key.select_le(position, score, nothing);
-                    key.select_le(before, nothing, score).store(scores[c..].as_mut_ptr());
-                }
-            }
-        }
-    }
-
-    /// Turns scores into exponentials, as words of `D`, and brings maxima, totals and factors up to date.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `D`.
-    #[inline(always)]
-    unsafe fn softmax<D: Dot>(&mut self, line: usize, count: usize) {
-        let scores = as_f32(&mut self.scores[..(count.next_multiple_of(2)) * self.width]);
-        let scores = scores.as_mut_ptr();
-        for c in 0..D::V::BLOCK_VECTORS {
-            let lanes = line * self.width + c * D::V::LANES;
-            let maximum = self.maxima[lanes..lanes + D::V::LANES].as_mut_ptr();
-            let total = self.totals[lanes..lanes + D::V::LANES].as_mut_ptr();
-            let factor = self.factors[c * D::V::LANES..][..D::V::LANES].as_mut_ptr();
-            // SAFETY: the instructions are the caller's duty. Reads and writes are within `count` lines of scores,
-            // or one more if `count` is odd; word `i` is written after the scores that are at its place were read.
-            unsafe {
-                let before = D::V::load(maximum);
-                let mut max = before;
-                for key in 0..count {
-                    // A score of NaN leaves the maximum, and makes the total NaN below.
-                    max = D::V::load(line_vector::<D::V>(scores, key, c)).max(max);
-                }
-                max.store(maximum);
-                let scale = exp(before.sub(max));
-                scale.store(factor);
-                let mut sum = D::V::load(total).mul(scale);
-                for word in 0..count.div_ceil(D::ELEMENTS) {
-                    let key = word * D::ELEMENTS;
-                    let low = exp(D::V::load(line_vector::<D::V>(scores, key, c)).sub(max));
-                    sum = sum.add(low);
-                    let mut weights = low;
-                    if D::ELEMENTS == 2 {
-                        let mut high = D::V::splat(0.0);
-                        if key + 1 < count {
-                            high = exp(D::V::load(line_vector::<D::V>(scores, key + 1, c)).sub(max));
-                            sum = sum.add(high);
-                        }
-                        weights = D::V::pack_bf16(low, high);
-                    }
-                    weights.store(line_vector::<D::V>(scores, word, c));
-                }
-                sum.store(total);
-            }
-        }
-    }
-
-    /// Adds the weighted values to the sums of a line, or of its lanes at one position.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `D`.
-    #[inline(always)]
-    unsafe fn weigh<D: Dot>(&mut self, line: usize, count: usize, only: Option<usize>) {
-        let dim = self.dim();
-        let steps = count.div_ceil(D::ELEMENTS);
-        let values = &self.values[..steps * dim];
-        let weights = &self.scores[..steps * self.width];
-        let sums = &mut self.sums[line * dim * self.width..][..dim * self.width];
-        let positions = self.positions[line * self.width..][..self.width].as_mut_ptr();
-        let factors = self.factors.as_mut_ptr();
-        let tiles = Tiles::new(dim, D::ROWS.min(MAX_ROWS));
-        for tile in 0..tiles.count() {
-            let rows = tiles.rows(tile);
-            let a = RowWords { start: values[rows.start..].as_ptr(), step: dim, row: 1 };
-            let to = sums[rows.start * self.width..].as_mut_ptr();
-            // SAFETY: `a` has `steps` lines of `dim` words, `weights` as many of a line's width, `sums` a line for each
-            // row; positions and factors have a line.
-            unsafe {
-                let sink = WeightedSums { to, factors, positions, only };
-                by_rows::<D>(rows.len(), steps, a, weights.as_ptr(), sink);
             }
         }
     }
@@ -365,7 +272,7 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// As [`run`].
     #[inline(always)]
-    unsafe fn write<D: Dot>(&mut self, out: Shared<D::Element>) {
+    unsafe fn write<D: Dot>(&mut self, out: SharedPointer<D::Element>) {
         let dim = self.dim();
         let row_width = self.path.attention.layout.q_width();
         for line in 0..self.lines() {
@@ -377,26 +284,21 @@ impl<'a> Tile<'a> {
                     let count = (dim - d).min(D::V::LANES);
                     // SAFETY: the instructions and the rows are the caller's duty; each vector is within a line.
                     unsafe {
-                        let (total, zero) = (D::V::load(totals[first..].as_ptr()), D::V::splat(0.0));
+                        let (total, zero) = (D::V::loadu(totals[first..].as_ptr()), D::V::set1(0.0));
                         let mut square = [zero; MAX_LANES];
                         for (i, vector) in square.iter_mut().enumerate().take(count) {
-                            let sum = D::V::load(sums[(d + i) * self.width + first..].as_ptr());
+                            let sum = D::V::loadu(sums[(d + i) * self.width + first..].as_ptr());
                             // Adding zero makes -0 a +0: the sign of a zero may depend on keys that were not seen.
                             *vector = sum.div(total).add(zero);
                         }
                         D::V::transpose(&mut square);
                         for (lane, &means) in (lanes.start + first..lanes.end).zip(&square[..D::V::LANES]) {
                             let (row, column) = self.query(lane);
-                            D::Element::store_first(means, out.at(row * row_width + column + d), count);
+                            means.store_elements(out.at(row * row_width + column + d), count);
                         }
                     }
                 }
             }
         }
     }
-}
-
-fn as_f32(words: &mut [u32]) -> &mut [f32] {
-    // SAFETY: same size, same alignment, and all bits are valid for both.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
 }

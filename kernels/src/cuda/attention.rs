@@ -1,8 +1,9 @@
 //! Launchers of `cuda/attention.cu` and `cuda/attention_plain.cu`.
 
-use super::element::Element;
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
+use super::names::{flash_shared_bytes, names};
+use crate::Element;
 use crate::attention::{check_layout, check_spans};
 use crate::error::check_len;
 use crate::{KernelError, QkvLayout, QuerySpan, QueryTile, query_tiles};
@@ -14,10 +15,7 @@ const THREADS: u32 = 128;
 /// Queries of a tile of the kernel without tensor cores; `QUERIES` in its file.
 const PLAIN_QUERIES: usize = 64;
 
-/// Keys that the tensor core kernel has in shared memory at a time, times two; `KEYS` in its file.
-const FLASH_KEYS: usize = 64;
-
-/// Some neighbouring columns of a row-major matrix on the device.
+/// Neighbouring columns of a row-major matrix on the device.
 #[derive(Debug)]
 pub struct Columns<'a, T> {
     /// From the first row's first column of the view to the end of the matrix.
@@ -27,14 +25,14 @@ pub struct Columns<'a, T> {
 }
 
 impl<T> Columns<'_, T> {
-    /// How many rows of `width` columns there are from column `offset` of the view on.
+    /// The number of rows of `width` columns from column `offset` of the view on.
     fn rows(&self, offset: usize, width: usize) -> usize {
         let end = offset + width;
         if end > self.row_stride || self.data.len() < end { 0 } else { (self.data.len() - end) / self.row_stride + 1 }
     }
 }
 
-/// The queries of a batch and where their keys are, prepared and checked on the host.
+/// The queries of a batch and their page table, prepared and checked on the host.
 #[derive(Debug, Clone)]
 pub struct AttentionPlan {
     /// [`crate::Attention::pages`], then the spans as `[row, len, depth, path]`, then the tiles as `[span, index]`.
@@ -54,7 +52,7 @@ struct PlanShape {
     kv_rows: usize,
 }
 
-/// How many queries a tile has: as many as fit the kernel, fewer where spans are short and rows of a tile would be idle.
+/// Queries of a tile: as many as fit the kernel, fewer where spans are short and rows of a tile would be idle.
 ///
 /// `half` says whether keys and values are bf16 or f16.
 pub fn plan_queries_per_tile(layout: QkvLayout, half: bool, spans: &[QuerySpan]) -> usize {
@@ -90,7 +88,7 @@ impl AttentionPlan {
         Ok(Self { words, shape })
     }
 
-    /// What has to be in device memory.
+    /// The words to copy to device memory.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
@@ -98,7 +96,7 @@ impl AttentionPlan {
     /// The plan with its words in device memory.
     ///
     /// # Errors
-    /// They are not as many as [`words`](Self::words).
+    /// Their number differs from that of [`words`](Self::words).
     pub fn on_device<'a>(&self, words: CudaView<'a, u32>) -> Result<DevicePlan<'a>, KernelError> {
         check_len("words of an attention plan", self.words.len(), words.len())?;
         Ok(DevicePlan { words, shape: self.shape })
@@ -119,7 +117,7 @@ pub struct Attention<'a, T> {
     pub q: Columns<'a, T>,
     /// Keys and then values, `[kv_rows, 2 * num_kv_heads * head_dim]`.
     pub kv: Columns<'a, T>,
-    /// Who asks, and where the keys are.
+    /// The queries and the page table.
     pub plan: DevicePlan<'a>,
     /// Heads.
     pub layout: QkvLayout,
@@ -199,64 +197,59 @@ impl<T: Element> Attention<'_, T> {
     fn kernel(&self, aligned: bool) -> Result<(&'static str, usize), KernelError> {
         let QkvLayout { head_dim, .. } = self.layout;
         let queries = self.plan.shape.queries_per_tile;
-        let flash = T::NAMES.flash_attention.filter(|_| aligned && matches!(head_dim, 64 | 128));
+        let flash = names::<T>().flash_attention.filter(|_| aligned && matches!(head_dim, 64 | 128));
         if let Some(names) = flash {
             let name = names[usize::from(head_dim == 128)][usize::from(queries == 128)];
             return Ok((name, flash_shared_bytes(head_dim, queries)));
         }
         if queries != PLAIN_QUERIES {
             let expected = "64 for this type, head size and alignment";
-            return Err(KernelError::Value { what: "queries per tile", found: queries, expected });
+            return Err(KernelError::Value { argument: "queries per tile", found: queries, expected });
         }
-        Ok((T::NAMES.plain_attention, plain_shared_bytes(head_dim)))
+        Ok((names::<T>().plain_attention, plain_shared_bytes(head_dim)))
     }
 
     fn check(&self, out_len: usize) -> Result<(), KernelError> {
         let layout = self.layout;
         check_layout(layout)?;
         if self.window == Some(0) {
-            return Err(KernelError::Value { what: "window", found: 0, expected: "positive" });
+            return Err(KernelError::Value { argument: "window", found: 0, expected: "positive" });
         }
         let shape = self.plan.shape;
         if shape.group != layout.group() {
             let expected = "that of the plan";
-            return Err(KernelError::Value { what: "query heads of a group", found: layout.group(), expected });
+            return Err(KernelError::Value { argument: "query heads of a group", found: layout.group(), expected });
         }
         let q_rows = self.q.rows(0, layout.q_width()).min(out_len / layout.q_width());
         if shape.q_rows > q_rows {
-            return Err(KernelError::Index { what: "end of a span", found: shape.q_rows, limit: q_rows + 1 });
+            return Err(KernelError::Index { argument: "end of a span", found: shape.q_rows, limit: q_rows + 1 });
         }
         let kv_rows = self.kv.rows(0, 2 * layout.kv_width());
         if shape.kv_rows > kv_rows {
-            return Err(KernelError::Index { what: "page", found: shape.kv_rows - 1, limit: kv_rows });
+            return Err(KernelError::Index { argument: "page", found: shape.kv_rows - 1, limit: kv_rows });
         }
         // Without more than this a block of threads cannot be asked for.
         let limit = 48 << 10;
         let needed = plain_shared_bytes(layout.head_dim);
         if needed > limit {
-            return Err(KernelError::Index { what: "head_dim", found: layout.head_dim, limit: limit / 32 + 1 });
+            return Err(KernelError::Index { argument: "head_dim", found: layout.head_dim, limit: limit / 32 + 1 });
         }
         Ok(())
     }
 }
 
-/// What kernels multiply a query's number by instead of dividing it by the query heads of a group: `group_inverse` of
+/// Factor that replaces the division of a query's number by the query heads of a group: `group_inverse` of
 /// `cuda/attention.cuh`.
 fn group_inverse(group: usize) -> u32 {
     // 0 for a group of 1: 2^32 has no room.
     u32::try_from((1_u64 << 32).div_ceil(group as u64)).unwrap_or(0)
 }
 
-/// Whether [`group_inverse`] divides all queries rightly: their numbers, times the group, have 32 bits.
+/// Checks that [`group_inverse`] divides all queries rightly: their numbers, times the group, have 32 bits.
 fn check_queries(group: usize, spans: &[QuerySpan]) -> Result<(), KernelError> {
     let len = spans.iter().map(|span| span.len as usize).max().unwrap_or(0);
     let limit = (1 << 32) / (group * group) + 1;
-    if len >= limit { Err(KernelError::Index { what: "queries of a span", found: len, limit }) } else { Ok(()) }
-}
-
-/// `SHARED_BYTES` of `cuda/attention.cu`: the queries, and two stages of keys and values.
-pub(super) fn flash_shared_bytes(head_dim: usize, queries: usize) -> usize {
-    (queries + 4 * FLASH_KEYS) * head_dim * 2
+    if len >= limit { Err(KernelError::Index { argument: "queries of a span", found: len, limit }) } else { Ok(()) }
 }
 
 /// For each of four warps a query and its sums, in f32.

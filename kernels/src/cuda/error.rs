@@ -1,4 +1,4 @@
-//! What can go wrong on a device.
+//! The errors of a device.
 
 use crate::KernelError;
 use cudarc::cublas::result::CublasError;
@@ -24,7 +24,7 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// Whether the device has no memory left.
+    /// True if the device has no memory left.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
             Self::Driver(error) => error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY,

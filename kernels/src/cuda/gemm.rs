@@ -1,8 +1,9 @@
 //! Matrix products by cuBLAS.
 
-use super::element::Element;
 use super::error::CudaError;
 use super::launch::{Kernels, address, address_mut};
+use super::names::data_type;
+use crate::Element;
 use crate::error::{check_len, whole_rows};
 use crate::{KernelError, Store};
 use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasMath_t, cublasOperation_t, cublasSetMathMode};
@@ -20,7 +21,7 @@ pub struct Gemm<'a, T> {
     pub weight: CudaView<'a, T>,
     /// k.
     pub in_features: usize,
-    /// Which rows of the weight, that is which columns of the product.
+    /// Rows of the weight, which are columns of the product.
     pub columns: Range<usize>,
     /// Replace the output or add to it.
     pub store: Store,
@@ -53,15 +54,15 @@ impl<T: Element> Gemm<'_, T> {
         let rows = whole_rows("weight", k, self.weight.len())?;
         if self.columns.start > self.columns.end || self.columns.end > rows {
             let found = self.columns.end;
-            return Err(KernelError::Index { what: "end of the columns", found, limit: rows + 1 }.into());
+            return Err(KernelError::Index { argument: "end of the columns", found, limit: rows + 1 }.into());
         }
         let n = self.columns.len();
         check_len("out", m * n, out.len())?;
         if m == 0 || n == 0 {
             return Ok(());
         }
-        let int = |what, size: usize| {
-            i32::try_from(size).map_err(|_| KernelError::Index { what, found: size, limit: 1 << 31 })
+        let int = |argument, size: usize| {
+            i32::try_from(size).map_err(|_| KernelError::Index { argument, found: size, limit: 1 << 31 })
         };
         let (m, n, k) = (int("rows of x", m)?, int("columns", n)?, int("in_features", k)?);
         let weight = address(kernels, &self.weight) + (self.columns.start * self.in_features * size_of::<T>()) as u64;
@@ -85,14 +86,14 @@ impl<T: Element> Gemm<'_, T> {
                 k,
                 (&raw const alpha).cast::<c_void>(),
                 weight as *const c_void,
-                T::DATA_TYPE,
+                data_type::<T>(),
                 k,
                 x as *const c_void,
-                T::DATA_TYPE,
+                data_type::<T>(),
                 k,
                 (&raw const beta).cast::<c_void>(),
                 out as *mut c_void,
-                O::DATA_TYPE,
+                data_type::<O>(),
                 n,
                 cublasComputeType_t::CUBLAS_COMPUTE_32F,
                 cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,

@@ -1,7 +1,8 @@
 //! Loading and launching.
 
-use super::element::{Element, Names};
 use super::error::CudaError;
+use super::names::{Names, flash_shared_bytes, names};
+use crate::Element;
 use crate::KernelError;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum};
 use cudarc::driver::{
@@ -18,7 +19,7 @@ macro_rules! fatbin {
     };
 }
 
-/// What build.rs compiled: code for every supported architecture, of which the driver takes the device's.
+/// The output of build.rs: code for every supported architecture, of which the driver takes the device's.
 const MODULES: [&[u8]; 6] = [
     fatbin!("activation"),
     fatbin!("attention"),
@@ -40,7 +41,7 @@ impl std::fmt::Debug for Kernels {
     }
 }
 
-/// What is known of a device.
+/// Properties of a device.
 #[derive(Debug, Clone)]
 pub struct Properties {
     /// Its name, for example `NVIDIA H100 80GB HBM3`.
@@ -65,7 +66,7 @@ impl Properties {
 }
 
 /// Stops the recording of events for each use of memory, which serves to order several streams and costs time at every
-/// launch. Memory allocated afterwards must be used on one stream only; what comes here does.
+/// launch. Memory allocated afterwards must be used on one stream only, as the launchers do.
 pub fn exclusive_stream(context: &Arc<CudaContext>) {
     // SAFETY: all work of prefold goes to the one stream that its device was made with: launches through `Kernels`, copies and
     // cuBLAS through candle's device, which holds that stream. Memory is freed in the order of that stream.
@@ -102,9 +103,9 @@ impl Kernels {
 
     /// More than 48 KiB of shared memory have to be asked for.
     fn allow_shared_memory<T: Element>(&self) -> Result<(), CudaError> {
-        for (names, head_dim) in T::NAMES.flash_attention.iter().flatten().zip([64, 128]) {
+        for (names, head_dim) in names::<T>().flash_attention.iter().flatten().zip([64, 128]) {
             for (name, queries) in names.iter().zip([64, 128]) {
-                let bytes = super::attention::flash_shared_bytes(head_dim, queries);
+                let bytes = flash_shared_bytes(head_dim, queries);
                 let attribute = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 self.function(name)?.set_attribute(attribute, bytes as i32)?;
             }
@@ -123,7 +124,7 @@ impl Kernels {
 
     /// Queues a kernel. Each argument is a pointer, or a number in the low bytes of its word.
     ///
-    /// Private to the launchers, each of which sees to it that the arguments are those of the kernel and that the kernel
+    /// Private to the launchers, each of which ensures that the arguments are those of the kernel and that the kernel
     /// stays inside of what they point to.
     pub(super) fn launch(&self, launch: Launch, arguments: &[u64]) -> Result<(), CudaError> {
         let mut builder = self.stream.launch_builder(self.function(launch.name)?);
@@ -169,7 +170,7 @@ impl Launch {
         /// The limit of a grid's first dimension.
         const MAX_BLOCKS: usize = i32::MAX as usize;
         if self.blocks > MAX_BLOCKS {
-            return Err(KernelError::Index { what: "blocks", found: self.blocks, limit: MAX_BLOCKS + 1 }.into());
+            return Err(KernelError::Index { argument: "blocks", found: self.blocks, limit: MAX_BLOCKS + 1 }.into());
         }
         Ok(LaunchConfig {
             grid_dim: (self.blocks as u32, 1, 1),
@@ -179,7 +180,7 @@ impl Launch {
     }
 }
 
-/// Threads for a row of so many accesses: whole warps, at most 256.
+/// Threads for a row of `accesses`: whole warps, at most 256.
 pub(super) fn row_threads(accesses: usize) -> u32 {
     (accesses.next_multiple_of(32)).clamp(32, 256) as u32
 }
@@ -194,13 +195,14 @@ pub(super) fn address_mut<T>(kernels: &Kernels, view: &mut CudaViewMut<'_, T>) -
     view.device_ptr_mut(&kernels.stream).0
 }
 
-/// Whether 16 bytes may be read or written at once at these addresses.
+/// True if 16 bytes may be read or written at once at these addresses.
 pub(super) fn is_aligned(addresses: &[CUdeviceptr]) -> bool {
     addresses.iter().all(|address| address.is_multiple_of(16))
 }
 
 fn all_names<T: Element>() -> Vec<&'static str> {
-    let Names { embed, add_rms_norm, qk_norm_rope, silu_mul, bias_rows, plain_attention, flash_attention } = T::NAMES;
+    let Names { embed, add_rms_norm, qk_norm_rope, silu_mul, bias_rows, plain_attention, flash_attention } =
+        names::<T>();
     let mut names = [embed, add_rms_norm, qk_norm_rope, silu_mul].concat();
     names.extend([bias_rows, plain_attention]);
     names.extend(flash_attention.into_iter().flatten().flatten());

@@ -5,10 +5,10 @@
 //! range makes a row of NaN, and [`AttentionPlan`] checks page tables while they are still on the host.
 
 mod attention;
-mod element;
 mod error;
 mod gemm;
 mod launch;
+mod names;
 mod norm;
 mod pinned;
 mod rope;
@@ -16,7 +16,6 @@ mod rows;
 
 pub use attention::{Attention, AttentionPlan, Columns, DevicePlan, plan_queries_per_tile};
 pub use cudarc;
-pub use element::Element;
 pub use error::CudaError;
 pub use gemm::{Gemm, prefer_exact_sums};
 pub use launch::{Kernels, Properties, exclusive_stream};

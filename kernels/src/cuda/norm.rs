@@ -1,8 +1,9 @@
 //! Launcher of `cuda/norm.cu`.
 
-use super::element::Element;
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut, is_aligned, row_threads};
+use super::names::names;
+use crate::Element;
 use crate::error::{check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut};
 
@@ -64,7 +65,7 @@ impl<T: Element> AddRmsNorm<'_, T> {
         let (weight, out) = (address(kernels, &self.weight), address_mut(kernels, out));
         let wide = width.is_multiple_of(4) && is_aligned(&[x, delta, weight, out]);
         let launch = Launch {
-            name: T::NAMES.add_rms_norm[usize::from(wide)],
+            name: names::<T>().add_rms_norm[usize::from(wide)],
             blocks: len / width,
             threads: row_threads(if wide { width / 4 } else { width }),
             shared_bytes: 0,

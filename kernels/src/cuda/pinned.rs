@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Pinned {
     memory: Option<PinnedHostSlice<u32>>,
-    /// Where the last copy was queued.
+    /// The stream of the last copy.
     stream: Option<Arc<CudaStream>>,
 }
 

@@ -1,8 +1,9 @@
 //! Launcher of `cuda/rope.cu`.
 
-use super::element::Element;
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut, is_aligned};
+use super::names::{names, per_16_bytes};
+use crate::Element;
 use crate::KernelError;
 use crate::error::{check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut};
@@ -48,16 +49,16 @@ impl QkNormRope<'_> {
         check_len("position ids", rows, self.position_ids.len())?;
         let positions = whole_rows("table", self.head_dim, self.table.len())?;
         if !self.head_dim.is_multiple_of(2) {
-            return Err(KernelError::Value { what: "head_dim", found: self.head_dim, expected: "even" }.into());
+            return Err(KernelError::Value { argument: "head_dim", found: self.head_dim, expected: "even" }.into());
         }
         if self.spans.len() > 2 {
-            return Err(KernelError::Index { what: "head spans", found: self.spans.len(), limit: 3 }.into());
+            return Err(KernelError::Index { argument: "head spans", found: self.spans.len(), limit: 3 }.into());
         }
         for span in self.spans {
             let end = span.offset + span.num_heads * self.head_dim;
             if end > self.row_width {
                 let limit = self.row_width + 1;
-                return Err(KernelError::Index { what: "end of a head span", found: end, limit }.into());
+                return Err(KernelError::Index { argument: "end of a head span", found: end, limit }.into());
             }
             if let Some(weight) = &span.norm {
                 check_len("norm weight", self.head_dim, weight.len())?;
@@ -66,7 +67,7 @@ impl QkNormRope<'_> {
         let half = self.head_dim / 2;
         let items = rows * self.spans.iter().map(|span| span.num_heads).sum::<usize>();
         let items = u32::try_from(items).map_err(|_| KernelError::Index {
-            what: "heads of all rows",
+            argument: "heads of all rows",
             found: items,
             limit: 1 << 32,
         })?;
@@ -81,10 +82,11 @@ impl QkNormRope<'_> {
         let x = address_mut(kernels, x);
         let widths = [self.row_width, half, q_offset as usize, k_offset as usize];
         let wide = self.lanes::<T>().filter(|_| {
-            widths.iter().all(|width| width.is_multiple_of(T::WIDE)) && is_aligned(&[x, table, q_norm, k_norm])
+            widths.iter().all(|width| width.is_multiple_of(per_16_bytes::<T>()))
+                && is_aligned(&[x, table, q_norm, k_norm])
         });
         let launch = Launch {
-            name: T::NAMES.qk_norm_rope[usize::from(wide.is_some())],
+            name: names::<T>().qk_norm_rope[usize::from(wide.is_some())],
             blocks: (items as usize).div_ceil(THREADS / wide.unwrap_or(32)),
             threads: THREADS as u32,
             shared_bytes: 0,
@@ -96,6 +98,6 @@ impl QkNormRope<'_> {
 
     /// Lanes that have a head in 16 bytes each of its halves, if the kernel can divide a warp so.
     fn lanes<T: Element>(&self) -> Option<usize> {
-        Some(self.head_dim / 2 / T::WIDE).filter(|lanes| lanes.is_power_of_two() && *lanes <= 32)
+        Some(self.head_dim / 2 / per_16_bytes::<T>()).filter(|lanes| lanes.is_power_of_two() && *lanes <= 32)
     }
 }

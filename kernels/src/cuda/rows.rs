@@ -1,8 +1,9 @@
 //! Launchers of `cuda/rows.cu` and `cuda/activation.cu`.
 
-use super::element::Element;
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut, is_aligned, row_threads};
+use super::names::{names, per_16_bytes};
+use crate::Element;
 use crate::KernelError;
 use crate::error::{check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
@@ -51,7 +52,7 @@ impl Kernels {
         let out = address_mut(self, out);
         let wide = width.is_multiple_of(4) && is_aligned(&[table, out]);
         let launch = Launch {
-            name: T::NAMES.embed[usize::from(wide)],
+            name: names::<T>().embed[usize::from(wide)],
             blocks,
             threads: row_threads(if wide { width / 4 } else { width }),
             shared_bytes: 0,
@@ -71,7 +72,7 @@ impl Kernels {
     ) -> Result<(), CudaError> {
         let width = bias.len();
         let blocks = whole_rows("out", width, out.len())?;
-        let launch = Launch { name: T::NAMES.bias_rows, blocks, threads: row_threads(width), shared_bytes: 0 };
+        let launch = Launch { name: names::<T>().bias_rows, blocks, threads: row_threads(width), shared_bytes: 0 };
         let (bias, out) = (address(self, bias), address_mut(self, out));
         self.launch(launch, &[out, bias, width as u64, u64::from(accumulate)])
     }
@@ -90,7 +91,7 @@ impl Kernels {
     ) -> Result<(), CudaError> {
         let rows = whole_rows("x", width, x.len())?;
         if pool.rows_end > rows {
-            return Err(KernelError::Index { what: "row", found: pool.rows_end, limit: rows + 1 }.into());
+            return Err(KernelError::Index { argument: "row", found: pool.rows_end, limit: rows + 1 }.into());
         }
         let outputs = pool.starts.len().saturating_sub(1);
         check_len("out", outputs * width, out.len())?;
@@ -115,23 +116,23 @@ impl Kernels {
         let blocks = whole_rows("gate_up", width.saturating_mul(2), gate_up.len())?;
         check_len("out", blocks * width, out.len())?;
         let (gate_up, out) = (address(self, gate_up), address_mut(self, out));
-        let wide = width.is_multiple_of(T::WIDE) && is_aligned(&[gate_up, out]);
+        let wide = width.is_multiple_of(per_16_bytes::<T>()) && is_aligned(&[gate_up, out]);
         let launch = Launch {
-            name: T::NAMES.silu_mul[usize::from(wide)],
+            name: names::<T>().silu_mul[usize::from(wide)],
             blocks,
-            threads: row_threads(if wide { width / T::WIDE } else { width }),
+            threads: row_threads(if wide { width / per_16_bytes::<T>() } else { width }),
             shared_bytes: 0,
         };
         self.launch(launch, &[gate_up, out, width as u64])
     }
 }
 
-/// Which rows are pooled. The indices are in device memory; `rows_end` was found while they were on the host.
+/// The rows to pool. The indices are in device memory; `rows_end` was found while they were on the host.
 #[derive(Debug)]
 pub struct PoolRows<'a> {
     /// The rows of all outputs, one after another.
     pub table: CudaView<'a, u32>,
-    /// Where each output's rows begin in the table, and where the last one's end. None is empty.
+    /// Start of each output's rows in the table, then the end of the last one's. None is empty.
     pub starts: CudaView<'a, u32>,
     /// One more than the largest row in the table.
     pub rows_end: usize,
@@ -144,7 +145,7 @@ fn gather_unit(row_bytes: usize, addresses: u64) -> Result<(&'static str, usize)
     [("gather_rows_16", 16), ("gather_rows_4", 4), ("gather_rows_2", 2)]
         .into_iter()
         .find(|&(_, unit)| row_bytes.is_multiple_of(unit) && addresses.is_multiple_of(unit as u64))
-        .ok_or(KernelError::Value { what: "bytes of a row", found: row_bytes, expected: "a multiple of 2" })
+        .ok_or(KernelError::Value { argument: "bytes of a row", found: row_bytes, expected: "a multiple of 2" })
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! The serial part of a product: a block of rows times some panels, on one core.
 
-use super::Store;
-use super::pack::{PANEL, PackedMatrix};
-use crate::element::Elements;
-use crate::simd::{ColumnWords, Dot, MAX_LANES, Operation, RowWords, Simd, Tiles, Vector, prefetch, product};
-use half::bf16;
+use super::pack::{PANEL, PackedMatrix, word};
+use crate::simd::{
+    ColumnWords, Dot, MAX_LANES, Operation, Packing, RowTiles, RowWords, Simd, Vector, prefetch, product,
+};
 use std::ops::Range;
 
-/// Words of a row that are summed in registers before they are added to the output: many, because the output of a
-/// large product does not fit in any cache and is read and written once for so many words. Panel and rows then
+/// Words of a row that are summed in registers before they are added to the output. The number is large because the
+/// output of a large product does not fit in any cache and is read and written once per this many words. Panel and rows then
 /// stream from L2, which is fast enough for a register block of this size.
 ///
 /// The blocks of a row are as equal as can be; they depend on k alone, as the order of additions must.
@@ -17,12 +16,21 @@ const MAX_STEPS: usize = 512;
 /// No register block has more rows.
 const MAX_ROWS: usize = 14;
 
-/// Vectors of columns in a register block of few rows: in so many chains of sums the latency of an addition is hidden, and
-/// so many panels are read at once that the memory's is too.
+/// Vectors of columns in a register block of few rows: enough chains of sums to hide the latency of an addition, and enough
+/// panels read at once to hide that of the memory.
 const WIDE: usize = 8;
 
+/// Replaces the output with the product or adds the product to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// `out = x W^T (+ bias)`
+    Overwrite,
+    /// `out += x W^T (+ bias)`
+    Accumulate,
+}
+
 /// Words that [`Block::scratch`] must have for a block of `rows`.
-pub(super) fn scratch_words(rows: usize, weight: &PackedMatrix) -> usize {
+pub(super) fn scratch_words(rows: usize, weight: &PackedMatrix<impl Packing>) -> usize {
     rows * steps_per_block(weight.row_words()) + MAX_LANES
 }
 
@@ -31,55 +39,50 @@ fn steps_per_block(row_words: usize) -> usize {
 }
 
 /// The columns of some panels for some rows.
-pub(super) struct Block<'a> {
+pub(super) struct Block<'a, P: Packing> {
     /// `[rows, k]`
-    pub(super) x: Elements<'a>,
+    pub(super) x: &'a [P::Input],
     pub(super) rows: usize,
-    pub(super) weight: &'a PackedMatrix,
+    pub(super) weight: &'a PackedMatrix<P>,
     /// Columns to compute.
     pub(super) columns: Range<usize>,
     /// For `columns`.
     pub(super) bias: Option<&'a [f32]>,
     pub(super) store: Store,
-    /// Where the product's first row has `columns.start`; rows are `out_stride` apart. All of it is this block's
+    /// Address of `columns.start` in the product's first row; rows are `out_stride` apart. All of it is this block's
     /// alone to write.
     pub(super) out: *mut f32,
     pub(super) out_stride: usize,
     pub(super) scratch: &'a mut [u32],
 }
 
-impl Operation for Block<'_> {
+impl<P: Packing> Operation for Block<'_, P> {
     #[inline(always)]
     unsafe fn run<S: Simd>(mut self) {
         // SAFETY: the caller's duty.
-        unsafe {
-            match self.x {
-                Elements::F32(x) => self.run_with::<S::F32, f32>(x),
-                Elements::Bf16(x) => self.run_with::<S::Bf16, bf16>(x),
-            }
-        }
+        unsafe { self.run_with::<P::Dot<S>>() }
     }
 }
 
-impl Block<'_> {
+impl<P: Packing> Block<'_, P> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn run_with<D: Dot, T: AsWords>(&mut self, x: &[T]) {
+    unsafe fn run_with<D: Dot>(&mut self) {
         let row_words = self.weight.row_words();
         let max_steps = steps_per_block(row_words);
-        let tiles = Tiles::new(self.rows, D::ROWS);
+        let tiles = RowTiles::new(self.rows, D::ROWS);
         for start in (0..row_words).step_by(max_steps) {
             let steps = start..(start + max_steps).min(row_words);
             // SAFETY: the CPU has the instructions of `D`.
-            unsafe { self.pack_rows::<D::V, T>(x, &tiles, &steps) };
+            unsafe { self.pack_rows::<D>(&tiles, &steps) };
             let (mut panel, end) = (self.columns.start / PANEL, self.columns.end.div_ceil(PANEL));
             while panel < end {
                 let wide = panel * PANEL..panel * PANEL + WIDE * D::V::LANES;
                 let is_whole = self.columns.start <= wide.start && wide.end <= self.columns.end;
                 // SAFETY: the CPU has the instructions of `D`.
                 panel += unsafe {
-                    if is_whole && self.rows * WIDE <= D::ROWS * D::V::BLOCK_VECTORS {
+                    if is_whole && self.rows * WIDE <= D::ROWS * D::VECTORS {
                         self.multiply_wide::<D>(wide, &steps)
                     } else {
                         self.multiply_panel::<D>(panel, &tiles, &steps)
@@ -89,7 +92,7 @@ impl Block<'_> {
         }
     }
 
-    /// Whole panels for the few rows that there are; how many panels it was.
+    /// Multiplies whole panels by a few rows; returns the number of panels.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
@@ -119,54 +122,54 @@ impl Block<'_> {
     /// Copies the steps of all rows into scratch, for each register block its rows' words side by side.
     ///
     /// # Safety
-    /// The CPU has the instructions of `V`.
+    /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn pack_rows<V: Vector, T: AsWords>(&mut self, x: &[T], tiles: &Tiles, steps: &Range<usize>) {
+    unsafe fn pack_rows<D: Dot>(&mut self, tiles: &RowTiles, steps: &Range<usize>) {
         let k = self.weight.cols();
         // A row's last word may be half a word.
-        let whole = (k / T::PER_WORD).clamp(steps.start, steps.end) - steps.start;
-        let squares = whole / V::LANES * V::LANES;
+        let whole = (k / D::ELEMENTS).clamp(steps.start, steps.end) - steps.start;
+        let squares = whole / D::V::LANES * D::V::LANES;
         for tile in 0..tiles.count() {
             let rows = tiles.rows(tile);
-            let from = &x[rows.start * k..rows.end * k];
+            let from = &self.x[rows.start * k..rows.end * k];
             let packed = &mut self.scratch[rows.start * steps.len()..][..rows.len() * steps.len() + MAX_LANES];
-            for step in (0..squares).step_by(V::LANES) {
+            for step in (0..squares).step_by(D::V::LANES) {
                 // SAFETY: the instructions are the caller's duty. Each row has `LANES` whole words from `step` on;
                 // what the last lines write beyond their rows is within `packed`, and is written over later.
                 unsafe {
-                    let mut words = [V::splat(0.0); MAX_LANES];
+                    let mut words = [D::V::set1(0.0); MAX_LANES];
                     for (r, words) in words.iter_mut().enumerate().take(rows.len()) {
                         let from =
-                            from[r * k + (steps.start + step) * T::PER_WORD..][..V::LANES * T::PER_WORD].as_ptr();
-                        *words = V::load(from.cast());
+                            from[r * k + (steps.start + step) * D::ELEMENTS..][..D::V::LANES * D::ELEMENTS].as_ptr();
+                        *words = D::V::loadu(from.cast());
                     }
-                    V::transpose(&mut words);
-                    for (line, &words) in words.iter().enumerate().take(V::LANES) {
-                        let to = packed[(step + line) * rows.len()..][..V::LANES].as_mut_ptr();
-                        words.store(to.cast());
+                    D::V::transpose(&mut words);
+                    for (line, &words) in words.iter().enumerate().take(D::V::LANES) {
+                        let to = packed[(step + line) * rows.len()..][..D::V::LANES].as_mut_ptr();
+                        words.storeu(to.cast());
                     }
                 }
             }
             for r in 0..rows.len() {
-                let row = &from[r * k..(r + 1) * k][(steps.start + squares) * T::PER_WORD..];
+                let row = &from[r * k..(r + 1) * k][(steps.start + squares) * D::ELEMENTS..];
                 for (words, to) in row
-                    .chunks(T::PER_WORD)
+                    .chunks(D::ELEMENTS)
                     .zip(packed[squares * rows.len()..].iter_mut().skip(r).step_by(rows.len()))
                     .take(steps.len() - squares)
                 {
-                    *to = T::word(words);
+                    *to = word(words);
                 }
             }
         }
     }
 
-    /// One panel for all rows; how many panels it was.
+    /// Multiplies one panel by all rows; returns the number of panels.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn multiply_panel<D: Dot>(&mut self, panel: usize, tiles: &Tiles, steps: &Range<usize>) -> usize {
-        let width = D::V::BLOCK_VECTORS * D::V::LANES;
+    unsafe fn multiply_panel<D: Dot>(&mut self, panel: usize, tiles: &RowTiles, steps: &Range<usize>) -> usize {
+        let width = D::WIDTH;
         let words = &self.weight.panel(panel)[steps.start * PANEL..steps.end * PANEL];
         for offset in (0..PANEL).step_by(width) {
             let first = panel * PANEL + offset;
@@ -207,7 +210,7 @@ impl Block<'_> {
     unsafe fn multiply<D: Dot, const R: usize>(&self, block: RegisterBlock) {
         // SAFETY: the caller's duty.
         unsafe {
-            if D::V::BLOCK_VECTORS == 2 {
+            if D::VECTORS == 2 {
                 self.multiply_vectors::<D, R, 2>(block);
             } else {
                 self.multiply_vectors::<D, R, 1>(block);
@@ -238,11 +241,11 @@ impl Block<'_> {
             if C * D::V::LANES > PANEL || block.columns.len() == C * D::V::LANES {
                 for r in 0..R {
                     for c in 0..C {
-                        let sum = sums[r][c];
+                        let sum = D::to_f32(sums[r][c]);
                         let out = out.add(r * self.out_stride + c * D::V::LANES);
-                        let sum = bias.map_or(sum, |bias| sum.add(D::V::load(bias.add(c * D::V::LANES))));
-                        let sum = if add { D::V::load(out).add(sum) } else { sum };
-                        sum.store(out);
+                        let sum = bias.map_or(sum, |bias| sum.add(D::V::loadu(bias.add(c * D::V::LANES))));
+                        let sum = if add { D::V::loadu(out).add(sum) } else { sum };
+                        sum.storeu(out);
                     }
                 }
             } else {
@@ -250,7 +253,7 @@ impl Block<'_> {
                 let mut values = [[0.0_f32; PANEL]; MAX_ROWS];
                 for (values, sums) in values.iter_mut().zip(&sums) {
                     for (c, sum) in sums.iter().enumerate() {
-                        sum.store(values[c * D::V::LANES..].as_mut_ptr());
+                        D::to_f32(*sum).storeu(values[c * D::V::LANES..].as_mut_ptr());
                     }
                 }
                 for (r, values) in values.iter().take(R).enumerate() {
@@ -265,44 +268,16 @@ impl Block<'_> {
     }
 }
 
-/// What a register block multiplies and where the result goes.
+/// Factors and destination of a register block.
 struct RegisterBlock {
     a: *const u32,
     b: *const u32,
     steps: usize,
-    /// Whether these are the first words of the rows.
+    /// True for the first words of the rows.
     is_first: bool,
     row: usize,
     /// The column of the first lane.
     first_column: usize,
     /// The columns that are wanted.
     columns: Range<usize>,
-}
-
-/// Elements of a row, some to a word.
-trait AsWords {
-    const PER_WORD: usize;
-
-    /// The word of up to `PER_WORD` elements, the first in the lowest bits as in memory.
-    fn word(elements: &[Self]) -> u32
-    where
-        Self: Sized;
-}
-
-impl AsWords for f32 {
-    const PER_WORD: usize = 1;
-
-    #[inline(always)]
-    fn word(elements: &[Self]) -> u32 {
-        elements[0].to_bits()
-    }
-}
-
-impl AsWords for bf16 {
-    const PER_WORD: usize = 2;
-
-    #[inline(always)]
-    fn word(elements: &[Self]) -> u32 {
-        elements.iter().rev().fold(0, |word, x| word << 16 | u32::from(x.to_bits()))
-    }
 }

@@ -3,14 +3,16 @@
 mod block;
 mod pack;
 
+pub use block::Store;
 pub use pack::{PackedMatrix, PackedMatrixBuilder};
 
 use crate::KernelError;
-use crate::element::Activation;
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
-use crate::scratch::{Shared, with_words};
-use crate::{simd, team};
+use crate::scratch::with_words;
+use crate::shared_pointer::SharedPointer;
+use crate::simd::{self, Packing};
+use crate::thread_pool;
 use block::{Block, scratch_words};
 use pack::PANEL;
 use std::ops::Range;
@@ -19,35 +21,26 @@ use std::ops::Range;
 /// once for all of them.
 const BLOCK_ROWS: usize = 14 * 24;
 
-/// What packing a row costs, as a number of columns to multiply it with.
+/// Cost of packing a row, as a number of columns to multiply it with.
 const PACKING: usize = 24;
 
-/// What reading a column's words for the first time costs, as a number of rows to multiply them with.
+/// Cost of reading a column's words for the first time, as a number of rows to multiply them with.
 const READING: usize = 8;
 
-/// Tasks for each thread that a product is split into at most, so that fast threads take from slow ones.
+/// Most tasks for each thread of a product: more than one, so that fast threads take work from slow ones.
 const TASKS_PER_THREAD: usize = 4;
 
-/// Below so many multiplications a product is done before a second thread has woken up.
+/// Smallest product, in multiplications, that is shared out: smaller ones are done before a second thread has woken up.
 const PARALLEL_PRODUCTS: usize = 1 << 18;
-
-/// Whether a product replaces what is in the output or is added to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Store {
-    /// `out = x W^T (+ bias)`
-    Overwrite,
-    /// `out += x W^T (+ bias)`
-    Accumulate,
-}
 
 /// A product `x W^T`: set what differs from [`new`](Self::new), then [`run`](Self::run).
 #[derive(Debug, Clone)]
-pub struct Gemm<'a, A> {
-    /// Input, `[m, k]`, of the weight's precision.
-    pub x: &'a [A],
+pub struct Gemm<'a, P: Packing> {
+    /// Input, `[m, k]`.
+    pub x: &'a [P::Input],
     /// `[n, k]`
-    pub weight: &'a PackedMatrix,
-    /// Which rows of the weight, that is which columns of the product.
+    pub weight: &'a PackedMatrix<P>,
+    /// Rows of the weight, which are columns of the product.
     pub columns: Range<usize>,
     /// Added to every row, `[columns.len()]`.
     pub bias: Option<&'a [f32]>,
@@ -55,17 +48,16 @@ pub struct Gemm<'a, A> {
     pub store: Store,
 }
 
-impl<'a, A: Activation> Gemm<'a, A> {
+impl<'a, P: Packing> Gemm<'a, P> {
     /// The whole product, without bias, replacing the output.
-    pub fn new(x: &'a [A], weight: &'a PackedMatrix) -> Self {
+    pub fn new(x: &'a [P::Input], weight: &'a PackedMatrix<P>) -> Self {
         Self { x, weight, columns: 0..weight.rows(), bias: None, store: Store::Overwrite }
     }
 
     /// Computes the product; `out` is `[m, columns.len()]`.
     ///
     /// # Errors
-    /// If the activations have another precision than the weights, lengths do not fit together, or `columns` is not
-    /// a range of the weight's rows.
+    /// If lengths do not fit together, or `columns` is not a range of the weight's rows.
     pub fn run(&self, out: &mut [f32]) -> Result<(), KernelError> {
         self.run_with(Isa::best(), out)
     }
@@ -78,8 +70,8 @@ impl<'a, A: Activation> Gemm<'a, A> {
             return Ok(());
         }
         let split = Split::new(m, self.columns.clone(), self.weight.cols());
-        let out = Shared::new(out);
-        team::for_each(split.tasks(), |task| {
+        let out = SharedPointer::new(out);
+        thread_pool::for_each(split.tasks(), |task| {
             let (rows, columns) = split.task(task);
             self.run_block(isa, rows, columns, out);
         });
@@ -87,14 +79,14 @@ impl<'a, A: Activation> Gemm<'a, A> {
     }
 
     /// Only one block of a product may have these rows and columns.
-    fn run_block(&self, isa: Isa, rows: Range<usize>, columns: Range<usize>, out: Shared<f32>) {
+    fn run_block(&self, isa: Isa, rows: Range<usize>, columns: Range<usize>, out: SharedPointer<f32>) {
         let k = self.weight.cols();
         let skipped = columns.start - self.columns.start;
         with_words(scratch_words(rows.len(), self.weight), |scratch| {
             simd::run(
                 isa,
                 Block {
-                    x: A::elements(&self.x[rows.start * k..rows.end * k]),
+                    x: &self.x[rows.start * k..rows.end * k],
                     rows: rows.len(),
                     weight: self.weight,
                     bias: self.bias.map(|bias| &bias[skipped..][..columns.len()]),
@@ -109,13 +101,10 @@ impl<'a, A: Activation> Gemm<'a, A> {
     }
 
     fn check(&self, out_len: usize) -> Result<usize, KernelError> {
-        if A::PRECISION != self.weight.precision() {
-            return Err(KernelError::Precision { expected: self.weight.precision(), found: A::PRECISION });
-        }
         let m = whole_rows("x", self.weight.cols(), self.x.len())?;
         if self.columns.end > self.weight.rows() {
             let limit = self.weight.rows() + 1;
-            return Err(KernelError::Index { what: "end of the columns", found: self.columns.end, limit });
+            return Err(KernelError::Index { argument: "end of the columns", found: self.columns.end, limit });
         }
         check_len("out", m * self.columns.len(), out_len)?;
         if let Some(bias) = self.bias {
@@ -137,7 +126,7 @@ impl Split {
     /// The split that takes the busiest thread the least time: as many blocks as threads can share evenly, and few, because
     /// each packs its rows and reads its columns.
     fn new(m: usize, columns: Range<usize>, k: usize) -> Self {
-        let (threads, fewest) = (team::num_threads(), m.div_ceil(BLOCK_ROWS));
+        let (threads, fewest) = (thread_pool::num_threads(), m.div_ceil(BLOCK_ROWS));
         if m * columns.len() * k < PARALLEL_PRODUCTS || threads == 1 {
             return Self { m, row_blocks: fewest, columns, column_blocks: 1 };
         }

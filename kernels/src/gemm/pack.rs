@@ -5,40 +5,31 @@
 //! the product. Rows and elements that are not there are zero.
 
 use crate::error::{check_len, whole_rows};
-use crate::pages::Pages;
-use crate::{Activation, KernelError, Precision};
-use half::bf16;
+use crate::huge_pages::HugePages;
+use crate::simd::Packing;
+use crate::{Element, KernelError};
 use rayon::prelude::*;
+use std::marker::PhantomData;
 
 /// Rows of W in a panel.
 pub(super) const PANEL: usize = 32;
 
 /// A weight matrix `[n, k]` in the layout of the GEMM, held once.
 #[derive(Debug)]
-pub struct PackedMatrix {
-    pages: Pages,
+pub struct PackedMatrix<P> {
+    words: HugePages,
     n: usize,
     k: usize,
-    precision: Precision,
+    packing: PhantomData<P>,
 }
 
-impl PackedMatrix {
-    /// Packs a row-major `[n, k]` matrix for f32 activations.
+impl<P: Packing> PackedMatrix<P> {
+    /// Packs a row-major `[n, k]` matrix.
     ///
     /// # Errors
     /// If `weight` does not have `n * k` elements, or `k` is 0.
-    pub fn from_f32(weight: &[f32], n: usize, k: usize) -> Result<Self, KernelError> {
-        let mut builder = PackedMatrixBuilder::new(Precision::F32, n, k)?;
-        builder.push(weight)?;
-        builder.finish()
-    }
-
-    /// Packs a row-major `[n, k]` matrix for bf16 activations.
-    ///
-    /// # Errors
-    /// If `weight` does not have `n * k` elements, or `k` is 0.
-    pub fn from_bf16(weight: &[bf16], n: usize, k: usize) -> Result<Self, KernelError> {
-        let mut builder = PackedMatrixBuilder::new(Precision::Bf16, n, k)?;
+    pub fn pack<E: Element>(weight: &[E], n: usize, k: usize) -> Result<Self, KernelError> {
+        let mut builder = PackedMatrixBuilder::new(n, k)?;
         builder.push(weight)?;
         builder.finish()
     }
@@ -53,14 +44,9 @@ impl PackedMatrix {
         self.k
     }
 
-    /// What the activations must be.
-    pub fn precision(&self) -> Precision {
-        self.precision
-    }
-
     /// Words of a row.
     pub(super) fn row_words(&self) -> usize {
-        self.k.div_ceil(elements_per_word(self.precision))
+        self.k.div_ceil(elements_per_word::<P::Input>())
     }
 
     /// The words of a panel, `[row_words, PANEL]`.
@@ -70,59 +56,61 @@ impl PackedMatrix {
 
     /// The words of a panel and of all after it.
     pub(super) fn panels_from(&self, panel: usize) -> &[u32] {
-        &self.pages.words()[panel * self.row_words() * PANEL..]
+        &self.words.words()[panel * self.row_words() * PANEL..]
     }
 }
 
-pub(super) fn elements_per_word(precision: Precision) -> usize {
-    match precision {
-        Precision::F32 => 1,
-        Precision::Bf16 => 2,
-    }
+const fn elements_per_word<E>() -> usize {
+    size_of::<u32>() / size_of::<E>()
+}
+
+/// The word of up to `elements_per_word` elements, the first in the lowest bits as in memory.
+#[inline(always)]
+pub(super) fn word<E: Element>(elements: &[E]) -> u32 {
+    elements.iter().rev().fold(0, |word, x| word << 16 | x.to_word())
 }
 
 /// Packs a matrix row by row, so that several matrices become one (q, k and v; gate and up) without a second copy.
 #[derive(Debug)]
-pub struct PackedMatrixBuilder {
-    matrix: PackedMatrix,
+pub struct PackedMatrixBuilder<P> {
+    matrix: PackedMatrix<P>,
     filled: usize,
 }
 
-impl PackedMatrixBuilder {
-    /// An empty `[n, k]` matrix of the given precision.
+impl<P: Packing> PackedMatrixBuilder<P> {
+    /// An empty `[n, k]` matrix.
     ///
     /// # Errors
     /// If `k` is 0, or there is not enough memory.
-    pub fn new(precision: Precision, n: usize, k: usize) -> Result<Self, KernelError> {
+    pub fn new(n: usize, k: usize) -> Result<Self, KernelError> {
         if k == 0 {
-            return Err(KernelError::Value { what: "k", found: 0, expected: "positive" });
+            return Err(KernelError::Value { argument: "k", found: 0, expected: "positive" });
         }
-        let row_words = k.div_ceil(elements_per_word(precision));
-        let pages = Pages::new(n.div_ceil(PANEL).saturating_mul(row_words * PANEL))?;
-        Ok(Self { matrix: PackedMatrix { pages, n, k, precision }, filled: 0 })
+        let row_words = k.div_ceil(elements_per_word::<P::Input>());
+        let words = HugePages::new(n.div_ceil(PANEL).saturating_mul(row_words * PANEL))?;
+        Ok(Self { matrix: PackedMatrix { words, n, k, packing: PhantomData }, filled: 0 })
     }
 
-    /// Appends rows, `[any, k]`, rounded to the matrix's precision if they have another.
+    /// Appends rows, `[any, k]`, rounded to the matrix's type if they have another.
     ///
     /// # Errors
     /// If `rows` is not a whole number of rows, or there are more than `n` in all.
-    pub fn push<T: Activation>(&mut self, rows: &[T]) -> Result<(), KernelError> {
-        let PackedMatrix { n, k, precision, .. } = self.matrix;
+    pub fn push<E: Element>(&mut self, rows: &[E]) -> Result<(), KernelError> {
+        let PackedMatrix { n, k, .. } = self.matrix;
         let count = whole_rows("rows", k, rows.len())?;
         let end = self.filled + count;
         if end > n {
-            return Err(KernelError::Index { what: "rows of the matrix", found: end, limit: n + 1 });
+            return Err(KernelError::Index { argument: "rows of the matrix", found: end, limit: n + 1 });
         }
         let panel_words = self.matrix.row_words() * PANEL;
         let start = self.filled;
-        let panels = self.matrix.pages.words_mut().par_chunks_exact_mut(panel_words);
+        let panels = self.matrix.words.words_mut().par_chunks_exact_mut(panel_words);
         panels.enumerate().skip(start / PANEL).take(end.div_ceil(PANEL) - start / PANEL).for_each(|(p, panel)| {
             for row in (p * PANEL).max(start)..((p + 1) * PANEL).min(end) {
                 let source = &rows[(row - start) * k..][..k];
                 let column = panel.iter_mut().skip(row % PANEL).step_by(PANEL);
-                match precision {
-                    Precision::F32 => column.zip(source).for_each(|(word, x)| *word = x.to_f32().to_bits()),
-                    Precision::Bf16 => column.zip(source.chunks(2)).for_each(|(word, pair)| *word = bf16_word(pair)),
+                for (to, elements) in column.zip(source.chunks(elements_per_word::<P::Input>())) {
+                    *to = elements.iter().rev().fold(0, |word, x| word << 16 | x.convert::<P::Input>().to_word());
                 }
             }
         });
@@ -134,14 +122,8 @@ impl PackedMatrixBuilder {
     ///
     /// # Errors
     /// If fewer than `n` rows were pushed.
-    pub fn finish(self) -> Result<PackedMatrix, KernelError> {
+    pub fn finish(self) -> Result<PackedMatrix<P>, KernelError> {
         check_len("rows of the matrix", self.matrix.n, self.filled)?;
         Ok(self.matrix)
     }
-}
-
-/// One or two elements as a word.
-fn bf16_word<T: Activation>(pair: &[T]) -> u32 {
-    let bits = |x: &T| u32::from(bf16::from_f32(x.to_f32()).to_bits());
-    pair.iter().rev().fold(0, |word, x| word << 16 | bits(x))
 }

@@ -34,9 +34,6 @@ macro_rules! lane_wise {
 
 impl Vector for V256 {
     const LANES: usize = 8;
-    const F32_ROWS: usize = 6;
-    const BF16_ROWS: usize = 4;
-    const BLOCK_VECTORS: usize = 2;
 
     lane_wise! {
         add = _mm256_add_ps;
@@ -48,25 +45,25 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
+    unsafe fn set1(x: f32) -> Self {
         // SAFETY: the caller's duty.
         Self(unsafe { _mm256_set1_ps(x) })
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
+    unsafe fn loadu(from: *const f32) -> Self {
         // SAFETY: the caller's duty.
         Self(unsafe { _mm256_loadu_ps(from) })
     }
 
     #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
+    unsafe fn storeu(self, to: *mut f32) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX2.
         unsafe { _mm256_storeu_ps(to, self.0) }
     }
 
     #[inline(always)]
-    unsafe fn store_bf16(self, to: *mut bf16) {
+    unsafe fn storeu_bf16(self, to: *mut bf16) {
         let words = round_to_bf16(self);
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX2.
         unsafe {
@@ -76,7 +73,7 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn mul_add(self, factor: Self, term: Self) -> Self {
+    fn fmadd(self, factor: Self, term: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has FMA.
         Self(unsafe { _mm256_fmadd_ps(self.0, factor.0, term.0) })
     }
@@ -88,7 +85,7 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn scale_by_power_of_two(self, n: Self) -> Self {
+    fn scalef(self, n: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX2.
         unsafe {
             let n = _mm256_cvtps_epi32(n.0);
@@ -100,7 +97,7 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn select_le(self, bound: Self, yes: Self, no: Self) -> Self {
+    fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX2.
         Self(unsafe { _mm256_blendv_ps(no.0, yes.0, _mm256_cmp_ps::<_CMP_LE_OQ>(self.0, bound.0)) })
     }

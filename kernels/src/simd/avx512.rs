@@ -45,9 +45,6 @@ fn first(count: usize) -> __mmask16 {
 
 impl<const BF16: bool> Vector for V512<BF16> {
     const LANES: usize = 16;
-    const F32_ROWS: usize = 14;
-    const BF16_ROWS: usize = 12;
-    const BLOCK_VECTORS: usize = 2;
 
     lane_wise! {
         add = _mm512_add_ps;
@@ -57,47 +54,47 @@ impl<const BF16: bool> Vector for V512<BF16> {
         max = _mm512_max_ps;
         min = _mm512_min_ps;
         // Scales by 2^floor(n), rounds once, and knows overflow and underflow.
-        scale_by_power_of_two = _mm512_scalef_ps;
+        scalef = _mm512_scalef_ps;
     }
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
+    unsafe fn set1(x: f32) -> Self {
         // SAFETY: the caller's duty.
         Self(unsafe { _mm512_set1_ps(x) })
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
+    unsafe fn loadu(from: *const f32) -> Self {
         // SAFETY: the caller's duty.
         Self(unsafe { _mm512_loadu_ps(from) })
     }
 
     #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
+    unsafe fn storeu(self, to: *mut f32) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
         unsafe { _mm512_storeu_ps(to, self.0) }
     }
 
     #[inline(always)]
-    unsafe fn store_bf16(self, to: *mut bf16) {
+    unsafe fn storeu_bf16(self, to: *mut bf16) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
         unsafe { _mm256_storeu_si256(to.cast(), round_to_bf16(self)) }
     }
 
     #[inline(always)]
-    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+    unsafe fn maskz_loadu(from: *const f32, count: usize) -> Self {
         // SAFETY: the caller's duty; masked lanes are not touched.
         Self(unsafe { _mm512_maskz_loadu_ps(first(count), from) })
     }
 
     #[inline(always)]
-    unsafe fn store_first(self, to: *mut f32, count: usize) {
+    unsafe fn mask_storeu(self, to: *mut f32, count: usize) {
         // SAFETY: the caller's duty; masked lanes are not touched. `self` exists, so the CPU has AVX-512.
         unsafe { _mm512_mask_storeu_ps(to, first(count), self.0) }
     }
 
     #[inline(always)]
-    fn mul_add(self, factor: Self, term: Self) -> Self {
+    fn fmadd(self, factor: Self, term: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX-512.
         Self(unsafe { _mm512_fmadd_ps(self.0, factor.0, term.0) })
     }
@@ -109,7 +106,7 @@ impl<const BF16: bool> Vector for V512<BF16> {
     }
 
     #[inline(always)]
-    fn select_le(self, bound: Self, yes: Self, no: Self) -> Self {
+    fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX-512.
         Self(unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.0, bound.0), no.0, yes.0) })
     }
@@ -173,28 +170,41 @@ pub(crate) struct NativeBf16Dot;
 
 impl Dot for NativeBf16Dot {
     type V = V512<true>;
+    type Sums = V512<true>;
     type Words = V512<true>;
     type Element = bf16;
     const ROWS: usize = 14;
+    const VECTORS: usize = 2;
 
     #[inline(always)]
-    unsafe fn load(from: *const u32) -> V512<true> {
+    unsafe fn zero() -> V512<true> {
         // SAFETY: the caller's duty.
-        unsafe { V512::load(from.cast()) }
+        unsafe { V512::set1(0.0) }
     }
 
     #[inline(always)]
-    unsafe fn splat(from: *const u32) -> V512<true> {
+    unsafe fn loadu(from: *const u32) -> V512<true> {
         // SAFETY: the caller's duty.
-        unsafe { V512::splat(*from.cast()) }
+        unsafe { V512::loadu(from.cast()) }
     }
 
     #[inline(always)]
-    fn step(sums: V512<true>, a: V512<true>, b: V512<true>) -> V512<true> {
+    unsafe fn set1(from: *const u32) -> V512<true> {
+        // SAFETY: the caller's duty.
+        unsafe { V512::set1(*from.cast()) }
+    }
+
+    #[inline(always)]
+    fn fmadd(sums: V512<true>, a: V512<true>, b: V512<true>) -> V512<true> {
         // SAFETY: `sums` exists, so the CPU has AVX512-BF16; both types are 512 plain bits.
         unsafe {
             let (a, b) = (transmute::<__m512, __m512bh>(a.0), transmute::<__m512, __m512bh>(b.0));
             V512(_mm512_dpbf16_ps(sums.0, a, b))
         }
+    }
+
+    #[inline(always)]
+    fn to_f32(sums: V512<true>) -> V512<true> {
+        sums
     }
 }

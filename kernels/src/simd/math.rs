@@ -1,4 +1,4 @@
-//! Functions that no CPU has an instruction for.
+//! Functions without an instruction.
 
 use super::Vector;
 
@@ -8,24 +8,24 @@ use super::Vector;
 #[inline(always)]
 pub(crate) fn exp<V: Vector>(x: V) -> V {
     // A macro and not a closure: a closure might not be inlined, and would then lack the instruction set.
-    macro_rules! splat {
+    macro_rules! set1 {
         ($x:expr) => {
             // SAFETY: `x` exists, so the CPU has the instructions.
-            unsafe { V::splat($x) }
+            unsafe { V::set1($x) }
         };
     }
     // The bound is the first operand: min and max answer the second if one is NaN.
-    let x = splat!(-104.0).max(splat!(89.0).min(x));
-    let n = x.mul(splat!(std::f32::consts::LOG2_E)).round();
+    let x = set1!(-104.0).max(set1!(89.0).min(x));
+    let n = x.mul(set1!(std::f32::consts::LOG2_E)).round();
     // x - n ln 2 with ln 2 in two parts; the first has few enough bits for an exact product.
-    let r = n.mul_add(splat!(-0.693_359_4), x);
-    let r = n.mul_add(splat!(2.121_944_4e-4), r);
-    let p = splat!(1.987_569_1e-4);
-    let p = p.mul_add(r, splat!(1.398_199_9e-3));
-    let p = p.mul_add(r, splat!(8.333_452e-3));
-    let p = p.mul_add(r, splat!(4.166_579_6e-2));
-    let p = p.mul_add(r, splat!(1.666_666_5e-1));
-    let p = p.mul_add(r, splat!(5e-1));
-    let p = p.mul_add(r.mul(r), r).add(splat!(1.0));
-    p.scale_by_power_of_two(n)
+    let r = n.fmadd(set1!(-0.693_359_4), x);
+    let r = n.fmadd(set1!(2.121_944_4e-4), r);
+    let p = set1!(1.987_569_1e-4);
+    let p = p.fmadd(r, set1!(1.398_199_9e-3));
+    let p = p.fmadd(r, set1!(8.333_452e-3));
+    let p = p.fmadd(r, set1!(4.166_579_6e-2));
+    let p = p.fmadd(r, set1!(1.666_666_5e-1));
+    let p = p.fmadd(r, set1!(5e-1));
+    let p = p.fmadd(r.mul(r), r).add(set1!(1.0));
+    p.scalef(n)
 }

@@ -10,27 +10,19 @@ mod avx2;
 mod avx512;
 mod dot;
 mod math;
+mod packing;
 mod portable;
-mod tile;
+mod product;
 mod vector;
 
-pub(crate) use dot::{Dot, EmulatedBf16Dot, F32Dot};
+pub(crate) use dot::{Dot, Simd};
 pub(crate) use math::exp;
-pub(crate) use tile::{ColumnWords, RowWords, Tiles, product};
-pub(crate) use vector::{MAX_LANES, Sink, Vector};
+pub use packing::Packing;
+pub(crate) use product::{ColumnWords, RowTiles, RowWords, product};
+pub(crate) use vector::{MAX_LANES, Vector, for_vectors};
 
 use crate::isa::{Isa, Kind};
-use half::bf16;
-
-/// What an instruction set is made of.
-pub(crate) trait Simd {
-    /// Its vector of f32.
-    type V: Vector;
-    /// Its dot product of f32.
-    type F32: Dot<V = Self::V, Element = f32>;
-    /// Its dot product of pairs of bf16.
-    type Bf16: Dot<V = Self::V, Element = bf16>;
-}
+use dot::{EmulatedBf16Dot, F32Dot};
 
 /// A computation on slices that does not know the instruction set it runs on.
 pub(crate) trait Operation {
@@ -57,8 +49,8 @@ struct Portable;
 
 impl Simd for Portable {
     type V = portable::V8;
-    type F32 = F32Dot<portable::V8>;
-    type Bf16 = EmulatedBf16Dot<portable::V8>;
+    type F32 = F32Dot<portable::V8, 6, 1>;
+    type Bf16 = EmulatedBf16Dot<portable::V8, 4, 1>;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -67,8 +59,8 @@ struct Avx2;
 #[cfg(target_arch = "x86_64")]
 impl Simd for Avx2 {
     type V = avx2::V256;
-    type F32 = F32Dot<avx2::V256>;
-    type Bf16 = EmulatedBf16Dot<avx2::V256>;
+    type F32 = F32Dot<avx2::V256, 6, 2>;
+    type Bf16 = EmulatedBf16Dot<avx2::V256, 4, 2>;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -77,8 +69,8 @@ struct Avx512;
 #[cfg(target_arch = "x86_64")]
 impl Simd for Avx512 {
     type V = avx512::V512<false>;
-    type F32 = F32Dot<avx512::V512<false>>;
-    type Bf16 = EmulatedBf16Dot<avx512::V512<false>>;
+    type F32 = F32Dot<avx512::V512<false>, 14, 2>;
+    type Bf16 = EmulatedBf16Dot<avx512::V512<false>, 12, 2>;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -87,7 +79,7 @@ struct Avx512Bf16;
 #[cfg(target_arch = "x86_64")]
 impl Simd for Avx512Bf16 {
     type V = avx512::V512<true>;
-    type F32 = F32Dot<avx512::V512<true>>;
+    type F32 = F32Dot<avx512::V512<true>, 14, 2>;
     type Bf16 = avx512::NativeBf16Dot;
 }
 

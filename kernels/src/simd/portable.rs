@@ -34,29 +34,26 @@ fn round_to_bf16(x: f32) -> u32 {
 
 impl Vector for V8 {
     const LANES: usize = 8;
-    const F32_ROWS: usize = 6;
-    const BF16_ROWS: usize = 4;
-    const BLOCK_VECTORS: usize = 1;
 
     #[inline(always)]
-    unsafe fn splat(x: f32) -> Self {
+    unsafe fn set1(x: f32) -> Self {
         Self([x; 8])
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
+    unsafe fn loadu(from: *const f32) -> Self {
         // SAFETY: the caller's duty.
         Self(unsafe { from.cast::<[f32; 8]>().read_unaligned() })
     }
 
     #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
+    unsafe fn storeu(self, to: *mut f32) {
         // SAFETY: the caller's duty.
         unsafe { to.cast::<[f32; 8]>().write_unaligned(self.0) }
     }
 
     #[inline(always)]
-    unsafe fn store_bf16(self, to: *mut bf16) {
+    unsafe fn storeu_bf16(self, to: *mut bf16) {
         // SAFETY: the caller's duty.
         unsafe { to.cast::<[u16; 8]>().write_unaligned(self.0.map(|x| round_to_bf16(x) as u16)) }
     }
@@ -82,8 +79,8 @@ impl Vector for V8 {
     }
 
     #[inline(always)]
-    fn mul_add(self, factor: Self, term: Self) -> Self {
-        // Where FMA is no instruction, `f32::mul_add` is a slow function call.
+    fn fmadd(self, factor: Self, term: Self) -> Self {
+        // `f32::mul_add` is a slow function call on targets without an FMA instruction.
         if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
             let mut lanes = self.0;
             for i in 0..8 {
@@ -111,7 +108,7 @@ impl Vector for V8 {
     }
 
     #[inline(always)]
-    fn scale_by_power_of_two(self, n: Self) -> Self {
+    fn scalef(self, n: Self) -> Self {
         self.zip(n, |x, n| {
             let n = n as i32;
             let half = n >> 1;
@@ -121,7 +118,7 @@ impl Vector for V8 {
     }
 
     #[inline(always)]
-    fn select_le(self, bound: Self, yes: Self, no: Self) -> Self {
+    fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self {
         let mut lanes = no.0;
         for i in 0..8 {
             lanes[i] = if self.0[i] <= bound.0[i] { yes.0[i] } else { no.0[i] };

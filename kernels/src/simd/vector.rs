@@ -1,48 +1,42 @@
 //! The vector of f32 that the algorithms are written with.
 
+use crate::{Dtype, Element};
 use half::bf16;
 
-/// No vector has more lanes.
+/// Most lanes of any vector.
 pub(crate) const MAX_LANES: usize = 16;
 
 /// A vector of f32 lanes. The lanes can also be *words*: 32 bits that hold two bf16, the first in the low half.
 ///
-/// A value exists only where the CPU has its instructions: what makes one from nothing is unsafe and asks for that,
-/// so that what takes `self` is safe.
-pub(crate) trait Vector: Copy {
+/// Methods are named after their intrinsics. A value exists only where the CPU has its instructions: constructors are
+/// unsafe and require them, so methods that take `self` are safe.
+pub trait Vector: Copy {
     /// Lanes.
     const LANES: usize;
-    /// Rows of a register block for `F32Dot`, with [`BLOCK_VECTORS`](Self::BLOCK_VECTORS) vectors each: as many as
-    /// there are registers for.
-    const F32_ROWS: usize;
-    /// Rows of a register block for `EmulatedBf16Dot`.
-    const BF16_ROWS: usize;
-    /// Vectors in a row of a register block.
-    const BLOCK_VECTORS: usize;
 
     /// All lanes `x`.
     ///
     /// # Safety
     /// The CPU has this vector's instructions.
-    unsafe fn splat(x: f32) -> Self;
+    unsafe fn set1(x: f32) -> Self;
 
     /// Reads `LANES` values.
     ///
     /// # Safety
-    /// As [`splat`](Self::splat), and they may be read.
-    unsafe fn load(from: *const f32) -> Self;
+    /// As [`set1`](Self::set1), and they may be read.
+    unsafe fn loadu(from: *const f32) -> Self;
 
     /// Writes `LANES` values.
     ///
     /// # Safety
     /// They may be written.
-    unsafe fn store(self, to: *mut f32);
+    unsafe fn storeu(self, to: *mut f32);
 
     /// Writes `LANES` values, rounded to nearest, ties to even.
     ///
     /// # Safety
     /// They may be written.
-    unsafe fn store_bf16(self, to: *mut bf16);
+    unsafe fn storeu_bf16(self, to: *mut bf16);
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -50,7 +44,7 @@ pub(crate) trait Vector: Copy {
     fn div(self, other: Self) -> Self;
 
     /// `self * factor + term`, fused where the CPU has it.
-    fn mul_add(self, factor: Self, term: Self) -> Self;
+    fn fmadd(self, factor: Self, term: Self) -> Self;
 
     /// `self > other ? self : other`: `other` if either is NaN.
     fn max(self, other: Self) -> Self;
@@ -62,10 +56,10 @@ pub(crate) trait Vector: Copy {
     fn round(self) -> Self;
 
     /// `self * 2^n` for integers `-150 <= n <= 150`, rounded once; NaN where `self` is NaN.
-    fn scale_by_power_of_two(self, n: Self) -> Self;
+    fn scalef(self, n: Self) -> Self;
 
     /// Lane by lane `self <= bound ? yes : no`.
-    fn select_le(self, bound: Self, yes: Self, no: Self) -> Self;
+    fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self;
 
     /// The two bf16 of each word, low half first.
     fn unpack_bf16(self) -> (Self, Self);
@@ -84,33 +78,33 @@ pub(crate) trait Vector: Copy {
         }
         for c in 0..Self::LANES {
             // SAFETY: a vector exists, so the CPU has its instructions; `lanes` is long enough for every vector.
-            vectors[c] = unsafe { Self::load(lanes[c].as_ptr()) };
+            vectors[c] = unsafe { Self::loadu(lanes[c].as_ptr()) };
         }
     }
 
     /// Reads `count <= LANES` values; the other lanes are 0.
     ///
     /// # Safety
-    /// As [`splat`](Self::splat), and `count` values may be read.
+    /// As [`set1`](Self::set1), and `count` values may be read.
     #[inline(always)]
-    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+    unsafe fn maskz_loadu(from: *const f32, count: usize) -> Self {
         debug_assert!(count <= Self::LANES);
         let mut lanes = [0.0; MAX_LANES];
         // SAFETY: the caller's duty; `lanes` is long enough for every vector.
         unsafe {
             std::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), count);
-            Self::load(lanes.as_ptr())
+            Self::loadu(lanes.as_ptr())
         }
     }
 
-    /// [`load_first`](Self::load_first), without its price where all lanes are read.
+    /// [`maskz_loadu`](Self::maskz_loadu), at the cost of [`loadu`](Self::loadu) when all lanes are read.
     ///
     /// # Safety
-    /// As [`load_first`](Self::load_first).
+    /// As [`maskz_loadu`](Self::maskz_loadu).
     #[inline(always)]
-    unsafe fn load_up_to(from: *const f32, count: usize) -> Self {
+    unsafe fn loadu_up_to(from: *const f32, count: usize) -> Self {
         // SAFETY: the caller's duty.
-        unsafe { if count == Self::LANES { Self::load(from) } else { Self::load_first(from, count) } }
+        unsafe { if count == Self::LANES { Self::loadu(from) } else { Self::maskz_loadu(from, count) } }
     }
 
     /// Writes the first `count <= LANES` lanes.
@@ -118,10 +112,39 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `count` values may be written.
     #[inline(always)]
-    unsafe fn store_first(self, to: *mut f32, count: usize) {
+    unsafe fn mask_storeu(self, to: *mut f32, count: usize) {
         debug_assert!(count <= Self::LANES);
         // SAFETY: the caller's duty.
         unsafe { std::ptr::copy_nonoverlapping(self.to_array().as_ptr(), to, count) }
+    }
+
+    /// Writes the first `count <= LANES` lanes as elements, rounded to nearest, ties to even.
+    ///
+    /// # Safety
+    /// `count` elements may be written.
+    #[inline(always)]
+    unsafe fn store_elements<E: Element>(self, to: *mut E, count: usize) {
+        debug_assert!(count <= Self::LANES);
+        let is_whole = count == Self::LANES;
+        // SAFETY: the caller's duty; `E` is the type that its `DTYPE` says, and `lanes` is long enough for every vector.
+        unsafe {
+            match E::DTYPE {
+                Dtype::Float32 if is_whole => self.storeu(to.cast()),
+                Dtype::Float32 => self.mask_storeu(to.cast(), count),
+                Dtype::Bfloat16 if is_whole => self.storeu_bf16(to.cast()),
+                Dtype::Bfloat16 => {
+                    let mut lanes = [bf16::ZERO; MAX_LANES];
+                    self.storeu_bf16(lanes.as_mut_ptr());
+                    std::ptr::copy_nonoverlapping(lanes.as_ptr(), to.cast(), count);
+                }
+                Dtype::Float16 => {
+                    let lanes = self.to_array();
+                    for i in 0..count {
+                        to.add(i).write(E::from_f32(lanes[i]));
+                    }
+                }
+            }
+        }
     }
 
     /// The lanes, followed by zeros.
@@ -129,13 +152,13 @@ pub(crate) trait Vector: Copy {
     fn to_array(self) -> [f32; MAX_LANES] {
         let mut lanes = [0.0; MAX_LANES];
         // SAFETY: `lanes` is long enough for every vector.
-        unsafe { self.store(lanes.as_mut_ptr()) };
+        unsafe { self.storeu(lanes.as_mut_ptr()) };
         lanes
     }
 
     /// The sum of the lanes, halves added to halves.
     #[inline(always)]
-    fn sum(self) -> f32 {
+    fn reduce_add(self) -> f32 {
         let mut lanes = self.to_array();
         let mut width = MAX_LANES / 2;
         while width > 0 {
@@ -148,36 +171,15 @@ pub(crate) trait Vector: Copy {
     }
 }
 
-/// An element that vectors can be stored as.
-pub(crate) trait Sink: Copy + Default + Send + Sync {
-    /// Writes the first `count <= LANES` lanes.
-    ///
-    /// # Safety
-    /// `count` values may be written.
-    unsafe fn store_first<V: Vector>(vector: V, to: *mut Self, count: usize);
-}
-
-impl Sink for f32 {
-    #[inline(always)]
-    unsafe fn store_first<V: Vector>(vector: V, to: *mut Self, count: usize) {
-        // SAFETY: the caller's duty.
-        unsafe { if count == V::LANES { vector.store(to) } else { vector.store_first(to, count) } }
-    }
-}
-
-impl Sink for bf16 {
-    #[inline(always)]
-    unsafe fn store_first<V: Vector>(vector: V, to: *mut Self, count: usize) {
-        debug_assert!(count <= V::LANES);
-        if count == V::LANES {
-            // SAFETY: the caller's duty.
-            return unsafe { vector.store_bf16(to) };
-        }
-        let mut lanes = [bf16::ZERO; MAX_LANES];
-        // SAFETY: `lanes` is long enough for every vector; `count` values may be written.
-        unsafe {
-            vector.store_bf16(lanes.as_mut_ptr());
-            std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, count);
-        }
+/// Calls `f` with the first index and the number of elements of each vector of a row.
+///
+/// There is one call of `f`, so that it is inlined: an intrinsic that stays in a closure of its own is compiled
+/// without its instruction set, as a call.
+#[inline(always)]
+pub(crate) fn for_vectors<V: Vector>(width: usize, mut f: impl FnMut(usize, usize)) {
+    let mut i = 0;
+    while i < width {
+        f(i, V::LANES.min(width - i));
+        i += V::LANES;
     }
 }

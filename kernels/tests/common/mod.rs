@@ -1,7 +1,7 @@
 //! Random inputs and comparisons.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use prefold_kernels::{Activation, Attention, Precision, QkvLayout, QuerySpan, RowView};
+use prefold_kernels::{Attention, Dtype, Element, QkvLayout, QuerySpan, RowView};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ pub(crate) fn rng(seed: u64) -> StdRng {
 }
 
 /// Values around 0 of size about 1.
-pub(crate) fn random<A: Activation>(rng: &mut StdRng, len: usize) -> Vec<A> {
+pub(crate) fn random<A: Element>(rng: &mut StdRng, len: usize) -> Vec<A> {
     (0..len).map(|_| A::from_f32(rng.random_range(-1.0..1.0) * 1.7)).collect()
 }
 
@@ -34,7 +34,7 @@ impl<T: Copy + Default> Unaligned<T> {
 
 /// Fails if a value is further from the expected one than `tolerance(index)`, or NaN where no NaN is expected, or the
 /// other way round.
-pub(crate) fn assert_close<A: Activation>(what: &str, found: &[A], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
+pub(crate) fn assert_close<A: Element>(what: &str, found: &[A], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (i, (found, &expected)) in found.iter().zip(expected).enumerate() {
         let found = f64::from(found.to_f32());
@@ -48,14 +48,15 @@ pub(crate) fn assert_close<A: Activation>(what: &str, found: &[A], expected: &[f
 }
 
 /// Relative rounding error of a result of this type.
-pub(crate) fn rounding<A: Activation>() -> f64 {
-    match A::PRECISION {
-        Precision::F32 => 2e-6,
-        Precision::Bf16 => 1.0 / 256.0,
+pub(crate) fn rounding<A: Element>() -> f64 {
+    match A::DTYPE {
+        Dtype::Float32 => 2e-6,
+        Dtype::Bfloat16 => 1.0 / 256.0,
+        Dtype::Float16 => 1.0 / 2048.0,
     }
 }
 
-pub(crate) fn bits<A: Activation>(values: &[A]) -> Vec<u32> {
+pub(crate) fn bits<A: Element>(values: &[A]) -> Vec<u32> {
     values.iter().map(|x| x.to_f32().to_bits()).collect()
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn bits<A: Activation>(values: &[A]) -> Vec<u32> {
 pub(crate) struct Tree {
     /// Rows of the nodes along each sequence, one after another.
     pub(crate) scatter: Vec<u32>,
-    /// Where sequences begin in `scatter`.
+    /// Start of each sequence in `scatter`.
     pub(crate) cu_seqlens: Vec<u32>,
     /// The nodes that each sequence was the first to have: a run of rows, and a path through them.
     pub(crate) spans: Vec<QuerySpan>,

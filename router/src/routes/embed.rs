@@ -1,88 +1,90 @@
 //! TEI's embedding routes: `/embed`, `/embed_all`, `/similarity`.
 
 use super::Result;
-use crate::answer::Answer;
-use crate::app::App;
-use crate::extract::{Direction, EncodeFields, Inputs, Json, RawBody, parse};
-use crate::schema::InputsSchema;
-use crate::vectors::Accept;
-use crate::wire::{write_floats, write_list, write_vectors};
-use axum::extract::State;
+use crate::state::call::Call;
+use crate::wire::accept::Accept;
+use crate::wire::answer::Answer;
+use crate::wire::body::{Json, RawBody};
+use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::inputs::Inputs;
+use crate::wire::json_writer::write_floats;
+use crate::wire::pieces::JsonText;
+use crate::wire::schema::InputsSchema;
 use prefold_core::{EmbedOptions, Input};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// What to embed and how.
+/// Inputs to embed, and options.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EmbedBody {
     #[schema(value_type = InputsSchema)]
     inputs: Inputs,
-    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     truncation_direction: Option<Direction>,
-    /// One of the model's prompts, to put before each text.
+    /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
-    /// Scale vectors to unit length; true when absent.
+    /// Scale vectors to unit length. Default: true.
     normalize: Option<bool>,
-    /// Keep only the first values of each vector, and scale to unit length again.
+    /// Keep only the first values of each vector, scaled to unit length again.
     dimensions: Option<usize>,
 }
 
 /// Vectors of texts
 ///
-/// A list of vectors, also for a single input. With `Accept: application/octet-stream` the answer is the vectors'
-/// values themselves, row by row and little-endian: four bytes each, or two with `;dtype=float16` or `;dtype=bfloat16`.
+/// A list of vectors, also for a single input. With `Accept: application/octet-stream` the response is the vectors'
+/// values, row by row and little-endian: four bytes each, or two with `;dtype=float16` or `;dtype=bfloat16`.
 #[utoipa::path(
     post, path = "/embed", tag = "text-embeddings-inference", request_body = EmbedBody,
     responses((status = 200, description = "The vectors", content(
         (Vec<Vec<f32>> = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn embed(State(app): State<App>, accept: Accept, Json(body): Json<EmbedBody>) -> Result {
+pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>) -> Result {
     let EmbedBody { inputs, truncate, truncation_direction, prompt_name, normalize, dimensions } = body;
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
     let encode = encode.for_field("inputs")?;
     let options = EmbedOptions { encode, normalize: normalize.unwrap_or(true), dimensions };
     let answered = app.engine.embed(inputs.0, options).await?;
     match accept {
-        Accept::Json => Ok(Answer::written(&answered, |out| write_vectors(out, &answered.results))),
-        Accept::Binary(element) => Answer::binary(&answered, element.unwrap_or_default()),
+        Accept::Json => Ok(Answer::json(answered, |vectors| {
+            JsonText::default().list(vectors, |out, vector| write_floats(out, &vector))
+        })),
+        Accept::Binary(element) => Answer::binary(answered, element.unwrap_or_default()),
     }
 }
 
-/// What to embed token by token.
+/// Inputs to embed token by token.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EmbedAllBody {
     #[schema(value_type = InputsSchema)]
     inputs: Inputs,
-    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     truncation_direction: Option<Direction>,
-    /// One of the model's prompts, to put before each text.
+    /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
 }
 
 /// A vector for each token
 ///
-/// For each input the final states of its tokens, neither pooled nor scaled.
+/// The final states of the tokens of each input, neither pooled nor scaled.
 #[utoipa::path(
     post, path = "/embed_all", tag = "text-embeddings-inference", request_body = EmbedAllBody,
     responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
 )]
-pub(crate) async fn embed_all(State(app): State<App>, Json(body): Json<EmbedAllBody>) -> Result {
+pub(crate) async fn embed_all(app: Call, Json(body): Json<EmbedAllBody>) -> Result {
     let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name } = body;
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
     let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs")?).await?;
-    Ok(Answer::written(&answered, |out| {
-        write_list(out, &answered.results, |out, vectors| write_vectors(out, vectors));
-    }))
+    Ok(Answer::json(answered, |inputs| JsonText::default().nested(inputs, |out, vector| write_floats(out, &vector))))
 }
 
-/// A sentence and those to compare it with.
+/// A sentence and the sentences to compare it with.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct SimilarityBody {
     inputs: SimilarityInputs,
@@ -96,14 +98,14 @@ struct SimilarityInputs {
     sentences: Vec<String>,
 }
 
-/// How the sentences become tokens.
+/// Tokenization options.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct SimilarityParameters {
-    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     truncation_direction: Option<Direction>,
-    /// One of the model's prompts, to put before each text.
+    /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
 }
 
@@ -112,7 +114,7 @@ struct SimilarityParameters {
     post, path = "/similarity", tag = "text-embeddings-inference", request_body = SimilarityBody,
     responses((status = 200, description = "The cosine of the source sentence with each of the others", body = Vec<f32>))
 )]
-pub(crate) async fn similarity(State(app): State<App>, Json(body): Json<SimilarityBody>) -> Result {
+pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> Result {
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
     let SimilarityParameters { truncate, truncation_direction, prompt_name } = body.parameters.unwrap_or_default();
     if sentences.is_empty() {
@@ -126,29 +128,29 @@ pub(crate) async fn similarity(State(app): State<App>, Json(body): Json<Similari
         Some((source, others)) => others.iter().map(|other| dot(source, other)).collect(),
         None => Vec::new(),
     });
-    Ok(Answer::written(&answered, |out| write_floats(out, &answered.results)))
+    Ok(Answer::json(answered, |cosines| JsonText::default().values(cosines)))
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
 }
 
-/// `POST /` of an embedding model: `/similarity` when `inputs` is an object, `/embed` otherwise. Hosted inference
-/// endpoints answer both on one address.
-pub(crate) async fn embed_or_compare(app: State<App>, accept: Accept, RawBody(body): RawBody) -> Result {
-    match parse::<Probe>(&body) {
-        Ok(Probe { inputs: Some(AnyObject) }) => similarity(app, Json(parse(&body)?)).await,
-        Ok(Probe { inputs: None }) | Err(_) => embed(app, accept, Json(parse(&body)?)).await,
+/// `POST /` of an embedding model: `/similarity` if `inputs` is an object, else `/embed`. Hosted inference endpoints
+/// answer both at one address.
+pub(crate) async fn embed_or_compare(app: Call, accept: Accept, body: RawBody) -> Result {
+    match body.parse::<Probe>().await {
+        Ok(Probe { inputs: Some(AnyObject) }) => similarity(app, Json(body.parse().await?)).await,
+        Ok(Probe { inputs: None }) | Err(_) => embed(app, accept, Json(body.parse().await?)).await,
     }
 }
 
-/// A first look at a body.
+/// The type of `inputs`.
 #[derive(Deserialize)]
 struct Probe {
     inputs: Option<AnyObject>,
 }
 
-/// Whatever its fields.
+/// An object with any fields.
 struct AnyObject;
 
 impl<'de> Deserialize<'de> for AnyObject {

@@ -1,4 +1,4 @@
-//! Whether the server lives and whether it is ready: `/health`, `/ready`.
+//! Liveness and readiness: `/health`, `/ready`.
 //!
 //! | | `/health`, `/ping`, `/` | `/ready` |
 //! | --- | --- | --- |
@@ -10,23 +10,23 @@
 //! | it takes [`RESTART_FACTOR`] times as long (the process ends then with `--exit-on-stuck`) | 503 | 503 |
 //! | the server is stopping | 503 | 503 |
 //!
-//! So what is not ready gets no traffic, and what is not alive is started anew.
+//! Balancers send no traffic to a server that is not ready; supervisors restart one that is not alive.
 
-use crate::answer::Answer;
-use crate::app::App;
 use crate::error::ApiError;
+use crate::state::App;
+use crate::wire::answer::Answer;
 use axum::extract::State;
 use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// After so many times `--stall-timeout` a forward pass will never end.
+/// A forward pass that runs this many times `--stall-timeout` is stuck.
 const RESTART_FACTOR: u32 = 5;
 
-/// How long a probe may take.
+/// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What `/ready` says.
+/// Response of `/ready`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ready {
     /// `ready`
@@ -34,10 +34,9 @@ pub(crate) struct Ready {
     model: String,
 }
 
-/// Whether the server lives
+/// Liveness
 ///
-/// An empty answer while it does, also while the model is loading. Where this fails for long, the server should be
-/// started anew.
+/// Empty while the server is alive, also while the model is loading. Restart a server that keeps failing.
 #[utoipa::path(
     get, path = "/health", tag = "Server", responses((status = 200, description = "The server lives"))
 )]
@@ -49,10 +48,10 @@ pub(crate) async fn health(State(app): State<App>) -> Result<(), ApiError> {
     }
 }
 
-/// Whether the server is ready for requests
+/// Readiness
 ///
-/// Where this fails, requests should go elsewhere: the model is loading, the last batch failed, a forward pass takes
-/// too long (`--stall-timeout`), or the server is stopping. The error says which.
+/// Send requests elsewhere while this fails: the model is loading, the last batch failed, a forward pass takes too long
+/// (`--stall-timeout`), or the server is stopping. The error says which.
 #[utoipa::path(
     get, path = "/ready", tag = "Server", responses((status = 200, description = "The server is ready", body = Ready))
 )]
@@ -68,10 +67,10 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Answer, ApiError> {
     }
 }
 
-/// Whether a forward pass will never end.
+/// Checks for a stuck forward pass.
 ///
 /// # Errors
-/// It will not.
+/// The pass runs for [`RESTART_FACTOR`] times `--stall-timeout`.
 pub(crate) fn stuck(app: &App) -> Result<(), ApiError> {
     stalled(app, app.http.stall_timeout * RESTART_FACTOR)
 }
@@ -93,7 +92,7 @@ enum Probe {
     TimedOut,
 }
 
-/// Asks the engine, which runs a token through the model while the last batch has failed.
+/// Asks the engine, which runs one token through the model if the last batch failed.
 async fn probe(app: &App) -> Probe {
     match tokio::time::timeout(PROBE_TIMEOUT, app.engine.health()).await {
         Ok(Ok(())) => Probe::Answered,

@@ -1,16 +1,16 @@
-//! What the server tells about itself: `/info`, `/metrics`.
+//! `/info` and `/metrics`.
 
-use crate::answer::Answer;
-use crate::app::App;
+use crate::state::App;
+use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{ModelKind, Pooling};
+use prefold_core::{Capabilities, Pooling, Rerank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// TEI's fields, and below them our own.
+/// TEI's fields, followed by ours.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Info<'a> {
     model_id: &'a str,
@@ -36,17 +36,17 @@ pub(crate) struct Info<'a> {
     radix_mlp_threshold: f32,
     radix_mlp_pad: usize,
     dimensions: Option<usize>,
-    /// What the rerank routes answer with: `probability` or `cosine_similarity`; null when they do not answer.
+    /// Scores of the rerank routes: `probability` or `cosine_similarity`; null if the model does not rerank.
     rerank_scores: Option<&'static str>,
     prompts: Vec<&'a str>,
 }
 
-/// What the model answers.
+/// Kind of the model.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ModelType<'a> {
     Embedding {
-        /// How token states become one vector.
+        /// Pooling of token states into one vector.
         #[schema(value_type = String)]
         pooling: Pooling,
     },
@@ -54,7 +54,7 @@ enum ModelType<'a> {
     Classifier(Labels<'a>),
 }
 
-/// The names of the classes.
+/// Names of the classes.
 #[derive(Debug, Default, Serialize, ToSchema)]
 struct Labels<'a> {
     /// The keys are numbers.
@@ -73,32 +73,33 @@ impl<'a> Labels<'a> {
 }
 
 impl<'a> ModelType<'a> {
-    /// As TEI names it: a classifier with a single label is a reranker.
-    fn new(kind: &'a ModelKind) -> Self {
-        match kind {
-            ModelKind::Embedding { pooling, .. } => Self::Embedding { pooling: *pooling },
-            ModelKind::Reranker => Self::Reranker(Labels::default()),
-            ModelKind::Classifier { labels } if labels.len() == 1 => Self::Reranker(Labels::new(labels)),
-            ModelKind::Classifier { labels } => Self::Classifier(Labels::new(labels)),
+    /// The model's own task, as TEI names it: a classifier with a single label is a reranker.
+    fn new(capabilities: &'a Capabilities) -> Self {
+        let Capabilities { embed, rerank, classify, .. } = capabilities;
+        let labels = classify.as_ref().map(|classify| Labels::new(&classify.labels)).unwrap_or_default();
+        match (embed, rerank) {
+            (Some(embed), _) => Self::Embedding { pooling: embed.pooling },
+            (None, Some(_)) => Self::Reranker(labels),
+            (None, None) => Self::Classifier(labels),
         }
     }
 }
 
-/// What is served, and its limits
+/// Model and limits
 #[utoipa::path(
     get, path = "/info", tag = "text-embeddings-inference",
     responses((status = 200, description = "The model and the limits", body = Info))
 )]
 pub(crate) async fn info(State(app): State<App>) -> Answer {
     let (model, engine) = (app.engine.info(), app.engine.config());
-    let model_type = ModelType::new(&model.kind);
+    let Capabilities { embed, rerank, max_input_length, .. } = &*model.capabilities;
     Answer::free(&Info {
         model_id: &app.names.id,
         model_sha: None,
         model_dtype: model.dtype,
         served_model_name: &app.names.served,
         max_concurrent_requests: engine.max_concurrent_requests,
-        max_input_length: model.max_input_length,
+        max_input_length: *max_input_length,
         max_batch_tokens: engine.max_batch_tokens,
         max_batch_requests: engine.max_batch_requests,
         max_client_batch_size: engine.max_client_batch_size,
@@ -112,18 +113,11 @@ pub(crate) async fn info(State(app): State<App>) -> Answer {
         device: &model.device,
         attention: model.attention,
         radix_mlp_threshold: engine.radix_mlp_threshold,
-        radix_mlp_pad: engine.pad_to_multiple,
-        dimensions: match model.kind {
-            ModelKind::Embedding { dim, .. } => Some(dim),
-            ModelKind::Reranker | ModelKind::Classifier { .. } => None,
-        },
-        rerank_scores: match model_type {
-            ModelType::Embedding { .. } => Some("cosine_similarity"),
-            ModelType::Reranker(_) => Some("probability"),
-            ModelType::Classifier(_) => None,
-        },
-        model_type,
-        prompts: app.engine.prompts().by_name.keys().map(String::as_str).collect(),
+        radix_mlp_pad: engine.radix_mlp_pad,
+        dimensions: embed.as_ref().map(|embed| embed.dim),
+        rerank_scores: rerank.as_ref().map(Rerank::score_meaning),
+        model_type: ModelType::new(&model.capabilities),
+        prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
     })
 }
 

@@ -1,110 +1,125 @@
 //! OpenAI's routes: `/v1/embeddings`, `/v1/models`.
 
 use super::Result;
-use crate::answer::Answer;
-use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Direction, EncodeFields, Inputs, Json};
-use crate::schema::InputsSchema;
-use crate::usage::UsageBody;
-use crate::vectors::{Accept, ElementType, EncodingFormat, JsonVectors};
-use crate::wire::write_list;
+use crate::state::App;
+use crate::state::call::Call;
+use crate::wire::accept::Accept;
+use crate::wire::answer::Answer;
+use crate::wire::body::Json;
+use crate::wire::element::ElementType;
+use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::inputs::Inputs;
+use crate::wire::json_writer::write_around;
+use crate::wire::pieces::JsonText;
+use crate::wire::schema::InputsSchema;
+use crate::wire::usage::UsageBody;
+use crate::wire::vectors::{EncodingFormat, JsonVectors};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use prefold_core::EmbedOptions;
+use prefold_core::{EmbedOptions, shown};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 
-/// What to embed and how. Fields that are not listed (`user`, `priority`, ...) are ignored.
+/// Inputs to embed, and options. Unlisted fields (`user`, `priority`, ...) are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EmbeddingsBody {
     #[schema(value_type = InputsSchema)]
     input: Inputs,
-    /// Echoed. There is one model, so any name is taken for it.
+    /// Any name is accepted, because there is one model; the response repeats it.
     model: Option<String>,
-    /// `float` when absent.
+    /// Default: `float`.
     encoding_format: Option<EncodingFormat>,
-    /// Keep only the first values of each vector, and scale to unit length again; all when absent or 0 (which Infinity's
-    /// client always sends).
+    /// Keep only the first values of each vector, scaled to unit length again. Default, and for 0 (which Infinity's
+    /// client always sends): all.
     #[serde(alias = "output_dimension")]
     dimensions: Option<usize>,
-    /// Voyage's; other types than `float` are not there.
+    /// Voyage's element type; only `float` is supported.
     #[allow(dead_code, reason = "to be read is to be checked")]
     output_dtype: Option<OutputDtype>,
-    /// The type of the values in base64 and in a binary answer; `float32` when absent.
+    /// Element type in base64 and binary responses. Default: `float32`.
     embed_dtype: Option<ElementType>,
-    /// Little-endian is the only byte order.
+    /// Byte order; only little-endian is supported.
     #[allow(dead_code, reason = "to be read is to be checked")]
     endianness: Option<Endianness>,
-    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
-    /// Cut each input to so many tokens; -1 to what the model takes.
+    /// Truncate each input to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     truncation_side: Option<Direction>,
-    /// Add the tokenizer's special tokens to texts; true when absent.
+    /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
 }
 
-/// The type of the values of a vector in Voyage's words. A client that asks for another takes the bytes for it.
+/// Element types by Voyage's names. Others are rejected, because a client would misread the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum OutputDtype {
     Float,
 }
 
-/// The order of the bytes of a value.
+/// Byte order of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Endianness {
     Little,
-    /// The server's, which is little-endian.
+    /// The server's order, which is little-endian.
     Native,
 }
 
 /// A list of vectors.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "it is written by hand; this describes it")]
-pub(crate) struct EmbeddingsResponse {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EmbeddingsResponse<'a> {
     /// `list`
-    object: String,
-    data: Vec<Embedding>,
-    model: String,
+    object: &'static str,
+    data: Vec<Embedding<'a>>,
+    model: &'a str,
     usage: UsageBody,
 }
 
 /// One vector.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "it is written by hand; this describes it")]
-struct Embedding {
+#[derive(Debug, Serialize, ToSchema)]
+struct Embedding<'a> {
     /// `embedding`
-    object: String,
-    /// The place of its input.
+    object: &'static str,
+    /// Index of its input.
     index: usize,
-    embedding: Vector,
+    embedding: Vector<'a>,
 }
 
 /// A list of numbers, or the base64 of their bytes.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "it is written by hand; this describes it")]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-enum Vector {
-    Float(Vec<f32>),
+enum Vector<'a> {
+    Float(&'a [f32]),
+    #[allow(dead_code, reason = "written by `JsonVectors`; serde writes it in tests only")]
     Base64(String),
+}
+
+impl EmbeddingsResponse<'_> {
+    /// The response with `vectors` as its data. Serde writes all but the vectors, which go straight into the text.
+    fn text(&self, format: JsonVectors, vectors: Vec<Vec<f32>>) -> JsonText {
+        let data = JsonText::default().list(vectors.into_iter().enumerate(), move |out, (index, vector)| {
+            let embedding = Embedding { object: "embedding", index, embedding: Vector::Float(&[]) };
+            write_around(out, &embedding, |out| format.write(out, &vector));
+        });
+        JsonText::around(self, [("data", data)])
+    }
 }
 
 /// Vectors of texts
 ///
-/// OpenAI's embeddings. With `Accept: application/octet-stream` the answer is the vectors' values themselves, row by row
-/// and little-endian, of the type `embed_dtype` (or the parameter `dtype` of the header).
+/// OpenAI's embeddings. With `Accept: application/octet-stream` the response is the vectors' values, row by row and
+/// little-endian, in the type `embed_dtype` (or the parameter `dtype` of the header).
 #[utoipa::path(
     post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingsBody,
     responses((status = 200, description = "The vectors", content(
         (EmbeddingsResponse = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn embeddings(State(app): State<App>, accept: Accept, Json(body): Json<EmbeddingsBody>) -> Result {
+pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<EmbeddingsBody>) -> Result {
     let EmbeddingsBody { input, model, encoding_format, dimensions, embed_dtype, .. } = body;
     let dimensions = dimensions.filter(|&dimensions| dimensions > 0);
     let encode = EncodeFields {
@@ -118,28 +133,18 @@ pub(crate) async fn embeddings(State(app): State<App>, accept: Accept, Json(body
     let answered = app.engine.embed(input.0, options).await?;
     let element = embed_dtype.unwrap_or_default();
     if let Accept::Binary(asked) = accept {
-        return Answer::binary(&answered, asked.unwrap_or(element));
+        return Answer::binary(answered, asked.unwrap_or(element));
     }
     let vectors = JsonVectors { format: encoding_format.unwrap_or_default(), element };
     if vectors.format == EncodingFormat::Base64 {
         element.check(&answered.results)?;
     }
-    let model = Value::from(model.unwrap_or_else(|| app.names.served.clone()));
-    // A struct of numbers, whose serialisation cannot fail.
-    let usage = serde_json::to_string(&UsageBody::from(answered.usage)).unwrap_or_default();
-    Ok(Answer::written(&answered, |out| {
-        out.reserve(vectors.capacity(&answered.results));
-        out.push_str(r#"{"object":"list","data":"#);
-        write_list(out, answered.results.iter().enumerate(), |out, (index, vector)| {
-            out.push_str(&format!(r#"{{"object":"embedding","index":{index},"embedding":"#));
-            vectors.write(out, vector);
-            out.push('}');
-        });
-        out.push_str(&format!(r#","model":{model},"usage":{usage}}}"#));
-    }))
+    let model = model.as_deref().unwrap_or(&app.names.served);
+    let response = EmbeddingsResponse { object: "list", data: Vec::new(), model, usage: answered.usage.into() };
+    Ok(Answer::json(answered, |results| response.text(vectors, results)))
 }
 
-/// What is served.
+/// The served model.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ModelList {
     /// `list`
@@ -153,19 +158,19 @@ pub(crate) struct ModelObject {
     id: String,
     /// `model`
     object: &'static str,
-    /// Seconds since 1970 when the server started.
+    /// Unix time of the server's start in seconds.
     created: u64,
     /// `prefold`
     owned_by: &'static str,
-    /// The model that the name stands for.
+    /// Id of the model behind the name.
     root: String,
-    /// Tokens of an input at most.
+    /// Maximum tokens of an input.
     max_model_len: usize,
 }
 
 /// The names of the served model
 ///
-/// The first is the one that answers carry; all stand for the same model.
+/// The first is the name in responses; all mean the same model.
 #[utoipa::path(
     get, path = "/v1/models", tag = "OpenAI", responses((status = 200, description = "The names", body = ModelList))
 )]
@@ -182,10 +187,14 @@ pub(crate) async fn models(State(app): State<App>) -> Answer {
         (status = 404, description = "The model has other names")
     )
 )]
-pub(crate) async fn model(State(app): State<App>, Path(name): Path<String>) -> Result {
+pub(crate) async fn model(State(app): State<App>, name: std::result::Result<Path<String>, PathRejection>) -> Result {
+    // A name that is not UTF-8 is no model's.
+    let name = name.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(name)| name);
     match app.names.all().find(|known| *known == name) {
         Some(name) => Ok(Answer::free(&model_object(&app, name))),
-        None => Err(ApiError::UnknownModel { name, known: app.names.all().collect::<Vec<_>>().join(", ") }),
+        None => {
+            Err(ApiError::UnknownModel { name: shown(&name), known: app.names.all().collect::<Vec<_>>().join(", ") })
+        }
     }
 }
 
@@ -196,6 +205,44 @@ fn model_object(app: &App, name: &str) -> ModelObject {
         created: app.started,
         owned_by: "prefold",
         root: app.names.id.clone(),
-        max_model_len: app.engine.info().max_input_length,
+        max_model_len: app.engine.info().capabilities.max_input_length,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::element::binary_pieces;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use prefold_core::Usage;
+
+    /// The types are what OpenAPI describes; the writer is what clients get.
+    #[test]
+    fn the_writer_writes_what_serde_writes() {
+        let vectors = [vec![0.25, -1.0e-7, 3.0], vec![], vec![f32::MIN_POSITIVE]];
+        let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5 };
+        let base64 = |element| {
+            move |vector: &Vec<f32>| {
+                Vector::Base64(STANDARD.encode(binary_pieces(vec![vector.clone()], element).next().unwrap_or_default()))
+            }
+        };
+        let float = |vector: &Vec<f32>| Vector::Float(vector.clone().leak());
+        type Typed = Box<dyn Fn(&Vec<f32>) -> Vector<'static>>;
+        let forms: [(EncodingFormat, ElementType, Typed); 3] = [
+            (EncodingFormat::Float, ElementType::Float32, Box::new(float)),
+            (EncodingFormat::Base64, ElementType::Float32, Box::new(base64(ElementType::Float32))),
+            (EncodingFormat::Base64, ElementType::Bfloat16, Box::new(base64(ElementType::Bfloat16))),
+        ];
+        for (format, element, typed) in forms {
+            let response =
+                |data| EmbeddingsResponse { object: "list", data, model: "a \"[]\" \n", usage: usage.into() };
+            let text = response(Vec::new()).text(JsonVectors { format, element }, vectors.to_vec());
+            let written = String::from_utf8(text.flatten().collect()).unwrap();
+            let data = vectors.iter().enumerate();
+            let data = data.map(|(index, vector)| Embedding { object: "embedding", index, embedding: typed(vector) });
+            let by_serde = serde_json::to_string(&response(data.collect())).unwrap();
+            assert_eq!(written, by_serde, "{format:?} {element:?}");
+        }
     }
 }

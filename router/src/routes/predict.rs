@@ -1,43 +1,47 @@
-//! Classification as TEI (`/predict`) and vLLM (`/v1/classify`) ask for it.
+//! Classification in the forms of TEI (`/predict`) and vLLM (`/v1/classify`).
 
-use super::{Result, now, response_id};
-use crate::answer::Answer;
-use crate::app::App;
+use super::{Result, response_id};
 use crate::error::ApiError;
-use crate::extract::{Direction, EncodeFields, Inputs, Json, RawBody, Sequences, parse};
-use crate::schema::{InputsSchema, SequencesSchema};
-use crate::usage::UsageBody;
-use axum::extract::State;
-use prefold_core::{ModelKind, Response, sigmoid, softmax};
+use crate::state::call::Call;
+use crate::state::unix_time;
+use crate::wire::answer::Answer;
+use crate::wire::body::{Json, RawBody};
+use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::inputs::{Inputs, Sequences};
+use crate::wire::pieces::JsonText;
+use crate::wire::schema::{InputsSchema, SequencesSchema};
+use crate::wire::usage::UsageBody;
+use prefold_core::{Capabilities, Response, sigmoid, softmax};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// What to classify.
+/// Inputs to classify, and options.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct PredictBody {
     #[schema(value_type = SequencesSchema)]
     inputs: Sequences,
-    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     truncation_direction: Option<Direction>,
-    /// One of the model's prompts, to put before each text.
+    /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
-    /// Logits in place of probabilities.
+    /// Logits instead of probabilities.
     raw_scores: Option<bool>,
 }
 
-/// A label and how likely it is.
+/// A label and its score.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Prediction {
     score: f32,
     label: String,
 }
 
-/// One list, or one for each input.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it describes the two answers of one route")]
+/// A list of labels, or one such list per input.
+#[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[allow(dead_code, reason = "described only: labels are written one by one")]
 pub(crate) enum Predictions {
     Single(Vec<Prediction>),
     Batch(Vec<Vec<Prediction>>),
@@ -45,34 +49,33 @@ pub(crate) enum Predictions {
 
 /// Labels of a text or pair
 ///
-/// The likeliest first; a list of such lists for a batch. A flat list of two texts is a pair.
+/// Best score first; a list of such lists for a batch. A flat list of two texts is a pair.
 #[utoipa::path(
     post, path = "/predict", tag = "text-embeddings-inference", request_body = PredictBody,
     responses((status = 200, description = "The labels with their scores", body = Predictions))
 )]
-pub(crate) async fn predict(State(app): State<App>, Json(body): Json<PredictBody>) -> Result {
+pub(crate) async fn predict(app: Call, Json(body): Json<PredictBody>) -> Result {
     let is_batch = body.inputs.is_batch;
-    let (answered, predictions) = predict_all(&app, body).await?;
-    Ok(match (is_batch, predictions.first()) {
-        (false, Some(single)) => Answer::json(&answered, single),
-        _ => Answer::json(&answered, &predictions),
-    })
+    let (answered, labelled) = classify_all(&app, body, None).await?;
+    Ok(Answer::json(answered, |all| match is_batch {
+        true => JsonText::default().values(all.into_iter().map(labelled)),
+        false => JsonText::default().values(all.into_iter().flat_map(labelled)),
+    }))
 }
 
-/// `POST /` of a classifier: with `parameters`, which Hugging Face's `InferenceClient` always sends, as its pipelines
-/// answer, a list for each input even where there is one; `/predict` otherwise.
-pub(crate) async fn predict_or_pipeline(State(app): State<App>, RawBody(body): RawBody) -> Result {
-    let Some(Parameters { function_to_apply, top_k }) = parse::<Pipeline>(&body)?.parameters else {
-        return predict(State(app), Json(parse(&body)?)).await;
+/// `POST /` of a classifier. With `parameters`, which Hugging Face's `InferenceClient` always sends, it answers like
+/// Hugging Face's pipelines, with a list per input even for a single one; otherwise like `/predict`.
+pub(crate) async fn predict_or_pipeline(app: Call, body: RawBody) -> Result {
+    let Some(Parameters { function_to_apply, top_k }) = body.parse::<Pipeline>().await?.parameters else {
+        return predict(app, Json(body.parse().await?)).await;
     };
-    let mut body: PredictBody = parse(&body)?;
+    let mut body: PredictBody = body.parse().await?;
     body.raw_scores = Some(body.raw_scores.unwrap_or(function_to_apply == Some(Function::None)));
-    let (answered, mut predictions) = predict_all(&app, body).await?;
-    predictions.iter_mut().for_each(|labels| labels.truncate(top_k.unwrap_or(usize::MAX)));
-    Ok(Answer::json(&answered, &predictions))
+    let (answered, labelled) = classify_all(&app, body, top_k).await?;
+    Ok(Answer::json(answered, |all| JsonText::default().values(all.into_iter().map(labelled))))
 }
 
-/// What a pipeline's request has beside `inputs`.
+/// Fields of a pipeline's request beside `inputs`.
 #[derive(Debug, Deserialize)]
 struct Pipeline {
     parameters: Option<Parameters>,
@@ -85,7 +88,7 @@ struct Parameters {
     top_k: Option<usize>,
 }
 
-/// What makes scores of logits. Which of the first two is decided by the number of labels.
+/// Function from logits to scores. The number of labels decides between the first two.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Function {
@@ -94,37 +97,43 @@ enum Function {
     None,
 }
 
-async fn predict_all(
-    app: &App,
+/// The logits of the inputs, and what makes the `top_k` best labels of an input's. Labels are as long as a checkpoint says,
+/// so they are put to the logits only when they are written.
+async fn classify_all(
+    app: &Call,
     body: PredictBody,
-) -> std::result::Result<(Response<Vec<f32>>, Vec<Vec<Prediction>>), ApiError> {
+    top_k: Option<usize>,
+) -> std::result::Result<(Response<Vec<f32>>, impl Fn(Vec<f32>) -> Vec<Prediction> + Send + use<>), ApiError> {
     let PredictBody { inputs, truncate, truncation_direction, prompt_name, raw_scores } = body;
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
     let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs")?).await?;
-    let labels = labels(app);
-    let predict = |logits: &Vec<f32>| predictions(logits, labels, raw_scores.unwrap_or(false));
-    let predictions = answered.results.iter().map(predict).collect();
-    Ok((answered, predictions))
+    let capabilities = Arc::clone(&app.engine.info().capabilities);
+    let labelled = move |logits: Vec<f32>| {
+        let mut best = predictions(&logits, labels(&capabilities), raw_scores.unwrap_or(false));
+        best.truncate(top_k.unwrap_or(usize::MAX));
+        best
+    };
+    Ok((answered, labelled))
 }
 
-/// What to classify; the fields of vLLM.
+/// Inputs to classify, and options, as vLLM names them.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ClassifyBody {
     #[schema(value_type = InputsSchema)]
     input: Inputs,
-    /// Echoed. There is one model, so any name is taken for it.
+    /// Any name is accepted, because there is one model; the response repeats it.
     model: Option<String>,
-    /// False gives logits in place of probabilities.
+    /// False: logits instead of probabilities.
     #[serde(alias = "activation")]
     use_activation: Option<bool>,
-    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
-    /// Cut each input to so many tokens; -1 to what the model takes.
+    /// Truncate each input to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     truncation_side: Option<Direction>,
-    /// Add the tokenizer's special tokens to texts; true when absent.
+    /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
 }
 
@@ -134,32 +143,32 @@ pub(crate) struct ClassifyResponse {
     id: String,
     /// `list`
     object: &'static str,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     created: u64,
     model: String,
     data: Vec<Classified>,
     usage: UsageBody,
 }
 
-/// An input's class.
+/// The class of an input.
 #[derive(Debug, Serialize, ToSchema)]
 struct Classified {
     index: usize,
-    /// The likeliest.
+    /// The most probable label.
     label: String,
-    /// One for each label, in the model's order.
+    /// A probability per label, in the model's order.
     probs: Vec<f32>,
     num_classes: usize,
 }
 
 /// Classes of texts
 ///
-/// vLLM's classification: for each input the likeliest label, and the probabilities of all.
+/// vLLM's classification: the most probable label of each input, and the probabilities of all labels.
 #[utoipa::path(
     post, path = "/v1/classify", tag = "vLLM", request_body = ClassifyBody,
     responses((status = 200, description = "A class for each input", body = ClassifyResponse))
 )]
-pub(crate) async fn classify(State(app): State<App>, Json(body): Json<ClassifyBody>) -> Result {
+pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Result {
     let encode = EncodeFields {
         truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
@@ -169,29 +178,29 @@ pub(crate) async fn classify(State(app): State<App>, Json(body): Json<ClassifyBo
     };
     let answered = app.engine.classify(body.input.0, encode.for_field("input")?).await?;
     let raw = body.use_activation == Some(false);
-    let labels = labels(&app);
-    let classified = |(index, logits): (usize, &Vec<f32>)| {
-        let probs = scores(logits, raw);
+    let capabilities = Arc::clone(&app.engine.info().capabilities);
+    let classified = move |(index, logits): (usize, Vec<f32>)| {
+        let probs = scores(&logits, raw);
         let likeliest = (0..probs.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
-        Classified { index, label: label(labels, likeliest), num_classes: probs.len(), probs }
+        Classified { index, label: label(labels(&capabilities), likeliest), num_classes: probs.len(), probs }
     };
     let response = ClassifyResponse {
         id: response_id("classify"),
         object: "list",
-        created: now(),
+        created: unix_time(),
         model: body.model.unwrap_or_else(|| app.names.served.clone()),
-        data: answered.results.iter().enumerate().map(classified).collect(),
+        data: Vec::new(),
         usage: answered.usage.into(),
     };
-    Ok(Answer::json(&answered, &response))
+    Ok(Answer::json(answered, |all| {
+        let data = JsonText::default().values(all.into_iter().enumerate().map(classified));
+        JsonText::around(&response, [("data", data)])
+    }))
 }
 
-/// The names of the classes; none unless the model is a classifier.
-fn labels(app: &App) -> &[String] {
-    match &app.engine.info().kind {
-        ModelKind::Classifier { labels } => labels,
-        ModelKind::Embedding { .. } | ModelKind::Reranker => &[],
-    }
+/// Names of the classes; none unless the model is a classifier.
+fn labels(capabilities: &Capabilities) -> &[String] {
+    capabilities.classify.as_ref().map_or(&[], |classify| &classify.labels)
 }
 
 fn label(labels: &[String], index: usize) -> String {

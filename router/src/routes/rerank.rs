@@ -1,26 +1,29 @@
-//! Reranking in the two forms that clients know: TEI's bare list, and one object for all others.
+//! Reranking in two forms: TEI's bare list, and one object for all other clients.
 
-use super::{Result, now, response_id};
-use crate::answer::Answer;
-use crate::app::App;
+use super::{Result, response_id};
 use crate::error::ApiError;
-use crate::extract::{Direction, EncodeFields, Json};
-use crate::schema::DocumentSchema;
-use crate::usage::UsageBody;
-use axum::extract::State;
+use crate::state::call::Call;
+use crate::state::unix_time;
+use crate::wire::answer::Answer;
+use crate::wire::body::Json;
+use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::pieces::JsonText;
+use crate::wire::schema::DocumentSchema;
+use crate::wire::usage::UsageBody;
 use prefold_core::{Error, RerankScore, Response, ScoreRequest};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// Cohere's unit of account.
+/// Documents per search unit, in which Cohere bills.
 const DOCUMENTS_OF_A_SEARCH_UNIT: usize = 100;
 
-/// A query and what to put in order; whatever any of the clients sends.
+/// A query and the documents to rank, with the fields of all clients.
 ///
-/// Which form the answer has is decided by the list that is there: `texts` is TEI's, `documents` everybody else's.
+/// The list decides the form of the response: `texts` for TEI's, `documents` for all other clients.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RerankBody {
     query: String,
@@ -29,29 +32,29 @@ pub(crate) struct RerankBody {
     /// For the object of Cohere, Jina, Voyage, vLLM and Infinity.
     #[schema(value_type = Option<Vec<DocumentSchema>>)]
     documents: Option<Vec<Document>>,
-    /// Cut documents that are too long instead of refusing them; `--auto-truncate` when absent.
+    /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     #[serde(alias = "truncation_side")]
     truncation_direction: Option<Direction>,
-    /// Cut each prompt to so many tokens, the document only; -1 to what the model takes.
+    /// Truncate each prompt to this many tokens, at the expense of the document only; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Logits in place of probabilities.
+    /// Logits instead of probabilities.
     raw_scores: Option<bool>,
-    /// False is `raw_scores`.
+    /// False means `raw_scores`.
     #[serde(alias = "activation")]
     use_activation: Option<bool>,
-    /// With `texts`: put each text beside its score.
+    /// With `texts`: return each text with its score.
     return_text: Option<bool>,
-    /// Echoed. There is one model, so any name is taken for it.
+    /// Any name is accepted, because there is one model; the response repeats it.
     model: Option<String>,
-    /// Only the best; all when absent or 0.
+    /// Number of best documents to return. Default, and for 0: all.
     #[serde(alias = "top_k")]
     top_n: Option<usize>,
-    /// With `documents`: put each document beside its score.
+    /// With `documents`: return each document with its score.
     return_documents: Option<bool>,
-    /// What relevant means, for models that are told in words.
+    /// Meaning of relevance, for instruction-following models.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
 }
@@ -88,7 +91,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
     }
 }
 
-/// One line of TEI's answer.
+/// An item of TEI's response.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TextScore {
     index: usize,
@@ -97,18 +100,18 @@ pub(crate) struct TextScore {
     score: f32,
 }
 
-/// What each client reads is in here: Cohere's, Jina's, vLLM's and Infinity's `results`, Voyage's `data`.
+/// Response for all clients: Cohere, Jina, vLLM and Infinity read `results`, Voyage reads `data`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RerankResponse {
     id: String,
-    /// `list`; `rerank` of `/rerank`.
+    /// `list`; for `/rerank`, `rerank`.
     object: &'static str,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     created: u64,
     model: String,
-    /// The best first.
+    /// Best score first.
     results: Vec<DocumentScore<TextObject>>,
-    /// The same with documents as texts.
+    /// The same, with documents as strings.
     data: Vec<DocumentScore<String>>,
     usage: UsageBody,
     meta: Meta,
@@ -117,7 +120,7 @@ pub(crate) struct RerankResponse {
 /// A document's score.
 #[derive(Debug, Serialize, ToSchema)]
 struct DocumentScore<T> {
-    /// Its place in the request.
+    /// Index in the request.
     index: usize,
     relevance_score: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,38 +133,38 @@ struct TextObject {
     text: String,
 }
 
-/// Cohere's account.
+/// Cohere's metadata.
 #[derive(Debug, Serialize, ToSchema)]
 struct Meta {
     api_version: ApiVersion,
     billed_units: BilledUnits,
 }
 
-/// The version of Cohere's API that was called.
+/// Version of Cohere's API.
 #[derive(Debug, Serialize, ToSchema)]
 struct ApiVersion {
     version: &'static str,
 }
 
-/// As Cohere counts.
+/// Cohere's billing units.
 #[derive(Debug, Serialize, ToSchema)]
 struct BilledUnits {
-    /// One for each hundred documents.
+    /// One per hundred documents.
     search_units: usize,
 }
 
 /// Documents in order of relevance, in two forms
 ///
-/// With `texts` the answer is TEI's list of `index` and `score`; with `documents` it is that of `/v1/rerank`. Scores are
-/// the probability of "yes" of an LLM reranker, the sigmoid of the score of a classifier with one label, and the cosine
-/// of query and document of an embedding model.
+/// With `texts` the response is TEI's list of `index` and `score`; with `documents` it is that of `/v1/rerank`. Scores
+/// are the probability of "yes" of an LLM reranker, the sigmoid of the score of a classifier with one label, and the
+/// cosine of query and document of an embedding model.
 #[utoipa::path(
     post, path = "/rerank", tag = "Rerank", request_body = RerankBody,
     responses((status = 200, description = "The documents, the best first", content(
         (RerankAnswer = "application/json")
     )))
 )]
-pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBody>) -> Result {
+pub(crate) async fn rerank(app: Call, Json(mut body): Json<RerankBody>) -> Result {
     match (body.texts.take(), body.documents.take()) {
         (Some(texts), None) => rerank_texts(&app, body, texts).await,
         (None, Some(documents)) => rerank_documents(&app, body, documents, UNVERSIONED).await,
@@ -170,10 +173,10 @@ pub(crate) async fn rerank(State(app): State<App>, Json(mut body): Json<RerankBo
     }
 }
 
-/// Either form.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it describes the two answers of one route")]
+/// The two forms of the response.
+#[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[allow(dead_code, reason = "described only: scores are written one by one")]
 pub(crate) enum RerankAnswer {
     Texts(Vec<TextScore>),
     Documents(RerankResponse),
@@ -181,82 +184,92 @@ pub(crate) enum RerankAnswer {
 
 /// Documents in order of relevance
 ///
-/// The clients of Cohere (v1), Jina, Voyage, vLLM and Infinity read this answer.
+/// For clients of Cohere (v1), Jina, Voyage, vLLM and Infinity.
 #[utoipa::path(
     post, path = "/v1/rerank", tag = "Rerank", request_body = RerankBody,
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
-pub(crate) async fn rerank_v1(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
+pub(crate) async fn rerank_v1(app: Call, Json(body): Json<RerankBody>) -> Result {
     rerank_versioned(&app, body, Form { version: "1", object: "list" }).await
 }
 
 /// Documents in order of relevance
 ///
-/// The same for the clients of Cohere's second version.
+/// The same for clients of Cohere v2.
 #[utoipa::path(
     post, path = "/v2/rerank", tag = "Rerank", request_body = RerankBody,
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
-pub(crate) async fn rerank_v2(State(app): State<App>, Json(body): Json<RerankBody>) -> Result {
+pub(crate) async fn rerank_v2(app: Call, Json(body): Json<RerankBody>) -> Result {
     rerank_versioned(&app, body, Form { version: "2", object: "list" }).await
 }
 
-/// In what the answers of the routes differ.
+/// Differences between the responses of the routes.
 #[derive(Debug, Clone, Copy)]
 struct Form {
-    /// Cohere's.
+    /// Version of Cohere's API.
     version: &'static str,
     object: &'static str,
 }
 
-/// Infinity's client takes no other object.
+/// Infinity's client accepts no other object.
 const UNVERSIONED: Form = Form { version: "1", object: "rerank" };
 
-async fn rerank_versioned(app: &App, mut body: RerankBody, form: Form) -> Result {
+async fn rerank_versioned(app: &Call, mut body: RerankBody, form: Form) -> Result {
     match body.documents.take() {
         Some(documents) => rerank_documents(app, body, documents, form).await,
         None => Err(invalid("documents", "is missing")),
     }
 }
 
-async fn rerank_texts(app: &App, body: RerankBody, texts: Vec<String>) -> Result {
+async fn rerank_texts(app: &Call, body: RerankBody, texts: Vec<String>) -> Result {
     let kept = body.return_text.unwrap_or(false).then(|| texts.clone());
     let (answered, order) = score(app, body, texts, "texts").await?;
-    let lines: Vec<_> = order
-        .into_iter()
-        .map(|Ranked { index, score }| TextScore {
-            index,
-            text: kept.as_ref().map(|texts| texts[index].clone()),
-            score,
-        })
-        .collect();
-    Ok(Answer::json(&answered, &lines))
+    let lines = order.into_iter().map(move |Ranked { index, score }| TextScore {
+        index,
+        text: kept.as_ref().map(|texts| texts[index].clone()),
+        score,
+    });
+    Ok(Answer::json(answered, |_| JsonText::default().values(lines)))
 }
 
-async fn rerank_documents(app: &App, body: RerankBody, documents: Vec<Document>, form: Form) -> Result {
+async fn rerank_documents(app: &Call, body: RerankBody, documents: Vec<Document>, form: Form) -> Result {
     let texts: Vec<String> = documents.into_iter().map(|document| document.0).collect();
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
-    let kept = body.return_documents.unwrap_or(false).then(|| texts.clone());
+    let kept: Option<Arc<[String]>> = body.return_documents.unwrap_or(false).then(|| texts.clone().into());
     let model = body.model.clone().unwrap_or_else(|| app.names.served.clone());
     let (answered, order) = score(app, body, texts, "documents").await?;
-    let text = |index: usize| kept.as_ref().map(|texts| texts[index].clone());
     let response = RerankResponse {
         id: response_id("rerank"),
         object: form.object,
-        created: now(),
+        created: unix_time(),
         model,
-        results: order
-            .iter()
-            .map(|ranked| ranked.document(text(ranked.index).map(|text| TextObject { text })))
-            .collect(),
-        data: order.iter().map(|ranked| ranked.document(text(ranked.index))).collect(),
+        results: Vec::new(),
+        data: Vec::new(),
         usage: answered.usage.into(),
         meta: Meta { api_version: ApiVersion { version: form.version }, billed_units: BilledUnits { search_units } },
     };
-    Ok(Answer::json(&answered, &response))
+    let order: Arc<[Ranked]> = order.into();
+    Ok(Answer::json(answered, |_| {
+        let results = scores_of(&order, kept.clone(), |text| TextObject { text });
+        JsonText::around(&response, [("results", results), ("data", scores_of(&order, kept, |text| text))])
+    }))
 }
 
-/// A document's place in the answer.
+/// The list of scores, each with its document if documents are returned.
+fn scores_of<T: Serialize>(
+    order: &Arc<[Ranked]>,
+    kept: Option<Arc<[String]>>,
+    document: impl Fn(String) -> T + Send + 'static,
+) -> JsonText {
+    let order = Arc::clone(order);
+    JsonText::default().values((0..order.len()).map(move |rank| {
+        let ranked = order[rank];
+        ranked.document(kept.as_ref().map(|texts| document(texts[ranked.index].clone())))
+    }))
+}
+
+/// A document and its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Ranked {
     index: usize,
@@ -269,9 +282,9 @@ impl Ranked {
     }
 }
 
-/// Scores the texts and puts the best `top_n` of them in order.
+/// Scores the texts and ranks the best `top_n`.
 async fn score(
-    app: &App,
+    app: &Call,
     body: RerankBody,
     documents: Vec<String>,
     field: &'static str,
@@ -286,10 +299,10 @@ async fn score(
     Ok((answered, order))
 }
 
-/// Descending; equal scores keep the order of the request.
+/// Best score first; equal scores keep the order of the request.
 fn rank(scores: &[RerankScore], raw: bool, top_n: Option<usize>) -> Vec<Ranked> {
     let score = |score: &RerankScore| if raw { score.raw } else { score.score };
-    // By the raw score in any case: two probabilities may round to the same value where their logits do not.
+    // Always by the raw score: probabilities may round to the same value where logits differ.
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].raw.total_cmp(&scores[a].raw));
     if let Some(top_n @ 1..) = top_n {

@@ -1,17 +1,20 @@
 //! vLLM's scores of pairs: `/v1/score`.
 
-use super::{Result, now, response_id};
-use crate::answer::Answer;
-use crate::app::App;
-use crate::extract::{Direction, EncodeFields, Json, Texts};
-use crate::schema::TextsSchema;
-use crate::usage::UsageBody;
-use axum::extract::State;
+use super::{Result, response_id};
+use crate::state::call::Call;
+use crate::state::unix_time;
+use crate::wire::answer::Answer;
+use crate::wire::body::Json;
+use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::inputs::Texts;
+use crate::wire::pieces::JsonText;
+use crate::wire::schema::TextsSchema;
+use crate::wire::usage::UsageBody;
 use prefold_core::ScoreRequest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Pairs to score: one query with each document, or the queries and the documents at the same places.
+/// Pairs to score: one query with each document, or queries and documents with equal indices.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ScoreBody {
     /// Also `text_1` or `data_1`.
@@ -22,19 +25,19 @@ pub(crate) struct ScoreBody {
     #[schema(value_type = TextsSchema)]
     #[serde(alias = "text_2", alias = "data_2", alias = "items")]
     documents: Texts,
-    /// Echoed. There is one model, so any name is taken for it.
+    /// Any name is accepted, because there is one model; the response repeats it.
     model: Option<String>,
-    /// False gives logits in place of probabilities.
+    /// False: logits instead of probabilities.
     #[serde(alias = "activation")]
     use_activation: Option<bool>,
-    /// Cut what is too long instead of refusing it; `--auto-truncate` when absent.
+    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
-    /// Cut each pair to so many tokens; -1 to what the model takes.
+    /// Truncate each pair to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Which end to cut; right when absent.
+    /// Side to truncate. Default: right.
     truncation_side: Option<Direction>,
-    /// What relevant means, for models that are told in words.
+    /// Meaning of relevance, for instruction-following models.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
 }
@@ -45,7 +48,7 @@ pub(crate) struct ScoreResponse {
     id: String,
     /// `list`
     object: &'static str,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     created: u64,
     model: String,
     /// In the order of the documents.
@@ -64,12 +67,12 @@ struct PairScore {
 
 /// Scores of pairs
 ///
-/// The same scores as those of the rerank routes, in the order of the request.
+/// The scores of the rerank routes, in the order of the request.
 #[utoipa::path(
     post, path = "/v1/score", tag = "vLLM", request_body = ScoreBody,
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
 )]
-pub(crate) async fn score(State(app): State<App>, Json(body): Json<ScoreBody>) -> Result {
+pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
     let encode = EncodeFields {
         truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
@@ -85,20 +88,20 @@ pub(crate) async fn score(State(app): State<App>, Json(body): Json<ScoreBody>) -
     };
     let answered = app.engine.score(request).await?;
     let raw = body.use_activation == Some(false);
-    let scores = answered.results.iter().enumerate();
     let response = ScoreResponse {
         id: response_id("score"),
         object: "list",
-        created: now(),
+        created: unix_time(),
         model: body.model.unwrap_or_else(|| app.names.served.clone()),
-        data: scores
-            .map(|(index, score)| PairScore {
-                index,
-                object: "score",
-                score: if raw { score.raw } else { score.score },
-            })
-            .collect(),
+        data: Vec::new(),
         usage: answered.usage.into(),
     };
-    Ok(Answer::json(&answered, &response))
+    Ok(Answer::json(answered, |scores| {
+        let scores = scores.into_iter().enumerate().map(move |(index, score)| PairScore {
+            index,
+            object: "score",
+            score: if raw { score.raw } else { score.score },
+        });
+        JsonText::around(&response, [("data", JsonText::default().values(scores))])
+    }))
 }

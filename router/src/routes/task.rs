@@ -1,11 +1,11 @@
-//! `POST /` in the description: the model's own task, under the address that hosted inference endpoints have.
+//! `POST /` in OpenAPI: the model's own task, at the address of hosted inference endpoints.
 
 use super::embed::{EmbedBody, SimilarityBody};
 use super::predict::{PredictBody, Predictions};
 use super::rerank::{RerankAnswer, RerankBody};
 use utoipa::ToSchema;
 
-/// What the route of the model's task takes: `/embed` or `/similarity`, `/rerank`, or `/predict`.
+/// Body of the task's own route: `/embed` or `/similarity`, `/rerank`, or `/predict`.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes what the routes read")]
 #[serde(untagged)]
@@ -16,7 +16,7 @@ enum TaskBody {
     Predict(PredictBody),
 }
 
-/// What the route of the model's task answers.
+/// Response of the task's own route.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes what the routes write")]
 #[serde(untagged)]
@@ -29,8 +29,8 @@ enum TaskAnswer {
 
 /// The model's own task
 ///
-/// As hosted inference endpoints are called: an embedding model answers as `/embed` does, or as `/similarity` where
-/// `inputs` is an object; a reranker as `/rerank`; a classifier as `/predict`.
+/// The address of hosted inference endpoints: an embedding model answers like `/embed`, or like `/similarity` if
+/// `inputs` is an object; a reranker like `/rerank`; a classifier like `/predict`.
 #[utoipa::path(
     post, path = "/", tag = "text-embeddings-inference", request_body = TaskBody,
     responses((status = 200, description = "What that route answers", content(

@@ -1,27 +1,29 @@
 //! TEI's tokenizer routes: `/tokenize`, `/decode`.
 
 use super::Result;
-use crate::answer::Answer;
-use crate::app::App;
-use crate::extract::{EncodeFields, IdLists, Json, Texts};
-use crate::schema::{IdListsSchema, TextsSchema};
-use axum::extract::State;
+use crate::state::call::Call;
+use crate::wire::answer::Answer;
+use crate::wire::body::Json;
+use crate::wire::encode_fields::EncodeFields;
+use crate::wire::inputs::{IdLists, Texts};
+use crate::wire::pieces::{JsonText, write_value};
+use crate::wire::schema::{IdListsSchema, TextsSchema};
 use prefold_core::TokenInfo;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What to encode.
+/// Texts to encode.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct TokenizeBody {
     #[schema(value_type = TextsSchema)]
     inputs: Texts,
-    /// Add the tokenizer's special tokens; true when absent.
+    /// Add the tokenizer's special tokens. Default: true.
     add_special_tokens: Option<bool>,
-    /// One of the model's prompts, to put before each text.
+    /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
 }
 
-/// One token. `start` and `stop` are characters of the text, `null` for special tokens.
+/// A token. `start` and `stop` are character offsets in the text, `null` for special tokens.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Token {
     id: u32,
@@ -42,21 +44,21 @@ impl From<TokenInfo> for Token {
     post, path = "/tokenize", tag = "text-embeddings-inference", request_body = TokenizeBody,
     responses((status = 200, description = "A list of tokens for each text", body = Vec<Vec<Token>>))
 )]
-pub(crate) async fn tokenize(State(app): State<App>, Json(body): Json<TokenizeBody>) -> Result {
+pub(crate) async fn tokenize(app: Call, Json(body): Json<TokenizeBody>) -> Result {
     let TokenizeBody { inputs, add_special_tokens, prompt_name } = body;
     let encode = EncodeFields { prompt_name, add_special_tokens, ..Default::default() };
     let tokens = app.engine.tokenize(inputs.0, encode.for_field("inputs")?).await?;
-    let tokens: Vec<Vec<Token>> =
-        tokens.into_iter().map(|tokens| tokens.into_iter().map(Token::from).collect()).collect();
-    Ok(Answer::free(&tokens))
+    app.share.force(tokens.iter().flatten().map(|token| size_of::<TokenInfo>() + token.text.len()).sum());
+    let text = JsonText::default().nested(tokens, |out, token| write_value(out, &Token::from(token)));
+    Ok(Answer::free_text(text, app.share))
 }
 
-/// What to decode.
+/// Token ids to decode.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct DecodeBody {
     #[schema(value_type = IdListsSchema)]
     ids: IdLists,
-    /// Leave special tokens out; true when absent.
+    /// Leave special tokens out. Default: true.
     skip_special_tokens: Option<bool>,
 }
 
@@ -65,7 +67,8 @@ pub(crate) struct DecodeBody {
     post, path = "/decode", tag = "text-embeddings-inference", request_body = DecodeBody,
     responses((status = 200, description = "A text for each list of ids", body = Vec<String>))
 )]
-pub(crate) async fn decode(State(app): State<App>, Json(body): Json<DecodeBody>) -> Result {
+pub(crate) async fn decode(app: Call, Json(body): Json<DecodeBody>) -> Result {
     let texts = app.engine.decode(body.ids.0, body.skip_special_tokens.unwrap_or(true)).await?;
-    Ok(Answer::free(&texts))
+    app.share.force(texts.iter().map(String::len).sum());
+    Ok(Answer::free_text(JsonText::default().values(texts), app.share))
 }

@@ -15,7 +15,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* JSON's texts, numbers and lists are TOML's too. Helm reads whole numbers as floats: toJson writes them back whole. */}}
+{{- /* JSON strings, numbers and lists are valid TOML. Helm reads integers as floats; toJson writes them as integers again. */}}
 {{- define "prefold.config" -}}
 {{- with .Values.model }}
 model-id = {{ . | toJson }}

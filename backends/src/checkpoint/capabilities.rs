@@ -1,0 +1,346 @@
+//! Capabilities of a checkpoint and its head, from options and files.
+
+use super::head::{HeadSource, RerankToken};
+use super::metadata::Metadata;
+use super::st_modules::{self, ModuleList, PoolingConfig};
+use crate::LoadError;
+use crate::formats::Weights;
+use crate::json::{Fields, shown};
+use crate::options::{DefaultPrompt, LoadOptions};
+use crate::source::ModelFiles;
+use prefold_core::{Capabilities, Classify, Embed, Pooling, Prompts, RerankRecipe, Task};
+
+/// The head of a sequence classifier.
+const SCORE_HEAD: &str = "score.weight";
+
+/// Limit of a classifier's labels; far above any real one.
+const MAX_LABELS: usize = 1 << 16;
+
+/// Bytes of a label's name at most. Every answer of a classifier repeats the names.
+const MAX_LABEL_BYTES: usize = 256;
+
+/// Facts from which the capabilities are made.
+#[derive(Clone, Copy)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) options: &'a LoadOptions,
+    pub(crate) files: &'a ModelFiles,
+    pub(crate) metadata: &'a Metadata,
+    /// Absent where the model is not to be run. Only its tokens matter then, which are the same with every pooling.
+    pub(crate) weights: Option<&'a Weights>,
+}
+
+impl Evidence<'_> {
+    /// The answers that the checkpoint can give, and the head that computes them. `--task` overrules the files.
+    ///
+    /// # Errors
+    /// The checkpoint lacks what the options ask for, names no task, or needs an unsupported feature.
+    pub(crate) fn read(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        let unweighted = self.weights.is_none().then_some(Task::Embed);
+        let task = self.task()?.or(unweighted).ok_or_else(|| {
+            let problem = "does not say what it is for: give --pooling (cls, mean, last-token) for embeddings, \
+                           --task, or --rerank-recipe";
+            LoadError::Options(format!("{} {problem}", self.files.display_name()))
+        })?;
+        let has_recipe = self.options.rerank_recipe.is_some();
+        if has_recipe && task != Task::Rerank {
+            return Err(LoadError::Options(format!("--rerank-recipe is for reranking, the task is {task}")));
+        }
+        let has_score_head = match self.weights {
+            Some(weights) => weights.contains(SCORE_HEAD),
+            None => self.is_classifier()?,
+        };
+        if has_recipe && has_score_head {
+            let problem = "is a sequence classifier, whose own head scores; --rerank-recipe is for language models";
+            return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
+        }
+        if task != Task::Embed {
+            let embeds_only =
+                [("--pooling", self.options.pooling.is_some()), ("--dense-path", self.options.dense_path.is_some())];
+            if let Some((flag, _)) = embeds_only.iter().find(|(_, given)| *given) {
+                let problem = format!("{flag} is for embeddings, the task is {task}; --task embed overrules this");
+                return Err(LoadError::Options(problem));
+            }
+        }
+        let (capabilities, head) = match task {
+            Task::Embed => self.embed()?,
+            Task::Rerank if !has_score_head => self.rerank()?,
+            Task::Rerank | Task::Classify => self.classify()?,
+        };
+        match &head {
+            HeadSource::Score { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
+                let problem = format!("a classifier with {num_labels} labels cannot rerank, only one with 1");
+                Err(LoadError::Options(problem))
+            }
+            HeadSource::Dense { .. } | HeadSource::Score { .. } if self.options.rerank_instruction.is_some() => {
+                let problem = "`--rerank-instruction`: the model is not told in words what relevant means";
+                Err(LoadError::Options(problem.to_owned()))
+            }
+            _ => Ok((capabilities, head)),
+        }
+    }
+
+    /// The task in the options, otherwise the one in the files; `None` if neither names one.
+    ///
+    /// # Errors
+    /// The files are malformed or need an unsupported feature.
+    fn task(&self) -> Result<Option<Task>, LoadError> {
+        match (self.options.task, &self.options.rerank_recipe) {
+            (Some(task), _) => Ok(Some(task)),
+            (None, Some(_)) => Ok(Some(Task::Rerank)),
+            (None, None) => self.detect(),
+        }
+    }
+
+    /// `true` if the config names a sequence classifier.
+    ///
+    /// # Errors
+    /// The config is malformed.
+    fn is_classifier(&self) -> Result<bool, LoadError> {
+        Ok(self.architectures()?.iter().any(|name| name.ends_with("ForSequenceClassification")))
+    }
+
+    /// `architectures` of `config.json`; empty for a GGUF file.
+    fn architectures(&self) -> Result<Vec<String>, LoadError> {
+        match &self.metadata.json {
+            Some(json) => Fields::new("config.json", json)?.or("architectures", vec![]),
+            None => Ok(vec![]),
+        }
+    }
+
+    fn detect(&self) -> Result<Option<Task>, LoadError> {
+        if self.is_classifier()? {
+            return Ok(Some(Task::Classify));
+        }
+        if self.options.pooling.is_some() || self.metadata.gguf_pooling.is_some() {
+            return Ok(Some(Task::Embed));
+        }
+        let modules = ModuleList::read(self.files)?;
+        if modules.pooling.is_some() {
+            return Ok(Some(Task::Embed));
+        }
+        let qwen3 = match &self.metadata.json {
+            Some(_) => self.architectures()?.iter().any(|name| name == "Qwen3ForCausalLM"),
+            None => self.metadata.config.model_type == "qwen3",
+        };
+        if modules.logit_score.is_some() {
+            return match qwen3 {
+                true => Ok(Some(Task::Rerank)),
+                false => {
+                    let problem = "a reranker whose prompt is not known; give --rerank-recipe";
+                    Err(LoadError::Options(format!("{} is {problem}", self.files.display_name())))
+                }
+            };
+        }
+        if !qwen3 || self.missing_token().is_some() {
+            return Ok(None);
+        }
+        if self.metadata.json.is_none() {
+            return Ok(self.metadata.gguf_ranks.then_some(Task::Rerank));
+        }
+        let model = self.files.display_name();
+        if let Some(class) = self.custom_class()? {
+            tracing::warn!("{model} has a class of its own ({class}), so what it is for is not guessed");
+            return Ok(None);
+        }
+        tracing::warn!(
+            "{model} is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give \
+             --task rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
+        );
+        Ok(Some(Task::Rerank))
+    }
+
+    /// The checkpoint's own Python class of model or config, which may compute or prompt differently.
+    fn custom_class(&self) -> Result<Option<String>, LoadError> {
+        let Some(json) = &self.metadata.json else { return Ok(None) };
+        let Some(map) = Fields::new("config.json", json)?.object("auto_map")? else { return Ok(None) };
+        let class = map.entries().find(|(key, _)| *key == "AutoConfig" || key.starts_with("AutoModel"));
+        Ok(class.map(|(_, class)| shown(class)))
+    }
+
+    fn embed(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        let given = self.options.pooling.or(self.metadata.gguf_pooling);
+        let mut list = match ModuleList::read(self.files) {
+            // With --pooling, a list of unsupported modules is ignored.
+            Err(error) if self.options.pooling.is_some() => {
+                tracing::warn!("modules are left out because --pooling is given: {error}");
+                ModuleList::default()
+            }
+            Err(_) if self.weights.is_none() => ModuleList::default(),
+            list => list?,
+        };
+        if let Some(folder) = &self.options.dense_path {
+            list.replace_dense(folder)?;
+        }
+        let pooling = match (given, &list.pooling) {
+            (Some(pooling), _) => PoolingConfig { pooling, include_prompt: true },
+            (None, Some(folder)) => st_modules::pooling(self.files, folder, self.metadata.config.hidden_size)?,
+            (None, None) if self.weights.is_none() => {
+                PoolingConfig { pooling: Pooling::LastToken, include_prompt: true }
+            }
+            (None, None) => {
+                let problem = format!("{} does not say how to pool: give --pooling", self.files.display_name());
+                return Err(LoadError::Options(problem));
+            }
+        };
+        // Last-token pooling does not depend on the prompt's rows.
+        let prompted = self.metadata.prompts.by_name.values().any(|prompt| !prompt.is_empty());
+        if !pooling.include_prompt && prompted && pooling.pooling != Pooling::LastToken {
+            let what = "`include_prompt` false with prompts";
+            return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
+        }
+        let pooling = pooling.pooling;
+        let token_dim = self.metadata.config.hidden_size;
+        let mut dim = token_dim;
+        let mut modules = Vec::with_capacity(list.dense.len());
+        for folder in &list.dense {
+            let module = st_modules::dense(self.files, folder, dim, self.weights.is_some())?;
+            dim = module.out_features;
+            modules.push(module);
+        }
+        let embed = Embed { dim, token_dim, pooling, prompts: self.prompts(self.metadata.prompts.clone())? };
+        let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
+        Ok((capabilities, HeadSource::Dense { pooling, modules }))
+    }
+
+    /// The prompts that the files name, with the default that the options give.
+    ///
+    /// # Errors
+    /// The options name another prompt.
+    fn prompts(&self, named: Prompts) -> Result<Prompts, LoadError> {
+        let default = match &self.options.default_prompt {
+            None => return Ok(named),
+            Some(DefaultPrompt::Text(text)) => text,
+            Some(DefaultPrompt::Named(name)) => named.by_name.get(name).ok_or_else(|| {
+                let names: Vec<_> = named.by_name.keys().map(|name| format!("`{name}`")).collect();
+                let known = match names.as_slice() {
+                    [] => "no prompts".to_owned(),
+                    names => format!("the prompts {}", names.join(", ")),
+                };
+                LoadError::Options(format!("`--default-prompt-name {name}`: the model has {known}"))
+            })?,
+        };
+        Ok(Prompts { default: Some(default.clone()), ..named })
+    }
+
+    fn rerank(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        // A name is refused; there is no text for a prompt to stand before.
+        self.prompts(Prompts::default())?;
+        let mut recipe = self.recipe()?;
+        let texts = recipe.negative.into_iter().chain([recipe.positive]);
+        let tokens = texts.map(|text| self.single_token(text)).collect::<Result<Vec<_>, _>>()?;
+        self.check_score_tokens(&tokens)?;
+        if let Some(instruction) = &self.options.rerank_instruction {
+            recipe.template.default_instruction = Some(instruction.clone());
+        }
+        let capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
+        Ok((capabilities, HeadSource::TokenRows(tokens)))
+    }
+
+    /// Compares the recipe's tokens with those of a LogitScore module.
+    ///
+    /// # Errors
+    /// They differ: the checkpoint was trained with another prompt.
+    fn check_score_tokens(&self, expected: &[RerankToken]) -> Result<(), LoadError> {
+        let list = ModuleList::read(self.files).unwrap_or_else(|error| {
+            tracing::warn!("modules are left out because the options say what the model is for: {error}");
+            ModuleList::default()
+        });
+        let Some(folder) = list.logit_score else { return Ok(()) };
+        let found = st_modules::score_tokens(self.files, &folder)?;
+        let expected: Vec<u32> = expected.iter().map(|token| token.id).collect();
+        if found == expected {
+            return Ok(());
+        }
+        let id = |id: u32| match self.metadata.tokenizer.id_to_token(id) {
+            Some(token) => format!("{id} ({token:?})"),
+            None => format!("{id}, which tokenizer.json does not have,"),
+        };
+        let shown = |ids: &[u32]| ids.iter().rev().map(|&i| id(i)).collect::<Vec<_>>().join(" against ");
+        let what = format!("a score of token {}", shown(&found));
+        let supported =
+            format!("the recipe in use has {}; give --rerank-recipe with the model's own prompt", shown(&expected));
+        Err(LoadError::unsupported(st_modules::config_of(&folder), what, supported))
+    }
+
+    /// Prompt and tokens of a yes/no reranker: those in the options, otherwise Qwen3-Reranker's.
+    ///
+    /// # Errors
+    /// The tokenizer lacks a token of Qwen3-Reranker's prompt.
+    fn recipe(&self) -> Result<RerankRecipe, LoadError> {
+        match (&self.options.rerank_recipe, self.missing_token()) {
+            (Some(recipe), _) => Ok(recipe.clone()),
+            (None, None) => RerankRecipe::builtin(RerankRecipe::QWEN3).map_err(LoadError::Options),
+            (None, Some(token)) => {
+                let what = format!("Qwen3-Reranker's prompt without the token \"{token}\"");
+                let supported = "give --rerank-recipe for another yes/no reranker";
+                Err(LoadError::unsupported("tokenizer.json", what, supported))
+            }
+        }
+    }
+
+    /// The token of a text that must be a single token.
+    fn single_token(&self, text: String) -> Result<RerankToken, LoadError> {
+        let encoding = self.metadata.tokenizer.encode_fast(text.as_str(), false);
+        let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
+        match encoding.get_ids() {
+            &[id] => Ok(RerankToken { text, id }),
+            ids => {
+                let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
+                Err(LoadError::invalid("tokenizer.json", problem))
+            }
+        }
+    }
+
+    /// A token of Qwen3-Reranker's prompt that the tokenizer lacks.
+    fn missing_token(&self) -> Option<&'static str> {
+        let special = |token: &str| {
+            let added = self.metadata.tokenizer.get_added_tokens_decoder();
+            added.values().any(|added| added.special && added.content == token)
+        };
+        let words = ["yes", "no"].into_iter().find(|word| self.metadata.tokenizer.token_to_id(word).is_none());
+        words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
+    }
+
+    fn classify(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        let Some(json) = &self.metadata.json else {
+            return Err(LoadError::unsupported(
+                self.files.display_name(),
+                "a classifier in a GGUF file",
+                "safetensors",
+            ));
+        };
+        let labels = labels(&Fields::new("config.json", json)?)?;
+        let num_labels = labels.len();
+        let classify = Classify { labels, prompts: self.prompts(Prompts::default())? };
+        let capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
+        Ok((capabilities, HeadSource::Score { num_labels }))
+    }
+}
+
+/// Labels of a classifier by index.
+fn labels(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
+    let num_labels = fields.optional::<usize>("num_labels")?;
+    let Some(names) = fields.object("id2label")? else {
+        // Hugging Face omits `id2label` if it has its default value: two labels.
+        return match num_labels.unwrap_or(2) {
+            n @ 1..=MAX_LABELS => Ok((0..n).map(|i| format!("LABEL_{i}")).collect()),
+            n => Err(fields.problem("num_labels", &format!("must be from 1 to {MAX_LABELS}, it is {n}"))),
+        };
+    };
+    let count = names.entries().count();
+    if count == 0 || num_labels.is_some_and(|n| n != count) {
+        let problem = format!("has {count} labels, `num_labels` is {}", num_labels.map_or(0, |n| n));
+        return Err(fields.problem("id2label", &problem));
+    }
+    if count > MAX_LABELS {
+        return Err(fields.problem("id2label", &format!("has {count} labels, the limit is {MAX_LABELS}")));
+    }
+    let label = |i: usize| match names.required::<String>(&i.to_string())? {
+        name if name.len() <= MAX_LABEL_BYTES => Ok(name),
+        name => {
+            let problem = format!("has a name of {} bytes, the limit is {MAX_LABEL_BYTES}", name.len());
+            Err(names.problem(&i.to_string(), &problem))
+        }
+    };
+    (0..count).map(label).collect()
+}

@@ -1,0 +1,22 @@
+//! Description of a head: the computation between the final states and the outputs.
+
+use super::st_modules::DenseModule;
+use prefold_core::Pooling;
+
+/// Source of a head's layers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum HeadSource {
+    /// Pooling, then dense layers in order. The engine scales to unit length, whatever `modules.json` says.
+    Dense { pooling: Pooling, modules: Vec<DenseModule> },
+    /// Rows of the output matrix at the last token: for the negative and the positive token, or the positive one alone.
+    TokenRows(Vec<RerankToken>),
+    /// `score.weight` of a sequence classifier at the last token.
+    Score { num_labels: usize },
+}
+
+/// A token whose logit enters the score.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RerankToken {
+    pub(crate) text: String,
+    pub(crate) id: u32,
+}

@@ -1,0 +1,91 @@
+//! Metadata of a model: everything in its files except the tensors.
+
+use super::catch_panic::catch_panic;
+use super::st_modules;
+use super::tokenizer;
+use crate::LoadError;
+use crate::config::TransformerConfig;
+use crate::formats::config_json;
+use crate::formats::gguf::{self, GgufFile};
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use prefold_core::{Pooling, Prompts};
+use serde_json::Value;
+use tokenizers::Tokenizer;
+
+const CONFIG: &str = "config.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+
+/// Config, tokenizer, prompts and limit of a model.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    pub(crate) config: TransformerConfig,
+    /// `config.json`; GGUF files have none.
+    pub(crate) json: Option<Value>,
+    /// Without truncation or padding.
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) prompts: Prompts,
+    /// In tokens.
+    pub(crate) max_input_length: usize,
+    /// Pooling named by a GGUF file.
+    pub(crate) gguf_pooling: Option<Pooling>,
+    /// The GGUF file declares a reranker.
+    pub(crate) gguf_ranks: bool,
+}
+
+impl Metadata {
+    /// Reads the files, or the header of the GGUF file among them.
+    ///
+    /// # Errors
+    /// Files are missing or malformed, or need an unsupported feature.
+    pub(crate) fn read(files: &ModelFiles, gguf: Option<&GgufFile>) -> Result<Self, LoadError> {
+        let (config, json) = match gguf {
+            Some(gguf) => (gguf.config()?, None),
+            None => {
+                let json = files.json(CONFIG)?.ok_or_else(|| files.missing(CONFIG, ""))?;
+                (config_json::read(&json)?, Some(json))
+            }
+        };
+        let tokenizer = catch_panic(tokenizer::FILE, || {
+            let tokenizer = match (tokenizer::read(files)?, gguf) {
+                (Some(tokenizer), _) => tokenizer,
+                (None, Some(gguf)) => gguf::tokenizer::tokenizer(gguf)?,
+                (None, None) => return Err(files.missing(tokenizer::FILE, "")),
+            };
+            tokenizer::check_ids(&tokenizer, config.vocab_size)?;
+            Ok(tokenizer)
+        })?;
+        let max_input_length = max_input_length(files, &config)?;
+        config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
+        Ok(Self {
+            config,
+            json,
+            tokenizer,
+            prompts: st_modules::prompts(files)?,
+            max_input_length,
+            gguf_pooling: gguf.map(GgufFile::pooling).transpose()?.flatten(),
+            gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
+        })
+    }
+}
+
+/// The lowest of the limits in the files.
+fn max_input_length(files: &ModelFiles, config: &TransformerConfig) -> Result<usize, LoadError> {
+    /// Tokenizers without a limit have values around 1e30.
+    const NO_LIMIT: f64 = 1e9;
+    let mut limit = config.max_position_embeddings;
+    if let Some(length) = st_modules::max_seq_length(files)? {
+        limit = limit.min(length);
+    }
+    if let Some(tokenizer_config) = files.json(TOKENIZER_CONFIG)? {
+        let fields = Fields::new(TOKENIZER_CONFIG, &tokenizer_config)?;
+        match fields.optional::<f64>("model_max_length")? {
+            Some(length) if length < 1.0 => {
+                return Err(fields.problem("model_max_length", &format!("must be above 0, it is {length}")));
+            }
+            Some(length) if length < NO_LIMIT => limit = limit.min(length as usize),
+            _ => {}
+        }
+    }
+    Ok(limit)
+}

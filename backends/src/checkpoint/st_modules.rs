@@ -1,0 +1,308 @@
+//! Files of sentence-transformers beside a model: modules, pooling, dense layers, prompts.
+
+use crate::LoadError;
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use prefold_core::{Pooling, Prompts};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const MODULES: &str = "modules.json";
+const PROMPTS: &str = "config_sentence_transformers.json";
+const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
+/// Limit of dense layers after pooling; each is kept in memory. No model has as many.
+const MAX_DENSE: usize = 16;
+/// Prompts of a model at most, and bytes of a prompt's name and text.
+const MAX_PROMPTS: usize = 256;
+const MAX_PROMPT_NAME: usize = 128;
+const MAX_PROMPT_TEXT: usize = 16 << 10;
+/// Prefix of the class names of sentence-transformers.
+const LIBRARY: &str = "sentence_transformers.";
+/// Input of a LogitScore module.
+const LOGITS: &str = "causal_logits";
+/// Folder of the pooling config if there is no `modules.json`.
+const DEFAULT_POOLING: &str = "1_Pooling";
+
+/// A dense layer after pooling.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DenseModule {
+    pub(crate) in_features: usize,
+    pub(crate) out_features: usize,
+    /// `[out_features, in_features]`
+    pub(crate) weight: Vec<f32>,
+    /// `[out_features]`
+    pub(crate) bias: Option<Vec<f32>>,
+    pub(crate) activation: DenseActivation,
+}
+
+/// Activation after a dense layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DenseActivation {
+    Identity,
+    Tanh,
+}
+
+/// Folders of the modules between the final states and the embedding.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ModuleList {
+    pub(crate) pooling: Option<String>,
+    /// Makes a language model a reranker; excludes pooling.
+    pub(crate) logit_score: Option<String>,
+    pub(crate) dense: Vec<String>,
+}
+
+impl ModuleList {
+    /// Reads `modules.json`, or without one the pooling config in its usual place.
+    ///
+    /// # Errors
+    /// The file is malformed, or a module or the order of modules is not supported.
+    pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
+        if let Some(modules) = files.json(MODULES)? {
+            return Self::parse(&modules);
+        }
+        let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
+        Ok(Self { pooling, ..Self::default() })
+    }
+
+    /// The modules of a `modules.json`.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn parse(modules: &Value) -> Result<Self, LoadError> {
+        let invalid = |problem: &str| Err(LoadError::invalid(MODULES, problem));
+        let Value::Array(modules) = modules else { return invalid("must be a list of modules") };
+        let mut list = Self::default();
+        let mut normalize = false;
+        for (index, module) in modules.iter().enumerate() {
+            let fields = Fields::new(MODULES, module)?;
+            let (kind, path): (String, String) = (fields.required("type")?, fields.or("path", String::new())?);
+            if !kind.starts_with(LIBRARY) {
+                let supported = "the checkpoint brings Python code of its own, which is not run";
+                return Err(LoadError::unsupported(MODULES, format!("the class {kind}"), supported));
+            }
+            if normalize {
+                let what = format!("{kind} after Normalize");
+                return Err(LoadError::unsupported(MODULES, what, "Normalize as the last module"));
+            }
+            match (kind.rsplit('.').next().unwrap_or_default(), index) {
+                ("Transformer", 0) if path.is_empty() => {}
+                ("Transformer", 0) => {
+                    let what = format!("Transformer in the folder \"{path}\"");
+                    return Err(LoadError::unsupported(MODULES, what, "the model's files at the top"));
+                }
+                ("Pooling", 1) => list.pooling = Some(path),
+                ("LogitScore", 1) => list.logit_score = Some(path),
+                (_, 2..) if list.logit_score.is_some() => {
+                    let what = format!("{kind} after LogitScore");
+                    return Err(LoadError::unsupported(MODULES, what, "LogitScore as the last module"));
+                }
+                ("Dense", 2..) if list.dense.len() == MAX_DENSE => {
+                    let what = format!("more than {MAX_DENSE} Dense modules");
+                    return Err(LoadError::unsupported(MODULES, what, "one or a few"));
+                }
+                ("Dense", 2..) => list.dense.push(path),
+                ("Normalize", 2..) => normalize = true,
+                _ => {
+                    let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
+                                     or Transformer, then LogitScore; --task or --pooling can overrule the file";
+                    return Err(LoadError::unsupported(MODULES, format!("{kind} as module {index}"), supported));
+                }
+            }
+        }
+        match list.pooling.is_some() || list.logit_score.is_some() {
+            true => Ok(list),
+            false => invalid("has no Pooling or LogitScore module"),
+        }
+    }
+
+    /// Replaces the dense layer of the file by the one in `folder`.
+    ///
+    /// # Errors
+    /// The file has several dense layers.
+    pub(crate) fn replace_dense(&mut self, folder: &str) -> Result<(), LoadError> {
+        if self.dense.len() > 1 {
+            let folders = self.dense.join(", ");
+            let problem = format!("--dense-path {folder} cannot replace one of several dense layers ({folders})");
+            return Err(LoadError::Options(problem));
+        }
+        self.dense = vec![folder.to_owned()];
+        Ok(())
+    }
+}
+
+/// Pooling in a folder's `config.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoolingConfig {
+    pub(crate) pooling: Pooling,
+    /// The tokens of a prompt are pooled too.
+    pub(crate) include_prompt: bool,
+}
+
+/// Reads a pooling module.
+///
+/// # Errors
+/// The config is missing or malformed, has an unsupported mode of pooling, or another width.
+pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> Result<PoolingConfig, LoadError> {
+    let name = config_of(folder);
+    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
+    let fields = Fields::new(&name, &config)?;
+    for width in ["word_embedding_dimension", "embedding_dimension"] {
+        if let Some(found) = fields.optional::<usize>(width)?.filter(|&found| found != hidden_size) {
+            return Err(fields.problem(width, &format!("is {found}, but the model's `hidden_size` is {hidden_size}")));
+        }
+    }
+    let modes = match fields.get("pooling_mode") {
+        Some(Value::Array(_)) => fields.required::<Vec<String>>("pooling_mode")?,
+        Some(_) => vec![fields.required::<String>("pooling_mode")?],
+        None => true_modes(&fields)?,
+    };
+    let [mode] = modes.as_slice() else {
+        let problem = if modes.is_empty() { "no pooling mode".to_owned() } else { modes.join(" with ") };
+        return Err(LoadError::unsupported(&name, problem, "one of cls, mean, lasttoken"));
+    };
+    let pooling = match mode.as_str() {
+        "cls" => Pooling::Cls,
+        "mean" => Pooling::Mean,
+        "lasttoken" => Pooling::LastToken,
+        other => return Err(LoadError::unsupported(&name, format!("pooling mode {other}"), "cls, mean, lasttoken")),
+    };
+    Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
+}
+
+/// The older spelling: one boolean per mode.
+fn true_modes(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
+    let mut modes = Vec::new();
+    for (key, _) in fields.entries() {
+        let Some(mode) = key.strip_prefix("pooling_mode_") else { continue };
+        if fields.or(key, false)? {
+            modes.push(mode.trim_end_matches("_tokens").trim_end_matches("_token").to_owned());
+        }
+    }
+    Ok(modes)
+}
+
+/// Reads a LogitScore module.
+///
+/// # Errors
+/// The config is missing or malformed, or its input is not logits.
+pub(crate) fn score_tokens(files: &ModelFiles, folder: &str) -> Result<Vec<u32>, LoadError> {
+    let name = config_of(folder);
+    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
+    let fields = Fields::new(&name, &config)?;
+    let input: String = fields.or("module_input_name", LOGITS.to_owned())?;
+    if input != LOGITS {
+        return Err(fields.unsupported("module_input_name", &format!("\"{input}\""), LOGITS));
+    }
+    let negative = fields.optional("false_token_id")?;
+    Ok(negative.into_iter().chain([fields.required("true_token_id")?]).collect())
+}
+
+/// Reads a dense module whose input is `in_features` wide.
+///
+/// # Errors
+/// The config or weights are missing or malformed, or the activation is not supported.
+pub(crate) fn dense(
+    files: &ModelFiles,
+    folder: &str,
+    in_features: usize,
+    with_weights: bool,
+) -> Result<DenseModule, LoadError> {
+    let folder = folder.trim_end_matches('/');
+    let name = config_of(folder);
+    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
+    let fields = Fields::new(&name, &config)?;
+    let found: usize = fields.required("in_features")?;
+    if found != in_features {
+        return Err(fields.problem("in_features", &format!("is {found}, but its input is {in_features} wide")));
+    }
+    let out_features = match fields.required("out_features")? {
+        out_features @ 1..=0x10_0000 => out_features,
+        other => return Err(fields.problem("out_features", &format!("must be from 1 to 1048576, it is {other}"))),
+    };
+    // sentence-transformers' own default is Tanh.
+    let activation: String = fields.or("activation_function", "Tanh".to_owned())?;
+    let activation = match activation.rsplit('.').next().unwrap_or_default() {
+        "Identity" => DenseActivation::Identity,
+        "Tanh" => DenseActivation::Tanh,
+        _ => return Err(fields.unsupported("activation_function", &format!("\"{activation}\""), "Identity, Tanh")),
+    };
+    for (key, usual) in [("module_input_name", "sentence_embedding"), ("module_output_name", "sentence_embedding")] {
+        let value: String = fields.or(key, usual.to_owned())?;
+        if value != usual {
+            return Err(fields.unsupported(key, &format!("\"{value}\""), usual));
+        }
+    }
+    if fields.or("use_residual", false)? {
+        return Err(fields.unsupported("use_residual", "true", "false"));
+    }
+    if !with_weights {
+        return Ok(DenseModule { in_features, out_features, weight: vec![], bias: None, activation });
+    }
+    let weights = files.weights_in(folder)?;
+    let bias = fields.or("bias", true)?.then(|| weights.read("linear.bias", &[out_features])).transpose()?;
+    let weight = weights.read("linear.weight", &[out_features, in_features])?;
+    Ok(DenseModule { in_features, out_features, weight, bias, activation })
+}
+
+/// The model's named prompts.
+///
+/// # Errors
+/// The file is malformed, or the default prompt is not among the prompts.
+pub(crate) fn prompts(files: &ModelFiles) -> Result<Prompts, LoadError> {
+    let Some(config) = files.json(PROMPTS)? else { return Ok(Prompts::default()) };
+    let fields = Fields::new(PROMPTS, &config)?;
+    let mut by_name = BTreeMap::new();
+    if let Some(prompts) = fields.object("prompts")? {
+        let count = prompts.entries().count();
+        if count > MAX_PROMPTS {
+            return Err(fields.problem("prompts", &format!("has {count} prompts, the limit is {MAX_PROMPTS}")));
+        }
+        for (name, _) in prompts.entries() {
+            let text: String = prompts.or(name, String::new())?;
+            for (what, found, limit) in
+                [("a name", name.len(), MAX_PROMPT_NAME), ("a text", text.len(), MAX_PROMPT_TEXT)]
+            {
+                if found > limit {
+                    return Err(prompts.problem(name, &format!("has {what} of {found} bytes, the limit is {limit}")));
+                }
+            }
+            by_name.insert(name.clone(), text);
+        }
+    }
+    let default = match fields.optional::<String>("default_prompt_name")? {
+        None => None,
+        Some(name) => match by_name.get(&name) {
+            Some(text) => Some(text.clone()),
+            None => return Err(fields.problem("default_prompt_name", &format!("\"{name}\" is not among `prompts`"))),
+        },
+    };
+    Ok(Prompts { by_name, default })
+}
+
+/// Maximum input length in `sentence_bert_config.json`, if any.
+///
+/// # Errors
+/// The file is malformed, converts texts to lower case, or changes the model's config.
+pub(crate) fn max_seq_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
+    let Some(config) = files.json(SENTENCE_CONFIG)? else { return Ok(None) };
+    let fields = Fields::new(SENTENCE_CONFIG, &config)?;
+    if fields.or("do_lower_case", false)? {
+        return Err(fields.unsupported("do_lower_case", "true", "texts as they are"));
+    }
+    // These override config.json. The library ignores `trust_remote_code` here.
+    for name in ["config_args", "config_kwargs"] {
+        let changes = fields.object(name)?;
+        if let Some((key, _)) = changes.iter().flat_map(Fields::entries).find(|(key, _)| *key != "trust_remote_code") {
+            return Err(fields.unsupported(name, &format!("with `{key}`"), "changes of config.json in config.json"));
+        }
+    }
+    match fields.optional("max_seq_length")? {
+        Some(0) => Err(fields.problem("max_seq_length", "must be above 0")),
+        limit => Ok(limit),
+    }
+}
+
+/// Path of a module's config.
+pub(crate) fn config_of(folder: &str) -> String {
+    format!("{}/config.json", folder.trim_end_matches('/'))
+}

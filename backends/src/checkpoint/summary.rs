@@ -1,0 +1,75 @@
+//! Summary of a model, read without its weights.
+
+use super::capabilities::Evidence;
+use super::metadata::Metadata;
+use crate::LoadError;
+use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
+use crate::options::{LoadOptions, ModelSource};
+use crate::source::ModelFiles;
+use crate::source::hub::FileSet;
+use prefold_core::{Capabilities, Task};
+use tokenizers::Tokenizer;
+
+/// Tokenizer, sizes and capabilities of a model; see [`model_summary`].
+#[derive(Debug, Clone)]
+pub struct ModelSummary {
+    /// The family's name in `config.json`, for example `qwen3`.
+    pub model_type: String,
+    /// The answers that the model can give; embeddings, by the last token, if its files do not say.
+    pub capabilities: Capabilities,
+    /// Without truncation or padding.
+    pub tokenizer: Tokenizer,
+    /// Number of tokens; all token ids are lower.
+    pub vocab_size: usize,
+    /// Sizes of the layers.
+    pub shape: ModelShape,
+}
+
+/// Sizes of a transformer's layers, which determine the number of its operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelShape {
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the MLP, which has gate, up and down projections.
+    pub intermediate_size: usize,
+    /// Number of query heads.
+    pub num_heads: usize,
+    /// Number of key and value heads.
+    pub num_kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Number of last positions that each layer sees, its own included; `None` sees all. `[num_layers]`
+    pub sliding_windows: Vec<Option<usize>>,
+}
+
+/// Reads a model's summary. Weights are neither read nor downloaded, except with a GGUF file, which is downloaded whole.
+/// `task` overrules the files.
+///
+/// Blocks: a hub download runs on its own runtime, so do not call this from async code.
+///
+/// # Errors
+/// Files are missing or malformed, or the model needs an unsupported feature: see [`LoadError`].
+pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSummary, LoadError> {
+    let options = &LoadOptions { source: source.clone(), task, ..LoadOptions::default() };
+    let mut files = ModelFiles::open(options, FileSet::WithoutWeights)?;
+    let gguf = files.take_gguf();
+    let metadata = Metadata::read(&files, gguf.as_ref())?;
+    let (capabilities, _) = Evidence { options, files: &files, metadata: &metadata, weights: None }.read()?;
+    let Metadata { config, tokenizer, .. } = metadata;
+    Ok(ModelSummary {
+        model_type: config.model_type.clone(),
+        capabilities,
+        tokenizer,
+        vocab_size: config.vocab_size,
+        shape: ModelShape::of(config),
+    })
+}
+
+impl ModelShape {
+    fn of(config: TransformerConfig) -> Self {
+        let TransformerConfig { hidden_size, attention, feed_forward, sliding_windows, .. } = config;
+        let AttentionConfig { num_heads, num_kv_heads, head_dim, .. } = attention;
+        let FeedForwardConfig { intermediate_size, .. } = feed_forward;
+        Self { hidden_size, intermediate_size, num_heads, num_kv_heads, head_dim, sliding_windows }
+    }
+}

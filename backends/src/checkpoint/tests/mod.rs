@@ -1,0 +1,108 @@
+//! Tests of loading: the reference checkpoints as they are, and copies of them with one thing changed.
+
+mod absurd_configs;
+mod configs;
+mod damage;
+mod gguf;
+mod gguf_headers;
+mod gguf_rerankers;
+mod hub;
+mod hub_faults;
+mod logit_score;
+mod refusals;
+mod safetensors_headers;
+mod strange_files;
+mod summaries;
+mod tensors;
+mod tokenizers;
+
+use crate::LoadError;
+use crate::checkpoint::Checkpoint;
+use crate::options::{LoadOptions, ModelSource};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A reference checkpoint's directory.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name)
+}
+
+fn options(source: ModelSource) -> LoadOptions {
+    LoadOptions { source, ..LoadOptions::default() }
+}
+
+fn open(path: impl Into<PathBuf>) -> Result<Checkpoint, LoadError> {
+    Checkpoint::open(&options(ModelSource::Path(path.into())))
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn write_json(path: &Path, value: &Value) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, serde_json::to_vec(value).unwrap()).unwrap();
+}
+
+/// A copy of a reference checkpoint, without the expected values.
+fn copy_of(name: &str) -> TempDir {
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let (path, name) = entry.map(|e| (e.path(), e.file_name())).unwrap();
+            if path.is_dir() {
+                copy(&path, &to.join(name));
+            } else if name != "expected.json" && name != "grads.json" {
+                fs::copy(&path, to.join(name)).unwrap();
+            }
+        }
+    }
+    let dir = TempDir::new().unwrap();
+    copy(&fixture(name), dir.path());
+    dir
+}
+
+/// A tensor as it is stored.
+#[derive(Clone)]
+struct Stored {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Stored {
+    fn values(&self) -> Vec<f32> {
+        assert_eq!(self.dtype, Dtype::F32);
+        self.bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+    }
+}
+
+fn read_tensors(path: &Path) -> BTreeMap<String, Stored> {
+    let bytes = fs::read(path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let tensors = file.iter().map(|(name, view)| {
+        let stored = Stored { dtype: view.dtype(), shape: view.shape().to_vec(), bytes: view.data().to_vec() };
+        (name.to_owned(), stored)
+    });
+    tensors.collect()
+}
+
+fn write_tensors(path: &Path, tensors: &BTreeMap<String, Stored>) {
+    let views = tensors
+        .iter()
+        .map(|(name, stored)| (name, TensorView::new(stored.dtype, stored.shape.clone(), &stored.bytes).unwrap()));
+    fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+/// Rewrites the weights of a copied checkpoint.
+fn edit_tensors(dir: &Path, edit: impl FnOnce(&mut BTreeMap<String, Stored>)) {
+    let path = dir.join("model.safetensors");
+    let mut tensors = read_tensors(&path);
+    edit(&mut tensors);
+    write_tensors(&path, &tensors);
+}

@@ -1,0 +1,125 @@
+//! Reading of `tokenizer.json`.
+
+use crate::LoadError;
+use crate::formats::special_tokens::{Template, set_template};
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use prefold_core::{MAX_TOKEN_BYTES, TokenizerFile};
+use serde_json::Value;
+use tokenizers::{ModelWrapper, Tokenizer};
+
+pub(crate) const FILE: &str = "tokenizer.json";
+const CONFIG: &str = "tokenizer_config.json";
+
+/// Reads `tokenizer.json` without truncation, padding and dropout; `None` if there is no such file.
+///
+/// # Errors
+/// The file or `tokenizer_config.json` is malformed, or beyond the limits on what a tokenizer may do with a text.
+pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
+    let Some(bytes) = files.read(FILE)? else { return Ok(None) };
+    // The library's own message is meant for its developers.
+    let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| match error.is_data() {
+        true => LoadError::invalid(FILE, error.to_string()),
+        false => LoadError::invalid(FILE, format!("is not JSON: {error}")),
+    })?;
+    file.check().map_err(|problem| LoadError::invalid(FILE, problem))?;
+    drop(file);
+    let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(invalid)?;
+    remove_dropout(&mut tokenizer);
+    // The engine truncates. Removed before the first text is encoded, so that no padding is taken for a special token.
+    tokenizer.with_truncation(None).map_err(invalid)?;
+    tokenizer.with_padding(None);
+    if let Some(config) = files.json(CONFIG)? {
+        apply_llama_template(&mut tokenizer, &config)?;
+    }
+    Ok(Some(tokenizer))
+}
+
+/// Dropout gives equal texts different tokens, which is for training.
+fn remove_dropout(tokenizer: &mut Tokenizer) {
+    if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
+        && let Some(dropout) = bpe.dropout
+    {
+        tracing::warn!("`dropout` {dropout} of {FILE} is for training and left out");
+        let mut bpe = bpe.clone();
+        bpe.dropout = None;
+        tokenizer.with_model(bpe);
+    }
+}
+
+/// Checks that all ids are below `vocab_size`: those of the vocabulary and those put around a text, which may be missing
+/// from the vocabulary.
+///
+/// # Errors
+/// An id is not below `vocab_size`, or the tokenizer cannot encode.
+pub(crate) fn check_ids(tokenizer: &Tokenizer, vocab_size: usize) -> Result<(), LoadError> {
+    let vocab = tokenizer.get_vocab(true);
+    if let Some((token, id)) = vocab.iter().find(|(token, _)| token.len() > MAX_TOKEN_BYTES) {
+        let problem = format!("the token with the id {id} has {} bytes, the limit is {MAX_TOKEN_BYTES}", token.len());
+        return Err(LoadError::invalid(FILE, problem));
+    }
+    let largest = vocab.into_iter().max_by_key(|(_, id)| *id);
+    match largest {
+        Some((token, id)) if id as usize >= vocab_size => {
+            let problem = format!("token \"{token}\" has the id {id}, but the model's `vocab_size` is {vocab_size}");
+            return Err(LoadError::invalid(FILE, problem));
+        }
+        Some(_) => {}
+        None => return Err(LoadError::invalid(FILE, "has no tokens")),
+    }
+    let around_a_text = tokenizer.encode("a", true).map_err(invalid)?;
+    // Some tokenizers accept no pairs.
+    let around_a_pair = tokenizer.encode(("a", "a"), true).ok();
+    let ids = around_a_pair.iter().chain([&around_a_text]).flat_map(|encoding| encoding.get_ids());
+    match ids.copied().find(|&id| id as usize >= vocab_size) {
+        Some(id) => {
+            let problem = format!("puts the id {id} around a text, but the model's `vocab_size` is {vocab_size}");
+            Err(LoadError::invalid(FILE, problem))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Applies `add_bos_token` and `add_eos_token` of `tokenizer_config.json` where they disagree with the template in
+/// `tokenizer.json`, as the Llama tokenizer class of transformers 4 does. Version 5 ignores them if there is a
+/// `tokenizer.json`, but checkpoints with these fields were trained and published with version 4.
+fn apply_llama_template(tokenizer: &mut Tokenizer, config: &Value) -> Result<(), LoadError> {
+    let fields = Fields::new(CONFIG, config)?;
+    let class: String = fields.or("tokenizer_class", String::new())?;
+    if !matches!(class.as_str(), "LlamaTokenizer" | "LlamaTokenizerFast") {
+        return Ok(());
+    }
+    let encoded = tokenizer.encode("a", true).map_err(invalid)?;
+    let mut wanted = Template { bos: None, eos: None };
+    let mut differs = false;
+    let ends =
+        [("bos", &mut wanted.bos, encoded.get_ids().first()), ("eos", &mut wanted.eos, encoded.get_ids().last())];
+    for (which, slot, found) in ends {
+        let token = token_of(tokenizer, &fields, &format!("{which}_token"))?;
+        let is_added = token.as_ref().is_some_and(|(_, id)| found == Some(id));
+        let adds = fields.or(&format!("add_{which}_token"), is_added)?;
+        if adds && token.is_none() {
+            return Err(fields.problem(&format!("{which}_token"), "must name a token of tokenizer.json"));
+        }
+        differs |= adds != is_added;
+        *slot = token.filter(|_| adds);
+    }
+    if differs {
+        tracing::info!("{CONFIG} overrules the special tokens of {FILE}: {wanted:?}");
+        set_template(tokenizer, &wanted).map_err(invalid)?;
+    }
+    Ok(())
+}
+
+/// A token given as a string or as an object with `content`.
+fn token_of(tokenizer: &Tokenizer, fields: &Fields<'_>, name: &str) -> Result<Option<(String, u32)>, LoadError> {
+    let token: Option<String> = match fields.get(name) {
+        Some(Value::Object(_)) => fields.object(name)?.map(|token| token.required("content")).transpose()?,
+        _ => fields.optional(name)?,
+    };
+    Ok(token.and_then(|token| tokenizer.token_to_id(&token).map(|id| (token, id))))
+}
+
+fn invalid(error: tokenizers::Error) -> LoadError {
+    LoadError::invalid(FILE, error.to_string())
+}

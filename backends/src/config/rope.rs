@@ -1,0 +1,113 @@
+//! Rotary position embedding: base frequencies and their scaling.
+
+use std::f64::consts::PI;
+
+/// Rotary embedding: from positions to angles.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RopeConfig {
+    /// Base of the geometric series of frequencies.
+    pub(crate) theta: f64,
+    /// Scaling of the frequencies for longer contexts.
+    pub(crate) scaling: RopeScaling,
+}
+
+/// Scaling of frequencies.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum RopeScaling {
+    /// No scaling.
+    None,
+    /// Every frequency divided by `factor`.
+    Linear { factor: f64 },
+    /// Llama 3: low frequencies divided by `factor`, high ones kept, those between interpolated.
+    Llama3 { factor: f64, low_freq_factor: f64, high_freq_factor: f64, original_max_position_embeddings: usize },
+    /// A divisor for each frequency, from GGUF's `rope_freqs.weight`. `[head_dim / 2]`
+    Factors(Vec<f32>),
+}
+
+impl RopeConfig {
+    /// Angle per position of each pair of components, `[head_dim / 2]`, after scaling.
+    pub(crate) fn inverse_frequencies(&self, head_dim: usize) -> Vec<f64> {
+        let base = (0..head_dim / 2).map(|i| self.theta.powf(-((2 * i) as f64) / head_dim as f64));
+        match &self.scaling {
+            RopeScaling::None => base.collect(),
+            RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
+            RopeScaling::Factors(divisors) => base.zip(divisors).map(|(f, &d)| f / f64::from(d)).collect(),
+            &RopeScaling::Llama3 {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_max_position_embeddings: original,
+            } => base.map(|f| llama3(f, factor, low_freq_factor, high_freq_factor, original as f64)).collect(),
+        }
+    }
+
+    /// `true` if every pair of components has a finite angle at every position.
+    pub(crate) fn is_finite(&self, head_dim: usize, positions: usize) -> bool {
+        self.inverse_frequencies(head_dim).into_iter().all(|frequency| (frequency * positions as f64).is_finite())
+    }
+}
+
+/// Wavelengths longer than `original / low` are stretched, those shorter than `original / high` kept.
+fn llama3(frequency: f64, factor: f64, low: f64, high: f64, original: f64) -> f64 {
+    let wavelength = 2.0 * PI / frequency;
+    if wavelength > original / low {
+        frequency / factor
+    } else if wavelength < original / high {
+        frequency
+    } else {
+        let smooth = (original / wavelength - low) / (high - low);
+        (1.0 - smooth) * frequency / factor + smooth * frequency
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frequencies(scaling: RopeScaling) -> Vec<f64> {
+        RopeConfig { theta: 500_000.0, scaling }.inverse_frequencies(16)
+    }
+
+    fn assert_close(found: &[f64], expected: &[f64]) {
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() <= 1e-6 * expected, "{found} is not {expected}");
+        }
+    }
+
+    #[test]
+    fn plain_linear_and_divided_frequencies() {
+        let plain = frequencies(RopeScaling::None);
+        // 500000^(-2i/16)
+        assert_close(&plain[..3], &[1.0, 0.193_922_745, 0.037_606_031]);
+        let linear: Vec<f64> = plain.iter().map(|f| f / 4.0).collect();
+        assert_close(&frequencies(RopeScaling::Linear { factor: 4.0 }), &linear);
+        let divisors: Vec<f32> = (1..=8).map(|i| i as f32).collect();
+        let divided: Vec<f64> = plain.iter().zip(&divisors).map(|(f, &d)| f / f64::from(d)).collect();
+        assert_close(&frequencies(RopeScaling::Factors(divisors)), &divided);
+    }
+
+    #[test]
+    fn llama3_frequencies_are_those_of_transformers() {
+        let scaled = frequencies(RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: 64,
+        });
+        // transformers' ROPE_INIT_FUNCTIONS["llama3"] on the config of tests/fixtures/llama-tiny.
+        assert_close(
+            &scaled,
+            &[
+                1.000000000e+00,
+                7.940300918e-02,
+                4.700753866e-03,
+                9.115830922e-04,
+                1.767766953e-04,
+                3.428102196e-05,
+                6.647869871e-06,
+                1.289173172e-06,
+            ],
+        );
+    }
+}

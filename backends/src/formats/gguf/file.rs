@@ -1,0 +1,265 @@
+//! An open GGUF file: typed access to metadata and tensors.
+
+use super::blocks::{decode, dtype_name};
+use super::header;
+use crate::LoadError;
+use crate::disk::{FileBytes, NamedFile};
+use crate::formats::tensor::check_shape;
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+use prefold_kernels::Element;
+use std::io::{Cursor, ErrorKind};
+use std::ops::Range;
+use std::path::Path;
+
+/// `true` if the file name ends in `.gguf`.
+pub(crate) fn has_gguf_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+}
+
+/// A supported value of `general.architecture` and its differences.
+#[derive(Debug)]
+pub(super) struct Architecture {
+    pub(super) name: &'static str,
+    /// Converters reorder the rows of q and k for a rotation of neighbours (2i, 2i + 1).
+    pub(super) interleaved_rope: bool,
+    /// Default of `rope.freq_base`; if absent, the value is required.
+    pub(super) default_rope_theta: Option<f64>,
+}
+
+/// Supported architectures. Mistral's files name `llama`.
+const ARCHITECTURES: [Architecture; 3] = [
+    Architecture { name: "llama", interleaved_rope: true, default_rope_theta: Some(10_000.0) },
+    Architecture { name: "qwen2", interleaved_rope: false, default_rope_theta: None },
+    Architecture { name: "qwen3", interleaved_rope: false, default_rope_theta: None },
+];
+
+/// Rows of a reranker's head kept by converters, one per entry of `classifier.output_labels`.
+pub(crate) const CLASS_ROWS: &str = "cls.output.weight";
+
+/// An open GGUF file.
+pub(crate) struct GgufFile {
+    file: NamedFile,
+    content: Content,
+}
+
+impl std::fmt::Debug for GgufFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GgufFile").field("name", &self.file.name).finish_non_exhaustive()
+    }
+}
+
+impl GgufFile {
+    /// Maps a file and reads its header.
+    ///
+    /// # Errors
+    /// The file cannot be read, its header is malformed, or a tensor's type or place is impossible.
+    pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
+        let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.display().to_string());
+        let not_found = || LoadError::io(path.display().to_string(), ErrorKind::NotFound.into());
+        let bytes = FileBytes::map(path)?.ok_or_else(not_found)?;
+        let failed =
+            |problem: String| LoadError::invalid(&name, format!("not a GGUF file that can be read: {problem}"));
+        header::check(&bytes).map_err(failed)?;
+        let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|error| failed(error.to_string()))?;
+        let file = Self { file: NamedFile { name, bytes }, content };
+        file.check_places()?;
+        Ok(file)
+    }
+
+    /// Checks that the type and place of each tensor are possible and that tensors do not overlap, so that the size of the
+    /// file bounds the memory for its content.
+    fn check_places(&self) -> Result<(), LoadError> {
+        let tensors = self.content.tensor_infos.iter();
+        let places = tensors.map(|(name, info)| Ok((self.place(name, info)?, name.as_str())));
+        let mut places: Vec<(Range<usize>, &str)> = places.collect::<Result<_, LoadError>>()?;
+        places.sort_by_key(|(place, _)| (place.start, place.end));
+        match places.windows(2).find(|pair| pair[1].0.start < pair[0].0.end) {
+            Some(pair) => {
+                let problem = format!("tensor `{}` lies on tensor `{}`", pair[1].1, pair[0].1);
+                Err(LoadError::invalid(self.name(), problem))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The file's name, for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    /// A value of the metadata.
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.content.metadata.get(key)
+    }
+
+    /// A whole number of any width.
+    ///
+    /// # Errors
+    /// The value has another type.
+    pub(crate) fn usize(&self, key: &str) -> Result<Option<usize>, LoadError> {
+        let wide: i128 = match self.get(key) {
+            None => return Ok(None),
+            Some(&Value::U8(v)) => v.into(),
+            Some(&Value::I8(v)) => v.into(),
+            Some(&Value::U16(v)) => v.into(),
+            Some(&Value::I16(v)) => v.into(),
+            Some(&Value::U32(v)) => v.into(),
+            Some(&Value::I32(v)) => v.into(),
+            Some(&Value::U64(v)) => v.into(),
+            Some(&Value::I64(v)) => v.into(),
+            Some(_) => return Err(self.wrong(key, "a whole number")),
+        };
+        usize::try_from(wide).map(Some).map_err(|_| self.wrong(key, "a whole number from 0 up"))
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// The value has another type.
+    pub(crate) fn f64(&self, key: &str) -> Result<Option<f64>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(&Value::F32(v)) if v.is_finite() => Ok(Some(v.into())),
+            Some(&Value::F64(v)) if v.is_finite() => Ok(Some(v)),
+            Some(_) => Err(self.wrong(key, "a finite number")),
+        }
+    }
+
+    /// A boolean.
+    ///
+    /// # Errors
+    /// The value has another type.
+    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(&Value::Bool(v)) => Ok(Some(v)),
+            Some(_) => Err(self.wrong(key, "true or false")),
+        }
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// The value has another type.
+    pub(crate) fn str(&self, key: &str) -> Result<Option<&str>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::String(v)) => Ok(Some(v)),
+            Some(_) => Err(self.wrong(key, "a string")),
+        }
+    }
+
+    /// An error about a value of the wrong type.
+    pub(crate) fn wrong(&self, key: &str, expected: &str) -> LoadError {
+        LoadError::invalid(self.name(), format!("metadata `{key}` must be {expected}"))
+    }
+
+    /// An error about a missing value.
+    pub(crate) fn lacks(&self, key: &str) -> LoadError {
+        LoadError::invalid(self.name(), format!("metadata `{key}` is missing"))
+    }
+
+    /// `general.architecture`.
+    ///
+    /// # Errors
+    /// It is missing or not supported.
+    pub(super) fn architecture(&self) -> Result<&'static Architecture, LoadError> {
+        let key = "general.architecture";
+        let name = self.str(key)?.ok_or_else(|| self.lacks(key))?;
+        ARCHITECTURES.iter().find(|architecture| architecture.name == name).ok_or_else(|| {
+            let supported = ARCHITECTURES.each_ref().map(|architecture| architecture.name).join(", ");
+            LoadError::unsupported(self.name(), format!("`{key}` \"{name}\""), supported)
+        })
+    }
+
+    /// Type, shape and offset of a tensor.
+    pub(crate) fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.content.tensor_infos.get(name)
+    }
+
+    /// Names of all tensors.
+    pub(crate) fn tensor_names(&self) -> impl Iterator<Item = &str> {
+        self.content.tensor_infos.keys().map(String::as_str)
+    }
+
+    /// A whole tensor by its name in the file; `shown` is the name for messages.
+    ///
+    /// # Errors
+    /// It is missing, or its shape is not `shape`.
+    pub(crate) fn read<T: Element>(&self, name: &str, shown: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        let info = self.check(name, shown, shape)?;
+        let place = self.place(name, info)?;
+        self.file.reading(|| decode(info.ggml_dtype, &self.file.bytes[place]))?
+    }
+
+    /// Rows of a matrix, which must be below `shape[0]`; other rows are not converted.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(super) fn read_rows(
+        &self,
+        name: &str,
+        shown: &str,
+        shape: [usize; 2],
+        rows: &[u32],
+    ) -> Result<Vec<f32>, LoadError> {
+        let info = self.check(name, shown, &shape)?;
+        let bytes = &self.file.bytes[self.place(name, info)?];
+        // Rows consist of whole blocks.
+        let row_bytes = bytes.len().checked_div(shape[0]).unwrap_or(0);
+        let row = |row: u32| decode(info.ggml_dtype, &bytes[row as usize * row_bytes..][..row_bytes]);
+        let rows = self.file.reading(|| rows.iter().map(|&i| row(i)).collect::<Result<Vec<Vec<f32>>, _>>())??;
+        Ok(rows.concat())
+    }
+
+    /// Labels of the rows of [`CLASS_ROWS`]; empty if the file has none.
+    ///
+    /// # Errors
+    /// They are not strings.
+    pub(super) fn class_labels(&self) -> Result<Vec<&str>, LoadError> {
+        let key = format!("{}.classifier.output_labels", self.architecture()?.name);
+        let wrong = || self.wrong(&key, "a list of strings");
+        let Some(value) = self.get(&key) else { return Ok(vec![]) };
+        let Value::Array(labels) = value else { return Err(wrong()) };
+        labels.iter().map(|label| if let Value::String(label) = label { Ok(&**label) } else { Err(wrong()) }).collect()
+    }
+
+    /// A tensor of the expected shape.
+    pub(super) fn check(&self, name: &str, shown: &str, shape: &[usize]) -> Result<&TensorInfo, LoadError> {
+        let missing = || LoadError::MissingTensor { file: self.name().to_owned(), name: shown.to_owned() };
+        let info = self.tensor(name).ok_or_else(missing)?;
+        check_shape(self.name(), shown, shape, info.shape.dims())?;
+        Ok(info)
+    }
+
+    /// Place of a tensor's blocks in the file.
+    fn place(&self, name: &str, info: &TensorInfo) -> Result<Range<usize>, LoadError> {
+        let (dtype, shape) = (info.ggml_dtype, info.shape.dims());
+        if dtype_name(dtype).is_none() {
+            let what = format!("tensor `{name}` of type {dtype:?}");
+            let supported = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K";
+            return Err(LoadError::unsupported(self.name(), what, supported));
+        }
+        let problem = |problem: &str| LoadError::invalid(self.name(), format!("tensor `{name}` {problem}"));
+        let block = dtype.block_size();
+        if !shape.last().is_none_or(|row| row.is_multiple_of(block)) {
+            return Err(problem(&format!(
+                "has the shape {shape:?}, whose rows are not whole blocks of {block} values"
+            )));
+        }
+        let elements = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
+        let length = elements.and_then(|elements| (elements / block).checked_mul(dtype.type_size()));
+        let length = length.ok_or_else(|| problem(&format!("has the impossible shape {shape:?}")))?;
+        let start = self.content.tensor_data_offset.checked_add(info.offset);
+        let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(usize::MAX);
+        // Blocks are read in place and contain numbers of up to four bytes.
+        if !start.is_multiple_of(4) {
+            return Err(problem("is not aligned"));
+        }
+        let end = start.saturating_add(length);
+        match end <= self.file.bytes.len() {
+            true => Ok(start..end),
+            false => Err(problem("lies outside the file; is the file truncated?")),
+        }
+    }
+}

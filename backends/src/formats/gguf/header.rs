@@ -1,0 +1,183 @@
+//! Check of a GGUF file's header before it is read: the library's reader trusts the header, and its errors name no place.
+
+use std::collections::HashSet;
+
+/// Limit of values in all arrays together. A vocabulary of 256,000 tokens with types, scores and merges has a million; each
+/// takes 32 bytes once read.
+const MAX_ARRAY_VALUES: u64 = 1 << 23;
+
+/// Limit of nested arrays; real files have none.
+const MAX_DEPTH: usize = 4;
+
+/// Limit of the bytes of a key or tensor name; the format's limit for keys.
+const MAX_NAME_BYTES: u64 = (1 << 16) - 1;
+
+const MAX_DIMENSIONS: u32 = 4;
+
+/// Types of values without a fixed size.
+const STRING: u32 = 8;
+const ARRAY: u32 = 9;
+
+/// The key whose value the reader uses as a divisor.
+const ALIGNMENT: &[u8] = b"general.alignment";
+
+/// Checks that a header is complete and that its size bounds the memory to read it.
+///
+/// # Errors
+/// The fault and its entry.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
+    let Some(rest) = bytes.strip_prefix(b"GGUF") else {
+        return Err("it does not begin with \"GGUF\"".to_owned());
+    };
+    let mut header = Header { rest, version: 0, array_values: 0 };
+    header.version = header.u32().ok_or("it ends within its first numbers")?;
+    if !(1..=3).contains(&header.version) {
+        return Err(format!("version {} of the format is not known (1, 2, 3)", header.version));
+    }
+    let counts = header.length().zip(header.length());
+    let (tensors, entries) = counts.ok_or("it ends within its first numbers")?;
+    // The minimum of an entry: lengths of names, types, places, a value.
+    let least = entries.saturating_mul(4 + 4 + 1).saturating_add(tensors.saturating_mul(4 + 4 + 4 + 8));
+    if least > header.rest.len() as u64 {
+        return Err(format!(
+            "it is too short for the {entries} entries of metadata and {tensors} tensors that it announces"
+        ));
+    }
+    let mut keys = HashSet::new();
+    for i in 0..entries {
+        let key = header.name().map_err(|problem| format!("key {i} of {entries} of the metadata {problem}"))?;
+        let shown = String::from_utf8_lossy(key);
+        if !keys.insert(key) {
+            return Err(format!("metadata `{shown}` is there twice"));
+        }
+        let value = header.entry(key);
+        value.map_err(|problem| format!("metadata `{shown}` (entry {i} of {entries}) {problem}"))?;
+    }
+    let mut names = HashSet::new();
+    for i in 0..tensors {
+        let name = header.name().map_err(|problem| format!("the name of tensor {i} of {tensors} {problem}"))?;
+        let shown = String::from_utf8_lossy(name);
+        if !names.insert(name) {
+            return Err(format!("tensor `{shown}` is there twice"));
+        }
+        header.tensor().map_err(|problem| format!("tensor `{shown}` (entry {i} of {tensors}) {problem}"))?;
+    }
+    Ok(())
+}
+
+/// Description of an entry that the end of the file truncates.
+const ENDS: &str = "goes beyond the end of the file";
+
+/// The rest of a header that is not checked yet.
+struct Header<'a> {
+    rest: &'a [u8],
+    version: u32,
+    /// Values in all arrays so far.
+    array_values: u64,
+}
+
+impl<'a> Header<'a> {
+    fn take(&mut self, length: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().map(u32::from_le_bytes).ok()
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().map(u64::from_le_bytes).ok()
+    }
+
+    /// A count, which has half as many bytes in version 1.
+    fn length(&mut self) -> Option<u64> {
+        if self.version == 1 { self.u32().map(u64::from) } else { self.u64() }
+    }
+
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let length = self.length()?;
+        self.take(length)
+    }
+
+    /// A key or tensor name without trailing zeros, as the reader takes it.
+    fn name(&mut self) -> Result<&'a [u8], String> {
+        let length = self.length().ok_or(ENDS)?;
+        if length > MAX_NAME_BYTES {
+            return Err(format!("has {length} bytes, more than {MAX_NAME_BYTES}"));
+        }
+        let name = self.take(length).ok_or(ENDS)?;
+        Ok(name.iter().rposition(|&byte| byte != 0).map_or(&[], |last| &name[..=last]))
+    }
+
+    fn entry(&mut self, key: &[u8]) -> Result<(), String> {
+        let kind = self.u32().ok_or(ENDS)?;
+        if key != ALIGNMENT {
+            return self.value(kind, 0);
+        }
+        /// The type that the format prescribes.
+        const U32: u32 = 4;
+        match (kind, self.u32()) {
+            (U32, Some(alignment)) if alignment.is_power_of_two() => Ok(()),
+            (U32, Some(alignment)) => Err(format!("must be a power of two, it is {alignment}")),
+            (U32, None) => Err(ENDS.to_owned()),
+            (kind, _) => Err(format!("must be a whole number of 32 bits, it is of type {kind}")),
+        }
+    }
+
+    fn value(&mut self, kind: u32, depth: usize) -> Result<(), String> {
+        if kind == STRING {
+            return self.string().map(drop).ok_or_else(|| ENDS.to_owned());
+        }
+        if kind != ARRAY {
+            let size = fixed_size(kind)?;
+            return self.take(size).map(drop).ok_or_else(|| ENDS.to_owned());
+        }
+        if depth == MAX_DEPTH {
+            return Err(format!("has arrays in more than {MAX_DEPTH} arrays"));
+        }
+        let (kind, length) = self.u32().zip(self.length()).ok_or(ENDS)?;
+        self.array_values = self.array_values.saturating_add(length);
+        if self.array_values > MAX_ARRAY_VALUES {
+            return Err(format!("has {length} values, of which a file may have {MAX_ARRAY_VALUES}"));
+        }
+        match kind {
+            STRING | ARRAY => (0..length).try_for_each(|_| self.value(kind, depth + 1)),
+            // At most 8 bytes each, of a bounded number.
+            kind => self.take(length * fixed_size(kind)?).map(drop).ok_or_else(|| ENDS.to_owned()),
+        }
+    }
+
+    fn tensor(&mut self) -> Result<(), String> {
+        let dimensions = self.u32().ok_or(ENDS)?;
+        if dimensions > MAX_DIMENSIONS {
+            return Err(format!("has {dimensions} dimensions, more than {MAX_DIMENSIONS}"));
+        }
+        for _ in 0..dimensions {
+            self.length().ok_or(ENDS)?;
+        }
+        let kind = self.u32().ok_or(ENDS)?;
+        if !is_known(kind) {
+            return Err(format!("is of type {kind}, which is not known"));
+        }
+        self.u64().map(drop).ok_or_else(|| ENDS.to_owned())
+    }
+}
+
+/// Bytes of a value of a type.
+fn fixed_size(kind: u32) -> Result<u64, String> {
+    match kind {
+        // 8 bits and booleans.
+        0 | 1 | 7 => Ok(1),
+        2 | 3 => Ok(2),
+        4..=6 => Ok(4),
+        10..=12 => Ok(8),
+        _ => Err(format!("is of type {kind}, which is not known")),
+    }
+}
+
+/// `true` if the reader knows this type of tensor.
+fn is_known(kind: u32) -> bool {
+    matches!(kind, 0..=3 | 6..=15 | 30)
+}

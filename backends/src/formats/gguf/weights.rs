@@ -1,0 +1,113 @@
+//! The tensors of a GGUF file by Hugging Face's names.
+
+use super::blocks::dtype_name;
+use super::file::{CLASS_ROWS, GgufFile};
+use super::names::gguf_name;
+use crate::LoadError;
+use crate::config::TransformerConfig;
+use prefold_kernels::Element;
+
+/// The tensors of a GGUF file by Hugging Face's names.
+#[derive(Debug)]
+pub(crate) struct GgufWeights {
+    file: GgufFile,
+    /// Head size, if the rows of q and k are in the order of interleaved RoPE.
+    interleaved_head_dim: Option<usize>,
+}
+
+impl GgufWeights {
+    /// The tensors of a file with this config.
+    ///
+    /// # Errors
+    /// The architecture is not supported.
+    pub(crate) fn new(file: GgufFile, config: &TransformerConfig) -> Result<Self, LoadError> {
+        // The rotation here, as in Hugging Face's files, is of halves (i, i + head_dim / 2).
+        let interleaved = file.architecture()?.interleaved_rope;
+        Ok(Self { file, interleaved_head_dim: interleaved.then_some(config.attention.head_dim) })
+    }
+
+    /// As [`Weights::f32_rows`](crate::formats::Weights::f32_rows).
+    pub(crate) fn f32_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        self.file.read_rows(&self.stored_name(name)?, name, shape, rows)
+    }
+
+    /// As [`Weights::class_rows`](crate::formats::Weights::class_rows).
+    pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
+        let Some(info) = self.file.tensor(CLASS_ROWS) else { return Ok(None) };
+        let rows = info.shape.dims().first().copied().unwrap_or(0);
+        let values = self.file.read(CLASS_ROWS, CLASS_ROWS, &[rows, width])?;
+        let labels: Vec<String> = self.file.class_labels()?.into_iter().map(str::to_owned).collect();
+        if !labels.is_empty() && labels.len() != rows {
+            let problem = format!("tensor `{CLASS_ROWS}` has {rows} rows for {} labels", labels.len());
+            return Err(LoadError::invalid(self.file.name(), problem));
+        }
+        Ok(Some(ClassRows { labels, values }))
+    }
+
+    /// As [`Weights::contains`](crate::formats::Weights::contains).
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some())
+    }
+
+    /// Type of a tensor, after the word `gguf`.
+    pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
+        let info = gguf_name(name).and_then(|name| self.file.tensor(&name));
+        info.and_then(|info| dtype_name(info.ggml_dtype)).unwrap_or("unknown")
+    }
+
+    /// As [`Weights::check`](crate::formats::Weights::check).
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        self.file.check(&self.stored_name(name)?, name, shape).map(drop)
+    }
+
+    /// Name in the file.
+    fn stored_name(&self, name: &str) -> Result<String, LoadError> {
+        let missing = || LoadError::MissingTensor { file: self.file.name().to_owned(), name: name.to_owned() };
+        gguf_name(name).ok_or_else(missing)
+    }
+
+    /// As [`Weights::read`](crate::formats::Weights::read).
+    pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        let values = self.file.read(&self.stored_name(name)?, name, shape)?;
+        let rotated = name.contains(".self_attn.q_proj.") || name.contains(".self_attn.k_proj.");
+        match self.interleaved_head_dim.filter(|_| rotated) {
+            Some(head_dim) => Ok(halves_from_neighbours(&values, head_dim, shape.iter().skip(1).product())),
+            None => Ok(values),
+        }
+    }
+}
+
+/// Reorders the rows of each head from pairs (2i, 2i + 1) to pairs (i, i + head_dim / 2).
+fn halves_from_neighbours<T: Copy>(values: &[T], head_dim: usize, row_len: usize) -> Vec<T> {
+    let mut out = Vec::with_capacity(values.len());
+    for head in values.chunks(head_dim * row_len) {
+        for half in 0..2 {
+            for pair in 0..head_dim / 2 {
+                out.extend_from_slice(&head[(2 * pair + half) * row_len..][..row_len]);
+            }
+        }
+    }
+    out
+}
+
+/// Rows of a reranker's head that are stored separately.
+#[derive(Debug)]
+pub(crate) struct ClassRows {
+    /// One per row; empty if the file has none.
+    pub(crate) labels: Vec<String>,
+    /// Row by row.
+    pub(crate) values: Vec<f32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_each_head_are_put_back_into_halves() {
+        // Two heads of four rows of two values; the row's number is the value.
+        let values: Vec<u32> = (0..8).flat_map(|row| [row, row]).collect();
+        let rows: Vec<u32> = halves_from_neighbours(&values, 4, 2).chunks(2).map(|row| row[0]).collect();
+        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
+    }
+}

@@ -1,0 +1,110 @@
+//! File formats of checkpoints. [`Weights`] gives the tensors of all formats by their canonical names.
+
+pub(crate) mod config_json;
+pub(crate) mod gguf;
+pub(crate) mod safetensors;
+pub(crate) mod special_tokens;
+mod tensor;
+
+use crate::LoadError;
+use candle_core::{Device, Tensor};
+use gguf::{ClassRows, GgufWeights};
+use half::{bf16, f16};
+use prefold_kernels::{Dtype, Element};
+use safetensors::SafetensorsFiles;
+
+/// The tensors of a checkpoint.
+///
+/// Names are those of Hugging Face's classes with the `model.` prefix (`model.layers.0.self_attn.q_proj.weight`,
+/// `lm_head.weight`, `score.weight`); files without the prefix are read too. Tensors are converted one at a time, so that
+/// the peak of memory is the mapped file and one converted tensor.
+#[derive(Debug)]
+pub(crate) enum Weights {
+    /// One or more safetensors files.
+    Safetensors(SafetensorsFiles),
+    /// A GGUF file.
+    Gguf(GgufWeights),
+}
+
+impl Weights {
+    /// A whole tensor, row by row; without a detour where the file has the type.
+    ///
+    /// # Errors
+    /// It is missing, or its shape is not `shape`.
+    pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        match self {
+            Self::Safetensors(files) => files.read(name, shape),
+            Self::Gguf(file) => file.read(name, shape),
+        }
+    }
+
+    /// Rows of a matrix as `f32`, one after another; other rows are not converted. Not for q and k, whose rows may have
+    /// another order in the file.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), or a row is not below `shape[0]`.
+    pub(crate) fn f32_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        if let Some(row) = rows.iter().find(|&&row| row as usize >= shape[0]) {
+            return Err(LoadError::invalid(
+                "tokenizer.json",
+                format!("token {row} is not below {} rows of `{name}`", shape[0]),
+            ));
+        }
+        match self {
+            Self::Safetensors(files) => files.read_rows(name, shape, rows),
+            Self::Gguf(file) => file.f32_rows(name, shape, rows),
+        }
+    }
+
+    /// Rows of the head, of this width, that a reranker's file stores separately; none in safetensors.
+    ///
+    /// # Errors
+    /// They are malformed.
+    pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
+        match self {
+            Self::Safetensors(_) => Ok(None),
+            Self::Gguf(file) => file.class_rows(width),
+        }
+    }
+
+    /// A whole matrix on the host, in the type of the model.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn matrix(&self, dtype: Dtype, name: &str, shape: [usize; 2]) -> Result<Tensor, LoadError> {
+        let (device, size) = (&Device::Cpu, (shape[0], shape[1]));
+        Ok(match dtype {
+            Dtype::Float32 => Tensor::from_vec(self.read::<f32>(name, &shape)?, size, device)?,
+            Dtype::Bfloat16 => Tensor::from_vec(self.read::<bf16>(name, &shape)?, size, device)?,
+            Dtype::Float16 => Tensor::from_vec(self.read::<f16>(name, &shape)?, size, device)?,
+        })
+    }
+
+    /// Checks the presence and shape of a tensor, before memory is allocated for it.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        match self {
+            Self::Safetensors(files) => files.check(name, shape),
+            Self::Gguf(file) => file.check(name, shape),
+        }
+    }
+
+    /// `true` if there is such a tensor.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Safetensors(files) => files.contains(name),
+            Self::Gguf(file) => file.contains(name),
+        }
+    }
+
+    /// Type of the first layer's query projection in the file.
+    pub(crate) fn stored_dtype(&self) -> &'static str {
+        let name = "model.layers.0.self_attn.q_proj.weight";
+        match self {
+            Self::Safetensors(files) => files.stored_dtype(name),
+            Self::Gguf(file) => file.stored_dtype(name),
+        }
+    }
+}

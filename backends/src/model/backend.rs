@@ -1,0 +1,134 @@
+//! The engine's [`Backend`]: a transformer with its head.
+
+use super::footprint::Footprint;
+use super::head::Head;
+use super::layout::LayoutBuilder;
+use super::transformer::Transformer;
+use super::weights::qkv_layout;
+use crate::checkpoint::Checkpoint;
+use crate::error::LoadError;
+use crate::ops::{self, Target, Uploader};
+use crate::options::{AttentionMode, LoadOptions};
+use prefold_core::{Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, TooLarge};
+use std::sync::Arc;
+
+/// Bytes reserved on a CPU at most. A CPU has no memory of its own to compare with, so a limit on batches that no machine
+/// could hold must not end the server at its start; buffers of larger batches grow when these come.
+const MAX_RESERVED: usize = 4 << 30;
+
+/// A model on one device.
+#[derive(Debug)]
+pub(crate) struct TransformerBackend {
+    transformer: Transformer,
+    head: Head,
+    layouts: LayoutBuilder,
+    target: Target,
+    footprint: Footprint,
+    info: ModelInfo,
+}
+
+impl TransformerBackend {
+    /// Packs the checkpoint's weights for the device; afterwards the checkpoint is not needed.
+    pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
+        let Checkpoint { config, weights, capabilities, head, .. } = checkpoint;
+        let target = Target::open(options.device, options.dtype)?;
+        let head = Head::load(config, weights, head)?;
+        let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
+        // Forward passes run on another thread, and free memory is measured next.
+        target.synchronize()?;
+        Ok(Self {
+            transformer,
+            layouts: LayoutBuilder {
+                mode: options.attention,
+                pooling: head.pooling(),
+                qkv: qkv_layout(&config.attention),
+                target: target.clone(),
+                uploader: Uploader::new(&target)?,
+            },
+            head,
+            footprint: Footprint::new(config, &target, options.attention),
+            info: ModelInfo {
+                model_type: config.model_type.clone(),
+                capabilities: Arc::clone(capabilities),
+                vocab_size: config.vocab_size,
+                dtype: target.dtype().as_str(),
+                device: target.name().to_owned(),
+                attention: options.attention.as_str(),
+            },
+            target,
+        })
+    }
+
+    fn run(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Vec<Output>, BackendError> {
+        if batch.ragged.num_sequences() == 0 {
+            return Ok(Vec::new());
+        }
+        self.try_forward(batch, plan).map_err(|error| self.failed(&error))
+    }
+
+    fn try_forward(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> candle_core::Result<Vec<Output>> {
+        let layout = self.layouts.build(batch, plan)?;
+        let hidden = self.transformer.forward(&layout)?;
+        let pooled = self.transformer.pool(&hidden, &layout.pool)?;
+        self.head.answer(&hidden, &pooled, &layout, batch)
+    }
+
+    /// Turns a failure into an error of the batch; if memory ran out, frees the buffers for later batches.
+    fn failed(&mut self, error: &candle_core::Error) -> BackendError {
+        if !ops::is_out_of_memory(error) {
+            return BackendError::Compute(error.to_string());
+        }
+        match self.transformer.release_buffers() {
+            Ok(()) => BackendError::OutOfMemory(format!("{error}; a smaller --max-batch-tokens needs less")),
+            Err(again) => BackendError::OutOfMemory(format!("{error}; and again: {again}")),
+        }
+    }
+}
+
+impl Backend for TransformerBackend {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
+        let BatchLimits { max_tokens, max_ragged_tokens } = limits;
+        let free = match self.target.free_bytes() {
+            Ok(Some(free)) => free,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::warn!("the device does not say how much memory is free: {error}");
+                return Ok(());
+            }
+        };
+        let needed = self.footprint.bytes(max_tokens, max_ragged_tokens);
+        tracing::info!(free_mib = free >> 20, needed_mib = needed >> 20, "memory for a batch");
+        if needed <= free {
+            return Ok(());
+        }
+        let largest_max_tokens = self.footprint.largest(free, max_tokens, max_ragged_tokens);
+        Err(TooLarge { largest_max_tokens, needed_bytes: needed, free_bytes: free })
+    }
+
+    fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
+        let BatchLimits { max_tokens, max_ragged_tokens } = limits;
+        let rows = match self.target.is_cpu() {
+            true => self.footprint.largest(MAX_RESERVED, max_tokens, max_ragged_tokens),
+            false => max_tokens,
+        };
+        let ragged = match self.layouts.mode {
+            AttentionMode::Ragged => (max_ragged_tokens as u128 * rows as u128 / max_tokens.max(1) as u128) as usize,
+            AttentionMode::Compact => 0,
+        };
+        self.transformer.reserve(rows, ragged).map_err(|error| self.failed(&error))
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        self.run(batch, None)
+    }
+}
+
+impl PrefixBackend for TransformerBackend {
+    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+        self.run(batch, Some(plan))
+    }
+}

@@ -1,0 +1,258 @@
+//! Buffers of a forward pass: the one description of their sizes and lifetimes. Allocation and the estimate of memory read
+//! it here, and the table in docs/architecture.md is compared with it.
+
+use crate::config::TransformerConfig;
+use crate::ops::{Buffer, Target};
+use candle_core::{DType, Result, Tensor};
+
+/// A buffer by its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Name {
+    /// The residual stream.
+    Residual,
+    /// The residual stream of the output rows.
+    OutputResidual,
+    /// Rows after a norm, the input of a product.
+    Normed,
+    /// Queries, keys and values of a layer; in the last layer keys and values if output rows are selected.
+    Qkv,
+    /// Queries of the output rows.
+    OutputQ,
+    /// Queries, keys and values in ragged space.
+    RaggedQkv,
+    /// Output of attention.
+    Attended,
+    /// Output of attention in ragged space.
+    RaggedAttended,
+    /// Gate and up projections.
+    GateUp,
+    /// Gated activations.
+    Activated,
+    /// Final states after the last norm.
+    Hidden,
+    /// Pooled states, one row per sequence.
+    Pooled,
+}
+
+/// Width of a buffer's rows.
+#[derive(Debug, Clone, Copy)]
+enum Width {
+    Hidden,
+    /// All query heads.
+    Q,
+    /// All query, key and value heads.
+    Qkv,
+    /// Twice the width of the feed-forward block.
+    GateUp,
+    Intermediate,
+}
+
+/// Role of a buffer, which decides its type; the [`Target`] chooses the type of projections and activations.
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    F32,
+    Projection,
+    Activation,
+}
+
+/// Lifetime of a buffer's content, which determines its number of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lifetime {
+    /// The layers; one row per computed row.
+    Layers,
+    /// From the last layer to the answers; one row per output row, in the worst case all computed rows.
+    Outputs,
+    /// Attention of one layer; one row per computed row.
+    Attention,
+    /// Attention of one layer in mode `ragged`; one row per token.
+    RaggedAttention,
+    /// A product; one row per row of a block.
+    Block,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Spec {
+    name: Name,
+    width: Width,
+    role: Role,
+    lifetime: Lifetime,
+}
+
+const fn spec(name: Name, width: Width, role: Role, lifetime: Lifetime) -> Spec {
+    Spec { name, width, role, lifetime }
+}
+
+/// All buffers, in the order of [`Name`].
+const SPECS: [Spec; 12] = [
+    spec(Name::Residual, Width::Hidden, Role::F32, Lifetime::Layers),
+    spec(Name::OutputResidual, Width::Hidden, Role::F32, Lifetime::Outputs),
+    spec(Name::Normed, Width::Hidden, Role::Activation, Lifetime::Block),
+    spec(Name::Qkv, Width::Qkv, Role::Projection, Lifetime::Attention),
+    spec(Name::OutputQ, Width::Q, Role::Projection, Lifetime::Attention),
+    spec(Name::RaggedQkv, Width::Qkv, Role::Projection, Lifetime::RaggedAttention),
+    spec(Name::Attended, Width::Q, Role::Activation, Lifetime::Attention),
+    spec(Name::RaggedAttended, Width::Q, Role::Activation, Lifetime::RaggedAttention),
+    spec(Name::GateUp, Width::GateUp, Role::Projection, Lifetime::Block),
+    spec(Name::Activated, Width::Intermediate, Role::Activation, Lifetime::Block),
+    spec(Name::Hidden, Width::Hidden, Role::F32, Lifetime::Outputs),
+    spec(Name::Pooled, Width::Hidden, Role::F32, Lifetime::Outputs),
+];
+
+/// Widths and element types of a model on a device.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    hidden: usize,
+    q: usize,
+    qkv: usize,
+    intermediate: usize,
+    projection: DType,
+    activation: DType,
+}
+
+impl Sizes {
+    fn new(config: &TransformerConfig, target: &Target) -> Self {
+        let (q, kv) = (config.attention.q_width(), config.attention.kv_width());
+        Self {
+            hidden: config.hidden_size,
+            q,
+            qkv: q + 2 * kv,
+            intermediate: config.feed_forward.intermediate_size,
+            projection: target.projections(),
+            activation: target.activations(),
+        }
+    }
+
+    fn width(&self, width: Width) -> usize {
+        match width {
+            Width::Hidden => self.hidden,
+            Width::Q => self.q,
+            Width::Qkv => self.qkv,
+            Width::GateUp => 2 * self.intermediate,
+            Width::Intermediate => self.intermediate,
+        }
+    }
+
+    fn dtype(&self, role: Role) -> DType {
+        match role {
+            Role::F32 => DType::F32,
+            Role::Projection => self.projection,
+            Role::Activation => self.activation,
+        }
+    }
+}
+
+/// Memory that forward passes write to; kept for the next pass, it grows to the largest batch.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    sizes: Sizes,
+    buffers: [Buffer; SPECS.len()],
+}
+
+impl Buffers {
+    /// # Errors
+    /// The device has no memory.
+    pub(super) fn new(config: &TransformerConfig, target: &Target) -> Result<Self> {
+        let sizes = Sizes::new(config, target);
+        let buffers =
+            SPECS.iter().map(|spec| Buffer::new(sizes.dtype(spec.role), target)).collect::<Result<Vec<_>>>()?;
+        match buffers.try_into() {
+            Ok(buffers) => Ok(Self { sizes, buffers }),
+            Err(_) => candle_core::bail!("a buffer for each description"),
+        }
+    }
+
+    /// Allocates and touches all buffers for batches of `computed` rows and `ragged` tokens (0 unless attention runs in ragged
+    /// space), whose products have `block` rows.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub(super) fn reserve(&mut self, computed: usize, ragged: usize, block: usize) -> Result<()> {
+        for (spec, buffer) in SPECS.iter().zip(&mut self.buffers) {
+            let rows = match spec.lifetime {
+                Lifetime::Layers | Lifetime::Outputs | Lifetime::Attention => computed,
+                Lifetime::RaggedAttention => ragged,
+                Lifetime::Block => block,
+            };
+            if rows > 0 {
+                buffer.reserve(rows, self.sizes.width(spec.width))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `rows` rows of a buffer; their content is what was written last.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub(super) fn rows(&mut self, name: Name, rows: usize) -> Result<Tensor> {
+        let width = self.sizes.width(SPECS[name as usize].width);
+        self.buffers[name as usize].view(rows, width)
+    }
+
+    /// The same, of fewer columns than the buffer has.
+    ///
+    /// # Errors
+    /// The device has no memory, or `columns` is more than the buffer's width.
+    pub(super) fn narrow(&mut self, name: Name, rows: usize, columns: usize) -> Result<Tensor> {
+        let Spec { name, width, .. } = SPECS[name as usize];
+        let width = self.sizes.width(width);
+        if columns > width {
+            candle_core::bail!("{columns} columns of the buffer {name:?}, which has {width}");
+        }
+        self.buffers[name as usize].view(rows, columns)
+    }
+}
+
+/// Bytes per row of all buffers together, by the kind of row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct RowBytes {
+    /// For each computed row.
+    pub(super) computed: usize,
+    /// For each token, in mode `ragged` over a compacted batch.
+    pub(super) ragged: usize,
+    /// For each row of a block.
+    pub(super) block: usize,
+}
+
+impl RowBytes {
+    pub(super) fn new(config: &TransformerConfig, target: &Target) -> Self {
+        let sizes = Sizes::new(config, target);
+        let mut bytes = Self::default();
+        for spec in SPECS {
+            let row = sizes.width(spec.width) * sizes.dtype(spec.role).size_in_bytes();
+            match spec.lifetime {
+                Lifetime::Layers | Lifetime::Outputs | Lifetime::Attention => bytes.computed += row,
+                Lifetime::RaggedAttention => bytes.ragged += row,
+                Lifetime::Block => bytes.block += row,
+            }
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_in_the_order_of_names() {
+        for (index, spec) in SPECS.iter().enumerate() {
+            assert_eq!(spec.name as usize, index, "{:?}", spec.name);
+        }
+    }
+
+    #[test]
+    fn the_table_in_the_documents_is_this_description() {
+        let document = include_str!("../../../docs/architecture.md");
+        for Spec { name, width, role, lifetime } in SPECS {
+            let row = format!("| {name:?} | {width:?} | {role:?} | {lifetime:?} |");
+            assert!(document.contains(&row), "docs/architecture.md lacks the row {row}");
+        }
+        let rows = document.lines().filter(|line| line.split('|').nth(3).is_some_and(is_element)).count();
+        assert_eq!(rows, SPECS.len(), "docs/architecture.md has rows of other buffers");
+    }
+
+    fn is_element(cell: &str) -> bool {
+        ["F32", "Projection", "Activation"].contains(&cell.trim())
+    }
+}

@@ -1,0 +1,145 @@
+//! Estimate of the memory of a forward pass, the weights not included.
+
+use super::buffers::RowBytes;
+use crate::config::TransformerConfig;
+use crate::ops::Target;
+use crate::options::AttentionMode;
+
+/// Bytes in addition for workspaces of libraries, the driver and the rounding of allocations.
+const RESERVE: usize = 512 << 20;
+
+/// Bytes of the indices of a computed row, and of a row in ragged space; an upper bound.
+const INDEX_BYTES: usize = 64;
+
+/// Bytes of a forward pass by the kind of row. The worst case counts: a batch whose answers need the final state of every
+/// token, after a batch of many short inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    /// For each computed row.
+    row: usize,
+    /// For each row in ragged space: the tokens of all sequences, repeated ones included.
+    ragged_row: usize,
+    /// For each row of a block that passes the feed-forward block together.
+    block_row: usize,
+    row_block: usize,
+}
+
+impl Footprint {
+    pub(crate) fn new(config: &TransformerConfig, target: &Target, mode: AttentionMode) -> Self {
+        let RowBytes { computed, ragged, block } = RowBytes::new(config, target);
+        Self {
+            row: computed + INDEX_BYTES,
+            ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { ragged } else { 0 },
+            block_row: block,
+            row_block: target.row_block(),
+        }
+    }
+
+    /// Bytes for a batch of `rows` computed rows and `ragged_rows` tokens.
+    pub(crate) fn bytes(&self, rows: usize, ragged_rows: usize) -> usize {
+        let block = rows.min(self.row_block).saturating_mul(self.block_row);
+        let ragged = ragged_rows.saturating_mul(self.ragged_row);
+        rows.saturating_mul(self.row).saturating_add(ragged).saturating_add(block).saturating_add(RESERVE)
+    }
+
+    /// Largest number of computed rows that fits `free` bytes, at a ratio of `ragged_rows` tokens to `rows` computed rows.
+    pub(crate) fn largest(&self, free: usize, rows: usize, ragged_rows: usize) -> usize {
+        let fits = |candidate: usize| {
+            let ragged = candidate as u128 * ragged_rows as u128 / rows.max(1) as u128;
+            self.bytes(candidate, usize::try_from(ragged).unwrap_or(usize::MAX)) <= free
+        };
+        let (mut low, mut high) = (0, rows);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AttentionConfig, FeedForwardConfig, RopeConfig, RopeScaling};
+    use prefold_kernels::Dtype;
+
+    /// Qwen3-8B in bfloat16 on a GPU, by hand.
+    fn qwen3_8b(mode: AttentionMode) -> Footprint {
+        let attention = 2 * (4096 + 2 * 1024) + 2 * 4096;
+        Footprint {
+            row: 4 * 4 * 4096 + attention + 2 * 4096 + INDEX_BYTES,
+            ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { attention } else { 0 },
+            block_row: 2 * 4096 + 2 * 3 * 12_288,
+            row_block: 8192,
+        }
+    }
+
+    #[test]
+    fn the_buffers_of_a_model_make_its_footprint() {
+        let rope = RopeConfig { theta: 1e6, scaling: RopeScaling::None };
+        let attention = AttentionConfig {
+            num_heads: 32,
+            num_kv_heads: 8,
+            head_dim: 128,
+            qkv_bias: false,
+            output_bias: false,
+            qk_norm: true,
+        };
+        let config = TransformerConfig {
+            model_type: "qwen3".to_owned(),
+            vocab_size: 151_936,
+            hidden_size: 4096,
+            num_layers: 36,
+            norm_eps: 1e-6,
+            attention,
+            feed_forward: FeedForwardConfig { intermediate_size: 12_288, bias: false },
+            rope,
+            sliding_windows: vec![None; 36],
+            tie_word_embeddings: false,
+            max_position_embeddings: 40_960,
+        };
+        // On a CPU projections are float32.
+        let target = Target::cpu(Dtype::Bfloat16);
+        for mode in [AttentionMode::Compact, AttentionMode::Ragged] {
+            let wider = 2 * (4096 + 2 * 1024);
+            let gpu = qwen3_8b(mode);
+            let expected = Footprint {
+                row: gpu.row + wider + 2 * 4096,
+                ragged_row: gpu.ragged_row + if mode == AttentionMode::Ragged { wider } else { 0 },
+                block_row: gpu.block_row + 2 * 2 * 12_288,
+                row_block: 1024,
+            };
+            assert_eq!(Footprint::new(&config, &target, mode), expected, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn an_8b_model_needs_less_than_three_gigabytes_for_a_batch_of_the_default_size() {
+        let bytes = qwen3_8b(AttentionMode::Compact).bytes(16_384, 8 * 16_384);
+        assert!((2 << 30..3 << 30).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn the_largest_batch_fits_and_one_row_more_does_not() {
+        for mode in [AttentionMode::Compact, AttentionMode::Ragged] {
+            let footprint = qwen3_8b(mode);
+            for free in [600 << 20, 1 << 30, 5 << 30, 30 << 30] {
+                let largest = footprint.largest(free, 1 << 20, 8 << 20);
+                assert!(footprint.bytes(largest, 8 * largest) <= free, "{mode:?} {free}");
+                assert!(
+                    largest == 1 << 20 || footprint.bytes(largest + 1, 8 * (largest + 1)) > free,
+                    "{mode:?} {free}"
+                );
+            }
+            assert_eq!(footprint.largest(RESERVE - 1, 1 << 20, 8 << 20), 0);
+            assert_eq!(footprint.largest(usize::MAX, 100, 800), 100, "no more than was asked for");
+        }
+    }
+
+    #[test]
+    fn no_size_overflows() {
+        let footprint = qwen3_8b(AttentionMode::Ragged);
+        assert_eq!(footprint.bytes(usize::MAX, usize::MAX), usize::MAX);
+        assert!(footprint.largest(1 << 40, i32::MAX as usize, i32::MAX as usize) > 0);
+    }
+}

@@ -1,0 +1,219 @@
+//! Layout of a batch: the rows that a forward pass computes, and the path of each row.
+//!
+//! *Compute space* is compact space if a batch has a plan, and ragged space if it has none. The two attention modes differ
+//! only in what this module prepares:
+//!
+//! | | queries | keys and values |
+//! | --- | --- | --- |
+//! | no plan | a span for each sequence | ragged rows, page table 0, 1, 2, ... |
+//! | `ragged` | Q scattered to ragged rows, a span for each sequence, output gathered back | K, V scattered to ragged rows, page table 0, 1, 2, ... |
+//! | `compact` | a span for each segment | compact rows, page table `scatter` |
+
+use super::pooling;
+use crate::ops::{IndexPack, Pages, Pool, Target, Uploader};
+use crate::options::AttentionMode;
+use candle_core::{Result, Tensor};
+use prefold_core::{Batch, Pooling, RadixPlan, RaggedBatch, Wanted};
+use prefold_kernels::{QkvLayout, QuerySpan};
+
+/// Indices of one forward pass, on the device that computes it.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// `[rows]`, `u32`
+    pub(super) input_ids: Tensor,
+    /// `[rows]`, `u32`
+    pub(super) position_ids: Tensor,
+    pub(super) pages: Pages,
+    /// Present if attention runs in ragged space over a compacted batch.
+    pub(super) expansion: Option<Expansion>,
+    /// The rows whose final state is needed; all rows if absent.
+    pub(super) outputs: Option<OutputRows>,
+    /// The final states that are pooled, by sequence.
+    pub(super) pool: Pool,
+    rows: RowMap,
+}
+
+/// Indices from compact to ragged space and back.
+#[derive(Debug)]
+pub(super) struct Expansion {
+    /// `ragged[i] = compact[scatter[i]]`, `[total_tokens]`
+    pub(super) scatter: Tensor,
+    /// `compact[j] = ragged[gather[j]]`, `[rows]`
+    pub(super) gather: Tensor,
+}
+
+/// A subset of the computed rows, in ascending order.
+#[derive(Debug)]
+pub(super) struct OutputRows {
+    /// `[outputs]`
+    pub(super) index: Tensor,
+    /// `[outputs]`
+    pub(super) position_ids: Tensor,
+    /// A span of one query for each.
+    pub(super) pages: Pages,
+}
+
+/// Builds the layouts of a model's batches.
+#[derive(Debug)]
+pub(super) struct LayoutBuilder {
+    pub(super) mode: AttentionMode,
+    pub(super) pooling: Pooling,
+    pub(super) qkv: QkvLayout,
+    pub(super) target: Target,
+    pub(super) uploader: Uploader,
+}
+
+impl LayoutBuilder {
+    /// Lays a batch out and copies all its indices to the device at once.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub(super) fn build(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Layout> {
+        let queries = Queries::new(&batch.ragged, plan, self.mode);
+        let rows = RowMap::new(&batch.ragged, plan);
+        let output_spans = rows.output_spans(batch, self.pooling, queries.input_ids.len());
+        let output_rows = output_spans.as_ref().map(|spans| spans.iter().map(|span| span.row).collect::<Vec<u32>>());
+
+        let mut pack = IndexPack::default();
+        let input_ids = pack.push(queries.input_ids);
+        let position_ids = pack.push(queries.position_ids);
+        let expansion = queries.expansion.map(|(scatter, gather)| (pack.push(scatter), pack.push(gather)));
+        let outputs = output_rows.as_ref().map(|rows| {
+            let positions: Vec<u32> = rows.iter().map(|&row| queries.position_ids[row as usize]).collect();
+            (pack.push(rows), pack.push(&positions))
+        });
+        let mut output_pages = output_spans.map(|mut spans| {
+            spans.iter_mut().zip(0..).for_each(|(span, row)| span.row = row);
+            Pages::new(queries.table.clone(), spans)
+        });
+        let mut pages = Pages::new(queries.table, queries.spans);
+        let mut pool = rows.pool(self.pooling, output_rows.as_deref());
+        pages.pack(&self.target, self.qkv, &mut pack)?;
+        if let Some(pages) = &mut output_pages {
+            pages.pack(&self.target, self.qkv, &mut pack)?;
+        }
+        pool.pack(&mut pack);
+
+        let indices = self.uploader.upload(pack)?;
+        pages.resolve(&indices)?;
+        pool.resolve(&indices)?;
+        let outputs = match (outputs, output_pages) {
+            (Some((index, position_ids)), Some(mut pages)) => {
+                pages.resolve(&indices)?;
+                let (index, position_ids) = (indices.get(&index)?, indices.get(&position_ids)?);
+                Some(OutputRows { index, position_ids, pages })
+            }
+            _ => None,
+        };
+        let expansion = expansion.map(|(scatter, gather)| -> Result<Expansion> {
+            Ok(Expansion { scatter: indices.get(&scatter)?, gather: indices.get(&gather)? })
+        });
+        Ok(Layout {
+            input_ids: indices.get(&input_ids)?,
+            position_ids: indices.get(&position_ids)?,
+            pages,
+            expansion: expansion.transpose()?,
+            outputs,
+            pool,
+            rows,
+        })
+    }
+}
+
+/// Rows, query spans and page table of an attention mode.
+struct Queries<'a> {
+    input_ids: &'a [u32],
+    position_ids: &'a [u32],
+    table: Vec<u32>,
+    spans: Vec<QuerySpan>,
+    /// Scatter and gather.
+    expansion: Option<(&'a [u32], &'a [u32])>,
+}
+
+impl<'a> Queries<'a> {
+    fn new(ragged: &'a RaggedBatch, plan: Option<&'a RadixPlan>, mode: AttentionMode) -> Self {
+        let cu_seqlens = ragged.cu_seqlens();
+        let identity = || (0..ragged.total_tokens() as u32).collect::<Vec<u32>>();
+        let sequences = || -> Vec<QuerySpan> {
+            let ends = cu_seqlens.windows(2);
+            ends.map(|ends| QuerySpan { row: ends[0], len: ends[1] - ends[0], depth: 0, path: ends[0] }).collect()
+        };
+        let Some(plan) = plan else {
+            let (input_ids, position_ids) = (ragged.input_ids(), ragged.position_ids());
+            return Self { input_ids, position_ids, table: identity(), spans: sequences(), expansion: None };
+        };
+        let (table, spans, expansion) = match mode {
+            AttentionMode::Ragged => (identity(), sequences(), Some((plan.scatter(), plan.gather()))),
+            AttentionMode::Compact => {
+                let span = |s: &prefold_core::Segment| QuerySpan {
+                    row: s.start,
+                    len: s.len,
+                    depth: s.depth,
+                    path: cu_seqlens[s.sequence as usize],
+                };
+                (plan.scatter().to_vec(), plan.segments().iter().map(span).collect(), None)
+            }
+        };
+        Self { input_ids: plan.input_ids(), position_ids: plan.position_ids(), table, spans, expansion }
+    }
+}
+
+/// Computed rows of the sequences' tokens.
+#[derive(Debug)]
+struct RowMap {
+    /// Ragged row to computed row; `None` if they are the same.
+    row_of: Option<Vec<u32>>,
+    cu_seqlens: Vec<u32>,
+}
+
+impl RowMap {
+    fn new(ragged: &RaggedBatch, plan: Option<&RadixPlan>) -> Self {
+        let row_of = plan.map(|plan| plan.scatter().to_vec());
+        Self { row_of, cu_seqlens: ragged.cu_seqlens().to_vec() }
+    }
+
+    fn row(&self, ragged_row: u32) -> u32 {
+        self.row_of.as_ref().map_or(ragged_row, |row_of| row_of[ragged_row as usize])
+    }
+
+    /// First ragged row and length of each sequence.
+    fn sequences(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.cu_seqlens.windows(2).map(|ends| (ends[0], ends[1] - ends[0]))
+    }
+
+    /// The pooled row of each sequence, in the order of rows; `None` if some answer needs more rows.
+    fn output_spans(&self, batch: &Batch, pooling: Pooling, rows: usize) -> Option<Vec<QuerySpan>> {
+        if !pooling::is_single(pooling) || batch.wanted.contains(&Wanted::Tokens) {
+            return None;
+        }
+        let span_of = |(path, len)| {
+            let depth = pooling::positions(pooling, len).start;
+            QuerySpan { row: self.row(path + depth), len: 1, depth, path }
+        };
+        let mut spans: Vec<QuerySpan> = self.sequences().map(span_of).collect();
+        spans.sort_unstable_by_key(|span| span.row);
+        spans.dedup_by_key(|span| span.row);
+        (spans.len() < rows).then_some(spans)
+    }
+
+    /// The pooled states of each sequence, as rows of the final states; `outputs` are those that are computed.
+    fn pool(&self, pooling: Pooling, outputs: Option<&[u32]>) -> Pool {
+        let state = |row: u32| match outputs {
+            // `Pool` refuses a row that is not there.
+            Some(outputs) => outputs.binary_search(&row).map_or(u32::MAX, |index| index as u32),
+            None => row,
+        };
+        let mut pool = Pool::default();
+        for (start, len) in self.sequences() {
+            pool.push(pooling::positions(pooling, len).map(|position| state(self.row(start + position))));
+        }
+        pool
+    }
+}
+
+impl Layout {
+    /// The computed row of each token of sequence `b`.
+    pub(super) fn sequence_rows(&self, b: usize) -> impl Iterator<Item = usize> {
+        (self.rows.cu_seqlens[b]..self.rows.cu_seqlens[b + 1]).map(|ragged_row| self.rows.row(ragged_row) as usize)
+    }
+}

@@ -1,0 +1,23 @@
+//! Pooling: the states of a sequence whose mean is its pooled state.
+//!
+//! This is the one description; [`ops::Pool`](crate::ops::Pool) executes it on every device.
+
+use prefold_core::Pooling;
+use std::ops::Range;
+
+/// Positions of a sequence of `len` tokens that are pooled.
+pub(super) fn positions(pooling: Pooling, len: u32) -> Range<u32> {
+    match pooling {
+        Pooling::Cls => 0..1,
+        Pooling::LastToken => len - 1..len,
+        Pooling::Mean => 0..len,
+    }
+}
+
+/// Tells if one state of a sequence is enough.
+pub(super) fn is_single(pooling: Pooling) -> bool {
+    match pooling {
+        Pooling::Cls | Pooling::LastToken => true,
+        Pooling::Mean => false,
+    }
+}

@@ -1,0 +1,196 @@
+//! Forward pass of a transformer: embeddings, layers of attention and feed-forward blocks, final norm.
+//!
+//! The differences between families are data in [`TransformerConfig`]; nothing here depends on a family. All operations
+//! except attention work on each row alone, so they run on the rows of compute space; attention follows the paths of the
+//! [`Layout`]. In the last layer only the output rows continue after the keys and values. Blocks of rows bound the memory of
+//! wide intermediate results.
+
+use super::buffers::{Buffers, Name};
+use super::layout::{Layout, OutputRows};
+use super::weights::{AttentionBlock, FeedForward, TransformerWeights};
+use crate::config::TransformerConfig;
+use crate::error::LoadError;
+use crate::formats::Weights;
+use crate::ops::{self, HeadSpan, Pages, Pool, Store, Target};
+use candle_core::{Result, Tensor};
+use prefold_kernels::QkvLayout;
+use std::ops::Range;
+
+/// A transformer without a head.
+#[derive(Debug)]
+pub(super) struct Transformer {
+    config: TransformerConfig,
+    target: Target,
+    weights: TransformerWeights,
+    buffers: Buffers,
+}
+
+impl Transformer {
+    /// Packs the weights for the device, for sequences of up to `positions` tokens.
+    pub(super) fn load(
+        config: &TransformerConfig,
+        weights: &Weights,
+        positions: usize,
+        target: &Target,
+    ) -> std::result::Result<Self, LoadError> {
+        Ok(Self {
+            weights: TransformerWeights::load(config, weights, positions, target)?,
+            buffers: Buffers::new(config, target)?,
+            config: config.clone(),
+            target: target.clone(),
+        })
+    }
+
+    /// The final states after the last norm, `[output rows or all rows, hidden_size]`, `f32`.
+    pub(super) fn forward(&mut self, layout: &Layout) -> Result<Tensor> {
+        let Self { target, weights, buffers, .. } = self;
+        Pass { weights, buffers, layout, row_block: target.row_block() }.run()
+    }
+
+    /// The pooled state of each sequence, `[sequences, hidden_size]`, from the states that [`forward`](Self::forward)
+    /// returned.
+    pub(super) fn pool(&mut self, hidden: &Tensor, pool: &Pool) -> Result<Tensor> {
+        let pooled = self.buffers.rows(Name::Pooled, pool.len())?;
+        pool.forward(hidden, &pooled)?;
+        Ok(pooled)
+    }
+
+    /// Allocates and touches the memory of forward passes; see [`Buffers::reserve`].
+    pub(super) fn reserve(&mut self, computed: usize, ragged: usize) -> Result<()> {
+        self.buffers.reserve(computed, ragged, computed.min(self.target.row_block()))
+    }
+
+    /// Frees the memory of forward passes.
+    pub(super) fn release_buffers(&mut self) -> Result<()> {
+        self.buffers = Buffers::new(&self.config, &self.target)?;
+        Ok(())
+    }
+}
+
+/// One forward pass.
+struct Pass<'a> {
+    weights: &'a TransformerWeights,
+    buffers: &'a mut Buffers,
+    layout: &'a Layout,
+    row_block: usize,
+}
+
+impl Pass<'_> {
+    fn run(mut self) -> Result<Tensor> {
+        let weights = self.weights;
+        let mut residual = self.buffers.rows(Name::Residual, self.layout.input_ids.dims1()?)?;
+        ops::embed(&weights.embeddings, &self.layout.input_ids, &residual)?;
+        for (i, layer) in weights.layers.iter().enumerate() {
+            match &self.layout.outputs {
+                Some(outputs) if i + 1 == weights.layers.len() => {
+                    residual = self.attend_outputs(&layer.attention, &residual, outputs)?;
+                }
+                _ => self.attend(&layer.attention, &residual)?,
+            }
+            self.feed_forward(&layer.feed_forward, &residual)?;
+        }
+        let hidden = self.buffers.rows(Name::Hidden, residual.dim(0)?)?;
+        weights.norm.forward(&residual, &hidden)?;
+        Ok(hidden)
+    }
+
+    /// `residual += O(attention(QKV(norm(residual))))`
+    fn attend(&mut self, block: &AttentionBlock, residual: &Tensor) -> Result<()> {
+        let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
+        let (rows, q_width) = (residual.dim(0)?, num_heads * head_dim);
+        let qkv = self.buffers.rows(Name::Qkv, rows)?;
+        self.project(block, 0..block.qkv.out_features(), residual, &qkv)?;
+        let q = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
+        let k = HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
+        self.weights.rotary.forward(&qkv, &self.layout.position_ids, &[q, k])?;
+
+        let attended = self.buffers.rows(Name::Attended, rows)?;
+        let pages = &self.layout.pages;
+        match &self.layout.expansion {
+            None => attention(block, &qkv, q_width, pages, &attended)?,
+            Some(expansion) => {
+                let tokens = expansion.scatter.dims1()?;
+                let ragged = self.buffers.rows(Name::RaggedQkv, tokens)?;
+                let ragged_attended = self.buffers.rows(Name::RaggedAttended, tokens)?;
+                ops::gather_rows(&qkv, &expansion.scatter, &ragged)?;
+                attention(block, &ragged, q_width, pages, &ragged_attended)?;
+                ops::gather_rows(&ragged_attended, &expansion.gather, &attended)?;
+            }
+        }
+        block.output.forward(&attended, residual, Store::Accumulate)
+    }
+
+    /// The same for the output rows: K and V of all rows, Q and everything after it of the output rows alone.
+    fn attend_outputs(&mut self, block: &AttentionBlock, residual: &Tensor, outputs: &OutputRows) -> Result<Tensor> {
+        let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
+        let (q_width, kv_width) = (num_heads * head_dim, 2 * num_kv_heads * head_dim);
+        let mut kv = self.buffers.narrow(Name::Qkv, residual.dim(0)?, kv_width)?;
+        self.project(block, q_width..q_width + kv_width, residual, &kv)?;
+        let k = HeadSpan { offset: 0, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
+        self.weights.rotary.forward(&kv, &self.layout.position_ids, &[k])?;
+
+        let count = outputs.index.dims1()?;
+        let output_residual = self.buffers.rows(Name::OutputResidual, count)?;
+        ops::gather_rows(residual, &outputs.index, &output_residual)?;
+        let q = self.buffers.rows(Name::OutputQ, count)?;
+        self.project(block, 0..q_width, &output_residual, &q)?;
+        let span = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
+        self.weights.rotary.forward(&q, &outputs.position_ids, &[span])?;
+
+        if let Some(expansion) = &self.layout.expansion {
+            let ragged = self.buffers.narrow(Name::RaggedQkv, expansion.scatter.dims1()?, kv_width)?;
+            ops::gather_rows(&kv, &expansion.scatter, &ragged)?;
+            kv = ragged;
+        }
+        let attended = self.buffers.rows(Name::Attended, count)?;
+        block.attention.forward(&q, &kv, &outputs.pages, &attended)?;
+        block.output.forward(&attended, &output_residual, Store::Accumulate)?;
+        Ok(output_residual)
+    }
+
+    /// `out = QKV(norm(residual))`, some of its columns.
+    fn project(
+        &mut self,
+        block: &AttentionBlock,
+        columns: Range<usize>,
+        residual: &Tensor,
+        out: &Tensor,
+    ) -> Result<()> {
+        for (residual, out) in blocks(residual, self.row_block)?.zip(blocks(out, self.row_block)?) {
+            let (residual, out) = (residual?, out?);
+            let normed = self.buffers.rows(Name::Normed, residual.dim(0)?)?;
+            block.norm.forward(&residual, &normed)?;
+            block.qkv.forward_columns(columns.clone(), &normed, &out, Store::Overwrite)?;
+        }
+        Ok(())
+    }
+
+    /// `residual += down(silu(gate(norm(residual))) * up(norm(residual)))`
+    fn feed_forward(&mut self, block: &FeedForward, residual: &Tensor) -> Result<()> {
+        for residual in blocks(residual, self.row_block)? {
+            let residual = residual?;
+            let rows = residual.dim(0)?;
+            let normed = self.buffers.rows(Name::Normed, rows)?;
+            let gate_up = self.buffers.rows(Name::GateUp, rows)?;
+            let activated = self.buffers.rows(Name::Activated, rows)?;
+            block.norm.forward(&residual, &normed)?;
+            block.gate_up.forward(&normed, &gate_up, Store::Overwrite)?;
+            ops::silu_mul(&gate_up, &activated)?;
+            block.down.forward(&activated, &residual, Store::Accumulate)?;
+        }
+        Ok(())
+    }
+}
+
+/// Attention over a fused QKV matrix.
+fn attention(block: &AttentionBlock, qkv: &Tensor, q_width: usize, pages: &Pages, out: &Tensor) -> Result<()> {
+    let q = qkv.narrow(1, 0, q_width)?;
+    let kv = qkv.narrow(1, q_width, qkv.dim(1)? - q_width)?;
+    block.attention.forward(&q, &kv, pages, out)
+}
+
+/// Views of at most `row_block` rows.
+fn blocks(x: &Tensor, row_block: usize) -> Result<impl Iterator<Item = Result<Tensor>> + use<>> {
+    let (x, rows) = (x.clone(), x.dim(0)?);
+    Ok((0..rows).step_by(row_block).map(move |start| x.narrow(0, start, row_block.min(rows - start))))
+}

@@ -1,0 +1,79 @@
+//! The queries of a batch and its page table, on the host and on the device.
+
+#[cfg(feature = "flash-attn")]
+use super::flash::Sequences;
+use super::indices::{IndexPack, Indices};
+use super::target::Target;
+use candle_core::Result;
+use prefold_kernels::{QkvLayout, QuerySpan};
+#[cfg(feature = "cuda")]
+use {super::indices::Slot, super::storage::kernel_error, candle_core::Tensor, prefold_kernels::cuda::AttentionPlan};
+
+/// The query rows and the page table of their keys and values.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// `table[path + p]` is the K/V row at position `p` of the path that begins at `path`.
+    pub(crate) table: Vec<u32>,
+    /// The query rows.
+    pub(crate) spans: Vec<QuerySpan>,
+    #[cfg(feature = "cuda")]
+    pub(super) device: Option<DevicePages>,
+    #[cfg(feature = "flash-attn")]
+    pub(super) sequences: Option<Sequences>,
+}
+
+/// The work list of a GPU and, once uploaded, its words there.
+#[cfg(feature = "cuda")]
+#[derive(Debug)]
+pub(super) struct DevicePages {
+    pub(super) plan: AttentionPlan,
+    slot: Slot,
+    pub(super) words: Option<Tensor>,
+}
+
+impl Pages {
+    pub(crate) fn new(table: Vec<u32>, spans: Vec<QuerySpan>) -> Self {
+        Self {
+            #[cfg(feature = "flash-attn")]
+            sequences: Sequences::new(&table, &spans),
+            table,
+            spans,
+            #[cfg(feature = "cuda")]
+            device: None,
+        }
+    }
+
+    /// Adds the work list of a GPU to the indices of the batch.
+    ///
+    /// # Errors
+    /// A span's path is not in the table.
+    pub(crate) fn pack(&mut self, target: &Target, layout: QkvLayout, pack: &mut IndexPack) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if !target.is_cpu() {
+            let half = target.projections() != candle_core::DType::F32;
+            let plan = AttentionPlan::new(layout, half, &self.table, &self.spans).map_err(kernel_error)?;
+            let slot = pack.push(plan.words());
+            self.device = Some(DevicePages { plan, slot, words: None });
+            #[cfg(feature = "flash-attn")]
+            if let Some(sequences) = &mut self.sequences {
+                sequences.pack(pack);
+            }
+        }
+        let _ = (target, layout, pack);
+        Ok(())
+    }
+
+    /// Finds the packed lists on the device.
+    pub(crate) fn resolve(&mut self, indices: &Indices) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(device) = &mut self.device {
+            device.words = Some(indices.get(&device.slot)?);
+        }
+        #[cfg(feature = "flash-attn")]
+        if let Some(sequences) = &mut self.sequences {
+            sequences.resolve(indices)?;
+        }
+        let _ = indices;
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Verification of downloaded files.
+
+use crate::disk::{self, FileBytes};
+use crate::formats::gguf::{GgufFile, has_gguf_extension};
+use crate::formats::safetensors::SafetensorsFiles;
+use crate::source::names::max_bytes;
+use serde::de::IgnoredAny;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Checks that a downloaded file has the announced size and is a complete file of the kind in its name.
+///
+/// # Errors
+/// The reason why it is not.
+pub(crate) fn check(path: &Path, file: &str, announced: Option<u64>) -> Result<(), String> {
+    let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if let Some(announced) = announced.filter(|&announced| announced != size) {
+        return Err(format!("{size} bytes came, not the {announced} that were announced{}", beginning(path)));
+    }
+    let problem = if file.ends_with(".json") {
+        check_json(path, file)
+    } else if file.ends_with(".safetensors") {
+        check_safetensors(path, file)
+    } else if has_gguf_extension(Path::new(file)) {
+        GgufFile::open(path).map(drop).map_err(|error| error.to_string())
+    } else {
+        Ok(())
+    };
+    problem.map_err(|problem| format!("what came is no such file: {problem}{}", beginning(path)))
+}
+
+fn check_json(path: &Path, file: &str) -> Result<(), String> {
+    let bytes = disk::read(path, max_bytes(file)).map_err(|error| error.to_string())?.unwrap_or_default();
+    serde_json::from_slice::<IgnoredAny>(&bytes).map(drop).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+fn check_safetensors(path: &Path, file: &str) -> Result<(), String> {
+    let bytes = FileBytes::map(path).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| "it is gone".to_owned())?;
+    SafetensorsFiles::single(file, bytes).map(drop).map_err(|error| error.to_string())
+}
+
+/// The beginning of a file that is text, as the rest of a sentence: an error page names the cause.
+fn beginning(path: &Path) -> String {
+    /// Characters shown.
+    const SHOWN: usize = 80;
+    let bytes = FileBytes::map(path).ok().flatten();
+    let bytes = bytes.as_deref().map_or(&[][..], |bytes| &bytes[..bytes.len().min(SHOWN)]);
+    match str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
+            format!("; it begins with {text:?}")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Removes a file of the commit in `snapshot` from the cache: its link, and the link's target inside the cache.
+///
+/// # Errors
+/// The link or file could not be removed.
+pub(crate) fn discard(path: &Path, snapshot: &Path) -> io::Result<()> {
+    // REPOSITORY/snapshots/COMMIT and REPOSITORY/blobs.
+    let blobs = snapshot.ancestors().nth(2).and_then(|repository| fs::canonicalize(repository.join("blobs")).ok());
+    if let (Some(blobs), Ok(blob)) = (blobs, fs::canonicalize(path))
+        && blob.starts_with(blobs)
+    {
+        let _ = fs::remove_file(blob);
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

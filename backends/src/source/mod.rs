@@ -1,0 +1,204 @@
+//! Sources of a model's files: a directory, a GGUF file, the hub, or the program itself.
+
+pub(crate) mod hub;
+mod names;
+
+use crate::LoadError;
+use crate::disk::{self, FileBytes};
+use crate::formats::Weights;
+use crate::formats::gguf::{GgufFile, has_gguf_extension};
+use crate::formats::safetensors::{SafetensorsFiles, WEIGHTS, WEIGHTS_INDEX, weight_map};
+use crate::json::parse_json;
+use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
+use hub::FileSet;
+use names::{check_inside, max_bytes, named_by_a_file};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files of one model.
+#[derive(Debug)]
+pub(crate) struct ModelFiles {
+    location: Location,
+    /// Present if the model is a GGUF file.
+    gguf: Option<GgufFile>,
+    display_name: String,
+}
+
+#[derive(Debug)]
+enum Location {
+    Directory(PathBuf),
+    Embedded(&'static [EmbeddedFile]),
+}
+
+impl ModelFiles {
+    /// Finds the files, and downloads those on the hub.
+    ///
+    /// # Errors
+    /// They cannot be read, or contain no model.
+    pub(crate) fn open(options: &LoadOptions, files: FileSet) -> Result<Self, LoadError> {
+        match &options.source {
+            ModelSource::Embedded(files) => Ok(Self {
+                location: Location::Embedded(files),
+                gguf: None,
+                display_name: "the built-in model".to_owned(),
+            }),
+            ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
+            ModelSource::Hub(model) => {
+                let snapshot = hub::download(model, options.dense_path.as_deref(), files)?;
+                Self::open_path(&snapshot, format!("{} at {}", model.id, snapshot.display()))
+            }
+        }
+    }
+
+    fn open_path(path: &Path, display_name: String) -> Result<Self, LoadError> {
+        let metadata = fs::metadata(path).map_err(|error| LoadError::io(path.display().to_string(), error))?;
+        if metadata.is_dir() {
+            let gguf = match path.join("config.json").exists() {
+                true => None,
+                false => only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?,
+            };
+            return Ok(Self { location: Location::Directory(path.to_owned()), gguf, display_name });
+        }
+        if !has_gguf_extension(path) {
+            let problem = "is neither a directory nor a .gguf file";
+            return Err(LoadError::invalid(path.display().to_string(), problem));
+        }
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Self { location: Location::Directory(directory), gguf: Some(GgufFile::open(path)?), display_name })
+    }
+
+    /// Name of the model in messages.
+    pub(crate) fn display_name(&self) -> String {
+        self.display_name.clone()
+    }
+
+    /// Takes the GGUF file out.
+    pub(crate) fn take_gguf(&mut self) -> Option<GgufFile> {
+        self.gguf.take()
+    }
+
+    /// A file's content; `None` if there is no such file. `name` may contain folders inside the model's folder.
+    ///
+    /// # Errors
+    /// It cannot be read, or is above its size limit.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError> {
+        match &self.location {
+            Location::Embedded(files) => {
+                Ok(files.iter().find(|file| file.name == name).map(|file| Cow::Borrowed(file.bytes)))
+            }
+            Location::Directory(directory) => {
+                let bytes = disk::read(&path_of(directory, name)?, max_bytes(name))?;
+                Ok(bytes.map(Cow::Owned))
+            }
+        }
+    }
+
+    /// A JSON file; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not JSON.
+    pub(crate) fn json(&self, name: &str) -> Result<Option<Value>, LoadError> {
+        let Some(bytes) = self.read(name)? else { return Ok(None) };
+        parse_json(name, &bytes).map(Some)
+    }
+
+    /// An error about a missing file.
+    pub(crate) fn missing(&self, file: &str, hint: &str) -> LoadError {
+        LoadError::MissingFile { location: self.display_name(), file: file.to_owned(), hint: hint.to_owned() }
+    }
+
+    /// The tensors of the model's safetensors files.
+    ///
+    /// # Errors
+    /// They are missing or malformed.
+    pub(crate) fn weights(&self) -> Result<Weights, LoadError> {
+        if let Some(bytes) = self.bytes(WEIGHTS)? {
+            return Ok(Weights::Safetensors(SafetensorsFiles::single(WEIGHTS, bytes)?));
+        }
+        if let Some(index) = self.json(WEIGHTS_INDEX)? {
+            let weight_map = weight_map(&index)?;
+            let open = |shard: &str| {
+                let hint = format!(", which {WEIGHTS_INDEX} names");
+                if let Location::Directory(directory) = &self.location {
+                    named_by_a_file(directory, shard)?;
+                }
+                self.bytes(shard)?.ok_or_else(|| self.missing(shard, &hint))
+            };
+            return Ok(Weights::Safetensors(SafetensorsFiles::sharded(WEIGHTS_INDEX, &weight_map, open)?));
+        }
+        Err(self.missing(WEIGHTS, self.pickle_hint("")?))
+    }
+
+    /// The tensors of one safetensors file in a folder of the model.
+    ///
+    /// # Errors
+    /// It is missing or malformed.
+    pub(crate) fn weights_in(&self, folder: &str) -> Result<SafetensorsFiles, LoadError> {
+        let name = format!("{folder}/{WEIGHTS}");
+        match self.bytes(&name)? {
+            Some(bytes) => SafetensorsFiles::single(&name, bytes),
+            None => Err(self.missing(&name, self.pickle_hint(&format!("{folder}/"))?)),
+        }
+    }
+
+    /// Advice for missing weights, if there are weights in Python's own format.
+    fn pickle_hint(&self, folder: &str) -> Result<&'static str, LoadError> {
+        let hint = ", and pytorch_model.bin is not supported: convert it to safetensors";
+        for name in ["pytorch_model.bin", "pytorch_model.bin.index.json"] {
+            if self.exists(&format!("{folder}{name}"))? {
+                return Ok(hint);
+            }
+        }
+        Ok("")
+    }
+
+    fn exists(&self, name: &str) -> Result<bool, LoadError> {
+        Ok(match &self.location {
+            Location::Embedded(files) => files.iter().any(|file| file.name == name),
+            Location::Directory(directory) => {
+                let path = path_of(directory, name)?;
+                path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?
+            }
+        })
+    }
+
+    /// Content of a large file, mapped if it is on disk.
+    fn bytes(&self, name: &str) -> Result<Option<FileBytes>, LoadError> {
+        match &self.location {
+            Location::Embedded(files) => {
+                Ok(files.iter().find(|file| file.name == name).map(|file| FileBytes::Static(file.bytes)))
+            }
+            Location::Directory(directory) => FileBytes::map(&path_of(directory, name)?),
+        }
+    }
+}
+
+/// Path of a file in the model's folder. Folders in it come from the model's own files; at the top of the folder are the files
+/// that every model has, which the operator may link to where they are kept.
+fn path_of(directory: &Path, name: &str) -> Result<PathBuf, LoadError> {
+    match Path::new(name).components().count() {
+        0 | 1 => Ok(directory.join(check_inside(name)?)),
+        _ => named_by_a_file(directory, name),
+    }
+}
+
+/// The only GGUF file of a directory; `None` if there is none.
+fn only_gguf(directory: &Path) -> Result<Option<PathBuf>, LoadError> {
+    let failed = |error| LoadError::io(directory.display().to_string(), error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if has_gguf_extension(&path) {
+            found.push(path);
+        }
+    }
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        n => {
+            let problem = format!("has {n} .gguf files and no config.json; give the path of one of them");
+            Err(LoadError::invalid(directory.display().to_string(), problem))
+        }
+    }
+}

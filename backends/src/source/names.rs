@@ -1,0 +1,50 @@
+//! File names of a model: allowed paths and size limits.
+
+use crate::LoadError;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+/// Maximum bytes of a file that is read whole.
+pub(crate) fn max_bytes(name: &str) -> u64 {
+    /// The largest known tokenizers have about 35 MB; a byte takes up to thirty once read.
+    const TOKENIZER: u64 = 64 << 20;
+    /// The tensor index of a large model has a megabyte, other files some kilobytes; a byte takes up to thirty once parsed.
+    const OTHER: u64 = 8 << 20;
+    if name.ends_with("tokenizer.json") { TOKENIZER } else { OTHER }
+}
+
+/// Checks that a path in a model's file stays inside the model's folder.
+///
+/// # Errors
+/// It is absolute or contains `..`.
+pub(crate) fn check_inside(name: &str) -> Result<&str, LoadError> {
+    let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    match inside && !name.contains('\\') {
+        true => Ok(name),
+        false => Err(LoadError::invalid(name, "is a path that leaves the model's folder")),
+    }
+}
+
+/// Path of a file that one of the model's files names. Its links are followed: they may lead to another place in the model's
+/// folder, or in the hub's cache to `blobs/`, where a snapshot's files are.
+///
+/// # Errors
+/// It leads elsewhere.
+pub(crate) fn named_by_a_file(folder: &Path, name: &str) -> Result<PathBuf, LoadError> {
+    let path = folder.join(check_inside(name)?);
+    let real = |path: &Path| match fs::canonicalize(path) {
+        Ok(path) => Ok(Some(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(LoadError::io(path.display().to_string(), error)),
+    };
+    let (Some(target), Some(folder)) = (real(&path)?, real(folder)?) else { return Ok(path) };
+    let blobs = match folder.parent() {
+        Some(snapshots) if snapshots.ends_with("snapshots") => snapshots.with_file_name("blobs"),
+        _ => folder.clone(),
+    };
+    if target.starts_with(&folder) || target.starts_with(&blobs) {
+        return Ok(path);
+    }
+    Err(LoadError::invalid(name, "leaves the model's folder through a link; put the file itself there"))
+}

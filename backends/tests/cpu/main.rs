@@ -1,0 +1,9 @@
+//! Whole models on the CPU, in one program.
+
+mod bfloat16;
+mod compaction;
+mod golden;
+mod same_bits;
+mod smollm2;
+#[path = "../support/mod.rs"]
+mod support;

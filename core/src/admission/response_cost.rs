@@ -1,0 +1,146 @@
+//! Cost of responses: the values of one are limited, and their bytes count in the request's share before they are computed.
+//!
+//! Few bytes can ask for a large response: equal inputs are computed once and answered each. All values of a response are in
+//! memory before its first byte is sent; its text is written piece by piece.
+
+use super::quota::Share;
+use crate::{Capabilities, Error, Wanted};
+use std::sync::Arc;
+
+/// Values of vectors or logits in one response.
+const MAX_POOLED: usize = 1 << 26;
+
+/// Values of token states in one response; more only where one input of maximum length has more.
+const MAX_OF_TOKENS: usize = 1 << 24;
+
+/// Bytes of a vector beside its values: the allocation, the entry in the queue, its reply.
+const VECTOR_OVERHEAD: usize = 256;
+
+/// Limits of one response from the served model.
+#[derive(Debug)]
+pub(crate) struct ResponseLimits {
+    embedding: Size,
+    logits: Size,
+    tokens: Size,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// Values of one vector.
+    dim: usize,
+    /// Owner of one vector, for messages: input or token.
+    owner: &'static str,
+    /// Values in one response.
+    limit: usize,
+}
+
+/// Cost of one response as far as it is known.
+#[derive(Debug)]
+pub(crate) struct ResponseCost {
+    size: Size,
+    values: usize,
+    share: Arc<Share>,
+}
+
+impl ResponseLimits {
+    pub(crate) fn new(capabilities: &Capabilities) -> Self {
+        let Capabilities { embed, classify, max_input_length, .. } = capabilities;
+        let (dim, token_dim) = embed.as_ref().map_or((0, 0), |embed| (embed.dim, embed.token_dim));
+        // A reranker's prompt has two logits at most.
+        let num_logits = classify.as_ref().map_or(2, |classify| classify.labels.len());
+        let longest = max_input_length.saturating_mul(token_dim);
+        Self {
+            embedding: Size { dim, owner: "input", limit: MAX_POOLED },
+            logits: Size { dim: num_logits, owner: "input", limit: MAX_POOLED },
+            tokens: Size { dim: token_dim, owner: "token", limit: MAX_OF_TOKENS.max(longest) },
+        }
+    }
+
+    /// The cost of an empty response, which grows in `share`.
+    pub(crate) fn cost(&self, wanted: Wanted, share: Arc<Share>) -> ResponseCost {
+        let size = match wanted {
+            Wanted::Embedding => self.embedding,
+            Wanted::Logits => self.logits,
+            Wanted::Tokens => self.tokens,
+        };
+        ResponseCost { size, values: 0, share }
+    }
+}
+
+impl ResponseCost {
+    /// Adds the vectors of more inputs, or tokens.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for more than one request may ask for, [`Error::Overloaded`] while others hold the limit.
+    pub(crate) fn grow(&mut self, vectors: usize, field: &'static str) -> Result<(), Error> {
+        let Size { dim, owner, limit } = self.size;
+        let values = self.values.saturating_add(vectors.saturating_mul(dim));
+        if values > limit {
+            let problem = format!(
+                "asks for {values} values or more, {dim} for each {owner}; the limit is {limit} in a request, send several"
+            );
+            return Err(Error::invalid(field, problem));
+        }
+        self.values = values;
+        self.share.grow(vectors.saturating_mul(dim * size_of::<f32>() + VECTOR_OVERHEAD))
+    }
+
+    /// The share that holds the response's bytes.
+    pub(crate) fn into_share(self) -> Arc<Share> {
+        self.share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{DIM, classifier, embedder};
+    use crate::{Quota, Resource};
+
+    fn share(limit: usize) -> Arc<Share> {
+        Arc::new(Quota::new(limit, Resource::BufferedBytes).share())
+    }
+
+    #[test]
+    fn a_response_has_a_limit_of_values() {
+        for (wanted, limit, owner) in
+            [(Wanted::Embedding, MAX_POOLED, "input"), (Wanted::Tokens, MAX_OF_TOKENS, "token")]
+        {
+            let mut cost = ResponseLimits::new(&embedder()).cost(wanted, share(1));
+            cost.grow(limit / DIM - 1, "inputs").unwrap();
+            cost.grow(1, "inputs").unwrap();
+            let error = cost.grow(1, "inputs").unwrap_err();
+            let text = format!(
+                "`inputs` asks for {} values or more, {DIM} for each {owner}; the limit is {limit} in a request, send several",
+                limit + DIM
+            );
+            assert!(matches!(error, Error::Validation { .. }) && error.to_string() == text, "{error}");
+            assert!(cost.grow(usize::MAX, "inputs").is_err());
+            assert_eq!(cost.into_share().held(), limit / DIM * (DIM * 4 + VECTOR_OVERHEAD));
+        }
+    }
+
+    #[test]
+    fn the_longest_input_fits_and_labels_count() {
+        let longest = MAX_OF_TOKENS / DIM + 1;
+        let limits = ResponseLimits::new(&Capabilities { max_input_length: longest, ..embedder() });
+        let mut cost = limits.cost(Wanted::Tokens, share(1));
+        cost.grow(longest, "inputs").unwrap();
+        assert!(cost.grow(1, "inputs").is_err());
+        let mut cost = ResponseLimits::new(&classifier(8)).cost(Wanted::Logits, share(1));
+        assert!(cost.grow(MAX_POOLED / 8 + 1, "inputs").is_err());
+        cost.grow(MAX_POOLED / 8, "inputs").unwrap();
+    }
+
+    #[test]
+    fn responses_are_refused_while_other_requests_hold_the_limit() {
+        let quota = Quota::new(1000, Resource::BufferedBytes);
+        let limits = ResponseLimits::new(&embedder());
+        let [mut large, mut other] = [(); 2].map(|()| limits.cost(Wanted::Embedding, Arc::new(quota.share())));
+        large.grow(1000, "inputs").unwrap();
+        let error = other.grow(1, "inputs").unwrap_err();
+        assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000 }), "{error}");
+        drop(large);
+        other.grow(1, "inputs").unwrap();
+    }
+}

@@ -1,0 +1,66 @@
+//! Quota of texts and ids that are tokenized or decoded without a forward pass, which the queue's limits never see.
+//!
+//! A token takes a few hundred bytes of memory while it is shown. The quota counts bytes of text, one more for each text,
+//! and ids. A byte gives one token at most unless normalisation makes a text longer, so what a request's tokens may be
+//! after normalisation has the same limit.
+
+use super::quota::{Quota, Share};
+use crate::{Error, Resource};
+use std::sync::Arc;
+
+/// Limit of one request: bytes of text, ids, or tokens that are shown.
+pub(crate) const MAX_OF_REQUEST: usize = 1 << 20;
+
+/// Limit of all requests together.
+const MAX_OF_ALL: usize = 4 * MAX_OF_REQUEST;
+
+/// Quota of `/tokenize` and `/decode`.
+#[derive(Debug)]
+pub(crate) struct TokenizeQuota(Arc<Quota>);
+
+impl Default for TokenizeQuota {
+    fn default() -> Self {
+        Self(Quota::new(MAX_OF_ALL, Resource::TokenizeInput))
+    }
+}
+
+impl TokenizeQuota {
+    /// The share of one request; `unit` names in messages what `amount` counts.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for more than one request may bring, [`Error::Overloaded`] while others hold the limit.
+    pub(crate) fn admit(&self, field: &'static str, amount: usize, unit: &str) -> Result<Share, Error> {
+        if amount > MAX_OF_REQUEST {
+            let problem = format!("has {amount} {unit}, the limit is {MAX_OF_REQUEST} in a request");
+            return Err(Error::invalid(field, problem));
+        }
+        let share = self.0.share();
+        share.grow(amount)?;
+        Ok(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_admitted_while_others_are_below_the_limit() {
+        let quota = TokenizeQuota::default();
+        let mut shares: Vec<_> = (0..4).map(|_| quota.admit("ids", MAX_OF_REQUEST - 1, "ids").unwrap()).collect();
+        shares.push(quota.admit("inputs", MAX_OF_REQUEST, "bytes").unwrap());
+        let error = quota.admit("ids", 0, "ids").unwrap_err();
+        assert!(matches!(error, Error::Overloaded { limit: 4_194_304, resource: Resource::TokenizeInput }), "{error}");
+        shares.pop();
+        drop(quota.admit("ids", 1, "ids").unwrap());
+        drop(shares);
+        assert_eq!(quota.0.held(), 0);
+    }
+
+    #[test]
+    fn a_request_above_its_own_limit_is_invalid() {
+        let error = TokenizeQuota::default().admit("inputs", MAX_OF_REQUEST + 1, "bytes of text").unwrap_err();
+        let text = "`inputs` has 1048577 bytes of text, the limit is 1048576 in a request";
+        assert!(matches!(&error, Error::Validation { .. }) && error.to_string() == text, "{error}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Capabilities of a model: the set of answers that it can give, and for each what the routes must know.
+//!
+//! They are made once, when the checkpoint is read. Routes, `/info`, errors, the log and tools all read them.
+
+mod recipe;
+mod task;
+mod template;
+#[cfg(test)]
+mod tests;
+
+pub use recipe::RerankRecipe;
+pub use task::Task;
+pub use template::RerankTemplate;
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// The set of answers that a model can give.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Capabilities {
+    /// Vectors of texts and of their tokens.
+    pub embed: Option<Embed>,
+    /// Scores of documents against a query.
+    pub rerank: Option<Rerank>,
+    /// Labels of texts and of pairs.
+    pub classify: Option<Classify>,
+    /// The longest input of any answer, in tokens.
+    pub max_input_length: usize,
+}
+
+/// Embedding of texts. The vectors' similarity is their cosine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embed {
+    /// Width of a text's vector.
+    pub dim: usize,
+    /// Width of a token's final state.
+    pub token_dim: usize,
+    /// Pooling of token states into one vector.
+    pub pooling: Pooling,
+    /// Prompts that stand before a text.
+    pub prompts: Prompts,
+}
+
+/// Way in which a document is scored against a query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rerank {
+    /// Cosine of the vectors of both; the model embeds.
+    Cosine,
+    /// Logits after a prompt with both: that of a token, or its difference to the logit of another.
+    Prompt(RerankTemplate),
+    /// The single logit of a classifier for the pair.
+    Pair,
+}
+
+impl Rerank {
+    /// The meaning of a score, as `/info` names it.
+    pub fn score_meaning(&self) -> &'static str {
+        match self {
+            Self::Cosine => "cosine_similarity",
+            Self::Prompt(_) | Self::Pair => "probability",
+        }
+    }
+}
+
+/// Classification of texts and of pairs. A score is a label's logit or probability.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Classify {
+    /// Names by index.
+    pub labels: Vec<String>,
+    /// Prompts that stand before a text; not before a pair.
+    pub prompts: Prompts,
+}
+
+/// Prompts of a model, as its `config_sentence_transformers.json` names them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prompts {
+    /// Text by name.
+    pub by_name: BTreeMap<String, String>,
+    /// The prompt put before every text when a request names none.
+    pub default: Option<String>,
+}
+
+/// Pooling of token states into one vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pooling {
+    /// The last token's state.
+    LastToken,
+    /// The mean over all tokens.
+    Mean,
+    /// The first token's state.
+    Cls,
+}
+
+/// Parses the name that a flag or a file gives.
+impl FromStr for Pooling {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "last-token" | "last_token" | "lasttoken" => Ok(Self::LastToken),
+            "mean" => Ok(Self::Mean),
+            "cls" => Ok(Self::Cls),
+            other => Err(format!("pooling `{other}` is not supported (cls, mean, last-token)")),
+        }
+    }
+}
+
+impl Capabilities {
+    /// Those of an embedding model, which also reranks by cosine.
+    pub fn embedding(embed: Embed, max_input_length: usize) -> Self {
+        Self { embed: Some(embed), rerank: Some(Rerank::Cosine), classify: None, max_input_length }
+    }
+
+    /// Those of a language model that reranks with a prompt.
+    pub fn prompted_reranker(template: RerankTemplate, max_input_length: usize) -> Self {
+        Self { rerank: Some(Rerank::Prompt(template)), max_input_length, ..Self::default() }
+    }
+
+    /// Those of a sequence classifier, which also reranks if it has one label.
+    pub fn classifier(classify: Classify, max_input_length: usize) -> Self {
+        let rerank = (classify.labels.len() == 1).then_some(Rerank::Pair);
+        Self { embed: None, rerank, classify: Some(classify), max_input_length }
+    }
+
+    /// The tasks of the model; the first is its own, which `POST /` answers.
+    pub fn tasks(&self) -> impl Iterator<Item = Task> {
+        let can = |task: &Task| match task {
+            Task::Embed => self.embed.is_some(),
+            Task::Rerank => self.rerank.is_some(),
+            Task::Classify => self.classify.is_some(),
+        };
+        Task::ALL.into_iter().filter(can)
+    }
+
+    /// The prompt that a reranker fills in.
+    pub fn rerank_template(&self) -> Option<&RerankTemplate> {
+        match &self.rerank {
+            Some(Rerank::Prompt(template)) => Some(template),
+            Some(Rerank::Cosine | Rerank::Pair) | None => None,
+        }
+    }
+
+    /// The prompts that stand before a text that is shown token by token.
+    pub fn text_prompts(&self) -> Option<&Prompts> {
+        self.embed.as_ref().map(|embed| &embed.prompts).or(self.classify.as_ref().map(|classify| &classify.prompts))
+    }
+
+    /// Checks that the answers are possible and do not contradict each other.
+    ///
+    /// # Errors
+    /// The fault, as the rest of a sentence about the model.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let labels = self.classify.as_ref().map(|classify| classify.labels.len());
+        match (&self.embed, &self.rerank, labels) {
+            _ if self.max_input_length == 0 => Err("takes no tokens"),
+            (None, None, None) => Err("answers nothing"),
+            (Some(Embed { dim: 0, .. } | Embed { token_dim: 0, .. }), ..) => Err("makes vectors without values"),
+            (.., Some(0)) => Err("is a classifier without labels"),
+            (None, Some(Rerank::Cosine), _) => Err("reranks by cosine and makes no vectors"),
+            (_, Some(Rerank::Pair), labels) if labels != Some(1) => Err("reranks pairs without a label for them"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The rest of a sentence about the model: "makes embeddings".
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let embedder = self.embed.as_ref().map(|_| "makes embeddings".to_owned());
+        let reranker = self.rerank_template().map(|_| "is a reranker".to_owned());
+        let classifier = self.classify.as_ref().map(|classify| match classify.labels.len() {
+            1 => "is a classifier with one label".to_owned(),
+            labels => format!("is a classifier with {labels} labels"),
+        });
+        let sentences: Vec<String> = [embedder, reranker, classifier].into_iter().flatten().collect();
+        f.write_str(&sentences.join(" and "))
+    }
+}

@@ -1,0 +1,106 @@
+//! Configuration of the engine.
+
+/// Tokenization workers at most by default. More do not keep a faster device busy, and each copies the tokenizer's state.
+const MAX_DEFAULT_TOKENIZATION_WORKERS: usize = 8;
+
+/// Limits and choices of an [`Engine`](crate::Engine); the server has a flag for each.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Rows computed in a batch at most: distinct tokens where batches are compacted, tokens where they are not.
+    pub max_batch_tokens: usize,
+    /// Tokens in a batch at most, repeated ones counted each time;
+    /// [`RAGGED_TOKENS_FACTOR`](Self::RAGGED_TOKENS_FACTOR) times `max_batch_tokens` when absent.
+    pub max_batch_ragged_tokens: Option<usize>,
+    /// Sequences in a batch at most.
+    pub max_batch_requests: Option<usize>,
+    /// Requests in the engine at once.
+    pub max_concurrent_requests: usize,
+    /// Tokens that wait for a batch; requests are refused while the queue holds this many.
+    pub max_queued_tokens: usize,
+    /// Inputs that wait for a batch; requests are refused while the queue holds this many.
+    pub max_queued_inputs: usize,
+    /// Bytes of request bodies, and of the values of responses until clients have read them; requests are refused while the
+    /// others hold this many.
+    pub max_buffered_bytes: usize,
+    /// Inputs of one request that are worked on at once. A larger request is done in chunks of this size, up to
+    /// [`MAX_CHUNKS`](Self::MAX_CHUNKS) of them.
+    pub max_client_batch_size: usize,
+    /// Choice of the waiting inputs that form a batch together.
+    pub scheduling: Scheduling,
+    /// Compact a batch that shares anything when N'/N is at or under this; 0 is never. A batch of more tokens than
+    /// `max_batch_tokens` is always compacted.
+    pub radix_mlp_threshold: f32,
+    /// Round N' up to a multiple of this, which divides `max_batch_tokens`.
+    pub radix_mlp_pad: usize,
+    /// Threads that encode texts.
+    pub tokenization_workers: usize,
+    /// Distinct tokens of the passes that run before the engine answers, on a CPU; 0 for no warm-up. On a GPU a full batch runs.
+    pub warmup_tokens: usize,
+    /// Value of `truncate` when a request does not say.
+    pub auto_truncate: bool,
+}
+
+impl Default for EngineConfig {
+    /// The server's defaults.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            max_batch_tokens: 16_384,
+            max_batch_ragged_tokens: None,
+            max_batch_requests: None,
+            max_concurrent_requests: 512,
+            max_queued_tokens: 1 << 20,
+            max_queued_inputs: 1 << 15,
+            max_buffered_bytes: 256_000_000,
+            max_client_batch_size: 2048,
+            scheduling: Scheduling::Prefix,
+            radix_mlp_threshold: 0.95,
+            radix_mlp_pad: 1,
+            tokenization_workers: (cores - 1).clamp(1, MAX_DEFAULT_TOKENIZATION_WORKERS),
+            warmup_tokens: 64,
+            auto_truncate: true,
+        }
+    }
+}
+
+impl EngineConfig {
+    /// Ratio of `max_batch_ragged_tokens`, where it is absent, to `max_batch_tokens`.
+    pub const RAGGED_TOKENS_FACTOR: usize = 8;
+
+    /// Chunks of a request at most: its answers are all in memory before the first is sent.
+    pub const MAX_CHUNKS: usize = 64;
+
+    /// Inputs in one request at most.
+    pub fn max_request_inputs(&self) -> usize {
+        self.max_client_batch_size.saturating_mul(Self::MAX_CHUNKS)
+    }
+
+    /// Tokens in a batch at most, with the default where the setting is absent.
+    pub fn ragged_tokens_limit(&self) -> usize {
+        let default = self.max_batch_tokens.saturating_mul(Self::RAGGED_TOKENS_FACTOR).min(i32::MAX as usize);
+        self.max_batch_ragged_tokens.unwrap_or(default)
+    }
+}
+
+/// Choice of the waiting inputs that form a batch together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheduling {
+    /// The oldest leads, and those that share the longest prefixes with what is chosen already fill the batch. None
+    /// waits more than one batch longer than with [`Fifo`](Self::Fifo). The same as that when nothing is compacted.
+    #[default]
+    Prefix,
+    /// First in, first out.
+    Fifo,
+}
+
+impl std::str::FromStr for Scheduling {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "prefix" => Ok(Self::Prefix),
+            "fifo" => Ok(Self::Fifo),
+            other => Err(format!("scheduling `{other}` is not known (prefix, fifo)")),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Encoder: one input to token ids, with prompt, special tokens, truncation and limits.
+
+use super::growth::Growth;
+use super::options::ResolvedOptions;
+use super::rerank_prompt::EncodedTemplate;
+use super::truncation_bound::{TruncationBound, whole};
+use crate::{EncodeLimits, EncodeOptions, Error, Input, Place, Prompts, RerankTemplate, TruncationDirection};
+use std::collections::HashSet;
+use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
+
+/// Encodes inputs for one model. Shared by the tokenization workers.
+pub(crate) struct Encoder {
+    pub(super) tokenizer: Tokenizer,
+    pub(super) template: Option<EncodedTemplate>,
+    /// Ids of special tokens, wherever they occur.
+    pub(super) special_ids: HashSet<u32>,
+    pub(super) bound: TruncationBound,
+    pub(super) growth: Growth,
+    pub(super) limits: EncodeLimits,
+}
+
+/// An encoded input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    /// Not empty, within the limits.
+    pub(crate) input_ids: Vec<u32>,
+    /// Characters of the input's texts.
+    pub(crate) characters: usize,
+}
+
+impl Encoder {
+    /// # Errors
+    /// [`Error::Validation`] or [`Error::Tokenization`] if the template does not fit tokenizer and model, or the tokenizer
+    /// may do more with a text than is allowed.
+    pub(crate) fn new(
+        mut tokenizer: Tokenizer,
+        template: Option<RerankTemplate>,
+        limits: EncodeLimits,
+    ) -> Result<Self, Error> {
+        let place = Place { field: "tokenizer", index: None };
+        // The tokenizer file's settings of both are ignored: truncation is decided here, and nothing is padded.
+        tokenizer.with_truncation(None).map_err(|error| place.untokenizable(error))?;
+        tokenizer.with_padding(None);
+        let added = tokenizer.get_added_tokens_decoder();
+        let special_ids = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
+        let vocab = tokenizer.get_vocab(true);
+        let bound = TruncationBound::new(&tokenizer, &vocab);
+        let growth = Growth::new(&tokenizer, &vocab, limits.vocab_size).map_err(|problem| place.invalid(problem))?;
+        let mut encoder = Self { tokenizer, template: None, special_ids, bound, growth, limits };
+        encoder.template = template.map(|template| encoder.encode_template(template)).transpose()?;
+        Ok(encoder)
+    }
+
+    /// Options of a request whose texts may have one of `prompts` before them.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] if the options do not fit the model.
+    pub(crate) fn resolve(&self, options: &EncodeOptions, prompts: Option<&Prompts>) -> Result<ResolvedOptions, Error> {
+        ResolvedOptions::new(options, prompts, &self.limits)
+    }
+
+    /// Ids of one input, no more than the options allow.
+    ///
+    /// # Errors
+    /// [`Error::Empty`], [`Error::Validation`], [`Error::Tokenization`].
+    pub(crate) fn encode(&self, input: Input, place: Place, options: &ResolvedOptions) -> Result<Encoded, Error> {
+        let characters = characters(&input);
+        if options.has_named_prompt && !matches!(input, Input::Text(_)) {
+            return Err(Error::invalid("prompt_name", "can be put before a text only"));
+        }
+        let input_ids = match input {
+            Input::Text(text) => self.encode_text(&options.with_prompt(text), None, place, options)?,
+            Input::Pair(first, second) => self.encode_text(&first, Some(&second), place, options)?,
+            Input::Ids(ids) => self.cut_ids(ids, place, options)?,
+            Input::Rerank { instruction, query, query_place, document } => {
+                self.encode_rerank(instruction, (query, query_place), &document, place, options)?
+            }
+        };
+        if input_ids.is_empty() {
+            return Err(Error::Empty { field: place.field, problem: place.problem("has no tokens") });
+        }
+        // The tokenizer's files may know more tokens than the model has rows for.
+        self.check_ids(&input_ids, place)?;
+        Ok(Encoded { input_ids, characters })
+    }
+
+    /// Ids with those that the post-processor adds. Too long pairs are cut as `longest_first` does: the longer text first,
+    /// and both to equal lengths if that is not enough.
+    fn encode_text(
+        &self,
+        first: &str,
+        second: Option<&str>,
+        place: Place,
+        options: &ResolvedOptions,
+    ) -> Result<Vec<u32>, Error> {
+        let least = self.bound.least_tokens(first) + second.map_or(0, |text| self.bound.least_tokens(text));
+        if least > options.max_tokens {
+            options.check_truncation(least, true, place)?;
+        }
+        let is_long = |text| self.bound.exceeds(text, options.max_tokens);
+        let is_part = is_long(first) || second.is_some_and(is_long);
+        let mut first = self.pieces(first, place, options)?;
+        let mut second = second.map(|text| self.pieces(text, place, options)).transpose()?;
+        let processor = self.tokenizer.get_post_processor().filter(|_| options.add_special_tokens);
+        let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
+        let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
+        if len > options.max_tokens {
+            options.check_truncation(len, is_part, place)?;
+            let params = TruncationParams {
+                direction: direction(options.direction),
+                max_length: options.max_tokens.saturating_sub(added),
+                strategy: TruncationStrategy::LongestFirst,
+                stride: 0,
+            };
+            (first, second) = truncate_encodings(first, second, &params).map_err(|error| place.untokenizable(error))?;
+            // Pieces that were cut off are kept there and would be post-processed too.
+            first.take_overflowing();
+            second.as_mut().map(Encoding::take_overflowing);
+        }
+        let whole = self
+            .tokenizer
+            .post_process(first, second, options.add_special_tokens)
+            .map_err(|error| place.untokenizable(error))?;
+        let ids = whole.get_ids();
+        if ids.len() > options.max_tokens {
+            let limit = options.max_tokens;
+            return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
+        }
+        Ok(ids.to_vec())
+    }
+
+    fn cut_ids(&self, mut ids: Vec<u32>, place: Place, options: &ResolvedOptions) -> Result<Vec<u32>, Error> {
+        self.check_ids(&ids, place)?;
+        if ids.len() > options.max_tokens {
+            options.check_truncation(ids.len(), false, place)?;
+            options.cut(&mut ids, 0, 0);
+        }
+        Ok(ids)
+    }
+
+    pub(super) fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {
+        match ids.iter().position(|&id| id as usize >= self.limits.vocab_size) {
+            None => Ok(()),
+            Some(position) => {
+                let (id, limit) = (ids[position], self.limits.vocab_size);
+                Err(place.invalid(format!("has token id {id} at position {position}, ids must be below {limit}")))
+            }
+        }
+    }
+
+    /// Tokens without special ones and without offsets; of a text that is far too long, those of the part that is kept.
+    fn pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Encoding, Error> {
+        let invalid = |problem| place.invalid(problem);
+        let encode = |text| {
+            self.growth.check_text(&self.tokenizer, text).map_err(invalid)?;
+            self.tokenizer.encode_fast(text, false).map_err(|error| place.untokenizable(error))
+        };
+        let part = self.bound.part(text, options.max_tokens, options.direction).map_err(invalid)?;
+        let pieces = encode(part)?;
+        // Normalisation may have left little of it.
+        match part.len() < text.len() && pieces.len() <= options.max_tokens {
+            true => encode(whole(text).map_err(invalid)?),
+            false => Ok(pieces),
+        }
+    }
+}
+
+fn direction(direction: TruncationDirection) -> tokenizers::TruncationDirection {
+    match direction {
+        TruncationDirection::Left => tokenizers::TruncationDirection::Left,
+        TruncationDirection::Right => tokenizers::TruncationDirection::Right,
+    }
+}
+
+fn characters(input: &Input) -> usize {
+    match input {
+        Input::Text(text) => text.chars().count(),
+        Input::Pair(first, second) => first.chars().count() + second.chars().count(),
+        Input::Ids(_) => 0,
+        Input::Rerank { query, document, .. } => query.chars().count() + document.chars().count(),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/encoder.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! Growth of texts while they are tokenized or decoded: what a request's text becomes has a limit, whatever the model's files
+//! make of it.
+
+use crate::tokenizer_limits::{of_decoder, of_normalizer};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokenizers::{NormalizedString, Normalizer, Tokenizer};
+
+/// Times its length that a text may have after normalisation.
+const MAX_GROWTH: u64 = 8;
+
+/// Bytes that it may have in any case.
+const ALWAYS: u64 = 1 << 20;
+
+/// Bytes of the parts in which a text is normalised to see how long it becomes.
+const PART: usize = 1 << 10;
+
+/// Bytes of text at most that one request decodes.
+const MAX_DECODED: u64 = 32 << 20;
+
+/// Bytes at most that a tokenizer makes of one byte.
+#[derive(Debug)]
+pub(super) struct Growth {
+    normalizer: u64,
+    decoder: u64,
+    /// Bytes of each token.
+    token_bytes: Vec<u32>,
+}
+
+impl Growth {
+    /// # Errors
+    /// The tokenizer makes more of a text than is allowed; the rest of a sentence.
+    pub(super) fn new(tokenizer: &Tokenizer, vocab: &HashMap<String, u32>, vocab_size: usize) -> Result<Self, String> {
+        let mut token_bytes = vec![0; vocab_size];
+        for (token, &id) in vocab {
+            if let Some(bytes) = token_bytes.get_mut(id as usize) {
+                *bytes = u32::try_from(token.len()).unwrap_or(u32::MAX);
+            }
+        }
+        Ok(Self {
+            normalizer: tokenizer.get_normalizer().map_or(Ok(1), of_normalizer)?,
+            decoder: tokenizer.get_decoder().map_or(Ok(1), of_decoder)?,
+            token_bytes,
+        })
+    }
+
+    /// Checks that a text does not become too long. Most cannot; the others are normalised part by part.
+    ///
+    /// # Errors
+    /// The rest of a sentence about the text.
+    pub(super) fn check_text(&self, tokenizer: &Tokenizer, text: &str) -> Result<(), String> {
+        let length = text.len() as u64;
+        let limit = length.saturating_mul(MAX_GROWTH).max(ALWAYS);
+        let Some(normalizer) = tokenizer.get_normalizer().filter(|_| length.saturating_mul(self.normalizer) > limit)
+        else {
+            return Ok(());
+        };
+        let (mut rest, mut bytes) = (text, 0);
+        while !rest.is_empty() {
+            let end = (PART.min(rest.len())..=rest.len()).find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());
+            let (part, behind) = rest.split_at(end);
+            let mut part = NormalizedString::from(part);
+            normalizer.normalize(&mut part).map_err(|error| error.to_string())?;
+            bytes += part.get().len() as u64;
+            if bytes > limit {
+                return Err(format!(
+                    "has {length} bytes, of which normalisation makes more than {limit}; the limit is {MAX_GROWTH} times \
+                     the length, or {ALWAYS}"
+                ));
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Counts the bytes of text that ids may become.
+    ///
+    /// # Errors
+    /// They are more than a request may decode; the rest of a sentence.
+    pub(super) fn count_decoded(&self, ids: &[u32], decoded: &AtomicU64) -> Result<(), String> {
+        let bytes: u64 =
+            ids.iter().filter_map(|&id| self.token_bytes.get(id as usize)).map(|&bytes| u64::from(bytes)).sum();
+        let bytes = bytes.saturating_mul(self.decoder);
+        match decoded.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_DECODED {
+            true => Ok(()),
+            false => Err(format!("may become more than {MAX_DECODED} bytes of text, which is the limit in a request")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/growth.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! Tokens for people to look at, and texts from ids.
+
+use super::encoder::Encoder;
+use super::options::ResolvedOptions;
+use crate::admission::tokenize_quota::MAX_OF_REQUEST;
+use crate::{Error, Place, TokenInfo};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokenizers::{NormalizedString, Normalizer};
+
+impl ResolvedOptions {
+    /// Counts tokens that are made to be shown.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for more than a request may show.
+    fn count_shown(&self, tokens: usize, place: Place) -> Result<(), Error> {
+        let before = self.shown.fetch_add(tokens, Ordering::Relaxed);
+        if before.saturating_add(tokens) <= MAX_OF_REQUEST {
+            return Ok(());
+        }
+        let problem = format!("may have more than {MAX_OF_REQUEST} tokens, which is the limit in a request");
+        Err(Error::invalid(place.field, problem))
+    }
+}
+
+impl Encoder {
+    /// The tokens of a text; nothing is cut.
+    ///
+    /// # Errors
+    /// [`Error::Tokenization`]; [`Error::Validation`] for more tokens than a request may show, which the bytes of its
+    /// texts do not bound: normalisation makes twelve of one character in four bytes.
+    pub(crate) fn tokens(
+        &self,
+        text: String,
+        place: Place,
+        options: &ResolvedOptions,
+    ) -> Result<Vec<TokenInfo>, Error> {
+        let text = options.with_prompt(text);
+        // Before there are tokens, which take a hundred times as much memory.
+        let expected = self.most_tokens(&text, place)?;
+        options.count_shown(expected, place)?;
+        let encoding = self
+            .tokenizer
+            .encode_char_offsets(text.as_str(), options.add_special_tokens)
+            .map_err(|error| place.untokenizable(error))?;
+        options.count_shown(encoding.len().saturating_sub(expected), place)?;
+        // Byte at which each character begins, and the end of the last one.
+        let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
+        let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());
+        let infos = tokens.zip(encoding.get_special_tokens_mask()).map(|(((&id, token), &(start, stop)), &mask)| {
+            if mask == 1 || self.special_ids.contains(&id) {
+                return TokenInfo { id, text: token.clone(), special: true, start: None, stop: None };
+            }
+            let piece = bytes.get(start).zip(bytes.get(stop)).and_then(|(&start, &stop)| text.get(start..stop));
+            let piece = piece.unwrap_or(token).to_owned();
+            TokenInfo { id, text: piece, special: false, start: Some(start), stop: Some(stop) }
+        });
+        Ok(infos.collect())
+    }
+
+    /// Upper bound of a text's tokens, special ones not counted: its bytes after normalisation. The character that stands
+    /// for a space in some vocabularies has three bytes and is a token of its own.
+    fn most_tokens(&self, text: &str, place: Place) -> Result<usize, Error> {
+        let Some(normalizer) = self.tokenizer.get_normalizer() else { return Ok(text.len()) };
+        self.growth.check_text(&self.tokenizer, text).map_err(|problem| place.invalid(problem))?;
+        let mut normalized = NormalizedString::from(text);
+        normalizer.normalize(&mut normalized).map_err(|error| place.untokenizable(error))?;
+        let normalized = normalized.get();
+        Ok(normalized.len() - 2 * normalized.matches('\u{2581}').count())
+    }
+
+    /// The text of a list of ids; `decoded` counts the bytes of a request.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for an id beyond the vocabulary, or for more text than a request may decode;
+    /// [`Error::Tokenization`].
+    pub(crate) fn decode(
+        &self,
+        ids: &[u32],
+        place: Place,
+        skip_special_tokens: bool,
+        decoded: &AtomicU64,
+    ) -> Result<String, Error> {
+        self.check_ids(ids, place)?;
+        self.growth.count_decoded(ids, decoded).map_err(|problem| Error::invalid(place.field, problem))?;
+        self.tokenizer.decode(ids, skip_special_tokens).map_err(|error| place.untokenizable(error))
+    }
+}

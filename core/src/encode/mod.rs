@@ -1,0 +1,13 @@
+//! Encoding: from texts, pairs, ids and rerank prompts to token ids within the limits.
+
+pub(crate) mod encoder;
+mod fair_queue;
+mod growth;
+mod inspect;
+pub(crate) mod options;
+pub(crate) mod pool;
+mod rerank;
+mod rerank_prompt;
+pub(crate) mod text_encoder;
+mod truncation_bound;
+mod word_boundaries;

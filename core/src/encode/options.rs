@@ -1,0 +1,116 @@
+//! Options of a request with the defaults of model and server filled in.
+
+use super::rerank_prompt::EncodedHead;
+use crate::{EncodeLimits, EncodeOptions, Error, Place, Prompts, TruncationDirection, shown};
+use std::fmt::Display;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+
+/// Names of prompts at most that an error lists.
+const MAX_NAMES: usize = 20;
+
+/// [`EncodeOptions`] without gaps, and what the inputs of one request share while they are encoded.
+#[derive(Debug)]
+pub(crate) struct ResolvedOptions {
+    pub(super) prompt: Option<String>,
+    pub(super) has_named_prompt: bool,
+    pub(super) truncate: bool,
+    /// Tokens of an input at most.
+    pub(super) max_tokens: usize,
+    pub(super) direction: TruncationDirection,
+    pub(super) add_special_tokens: bool,
+    /// Prompt before each document of a rerank request, encoded with the first of them.
+    pub(super) head: OnceLock<Option<EncodedHead>>,
+    /// Tokens that the request shows, or their upper bound.
+    pub(super) shown: AtomicUsize,
+}
+
+impl ResolvedOptions {
+    /// # Errors
+    /// [`Error::Validation`] if the model has no prompt of that name, or takes no inputs of that length.
+    pub(super) fn new(
+        options: &EncodeOptions,
+        prompts: Option<&Prompts>,
+        limits: &EncodeLimits,
+    ) -> Result<Self, Error> {
+        let prompt = match &options.prompt_name {
+            None => prompts.and_then(|prompts| prompts.default.as_ref()),
+            Some(name) => Some(prompts.and_then(|prompts| prompts.by_name.get(name)).ok_or_else(|| {
+                let names: Vec<&str> =
+                    prompts.iter().flat_map(|prompts| prompts.by_name.keys()).map(String::as_str).collect();
+                let known = match names.len() {
+                    0 => "none".to_owned(),
+                    1..=MAX_NAMES => names.join(", "),
+                    count => format!("{} and {} more", names[..MAX_NAMES].join(", "), count - MAX_NAMES),
+                };
+                Error::invalid(
+                    "prompt_name",
+                    format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)),
+                )
+            })?),
+        };
+        let limit = limits.max_input_length;
+        let max_tokens = options.max_tokens.unwrap_or(limit);
+        if options.max_tokens.is_some() && !(1..=limit).contains(&max_tokens) {
+            let problem = format!("is {max_tokens}; the served model takes 1 to {limit} tokens");
+            return Err(Error::invalid("truncate_prompt_tokens", problem));
+        }
+        Ok(Self {
+            prompt: prompt.filter(|prompt| !prompt.is_empty()).cloned(),
+            has_named_prompt: options.prompt_name.is_some(),
+            truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
+            max_tokens,
+            direction: options.direction,
+            add_special_tokens: options.add_special_tokens,
+            head: OnceLock::new(),
+            shown: AtomicUsize::new(0),
+        })
+    }
+
+    /// Bytes that are put before a text.
+    pub(crate) fn prompt_len(&self) -> usize {
+        self.prompt.as_ref().map_or(0, String::len)
+    }
+
+    /// A text with its prompt.
+    pub(super) fn with_prompt(&self, text: String) -> String {
+        match &self.prompt {
+            Some(prompt) => [prompt.as_str(), &text].concat(),
+            None => text,
+        }
+    }
+
+    /// Removes ids at one end of `ids[kept..]` until there are as many as allowed with `added` more.
+    pub(super) fn cut(&self, ids: &mut Vec<u32>, kept: usize, added: usize) {
+        let excess = (ids.len() + added).saturating_sub(self.max_tokens);
+        match self.direction {
+            TruncationDirection::Right => ids.truncate(ids.len() - excess),
+            TruncationDirection::Left => drop(ids.drain(kept..kept + excess)),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Validation`] where too long inputs are not truncated. `is_part`: of what is too long, only a part was encoded.
+    pub(super) fn check_truncation(&self, len: usize, is_part: bool, place: Place) -> Result<(), Error> {
+        if self.truncate {
+            return Ok(());
+        }
+        let (limit, more) = (self.max_tokens, if is_part { " or more" } else { "" });
+        Err(place
+            .invalid(format!("has {len} tokens{more}, the limit is {limit}; set `truncate` to cut what is too long")))
+    }
+}
+
+impl Place {
+    pub(super) fn problem(self, problem: impl Display) -> String {
+        self.index.map_or_else(|| problem.to_string(), |index| format!("item {index} {problem}"))
+    }
+
+    pub(super) fn invalid(self, problem: impl Display) -> Error {
+        Error::invalid(self.field, self.problem(problem))
+    }
+
+    pub(super) fn untokenizable(self, error: impl Display) -> Error {
+        Error::Tokenization { field: self.field, problem: self.problem(error) }
+    }
+}

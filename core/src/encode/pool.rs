@@ -1,0 +1,221 @@
+//! Tokenization workers: threads that encode texts, apart from those that serve connections.
+
+use super::encoder::Encoder;
+use super::fair_queue::FairQueue;
+use crate::error::panic_message;
+use crate::{Error, Place};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+
+/// Stack of a worker. Memory is only reserved, not used.
+const STACK_SIZE: usize = 8 << 20;
+
+/// Words, numbers and punctuation, as requests have them.
+const WARM_UP_TEXT: &str = "How do I lock a file? Use flock(2): it waits, 30 s at most, and returns 0 (or -1).";
+
+/// Encodes the inputs of requests in parallel, item by item, and shares the workers fairly between the requests.
+pub(crate) struct TokenizerPool {
+    encoder: Arc<Encoder>,
+    shared: Arc<Shared>,
+}
+
+/// State that the workers share.
+struct Shared {
+    queue: Mutex<State>,
+    /// Something may run, or the pool is gone.
+    changed: Condvar,
+}
+
+struct State {
+    queue: FairQueue<Arc<dyn Request>>,
+    closed: bool,
+}
+
+/// A request's items and what is done with them.
+trait Request: Send + Sync {
+    /// Takes the next item, if one is left.
+    fn begin(self: Arc<Self>) -> Option<Begun>;
+}
+
+/// An item that has been taken.
+struct Begun {
+    /// Works on it.
+    run: Box<dyn FnOnce(&Encoder)>,
+    /// Cost of the item after it, if there is one.
+    next: Option<u64>,
+}
+
+impl TokenizerPool {
+    /// # Errors
+    /// [`Error::Validation`] if the threads cannot be started.
+    pub(crate) fn new(encoder: Encoder, workers: usize) -> Result<Self, Error> {
+        let queue = Mutex::new(State { queue: FairQueue::new(workers), closed: false });
+        let pool = Self { encoder: Arc::new(encoder), shared: Arc::new(Shared { queue, changed: Condvar::new() }) };
+        // The one more is for short items while all others run long ones.
+        for index in 0..=workers {
+            let (encoder, shared) = (Arc::clone(&pool.encoder), Arc::clone(&pool.shared));
+            std::thread::Builder::new()
+                .name(format!("prefold-tokenizer-{index}"))
+                .stack_size(STACK_SIZE)
+                .spawn(move || shared.work(&encoder))
+                .map_err(|error| Error::Validation {
+                    field: "tokenization_workers",
+                    problem: format!("could not start {workers} threads: {error}"),
+                })?;
+        }
+        Ok(pool)
+    }
+
+    pub(crate) fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// Encodes a text, so that the first request finds warm caches.
+    pub(crate) fn warm_up(&self) {
+        // A failure to encode it is the requests' concern.
+        drop(self.encoder.tokenizer.encode_fast(WARM_UP_TEXT, true));
+    }
+
+    /// Runs `work` on every item, on the pool; the answer is the first error in their order if there is one, and what comes
+    /// after it is not begun. Work of a client that has left is not begun either, and its items are dropped at once. `cost`
+    /// is an item's size in bytes.
+    pub(crate) async fn map<T, R, F>(
+        &self,
+        items: Vec<(Place, T)>,
+        cost: fn(&T) -> usize,
+        work: F,
+    ) -> Result<Vec<R>, Error>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+        F: Fn(&Encoder, Place, T) -> Result<R, Error> + Send + Sync + 'static,
+    {
+        let Some((Place { field, .. }, first)) = items.first() else { return Ok(Vec::new()) };
+        let (field, first) = (*field, cost(first) as u64);
+        let (reply, answer) = oneshot::channel();
+        let job = Arc::new(Job { items: Mutex::new(Items::new(items, reply)), cost, work });
+        let _cancel = CancelOnDrop(&job.items);
+        self.shared.lock().queue.push(Arc::clone(&job) as Arc<dyn Request>, first);
+        self.shared.changed.notify_one();
+        let gone = || Error::Tokenization { field, problem: "the tokenization workers are gone".to_owned() };
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+impl Drop for TokenizerPool {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker: runs items until the pool is gone.
+    fn work(&self, encoder: &Encoder) {
+        let mut state = self.lock();
+        while !state.closed {
+            let Some(turn) = state.queue.take() else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let begun = Arc::clone(&turn.request).begin();
+            if let Some(next) = begun.as_ref().and_then(|begun| begun.next) {
+                state.queue.push_next(&turn, next);
+            }
+            drop(state);
+            // Another worker may find an item that may run too.
+            self.changed.notify_one();
+            if let Some(begun) = begun {
+                (begun.run)(encoder);
+            }
+            state = self.lock();
+            state.queue.done(&turn);
+        }
+    }
+}
+
+/// Items of one request.
+struct Items<T, R> {
+    waiting: VecDeque<(usize, Place, T)>,
+    results: Vec<Option<Result<R, Error>>>,
+    running: usize,
+    reply: Option<oneshot::Sender<Result<Vec<R>, Error>>>,
+}
+
+struct Job<T, R, F> {
+    items: Mutex<Items<T, R>>,
+    cost: fn(&T) -> usize,
+    work: F,
+}
+
+impl<T, R> Items<T, R> {
+    fn new(items: Vec<(Place, T)>, reply: oneshot::Sender<Result<Vec<R>, Error>>) -> Self {
+        let results = items.iter().map(|_| None).collect();
+        let waiting = items.into_iter().enumerate().map(|(index, (place, item))| (index, place, item)).collect();
+        Self { waiting, results, running: 0, reply: Some(reply) }
+    }
+
+    fn finish(&mut self, index: usize, result: Result<R, Error>) {
+        self.running -= 1;
+        if result.is_err() {
+            self.waiting.clear();
+        }
+        if let Some(slot) = self.results.get_mut(index) {
+            *slot = Some(result);
+        }
+        if self.running == 0
+            && self.waiting.is_empty()
+            && let Some(reply) = self.reply.take()
+        {
+            // Items are begun in their order, so what has no result comes after an error.
+            drop(reply.send(std::mem::take(&mut self.results).into_iter().flatten().collect()));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T, R, F> Request for Job<T, R, F>
+where
+    T: Send + 'static,
+    R: Send + 'static,
+    F: Fn(&Encoder, Place, T) -> Result<R, Error> + Send + Sync + 'static,
+{
+    fn begin(self: Arc<Self>) -> Option<Begun> {
+        let mut items = lock(&self.items);
+        let (index, place, item) = items.waiting.pop_front()?;
+        items.running += 1;
+        let next = items.waiting.front().map(|(_, _, item)| (self.cost)(item) as u64);
+        drop(items);
+        let run = Box::new(move |encoder: &Encoder| {
+            let result = catch_unwind(AssertUnwindSafe(|| (self.work)(encoder, place, item)));
+            let result = result.unwrap_or_else(|panic| {
+                Err(place.untokenizable(format!("the tokenizer panicked: {}", panic_message(&*panic))))
+            });
+            lock(&self.items).finish(index, result);
+        });
+        Some(Begun { run, next })
+    }
+}
+
+/// Drops a request's items when the request is dropped, wherever it stands.
+struct CancelOnDrop<'a, T, R>(&'a Mutex<Items<T, R>>);
+
+impl<T, R> Drop for CancelOnDrop<'_, T, R> {
+    fn drop(&mut self) {
+        lock(self.0).waiting.clear();
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/pool.rs"]
+mod tests;

@@ -1,0 +1,95 @@
+//! Encoding of rerank prompts: the request's common head once, and each document behind it.
+
+use super::encoder::Encoder;
+use super::options::ResolvedOptions;
+use super::rerank_prompt::EncodedTemplate;
+use super::truncation_bound::TruncationBound;
+use crate::{Error, Place, RerankTemplate, TruncationDirection};
+use std::sync::Arc;
+
+impl Encoder {
+    pub(super) fn encode_template(&self, template: RerankTemplate) -> Result<EncodedTemplate, Error> {
+        let place = Place { field: "template", index: None };
+        template.check().map_err(|problem| place.invalid(problem))?;
+        let template = EncodedTemplate::new(&self.tokenizer, template).map_err(|error| place.untokenizable(error))?;
+        let head = template.head(&self.tokenizer, None, Arc::from("")).map_err(|error| place.untokenizable(error))?;
+        self.check_ids(&head.input_ids, place)?;
+        self.check_ids(&template.after, place)?;
+        let fixed = head.input_ids.len() + template.after.len();
+        if fixed >= self.limits.max_input_length {
+            let limit = self.limits.max_input_length;
+            return Err(place.invalid(format!("takes {fixed} tokens of the {limit} that an input may have")));
+        }
+        Ok(template)
+    }
+
+    /// Ids of a rerank prompt. The document's first word is encoded together with what is before it, with which it may
+    /// share a token.
+    pub(super) fn encode_rerank(
+        &self,
+        instruction: Option<Arc<str>>,
+        (query, query_place): (Arc<str>, Place),
+        document: &str,
+        place: Place,
+        options: &ResolvedOptions,
+    ) -> Result<Vec<u32>, Error> {
+        let Some(template) = &self.template else {
+            return Err(place.invalid("is to be reranked by a prompt, and the served model has none"));
+        };
+        let instruction_place = Place { field: "instruction", index: None };
+        for (place, text) in [(query_place, Some(&query)), (instruction_place, instruction.as_ref())] {
+            if text.is_some_and(|text| self.bound.exceeds(text, options.max_tokens)) {
+                let problem = format!("has more tokens than fit; the limit is {}", options.max_tokens);
+                return Err(place.invalid(problem));
+            }
+        }
+        let least = self.bound.least_tokens(document);
+        if least > options.max_tokens {
+            options.check_truncation(least, true, place)?;
+        }
+        for (place, text) in [(query_place, Some(&query)), (instruction_place, instruction.as_ref())] {
+            if let Some(text) = text {
+                self.growth.check_text(&self.tokenizer, text).map_err(|problem| place.invalid(problem))?;
+            }
+        }
+        let encode = |instruction, query| template.head(&self.tokenizer, instruction, query);
+        let first = options.head.get_or_init(|| encode(instruction.clone(), Arc::clone(&query)).ok());
+        let own;
+        let head = match first {
+            Some(head) if head.is_for(instruction.as_ref(), &query) => head,
+            _ => {
+                own = encode(instruction, query).map_err(|error| query_place.untokenizable(error))?;
+                &own
+            }
+        };
+        let part = self.bound.part(document, options.max_tokens, options.direction);
+        let part = part.map_err(|problem| place.invalid(problem))?;
+        let rest = match options.direction {
+            TruncationDirection::Left if part.len() < document.len() => {
+                [&head.rest, TruncationBound::beginning(document, part), part].concat()
+            }
+            TruncationDirection::Left | TruncationDirection::Right => [&head.rest, part].concat(),
+        };
+        self.growth.check_text(&self.tokenizer, &rest).map_err(|problem| place.invalid(problem))?;
+        let rest = self.tokenizer.encode(rest, false).map_err(|error| place.untokenizable(error))?;
+        let mut ids = [&head.input_ids, rest.get_ids()].concat();
+        let len = ids.len() + template.after.len();
+        if len > options.max_tokens {
+            let is_document = |&(_, end): &(usize, usize)| end > head.rest.len();
+            let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
+            let kept = head.input_ids.len() + fixed;
+            if kept + template.after.len() >= options.max_tokens {
+                return Err(query_place.invalid(format!(
+                    "and its instruction have {} tokens together with the prompt, which leaves no room for a \
+                     document; the limit is {}",
+                    kept + template.after.len(),
+                    options.max_tokens
+                )));
+            }
+            options.check_truncation(len, part.len() < document.len(), place)?;
+            options.cut(&mut ids, kept, template.after.len());
+        }
+        ids.extend_from_slice(&template.after);
+        Ok(ids)
+    }
+}

@@ -1,0 +1,125 @@
+use super::*;
+use crate::test_support::{limits, tokenizer, wait_until};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+fn pool(workers: usize) -> TokenizerPool {
+    let encoder = Encoder::new(tokenizer("qwen3-tiny"), None, limits(100, false)).unwrap();
+    TokenizerPool::new(encoder, workers).unwrap()
+}
+
+/// Short ones run side by side with long ones.
+fn cost(_: &usize) -> usize {
+    1
+}
+
+fn long(_: &usize) -> usize {
+    1 << 20
+}
+
+fn items(count: usize) -> Vec<(Place, usize)> {
+    (0..count).map(|index| (Place { field: "inputs", index: Some(index) }, index)).collect()
+}
+
+#[tokio::test]
+async fn a_panic_fails_its_request_only() {
+    let pool = pool(2);
+    let result = pool
+        .map(items(8), cost, |_, _, item| match item {
+            5 => panic!("bad item"),
+            _ => Ok(item),
+        })
+        .await;
+    match result {
+        Err(Error::Tokenization { field: "inputs", problem }) => assert!(problem.contains("bad item"), "{problem}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(pool.map(items(3), cost, |_, _, item| Ok(item)).await.unwrap(), [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn the_first_error_in_order_is_the_answer() {
+    let result = pool(2)
+        .map(items(50), cost, |_, place, item| match item {
+            0..20 => Ok(item),
+            _ => Err(Error::Empty { field: place.field, problem: item.to_string() }),
+        })
+        .await;
+    assert!(matches!(result, Err(Error::Empty { problem, .. }) if problem == "20"));
+}
+
+#[tokio::test]
+async fn work_that_nobody_waits_for_is_left_undone() {
+    let pool = pool(1);
+    let done = Arc::new(AtomicUsize::new(0));
+    let (start, started) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let counter = Arc::clone(&done);
+    let request = pool.map(items(10), cost, move |_, _, item| {
+        start.send(()).unwrap();
+        wait.lock().unwrap().recv().unwrap_err();
+        counter.fetch_add(1, Ordering::SeqCst);
+        Ok(item)
+    });
+    let mut request = Box::pin(request);
+    tokio::select! { biased; _ = &mut request => panic!("it waits"), () = std::future::ready(()) => {} }
+    started.recv().unwrap();
+    drop(request);
+    drop(go);
+    // The counter is let go of together with the job.
+    wait_until("the job is over", || Arc::strong_count(&done) == 1);
+    assert_eq!(done.load(Ordering::SeqCst), 1, "the item at work was finished, the others were not begun");
+}
+
+#[tokio::test]
+async fn items_of_a_client_that_left_do_not_wait_for_their_turn() {
+    let pool = pool(1);
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let mut busy = Box::pin(pool.map(items(1), long, move |_, _, _| {
+        wait.lock().unwrap().recv().unwrap_err();
+        Ok(())
+    }));
+    let text = Arc::new(());
+    let place = Place { field: "inputs", index: None };
+    let mut behind = Box::pin(pool.map(vec![(place, Arc::clone(&text))], |_| 1 << 20, |_, _, _| Ok(())));
+    tokio::select! { biased; _ = &mut busy => panic!("it waits"), _ = &mut behind => panic!("it waits too"),
+    () = std::future::ready(()) => {} }
+    assert_eq!(Arc::strong_count(&text), 2);
+    drop(behind);
+    assert_eq!(Arc::strong_count(&text), 1, "the worker has not come to it");
+    drop(go);
+    busy.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_small_request_does_not_wait_for_a_large_one() {
+    let pool = pool(1);
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&begun);
+    let mut large = Box::pin(pool.map(items(100), long, move |_, _, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        wait.lock().unwrap().recv().map_err(|_| Error::ShuttingDown)
+    }));
+    tokio::select! { biased; _ = &mut large => panic!("it waits"), () = std::future::ready(()) => {} }
+    wait_until("it has begun", || begun.load(Ordering::SeqCst) == 1);
+    assert_eq!(pool.map(items(3), cost, |_, _, item| Ok(item)).await.unwrap(), [0, 1, 2]);
+    assert_eq!(begun.load(Ordering::SeqCst), 1, "the first item of the large one still runs");
+    drop(go);
+    assert!(matches!(large.await, Err(Error::ShuttingDown)));
+    assert_eq!(begun.load(Ordering::SeqCst), 1, "after an error the rest is left undone");
+}
+
+#[tokio::test]
+async fn items_of_one_request_run_in_parallel() {
+    let pool = pool(3);
+    let meet = std::sync::Barrier::new(3);
+    let met = pool.map(items(6), cost, move |_, _, item| {
+        meet.wait();
+        Ok(item)
+    });
+    assert_eq!(met.await.unwrap(), [0, 1, 2, 3, 4, 5]);
+}

@@ -1,0 +1,113 @@
+//! Parts of long texts against the whole texts.
+
+use crate::encode::encoder::Encoder;
+use crate::test_support::{limits, tokenizer};
+use crate::{EncodeOptions, Error, Input, Place, TruncationDirection};
+use proptest::prelude::*;
+
+const PLACE: Place = Place { field: "inputs", index: None };
+
+fn encoder(model: &str, limit: usize) -> Encoder {
+    Encoder::new(tokenizer(model), None, limits(limit, false)).unwrap()
+}
+
+fn options() -> EncodeOptions {
+    EncodeOptions::new("inputs")
+}
+
+fn truncating(direction: TruncationDirection) -> EncodeOptions {
+    EncodeOptions { truncate: Some(true), direction, ..options() }
+}
+
+fn bare(direction: TruncationDirection) -> EncodeOptions {
+    EncodeOptions { add_special_tokens: false, ..truncating(direction) }
+}
+
+fn encode(encoder: &Encoder, input: Input, options: &EncodeOptions) -> Result<Vec<u32>, Error> {
+    Ok(encoder.encode(input, PLACE, &encoder.resolve(options, None)?)?.input_ids)
+}
+
+fn problem(result: Result<Vec<u32>, Error>) -> String {
+    match result {
+        Err(error @ Error::Validation { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Texts whose words do not end where a cut by bytes goes: numbers and letters in a row, and words of every length.
+fn runs() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        4 => "[a-z]{1,9}",
+        2 => "[0-9]{1,40}",
+        1 => "[a-zé日]{40,400}",
+        1 => "[.,;!\n ]{1,3}",
+    ];
+    prop::collection::vec(word, 40..80).prop_map(|words| {
+        let paragraph = words.join(" ");
+        paragraph.repeat((150_000 / paragraph.len()).max(1))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn a_text_that_is_cut_on_the_left_keeps_the_tokens_that_it_has_whole(text in runs(), limit in 1usize..40) {
+        for model in ["qwen3-tiny", "llama-tiny"] {
+            let encoder = encoder(model, limit);
+            prop_assert!(encoder.bound.exceeds(&text, limit));
+            let whole = tokenizer(model).encode_fast(text.as_str(), false).unwrap();
+            let kept = &whole.get_ids()[whole.len() - limit..];
+            let options = bare(TruncationDirection::Left);
+            prop_assert_eq!(encode(&encoder, Input::Text(text.clone()), &options).unwrap(), kept);
+        }
+    }
+}
+
+#[test]
+fn a_text_without_words_is_cut_on_the_left_where_it_would_be_cut_whole() {
+    let number = |digits: usize| "1234567".repeat(digits / 7 + 1)[..digits].to_owned();
+    for digits in [100_000, 100_001, 100_002] {
+        let encoder = encoder("llama-tiny", 5);
+        let text = format!("{} ", number(digits));
+        let whole = tokenizer("llama-tiny").encode_fast(text.as_str(), false).unwrap();
+        let options = bare(TruncationDirection::Left);
+        let got = encode(&encoder, Input::Text(text), &options).unwrap();
+        assert_eq!(got, whole.get_ids()[whole.len() - 5..], "{digits} digits, three to a word");
+    }
+    let long = Input::Text(number(5_000_000));
+    let refused = problem(encode(&encoder("llama-tiny", 5), long.clone(), &truncating(TruncationDirection::Left)));
+    assert!(refused.contains("cannot be truncated: 5000000 bytes in a row"), "{refused}");
+    assert_eq!(encode(&encoder("llama-tiny", 5), long, &bare(TruncationDirection::Right)).unwrap().len(), 5);
+}
+
+#[test]
+fn a_text_that_has_too_many_tokens_whatever_they_are_is_refused_before_it_is_tokenized() {
+    let text = "a".repeat(300_000);
+    for model in ["qwen3-tiny", "llama-tiny"] {
+        let encoder = encoder(model, 40);
+        let least = encoder.bound.least_tokens(&text);
+        let tokens = tokenizer(model).encode_fast(text.as_str(), false).unwrap().len();
+        assert!(40 < least && least <= tokens, "{model}: {least} of {tokens}");
+        let refused = problem(encode(&encoder, Input::Text(text.clone()), &options()));
+        assert!(refused.contains(&format!("has {least} tokens or more, the limit is 40")), "{refused}");
+    }
+    let note = "\u{1100}\u{1161}\u{11a8}".repeat(10_000);
+    let encoder = encoder("qwen3-tiny", 40);
+    let tokens = tokenizer("qwen3-tiny").encode_fast(note.as_str(), false).unwrap().len();
+    assert!(encoder.bound.least_tokens(&note) <= tokens, "composition makes three bytes of nine");
+}
+
+#[test]
+fn a_part_ends_between_characters() {
+    let bound = encoder("qwen3-tiny", 10).bound;
+    let text = "é".repeat(200_000);
+    for direction in [TruncationDirection::Right, TruncationDirection::Left] {
+        let part = bound.part(&text, 10, direction).unwrap();
+        match direction {
+            TruncationDirection::Right => assert!(part.len() < text.len() && !bound.exceeds(part, 10)),
+            TruncationDirection::Left => assert_eq!(part, text, "it is one word"),
+        }
+        assert_eq!(bound.part("short", 10, direction).unwrap(), "short");
+    }
+}

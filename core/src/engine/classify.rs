@@ -1,0 +1,34 @@
+//! Classification: the logits of each input.
+
+use super::Engine;
+use crate::metrics::{Method, observe};
+use crate::postprocess::logits;
+use crate::{BackendError, Classify, EncodeOptions, Error, Input, Place, Response, Task, Wanted};
+
+impl Engine {
+    /// The logits of each input, one for each label.
+    ///
+    /// # Errors
+    /// [`Error::NotCapable`] unless the model is a classifier, and whatever admission, encoding or the forward
+    /// pass report.
+    pub async fn classify(&self, inputs: Vec<Input>, options: EncodeOptions) -> Result<Response<Vec<f32>>, Error> {
+        observe(
+            Method::Predict,
+            inputs.len(),
+            Box::pin(async {
+                let Classify { labels, .. } = self.capability(Task::Classify, |can| can.classify.as_ref())?;
+                self.check_count(inputs.len(), options.field)?;
+                let response = self.run(Place::each(inputs, options.field), &options, Wanted::Logits).await?;
+                let checked = response.try_map(|output| {
+                    let logits = logits(output)?;
+                    if logits.len() == labels.len() {
+                        return Ok(logits);
+                    }
+                    Err(BackendError::Contract(format!("{} logits for {} labels", logits.len(), labels.len())))
+                });
+                checked.await
+            }),
+        )
+        .await
+    }
+}

@@ -1,0 +1,60 @@
+//! Embeddings: of whole inputs and of their tokens.
+
+use super::Engine;
+use super::validate::check_dimensions;
+use crate::metrics::{Method, observe};
+use crate::postprocess::{embedding, normalize, token_rows};
+use crate::{Embed, EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, Wanted};
+
+impl Engine {
+    /// One vector for each input.
+    ///
+    /// # Errors
+    /// [`Error::NotCapable`] unless the model makes embeddings, [`Error::Validation`] for `dimensions` out of
+    /// range, and whatever admission, encoding or the forward pass report.
+    pub async fn embed(&self, inputs: Vec<Input>, options: EmbedOptions) -> Result<Response<Vec<f32>>, Error> {
+        observe(
+            Method::Embed,
+            inputs.len(),
+            Box::pin(async {
+                let Embed { dim, .. } = *self.capability(Task::Embed, |can| can.embed.as_ref())?;
+                let kept = check_dimensions(options.dimensions, dim)?;
+                self.check_count(inputs.len(), options.encode.field)?;
+                let response =
+                    self.run(Place::each(inputs, options.encode.field), &options.encode, Wanted::Embedding).await?;
+                let converted = response.try_map(|output| {
+                    let mut vector = embedding(output, dim)?;
+                    vector.truncate(kept);
+                    if options.normalize {
+                        normalize(&mut vector);
+                    }
+                    Ok(vector)
+                });
+                converted.await
+            }),
+        )
+        .await
+    }
+
+    /// One vector for each token of each input.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed).
+    pub async fn embed_tokens(
+        &self,
+        inputs: Vec<Input>,
+        options: EncodeOptions,
+    ) -> Result<Response<Vec<Vec<f32>>>, Error> {
+        observe(
+            Method::EmbedAll,
+            inputs.len(),
+            Box::pin(async {
+                self.capability(Task::Embed, |can| can.embed.as_ref())?;
+                self.check_count(inputs.len(), options.field)?;
+                let response = self.run(Place::each(inputs, options.field), &options, Wanted::Tokens).await?;
+                response.try_map(token_rows).await
+            }),
+        )
+        .await
+    }
+}

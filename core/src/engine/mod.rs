@@ -1,0 +1,227 @@
+//! The engine: a served model with its threads, and what endpoints call.
+
+mod classify;
+mod embed;
+pub(crate) mod loaded_model;
+mod run;
+mod score;
+mod tokenize;
+mod validate;
+
+use self::loaded_model::LoadedModel;
+use self::validate::{check_config, check_count, check_memory, check_model};
+use crate::admission::queue_quota::QueueLimits;
+use crate::admission::quota::{Quota, Share};
+use crate::admission::response_cost::ResponseLimits;
+use crate::admission::tokenize_quota::TokenizeQuota;
+use crate::encode::encoder::Encoder;
+use crate::encode::pool::TokenizerPool;
+use crate::execute::pipeline::{Pipeline, PipelineConfig};
+use crate::execute::warm_up::WarmUp;
+use crate::schedule::batcher::Compaction;
+use crate::schedule::budget::Budget;
+use crate::{
+    BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, ModelInfo, Resource, Scope, Task, Wanted, execute,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A model with everything around it: tokenization workers, queue, planner and the backend's thread.
+///
+/// Clones share all of it. When the last clone is dropped, or after [`shutdown`](Self::shutdown), the
+/// threads end.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+    /// Share of what its calls hold; each call has its own where absent.
+    share: Option<Arc<Share>>,
+    /// Scope in which the inputs of its calls are folded.
+    scope: Scope,
+}
+
+struct Inner {
+    info: ModelInfo,
+    config: EngineConfig,
+    tokenizers: TokenizerPool,
+    /// Requests in the engine.
+    requests: Arc<Quota>,
+    tokenize_quota: TokenizeQuota,
+    response_limits: ResponseLimits,
+    buffered: Arc<Quota>,
+    pipeline: Arc<Pipeline>,
+    compaction: Compaction,
+    accepting: AtomicBool,
+    threads: tokio::sync::Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pipeline.close();
+    }
+}
+
+impl Engine {
+    /// Checks the configuration against the model and starts all threads.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] names the setting that is out of range or does not fit the model, or says that the tokenization
+    /// workers cannot be started; [`Error::Tokenization`] if the template cannot be encoded; [`Error::Backend`] if another
+    /// thread cannot be started.
+    pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, Error> {
+        let mut info = model.backend.info().clone();
+        check_config(&config)?;
+        check_model(&info)?;
+        let batch_limits =
+            BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
+        check_memory(&*model.backend, batch_limits)?;
+        let capabilities = Arc::make_mut(&mut info.capabilities);
+        if capabilities.max_input_length > config.max_batch_tokens {
+            tracing::warn!(
+                max_input_length = capabilities.max_input_length,
+                max_batch_tokens = config.max_batch_tokens,
+                "inputs are limited to what fits a batch"
+            );
+            capabilities.max_input_length = config.max_batch_tokens;
+        }
+        let limits = EncodeLimits {
+            vocab_size: info.vocab_size,
+            max_input_length: capabilities.max_input_length,
+            auto_truncate: config.auto_truncate,
+        };
+        let encoder = Encoder::new(model.tokenizer, capabilities.rerank_template().cloned(), limits)?;
+        let tokenizers = TokenizerPool::new(encoder, config.tokenization_workers)?;
+        let pipeline_config = PipelineConfig {
+            budget: Budget {
+                max_tokens: config.max_batch_tokens,
+                max_ragged_tokens: config.ragged_tokens_limit(),
+                max_sequences: config.max_batch_requests.unwrap_or(usize::MAX),
+            },
+            limits: QueueLimits { tokens: config.max_queued_tokens, inputs: config.max_queued_inputs },
+            scheduling: config.scheduling,
+            compaction: Compaction {
+                folding: model.backend.folding(),
+                threshold: config.radix_mlp_threshold,
+                pad_to_multiple: config.radix_mlp_pad,
+                max_tokens: config.max_batch_tokens,
+            },
+        };
+        let warm_up =
+            WarmUp { tokens: config.warmup_tokens, limits: batch_limits, compaction: pipeline_config.compaction };
+        let (pipeline, threads) = execute::spawn(model.backend, pipeline_config, warm_up)?;
+        if config.warmup_tokens > 0 {
+            tokenizers.warm_up();
+        }
+        let inner = Inner {
+            requests: Quota::new(config.max_concurrent_requests, Resource::Requests),
+            tokenize_quota: TokenizeQuota::default(),
+            response_limits: ResponseLimits::new(&info.capabilities),
+            buffered: Quota::new(config.max_buffered_bytes, Resource::BufferedBytes),
+            info,
+            config,
+            tokenizers,
+            pipeline,
+            compaction: pipeline_config.compaction,
+            accepting: AtomicBool::new(true),
+            threads: tokio::sync::Mutex::new(threads.into()),
+        };
+        Ok(Self { inner: Arc::new(inner), share: None, scope: Scope::default() })
+    }
+
+    /// The served model. `max_input_length` is the limit that holds here: never more than a batch takes.
+    pub fn info(&self) -> &ModelInfo {
+        &self.inner.info
+    }
+
+    /// Quota of the bytes that requests hold: their bodies, and the values of their responses.
+    pub fn buffered(&self) -> &Arc<Quota> {
+        &self.inner.buffered
+    }
+
+    /// The same engine for one request, whose responses count in `share` of [`buffered`](Self::buffered) as its body does.
+    #[must_use]
+    pub fn counting_in(self, share: Arc<Share>) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    /// The same engine for requests whose inputs are folded with those of the same scope only.
+    #[must_use]
+    pub fn in_scope(self, scope: Scope) -> Self {
+        Self { scope, ..self }
+    }
+
+    /// The engine's configuration.
+    pub fn config(&self) -> &EngineConfig {
+        &self.inner.config
+    }
+
+    /// Health of the engine. While the last batch failed as a whole, a probe of one token goes the way of all requests and
+    /// its result is the answer, so the engine is healthy again as soon as the backend is.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`], or [`Error::Backend`] with the probe's failure.
+    pub async fn health(&self) -> Result<(), Error> {
+        let Inner { pipeline, accepting, .. } = &*self.inner;
+        if !accepting.load(Ordering::SeqCst) {
+            return Err(Error::ShuttingDown);
+        }
+        if pipeline.failed_batches() == 0 {
+            return Ok(());
+        }
+        pipeline.submit_probe(Wanted::pooled(&self.info().capabilities))?.collect().await.map(|_| ())
+    }
+
+    /// Time since the running forward pass began; `None` while the backend waits for work.
+    pub fn busy_for(&self) -> Option<Duration> {
+        self.inner.pipeline.busy_for()
+    }
+
+    /// Stops accepting, waits until everything accepted is answered, and ends the threads. May be called again.
+    pub async fn shutdown(&self) {
+        let Inner { pipeline, requests, accepting, threads, .. } = &*self.inner;
+        accepting.store(false, Ordering::SeqCst);
+        requests.all_released().await;
+        pipeline.close();
+        let mut threads = threads.lock().await;
+        let handles = std::mem::take(&mut *threads);
+        let joined =
+            tokio::task::spawn_blocking(move || handles.into_iter().filter_map(|thread| thread.join().err()).count());
+        match joined.await {
+            Ok(0) => {}
+            Ok(panicked) => tracing::error!(panicked, "threads of the engine ended with a panic"),
+            Err(error) => tracing::error!(%error, "the engine's threads could not be joined"),
+        }
+    }
+
+    fn check_count(&self, items: usize, field: &'static str) -> Result<(), Error> {
+        check_count(items, field, self.config().max_request_inputs())
+    }
+
+    /// The share of one request among those in the engine.
+    fn admit(&self) -> Result<Share, Error> {
+        let Inner { requests, accepting, .. } = &*self.inner;
+        let share = requests.share();
+        let admitted = share.grow(1);
+        // Checked after the share was taken: a shutdown that did not see the share is seen here.
+        if !accepting.load(Ordering::SeqCst) {
+            return Err(Error::ShuttingDown);
+        }
+        admitted.map(|()| share)
+    }
+
+    /// The part of the model's capabilities that a task needs.
+    ///
+    /// # Errors
+    /// [`Error::NotCapable`] where the model lacks it.
+    fn capability<T>(&self, asked: Task, part: impl Fn(&Capabilities) -> Option<&T>) -> Result<&T, Error> {
+        let ModelInfo { model_type, capabilities, .. } = self.info();
+        part(capabilities).ok_or_else(|| {
+            let (model_type, capabilities) = (model_type.clone(), Arc::clone(capabilities));
+            Error::NotCapable { asked, model_type, capabilities }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

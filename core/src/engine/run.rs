@@ -1,0 +1,105 @@
+//! A request's way through the model: encoding, queue, forward pass, chunk by chunk.
+
+use super::{Engine, Inner};
+use crate::admission::chunk::chunks;
+use crate::encode::encoder::{Encoded, Encoder};
+use crate::encode::options::ResolvedOptions;
+use crate::execute::submit::Pending;
+use crate::schedule::entry::Answer;
+use crate::{EncodeOptions, Error, Input, Output, Place, Response, Timings, Tokens, Usage, Wanted, metrics, trace};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::Instrument;
+
+impl Engine {
+    /// Runs inputs, whose number the caller has checked, through the model. A large request goes chunk by chunk: a chunk is
+    /// encoded while the one before is computed, and together they never fill the queue. Dropped on the way, it leaves
+    /// nothing behind.
+    pub(super) async fn run(
+        &self,
+        inputs: Vec<(Place, Input)>,
+        options: &EncodeOptions,
+        wanted: Wanted,
+    ) -> Result<Response<Output>, Error> {
+        let Inner { tokenizers, pipeline, config, response_limits, buffered, .. } = &*self.inner;
+        let arrival = Instant::now();
+        let can = &self.info().capabilities;
+        let prompts = match wanted {
+            Wanted::Embedding | Wanted::Tokens => can.embed.as_ref().map(|embed| &embed.prompts),
+            Wanted::Logits => can.classify.as_ref().map(|classify| &classify.prompts),
+        };
+        let resolved = Arc::new(tokenizers.encoder().resolve(options, prompts)?);
+        let _request = self.admit()?;
+        let share = self.share.clone().unwrap_or_else(|| Arc::new(buffered.share()));
+        let mut cost = response_limits.cost(wanted, share);
+        if wanted != Wanted::Tokens {
+            cost.grow(inputs.len(), options.field)?;
+        }
+        let mut usage = Usage::default();
+        let mut tokenization = Duration::ZERO;
+        let mut answers = Vec::with_capacity(inputs.len());
+        let mut before: Option<Pending> = None;
+        let mut inputs = inputs.into_iter();
+        while inputs.len() > 0 {
+            let begun = Instant::now();
+            let inputs = inputs.by_ref().take(config.max_client_batch_size).collect();
+            let sequences = self.encode(inputs, &resolved, &mut usage).await?;
+            tokenization += begun.elapsed();
+            if wanted == Wanted::Tokens {
+                cost.grow(sequences.iter().map(Vec::len).sum(), options.field)?;
+            }
+            for chunk in chunks(sequences, pipeline.limits()) {
+                usage.computed_tokens += self.inner.compaction.computed_alone(&chunk);
+                let chunk = chunk.into_iter().map(|sequence| Tokens::new(sequence).in_scope(self.scope)).collect();
+                let pending = match before {
+                    None => pipeline.submit(chunk, wanted)?,
+                    Some(_) => pipeline.submit_in_turn(chunk, wanted).await?,
+                };
+                if let Some(before) = before.replace(pending) {
+                    answers.extend(before.collect().await?);
+                }
+            }
+        }
+        if let Some(last) = before {
+            answers.extend(last.collect().await?);
+        }
+        let timings = mean_timings(&answers);
+        Ok(Response {
+            results: answers.into_iter().map(|answer| answer.output).collect(),
+            usage,
+            timings: Timings { total: arrival.elapsed(), tokenization, ..timings },
+            share: Some(cost.into_share()),
+        })
+    }
+
+    /// Token ids of some inputs of a request, counted in its usage.
+    async fn encode(
+        &self,
+        inputs: Vec<(Place, Input)>,
+        options: &Arc<ResolvedOptions>,
+        usage: &mut Usage,
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        let span = tracing::debug_span!(target: trace::TARGET, "tokenize", inputs = inputs.len() as i64);
+        let options = Arc::clone(options);
+        let encode = move |encoder: &Encoder, place, input| encoder.encode(input, place, &options);
+        let encoded = self.inner.tokenizers.map(inputs, Input::bytes, encode).instrument(span).await?;
+        let sequences = encoded.into_iter().map(|Encoded { input_ids, characters }| {
+            usage.characters += characters;
+            usage.tokens += input_ids.len();
+            metrics::input_length(input_ids.len());
+            input_ids
+        });
+        Ok(sequences.collect())
+    }
+}
+
+fn mean_timings(answers: &[Answer]) -> Timings {
+    let count = u32::try_from(answers.len()).unwrap_or(u32::MAX).max(1);
+    let mean = |part: fn(&Answer) -> Duration| answers.iter().map(part).sum::<Duration>() / count;
+    Timings {
+        queue: mean(|answer| answer.queue),
+        planning: mean(|answer| answer.batch.planning),
+        inference: mean(|answer| answer.batch.inference),
+        ..Timings::default()
+    }
+}

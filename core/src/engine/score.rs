@@ -1,0 +1,57 @@
+//! Scores of documents against queries, in the way that the model reranks.
+
+use super::Engine;
+use super::validate::check_pairing;
+use crate::metrics::{Method, observe};
+use crate::postprocess::{cosine, embedding, rerank_score};
+use crate::{Embed, EncodeOptions, Error, Input, Place, Rerank, RerankScore, Response, ScoreRequest, Task, Wanted};
+
+impl Engine {
+    /// A score for each document, in the order of the documents: against the one query, or against the query at the
+    /// same place.
+    ///
+    /// A reranker answers with its yes against its no, a classifier with its single logit, an embedding
+    /// model with the cosine of query and document.
+    ///
+    /// # Errors
+    /// [`Error::NotCapable`] for a classifier with more than one label, [`Error::Validation`] for several queries
+    /// that are not as many as the documents, and whatever admission, encoding or the forward pass report.
+    pub async fn score(&self, request: ScoreRequest) -> Result<Response<RerankScore>, Error> {
+        observe(
+            Method::Rerank,
+            request.documents.len(),
+            Box::pin(async {
+                check_pairing(&request)?;
+                let num_documents = request.documents.len();
+                // The queries are inputs too where they are embedded, but not what the limit is about.
+                self.check_count(num_documents, request.encode.field)?;
+                let rerank = self.capability(Task::Rerank, |can| can.rerank.as_ref())?;
+                let (inputs, options) = request.into_inputs(rerank);
+                match rerank {
+                    Rerank::Cosine => self.score_by_cosine(inputs, num_documents, &options).await,
+                    Rerank::Prompt(_) | Rerank::Pair => {
+                        self.run(inputs, &options, Wanted::Logits).await?.try_map(rerank_score).await
+                    }
+                }
+            }),
+        )
+        .await
+    }
+
+    /// `inputs` are the documents and then their queries, or the query of all.
+    async fn score_by_cosine(
+        &self,
+        inputs: Vec<(Place, Input)>,
+        num_documents: usize,
+        options: &EncodeOptions,
+    ) -> Result<Response<RerankScore>, Error> {
+        let Embed { dim, .. } = *self.capability(Task::Embed, |can| can.embed.as_ref())?;
+        let response = self.run(inputs, options, Wanted::Embedding).await?;
+        let mut vectors = response.try_map(|output| embedding(output, dim)).await?;
+        let queries = vectors.results.split_off(num_documents);
+        Ok(vectors.map(|documents| {
+            let cosines = queries.iter().cycle().zip(&documents).map(|(query, document)| cosine(query, document));
+            cosines.map(|cosine| RerankScore { raw: cosine, score: cosine }).collect()
+        }))
+    }
+}

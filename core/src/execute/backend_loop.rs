@@ -1,0 +1,110 @@
+//! The backend's thread: runs the batch from the slot and answers its entries.
+
+use super::output_checks::{check_count, check_output};
+use super::pipeline::Pipeline;
+use crate::error::panic_message;
+use crate::schedule::batcher::{FormingBatch, ReadyBatch};
+use crate::schedule::entry::{Answer, BatchReport, Entry, Reply};
+use crate::trace::{ForwardSpan, forward_spans};
+use crate::{BackendError, ModelBackend, Output, metrics};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// A batch that ran: `entries[i]` and `outputs[i]` belong together.
+struct Done {
+    entries: Vec<Entry>,
+    outputs: Result<Vec<Output>, BackendError>,
+    report: Arc<BatchReport>,
+    /// Time at which the backend took it.
+    taken: Instant,
+}
+
+impl Pipeline {
+    /// Until drained: takes the batch out of the slot, runs it, answers its entries.
+    pub(super) fn run_batches(&self, mut backend: ModelBackend) {
+        let mut id = 0;
+        while let Some(batch) = self.await_batch() {
+            id += 1;
+            let sequences = batch.len();
+            let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut backend, batch.finish(), id)));
+            if let Err(panic) = run {
+                self.count_lost(sequences);
+                tracing::error!(error = panic_message(&*panic), "the backend's thread panicked; a batch is lost");
+            }
+        }
+    }
+
+    fn await_batch(&self) -> Option<FormingBatch> {
+        let idle = Instant::now();
+        let mut state = self.lock();
+        state.running_since = None;
+        loop {
+            if let Some(batch) = state.slot.take() {
+                state.backend_waits = false;
+                state.running_since = Some(Instant::now());
+                state.queue.close_batch();
+                self.planner_wake.notify_one();
+                metrics::backend_idle(idle.elapsed());
+                return Some(batch);
+            }
+            if state.drained {
+                return None;
+            }
+            state.backend_waits = true;
+            state = self.backend_wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run(&self, backend: &mut ModelBackend, mut ready: ReadyBatch, id: u64) {
+        ready.entries.iter_mut().for_each(|entry| entry.trace.leave_queue());
+        let ReadyBatch { batch, plan, entries, planning, .. } = &ready;
+        let planning = *planning;
+        if entries.is_empty() {
+            return self.lock().spare.push(ready.into_parts().1);
+        }
+        let (total_tokens, unique_tokens) = (ready.total_tokens(), ready.unique_tokens());
+        let sequences = entries.len();
+        let _span = tracing::debug_span!("batch", id, sequences, total_tokens, unique_tokens).entered();
+        let traces = entries.iter().map(|entry| &entry.trace);
+        let spans = forward_spans(traces, &ForwardSpan { id, sequences, total_tokens, unique_tokens });
+        let taken = Instant::now();
+        let outputs = catch_unwind(AssertUnwindSafe(|| backend.forward(batch, plan.as_ref())))
+            .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))))
+            .and_then(|outputs| check_count(outputs, batch.ragged.num_sequences()))
+            .map(|outputs| ready.unfold(outputs));
+        let inference = taken.elapsed();
+        drop(spans);
+        let is_compact = backend.info().attention == "compact";
+        let attention_work_saved = outputs.as_ref().map_or(0, |_| ready.attention_work_saved(is_compact));
+        let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
+        metrics::batch(&report, sequences);
+        tracing::debug!(?planning, ?inference, ok = outputs.is_ok(), "batch done");
+        let (entries, buffers) = ready.into_parts();
+        self.lock().spare.push(buffers);
+        self.answer(Done { entries, outputs, report: Arc::new(report), taken });
+    }
+
+    fn answer(&self, done: Done) {
+        let Done { entries, outputs, report: batch, taken } = done;
+        let replies: Vec<Reply> = match outputs {
+            Ok(outputs) => {
+                let answers = outputs.into_iter().zip(&entries).map(|(output, entry)| {
+                    let queue = taken.duration_since(entry.enqueued).saturating_sub(batch.planning);
+                    check_output(&output, entry)?;
+                    Ok(Answer { output, queue, batch: Arc::clone(&batch) })
+                });
+                answers.collect()
+            }
+            Err(error) => entries.iter().map(|_| Err(error.clone())).collect(),
+        };
+        if let Some(error) = replies.iter().find_map(|reply| reply.as_ref().err()) {
+            let failed = replies.iter().filter(|reply| reply.is_err()).count();
+            tracing::error!(batch = batch.id, failed, sequences = entries.len(), %error, "inference failed");
+            metrics::failed_sequences(failed);
+        }
+        // Before the replies: who reads one and then asks for the health sees the new state.
+        self.count_batch(replies.iter().any(Reply::is_ok));
+        entries.into_iter().zip(replies).for_each(|(entry, reply)| entry.answer(reply));
+    }
+}

@@ -1,0 +1,126 @@
+//! State that the planner, the backend loop and submitting requests share.
+
+use crate::Scheduling;
+use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
+use crate::metrics;
+use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
+use crate::schedule::budget::{Budget, Policy};
+use crate::schedule::queue::Queue;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Configuration of the pipeline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PipelineConfig {
+    pub(crate) budget: Budget,
+    pub(crate) limits: QueueLimits,
+    pub(crate) scheduling: Scheduling,
+    pub(crate) compaction: Compaction,
+}
+
+/// Queue, slot and the wake-up calls of both threads.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(super) compaction: Compaction,
+    pub(super) quota: QueueQuota,
+    pub(super) state: Mutex<State>,
+    /// Work for the planner: an entry came, the slot was emptied, or the pipeline was closed.
+    pub(super) planner_wake: Condvar,
+    /// Work for the backend: the slot was filled, or nothing more comes.
+    pub(super) backend_wake: Condvar,
+    failed_batches: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) queue: Queue,
+    /// Quota that the queue's entries hold.
+    pub(super) share: QueueShare,
+    pub(super) slot: Option<FormingBatch>,
+    /// Memory of batches that are done; no more than there are batches at once, one with the backend and one in the slot.
+    pub(super) spare: Vec<Buffers>,
+    pub(super) backend_waits: bool,
+    /// Time at which the backend took the batch that it has.
+    pub(super) running_since: Option<Instant>,
+    /// Nothing is accepted any more.
+    pub(super) closed: bool,
+    /// Closed, and the last batch is in the slot or beyond.
+    pub(super) drained: bool,
+}
+
+impl Pipeline {
+    pub(super) fn new(config: PipelineConfig) -> Self {
+        let PipelineConfig { budget, limits, scheduling, compaction } = config;
+        let quota = QueueQuota::new(limits);
+        // Without compaction nothing is gained by bringing prefixes together.
+        let folding = compaction.folds();
+        let scheduling = if folding.is_some() { scheduling } else { Scheduling::Fifo };
+        let state = State {
+            queue: Queue::new(Policy { budget, scheduling, folding }),
+            share: quota.share(),
+            slot: None,
+            spare: Vec::new(),
+            backend_waits: false,
+            running_since: None,
+            closed: false,
+            drained: false,
+        };
+        Self {
+            compaction,
+            quota,
+            state: Mutex::new(state),
+            planner_wake: Condvar::new(),
+            backend_wake: Condvar::new(),
+            failed_batches: AtomicUsize::new(0),
+        }
+    }
+
+    /// Limits of the queue.
+    pub(crate) fn limits(&self) -> QueueLimits {
+        self.quota.limits
+    }
+
+    /// Accepts nothing more; what was accepted is still computed.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.planner_wake.notify_one();
+    }
+
+    /// Batches in a row, up to now, without a single good answer.
+    pub(crate) fn failed_batches(&self) -> usize {
+        self.failed_batches.load(Ordering::Relaxed)
+    }
+
+    /// Time since the backend took the batch that it has.
+    pub(crate) fn busy_for(&self) -> Option<Duration> {
+        self.lock().running_since.map(|since| since.elapsed())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock, and every field is valid at any moment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a batch, and whether any of its answers was good.
+    pub(super) fn count_batch(&self, is_good: bool) {
+        match is_good {
+            true => self.failed_batches.store(0, Ordering::Relaxed),
+            false => drop(self.failed_batches.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Counts a batch that was lost outside the forward pass, which is a failed one too.
+    pub(super) fn count_lost(&self, sequences: usize) {
+        metrics::failed_sequences(sequences);
+        self.count_batch(false);
+    }
+}
+
+impl State {
+    /// Gives back the quota of entries that have left the queue, and shows what still waits.
+    pub(super) fn entries_left(&self) {
+        self.share.shrink_to(self.queue.tokens(), self.queue.len());
+        metrics::queue(&self.queue);
+    }
+}

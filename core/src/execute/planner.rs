@@ -1,0 +1,73 @@
+//! The planner's thread: fills the slot with the next batch.
+
+use super::pipeline::{Pipeline, State};
+use crate::error::panic_message;
+use crate::schedule::batcher::{Compaction, FormingBatch};
+use crate::schedule::entry::Entry;
+use crate::trace::plan_spans;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+use std::time::Instant;
+
+impl Pipeline {
+    /// Until closed and empty: takes entries, forms a batch outside the lock, puts it into the slot.
+    pub(super) fn plan_batches(&self) {
+        while let Some((mut batch, entries)) = self.await_entries() {
+            let spans = plan_spans(entries.iter().map(|entry| &entry.trace));
+            let sequences = batch.len() + entries.len();
+            // If this panics the entries are gone, and with them their reply channels: that is an answer.
+            let formed = catch_unwind(AssertUnwindSafe(move || {
+                batch.extend(entries);
+                batch
+            }));
+            drop(spans);
+            match formed {
+                Ok(batch) => {
+                    self.lock().slot = Some(batch);
+                    self.backend_wake.notify_one();
+                }
+                Err(panic) => {
+                    self.lock().queue.close_batch();
+                    self.count_lost(sequences);
+                    tracing::error!(error = panic_message(&*panic), "the planner panicked; a batch is lost");
+                }
+            }
+        }
+    }
+
+    /// The next entries and the batch that they join; none when everything accepted has been planned.
+    fn await_entries(&self) -> Option<(FormingBatch, Vec<Entry>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(work) = state.take_entries(self.compaction) {
+                state.entries_left();
+                return Some(work);
+            }
+            if state.closed && state.queue.is_empty() {
+                state.drained = true;
+                self.backend_wake.notify_one();
+                return None;
+            }
+            state = self.planner_wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl State {
+    /// Entries from the queue, and the batch that they join: the one in the slot, or a new one.
+    pub(super) fn take_entries(&mut self, compaction: Compaction) -> Option<(FormingBatch, Vec<Entry>)> {
+        // Taking it back now would keep a backend waiting that could start.
+        if self.slot.is_some() && self.backend_waits {
+            return None;
+        }
+        let start = Instant::now();
+        let entries = self.queue.take();
+        if entries.is_empty() {
+            return None;
+        }
+        let slot = self.slot.take();
+        let mut batch = slot.unwrap_or_else(|| FormingBatch::new(compaction, self.spare.pop().unwrap_or_default()));
+        batch.add_planning(start.elapsed());
+        Some((batch, entries))
+    }
+}

@@ -1,0 +1,115 @@
+//! Submission of sequences to the queue, and their answers.
+
+use super::pipeline::Pipeline;
+use crate::admission::queue_quota::QueueShare;
+use crate::schedule::entry::{Answer, Entry, Reply, Ticket};
+use crate::trace::Trace;
+use crate::{BackendError, Error, Tokens, Wanted, metrics};
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Answers to come, in the order of the sequences. Dropped early, its entries leave the queue.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) tickets: Range<Ticket>,
+    pub(super) answers: Vec<oneshot::Receiver<Reply>>,
+}
+
+/// Entries that enter the queue together, and the receivers of their answers.
+struct Submission {
+    entries: Vec<Entry>,
+    answers: Vec<oneshot::Receiver<Reply>>,
+    tokens: usize,
+}
+
+impl Submission {
+    fn new(sequences: Vec<Tokens>, wanted: Wanted) -> Self {
+        let trace = Trace::begin();
+        let (entries, answers): (Vec<Entry>, _) =
+            sequences.into_iter().map(|tokens| Entry::new(tokens, wanted, trace.clone())).unzip();
+        let tokens = entries.iter().map(|entry| entry.tokens.len()).sum();
+        Self { entries, answers, tokens }
+    }
+}
+
+impl Pipeline {
+    /// Submits a request or its first chunk: all sequences or none.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`]; [`Error::Overloaded`] where the queue is full.
+    pub(crate) fn submit(self: &Arc<Self>, sequences: Vec<Tokens>, wanted: Wanted) -> Result<Pending, Error> {
+        let submission = Submission::new(sequences, wanted);
+        let share = self.quota.share();
+        share.grow(submission.tokens, submission.entries.len())?;
+        self.push(submission, &share)
+    }
+
+    /// Submits a later chunk of a request as soon as there is room for it.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`]
+    pub(crate) async fn submit_in_turn(
+        self: &Arc<Self>,
+        sequences: Vec<Tokens>,
+        wanted: Wanted,
+    ) -> Result<Pending, Error> {
+        let submission = Submission::new(sequences, wanted);
+        let share = self.quota.share();
+        share.grow_in_turn(submission.tokens, submission.entries.len()).await;
+        self.push(submission, &share)
+    }
+
+    /// Submits one token, however full the queue is.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`]
+    pub(crate) fn submit_probe(self: &Arc<Self>, wanted: Wanted) -> Result<Pending, Error> {
+        let share = self.quota.share();
+        share.force(1, 1);
+        self.push(Submission::new(vec![Tokens::new(vec![0])], wanted), &share)
+    }
+
+    fn push(self: &Arc<Self>, submission: Submission, share: &QueueShare) -> Result<Pending, Error> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Error::ShuttingDown);
+        }
+        state.share.absorb(share);
+        let tickets = state.queue.push(submission.entries);
+        metrics::queue(&state.queue);
+        self.planner_wake.notify_one();
+        drop(state);
+        Ok(Pending { pipeline: Arc::clone(self), tickets, answers: submission.answers })
+    }
+}
+
+impl Pending {
+    /// Waits for all answers.
+    ///
+    /// # Errors
+    /// [`Error::Backend`], the first in order.
+    pub(crate) async fn collect(mut self) -> Result<Vec<Answer>, Error> {
+        let mut answers = Vec::with_capacity(self.answers.len());
+        for answer in &mut self.answers {
+            let lost = |_| BackendError::Panic("the batch was lost".to_owned());
+            answers.push(answer.await.map_err(lost)??);
+        }
+        self.answers.clear();
+        Ok(answers)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.answers.is_empty() {
+            self.answers.clear();
+            let mut state = self.pipeline.lock();
+            state.queue.withdraw(self.tickets.clone());
+            state.entries_left();
+            // An empty queue may be what a closing planner waits for.
+            self.pipeline.planner_wake.notify_one();
+        }
+    }
+}

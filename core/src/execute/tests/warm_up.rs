@@ -1,0 +1,106 @@
+//! The passes of a warm-up.
+
+use super::*;
+use crate::test_support::{embedder, info};
+use crate::{Backend, ModelInfo, Output, PrefixBackend};
+use std::sync::{Arc, Mutex};
+
+/// One call of the backend: what it reserved, or N and N' of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Reserve(usize),
+    Pass { tokens: usize, compact: Option<usize> },
+}
+
+/// Records its calls.
+struct Recorder {
+    info: ModelInfo,
+    calls: Arc<Mutex<Vec<Call>>>,
+    fails: bool,
+}
+
+impl Recorder {
+    fn pass(&mut self, batch: &Batch, compact: Option<usize>) -> Result<Vec<Output>, BackendError> {
+        self.calls.lock().unwrap().push(Call::Pass { tokens: batch.ragged.total_tokens(), compact });
+        match self.fails {
+            true => Err(BackendError::Compute("no".to_owned())),
+            false => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Backend for Recorder {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
+        self.calls.lock().unwrap().push(Call::Reserve(limits.max_tokens));
+        Ok(())
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        self.pass(batch, None)
+    }
+}
+
+impl PrefixBackend for Recorder {
+    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+        self.pass(batch, Some(plan.unique_tokens()))
+    }
+}
+
+/// Calls that a warm-up of `tokens` makes on `device`, in batches of 1,000 tokens and inputs of 500.
+fn calls(tokens: usize, device: &str, threshold: f32, folding: Folding) -> Vec<Call> {
+    let calls = Arc::default();
+    let info = ModelInfo { device: device.to_owned(), ..info(embedder(), 500) };
+    let recorder = Recorder { info, calls: Arc::clone(&calls), fails: false };
+    let mut backend = match folding {
+        Folding::Prefix => ModelBackend::Prefix(Box::new(recorder)),
+        Folding::Whole => ModelBackend::Whole(Box::new(recorder)),
+    };
+    warm_up(tokens, threshold, folding).run(&mut backend).unwrap();
+    calls.lock().unwrap().clone()
+}
+
+fn warm_up(tokens: usize, threshold: f32, folding: Folding) -> WarmUp {
+    WarmUp {
+        tokens,
+        limits: BatchLimits { max_tokens: 1000, max_ragged_tokens: 8000 },
+        compaction: Compaction { folding, threshold, pad_to_multiple: 1, max_tokens: 1000 },
+    }
+}
+
+#[test]
+fn each_mode_that_can_occur_runs_once() {
+    let reserve = Call::Reserve(1000);
+    let ragged = Call::Pass { tokens: 64, compact: None };
+    let compact = Call::Pass { tokens: 160, compact: Some(64) };
+    assert_eq!(calls(64, "cpu", 0.95, Folding::Prefix), [reserve, ragged, compact]);
+    assert_eq!(calls(64, "cpu", 0.0, Folding::Prefix), [reserve, ragged], "nothing is ever compacted");
+    assert_eq!(calls(64, "cpu", 0.95, Folding::Whole), [reserve, ragged]);
+    assert_eq!(calls(0, "cpu", 0.95, Folding::Prefix), []);
+    let full = Call::Pass { tokens: 1000, compact: None };
+    assert_eq!(calls(64, "cuda:0", 0.95, Folding::Prefix)[..2], [reserve, full], "a GPU runs a full batch");
+    assert_eq!(calls(5000, "cpu", 0.0, Folding::Prefix), [reserve, full], "no pass is larger than a batch");
+    for tokens in 1..20 {
+        calls(tokens, "cpu", 0.95, Folding::Prefix);
+    }
+}
+
+#[test]
+fn no_sequence_is_longer_than_the_model_takes() {
+    for (tokens, longest) in [(64, 500), (64, 3), (64, 1), (1000, 500), (1, 1)] {
+        for sequences in [distinct(tokens, longest), folded(tokens, longest)] {
+            assert!(sequences.iter().all(|sequence| (1..=longest).contains(&sequence.len())), "{tokens} {longest}");
+        }
+        assert_eq!(distinct(tokens, longest).concat(), (0..tokens).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_backend_that_fails_is_reported() {
+    let recorder = Recorder { info: info(embedder(), 500), calls: Arc::default(), fails: true };
+    let error = warm_up(64, 0.95, Folding::Prefix).run(&mut ModelBackend::Prefix(Box::new(recorder))).unwrap_err();
+    assert!(matches!(error, BackendError::Compute(_)), "{error}");
+}

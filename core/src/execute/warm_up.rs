@@ -1,0 +1,83 @@
+//! Warm-up: work of the first batch that is done before the engine answers.
+//!
+//! A first pass finds cold caches, threads that sleep, and memory that the system has not backed yet. The backend's thread
+//! reserves the memory of the largest batch and runs one small pass in each mode that can occur: over all rows, and over
+//! compact rows. On a GPU the pass is a full batch, since kernels are loaded and workspaces sized by what runs.
+
+use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, Wanted};
+use crate::error::BackendError;
+use crate::plan::radix::RadixPlan;
+use crate::plan::tokens::TokenSlice;
+use crate::schedule::batcher::Compaction;
+
+/// Sequences of a pass at most.
+const SEQUENCES: usize = 4;
+
+/// Size of the warm-up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WarmUp {
+    /// Distinct tokens of a pass on a CPU; 0 for no warm-up.
+    pub(crate) tokens: usize,
+    /// Limits of the largest batch.
+    pub(crate) limits: BatchLimits,
+    pub(crate) compaction: Compaction,
+}
+
+impl WarmUp {
+    /// No warm-up.
+    #[cfg(test)]
+    pub(crate) fn off(compaction: Compaction) -> Self {
+        Self { tokens: 0, limits: BatchLimits { max_tokens: 0, max_ragged_tokens: 0 }, compaction }
+    }
+
+    /// Reserves memory and runs the passes.
+    ///
+    /// # Errors
+    /// The backend fails; no batch would succeed.
+    pub(super) fn run(&self, backend: &mut ModelBackend) -> Result<(), BackendError> {
+        if self.tokens == 0 {
+            return Ok(());
+        }
+        backend.reserve(self.limits)?;
+        let info = backend.info();
+        let tokens =
+            if info.device == "cpu" { self.tokens.min(self.limits.max_tokens) } else { self.limits.max_tokens };
+        let (longest, vocab_size) = (info.capabilities.max_input_length, info.vocab_size);
+        let wanted = Wanted::pooled(&info.capabilities);
+        backend.forward(&batch(&distinct(tokens, longest), vocab_size, wanted)?, None)?;
+        if self.compaction.folds() == Some(Folding::Prefix) {
+            let batch = batch(&folded(tokens, longest), vocab_size, wanted)?;
+            let plan = RadixPlan::new(&batch.ragged, self.compaction.pad_to_multiple);
+            backend.forward(&batch, Some(&plan))?;
+        }
+        Ok(())
+    }
+}
+
+/// Sequences of `tokens` tokens in all that share nothing, none longer than `longest`.
+fn distinct(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
+    let len = tokens.div_ceil(SEQUENCES).min(longest);
+    (0..tokens).step_by(len).map(|start| (start..tokens.min(start + len)).collect()).collect()
+}
+
+/// Sequences with `tokens` distinct tokens of which the first half is shared, as far as `longest` allows.
+fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
+    let shared = (tokens / 2).min(longest - 1);
+    let tails = distinct(tokens - shared, longest - shared);
+    tails.into_iter().map(|tail| (0..shared).chain(tail.into_iter().map(|id| shared + id)).collect()).collect()
+}
+
+/// A batch of sequences of any numbers, taken as token ids modulo the vocabulary's size.
+fn batch(sequences: &[Vec<usize>], vocab_size: usize, wanted: Wanted) -> Result<Batch, BackendError> {
+    let mut batch = Batch::default();
+    for sequence in sequences {
+        let input_ids: Vec<u32> = sequence.iter().map(|number| (number % vocab_size) as u32).collect();
+        let pushed = batch.push(TokenSlice::from(&input_ids[..]), wanted);
+        pushed.map_err(|error| BackendError::Contract(error.to_string()))?;
+    }
+    Ok(batch)
+}
+
+#[cfg(test)]
+#[path = "tests/warm_up.rs"]
+mod tests;

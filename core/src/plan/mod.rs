@@ -1,0 +1,6 @@
+//! Tokens, ragged batches and their radix plans.
+
+pub(crate) mod edge_table;
+pub(crate) mod radix;
+pub(crate) mod ragged;
+pub(crate) mod tokens;

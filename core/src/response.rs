@@ -1,0 +1,114 @@
+//! Answers of the engine and their cost.
+
+use crate::admission::quota::Share;
+use crate::{BackendError, Error};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Results converted without a pause: some hundred microseconds.
+const CONVERTED_AT_ONCE: usize = 64;
+
+/// An answer with what it cost.
+#[derive(Debug, Clone)]
+pub struct Response<T> {
+    /// One result for each input, in their order.
+    pub results: Vec<T>,
+    /// Counts over the whole request.
+    pub usage: Usage,
+    /// Durations of the stages.
+    pub timings: Timings,
+    /// Share of [`Engine::buffered`](crate::Engine::buffered), held as long as the answer.
+    pub share: Option<Arc<Share>>,
+}
+
+impl<T> Response<T> {
+    /// The same answer with its results replaced, one for one or as a whole.
+    pub fn map<U>(self, f: impl FnOnce(Vec<T>) -> Vec<U>) -> Response<U> {
+        let Self { results, usage, timings, share } = self;
+        Response { results: f(results), usage, timings, share }
+    }
+
+    /// The same answer with each result converted. Other tasks have their turn in between: there may be a million results.
+    pub(crate) async fn try_map<U>(self, f: impl Fn(T) -> Result<U, BackendError>) -> Result<Response<U>, Error> {
+        let Self { results, usage, timings, share } = self;
+        let mut converted = Vec::with_capacity(results.len());
+        for (index, result) in results.into_iter().enumerate() {
+            if index % CONVERTED_AT_ONCE == CONVERTED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            converted.push(f(result)?);
+        }
+        Ok(Response { results: converted, usage, timings, share })
+    }
+}
+
+/// Counts over a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Characters of the inputs' texts.
+    pub characters: usize,
+    /// Tokens of all inputs after truncation.
+    pub tokens: usize,
+    /// Those of `tokens` that remain when equal prefixes of the request's inputs count once, chunk by chunk of a large
+    /// request; all of them where prefixes are not folded. It depends on nothing that other requests contain: computed may be
+    /// fewer, where the batch had a prefix from them.
+    pub computed_tokens: usize,
+}
+
+impl Usage {
+    /// Tokens of prefixes that earlier inputs of the request have.
+    pub fn saved_tokens(&self) -> usize {
+        self.tokens.saturating_sub(self.computed_tokens)
+    }
+
+    /// `computed_tokens` over `tokens`; 1 when nothing was folded.
+    pub fn compaction_ratio(&self) -> f64 {
+        if self.tokens == 0 { 1.0 } else { self.computed_tokens as f64 / self.tokens as f64 }
+    }
+}
+
+/// Durations of a request's stages: wall time for tokenization, the mean over its inputs for the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timings {
+    /// From arrival to the answer.
+    pub total: Duration,
+    /// Encoding all inputs.
+    pub tokenization: Duration,
+    /// Waiting in the queue, until the batch began to form, and again until the backend took it.
+    pub queue: Duration,
+    /// Choosing what goes into the batch, forming it and its plan.
+    pub planning: Duration,
+    /// The forward pass.
+    pub inference: Duration,
+}
+
+impl Timings {
+    /// Tokenization as a part of the whole time, 0 to 1.
+    pub fn tokenization_share(&self) -> f64 {
+        if self.total.is_zero() { 0.0 } else { self.tokenization.as_secs_f64() / self.total.as_secs_f64() }
+    }
+}
+
+/// A document's score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RerankScore {
+    /// The logit of a score head, yes less no of a reranker; the cosine of an embedding model.
+    pub raw: f32,
+    /// The same as a probability; the cosine of an embedding model.
+    pub score: f32,
+}
+
+/// One token as `/tokenize` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenInfo {
+    /// Its id.
+    pub id: u32,
+    /// The tokenizer's string for a special token, the piece of the text otherwise.
+    pub text: String,
+    /// True for a special token, or one that the post-processor added.
+    pub special: bool,
+    /// First character of the piece in the text (its prompt included); absent for special tokens.
+    pub start: Option<usize>,
+    /// One past the piece's last character; absent for special tokens.
+    pub stop: Option<usize>,
+}

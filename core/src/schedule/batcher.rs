@@ -1,0 +1,197 @@
+//! Batcher: a batch and its plan from chosen entries, one entry at a time. Pure.
+
+use super::entry::Entry;
+use super::whole::WholeFolding;
+use crate::{BackendError, Batch, Folding, Output, PlanBuilder, RadixPlan};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// Conditions and form of a batch's compaction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Compaction {
+    /// Said by the model's backend.
+    pub(crate) folding: Folding,
+    /// Compact when something is shared and N'/N is at or under this; 0 is never.
+    pub(crate) threshold: f32,
+    /// Round N' up to a multiple of this.
+    pub(crate) pad_to_multiple: usize,
+    /// Batches of more tokens than this are compacted whatever the threshold says: they fit the budget only without the
+    /// rows that repeat.
+    pub(crate) max_tokens: usize,
+}
+
+impl Compaction {
+    /// Folding in use; `None` where compaction is off.
+    pub(crate) fn folds(self) -> Option<Folding> {
+        (self.threshold > 0.0).then_some(self.folding)
+    }
+
+    /// Tokens that would be computed for the sequences of one request if no other were in their batch. What clients are
+    /// told is this: counts of a real batch would tell them what others sent.
+    pub(crate) fn computed_alone(self, sequences: &[Vec<u32>]) -> usize {
+        let total = sequences.iter().map(Vec::len).sum();
+        match self.folds() {
+            Some(Folding::Prefix) if sequences.len() > 1 => {
+                let mut builder = PlanBuilder::default();
+                let unique = sequences.iter().map(|sequence| builder.push(sequence)).sum();
+                if self.is_under_threshold(unique, total) { unique } else { total }
+            }
+            Some(Folding::Whole) if sequences.len() > 1 => {
+                sequences.iter().collect::<HashSet<_>>().into_iter().map(Vec::len).sum()
+            }
+            _ => total,
+        }
+    }
+
+    fn is_under_threshold(self, unique_tokens: usize, total_tokens: usize) -> bool {
+        // Rounded to the threshold's own precision, so that "at" means what the flag says: 95/100 is at 0.95.
+        (unique_tokens as f64 / total_tokens as f64) as f32 <= self.threshold
+    }
+
+    fn is_worthwhile(self, unique_tokens: usize, total_tokens: usize) -> bool {
+        unique_tokens < total_tokens
+            && (self.is_under_threshold(unique_tokens, total_tokens) || total_tokens > self.max_tokens)
+    }
+}
+
+/// Memory that a batch is built in. It goes from a batch that is done to one that begins, because fresh memory costs more
+/// than the planning itself: the system clears each page at its first use.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    batch: Batch,
+    /// Unused unless prefixes are folded.
+    plan: PlanBuilder,
+    /// Unused unless whole sequences are folded.
+    whole: WholeFolding,
+}
+
+impl Buffers {
+    fn clear(&mut self) {
+        let Self { batch, plan, whole } = self;
+        batch.clear();
+        plan.clear();
+        whole.clear();
+    }
+}
+
+/// A batch that can still grow. The plan stays unfinished until the backend takes the batch.
+#[derive(Debug)]
+pub(crate) struct FormingBatch {
+    compaction: Compaction,
+    buffers: Buffers,
+    entries: Vec<Entry>,
+    planning: Duration,
+}
+
+/// A batch for the backend, and the entries that it answers.
+#[derive(Debug)]
+pub(crate) struct ReadyBatch {
+    pub(crate) batch: Batch,
+    /// The compaction of `batch`; `None` where every row is computed.
+    pub(crate) plan: Option<RadixPlan>,
+    pub(crate) entries: Vec<Entry>,
+    /// Time spent on choosing the entries and on forming the batch and its plan.
+    pub(crate) planning: Duration,
+    builder: PlanBuilder,
+    whole: WholeFolding,
+}
+
+impl ReadyBatch {
+    /// N: tokens of all entries.
+    pub(crate) fn total_tokens(&self) -> usize {
+        self.entries.iter().map(|entry| entry.tokens.len()).sum()
+    }
+
+    /// N': tokens that are computed, without padding.
+    pub(crate) fn unique_tokens(&self) -> usize {
+        self.plan.as_ref().map_or(self.batch.ragged.total_tokens(), RadixPlan::unique_tokens)
+    }
+
+    /// Pairs of a query and a key that a layer of full attention leaves out. `compact`: attention runs over the compact
+    /// rows where there is a plan.
+    pub(crate) fn attention_work_saved(&self, compact: bool) -> u64 {
+        let folded = self.entries.iter().zip(self.whole.is_first()).filter(|(_, is_first)| !is_first);
+        let whole: u64 = folded.map(|(entry, _)| (entry.tokens.len() as u64).pow(2)).sum();
+        let plan = self.plan.as_ref().filter(|_| compact);
+        whole + plan.map_or(0, |plan| self.batch.ragged.attention_work() - plan.attention_work())
+    }
+
+    /// The outputs of the entries, from those of the batch's sequences.
+    pub(crate) fn unfold(&self, outputs: Vec<Output>) -> Vec<Output> {
+        self.whole.unfold(outputs)
+    }
+
+    /// The entries, and the memory for another batch.
+    pub(crate) fn into_parts(self) -> (Vec<Entry>, Buffers) {
+        let Self { batch, plan, entries, mut builder, whole, .. } = self;
+        if let Some(plan) = plan {
+            builder.recycle(plan);
+        }
+        let mut buffers = Buffers { batch, plan: builder, whole };
+        buffers.clear();
+        (entries, buffers)
+    }
+}
+
+impl FormingBatch {
+    /// An empty batch in empty buffers.
+    pub(crate) fn new(compaction: Compaction, buffers: Buffers) -> Self {
+        Self { compaction, buffers, entries: Vec::new(), planning: Duration::ZERO }
+    }
+
+    /// Adds time that was spent on choosing entries for the batch.
+    pub(crate) fn add_planning(&mut self, duration: Duration) {
+        self.planning += duration;
+    }
+
+    /// Appends entries; one that cannot be a sequence is answered with an error.
+    pub(crate) fn extend(&mut self, entries: Vec<Entry>) {
+        let start = Instant::now();
+        for entry in entries {
+            self.push(entry);
+        }
+        self.planning += start.elapsed();
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let Buffers { batch, plan, whole } = &mut self.buffers;
+        let (tokens, wanted, folds) = (entry.tokens.as_slice(), entry.wanted, self.compaction.folds());
+        let pushed = match folds {
+            Some(Folding::Whole) => whole.push(batch, tokens, wanted),
+            Some(Folding::Prefix) | None => batch.push(tokens, wanted),
+        };
+        if let Err(error) = pushed {
+            return entry.answer(Err(BackendError::Contract(error.to_string())));
+        }
+        if folds == Some(Folding::Prefix) {
+            plan.push(tokens);
+        }
+        self.entries.push(entry);
+    }
+
+    /// Entries so far.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The finished batch, without the entries that were cancelled meanwhile.
+    pub(crate) fn finish(mut self) -> ReadyBatch {
+        let start = Instant::now();
+        if self.entries.iter().any(Entry::is_cancelled) {
+            // Sequences cannot be taken out of a tree; forming the rest again costs microseconds.
+            self.buffers.clear();
+            let entries = std::mem::take(&mut self.entries);
+            entries.into_iter().filter(|entry| !entry.is_cancelled()).for_each(|entry| self.push(entry));
+        }
+        let Buffers { batch, plan: mut builder, whole } = self.buffers;
+        let compact = self.compaction.folds() == Some(Folding::Prefix)
+            && self.compaction.is_worthwhile(builder.unique_tokens(), batch.ragged.total_tokens());
+        let plan = compact.then(|| builder.finish(self.compaction.pad_to_multiple));
+        let planning = self.planning + start.elapsed();
+        ReadyBatch { batch, plan, entries: self.entries, planning, builder, whole }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/batcher.rs"]
+mod tests;

@@ -1,0 +1,66 @@
+//! Entries of the queue and their answers.
+
+use crate::trace::Trace;
+use crate::{BackendError, Output, Tokens, Wanted};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Number of an entry in the order of arrival.
+pub(crate) type Ticket = u64;
+
+/// One sequence on its way to the backend.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Not empty, every id below the vocabulary's size, no longer than a batch.
+    pub(crate) tokens: Tokens,
+    pub(crate) wanted: Wanted,
+    pub(crate) enqueued: Instant,
+    pub(crate) trace: Trace,
+    pub(crate) reply: oneshot::Sender<Reply>,
+}
+
+pub(crate) type Reply = Result<Answer, BackendError>;
+
+impl Entry {
+    /// An entry that is enqueued now, and the receiver of its answer.
+    pub(crate) fn new(tokens: impl Into<Tokens>, wanted: Wanted, trace: Trace) -> (Self, oneshot::Receiver<Reply>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { tokens: tokens.into(), wanted, enqueued: Instant::now(), trace, reply }, answer)
+    }
+
+    /// The client has left.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(crate) fn answer(self, reply: Reply) {
+        // The client may leave at any moment; then there is nobody to tell.
+        drop(self.reply.send(reply));
+    }
+}
+
+/// Result of an entry.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) output: Output,
+    /// From arrival until the backend took the batch, less planning.
+    pub(crate) queue: Duration,
+    pub(crate) batch: Arc<BatchReport>,
+}
+
+/// Cost of a batch, shared by its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BatchReport {
+    /// Number of the batch, for logs.
+    pub(crate) id: u64,
+    /// N.
+    pub(crate) total_tokens: usize,
+    /// N', or N when the batch was not compacted.
+    pub(crate) unique_tokens: usize,
+    /// Pairs of a query and a key, in a layer of full attention, that compact attention did not compute; none if the pass
+    /// failed.
+    pub(crate) attention_work_saved: u64,
+    pub(crate) planning: Duration,
+    pub(crate) inference: Duration,
+}

@@ -1,0 +1,237 @@
+//! Radix tree over the tokens of the waiting entries: nodes, the sums they keep, splitting and pruning.
+
+use super::entry::Ticket;
+use super::work_counter::count_work;
+use crate::Wanted;
+use crate::plan::tokens::{Scope, TokenKey, TokenSlice, Tokens};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::{Index, IndexMut};
+
+/// Node where an entry waits; valid as long as it waits.
+pub(crate) type NodeId = usize;
+
+pub(crate) const ROOT: NodeId = 0;
+
+#[derive(Debug)]
+pub(crate) struct PrefixTree {
+    nodes: Vec<Node>,
+    unused: Vec<NodeId>,
+    /// By the node above, the scope and the first token.
+    children: HashMap<(NodeId, Scope, TokenKey), NodeId>,
+    /// Children of the root where only equal sequences are folded, by all of their tokens and the answer that their
+    /// entries want. The tree has no other nodes then.
+    whole: HashMap<(Tokens, Wanted), NodeId>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    /// Never empty but at the root.
+    pub(crate) tokens: Tokens,
+    /// Tokens from the root to the node's end.
+    pub(crate) depth: usize,
+    pub(crate) parent: NodeId,
+    pub(crate) num_children: usize,
+    /// Tokens of this node and all below it.
+    pub(crate) subtree_tokens: usize,
+    /// Entries at this node or below it, hidden ones too.
+    pub(crate) subtree_entries: usize,
+    /// All tokens of these entries, from the root on.
+    pub(crate) subtree_ragged_tokens: usize,
+    /// Entries that end here.
+    pub(crate) entries: BTreeSet<Ticket>,
+    /// Number of entries that end here and are hidden.
+    pub(crate) num_hidden: usize,
+    /// The children that are not covered and have entries, each with its oldest.
+    pub(crate) below: BTreeSet<(Ticket, NodeId)>,
+    /// Answer that the entries here want, where only equal sequences are folded.
+    whole: Option<Wanted>,
+    /// Part of a path of the forming batch.
+    pub(crate) covered: bool,
+    /// See [`PrefixIndex::mark`](super::prefix_index::PrefixIndex::mark).
+    pub(crate) mark: u64,
+}
+
+impl Node {
+    /// The oldest entry here or below, off the batch's paths.
+    pub(crate) fn oldest(&self) -> Option<Ticket> {
+        let below = self.below.first().map(|&(ticket, _)| ticket);
+        self.entries.first().copied().into_iter().chain(below).min()
+    }
+}
+
+impl Index<NodeId> for PrefixTree {
+    type Output = Node;
+
+    fn index(&self, id: NodeId) -> &Node {
+        &self.nodes[id]
+    }
+}
+
+impl IndexMut<NodeId> for PrefixTree {
+    fn index_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id]
+    }
+}
+
+impl Default for PrefixTree {
+    /// The root alone, which is always covered and bears every mark.
+    fn default() -> Self {
+        let root = Node { covered: true, mark: u64::MAX, ..Node::default() };
+        Self { nodes: vec![root], unused: Vec::new(), children: HashMap::new(), whole: HashMap::new() }
+    }
+}
+
+fn child_key(parent: NodeId, tokens: TokenSlice<'_>) -> (NodeId, Scope, TokenKey) {
+    (parent, tokens.scope(), tokens.key(0))
+}
+
+impl PrefixTree {
+    /// The child of a node that begins as these tokens do.
+    pub(crate) fn child(&self, parent: NodeId, tokens: TokenSlice<'_>) -> Option<NodeId> {
+        self.children.get(&child_key(parent, tokens)).copied()
+    }
+
+    pub(crate) fn add_leaf(&mut self, parent: NodeId, tokens: TokenSlice<'_>) -> NodeId {
+        let leaf = self.add_child(parent, tokens, None);
+        self.children.insert(child_key(parent, tokens), leaf);
+        leaf
+    }
+
+    /// The node of the entries that have all of these tokens and want the same answer.
+    pub(crate) fn whole(&mut self, tokens: &Tokens, wanted: Wanted) -> NodeId {
+        if tokens.is_empty() {
+            return ROOT;
+        }
+        count_work();
+        let key = (tokens.clone(), wanted);
+        if let Some(&node) = self.whole.get(&key) {
+            return node;
+        }
+        let leaf = self.add_child(ROOT, tokens.as_slice(), Some(wanted));
+        self.whole.insert(key, leaf);
+        leaf
+    }
+
+    fn add_child(&mut self, parent: NodeId, tokens: TokenSlice<'_>, whole: Option<Wanted>) -> NodeId {
+        let depth = self.nodes[parent].depth + tokens.len();
+        let leaf = self.add(Node { tokens: tokens.into_owned(), depth, parent, whole, ..Node::default() });
+        self.nodes[parent].num_children += 1;
+        self.update_path(leaf, |node| {
+            count_work();
+            node.subtree_tokens += tokens.len();
+        });
+        leaf
+    }
+
+    /// Cuts a node after `len` tokens and returns the new upper half. The lower half keeps the number, which the
+    /// entries and the children know.
+    pub(crate) fn split(&mut self, lower: NodeId, len: usize) -> NodeId {
+        let node = &mut self.nodes[lower];
+        let rest = node.tokens.split_off(len);
+        let tokens = std::mem::replace(&mut node.tokens, rest);
+        let (key, next) = (child_key(node.parent, tokens.as_slice()), node.tokens.as_slice().key(0));
+        let scope = tokens.scope();
+        let (parent, covered, mark, oldest) = (node.parent, node.covered, node.mark, node.oldest());
+        let depth = node.depth - node.tokens.len();
+        let &mut Node { subtree_tokens, subtree_entries, subtree_ragged_tokens, .. } = node;
+        node.subtree_tokens -= len;
+        let upper = self.add(Node {
+            tokens,
+            depth,
+            parent,
+            num_children: 1,
+            subtree_tokens,
+            subtree_entries,
+            subtree_ragged_tokens,
+            covered,
+            mark,
+            ..Node::default()
+        });
+        self.nodes[lower].parent = upper;
+        self.children.insert(key, upper);
+        self.children.insert((upper, scope, next), lower);
+        if let Some(oldest) = oldest.filter(|_| !covered) {
+            self.nodes[upper].below.insert((oldest, lower));
+            // Another node with the same oldest entry: what the parent offers stays the same.
+            let below = &mut self.nodes[parent].below;
+            below.remove(&(oldest, lower));
+            below.insert((oldest, upper));
+        }
+        upper
+    }
+
+    /// Removes a node that nothing needs, and then those above it that nothing needs any more.
+    pub(crate) fn prune(&mut self, mut id: NodeId) {
+        let mut pruned = 0;
+        while id != ROOT {
+            count_work();
+            let node = &mut self.nodes[id];
+            node.subtree_tokens -= pruned;
+            if node.covered || node.num_children > 0 || node.num_hidden > 0 || !node.entries.is_empty() {
+                id = node.parent;
+                continue;
+            }
+            let Node { tokens, parent, whole, .. } = std::mem::take(node);
+            pruned += tokens.len();
+            match whole {
+                None => self.children.remove(&child_key(parent, tokens.as_slice())),
+                Some(wanted) => self.whole.remove(&(tokens, wanted)),
+            };
+            self.nodes[parent].num_children -= 1;
+            self.unused.push(id);
+            id = parent;
+        }
+    }
+
+    /// Edits a node and all above it but the root.
+    pub(crate) fn update_path(&mut self, mut id: NodeId, mut edit: impl FnMut(&mut Node)) {
+        while id != ROOT {
+            edit(&mut self.nodes[id]);
+            id = self.nodes[id].parent;
+        }
+    }
+
+    /// Tokens from the nearest node upwards that meets a condition, as the root must, to the end of this one.
+    pub(crate) fn tokens_below(&self, node: NodeId, is_top: impl Fn(&Node) -> bool) -> usize {
+        let mut top = node;
+        while !is_top(&self.nodes[top]) {
+            count_work();
+            top = self.nodes[top].parent;
+        }
+        self.nodes[node].depth - self.nodes[top].depth
+    }
+
+    /// Tokens of a node, and of those below it down to where paths part or end. Nodes that were split stay apart when
+    /// the reason for it has gone.
+    pub(crate) fn unbranched_tokens(&self, mut id: NodeId) -> usize {
+        let mut tokens = self.nodes[id].tokens.len();
+        while let Node { num_children: 1, entries, below, .. } = &self.nodes[id]
+            && entries.is_empty()
+            && let Some(&(_, child)) = below.first()
+        {
+            count_work();
+            id = child;
+            tokens += self.nodes[id].tokens.len();
+        }
+        tokens
+    }
+
+    /// True when the root is the only node in use.
+    #[cfg(test)]
+    pub(crate) fn is_bare(&self) -> bool {
+        self.children.is_empty() && self.whole.is_empty() && self.unused.len() + 1 == self.nodes.len()
+    }
+
+    fn add(&mut self, node: Node) -> NodeId {
+        match self.unused.pop() {
+            Some(id) => {
+                self.nodes[id] = node;
+                id
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() - 1
+            }
+        }
+    }
+}

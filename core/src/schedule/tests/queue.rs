@@ -1,0 +1,226 @@
+use super::*;
+use crate::Wanted;
+use crate::schedule::entry::Reply;
+use crate::trace::Trace;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use tokio::sync::oneshot;
+
+fn queue(scheduling: Scheduling, max_tokens: usize, max_sequences: usize) -> Queue {
+    let budget = Budget { max_tokens, max_ragged_tokens: 4 * max_tokens, max_sequences };
+    Queue::new(Policy { budget, scheduling, folding: Some(Folding::Prefix) })
+}
+
+fn push(queue: &mut Queue, ids: &[u32]) -> oneshot::Receiver<Reply> {
+    push_request(queue, &[ids]).remove(0)
+}
+
+fn push_request(queue: &mut Queue, texts: &[&[u32]]) -> Vec<oneshot::Receiver<Reply>> {
+    let (entries, answers): (Vec<_>, Vec<_>) =
+        texts.iter().map(|ids| Entry::new(ids.to_vec(), Wanted::Embedding, Trace::default())).unzip();
+    queue.push(entries);
+    answers
+}
+
+fn ids(entries: &[Entry]) -> Vec<Vec<u32>> {
+    entries.iter().map(|entry| entry.tokens.input_ids().to_vec()).collect()
+}
+
+/// The batches that leave when nothing more comes.
+fn batches(queue: &mut Queue) -> Vec<Vec<Vec<u32>>> {
+    let mut batches = Vec::new();
+    while !queue.is_empty() {
+        batches.push(ids(&queue.take()));
+        queue.close_batch();
+    }
+    batches
+}
+
+#[test]
+fn fifo_lets_nobody_overtake() {
+    let mut queue = queue(Scheduling::Fifo, 10, 10);
+    let texts: [&[u32]; 4] = [&[1; 5], &[2; 6], &[3], &[1; 5]];
+    let _answers = texts.map(|ids| push(&mut queue, ids));
+    assert_eq!(ids(&queue.take()), [[1; 5]], "6 tokens do not fit beside 5, and what is behind waits");
+    let _late = push(&mut queue, &[1; 5]);
+    assert_eq!(queue.take().len(), 0, "not even what costs nothing");
+    queue.close_batch();
+    assert_eq!(batches(&mut queue), [vec![vec![2; 6], vec![3]], vec![vec![1; 5], vec![1; 5]]]);
+}
+
+#[test]
+fn shared_prefixes_count_once_and_up_to_the_second_bound() {
+    for scheduling in [Scheduling::Fifo, Scheduling::Prefix] {
+        let mut queue = queue(scheduling, 10, 100);
+        // 8 + 2 new tokens fill the batch; the repeats add none, until there are 40 tokens in all.
+        let _answers: Vec<_> = [[1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 9, 9]]
+            .iter()
+            .cycle()
+            .take(9)
+            .map(|ids| push(&mut queue, ids))
+            .collect();
+        assert_eq!(batches(&mut queue).iter().map(Vec::len).collect::<Vec<_>>(), [5, 4], "{scheduling:?}");
+    }
+    let budget = Budget { max_tokens: 10, max_ragged_tokens: 40, max_sequences: 100 };
+    let mut queue = Queue::new(Policy { budget, scheduling: Scheduling::Fifo, folding: None });
+    let _answers = [[7; 6]; 2].map(|ids| push(&mut queue, &ids));
+    assert_eq!(batches(&mut queue).len(), 2, "nothing is shared where nothing is compacted");
+}
+
+#[test]
+fn where_equal_sequences_are_folded_a_common_prefix_counts_for_each() {
+    let texts: [&[u32]; 5] = [&[1, 2, 3, 4], &[1, 2, 3, 5], &[9, 9, 9], &[1, 2, 3, 4], &[1, 2, 3]];
+    for (scheduling, expected) in [(Scheduling::Fifo, vec![2, 2, 1]), (Scheduling::Prefix, vec![3, 2])] {
+        let budget = Budget { max_tokens: 8, max_ragged_tokens: 100, max_sequences: 100 };
+        let mut queue = Queue::new(Policy { budget, scheduling, folding: Some(Folding::Whole) });
+        let _answers = texts.map(|ids| push(&mut queue, ids));
+        let found = batches(&mut queue);
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), expected, "{scheduling:?}: {found:?}");
+    }
+    // Another answer is another sequence: only what is asked for is answered.
+    let budget = Budget { max_tokens: 8, max_ragged_tokens: 100, max_sequences: 100 };
+    let mut queue = Queue::new(Policy { budget, scheduling: Scheduling::Prefix, folding: Some(Folding::Whole) });
+    let wanted = [Wanted::Embedding, Wanted::Tokens, Wanted::Embedding, Wanted::Tokens, Wanted::Embedding];
+    let (entries, _answers): (Vec<_>, Vec<_>) =
+        wanted.map(|wanted| Entry::new(vec![1, 2, 3, 4, 5], wanted, Trace::default())).into_iter().unzip();
+    queue.push(entries);
+    let wanted: Vec<Vec<Wanted>> = std::iter::from_fn(|| {
+        let batch = queue.take();
+        queue.close_batch();
+        (!batch.is_empty()).then(|| batch.iter().map(|entry| entry.wanted).collect())
+    })
+    .collect();
+    assert_eq!(wanted, [vec![Wanted::Embedding; 3], vec![Wanted::Tokens; 2]]);
+}
+
+#[test]
+fn the_oldest_leads_and_those_that_share_with_it_follow() {
+    let mut queue = queue(Scheduling::Prefix, 8, 100);
+    let texts: [&[u32]; 6] =
+        [&[1, 1, 1, 1, 1], &[2, 2, 2, 2, 2], &[1, 1, 1, 1, 3], &[2, 2, 2, 2, 3], &[1, 1, 4], &[1, 1, 1, 5]];
+    let _answers = texts.map(|ids| push(&mut queue, ids));
+    let expected = [[0, 2, 5, 4].map(|i| texts[i].to_vec()).to_vec(), [1, 3].map(|i| texts[i].to_vec()).to_vec()];
+    assert_eq!(batches(&mut queue), expected);
+}
+
+#[test]
+fn arrivals_join_those_that_they_share_with() {
+    let mut queue = queue(Scheduling::Prefix, 6, 100);
+    let _first = [push(&mut queue, &[1, 1, 1, 1]), push(&mut queue, &[2, 2, 2, 2])];
+    assert_eq!(ids(&queue.take()), [[1, 1, 1, 1]]);
+    let _second = [push(&mut queue, &[3, 3, 3]), push(&mut queue, &[1, 1, 1, 2]), push(&mut queue, &[1, 1, 1, 3])];
+    assert_eq!(ids(&queue.take()), [[1, 1, 1, 2], [1, 1, 1, 3]], "one new token each");
+    let _third = push(&mut queue, &[1, 1]);
+    assert_eq!(ids(&queue.take()), [[1, 1]], "it adds nothing");
+    queue.close_batch();
+    assert_eq!(batches(&mut queue), [[vec![2; 4]], [vec![3; 3]]]);
+}
+
+#[test]
+fn the_texts_of_one_request_stay_together() {
+    let mut queue = queue(Scheduling::Prefix, 8, 100);
+    let _first = push_request(&mut queue, &[&[1, 1, 1], &[2, 2]]);
+    let _second = push_request(&mut queue, &[&[1, 1, 2], &[1, 1, 3], &[1, 1, 4], &[1, 1, 5]]);
+    let [first, second] = batches(&mut queue).try_into().unwrap();
+    assert_eq!(first, [vec![1, 1, 1], vec![2, 2], vec![1, 1, 2], vec![1, 1, 3], vec![1, 1, 4]]);
+    assert_eq!(second, [[1, 1, 5]]);
+}
+
+#[test]
+fn a_group_that_no_batch_can_take_whole_does_not_wait_for_one() {
+    let own = |n: u32| (0..30).map(move |i| 1000 * n + i);
+    let first: Vec<Vec<u32>> = [1, 2].map(|n| own(n).collect()).into();
+    let second: Vec<Vec<u32>> = (3..9).map(|n| [7; 200].into_iter().chain(own(n)).collect()).collect();
+    let batches_within = |max_ragged_tokens, max_sequences| {
+        let budget = Budget { max_tokens: 400, max_ragged_tokens, max_sequences };
+        let mut queue = Queue::new(Policy { budget, scheduling: Scheduling::Prefix, folding: Some(Folding::Prefix) });
+        let requests = [&first, &second].map(|texts| texts.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let _answers = requests.map(|texts| push_request(&mut queue, &texts));
+        batches(&mut queue).iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(batches_within(1600, 100), [2, 6], "it does where one can");
+    assert_eq!(batches_within(1600, 4), [4, 4], "six texts are more than a batch has");
+    assert_eq!(batches_within(1000, 100), [6, 2], "six times 230 tokens are more than a batch has");
+}
+
+#[test]
+fn what_does_not_fit_is_passed_over_and_leads_in_its_turn() {
+    let mut queue = queue(Scheduling::Prefix, 8, 100);
+    let long = [1, 1, 1, 1, 7, 7, 7, 7, 7];
+    let _answers = [push(&mut queue, &[1, 1, 1, 1]), push(&mut queue, &long), push(&mut queue, &[1, 1, 1, 2])];
+    assert_eq!(batches(&mut queue), [vec![vec![1, 1, 1, 1], vec![1, 1, 1, 2]], vec![long.to_vec()]]);
+
+    let _lead = push(&mut queue, &[1, 1, 1, 1]);
+    let _long: Vec<_> = (0..=MAX_PASSED_OVER as u32).map(|i| push(&mut queue, &[1, 1, 1, 1, i, i, i, i, i])).collect();
+    let _short = push(&mut queue, &[3]);
+    assert_eq!(queue.take().len(), 1, "the search for what fits has an end");
+    queue.close_batch();
+    assert_eq!(queue.take().len(), 1, "and none of them is lost");
+}
+
+#[test]
+fn a_sequence_longer_than_the_budget_goes_alone() {
+    for scheduling in [Scheduling::Fifo, Scheduling::Prefix] {
+        let mut queue = queue(scheduling, 10, 10);
+        let _answers = [push(&mut queue, &[1; 50]), push(&mut queue, &[2])];
+        assert_eq!(batches(&mut queue), [vec![vec![1; 50]], vec![vec![2]]]);
+    }
+}
+
+#[test]
+fn cancelled_entries_are_dropped_where_they_are_met_or_withdrawn() {
+    let mut queue = queue(Scheduling::Prefix, 100, 100);
+    let mut answers: Vec<_> = [3, 4, 5, 6].map(|len| push(&mut queue, &vec![len as u32; len])).into();
+    drop(answers.drain(1..3));
+    assert_eq!((queue.len(), queue.tokens()), (4, 18));
+    queue.withdraw(1..2);
+    assert_eq!((queue.len(), queue.tokens()), (3, 14));
+    queue.withdraw(1..2);
+    assert_eq!(ids(&queue.take()), [vec![3; 3], vec![6; 6]]);
+    assert_eq!((queue.len(), queue.tokens()), (0, 0));
+}
+
+#[test]
+fn a_cancelled_entry_is_dropped_beside_one_that_was_passed_over() {
+    let mut queue = queue(Scheduling::Prefix, 8, 100);
+    let long = [1, 1, 7, 7, 7, 7, 7, 7, 7];
+    let _first = push(&mut queue, &[1, 1, 1]);
+    let _long = push(&mut queue, &long);
+    drop(push(&mut queue, &long));
+    assert_eq!(batches(&mut queue), [vec![vec![1; 3]], vec![long.to_vec()]]);
+}
+
+proptest! {
+    #[test]
+    fn fifo_batches_keep_the_budget_and_the_order(
+        lens in prop::collection::vec((1usize..20, prop::bool::weighted(0.2)), 0..60),
+        max_tokens in 20usize..60,
+        max_sequences in 1usize..8,
+    ) {
+        let mut queue = queue(Scheduling::Fifo, max_tokens, max_sequences);
+        let mut answers = Vec::new();
+        let mut live = VecDeque::new();
+        for (index, (len, cancelled)) in lens.into_iter().enumerate() {
+            let ids: Vec<u32> = (index as u32 * 100..).take(len).collect();
+            let answer = push(&mut queue, &ids);
+            if !cancelled {
+                answers.push(answer);
+                live.push_back(ids);
+            }
+        }
+        while !live.is_empty() {
+            let batch = ids(&queue.take());
+            queue.close_batch();
+            prop_assert!(!batch.is_empty(), "whatever waits is taken");
+            let tokens: usize = batch.iter().map(Vec::len).sum();
+            prop_assert!(tokens <= max_tokens && batch.len() <= max_sequences);
+            let in_order: Vec<_> = live.drain(..batch.len()).collect();
+            prop_assert_eq!(&batch, &in_order);
+            if let Some(next) = live.front() {
+                prop_assert!(tokens + next.len() > max_tokens || batch.len() == max_sequences, "the batch is full");
+            }
+        }
+        prop_assert!(queue.take().is_empty());
+        prop_assert_eq!((queue.len(), queue.tokens()), (0, 0));
+    }
+}

@@ -1,0 +1,86 @@
+//! Forming a batch costs what it takes, however many entries wait.
+
+use super::*;
+use crate::Wanted;
+use crate::schedule::work_counter::work;
+use crate::trace::Trace;
+use std::time::Instant;
+
+const BUDGET: Budget = Budget { max_tokens: 4096, max_ragged_tokens: 32_768, max_sequences: 1000 };
+
+type Texts = fn(u32) -> Vec<u32>;
+
+/// Names, and the text with a number.
+const TRAFFIC: [(&str, Texts); 6] = [
+    ("nothing shared", |n| tail(n, 64)),
+    ("eight prompts in turn", |n| [vec![n % 8; 50], tail(n, 20)].concat()),
+    ("a prompt for ten texts", |n| [vec![1; 30], vec![100 + n / 10; 20], tail(n, 40)].concat()),
+    ("all the same", |_| vec![7; 64]),
+    // Each text goes on where the one before ended.
+    ("a chain", |n| (0..40 + n % 200).collect()),
+    ("thousands of branches at each of two nodes", |n| vec![n % 2, 1000 + n, n]),
+];
+
+fn tail(n: u32, len: u32) -> Vec<u32> {
+    (0..len).map(|i| 10_000 + n.wrapping_mul(7919) % 50_000 + i).collect()
+}
+
+/// Cost of a batch, mean over the first ten.
+struct Cost {
+    work: usize,
+    entries: usize,
+    tokens: usize,
+    micros: f64,
+}
+
+fn cost(waiting: u32, text: Texts) -> Cost {
+    let mut queue =
+        Queue::new(Policy { budget: BUDGET, scheduling: Scheduling::Prefix, folding: Some(Folding::Prefix) });
+    let mut answers = Vec::new();
+    for n in 0..waiting {
+        let (entry, answer) = Entry::new(text(n), Wanted::Embedding, Trace::default());
+        queue.push([entry]);
+        answers.push(answer);
+    }
+    let (before, start) = (work(), Instant::now());
+    let (mut entries, mut tokens, mut batches) = (0, 0, 0);
+    while batches < 10 && !queue.is_empty() {
+        let batch = queue.take();
+        entries += batch.len();
+        tokens += batch.iter().map(|entry| entry.tokens.len()).sum::<usize>();
+        queue.close_batch();
+        batches += 1;
+    }
+    let micros = start.elapsed().as_secs_f64() * 1e6 / batches as f64;
+    Cost { work: (work() - before) / batches, entries: entries / batches, tokens: tokens / batches, micros }
+}
+
+#[test]
+fn forming_a_batch_costs_no_more_than_the_tokens_it_takes() {
+    for (name, text) in TRAFFIC {
+        let Cost { work, entries, tokens, .. } = cost(10_000, text);
+        assert!(work <= tokens + 16 * entries, "{name}: {work} steps for {entries} entries of {tokens} tokens");
+    }
+}
+
+#[test]
+fn it_does_not_matter_how_many_wait() {
+    for (name, text) in TRAFFIC {
+        // Enough for ten batches at least.
+        let (few, many) = (cost(10_000, text), cost(100_000, text));
+        let for_a_token = |cost: &Cost| cost.work as f64 / cost.tokens as f64;
+        assert!(for_a_token(&many) <= 1.5 * for_a_token(&few), "{name}: {} steps, {} steps", few.work, many.work);
+    }
+}
+
+/// `cargo test --release -p prefold-core forming_batches -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn forming_batches_with_many_waiting() {
+    for (name, text) in TRAFFIC {
+        for waiting in [1000, 10_000, 100_000] {
+            let Cost { work, entries, tokens, micros } = cost(waiting, text);
+            println!("{name}, {waiting} waiting: {entries} entries, {tokens} tokens, {work} steps, {micros:.0} us");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Entries of a batch that are equal from end to end and want the same: they run once.
+
+use crate::{Batch, Output, RaggedBatchError, Scope, TokenSlice, Wanted};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// The sequence of a batch that answers each entry. Empty where nothing is folded: each entry is a sequence then.
+#[derive(Debug, Default)]
+pub(crate) struct WholeFolding<H = RandomState> {
+    hasher: H,
+    /// Sequences, with their scopes, by their hash; one whose hash is taken is at the next free number.
+    sequences: HashMap<u64, (u32, Scope)>,
+    answered_by: Vec<u32>,
+}
+
+impl<H: BuildHasher> WholeFolding<H> {
+    /// Adds an entry to a batch, unless an equal one is there.
+    pub(crate) fn push(
+        &mut self,
+        batch: &mut Batch,
+        tokens: TokenSlice<'_>,
+        wanted: Wanted,
+    ) -> Result<(), RaggedBatchError> {
+        let mut hash = self.hasher.hash_one((&tokens, wanted));
+        let sequence = loop {
+            match self.sequences.get(&hash) {
+                None => {
+                    let sequence = batch.wanted.len() as u32;
+                    batch.push(tokens, wanted)?;
+                    self.sequences.insert(hash, (sequence, tokens.scope()));
+                    break sequence;
+                }
+                Some(&(sequence, scope))
+                    if batch.wanted[sequence as usize] == wanted
+                        && batch.ragged.sequence(sequence as usize).in_scope(scope) == tokens =>
+                {
+                    break sequence;
+                }
+                Some(_) => hash = hash.wrapping_add(1),
+            }
+        };
+        self.answered_by.push(sequence);
+        Ok(())
+    }
+
+    /// For each entry, whether it is the first one of its sequence.
+    pub(crate) fn is_first(&self) -> impl Iterator<Item = bool> {
+        let mut sequences = 0;
+        self.answered_by.iter().map(move |&sequence| {
+            let is_first = sequence == sequences;
+            sequences += u32::from(is_first);
+            is_first
+        })
+    }
+
+    /// The outputs of the entries, from those of the sequences.
+    pub(crate) fn unfold(&self, outputs: Vec<Output>) -> Vec<Output> {
+        if self.answered_by.len() <= outputs.len() {
+            return outputs;
+        }
+        self.answered_by.iter().map(|&sequence| outputs[sequence as usize].clone()).collect()
+    }
+
+    /// Forgets all entries and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        let Self { hasher: _, sequences, answered_by } = self;
+        sequences.clear();
+        answered_by.clear();
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/whole.rs"]
+mod tests;

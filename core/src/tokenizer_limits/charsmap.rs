@@ -1,0 +1,22 @@
+//! `precompiled_charsmap` of a SentencePiece normaliser: a trie, and the texts that replace what it finds.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+/// Bytes of a `precompiled_charsmap` at most; those of real models have 0.3 MB.
+pub(super) const MAX_LEN: usize = 2 << 20;
+
+/// Length of the longest replacement.
+///
+/// # Errors
+/// The trie is longer than the data, for which the library would reserve memory; the rest of a sentence.
+pub(super) fn growth(charsmap: &str) -> Result<u64, String> {
+    let bytes = BASE64_STANDARD
+        .decode(charsmap)
+        .map_err(|error| format!("has a `precompiled_charsmap` that is no base64: {error}"))?;
+    let cut = || "has a `precompiled_charsmap` that is cut".to_owned();
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let texts = rest.get(length..).ok_or_else(cut)?;
+    Ok(texts.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0).max(1) as u64)
+}

@@ -1,0 +1,223 @@
+//! Limits on a tokenizer file, which comes from whoever made the model: what its steps make of a text is bounded in size and
+//! in time. They are checked before the library builds anything from the file.
+
+mod charsmap;
+mod growth;
+mod pattern;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use growth::{of_decoder, of_normalizer};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokenizers::{
+    DecoderWrapper, NormalizedString, Normalizer, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper,
+};
+
+/// Bytes of a token at most.
+pub const MAX_TOKEN_BYTES: usize = 2048;
+
+/// Bytes at most of a text in a step: of a pattern, a replacement, a prefix.
+const MAX_TEXT: usize = 4096;
+
+/// Values in the steps of one kind at most.
+const MAX_VALUES: usize = 10_000;
+
+/// Bytes at most of all added tokens after normalisation.
+const MAX_NORMALIZED_TOKENS: u64 = 16 << 20;
+
+/// Bytes at most of what BPE or WordPiece put before or after every part of a word.
+const MAX_AFFIX: usize = 64;
+
+/// Characters of a word at most that WordPiece looks up; it takes time proportional to the square of a word's length.
+const MAX_WORD: u64 = 200;
+
+/// Special tokens that a template puts around a text at most.
+const MAX_TEMPLATE_TOKENS: usize = 256;
+
+/// A `tokenizer.json` without its vocabulary.
+#[derive(Debug, Deserialize)]
+pub struct TokenizerFile {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    post_processor: Value,
+    #[serde(default)]
+    decoder: Value,
+    #[serde(default)]
+    added_tokens: Option<Vec<AddedToken>>,
+    #[serde(default)]
+    model: Option<Model>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AddedToken {
+    #[serde(default)]
+    content: String,
+    #[serde(default)]
+    lstrip: bool,
+    #[serde(default)]
+    rstrip: bool,
+    #[serde(default)]
+    normalized: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Model {
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    max_input_chars_per_word: Option<u64>,
+}
+
+impl TokenizerFile {
+    /// Checks all steps. A panic of the library on malformed steps passes through.
+    ///
+    /// # Errors
+    /// A step is malformed, or beyond a limit; a sentence that names it.
+    pub fn check(&self) -> Result<(), String> {
+        let normalizer: Option<NormalizerWrapper> = read("normalizer", &self.normalizer)?;
+        let growth = match &normalizer {
+            Some(normalizer) => of_normalizer(normalizer).map_err(named("normalizer"))?,
+            None => 1,
+        };
+        if let Some(pre_tokenizer) = read::<PreTokenizerWrapper>("pre_tokenizer", &self.pre_tokenizer)? {
+            growth::of_pre_tokenizer(&pre_tokenizer).map_err(named("pre_tokenizer"))?;
+        }
+        if let Some(decoder) = read::<DecoderWrapper>("decoder", &self.decoder)? {
+            of_decoder(&decoder).map_err(named("decoder"))?;
+        }
+        if let Some(processor) = read::<PostProcessorWrapper>("post_processor", &self.post_processor)? {
+            check_templates(&processor).map_err(named("post_processor"))?;
+        }
+        let added = self.added_tokens.as_deref().unwrap_or_default();
+        check_added(added, normalizer.as_ref(), growth).map_err(named("added_tokens"))?;
+        self.model.as_ref().map_or(Ok(()), Model::check).map_err(named("model"))
+    }
+}
+
+impl Model {
+    fn check(&self) -> Result<(), String> {
+        let affixes = [
+            ("continuing_subword_prefix", &self.continuing_subword_prefix),
+            ("end_of_word_suffix", &self.end_of_word_suffix),
+        ];
+        for (name, affix) in affixes {
+            if let Some(affix) = affix.as_ref().filter(|affix| affix.len() > MAX_AFFIX) {
+                return Err(format!("has a `{name}` of {} bytes, the limit is {MAX_AFFIX}", affix.len()));
+            }
+        }
+        match self.max_input_chars_per_word {
+            Some(word) if word > MAX_WORD => {
+                Err(format!("has a `max_input_chars_per_word` of {word}, the limit is {MAX_WORD}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn named(field: &str) -> impl Fn(String) -> String {
+    move |problem| format!("`{field}` {problem}")
+}
+
+/// Reads steps whose size and patterns have been checked; `None` if there are none.
+fn read<T: DeserializeOwned>(field: &str, steps: &Value) -> Result<Option<T>, String> {
+    if steps.is_null() {
+        return Ok(None);
+    }
+    check_values(steps).map_err(named(field))?;
+    // From text, since some steps can be read from nothing else.
+    serde_json::from_str(&steps.to_string()).map(Some).map_err(|error| format!("`{field}`: {error}"))
+}
+
+/// Sizes of the texts and patterns in steps, and their number.
+fn check_values(steps: &Value) -> Result<(), String> {
+    let mut left = vec![("", steps)];
+    let mut count = 0;
+    while let Some((key, value)) = left.pop() {
+        count += 1;
+        if count > MAX_VALUES {
+            return Err(format!("has more than {MAX_VALUES} values"));
+        }
+        match value {
+            Value::String(text) => {
+                let limit = if key == "precompiled_charsmap" { charsmap::MAX_LEN } else { MAX_TEXT };
+                if text.len() > limit {
+                    return Err(format!("has a text of {} bytes, the limit is {limit}", text.len()));
+                }
+                match key {
+                    "Regex" => pattern::check(text)
+                        .map_err(|problem| format!("has the pattern \"{text}\", which {problem}"))?,
+                    "precompiled_charsmap" => drop(charsmap::growth(text)?),
+                    _ => {}
+                }
+            }
+            Value::Array(values) => left.extend(values.iter().map(|value| ("", value))),
+            Value::Object(fields) => left.extend(fields.iter().map(|(key, value)| (key.as_str(), value))),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Templates have a text once and few tokens around it.
+fn check_templates(processor: &PostProcessorWrapper) -> Result<(), String> {
+    let processor = serde_json::to_value(processor).map_err(|error| format!("cannot be written: {error}"))?;
+    let mut left = vec![&processor];
+    while let Some(value) = left.pop() {
+        left.extend(value["processors"].as_array().into_iter().flatten());
+        for name in ["single", "pair"] {
+            let pieces = value[name].as_array().map(Vec::as_slice).unwrap_or_default();
+            for text in ["A", "B"] {
+                if pieces.iter().filter(|piece| piece["Sequence"]["id"] == text).count() > 1 {
+                    return Err(format!("has the text {text} more than once in `{name}`"));
+                }
+            }
+            let ids = |piece: &Value| {
+                let token = piece["SpecialToken"]["id"].as_str().unwrap_or_default();
+                value["special_tokens"][token]["ids"].as_array().map_or(0, Vec::len)
+            };
+            let tokens: usize = pieces.iter().map(ids).sum();
+            if tokens > MAX_TEMPLATE_TOKENS {
+                return Err(format!(
+                    "puts {tokens} tokens around a text in `{name}`, the limit is {MAX_TEMPLATE_TOKENS}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lengths of the added tokens, and of what the library's normalisation makes of them. White space at the edge of a token that takes
+/// white space beside it would be looked at again for each such token in a row of them.
+fn check_added(added: &[AddedToken], normalizer: Option<&NormalizerWrapper>, growth: u64) -> Result<(), String> {
+    let mut bytes = 0u64;
+    for (index, token) in added.iter().enumerate() {
+        let length = token.content.len();
+        if length > MAX_TOKEN_BYTES {
+            return Err(format!("item {index} has {length} bytes, the limit is {MAX_TOKEN_BYTES}"));
+        }
+        bytes = bytes.saturating_add(if token.normalized { growth * length as u64 } else { 0 });
+        if bytes > MAX_NORMALIZED_TOKENS {
+            return Err(format!("may have more than {MAX_NORMALIZED_TOKENS} bytes once they are normalized"));
+        }
+        if token.lstrip || token.rstrip {
+            let mut content = NormalizedString::from(token.content.as_str());
+            if let Some(normalizer) = normalizer.filter(|_| token.normalized) {
+                normalizer.normalize(&mut content).map_err(|error| format!("item {index}: {error}"))?;
+            }
+            if [token.content.as_str(), content.get()].into_iter().any(|content| content.trim() != content) {
+                return Err(format!(
+                    "item {index} has white space at its edge and takes that beside it (`lstrip`, `rstrip`)"
+                ));
+            }
+        }
+    }
+    Ok(())
+}

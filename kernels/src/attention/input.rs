@@ -1,0 +1,51 @@
+//! The arguments of attention on a CPU and the checks that allow rows to be addressed without further ones.
+
+use super::layout::{QkvLayout, RowView, check_layout};
+use super::span::{QuerySpan, check_spans};
+use crate::KernelError;
+
+/// Causal attention by path position.
+///
+/// The query at path position `p` of a span sees the keys and values of rows `pages[path..=path + p]`, or the last
+/// `window` of them. No other row has an influence, even if it holds NaN.
+///
+/// The same operation serves ragged space (`pages` = 0, 1, 2, .., one span for each sequence), compact space (one
+/// span for each segment of the radix tree, `pages` = the plan's `scatter`) and single queries (spans of length 1);
+/// the result of a query is the same, bit for bit. With bf16 output the factors are rounded to bf16 for the products.
+#[derive(Debug, Clone, Copy)]
+pub struct Attention<'a> {
+    /// Queries, `[rows, num_heads * head_dim]`.
+    pub q: RowView<'a>,
+    /// Keys, `[kv_rows, num_kv_heads * head_dim]`.
+    pub k: RowView<'a>,
+    /// Values, `[kv_rows, num_kv_heads * head_dim]`.
+    pub v: RowView<'a>,
+    /// The row of each path position: a page table with pages of one token.
+    pub pages: &'a [u32],
+    /// The queries, in ascending order of their rows.
+    pub spans: &'a [QuerySpan],
+    /// Heads.
+    pub layout: QkvLayout,
+    /// Factor on the scores, usually `1 / sqrt(head_dim)`.
+    pub scale: f32,
+    /// A query at position `p` sees the keys `p - window + 1 ..= p`; `None` for all up to `p`.
+    pub window: Option<usize>,
+}
+
+impl Attention<'_> {
+    pub(super) fn check(&self, out_len: usize) -> Result<(), KernelError> {
+        check_layout(self.layout)?;
+        if self.window == Some(0) {
+            return Err(KernelError::Value { argument: "window", found: 0, expected: "positive" });
+        }
+        let q_rows = self.q.rows(self.layout.q_width()).min(out_len / self.layout.q_width());
+        let kv_rows = self.k.rows(self.layout.kv_width()).min(self.v.rows(self.layout.kv_width()));
+        check_spans(self.spans, q_rows, self.pages.len())?;
+        match self.pages.iter().max() {
+            Some(&page) if page as usize >= kv_rows => {
+                Err(KernelError::Index { argument: "page", found: page as usize, limit: kv_rows })
+            }
+            _ => Ok(()),
+        }
+    }
+}

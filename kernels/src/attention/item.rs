@@ -1,0 +1,37 @@
+//! The work list of attention on a CPU.
+
+use super::input::Attention;
+use std::cmp::Reverse;
+
+/// Lanes of an item.
+pub(super) const QUERIES: usize = 64;
+
+/// Queries of one key/value head of a span.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    /// Scores to compute.
+    pub(super) cost: u32,
+    pub(super) span: u32,
+    pub(super) kv_head: u32,
+    /// The queries from `tile * QUERIES` on, counting a group of heads at each position.
+    pub(super) tile: u32,
+}
+
+impl Attention<'_> {
+    /// Splits the spans into items, the longest first, so that short ones remain at the end.
+    pub(super) fn list_items(&self, items: &mut Vec<Item>) {
+        items.clear();
+        for (index, span) in (0..).zip(self.spans) {
+            let lanes = span.len as usize * self.layout.group();
+            for tile in 0..lanes.div_ceil(QUERIES) {
+                let queries = tile * QUERIES..((tile + 1) * QUERIES).min(lanes);
+                let last = span.depth as usize + (queries.end - 1) / self.layout.group();
+                let keys = self.window.map_or(last + 1, |window| (window + QUERIES).min(last + 1));
+                let cost = (queries.len() * keys).min(u32::MAX as usize) as u32;
+                let heads = 0..self.layout.num_kv_heads as u32;
+                items.extend(heads.map(|kv_head| Item { cost, span: index, kv_head, tile: tile as u32 }));
+            }
+        }
+        items.sort_unstable_by_key(|item| Reverse(item.cost));
+    }
+}

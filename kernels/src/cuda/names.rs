@@ -1,0 +1,71 @@
+//! The names and data types of the kernels of each element type.
+
+use crate::{Dtype, Element};
+use cudarc::cublas::sys::cudaDataType;
+
+/// The kernels of one element type, by name. Pairs are the one for any width and the one for wide accesses.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) embed: [&'static str; 2],
+    pub(super) add_rms_norm: [&'static str; 2],
+    pub(super) qk_norm_rope: [&'static str; 2],
+    pub(super) silu_mul: [&'static str; 2],
+    pub(super) bias_rows: &'static str,
+    pub(super) plain_attention: &'static str,
+    /// `[head_dim 64, head_dim 128][64 queries, 128 queries]`; none for f32.
+    pub(super) flash_attention: Option<[[&'static str; 2]; 2]>,
+}
+
+macro_rules! names {
+    ($type:literal, $wide:literal, $flash:expr) => {
+        Names {
+            embed: [concat!("embed_", $type, "_1"), concat!("embed_", $type, "_4")],
+            add_rms_norm: [concat!("add_rms_norm_", $type, "_1"), concat!("add_rms_norm_", $type, "_4")],
+            qk_norm_rope: [concat!("qk_norm_rope_", $type, "_1"), concat!("qk_norm_rope_", $type, "_", $wide)],
+            silu_mul: [concat!("silu_mul_", $type, "_1"), concat!("silu_mul_", $type, "_", $wide)],
+            bias_rows: concat!("bias_rows_", $type),
+            plain_attention: concat!("plain_attention_", $type),
+            flash_attention: $flash,
+        }
+    };
+}
+
+macro_rules! flash_names {
+    ($type:literal) => {
+        Some([
+            [concat!("flash_attention_", $type, "_64_1"), concat!("flash_attention_", $type, "_64_2")],
+            [concat!("flash_attention_", $type, "_128_1"), concat!("flash_attention_", $type, "_128_2")],
+        ])
+    };
+}
+
+/// The kernels of an element type.
+pub(super) fn names<T: Element>() -> Names {
+    match T::DTYPE {
+        Dtype::Float32 => names!("f32", "4", None),
+        Dtype::Bfloat16 => names!("bf16", "8", flash_names!("bf16")),
+        Dtype::Float16 => names!("f16", "8", flash_names!("f16")),
+    }
+}
+
+/// cuBLAS's code of an element type.
+pub(super) fn data_type<T: Element>() -> cudaDataType {
+    match T::DTYPE {
+        Dtype::Float32 => cudaDataType::CUDA_R_32F,
+        Dtype::Bfloat16 => cudaDataType::CUDA_R_16BF,
+        Dtype::Float16 => cudaDataType::CUDA_R_16F,
+    }
+}
+
+/// Elements in 16 bytes.
+pub(super) const fn per_16_bytes<T>() -> usize {
+    16 / size_of::<T>()
+}
+
+/// Keys that the tensor core kernel has in shared memory at a time, times two; `KEYS` in its file.
+const FLASH_KEYS: usize = 64;
+
+/// `SHARED_BYTES` of `cuda/attention.cu`: the queries, and two stages of keys and values.
+pub(super) fn flash_shared_bytes(head_dim: usize, queries: usize) -> usize {
+    (queries + 4 * FLASH_KEYS) * head_dim * 2
+}

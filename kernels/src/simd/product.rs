@@ -1,0 +1,91 @@
+//! The register block that every matrix product is made of.
+
+use super::{Dot, Vector};
+use std::ops::Range;
+
+/// Addresses of the rows of the first factor of a [`product`]: word `s` of row `r` is at `start + s * step + r * row`.
+#[derive(Clone, Copy)]
+pub(crate) struct RowWords {
+    pub(crate) start: *const u32,
+    pub(crate) step: usize,
+    pub(crate) row: usize,
+}
+
+/// Addresses of the columns of the second factor of a [`product`]: a line of `line` words for each step, and the columns
+/// beyond a line in panels that follow, `panel` words apart.
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnWords {
+    pub(crate) start: *const u32,
+    pub(crate) line: usize,
+    pub(crate) panel: usize,
+}
+
+impl ColumnWords {
+    /// Address of a step's word of a column.
+    ///
+    /// # Safety
+    /// It is one of the words.
+    #[inline(always)]
+    unsafe fn at(self, step: usize, column: usize) -> *const u32 {
+        let offset = column / self.line * self.panel + step * self.line + column % self.line;
+        // SAFETY: the caller's duty.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+/// Sums over `steps` words of `R` rows times `C` vectors of columns, all held in registers.
+///
+/// Each sum is one chain in the order of the steps, for all `R` and `C`, which makes a row's result
+/// independent of the rows beside it.
+///
+/// # Safety
+/// The CPU has the instructions of `D`; the words of `a` for `R` rows, and `C` vectors at each step of `b`, may be
+/// read.
+#[inline(always)]
+pub(crate) unsafe fn product<D: Dot, const R: usize, const C: usize>(
+    steps: usize,
+    a: RowWords,
+    b: ColumnWords,
+) -> [[D::Sums; C]; R] {
+    // SAFETY: the caller's duty; every address is one that it promised.
+    unsafe {
+        let mut sums = [[D::zero(); C]; R];
+        for s in 0..steps {
+            let a_step = a.start.add(s * a.step);
+            let mut columns = [D::loadu(b.at(s, 0)); C];
+            for c in 1..C {
+                columns[c] = D::loadu(b.at(s, c * D::V::LANES));
+            }
+            for r in 0..R {
+                let row = D::set1(a_step.add(r * a.row));
+                for c in 0..C {
+                    sums[r][c] = D::fmadd(sums[r][c], row, columns[c]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Rows split into register blocks that differ by at most one row, so that no block is left with a few.
+pub(crate) struct RowTiles {
+    rows: usize,
+    count: usize,
+}
+
+impl RowTiles {
+    pub(crate) fn new(rows: usize, max_rows: usize) -> Self {
+        Self { rows, count: rows.div_ceil(max_rows) }
+    }
+
+    /// Register blocks.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The rows of a register block.
+    #[inline(always)]
+    pub(crate) fn rows(&self, tile: usize) -> Range<usize> {
+        self.rows * tile / self.count..self.rows * (tile + 1) / self.count
+    }
+}

@@ -1,0 +1,262 @@
+//! The pool of compute threads: fork and join for each operation.
+//!
+//! A forward pass is a sequence of some hundred operations, the shortest of a few microseconds, and waking a thread takes
+//! longer than that. Threads therefore poll for the next operation for a while before they sleep. The thread that starts an
+//! operation works on its tasks too and never waits for a thread that sleeps: it closes the operation when no task is left
+//! and waits only for the threads that have joined.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::hint::spin_loop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Time for which a thread polls for the next operation: longer than the gap between two operations of a forward pass.
+const POLLING: Duration = Duration::from_micros(200);
+
+/// Polls between two looks at the clock, when others get the core too.
+const POLLS: usize = 64;
+
+/// Bit of [`Shared::state`] that is set while an operation may be joined. The bits below it count the threads that have
+/// joined, those above it are the operation's number.
+const OPEN: u64 = 1 << 31;
+const MEMBERS: u64 = OPEN - 1;
+
+/// The pool of callers that have entered none: one thread per core, or `RAYON_NUM_THREADS` of the environment.
+static DEFAULT: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(rayon::current_num_threads()));
+
+thread_local! {
+    static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+/// Threads that work with the one that enters the pool. They end when this is dropped.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ThreadPool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The number of the current or last operation (32 bits), [`OPEN`], and the number of threads that have joined it.
+    state: AtomicU64,
+    /// The current operation. Written while no thread has joined and none can.
+    operation: Mutex<Operation>,
+    /// Next task of the operation.
+    next: AtomicUsize,
+    /// True while an operation runs.
+    busy: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    asleep: AtomicUsize,
+    /// Held by threads that fall asleep and by those that wake them.
+    door: Mutex<()>,
+    woken: Condvar,
+    over: AtomicBool,
+    /// Number of threads, including the caller.
+    threads: usize,
+}
+
+/// A function to be called with each number below `tasks`.
+#[derive(Debug, Clone, Copy)]
+struct Operation {
+    task: *const (dyn Fn(usize) + Sync),
+    tasks: usize,
+}
+
+// SAFETY: the function is `Sync`, and `Shared::run` keeps it alive while threads use it.
+unsafe impl Send for Operation {}
+
+impl ThreadPool {
+    /// A pool of `threads`, including the caller; fewer if the system has no more.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(0),
+            operation: Mutex::new(Operation { task: &|_| (), tasks: 0 }),
+            next: AtomicUsize::new(0),
+            busy: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            asleep: AtomicUsize::new(0),
+            door: Mutex::new(()),
+            woken: Condvar::new(),
+            over: AtomicBool::new(false),
+            threads,
+        });
+        let spawn = |index| {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name(format!("prefold-compute-{index}")).spawn(move || shared.serve()).ok()
+        };
+        let threads = (1..threads).map_while(spawn).collect();
+        Self { shared, threads }
+    }
+
+    /// Calls `f`, whose operations run on this pool.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Leave(Option<Arc<Shared>>);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                ENTERED.set(self.0.take());
+            }
+        }
+        let _leave = Leave(ENTERED.replace(Some(Arc::clone(&self.shared))));
+        f()
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.shared.over.store(true, SeqCst);
+        drop(lock(&self.shared.door));
+        self.shared.woken.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread ends in this way only; a panic of one could not be handled here.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Most threads of [`for_each`], including the caller.
+pub(crate) fn num_threads() -> usize {
+    current(|pool| pool.threads)
+}
+
+/// Calls `f` with each number below `tasks`, on all threads of the pool. A panic of one is the caller's.
+///
+/// The caller works alone while the pool is busy with another thread's operation, and when it is itself a task.
+pub(crate) fn for_each(tasks: usize, f: impl Fn(usize) + Sync) {
+    current(|pool| pool.run(tasks, &f));
+}
+
+/// Calls `f` with blocks of `len` elements of `slice` (the last may be shorter) and their numbers.
+pub(crate) fn for_each_block<T: Send>(slice: &mut [T], len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+    let (all, start) = (slice.len(), crate::shared_pointer::SharedPointer::new(slice));
+    for_each(all.div_ceil(len), |block| {
+        let begin = block * len;
+        // SAFETY: the elements are within the slice, which is borrowed for this call, and blocks do not overlap.
+        f(block, unsafe { std::slice::from_raw_parts_mut(start.at(begin), len.min(all - begin)) });
+    });
+}
+
+/// Writes zeros over memory, on all threads: the system backs each page at its first write.
+pub fn touch<T: Send + Copy + Default>(memory: &mut [T]) {
+    const BLOCK: usize = 1 << 18;
+    for_each_block(memory, BLOCK, |_, block| block.fill(T::default()));
+}
+
+fn current<R>(f: impl FnOnce(&Shared) -> R) -> R {
+    let entered = ENTERED.with_borrow(Option::clone);
+    f(entered.as_ref().unwrap_or_else(|| &DEFAULT.shared))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that may panic runs under a lock of this file.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn number(state: u64) -> u32 {
+    (state >> 32) as u32
+}
+
+impl Shared {
+    fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        if tasks <= 1 || self.threads == 1 || self.busy.swap(true, Acquire) {
+            return (0..tasks).for_each(task);
+        }
+        // SAFETY: only the lifetime changes. Only threads that have joined the operation use the reference, and this
+        // function returns after the operation is closed and all of them have left.
+        let task: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(task) };
+        *lock(&self.operation) = Operation { task, tasks };
+        self.next.store(0, Relaxed);
+        let number = number(self.state.load(Relaxed)).wrapping_add(1);
+        // Either a thread that falls asleep sees the new number, or this sees that it sleeps.
+        self.state.store(u64::from(number) << 32 | OPEN, SeqCst);
+        if self.asleep.load(SeqCst) > 0 {
+            drop(lock(&self.door));
+            self.woken.notify_all();
+        }
+        self.work(task, tasks);
+        self.state.fetch_and(!OPEN, AcqRel);
+        let mut polls = 0;
+        while self.state.load(Acquire) & MEMBERS > 0 {
+            polls += 1;
+            if polls % POLLS == 0 { thread::yield_now() } else { spin_loop() }
+        }
+        let panic = lock(&self.panic).take();
+        self.busy.store(false, Release);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Does tasks until none is left.
+    fn work(&self, task: &(dyn Fn(usize) + Sync), tasks: usize) {
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            loop {
+                let index = self.next.fetch_add(1, Relaxed);
+                if index >= tasks {
+                    break;
+                }
+                task(index);
+            }
+        }));
+        if let Err(panic) = done {
+            self.next.store(tasks, Relaxed);
+            lock(&self.panic).get_or_insert(panic);
+        }
+    }
+
+    /// The loop of a thread.
+    fn serve(&self) {
+        let mut seen = 0;
+        while let Some(mut state) = self.next_operation(seen) {
+            seen = number(state);
+            while state & OPEN > 0 && number(state) == seen {
+                match self.state.compare_exchange_weak(state, state + 1, Acquire, Acquire) {
+                    Err(changed) => state = changed,
+                    Ok(_) => {
+                        let Operation { task, tasks } = *lock(&self.operation);
+                        // SAFETY: the thread that started the operation does not return before this one has left it.
+                        self.work(unsafe { &*task }, tasks);
+                        self.state.fetch_sub(1, Release);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The state once it has another number than `seen`; `None` when the pool is dropped.
+    fn next_operation(&self, seen: u32) -> Option<u64> {
+        let is_new = |state: &u64| number(*state) != seen;
+        let begun = Instant::now();
+        while begun.elapsed() < POLLING {
+            for _ in 0..POLLS {
+                if let Some(state) = Some(self.state.load(Acquire)).filter(is_new) {
+                    return Some(state);
+                }
+                spin_loop();
+            }
+            thread::yield_now();
+        }
+        let mut door = lock(&self.door);
+        self.asleep.fetch_add(1, SeqCst);
+        let state = loop {
+            if self.over.load(SeqCst) {
+                break None;
+            }
+            if let Some(state) = Some(self.state.load(SeqCst)).filter(is_new) {
+                break Some(state);
+            }
+            door = self.woken.wait(door).unwrap_or_else(PoisonError::into_inner);
+        };
+        self.asleep.fetch_sub(1, SeqCst);
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests;

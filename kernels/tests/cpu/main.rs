@@ -1,0 +1,6 @@
+//! The kernels on the CPU, in one program, so that generic code is compiled once for all of these tests.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod parity;
+mod same_bits;

@@ -1,0 +1,335 @@
+//! Every operation, with every instruction set of this CPU, against its reference in f64.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use crate::common::*;
+use prefold_kernels::*;
+use rand::Rng;
+
+fn pack<A: Element + Packing<Input = A>>(weight: &[A], n: usize, k: usize) -> PackedMatrix<A> {
+    // Two pushes that do not end at a panel.
+    let mut builder = PackedMatrixBuilder::new(n, k).unwrap();
+    let cut = (n / 3) * k;
+    builder.push(&weight[..cut]).unwrap();
+    builder.push(&weight[cut..]).unwrap();
+    builder.finish().unwrap()
+}
+
+/// The sum of the sizes of the products: what rounding errors are relative to.
+fn sizes<A: Element + Packing<Input = A>>(gemm: &Gemm<'_, A>, weight: &[A], out: &[f32]) -> Vec<f64> {
+    let size = |values: &[A]| values.iter().map(|x| A::from_f32(x.to_f32().abs())).collect::<Vec<_>>();
+    let out: Vec<f32> = out.iter().map(|x| x.abs()).collect();
+    let (x, bias) = (size(gemm.x), gemm.bias.map(|bias| bias.iter().map(|x| x.abs()).collect::<Vec<_>>()));
+    reference::gemm(&Gemm { x: &x, bias: bias.as_deref(), ..gemm.clone() }, &size(weight), &out)
+}
+
+fn check_gemm<A: Element + Packing<Input = A>>(seed: u64, m: usize, n: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let weight: Vec<A> = random(rng, n * k);
+    let packed = pack(&weight, n, k);
+    let x = Unaligned::new(&random::<A>(rng, m * k));
+    let start = rng.random_range(0..n);
+    for columns in [0..n, start..rng.random_range(start..=n)] {
+        let bias: Vec<f32> = random(rng, columns.len());
+        let before: Vec<f32> = random(rng, m * columns.len());
+        for (bias, store) in [
+            (None, Store::Overwrite),
+            (Some(bias.as_slice()), Store::Overwrite),
+            (None, Store::Accumulate),
+            (Some(bias.as_slice()), Store::Accumulate),
+        ] {
+            let gemm = Gemm { columns: columns.clone(), bias, store, ..Gemm::new(x.get(), &packed) };
+            let expected = reference::gemm(&gemm, &weight, &before);
+            let sizes = sizes(&gemm, &weight, &before);
+            for isa in Isa::available() {
+                let mut out = Unaligned::new(&before);
+                gemm.run_with(isa, out.get_mut()).unwrap();
+                let what = format!("{isa} {} m {m} n {n} k {k} {gemm:?}", <A as Element>::DTYPE);
+                assert_close(&what[..what.len().min(100)], out.get(), &expected, |i| 2e-6 * sizes[i] + 1e-30);
+            }
+        }
+    }
+}
+
+#[test]
+fn gemm_matches_the_reference() {
+    let shapes = [(1, 1, 1), (1, 33, 7), (2, 32, 64), (13, 31, 65), (14, 64, 640), (15, 70, 641), (29, 100, 1300)];
+    for (seed, (m, n, k)) in (0..).zip(shapes) {
+        check_gemm::<f32>(seed, m, n, k);
+        check_gemm::<bf16>(seed, m, n, k);
+    }
+    for seed in 100..140 {
+        let rng = &mut rng(seed);
+        let (m, n, k) = (rng.random_range(1..60), rng.random_range(1..90), rng.random_range(1..100));
+        check_gemm::<f32>(seed, m, n, k);
+        check_gemm::<bf16>(seed, m, n, k);
+    }
+    // More than one block of rows and of columns, on several threads.
+    check_gemm::<f32>(1, 400, 700, 40);
+    check_gemm::<bf16>(1, 400, 700, 40);
+}
+
+fn check_gemm_non_finite<A: Element + Packing<Input = A>>() {
+    let (m, n, k) = (30, 40, 50);
+    let rng = &mut rng(5);
+    let weight: Vec<A> = random(rng, n * k);
+    let packed = pack(&weight, n, k);
+    let clean: Vec<A> = random(rng, m * k);
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut x = clean.clone();
+        x[17 * k + k - 1] = A::from_f32(bad);
+        for isa in Isa::available() {
+            let (mut expected, mut out) = (vec![0.0; m * n], vec![0.0; m * n]);
+            Gemm::new(&clean, &packed).run_with(isa, &mut expected).unwrap();
+            Gemm::new(&x, &packed).run_with(isa, &mut out).unwrap();
+            for (row, (out, expected)) in out.chunks(n).zip(expected.chunks(n)).enumerate() {
+                if row == 17 {
+                    assert!(out.iter().all(|x| !x.is_finite()), "{isa} {bad}");
+                    assert!(!bad.is_nan() || out.iter().all(|x| x.is_nan()), "{isa}");
+                } else {
+                    assert_eq!(bits(out), bits(expected), "{isa} {bad} row {row}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gemm_keeps_non_finite_values_in_their_row() {
+    check_gemm_non_finite::<f32>();
+    check_gemm_non_finite::<bf16>();
+}
+
+#[test]
+fn gemm_of_extreme_values() {
+    for isa in Isa::available() {
+        for (size, expected) in [(1e19_f32, 2e38), (1e-18, 2e-36), (1e20, f64::INFINITY)] {
+            let packed = PackedMatrix::<f32>::pack(&[size, size], 1, 2).unwrap();
+            let mut out = [0.0];
+            Gemm::new(&[size, size], &packed).run_with(isa, &mut out).unwrap();
+            assert_close("f32", &out, &[expected], |_| 1e-6 * expected);
+        }
+        let large = bf16::from_f32(2.0_f32.powi(63));
+        let packed = PackedMatrix::<bf16>::pack(&[large, large], 1, 2).unwrap();
+        let mut out = [0.0];
+        Gemm::new(&[large, large], &packed).run_with(isa, &mut out).unwrap();
+        assert_eq!(out, [2.0_f32.powi(127)], "{isa}");
+    }
+}
+
+#[test]
+fn gemm_refuses_what_does_not_fit() {
+    let packed = PackedMatrix::<f32>::pack(&[0.0; 12], 4, 3).unwrap();
+    assert!(matches!(PackedMatrix::<f32>::pack(&[0.0; 12], 4, 4), Err(KernelError::Length { .. })));
+    assert!(matches!(PackedMatrix::<f32>::pack::<f32>(&[], 4, 0), Err(KernelError::Value { .. })));
+    assert!(matches!(PackedMatrix::<f32>::pack(&[0.0; 15], 4, 3), Err(KernelError::Index { .. })));
+    let x = [0.0; 6];
+    let gemm = Gemm::new(&x, &packed);
+    assert!(matches!(gemm.run(&mut [0.0; 7]), Err(KernelError::Length { argument: "out", expected: 8, found: 7 })));
+    assert!(matches!(Gemm::new(&[0.0; 5], &packed).run(&mut [0.0; 8]), Err(KernelError::Rows { argument: "x", .. })));
+    let wide = Gemm { columns: 2..5, ..gemm.clone() };
+    assert!(matches!(wide.run(&mut [0.0; 6]), Err(KernelError::Index { found: 5, limit: 5, .. })));
+    let biased = Gemm { bias: Some(&[0.0; 3]), ..gemm };
+    assert!(matches!(biased.run(&mut [0.0; 8]), Err(KernelError::Length { argument: "bias", .. })));
+}
+
+fn check_rms_norm<A: Element>(rows: usize, width: usize, size: f32) {
+    let rng = &mut rng(width as u64);
+    let x: Vec<f32> = random::<f32>(rng, rows * width).iter().map(|x| x * size).collect();
+    let (x, weight) = (Unaligned::new(&x), Unaligned::new(&random::<f32>(rng, width)));
+    let expected = reference::rms_norm(x.get(), weight.get(), 1e-6);
+    for isa in Isa::available() {
+        let mut out = Unaligned::new(&vec![A::default(); rows * width]);
+        rms_norm_with(isa, x.get(), weight.get(), 1e-6, out.get_mut()).unwrap();
+        assert_close(&format!("{isa} {width}"), out.get(), &expected, |i| rounding::<A>() * expected[i].abs() + 1e-30);
+    }
+}
+
+#[test]
+fn rms_norm_matches_the_reference() {
+    for width in [1, 3, 8, 15, 16, 17, 63, 64, 65, 128, 576, 1000] {
+        for size in [1.0, 1e-6, 1e6] {
+            check_rms_norm::<f32>(3, width, size);
+            check_rms_norm::<bf16>(3, width, size);
+        }
+    }
+    check_rms_norm::<f32>(300, 576, 1.0);
+    check_rms_norm::<bf16>(600, 576, 1.0);
+}
+
+#[test]
+fn a_row_whose_squares_overflow_has_no_norm() {
+    let x = [1e20, -1e20, 0.0, 1e19];
+    for isa in Isa::available() {
+        let mut out = [0.0f32; 4];
+        rms_norm_with(isa, &x, &[1.0; 4], 1e-6, &mut out).unwrap();
+        assert!(out.iter().all(|value| value.is_nan()), "{isa}: {out:?}");
+    }
+}
+
+fn check_silu_mul<A: Element>(rows: usize, width: usize) {
+    let rng = &mut rng(width as u64);
+    let size = |x: &f32| x * 20.0;
+    let gate_up = Unaligned::new(&random::<f32>(rng, rows * 2 * width).iter().map(size).collect::<Vec<_>>());
+    let expected = reference::silu_mul(gate_up.get(), width);
+    for isa in Isa::available() {
+        let mut out = Unaligned::new(&vec![A::default(); rows * width]);
+        silu_mul_with(isa, gate_up.get(), width, out.get_mut()).unwrap();
+        assert_close(&format!("{isa} {width}"), out.get(), &expected, |i| rounding::<A>() * expected[i].abs() + 1e-30);
+    }
+}
+
+#[test]
+fn silu_mul_matches_the_reference() {
+    for width in [1, 7, 8, 16, 31, 100] {
+        check_silu_mul::<f32>(3, width);
+        check_silu_mul::<bf16>(3, width);
+    }
+    check_silu_mul::<f32>(200, 1536);
+    check_silu_mul::<bf16>(200, 1536);
+}
+
+#[test]
+fn silu_mul_of_extreme_values() {
+    let gates = [f32::NAN, f32::INFINITY, 1e30, 88.0, 0.0, -0.0, -60.0, -87.0, -95.0, -103.0, -200.0, -1e30];
+    for isa in Isa::available() {
+        for gate in gates {
+            let mut out = [0.0];
+            silu_mul_with(isa, &[gate, 1.0], 1, &mut out).unwrap();
+            let expected = if gate == 1e30 { 1e30_f32.into() } else { reference::silu_mul(&[gate, 1.0], 1)[0] };
+            assert_close(&format!("{isa} {gate}"), &out, &[expected], |_| 3e-6 * expected.abs() + 1e-36);
+        }
+    }
+}
+
+fn check_rope(heads: usize, dim: usize, norm: bool) {
+    let rng = &mut rng((heads * 1000 + dim) as u64);
+    let inv_freq: Vec<f64> = (0..dim / 2).map(|i| 10_000_f64.powf(-2.0 * i as f64 / dim as f64)).collect();
+    let table = RopeTable::new(&inv_freq, 500);
+    let weights: (Vec<f32>, Vec<f32>) = (random(rng, dim), random(rng, dim));
+    // A column before, q, a column between, one k head, and a column after.
+    let row_width = heads * dim + dim + 3;
+    let spans = [
+        HeadSpan { offset: 1, num_heads: heads, norm: norm.then_some(weights.0.as_slice()) },
+        HeadSpan { offset: heads * dim + 2, num_heads: 1, norm: norm.then_some(weights.1.as_slice()) },
+    ];
+    let position_ids = [0, 499, 17, 3];
+    let op = QkNormRope { table: &table, position_ids: &position_ids, row_width, spans: &spans, eps: 1e-5 };
+    let rows: Vec<f32> = random(rng, 4 * row_width);
+    let expected = reference::qk_norm_rope(&op, &inv_freq, &rows);
+    for isa in Isa::available() {
+        let mut rows = Unaligned::new(&rows);
+        op.run_with(isa, rows.get_mut()).unwrap();
+        assert_close(&format!("{isa} {heads} x {dim}"), rows.get(), &expected, |_| 1e-5);
+    }
+}
+
+#[test]
+fn qk_norm_rope_matches_the_reference() {
+    for dim in [2, 6, 16, 30, 64, 128] {
+        for norm in [false, true] {
+            check_rope(1, dim, norm);
+            check_rope(3, dim, norm);
+        }
+    }
+}
+
+#[test]
+fn qk_norm_rope_refuses_what_does_not_fit() {
+    let table = RopeTable::new(&[1.0, 0.5], 10);
+    let spans = [HeadSpan { offset: 0, num_heads: 2, norm: None }];
+    let op = QkNormRope { table: &table, position_ids: &[9], row_width: 8, spans: &spans, eps: 0.0 };
+    op.run(&mut [0.0; 8]).unwrap();
+    assert!(matches!(op.run(&mut [0.0; 16]), Err(KernelError::Length { .. })));
+    let far = QkNormRope { position_ids: &[10], ..op };
+    assert!(matches!(far.run(&mut [0.0; 8]), Err(KernelError::Index { found: 10, limit: 10, .. })));
+    let narrow = QkNormRope { row_width: 7, ..op };
+    assert!(matches!(narrow.run(&mut [0.0; 7]), Err(KernelError::Index { .. })));
+    let spans = [HeadSpan { norm: Some(&[1.0; 3]), ..spans[0] }];
+    assert!(matches!(QkNormRope { spans: &spans, ..op }.run(&mut [0.0; 8]), Err(KernelError::Length { .. })));
+}
+
+fn check_attention<A: Element + Packing<Input = A>>(
+    seed: u64,
+    layout: QkvLayout,
+    max_len: usize,
+    window: Option<usize>,
+) {
+    let rng = &mut rng(seed);
+    let tree = Tree::random(rng, 4, max_len);
+    let qkv = Unaligned::new(&random::<f32>(rng, tree.rows * layout.qkv_width()));
+    let attention = Attention { window, ..fused(qkv.get(), layout, &tree.scatter, &tree.spans) };
+    let expected = reference::attention(&attention);
+    let tolerance = if <A as Element>::DTYPE == Dtype::Float32 { 4e-6 } else { 3e-2 };
+    for isa in Isa::available() {
+        let mut out = Unaligned::new(&vec![A::default(); tree.rows * layout.q_width()]);
+        attention.run_with(isa, out.get_mut()).unwrap();
+        assert_close(&format!("{isa} {layout:?} {window:?}"), out.get(), &expected, |_| tolerance);
+    }
+}
+
+#[test]
+fn attention_matches_the_reference() {
+    let shapes = [(1, 1, 1), (2, 1, 5), (4, 2, 16), (9, 3, 64), (2, 1, 128), (5, 5, 20), (70, 1, 8)];
+    for (seed, (num_heads, num_kv_heads, head_dim)) in (0..).zip(shapes) {
+        let layout = QkvLayout { num_heads, num_kv_heads, head_dim };
+        for window in [None, Some(1), Some(3), Some(64), Some(100)] {
+            check_attention::<f32>(seed, layout, 150, window);
+            check_attention::<bf16>(seed, layout, 150, window);
+        }
+    }
+}
+
+#[test]
+fn attention_of_large_scores() {
+    // Scores of +-10,000: all weight on one key.
+    let layout = QkvLayout { num_heads: 1, num_kv_heads: 1, head_dim: 1 };
+    let qkv = [100.0, 100.0, 1.0, 100.0, -100.0, 2.0, -100.0, 50.0, 4.0];
+    let spans = [QuerySpan { row: 0, len: 3, depth: 0, path: 0 }];
+    for isa in Isa::available() {
+        let mut out = [0.0_f32; 3];
+        fused(&qkv, layout, &[0, 1, 2], &spans).run_with(isa, &mut out).unwrap();
+        assert_eq!(out, [1.0, 1.0, 2.0], "{isa}");
+    }
+}
+
+#[test]
+fn attention_refuses_what_does_not_fit() {
+    let layout = QkvLayout { num_heads: 2, num_kv_heads: 1, head_dim: 4 };
+    let qkv = vec![0.0; 3 * layout.qkv_width()];
+    let span = QuerySpan { row: 0, len: 3, depth: 0, path: 0 };
+    let run = |pages: &[u32], spans: &[QuerySpan], rows: usize| {
+        fused(&qkv, layout, pages, spans).run(&mut vec![0.0_f32; rows * layout.q_width()])
+    };
+    run(&[0, 1, 2], &[span], 3).unwrap();
+    run(&[], &[], 0).unwrap();
+    assert!(matches!(run(&[0, 1, 2], &[span], 2), Err(KernelError::Index { argument: "end of a span", .. })));
+    assert!(matches!(run(&[0, 1, 3], &[span], 3), Err(KernelError::Index { argument: "page", found: 3, limit: 3 })));
+    assert!(matches!(run(&[0, 1], &[span], 3), Err(KernelError::Index { argument: "end of a span's path", .. })));
+    assert!(matches!(run(&[0, 1, 2], &[span, span], 3), Err(KernelError::Value { .. })));
+    let long = QuerySpan { depth: 1 << 24, ..span };
+    assert!(matches!(run(&[0, 1, 2], &[long], 3), Err(KernelError::Index { argument: "path length", .. })));
+    let ragged = QkvLayout { num_kv_heads: 3, ..layout };
+    let attention = Attention { layout: ragged, ..fused(&qkv, layout, &[0, 1, 2], &[]) };
+    assert!(matches!(attention.run(&mut [0.0_f32; 0]), Err(KernelError::Value { argument: "num_heads", .. })));
+    let attention = Attention { window: Some(0), ..fused(&qkv, layout, &[0, 1, 2], &[]) };
+    assert!(matches!(attention.run(&mut [0.0_f32; 0]), Err(KernelError::Value { argument: "window", .. })));
+}
+
+#[test]
+fn gather_rows_copies_rows() {
+    let src: Vec<u32> = (0..12).collect();
+    let mut out = [0; 9];
+    gather_rows(&src, 3, &[3, 0, 3], &mut out).unwrap();
+    assert_eq!(out, [9, 10, 11, 0, 1, 2, 9, 10, 11]);
+    assert!(matches!(gather_rows(&src, 3, &[4], &mut out[..3]), Err(KernelError::Index { found: 4, limit: 4, .. })));
+    assert!(matches!(gather_rows(&src, 3, &[0], &mut out), Err(KernelError::Length { .. })));
+    assert!(matches!(gather_rows(&src, 5, &[0], &mut out[..5]), Err(KernelError::Rows { .. })));
+    let index: Vec<u32> = (0..3000).map(|i| i * 7 % 4).collect();
+    let src: Vec<f32> = random(&mut rng(0), 4 * 301);
+    let mut out = vec![0.0; 3000 * 301];
+    gather_rows(&src, 301, &index, &mut out).unwrap();
+    for (out, &i) in out.chunks(301).zip(&index) {
+        assert_eq!(out, &src[i as usize * 301..][..301]);
+    }
+}

@@ -1,0 +1,190 @@
+//! A row's result depends on that row's inputs alone, bit for bit, with every instruction set of this CPU.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use crate::common::*;
+use prefold_kernels::*;
+use proptest::prelude::*;
+use rand::Rng;
+
+thread_local! {
+    /// One set per test: a caller that finds a pool busy works without it.
+    static POOLS: [ThreadPool; 3] = [1, 2, 5].map(ThreadPool::new);
+}
+
+/// Runs with each number of threads and fails if the results differ.
+fn with_all_pools<A: Element>(f: impl Fn() -> Vec<A> + Sync) -> Vec<A> {
+    let results: Vec<Vec<A>> = POOLS.with(|pools| pools.iter().map(|pool| pool.enter(&f)).collect());
+    for result in &results {
+        assert_eq!(bits(result), bits(&results[0]), "depends on the number of threads");
+    }
+    results[0].clone()
+}
+
+fn check_gemm<A: Element + Packing<Input = A>>(seed: u64, m: usize, n: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let packed = PackedMatrix::<A>::pack(&random::<A>(rng, n * k), n, k).unwrap();
+    let (x, bias) = (random::<A>(rng, m * k), random::<f32>(rng, n));
+    let before: Vec<f32> = random(rng, m * n);
+    let store = if rng.random() { Store::Accumulate } else { Store::Overwrite };
+    let start = rng.random_range(0..n);
+    let columns = start..rng.random_range(start + 1..=n);
+    for isa in Isa::available() {
+        let whole = with_all_pools(|| {
+            let mut out = before.clone();
+            Gemm { bias: Some(&bias), store, ..Gemm::new(&x, &packed) }.run_with(isa, &mut out).unwrap();
+            out
+        });
+        for row in 0..m {
+            let x = &x[row * k..][..k];
+            let expected = &whole[row * n..][..n];
+            let mut alone = before[row * n..][..n].to_vec();
+            Gemm { bias: Some(&bias), store, ..Gemm::new(x, &packed) }.run_with(isa, &mut alone).unwrap();
+            assert_eq!(bits(&alone), bits(expected), "{isa} row {row} alone");
+            let mut some = before[row * n..][columns.clone()].to_vec();
+            let gemm = Gemm { columns: columns.clone(), bias: Some(&bias[columns.clone()]), store, x, weight: &packed };
+            gemm.run_with(isa, &mut some).unwrap();
+            assert_eq!(bits(&some), bits(&expected[columns.clone()]), "{isa} row {row} columns {columns:?}");
+        }
+    }
+}
+
+/// Compact, ragged, cut and single-query attention over the same random tree.
+fn check_attention<A: Element + Packing<Input = A>>(
+    seed: u64,
+    layout: QkvLayout,
+    max_len: usize,
+    window: Option<usize>,
+) {
+    let rng = &mut rng(seed);
+    let tree = Tree::random(rng, 5, max_len);
+    let width = layout.qkv_width();
+    let qkv: Vec<f32> = random(rng, tree.rows * width);
+    let mut ragged = vec![0.0; tree.scatter.len() * width];
+    gather_rows(&qkv, width, &tree.scatter, &mut ragged).unwrap();
+    let identity: Vec<u32> = (0..tree.scatter.len() as u32).collect();
+    let (some, single) = (cut(rng, &tree.spans, 40), cut(rng, &tree.spans, 1));
+    for isa in Isa::available() {
+        let run = |qkv: &[f32], pages: &[u32], spans: &[QuerySpan]| {
+            with_all_pools(|| {
+                let mut out = vec![A::default(); qkv.len() / width * layout.q_width()];
+                let attention = Attention { window, ..fused(qkv, layout, pages, spans) };
+                attention.run_with(isa, &mut out).unwrap();
+                out
+            })
+        };
+        let compact = run(&qkv, &tree.scatter, &tree.spans);
+        assert_eq!(bits(&compact), bits(&run(&qkv, &tree.scatter, &some)), "{isa} cut spans");
+        assert_eq!(bits(&compact), bits(&run(&qkv, &tree.scatter, &single)), "{isa} single queries");
+        let mut expanded = vec![A::default(); tree.scatter.len() * layout.q_width()];
+        gather_rows(&compact, layout.q_width(), &tree.scatter, &mut expanded).unwrap();
+        assert_eq!(bits(&run(&ragged, &identity, &tree.ragged_spans())), bits(&expanded), "{isa} ragged");
+    }
+}
+
+/// NaN and infinity in some rows' keys and values: queries that see a NaN get NaN, the others the same bits as before.
+fn check_isolation<A: Element + Packing<Input = A>>(
+    seed: u64,
+    layout: QkvLayout,
+    max_len: usize,
+    window: Option<usize>,
+    bad: f32,
+) {
+    let rng = &mut rng(seed);
+    let tree = Tree::random(rng, 4, max_len);
+    let width = layout.qkv_width();
+    let clean: Vec<f32> = random(rng, tree.rows * width);
+    let bad_row = rng.random_range(0..tree.rows);
+    let in_keys: bool = rng.random();
+    let mut qkv = clean.clone();
+    let part = layout.q_width() + if in_keys { 0 } else { layout.kv_width() };
+    qkv[bad_row * width + part..][..layout.kv_width()].fill(bad);
+    for isa in Isa::available() {
+        let run = |qkv: &[f32]| {
+            let mut out = vec![A::default(); tree.rows * layout.q_width()];
+            let attention = Attention { window, ..fused(qkv, layout, &tree.scatter, &tree.spans) };
+            attention.run_with(isa, &mut out).unwrap();
+            out
+        };
+        let (before, after) = (run(&clean), run(&qkv));
+        for span in &tree.spans {
+            for i in 0..span.len as usize {
+                let position = span.depth as usize + i;
+                let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+                let sees = tree.scatter[span.path as usize..][first..=position].contains(&(bad_row as u32));
+                let row = (span.row as usize + i) * layout.q_width()..(span.row as usize + i + 1) * layout.q_width();
+                if !sees {
+                    assert_eq!(bits(&after[row.clone()]), bits(&before[row]), "{isa} position {position}");
+                } else if bad.is_nan() {
+                    assert!(after[row].iter().all(|x| x.to_f32().is_nan()), "{isa} position {position} hides a NaN");
+                }
+            }
+        }
+    }
+}
+
+fn layouts() -> impl Strategy<Value = QkvLayout> {
+    let groups = prop_oneof![Just((1, 1)), Just((2, 1)), Just((4, 2)), Just((9, 3)), Just((5, 1))];
+    let dims = prop_oneof![Just(3_usize), Just(8), Just(20), Just(64)];
+    (groups, dims).prop_map(|((num_heads, num_kv_heads), head_dim)| QkvLayout { num_heads, num_kv_heads, head_dim })
+}
+
+fn windows() -> impl Strategy<Value = Option<usize>> {
+    prop_oneof![Just(None), Just(Some(1)), Just(Some(20)), Just(Some(64)), Just(Some(90))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn gemm(seed: u64, m in 1..50_usize, n in 1..150_usize, k in prop_oneof![1..80_usize, 600..1400_usize]) {
+        check_gemm::<f32>(seed, m, n, k);
+        check_gemm::<bf16>(seed, m, n, k);
+    }
+
+    #[test]
+    fn attention(seed: u64, layout in layouts(), max_len in 1..200_usize, window in windows()) {
+        check_attention::<f32>(seed, layout, max_len, window);
+        check_attention::<bf16>(seed, layout, max_len, window);
+    }
+
+    #[test]
+    fn attention_isolation(seed: u64, layout in layouts(), max_len in 1..200_usize, window in windows()) {
+        for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
+            check_isolation::<f32>(seed, layout, max_len, window, bad);
+            check_isolation::<bf16>(seed, layout, max_len, window, bad);
+        }
+    }
+}
+
+#[test]
+fn gemm_of_many_blocks() {
+    check_gemm::<f32>(1, 350, 600, 30);
+    check_gemm::<bf16>(1, 350, 600, 30);
+}
+
+#[test]
+fn element_wise_rows_alone() {
+    let (rows, width) = (300, 333);
+    let rng = &mut rng(3);
+    let x: Vec<f32> = random(rng, rows * 2 * width);
+    let weight: Vec<f32> = random(rng, width);
+    for isa in Isa::available() {
+        let norm = |x: &[f32]| {
+            let mut out = vec![0.0_f32; x.len()];
+            rms_norm_with(isa, x, &weight, 1e-6, &mut out).unwrap();
+            out
+        };
+        let silu = |x: &[f32]| {
+            let mut out = vec![bf16::ZERO; x.len() / 2];
+            silu_mul_with(isa, x, width, &mut out).unwrap();
+            out
+        };
+        let (all_norm, all_silu) = (with_all_pools(|| norm(&x)), with_all_pools(|| silu(&x)));
+        for row in 0..rows {
+            let x = &x[row * 2 * width..][..2 * width];
+            assert_eq!(bits(&norm(x)), bits(&all_norm[row * 2 * width..][..2 * width]), "{isa}");
+            assert_eq!(bits(&silu(x)), bits(&all_silu[row * width..][..width]), "{isa}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Flags of the queue, batches and compaction.
+
+use super::values::{positive, threshold};
+use clap::builder::BoolishValueParser;
+use prefold_core::Scheduling;
+
+/// Flags of the queue, batches and compaction.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Batching")]
+pub(crate) struct BatchingArgs {
+    /// Requests in the server at once. Further requests get status 429
+    #[arg(long, env, default_value_t = 512, value_parser = positive)]
+    pub(crate) max_concurrent_requests: usize,
+
+    /// Tokens waiting for a batch. While this many wait, new requests get status 429
+    #[arg(long, env, default_value_t = 1 << 20, value_parser = positive)]
+    pub(crate) max_queued_tokens: usize,
+
+    /// Inputs waiting for a batch. While this many wait, new requests get status 429
+    #[arg(long, env, default_value_t = 1 << 15, value_parser = positive)]
+    pub(crate) max_queued_inputs: usize,
+
+    /// Tokens per batch; where batches are compacted, distinct tokens. Lower it to save memory
+    #[arg(long, env, default_value_t = 16384, value_parser = positive)]
+    pub(crate) max_batch_tokens: usize,
+
+    /// Tokens per batch, counting repeated ones each time. Default: 8 times --max-batch-tokens
+    #[arg(long, env, value_parser = positive)]
+    pub(crate) max_batch_ragged_tokens: Option<usize>,
+
+    /// Order in which waiting inputs enter a batch: prefix (those that share most with the oldest) or fifo (the oldest
+    /// first)
+    #[arg(long, env, default_value = "prefix")]
+    pub(crate) scheduling: Scheduling,
+
+    /// Inputs per batch. Default: no limit
+    #[arg(long, env, value_parser = positive)]
+    pub(crate) max_batch_requests: Option<usize>,
+
+    /// Inputs of one request processed at once. A larger request is split into chunks of this size, at most 64; beyond
+    /// that it gets status 413
+    #[arg(long, env, default_value_t = 2048, value_parser = positive)]
+    pub(crate) max_client_batch_size: usize,
+
+    /// Truncate inputs that are too long unless a request says otherwise; false rejects them
+    #[arg(long, env, default_value_t = true, num_args = 0..=1, default_missing_value = "true",
+          action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    pub(crate) auto_truncate: bool,
+
+    /// Tokenizer threads. Default: one less than the CPU's cores, at least 1 and at most 8
+    #[arg(long, env, value_parser = positive)]
+    pub(crate) tokenization_workers: Option<usize>,
+
+    /// Distinct tokens of the forward passes that run before the server is ready, so that the first request is as fast as
+    /// the others. The memory of a full batch is reserved too. 0 turns both off. On a GPU a full batch runs
+    #[arg(long, env, default_value_t = 64)]
+    pub(crate) warmup_tokens: usize,
+
+    /// Compact batches whose distinct tokens are at most this fraction of all their tokens: 0 never, 1 whenever a
+    /// prefix is shared
+    #[arg(long, env, default_value_t = 0.95, value_parser = threshold)]
+    pub(crate) radix_mlp_threshold: f32,
+
+    /// Multiple to which the distinct tokens of a batch are padded; it must divide --max-batch-tokens
+    #[arg(long, env, default_value_t = 1, value_parser = positive)]
+    pub(crate) radix_mlp_pad: usize,
+}

@@ -1,0 +1,101 @@
+//! Flags of the model.
+
+use super::values::{attention, task};
+use crate::state::secret::Secret;
+use clap::builder::FalseyValueParser;
+use prefold_backends::{AttentionMode, DeviceChoice, Dtype};
+use prefold_core::{Pooling, Task};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Flags of the model.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no GPU or
+    /// this binary was built without GPU support
+    #[arg(long, env, value_parser = DeviceChoice::from_str)]
+    pub(crate) device: Option<DeviceChoice>,
+
+    /// Type of weights and matrix products: float32, bfloat16, or float16 (GPU only). Default: float32 on the CPU,
+    /// bfloat16 on a GPU
+    #[arg(long, env, value_parser = Dtype::from_str)]
+    pub(crate) dtype: Option<Dtype>,
+
+    /// Model name that clients see, followed by aliases that requests may use, separated by commas. Default: the model
+    /// id
+    #[arg(long, env, value_delimiter = ',')]
+    pub(crate) served_model_name: Vec<String>,
+
+    /// Pooling of token states into one vector: last-token, mean or cls. Default: as the model specifies
+    #[arg(long, env, value_parser = Pooling::from_str)]
+    pub(crate) pooling: Option<Pooling>,
+
+    /// Task of the model: embed, rerank or classify. Default: detected from the model's files
+    #[arg(long, env, value_parser = task)]
+    pub(crate) task: Option<Task>,
+
+    /// Recipe by which a language model reranks: qwen3-reranker, mxbai-rerank-v2, or a JSON file with prompt and
+    /// tokens. Implies the task rerank. Default: detected from the model's files
+    #[arg(long, env)]
+    pub(crate) rerank_recipe: Option<String>,
+
+    /// Instruction that tells an instruction-following reranker what is relevant, for requests that send none. Default:
+    /// the recipe's own
+    #[arg(long, env)]
+    pub(crate) rerank_instruction: Option<String>,
+
+    /// Directory of the dense layers inside the model, instead of those that modules.json names
+    #[arg(long, env)]
+    pub(crate) dense_path: Option<String>,
+
+    /// Space of attention on a compacted batch: compact (over distinct prefixes) or ragged (over whole sequences)
+    #[arg(long, env, default_value = "compact", value_parser = attention)]
+    pub(crate) attention: AttentionMode,
+
+    /// Name of the model prompt to put before every text
+    #[arg(long, env, conflicts_with = "default_prompt")]
+    pub(crate) default_prompt_name: Option<String>,
+
+    /// Text to put before every text
+    #[arg(long, env)]
+    pub(crate) default_prompt: Option<String>,
+}
+
+/// Flags of where the model comes from.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct SourceArgs {
+    /// Model to serve: a hub id (`Qwen/Qwen3-Embedding-0.6B`), a local directory or a .gguf file. Default: the built-in
+    /// model
+    #[arg(long, env)]
+    pub(crate) model_id: Option<String>,
+
+    /// Hub revision: a branch, tag or commit
+    #[arg(long, env)]
+    pub(crate) revision: Option<String>,
+
+    /// Hub token for private and gated models
+    #[arg(long, env, alias = "hf-api-token", hide_env_values = true)]
+    pub(crate) hf_token: Option<Secret>,
+
+    /// Hub to use instead of https://huggingface.co
+    #[arg(long, env)]
+    pub(crate) hf_endpoint: Option<String>,
+
+    /// Do not contact the hub; the model must be cached or local
+    #[arg(long, env = "HF_HUB_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub(crate) offline: bool,
+
+    /// Seconds without data from the hub before a download is given up. Raise it for slow or unstable connections
+    #[arg(long, env = "HF_HUB_DOWNLOAD_TIMEOUT", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) download_timeout: u64,
+
+    /// Directory of downloaded models. Default: the Hugging Face cache (HF_HOME)
+    #[arg(long, env)]
+    pub(crate) huggingface_hub_cache: Option<PathBuf>,
+}

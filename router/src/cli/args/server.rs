@@ -1,0 +1,83 @@
+//! Flags of the HTTP server.
+
+use super::values::positive;
+use crate::state::secret::{self, Secret};
+use crate::state::{CLIENT_TIMEOUT, PAYLOAD_LIMIT, SharePrefixes};
+use clap::builder::BoolishValueParser;
+use prefold_core::EngineConfig;
+use std::path::PathBuf;
+
+/// Every address of the machine.
+pub(super) const ANY_ADDRESS: &str = "0.0.0.0";
+
+/// Flags of the HTTP server.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerArgs {
+    /// Address to listen on. The environment variable counts only if it is an IP address, because containers set
+    /// HOSTNAME to their own name
+    #[arg(long, env, default_value = ANY_ADDRESS)]
+    pub(crate) hostname: String,
+
+    /// Port to listen on; 0 picks a free port, which the log names
+    #[arg(short, long, env, default_value_t = 3000)]
+    pub(crate) port: u16,
+
+    /// Open connections. Further connections wait until one closes
+    #[arg(long, env, default_value_t = 16_384, value_parser = positive)]
+    pub(crate) max_connections: usize,
+
+    /// Seconds a client has to send a request's head, then its body (else status 408), and to read part of a response.
+    /// Idle connections close after the same time
+    #[arg(long, env, default_value_t = CLIENT_TIMEOUT, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) client_timeout: u64,
+
+    /// Bytes per request body. Larger bodies get status 413
+    #[arg(long, env, default_value_t = PAYLOAD_LIMIT, value_parser = positive)]
+    pub(crate) payload_limit: usize,
+
+    /// Bytes that requests hold: their bodies, and the values of their responses until these are read. While others hold
+    /// this much, requests get status 429
+    #[arg(long, env, default_value_t = EngineConfig::default().max_buffered_bytes, value_parser = positive)]
+    pub(crate) max_buffered_bytes: usize,
+
+    /// API key that clients must send as `Authorization: Bearer <API_KEY>`, except to `GET /`, /health, /ready, /ping,
+    /// /metrics, /docs and /api-doc/openapi.json. Repeat the flag to accept several keys
+    #[arg(long, env, hide_env_values = true, value_parser = secret::api_key)]
+    pub(crate) api_key: Vec<Secret>,
+
+    /// File of API keys, one per line; lines starting with # are ignored. It is reloaded when its content changes and on
+    /// SIGHUP; if it then cannot be read, has no keys, or is written over and does not end with a line feed, the previous keys
+    /// stay valid
+    #[arg(long, env)]
+    pub(crate) api_key_file: Option<PathBuf>,
+
+    /// Requests whose common prefixes are computed once: `all`, or those with one API `key`, so that nobody can measure by the
+    /// time of an answer what users of other keys send
+    #[arg(long, env, value_enum, default_value_t = SharePrefixes::All)]
+    pub(crate) share_prefixes: SharePrefixes,
+
+    /// Require the API key for /docs and /api-doc/openapi.json too
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub(crate) protect_docs: bool,
+
+    /// Require the API key for /metrics too
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub(crate) protect_metrics: bool,
+
+    /// Origins that browsers may call from, separated by commas. Default: any
+    #[arg(long, env, value_delimiter = ',')]
+    pub(crate) cors_allow_origin: Vec<String>,
+
+    /// Seconds a forward pass may run before /ready fails; after five times as long, /health fails too
+    #[arg(long, env, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) stall_timeout: u64,
+
+    /// Exit with status 1 when a forward pass makes /health fail, so that a supervisor restarts the server
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub(crate) exit_on_stuck: bool,
+
+    /// Seconds to wait at shutdown for the requests already accepted
+    #[arg(long, env, default_value_t = 25)]
+    pub(crate) shutdown_timeout: u64,
+}

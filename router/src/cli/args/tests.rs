@@ -1,0 +1,149 @@
+//! Command lines, right and wrong.
+
+use super::*;
+use prefold_core::Scheduling;
+
+fn read(line: &str) -> Result<Args, clap::Error> {
+    Args::try_read(std::iter::once("prefold").chain(line.split_whitespace()))
+}
+
+#[test]
+fn the_command_is_sound() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn the_published_benchmark_line_parses() {
+    let args = read(
+        "--model-id Qwen/Qwen3-Embedding-0.6B --port 3000 --max-client-batch-size 512 --auto-truncate \
+         --max-batch-tokens 16384 --radix-mlp-threshold 0.95",
+    )
+    .unwrap();
+    assert_eq!(args.model.source.model_id.as_deref(), Some("Qwen/Qwen3-Embedding-0.6B"));
+    assert_eq!(args.server.port, 3000);
+    assert_eq!(args.batching.max_client_batch_size, 512);
+    assert!(args.batching.auto_truncate);
+    assert_eq!(args.batching.max_batch_tokens, 16384);
+    assert_eq!(args.batching.radix_mlp_threshold, 0.95);
+}
+
+#[test]
+fn defaults() {
+    let args = read("").unwrap();
+    assert_eq!(args.model.source.model_id, None);
+    assert_eq!(args.server.hostname, "0.0.0.0");
+    assert_eq!(args.server.port, 3000);
+    assert_eq!(args.batching.max_concurrent_requests, 512);
+    assert_eq!(args.batching.max_client_batch_size, 2048);
+    assert_eq!(args.batching.radix_mlp_threshold, 0.95);
+    assert_eq!(args.batching.scheduling, Scheduling::Prefix);
+    assert_eq!(args.batching.max_batch_ragged_tokens, None);
+    assert!(args.batching.auto_truncate);
+    assert!(!args.telemetry.json_output && !args.telemetry.disable_spans);
+}
+
+#[test]
+fn auto_truncate_takes_a_value_or_none() {
+    for (line, expected) in [
+        ("--auto-truncate", true),
+        ("--auto-truncate true", true),
+        ("--auto-truncate false", false),
+        ("--auto-truncate=false -p 1", false),
+        ("--auto-truncate --json-output", true),
+    ] {
+        assert_eq!(read(line).unwrap().batching.auto_truncate, expected, "{line}");
+    }
+}
+
+#[test]
+fn every_flag_is_an_environment_variable() {
+    let command = Args::command();
+    let flags: Vec<_> =
+        command.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "version")).collect();
+    assert!(flags.len() > 25);
+    for flag in flags {
+        let long = flag.get_long().expect("every flag has a long name");
+        let expected = match long {
+            // `CONFIG` may belong to any program.
+            "config" => "PREFOLD_CONFIG".to_owned(),
+            // The variable of Hugging Face's own tools.
+            "offline" => "HF_HUB_OFFLINE".to_owned(),
+            "download-timeout" => "HF_HUB_DOWNLOAD_TIMEOUT".to_owned(),
+            _ => long.to_uppercase().replace('-', "_"),
+        };
+        assert_eq!(flag.get_env().and_then(|name| name.to_str()), Some(expected.as_str()), "--{long}");
+    }
+}
+
+#[test]
+fn the_names_are_those_that_people_know() {
+    let command = Args::command();
+    for long in [
+        "model-id",
+        "revision",
+        "tokenization-workers",
+        "dtype",
+        "served-model-name",
+        "pooling",
+        "dense-path",
+        "max-concurrent-requests",
+        "max-batch-tokens",
+        "max-batch-requests",
+        "max-client-batch-size",
+        "auto-truncate",
+        "default-prompt-name",
+        "default-prompt",
+        "hf-token",
+        "hostname",
+        "port",
+        "huggingface-hub-cache",
+        "payload-limit",
+        "api-key",
+        "json-output",
+        "disable-spans",
+        "cors-allow-origin",
+        "prometheus-port",
+        "otlp-endpoint",
+        "otlp-service-name",
+    ] {
+        assert!(command.get_arguments().any(|arg| arg.get_long() == Some(long)), "--{long} is missing");
+    }
+    assert_eq!(read("--hf-api-token t").unwrap().model.source.hf_token.unwrap().expose(), "t");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    for (line, words) in [
+        ("--dtype int8", "dtype `int8` is not known"),
+        ("--device gpu", "device `gpu` is not known"),
+        ("--dtype int4", "int4"),
+        ("--pooling splade", "splade"),
+        ("--task paint", "paint"),
+        ("--attention paged", "paged"),
+        ("--scheduling lifo", "prefix, fifo"),
+        ("--max-batch-ragged-tokens 0", "at least 1"),
+        ("--radix-mlp-threshold 1.5", "between 0 and 1"),
+        ("--radix-mlp-threshold NaN", "between 0 and 1"),
+        ("--max-batch-tokens 0", "at least 1"),
+        ("--port 65536", "65535"),
+        ("--default-prompt a --default-prompt-name b", "cannot be used with"),
+        ("--no-such-flag", "--no-such-flag"),
+    ] {
+        let error = read(line).expect_err(line).to_string();
+        assert!(error.contains(words), "{line}: {error}");
+    }
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let args = read("--api-key hunter2 --hf-token hf_hunter3").unwrap();
+    let shown = format!("{args:?}");
+    assert!(!shown.contains("hunter"), "{shown}");
+    assert!(Args::command().get_arguments().filter(|a| a.is_hide_env_values_set()).count() == 2);
+}
+
+#[test]
+fn origins_are_a_list() {
+    let args = read("--cors-allow-origin https://a.example,https://b.example").unwrap();
+    assert_eq!(args.server.cors_allow_origin, ["https://a.example", "https://b.example"]);
+}

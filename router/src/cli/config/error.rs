@@ -1,0 +1,35 @@
+//! Errors in a configuration.
+
+use crate::telemetry::log_filter::FilterError;
+use thiserror::Error;
+
+/// Arguments that parse but are invalid by themselves or together.
+#[derive(Debug, Error)]
+pub(crate) enum ConfigError {
+    #[error("`--model-id {0}`: there is no such file or directory")]
+    NoSuchPath(String),
+    #[error("`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`")]
+    NotAModel(String),
+    #[cfg_attr(
+        feature = "builtin-model",
+        allow(dead_code, reason = "the built-in model takes the missing one's place")
+    )]
+    #[error("`--model-id` is missing, and this binary was built without the built-in model")]
+    NoModel,
+    #[error("`--rerank-recipe {0}`: {1}")]
+    Recipe(String, String),
+    #[error("an `--api-key` has several lines; give the flag once for each key, or --api-key-file")]
+    KeyOfLines,
+    #[error("`--api-key-file {0}`: {1}")]
+    ApiKeys(String, std::io::Error),
+    #[error("`--share-prefixes key` needs --api-key or --api-key-file: requests without keys cannot be told apart")]
+    SharedByKey,
+    #[error("`--max-buffered-bytes {0}` is less than --payload-limit, {1} bytes")]
+    Buffered(usize, usize),
+    #[error("`--cors-allow-origin {0}` is not an origin of scheme, host and optional port, as in https://app.example")]
+    Origin(String),
+    #[error("`--otlp-endpoint {0}` is not a URL of the form http://host:4318")]
+    Collector(String),
+    #[error("`{directives}` is not a log filter (--log-level, RUST_LOG): {source}")]
+    LogFilter { directives: String, source: FilterError },
+}

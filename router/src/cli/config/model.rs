@@ -1,0 +1,69 @@
+//! The source of the model and its rerank recipe, from the flags.
+
+use super::error::ConfigError;
+use crate::cli::args::SourceArgs;
+#[cfg(feature = "builtin-model")]
+use crate::cli::builtin;
+use prefold_backends::{HubModel, ModelSource};
+use prefold_core::RerankRecipe;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The model's id and source. `show_progress` draws a progress bar of the download if standard error is a terminal.
+pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(String, ModelSource), ConfigError> {
+    let Some(id) = &args.model_id else { return builtin_model() };
+    if Path::new(id).exists() {
+        return Ok((id.clone(), ModelSource::Path(PathBuf::from(id))));
+    }
+    if looks_like_a_path(id) {
+        return Err(ConfigError::NoSuchPath(id.clone()));
+    }
+    if !is_hub_id(id) {
+        return Err(ConfigError::NotAModel(id.clone()));
+    }
+    let hub = HubModel {
+        id: id.clone(),
+        revision: args.revision.clone(),
+        token: args.hf_token.as_ref().map(|token| token.expose().to_owned()).filter(|token| !token.is_empty()),
+        cache_dir: args.huggingface_hub_cache.clone(),
+        endpoint: args.hf_endpoint.clone(),
+        offline: args.offline,
+        timeout: Duration::from_secs(args.download_timeout),
+        user_agent: concat!("prefold/", env!("CARGO_PKG_VERSION")).to_owned(),
+        show_progress: show_progress && std::io::stderr().is_terminal(),
+    };
+    Ok((id.clone(), ModelSource::Hub(hub)))
+}
+
+#[cfg(feature = "builtin-model")]
+fn builtin_model() -> Result<(String, ModelSource), ConfigError> {
+    Ok((builtin::NAME.to_owned(), ModelSource::Embedded(builtin::FILES)))
+}
+
+#[cfg(not(feature = "builtin-model"))]
+fn builtin_model() -> Result<(String, ModelSource), ConfigError> {
+    Err(ConfigError::NoModel)
+}
+
+fn looks_like_a_path(id: &str) -> bool {
+    id.starts_with(['/', '.', '~']) || id.ends_with('/') || id.ends_with(".gguf") || id.matches('/').count() > 1
+}
+
+/// True for `organisation/name` in the characters that the hub allows.
+fn is_hub_id(id: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = |name: &str| (1..=96).contains(&name.len()) && name.chars().all(allowed);
+    id.split_once('/').is_some_and(|(organisation, name)| is_name(organisation) && is_name(name))
+}
+
+/// A built-in recipe by its name, or one from a file.
+pub(super) fn rerank_recipe(name: String) -> Result<RerankRecipe, ConfigError> {
+    let recipe = match Path::new(&name) {
+        path if name.ends_with(".json") || path.exists() => std::fs::read_to_string(path)
+            .map_err(|error| error.to_string())
+            .and_then(|json| RerankRecipe::from_json(&json)),
+        _ => RerankRecipe::builtin(&name),
+    };
+    recipe.map_err(|problem| ConfigError::Recipe(name, problem))
+}

@@ -1,0 +1,130 @@
+//! Command lines as configurations.
+
+use super::*;
+use crate::state::HttpConfig;
+use prefold_backends::ModelSource;
+use prefold_core::RerankRecipe;
+use std::path::Path;
+
+fn config(line: &str) -> Result<Config, ConfigError> {
+    Args::try_read(std::iter::once("prefold").chain(line.split_whitespace())).unwrap().try_into()
+}
+
+fn refused(line: &str) -> ConfigError {
+    config(line).err().unwrap_or_else(|| panic!("`{line}` must be refused"))
+}
+
+#[test]
+fn a_hub_id_keeps_its_options() {
+    let config =
+        config("--model-id Qwen/Qwen3-Embedding-0.6B --revision main --hf-token t --hf-endpoint http://h").unwrap();
+    let ModelSource::Hub(hub) = config.load.source else { panic!("not a hub model") };
+    assert_eq!(hub.id, "Qwen/Qwen3-Embedding-0.6B");
+    assert_eq!(hub.revision.as_deref(), Some("main"));
+    assert_eq!(hub.token.as_deref(), Some("t"));
+    assert_eq!(hub.endpoint.as_deref(), Some("http://h"));
+    assert_eq!(config.names.served, "Qwen/Qwen3-Embedding-0.6B");
+}
+
+#[test]
+fn an_existing_path_is_a_path() {
+    let directory = env!("CARGO_MANIFEST_DIR");
+    let config = config(&format!("--model-id {directory} --served-model-name here")).unwrap();
+    assert!(matches!(config.load.source, ModelSource::Path(path) if path == Path::new(directory)));
+    assert_eq!(config.names.id, directory);
+    assert_eq!(config.names.served, "here");
+}
+
+#[test]
+fn a_mistyped_model_is_refused() {
+    for id in ["/no/such/model", "./model", "models/tiny/", "a/b/c", "models/tiny.gguf"] {
+        assert!(matches!(refused(&format!("--model-id {id}")), ConfigError::NoSuchPath(_)), "{id}");
+    }
+    for id in ["qwen3", "Qwen/", "org/na!me", "org/näme"] {
+        let error = refused(&format!("--model-id {id}"));
+        assert!(error.to_string().contains(id), "{error}");
+    }
+}
+
+#[cfg(feature = "builtin-model")]
+#[test]
+fn the_builtin_model_is_the_default() {
+    let config = config("").unwrap();
+    assert!(matches!(config.load.source, ModelSource::Embedded(files) if !files.is_empty()));
+    assert_eq!(config.names.served, "prefold-mini");
+}
+
+#[test]
+fn prompts_and_origins() {
+    assert_eq!(config("--default-prompt hi").unwrap().load.default_prompt, Some(DefaultPrompt::Text("hi".to_owned())));
+    assert_eq!(
+        config("--default-prompt-name query").unwrap().load.default_prompt,
+        Some(DefaultPrompt::Named("query".to_owned()))
+    );
+    assert!(config("").unwrap().server.http.allowed_origins.is_none());
+    assert!(config("--cors-allow-origin *").unwrap().server.http.allowed_origins.is_none());
+    let origins = config("--cors-allow-origin https://a.example").unwrap().server.http.allowed_origins;
+    assert_eq!(origins.unwrap(), ["https://a.example"]);
+    for origin in ["a.example", "https://a.example/", "https://a.example/path", "HTTPS://A.example", "https://", "://a"]
+    {
+        assert!(matches!(refused(&format!("--cors-allow-origin {origin}")), ConfigError::Origin(_)), "{origin}");
+    }
+    assert!(config("--cors-allow-origin http://localhost:5173").is_ok());
+}
+
+#[test]
+fn what_cannot_be_together_is_refused() {
+    let error = refused("--payload-limit 11 --max-buffered-bytes 10").to_string();
+    assert!(error.contains("--max-buffered-bytes 10") && error.contains("11 bytes"), "{error}");
+    let error = refused("--api-key-file /no/such/file").to_string();
+    assert!(error.contains("/no/such/file"), "{error}");
+    // Without flags the settings are those of `routes`.
+    let (flags, default) = (config("").unwrap().server.http, HttpConfig::default());
+    assert_eq!(format!("{flags:?}"), format!("{default:?}"));
+}
+
+#[test]
+fn the_first_name_is_served_and_the_others_are_aliases() {
+    let names = |line: &str| {
+        let names = config(line).unwrap().names;
+        (names.served, names.aliases)
+    };
+    let directory = env!("CARGO_MANIFEST_DIR");
+    let given = format!("--model-id {directory} --served-model-name a,b --served-model-name a");
+    assert_eq!(names(&given), ("a".to_owned(), vec!["b".to_owned(), directory.to_owned()]));
+    assert_eq!(names(&format!("--model-id {directory}")), (directory.to_owned(), vec![]));
+    assert_eq!(names(&format!("--model-id {directory} --served-model-name=")), (directory.to_owned(), vec![]));
+}
+
+#[test]
+fn recipes_come_by_name_and_from_files() {
+    let read = |line: &str| config(line).map(|config| config.load.rerank_recipe);
+    assert_eq!(read("").unwrap(), None);
+    let named = read("--rerank-recipe mxbai-rerank-v2").unwrap().unwrap();
+    assert_eq!(named, RerankRecipe::builtin("mxbai-rerank-v2").unwrap());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/recipes/mxbai-rerank-v2.json");
+    assert_eq!(read(&format!("--rerank-recipe {file}")).unwrap(), Some(named));
+    let unknown = refused("--rerank-recipe best").to_string();
+    assert!(unknown.contains("best") && unknown.contains("qwen3-reranker"), "{unknown}");
+    assert!(refused("--rerank-recipe /no/such.json").to_string().contains("No such file"));
+}
+
+#[test]
+fn a_collector_is_a_url() {
+    let endpoint = |url: &str| config(&format!("--otlp-endpoint {url}")).unwrap().telemetry.traces.unwrap().endpoint;
+    assert_eq!(endpoint("http://localhost:4318"), "http://localhost:4318/v1/traces");
+    assert_eq!(endpoint("https://localhost:4318/"), "https://localhost:4318/v1/traces");
+    assert_eq!(endpoint("http://h/otlp/v1/traces"), "http://h/otlp/v1/traces");
+    assert_eq!(config("").unwrap().telemetry.traces, None);
+    for url in ["localhost:4318", "grpc://localhost:4317", "collector", "http://"] {
+        assert!(matches!(refused(&format!("--otlp-endpoint {url}")), ConfigError::Collector(_)), "{url}");
+    }
+}
+
+#[test]
+fn log_directives_are_checked() {
+    assert_eq!(config("--log-level info,request=off").unwrap().telemetry.filter, "info,request=off");
+    assert_eq!(config("--log-level info --rust-log debug").unwrap().telemetry.filter, "debug");
+    assert!(matches!(refused("--log-level request=loud"), ConfigError::LogFilter { .. }));
+    assert!(matches!(refused("--log-level WARNING"), ConfigError::LogFilter { .. }));
+}

@@ -1,0 +1,13 @@
+//! The command line: flags, the configuration file, and the configuration that they make.
+
+mod args;
+#[cfg(feature = "builtin-model")]
+mod builtin;
+mod command;
+mod config;
+mod config_file;
+#[cfg(test)]
+mod document;
+
+pub(crate) use self::args::Args;
+pub(crate) use self::config::Config;

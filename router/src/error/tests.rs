@@ -1,0 +1,120 @@
+use super::*;
+use prefold_core::{Capabilities, Classify, Prompts};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+async fn rendered(error: &ApiError, dialect: Dialect) -> (StatusCode, Value) {
+    let response = error.render(dialect);
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
+    let field = "inputs";
+    let problem = "is wrong".to_owned();
+    vec![
+        (Error::Empty { field, problem: problem.clone() }.into(), 422, "Empty", Some("inputs")),
+        (Error::Validation { field, problem: problem.clone() }.into(), 422, "Validation", Some("inputs")),
+        (Error::Tokenization { field, problem: problem.clone() }.into(), 422, "Tokenizer", Some("inputs")),
+        (Error::BatchTooLarge { field, got: 3, limit: 2 }.into(), 413, "Validation", Some("inputs")),
+        (not_capable(Capabilities::default()).into(), 422, "Validation", None),
+        (Error::Overloaded { resource: Resource::Requests, limit: 8 }.into(), 429, "Overloaded", None),
+        (Error::Backend(BackendError::Compute("broken".to_owned())).into(), 424, "Backend", None),
+        (Error::Backend(BackendError::NotFinite("row 3".to_owned())).into(), 424, "Backend", None),
+        (Error::ShuttingDown.into(), 503, "Unhealthy", None),
+        (ApiError::Syntax("EOF".to_owned()), 400, "Validation", None),
+        (ApiError::Body { field: Some("inputs[1]".to_owned()), problem }, 422, "Validation", Some("inputs[1]")),
+        (ApiError::PayloadTooLarge { limit: 10 }, 413, "Validation", None),
+        (ApiError::Encoded { header: "Content-Encoding", coding: "gzip".to_owned() }, 415, "Validation", None),
+        (ApiError::Host(2), 400, "Validation", None),
+        (ApiError::Incomplete("gone".to_owned()), 400, "Validation", None),
+        (ApiError::Unauthorized, 401, "Unauthorized", None),
+        (ApiError::NotFound("/x".to_owned()), 404, "NotFound", None),
+        (ApiError::UnknownModel { name: "a".to_owned(), known: "b".to_owned() }, 404, "NotFound", None),
+        (ApiError::MethodNotAllowed("/x".to_owned()), 405, "MethodNotAllowed", None),
+        (ApiError::Unhealthy("stuck".to_owned()), 503, "Unhealthy", None),
+        (ApiError::Panic, 500, "Internal", None),
+    ]
+}
+
+#[tokio::test]
+async fn every_error_has_its_status_and_both_bodies() {
+    for (error, status, error_type, param) in table() {
+        let message = error.to_string();
+        assert_eq!(error.clone().into_response().status(), status, "{error:?}");
+
+        let (got, tei) = rendered(&error, Dialect::Tei).await;
+        assert_eq!(got, status);
+        assert_eq!(tei, json!({ "error": message, "error_type": error_type }));
+
+        let (got, openai) = rendered(&error, Dialect::OpenAi).await;
+        assert_eq!(got, status);
+        assert_eq!(openai["error"]["message"], message);
+        assert_eq!(openai["error"]["param"], json!(param));
+        assert!(openai["error"]["type"].is_string() && openai["error"].get("code").is_some());
+        assert_eq!((&openai["message"], &openai["type"]), (&json!(message), &json!(error_type)));
+        assert_eq!((&openai["code"], &openai["detail"]), (&json!(status), &json!(message)));
+    }
+}
+
+fn not_capable(capabilities: Capabilities) -> Error {
+    Error::NotCapable { asked: Task::Embed, model_type: "x".to_owned(), capabilities: Arc::new(capabilities) }
+}
+
+#[test]
+fn a_task_that_the_model_lacks_names_the_routes_of_those_it_has() {
+    let labels = |labels: &[&str]| Classify {
+        labels: labels.iter().map(|&label| label.to_owned()).collect(),
+        prompts: Prompts::default(),
+    };
+    for (capabilities, words) in [
+        (Capabilities::classifier(labels(&["a", "b"]), 8), "with 2 labels; use /predict or /v1/classify"),
+        (
+            Capabilities::classifier(labels(&["a"]), 8),
+            "with one label; use /rerank, /v1/rerank, /v1/score, /predict or /v1/classify",
+        ),
+    ] {
+        let message = ApiError::from(not_capable(capabilities)).to_string();
+        assert!(message.starts_with("embedding is not possible: the served model (x) is a"), "{message}");
+        assert!(message.ends_with(words), "{message}");
+    }
+}
+
+#[test]
+fn limits_that_are_reached_name_their_flags() {
+    let overloaded = |resource| Error::Overloaded { resource, limit: 8 };
+    for (error, words) in [
+        (overloaded(Resource::Requests), "8 concurrent requests is reached (--max-concurrent-requests)"),
+        (overloaded(Resource::QueuedTokens), "8 waiting tokens is reached (--max-queued-tokens)"),
+        (overloaded(Resource::QueuedInputs), "8 waiting inputs is reached (--max-queued-inputs)"),
+        (overloaded(Resource::BufferedBytes), "requests and their responses is reached (--max-buffered-bytes)"),
+        (overloaded(Resource::TokenizeInput), "8 bytes of text and token ids being tokenized or decoded is reached"),
+        (
+            Error::BatchTooLarge { field: "inputs", got: 3, limit: 2 },
+            "`inputs` has 3 items, the limit is 2 (64 times --max-client-batch-size)",
+        ),
+        (BackendError::NotFinite("value 1 is NaN".to_owned()).into(), "value 1 is NaN (--dtype float32)"),
+    ] {
+        let message = ApiError::from(error).to_string();
+        assert!(message.ends_with(words), "{message}");
+    }
+}
+
+#[test]
+fn those_turned_away_are_told_when_to_come_back() {
+    for (error, status, ..) in table() {
+        let retry = error.render(Dialect::Tei).headers().contains_key(header::RETRY_AFTER);
+        assert_eq!(retry, matches!(status, 429 | 503), "{error:?}");
+    }
+}
+
+#[test]
+fn dialects_follow_the_route() {
+    for path in ["/v1/embeddings", "/embeddings", "/score", "/classify", "/v2/rerank", "/v1/nothing"] {
+        assert_eq!(Dialect::of(path), Dialect::OpenAi, "{path}");
+    }
+    for path in ["/embed", "/rerank", "/", "/v1", "/nothing"] {
+        assert_eq!(Dialect::of(path), Dialect::Tei, "{path}");
+    }
+}

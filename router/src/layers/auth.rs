@@ -1,0 +1,51 @@
+//! Authentication by API key.
+
+use crate::error::ApiError;
+use crate::state::{App, SharePrefixes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+/// Passes requests that carry a valid key; all requests if no key is configured.
+pub(crate) async fn require_key(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let keys = &app.http.api_keys;
+    if keys.are_required() {
+        let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
+        let scope = keys.scope_of(given).ok_or(ApiError::Unauthorized)?;
+        if app.http.share_prefixes == SharePrefixes::Key {
+            request.extensions_mut().insert(scope);
+        }
+    }
+    Ok(next.run(request).await)
+}
+
+/// The credentials after the scheme `Bearer`, in any case of letters.
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, credentials) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| credentials.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_is_bearer() {
+        for (value, expected) in [
+            ("Bearer key", Some(&b"key"[..])),
+            ("bearer  key ", Some(b"key")),
+            ("Bearer ", Some(b"")),
+            ("Bearer", None),
+            ("Basic key", None),
+            ("key", None),
+            ("", None),
+        ] {
+            assert_eq!(bearer(&HeaderValue::from_static(value)), expected, "{value}");
+        }
+    }
+}

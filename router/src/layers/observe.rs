@@ -1,0 +1,138 @@
+//! The layer that finishes every response: body of an error, cost headers, log line, metrics, trace.
+//!
+//! Each request writes one log line with the target `request`, so `--log-level info,request=off` silences them. Its
+//! level is `warn` when the server is at fault, `debug` for requests of monitors, `info` otherwise.
+
+use crate::error::{ApiError, Dialect};
+use crate::state::App;
+use crate::telemetry::metrics::{DURATION, IN_FLIGHT, REQUESTS};
+use crate::telemetry::traces::{self, Outcome};
+use crate::wire::cost::Cost;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
+use metrics::{counter, gauge, histogram};
+use prefold_core::shown;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tracing::Instrument;
+
+/// Label `status` of a request whose client left before the response.
+const DROPPED: &str = "dropped";
+
+/// Runs the request and finishes its response.
+pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let exchange = Exchange::new(&app, &request);
+    // The body counts here as it arrives; the handler, and then the response, keep it.
+    request.extensions_mut().insert(Arc::new(app.engine.buffered().share()));
+    let dialect = Dialect::of(request.uri().path());
+    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+    let span = match app.http.spans {
+        true => tracing::info_span!("request", method, path),
+        false => tracing::Span::none(),
+    };
+    let trace = match is_monitor(&method, &path) {
+        true => tracing::Span::none(),
+        false => traces::request_span(&request, &method, &exchange.route, &path),
+    };
+    let mut response = next.run(request).instrument(trace.clone()).instrument(span).await;
+
+    let error = response.extensions_mut().remove::<ApiError>();
+    if let Some(error) = &error {
+        response = error.render(dialect);
+    }
+    let elapsed = exchange.start.elapsed();
+    let cost = response.extensions_mut().remove::<Cost>();
+    if let Some(cost) = &cost {
+        cost.write_headers(response.headers_mut(), &app.engine.info().device, elapsed);
+    }
+    let status = response.status();
+    let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
+    let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
+    traces::record(&trace, &Outcome { status, usage, timings, error: said });
+    log(&Line { method: &method, path: &path, status, elapsed, cost, error });
+    exchange.finish(status, elapsed);
+    response
+}
+
+/// A request in flight; counted even if it is dropped half way.
+struct Exchange<'a> {
+    app: &'a App,
+    /// The route's pattern; the path would be an unbounded label.
+    route: String,
+    start: Instant,
+    finished: bool,
+}
+
+impl<'a> Exchange<'a> {
+    fn new(app: &'a App, request: &Request) -> Self {
+        let matched = request.extensions().get::<MatchedPath>();
+        let route = matched.map_or("unmatched", MatchedPath::as_str).to_owned();
+        gauge!(IN_FLIGHT).set(app.in_flight.fetch_add(1, Ordering::Relaxed) as f64 + 1.0);
+        Self { app, route, start: Instant::now(), finished: false }
+    }
+
+    fn finish(mut self, status: StatusCode, elapsed: Duration) {
+        self.finished = true;
+        counter!(REQUESTS, "route" => self.route.clone(), "status" => status.as_str().to_owned()).increment(1);
+        histogram!(DURATION, "route" => self.route.clone()).record(elapsed);
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        gauge!(IN_FLIGHT).set(self.app.in_flight.fetch_sub(1, Ordering::Relaxed) as f64 - 1.0);
+        if !self.finished {
+            counter!(REQUESTS, "route" => self.route.clone(), "status" => DROPPED).increment(1);
+            tracing::debug!(target: "request", route = self.route, "the client left before the answer");
+        }
+    }
+}
+
+/// Fields of the log line of a request.
+struct Line<'a> {
+    method: &'a str,
+    path: &'a str,
+    status: StatusCode,
+    elapsed: Duration,
+    cost: Option<Cost>,
+    error: Option<ApiError>,
+}
+
+fn log(line: &Line<'_>) {
+    let &Line { method, path, status, elapsed, cost, ref error } = line;
+    let milliseconds = |duration: Duration| (duration.as_secs_f64() * 1e6).round() / 1e3;
+    let timings = cost.map(|cost| cost.timings);
+    let usage = cost.map(|cost| cost.usage);
+    macro_rules! write_line {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "request",
+                method,
+                path,
+                status = status.as_u16(),
+                total_ms = milliseconds(elapsed),
+                tokens = usage.map(|usage| usage.tokens),
+                tokenization_ms = timings.map(|timings| milliseconds(timings.tokenization)),
+                queue_ms = timings.map(|timings| milliseconds(timings.queue)),
+                planning_ms = timings.map(|timings| milliseconds(timings.planning)),
+                inference_ms = timings.map(|timings| milliseconds(timings.inference)),
+                compaction_ratio = usage.map(|usage| (usage.compaction_ratio() * 1e4).round() / 1e4),
+                error = error.as_ref().map(tracing::field::display),
+            )
+        };
+    }
+    let ours = status.is_server_error() || status == StatusCode::FAILED_DEPENDENCY;
+    match is_monitor(method, path) {
+        _ if ours => write_line!(warn),
+        true => write_line!(debug),
+        false => write_line!(info),
+    }
+}
+
+/// True for requests that monitors repeat, not users.
+fn is_monitor(method: &str, path: &str) -> bool {
+    matches!(method, "GET" | "HEAD") && matches!(path, "/" | "/health" | "/ready" | "/ping" | "/metrics")
+}

@@ -1,0 +1,241 @@
+//! The layers over a fake backend: errors and their bodies, limits, keys, origins, headers.
+
+use crate::state::api_keys::Keys;
+use crate::testing::{Gate, Got, Mode, Setup, classifier, embedding, get, post, reranker, send};
+use axum::body::Body;
+use axum::http::{Request, header};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+#[tokio::test]
+async fn a_failing_backend_is_424_and_unhealthy() {
+    for mode in [Mode::Fail, Mode::Panic] {
+        let app = Setup { mode, ..Setup::new(embedding()) }.build();
+        let got = post(&app, "/embed", json!({ "inputs": "a" })).await;
+        assert_eq!(got.status, 424, "{}", got.body);
+        assert_eq!(got.json()["error_type"], "Backend");
+        let health = get(&app, "/health").await;
+        assert_eq!((health.status.as_u16(), &health.json()["error_type"]), (503, &json!("Unhealthy")));
+    }
+}
+
+#[tokio::test]
+async fn answers_tell_what_they_cost() {
+    let app = Setup::new(embedding()).build();
+    let inputs = ["the same long beginning and then this", "the same long beginning and then that"];
+    let got = post(&app, "/embed", json!({ "inputs": inputs })).await;
+    assert_eq!(got.headers["x-compute-type"], "cpu");
+    assert_eq!(got.number("x-compute-characters"), (inputs[0].len() + inputs[1].len()) as f64);
+    let (tokens, compact) = (got.number("x-compute-tokens"), got.number("x-compute-compact-tokens"));
+    assert!(compact < 0.8 * tokens);
+    assert!((got.number("x-compaction-ratio") - compact / tokens).abs() < 1e-4);
+    for name in ["x-total-time", "x-tokenization-time", "x-queue-time", "x-planning-time", "x-inference-time"] {
+        assert!(got.number(name) <= got.number("x-compute-time"), "{name}");
+    }
+}
+
+/// Checks status, TEI's `error_type`, and words of the message.
+fn check_error(got: &Got, status: u16, error_type: &str, words: &str) {
+    assert_eq!(got.status, status, "{}", got.body);
+    let body = got.json();
+    let (message, kind) = match &body["error"] {
+        Value::String(message) => (message.clone(), &body["error_type"]),
+        nested => (nested["message"].as_str().unwrap().to_owned(), &body["type"]),
+    };
+    assert_eq!(kind, error_type);
+    assert!(message.contains(words), "{message}");
+}
+
+#[tokio::test]
+async fn bad_requests_are_told_what_is_wrong() {
+    let app = Setup::new(embedding()).build();
+    for (path, body, status, error_type, words) in [
+        ("/embed", "{\"inputs\": \"a\"", 400, "Validation", "line 1 column 14"),
+        ("/v1/embeddings", "", 400, "Validation", "not valid JSON"),
+        ("/embed", "{}", 422, "Validation", "missing field `inputs`"),
+        ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs`: invalid type: map"),
+        ("/embed", "{\"inputs\": [\"a\", true]}", 422, "Validation", "`inputs[1]`"),
+        (
+            "/embed",
+            "{\"inputs\": \"a\", \"normalize\": \"no\"}",
+            422,
+            "Validation",
+            "`normalize`: invalid type: string",
+        ),
+        ("/embed", "{\"inputs\": \"a\", \"dimensions\": -1}", 422, "Validation", "`dimensions`: invalid value"),
+        ("/embed", "{\"inputs\": \"a\", \"dimensions\": 9}", 422, "Validation", "1 to 8 dimensions"),
+        ("/embed", "{\"inputs\": \"a\", \"truncation_direction\": \"up\"}", 422, "Validation", "unknown variant `up`"),
+        ("/embed", "{\"inputs\": \"a\", \"prompt_name\": \"nix\"}", 422, "Validation", "nix"),
+        ("/embed", "{\"inputs\": []}", 422, "Empty", "`inputs`"),
+        ("/embed", "{\"inputs\": [[]]}", 422, "Empty", "`inputs`"),
+        ("/embed", "{\"inputs\": [5000]}", 422, "Validation", "5000"),
+        ("/v1/embeddings", "{\"input\": []}", 422, "Empty", "`input`"),
+        (
+            "/v1/embeddings",
+            "{\"input\": \"a\", \"encoding_format\": \"hex\"}",
+            422,
+            "Validation",
+            "`float` or `base64`",
+        ),
+        ("/predict", "{\"inputs\": \"a\"}", 422, "Validation", "classification is not possible"),
+    ] {
+        check_error(&post(&app, path, body).await, status, error_type, words);
+    }
+    let many = json!({ "inputs": vec!["a"; 2049] });
+    check_error(&post(&app, "/embed", &many).await, 413, "Validation", "2049 items, the limit is 2048");
+    check_error(&get(&app, "/nothing").await, 404, "NotFound", "/nothing");
+    check_error(&get(&app, "/embed").await, 405, "MethodNotAllowed", "/embed");
+    check_error(&get(&app, "/v1/embeddings").await, 405, "MethodNotAllowed", "/v1/embeddings");
+
+    let nested = post(&app, "/v1/embeddings", json!({ "input": [true] })).await.json();
+    assert_eq!(nested["error"]["param"], "input[0]");
+    assert_eq!((&nested["error"]["type"], &nested["code"]), (&json!("invalid_request_error"), &json!(422)));
+
+    for (capabilities, path, body) in [
+        (reranker(), "/embed", json!({ "inputs": "a" })),
+        (reranker(), "/similarity", json!({ "inputs": { "source_sentence": "a", "sentences": ["b"] } })),
+        (classifier(&["a", "b"]), "/rerank", json!({ "query": "a", "texts": ["b"] })),
+        (classifier(&["a", "b"]), "/v1/embeddings", json!({ "input": "b" })),
+    ] {
+        check_error(&post(&Setup::new(capabilities).build(), path, body).await, 422, "Validation", "is not possible");
+    }
+}
+
+#[tokio::test]
+async fn too_large_a_body_is_413_as_json() {
+    let app = Setup::new(embedding()).build();
+    let large = json!({ "inputs": "a".repeat(100_000) }).to_string();
+    check_error(&post(&app, "/embed", &large).await, 413, "Validation", "--payload-limit");
+    let chunks = large.as_bytes().chunks(1000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec()));
+    let stream = Body::from_stream(futures::stream::iter(chunks.collect::<Vec<_>>()));
+    check_error(&send(&app, Request::post("/embed").body(stream).unwrap()).await, 413, "Validation", "100000 bytes");
+}
+
+#[tokio::test]
+async fn overload_is_429_and_says_when_to_come_back() {
+    let gate = Arc::new(Gate::default());
+    let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    setup.engine.max_concurrent_requests = 1;
+    let app = setup.build();
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { post(&app, "/embed", json!({ "inputs": "a" })).await }
+    });
+    gate.reached().await;
+    let refused = post(&app, "/v1/embeddings", json!({ "input": "a" })).await;
+    check_error(&refused, 429, "Overloaded", "--max-concurrent-requests");
+    assert_eq!(refused.headers[header::RETRY_AFTER], "1");
+    assert_eq!(refused.json()["error"]["code"], "rate_limit_exceeded");
+    gate.open();
+    assert_eq!(first.await.unwrap().status, 200);
+    assert_eq!(post(&app, "/embed", json!({ "inputs": "a" })).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_stopped_engine_is_503() {
+    let app = Setup::new(embedding()).build();
+    app.engine.shutdown().await;
+    check_error(&post(&app, "/embed", json!({ "inputs": "a" })).await, 503, "Unhealthy", "shutting down");
+    check_error(&get(&app, "/health").await, 503, "Unhealthy", "shutting down");
+}
+
+#[tokio::test]
+async fn the_key_guards_all_but_what_monitors_ask() {
+    let mut setup = Setup::new(embedding());
+    setup.http.api_keys = Keys::new(vec!["hunter2".parse().unwrap()], None).unwrap();
+    let app = setup.build();
+    let with_key = |key: &'static str, path: &'static str| {
+        let body = Body::from(r#"{"inputs":"a"}"#);
+        let request = Request::post(path).header(header::AUTHORIZATION, key).body(body).unwrap();
+        let app = &app;
+        async move { send(app, request).await }
+    };
+    assert_eq!(with_key("Bearer hunter2", "/embed").await.status, 200);
+    assert_eq!(with_key("bearer hunter2", "/").await.status, 200);
+    for key in ["Bearer hunter", "Bearer hunter22", "hunter2", "Basic hunter2", "Bearer "] {
+        let got = with_key(key, "/embed").await;
+        check_error(&got, 401, "Unauthorized", "API key");
+        assert_eq!(got.headers[header::WWW_AUTHENTICATE], "Bearer");
+    }
+    check_error(&get(&app, "/info").await, 401, "Unauthorized", "API key");
+    let nested = get(&app, "/v1/models").await;
+    assert_eq!(nested.json()["error"]["code"], "invalid_api_key");
+    assert!(!nested.body.contains("hunter2"));
+    for path in ["/health", "/ping", "/metrics", "/"] {
+        assert_eq!(get(&app, path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn browsers_may_send_a_key() {
+    let preflight = |origin: &str| {
+        Request::options("/v1/embeddings")
+            .header(header::ORIGIN, origin)
+            .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
+            .header(header::ACCESS_CONTROL_REQUEST_HEADERS, "authorization,content-type,x-stainless-os")
+            .body(Body::empty())
+            .unwrap()
+    };
+    let app = Setup::new(embedding()).build();
+    let got = send(&app, preflight("https://a.example")).await;
+    assert_eq!(got.status, 200);
+    assert_eq!(got.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+    let allowed = got.headers[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
+    assert!(["authorization", "content-type", "x-stainless-os"].iter().all(|name| allowed.contains(name)), "{allowed}");
+
+    let mut setup = Setup::new(embedding());
+    setup.http.allowed_origins = Some(vec!["https://a.example".parse().unwrap()]);
+    let app = setup.build();
+    let got = send(&app, preflight("https://a.example")).await;
+    assert_eq!(got.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://a.example");
+    let got = send(&app, preflight("https://b.example")).await;
+    assert!(!got.headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
+    // Errors carry the headers too.
+    let request = Request::post("/embed").header(header::ORIGIN, "https://a.example").body(Body::from("{")).unwrap();
+    let got = send(&app, request).await;
+    assert_eq!(got.status, 400);
+    assert_eq!(got.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://a.example");
+}
+
+#[tokio::test]
+async fn a_handlers_panic_is_500_as_json() {
+    use axum::middleware::from_fn_with_state;
+    use tower::ServiceExt;
+    let app = Setup::new(embedding()).build();
+    let broken = || async {
+        assert!(std::hint::black_box(false), "a bug");
+    };
+    let router = axum::Router::new()
+        .route("/v1/broken", axum::routing::get(broken))
+        .layer(super::catch_panic::layer())
+        .layer(from_fn_with_state(app.clone(), super::observe::observe));
+    let response = router.oneshot(Request::get("/v1/broken").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 500);
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["type"], "Internal");
+    assert!(!body.to_string().contains("a bug"));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_its_place() {
+    let gate = Arc::new(Gate::default());
+    let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    setup.engine.max_concurrent_requests = 1;
+    let app = setup.build();
+    let leaving = tokio::spawn({
+        let app = app.clone();
+        async move { post(&app, "/embed", json!({ "inputs": "a" })).await }
+    });
+    gate.reached().await;
+    assert_eq!(app.in_flight.load(Ordering::Relaxed), 1);
+    leaving.abort();
+    assert!(leaving.await.unwrap_err().is_cancelled());
+    assert_eq!(app.in_flight.load(Ordering::Relaxed), 0);
+    // Sent before the gate opens: if the only slot were still taken, the status would be 429.
+    let (next, ()) = tokio::join!(post(&app, "/embed", json!({ "inputs": "b" })), async { gate.open() });
+    assert_eq!(next.status, 200);
+    let metrics = get(&app, "/metrics").await.body;
+    assert!(metrics.contains(r#"prefold_http_requests{route="/embed",status="dropped"}"#), "{metrics}");
+}

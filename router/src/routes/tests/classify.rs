@@ -1,0 +1,52 @@
+//! Classification.
+
+use super::{floats, strings};
+use crate::testing::{Setup, ask, classifier, embedding, post};
+use serde_json::json;
+
+#[tokio::test]
+async fn predict_tells_pairs_from_batches() {
+    let app = Setup::new(classifier(&["joy", "anger", "fear"])).build();
+    let single = ask(&app, "/predict", json!({ "inputs": "red fox" })).await;
+    assert_eq!(single.as_array().unwrap().len(), 3);
+    let scores: Vec<f64> = single.as_array().unwrap().iter().map(|line| line["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b) && (scores.iter().sum::<f64>() - 1.0).abs() < 1e-5);
+    let mut labels = strings(&single, "label");
+    labels.sort();
+    assert_eq!(labels, ["\"anger\"", "\"fear\"", "\"joy\""]);
+
+    let pair = ask(&app, "/predict", json!({ "inputs": ["red fox", "blue whale"] })).await;
+    assert!(pair[0]["score"].is_number());
+    assert_ne!(pair, single);
+    let batch = ask(&app, "/predict", json!({ "inputs": [["red fox"], ["red fox", "blue whale"]] })).await;
+    assert_eq!(batch, json!([single, pair]));
+    let batch_of_one = ask(&app, "/", json!({ "inputs": [["red fox"]] })).await;
+    assert_eq!(batch_of_one, json!([single]));
+    let raw = ask(&app, "/predict", json!({ "inputs": "red fox", "raw_scores": true })).await;
+    assert_ne!(raw, single);
+    assert_eq!(post(&app, "/predict", json!({ "inputs": ["a", "b", "c"] })).await.status, 422);
+}
+
+#[tokio::test]
+async fn classes_as_vllm_gives_them() {
+    let app = Setup::new(classifier(&["joy", "anger", "fear"])).build();
+    let answer = ask(&app, "/v1/classify", json!({ "input": ["red fox", "blue whale"] })).await;
+    assert!(answer["id"].as_str().unwrap().starts_with("classify-"));
+    for (index, text) in ["red fox", "blue whale"].into_iter().enumerate() {
+        let item = &answer["data"][index];
+        let predicted = ask(&app, "/predict", json!({ "inputs": text })).await;
+        assert_eq!((&item["label"], &item["index"]), (&predicted[0]["label"], &json!(index)));
+        assert_eq!(item["num_classes"], 3);
+        let probs = floats(&item["probs"]);
+        assert!((probs.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        let labels = ["joy", "anger", "fear"];
+        for line in predicted.as_array().unwrap() {
+            let place = labels.iter().position(|label| line["label"] == *label).unwrap();
+            assert_eq!(line["score"], item["probs"][place]);
+        }
+    }
+    let raw = ask(&app, "/classify", json!({ "input": "red fox", "activation": false })).await;
+    assert!((floats(&raw["data"][0]["probs"]).iter().sum::<f32>() - 1.0).abs() > 1e-3);
+    let refused = post(&Setup::new(embedding()).build(), "/v1/classify", json!({ "input": "a" })).await;
+    assert!(refused.status == 422 && refused.json()["error"]["message"].as_str().unwrap().contains("embeddings"));
+}

@@ -1,0 +1,18 @@
+//! Each route over a fake backend: answers and their shapes.
+
+mod capabilities;
+mod classify;
+mod embed;
+mod openai;
+mod rerank;
+mod server;
+
+use serde_json::Value;
+
+fn floats(value: &Value) -> Vec<f32> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+fn strings(value: &Value, key: &str) -> Vec<String> {
+    value.as_array().unwrap().iter().map(|item| item[key].to_string()).collect()
+}

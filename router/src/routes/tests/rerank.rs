@@ -1,0 +1,129 @@
+//! Reranking and scores of pairs.
+
+use super::strings;
+use crate::testing::{Setup, ask, classifier, embedding, post, reranker};
+use prefold_core::sigmoid;
+use serde_json::json;
+
+#[tokio::test]
+async fn rerank_has_two_faces() {
+    let app = Setup::new(reranker()).build();
+    let texts = ["green tea", "red fox", "blue whale"];
+    let tei = ask(&app, "/rerank", json!({ "query": "fox", "texts": texts, "return_text": true })).await;
+    let scores: Vec<f64> = tei.as_array().unwrap().iter().map(|line| line["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|a, b| a > b), "{tei}");
+    for line in tei.as_array().unwrap() {
+        assert_eq!(line["text"], texts[line["index"].as_u64().unwrap() as usize]);
+    }
+    let bare = ask(&app, "/rerank", json!({ "query": "fox", "texts": texts })).await;
+    assert!(bare[0].get("text").is_none());
+    assert_eq!(ask(&app, "/", json!({ "query": "fox", "texts": texts })).await, bare);
+
+    let raw = ask(&app, "/rerank", json!({ "query": "fox", "texts": texts, "raw_scores": true })).await;
+    assert_eq!(strings(&raw, "index"), strings(&tei, "index"));
+    for (raw, score) in raw.as_array().unwrap().iter().zip(&scores) {
+        assert!((f64::from(sigmoid(raw["score"].as_f64().unwrap() as f32)) - score).abs() < 1e-6);
+    }
+
+    let object = ask(&app, "/rerank", json!({ "query": "fox", "documents": texts })).await;
+    assert_eq!(strings(&object["results"], "index"), strings(&tei, "index"));
+    assert_eq!(object["results"][0]["relevance_score"], tei[0]["score"]);
+}
+
+#[tokio::test]
+async fn rerank_objects_serve_all_clients() {
+    let app = Setup::new(reranker()).build();
+    let documents = json!(["green tea", { "text": "red fox" }, "blue whale"]);
+    let body = json!({ "model": "m", "query": "fox", "documents": documents, "top_n": 2, "return_documents": true });
+    let answer = ask(&app, "/v1/rerank", body.clone()).await;
+    assert_eq!((&answer["object"], &answer["model"]), (&json!("list"), &json!("m")));
+    assert!(answer["id"].as_str().unwrap().starts_with("rerank-"));
+    assert_ne!(answer["id"], ask(&app, "/v1/rerank", body.clone()).await["id"]);
+    assert_eq!(answer["results"].as_array().unwrap().len(), 2);
+    for result in answer["results"].as_array().unwrap() {
+        let document = &documents[result["index"].as_u64().unwrap() as usize];
+        assert_eq!(&result["document"]["text"], document.get("text").unwrap_or(document));
+    }
+    assert!(answer["usage"]["total_tokens"].as_u64().unwrap() > 100);
+    assert_eq!(answer["meta"]["api_version"]["version"], "1");
+    assert_eq!(answer["meta"]["billed_units"]["search_units"], 1);
+
+    let second = ask(&app, "/v2/rerank", json!({ "query": "fox", "documents": documents, "top_k": 1 })).await;
+    assert_eq!(second["meta"]["api_version"]["version"], "2");
+    assert_eq!(second["model"], "fake");
+    assert_eq!(second["results"].as_array().unwrap().len(), 1);
+    assert!(second["results"][0].get("document").is_none());
+    let told = ask(&app, "/v1/rerank", json!({ "query": "fox", "documents": documents, "instruction": "other" })).await;
+    assert_ne!(strings(&told["results"], "relevance_score"), strings(&second["results"], "relevance_score"));
+
+    for (path, body) in [
+        ("/v1/rerank", json!({ "query": "fox", "texts": ["a"] })),
+        ("/rerank", json!({ "query": "fox" })),
+        ("/rerank", json!({ "query": "fox", "texts": ["a"], "documents": ["a"] })),
+        ("/v1/rerank", json!({ "query": "fox", "documents": [] })),
+        ("/v1/rerank", json!({ "query": "fox", "documents": [5] })),
+        ("/v1/rerank", json!({ "query": "fox", "documents": ["a"], "top_n": -1 })),
+    ] {
+        assert_eq!(post(&app, path, &body).await.status, 422, "{path} {body}");
+    }
+}
+
+#[tokio::test]
+async fn an_embedding_model_reranks_by_cosine() {
+    let app = Setup::new(embedding()).build();
+    let texts = ["blue whale", "red fox"];
+    let answer = ask(&app, "/rerank", json!({ "query": "red fox", "texts": texts, "raw_scores": false })).await;
+    assert_eq!(answer[0]["index"], 1);
+    assert!((answer[0]["score"].as_f64().unwrap() - 1.0).abs() < 1e-6);
+}
+
+#[tokio::test]
+async fn rerank_answers_voyage_too() {
+    let app = Setup::new(reranker()).build();
+    let body =
+        json!({ "query": "fox", "documents": ["a", "b"], "top_k": 1, "truncation": true, "return_documents": true });
+    let answer = ask(&app, "/v1/rerank", body).await;
+    let (data, result) = (&answer["data"][0], &answer["results"][0]);
+    assert_eq!((&data["index"], &data["relevance_score"]), (&result["index"], &result["relevance_score"]));
+    assert_eq!(data["document"], result["document"]["text"]);
+    assert_eq!(answer["data"].as_array().unwrap().len(), 1);
+    assert!(answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap() > 50, "{answer}");
+    assert!(answer["created"].as_u64().unwrap() > 1_600_000_000);
+    let many = vec!["a"; 150];
+    assert_eq!(
+        ask(&app, "/v1/rerank", json!({ "query": "q", "documents": many })).await["meta"]["billed_units"]["search_units"],
+        2
+    );
+}
+
+#[tokio::test]
+async fn scores_are_those_of_reranking() {
+    for capabilities in [reranker(), embedding(), classifier(&["score"])] {
+        let app = Setup::new(capabilities).build();
+        let documents = ["red", "blue", "green"];
+        let ranked = ask(&app, "/rerank", json!({ "query": "fox", "texts": documents })).await;
+        for (queries, items) in
+            [("queries", "documents"), ("text_1", "text_2"), ("data_1", "data_2"), ("query", "items")]
+        {
+            let answer = ask(&app, "/v1/score", json!({ "model": "m", queries: "fox", items: documents })).await;
+            assert_eq!((&answer["object"], &answer["model"]), (&json!("list"), &json!("m")));
+            assert!(answer["id"].as_str().unwrap().starts_with("score-"));
+            for line in ranked.as_array().unwrap() {
+                let index = line["index"].as_u64().unwrap() as usize;
+                assert_eq!(answer["data"][index], json!({ "index": index, "object": "score", "score": line["score"] }));
+            }
+        }
+        let paired = ask(&app, "/score", json!({ "queries": ["fox", "whale"], "documents": ["red", "blue"] })).await;
+        let whale = ask(&app, "/score", json!({ "queries": "whale", "documents": "blue" })).await;
+        assert_eq!(paired["data"][1]["score"], whale["data"][0]["score"]);
+        let raw = json!({ "query": "fox", "texts": documents, "raw_scores": true });
+        let raw = ask(&app, "/rerank", raw).await;
+        let unactivated = json!({ "queries": "fox", "documents": documents, "use_activation": false });
+        let unactivated = ask(&app, "/score", unactivated).await;
+        let best = raw[0]["index"].as_u64().unwrap() as usize;
+        assert_eq!(unactivated["data"][best]["score"], raw[0]["score"]);
+        let odd = post(&app, "/v1/score", json!({ "queries": ["a", "b"], "documents": ["a", "b", "c"] })).await;
+        assert_eq!((odd.status.as_u16(), &odd.json()["error"]["param"]), (422, &json!("queries")));
+        assert_eq!(post(&app, "/v1/score", json!({ "queries": "a", "documents": [] })).await.status, 422);
+    }
+}

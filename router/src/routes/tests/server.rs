@@ -1,0 +1,189 @@
+//! Tokenization, `/info`, health, docs and metrics.
+
+use crate::state::api_keys::Keys;
+use crate::testing::{DIM, Gate, Mode, Setup, ask, classifier, embedding, get, post, reranker, send};
+use axum::body::Body;
+use axum::http::{Request, header};
+use prefold_core::Capabilities;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tower::ServiceExt;
+
+#[tokio::test]
+async fn tokens_go_both_ways() {
+    let app = Setup::new(embedding()).build();
+    let tokens = ask(&app, "/tokenize", json!({ "inputs": ["red fox", "a"] })).await;
+    assert_eq!(tokens.as_array().unwrap().len(), 2);
+    let last = tokens[0].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["special"], &last["start"], &last["stop"]), (&json!(true), &Value::Null, &Value::Null));
+    assert_eq!((&tokens[0][0]["special"], &tokens[0][0]["start"]), (&json!(false), &json!(0)));
+    let plain = ask(&app, "/tokenize", json!({ "inputs": "red fox", "add_special_tokens": false })).await;
+    assert_eq!(plain[0].as_array().unwrap().len() + 1, tokens[0].as_array().unwrap().len());
+
+    let ids: Vec<u64> = tokens[0].as_array().unwrap().iter().map(|token| token["id"].as_u64().unwrap()).collect();
+    assert_eq!(ask(&app, "/decode", json!({ "ids": ids })).await, json!(["red fox"]));
+    let kept = ask(&app, "/decode", json!({ "ids": [ids, ids], "skip_special_tokens": false })).await;
+    assert_eq!(kept.as_array().unwrap().len(), 2);
+    assert!(kept[0].as_str().unwrap().len() > "red fox".len());
+    assert_eq!(post(&app, "/decode", json!({ "ids": "red" })).await.status, 422);
+    assert_eq!(post(&app, "/tokenize", json!({ "inputs": [1] })).await.status, 422);
+}
+
+#[tokio::test]
+async fn info_says_what_is_served() {
+    let app = Setup::new(embedding()).build();
+    let info = get(&app, "/info").await.json();
+    for (key, value) in [
+        ("model_id", json!("org/fake")),
+        ("model_sha", Value::Null),
+        ("model_dtype", json!("float32")),
+        ("served_model_name", json!("fake")),
+        ("model_type", json!({ "embedding": { "pooling": "last_token" } })),
+        ("max_concurrent_requests", json!(64)),
+        ("max_input_length", json!(256)),
+        ("max_batch_tokens", json!(4096)),
+        ("max_batch_requests", Value::Null),
+        ("max_client_batch_size", json!(32)),
+        ("auto_truncate", json!(true)),
+        ("tokenization_workers", json!(1)),
+        ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ("dtype", json!("float32")),
+        ("device", json!("cpu")),
+        ("attention", json!("ragged")),
+        ("dimensions", json!(DIM)),
+        ("rerank_scores", json!("cosine_similarity")),
+        ("prompts", json!(["query"])),
+    ] {
+        assert_eq!(info.get(key), Some(&value), "{key}");
+    }
+    assert!((info["radix_mlp_threshold"].as_f64().unwrap() - 0.95).abs() < 1e-6);
+
+    let both = Capabilities { classify: classifier(&["a", "b"]).classify, ..embedding() };
+    let models = [
+        (both, json!({ "embedding": { "pooling": "last_token" } }), json!("cosine_similarity")),
+        (reranker(), json!({ "reranker": { "id2label": {}, "label2id": {} } }), json!("probability")),
+        (
+            classifier(&["score"]),
+            json!({ "reranker": { "id2label": { "0": "score" }, "label2id": { "score": 0 } } }),
+            json!("probability"),
+        ),
+        (
+            classifier(&["a", "b"]),
+            json!({ "classifier": { "id2label": { "0": "a", "1": "b" }, "label2id": { "a": 0, "b": 1 } } }),
+            Value::Null,
+        ),
+    ];
+    for (capabilities, model_type, scores) in models {
+        let info = get(&Setup::new(capabilities).build(), "/info").await.json();
+        assert_eq!((&info["model_type"], &info["rerank_scores"]), (&model_type, &scores));
+    }
+}
+
+#[tokio::test]
+async fn models_health_and_metrics() {
+    let app = Setup::new(embedding()).build();
+    let models = get(&app, "/v1/models").await.json();
+    assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("fake")));
+    for path in ["/health", "/ping", "/"] {
+        let got = get(&app, path).await;
+        assert_eq!((got.status.as_u16(), got.body.as_str()), (200, ""), "{path}");
+    }
+    let early = get(&app, "/metrics").await;
+    assert!(early.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with("text/plain"));
+    assert!(early.body.contains("# TYPE te_request_count counter"), "{}", early.body);
+    assert!(early.body.contains("te_queue_size"));
+
+    ask(&app, "/embed", json!({ "inputs": "red fox" })).await;
+    post(&app, "/embed", "{").await;
+    post(&app, "/no/such/route", "").await;
+    let metrics = get(&app, "/metrics").await.body;
+    for line in [
+        r#"prefold_http_requests{route="/embed",status="200"}"#,
+        r#"prefold_http_requests{route="/embed",status="400"}"#,
+        r#"prefold_http_requests{route="unmatched",status="404"}"#,
+        r#"prefold_http_request_duration_bucket{route="/embed",le="#,
+        r#"te_request_success{method="embed"}"#,
+        "te_request_duration_bucket{le=",
+        "te_batch_next_tokens_bucket{le=",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn readiness_has_a_reason() {
+    let app = Setup::new(embedding()).build();
+    let ready = get(&app, "/ready").await;
+    assert_eq!((ready.status.as_u16(), ready.json()), (200, json!({ "status": "ready", "model": "fake" })));
+
+    let failing = Setup { mode: Mode::Fail, ..Setup::new(embedding()) }.build();
+    assert_eq!(get(&failing, "/ready").await.status, 200, "nothing has failed yet");
+    post(&failing, "/embed", json!({ "inputs": "a" })).await;
+    let got = get(&failing, "/ready").await;
+    assert!(got.status == 503 && got.body.contains("told to fail"), "{}", got.body);
+
+    let gate = Arc::new(Gate::default());
+    let mut stuck = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    stuck.http.stall_timeout = Duration::from_millis(50);
+    let stuck = stuck.build();
+    let request = tokio::spawn({
+        let app = stuck.clone();
+        async move { post(&app, "/embed", json!({ "inputs": "a" })).await }
+    });
+    gate.reached().await;
+    while get(&stuck, "/ready").await.status == 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let got = get(&stuck, "/ready").await;
+    assert!(got.body.contains("a forward pass has been running"), "{}", got.body);
+    while get(&stuck, "/health").await.status == 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    gate.open();
+    assert_eq!(request.await.unwrap().status, 200);
+    assert_eq!(get(&stuck, "/ready").await.status, 200);
+    stuck.engine.shutdown().await;
+    let got = get(&stuck, "/ready").await;
+    assert!(got.status == 503 && got.body.contains("shutting down"), "{}", got.body);
+}
+
+#[tokio::test]
+async fn docs_are_served() {
+    let app = Setup::new(embedding()).build();
+    let page = get(&app, "/docs/").await;
+    assert!(page.status == 200 && page.body.contains("swagger-ui"), "{}", page.body);
+    assert_eq!(get(&app, "/docs").await.status, 303);
+    let described = get(&app, "/api-doc/openapi.json").await.json();
+    assert_eq!(described["openapi"], "3.1.0");
+    assert!(described["paths"]["/v2/rerank"]["post"].is_object());
+}
+
+#[tokio::test]
+async fn docs_and_metrics_may_be_protected() {
+    let keys = || Keys::new(vec!["k".parse().unwrap()], None).unwrap();
+    let paths = ["/docs/", "/api-doc/openapi.json", "/metrics"];
+    let mut open = Setup::new(embedding());
+    open.http.api_keys = keys();
+    let open = open.build();
+    let mut closed = Setup::new(embedding());
+    closed.http.api_keys = keys();
+    (closed.http.protect_docs, closed.http.protect_metrics) = (true, true);
+    let closed = closed.build();
+    for path in paths {
+        assert_eq!(get(&open, path).await.status, 200, "{path}");
+        assert_eq!(get(&closed, path).await.status, 401, "{path}");
+        let with_key = Request::get(path).header(header::AUTHORIZATION, "Bearer k").body(Body::empty()).unwrap();
+        assert_eq!(send(&closed, with_key).await.status, 200, "{path}");
+    }
+    for path in ["/health", "/ready", "/ping"] {
+        assert_eq!(get(&closed, path).await.status, 200, "{path}");
+    }
+    let mut elsewhere = Setup::new(embedding());
+    elsewhere.http.metrics_elsewhere = true;
+    let elsewhere = elsewhere.build();
+    assert_eq!(get(&elsewhere, "/metrics").await.status, 404);
+    let own = crate::server::routing::metrics_router(elsewhere);
+    let got = own.oneshot(Request::get("/metrics").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(got.status(), 200);
+}

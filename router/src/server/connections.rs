@@ -1,0 +1,128 @@
+//! Connections: a limited number at once, each with limits on the size of a request's head and on how long its client
+//! may take.
+
+mod exchange;
+mod stream;
+
+use self::exchange::Exchange;
+use self::stream::ClientStream;
+use super::protocol;
+use axum::Router;
+use axum::middleware::from_fn;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use std::io::{self, ErrorKind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of a request's head, URL included. hyper answers longer ones (by up to one read) with status 431. Heads that are not
+/// complete count nowhere, because in a common budget strangers would take the places of others: a connection holds at most
+/// this.
+const MAX_HEAD: usize = 1 << 14;
+
+/// Unsent bytes of a response that the kernel may hold. A client makes progress when it takes half of them, rather than
+/// part of the megabytes that the kernel's buffer may grow to.
+const UNSENT: u32 = 1 << 17;
+
+/// Pause after a failed accept, most often for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Time at shutdown for heads that have begun to arrive.
+const LAST_HEADS: Duration = Duration::from_millis(500);
+
+/// Limits of connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConnectionLimits {
+    /// Open connections; further ones wait in the kernel's backlog.
+    pub(crate) connections: usize,
+    /// Time for a client to send a request's head, and to take part of a response.
+    pub(crate) client_timeout: Duration,
+}
+
+/// Serves connections until `stop`, then finishes the open ones. `unfinished` counts the requests whose answers are
+/// not written to their last byte.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    routes: Router,
+    limits: ConnectionLimits,
+    unfinished: Arc<AtomicUsize>,
+    stop: impl Future,
+) {
+    let routes = routes.layer(from_fn(protocol::check));
+    let permits = Arc::new(Semaphore::new(limits.connections));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.client_timeout).max_buf_size(MAX_HEAD);
+    let open = GracefulShutdown::new();
+    let mut stop = pin!(stop);
+    loop {
+        let (permit, stream) = tokio::select! {
+            accepted = accept(&listener, &permits) => accepted,
+            _ = &mut stop => break,
+        };
+        let exchange = Exchange::new(Arc::clone(&unfinished));
+        let stream = ClientStream::new(prepared(stream), limits.client_timeout, Arc::clone(&exchange));
+        let routes = routes.clone();
+        let service = service_fn(move |request| Arc::clone(&exchange).answer(routes.clone(), request));
+        let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(target: "connection", "a connection ended early: {error}");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    tokio::select! {
+        () = open.shutdown() => {}
+        // Connections that are left have not sent a whole head: no request was accepted from them.
+        () = all_answered(&unfinished) => {}
+    }
+}
+
+/// Resolves when no request is being answered, and none has begun to be for a while.
+async fn all_answered(unfinished: &AtomicUsize) {
+    let mut since = Instant::now();
+    while since.elapsed() < LAST_HEADS {
+        tokio::time::sleep(LAST_HEADS / 10).await;
+        if unfinished.load(Ordering::Relaxed) > 0 {
+            since = Instant::now();
+        }
+    }
+}
+
+/// The next connection, once fewer than the limit are open.
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, TcpStream) {
+    // The semaphore is never closed.
+    let permit = Arc::clone(permits).acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (permit, stream),
+            Err(error) if client_left(&error) => {}
+            Err(error) => {
+                tracing::error!("no connection can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn client_left(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+}
+
+/// A stream with its options, which are best effort: without the first, small responses wait for an acknowledgement.
+fn prepared(stream: TcpStream) -> TcpStream {
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
+    stream
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! The bytes of a connection: a client that takes nothing is given up, and one that has sent its request and closed its half
+//! still gets the answer.
+
+use super::exchange::Exchange;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+/// Time after which a client that closed its half, and that no byte of an answer was sent to, counts as gone: a client that
+/// has left looks the same.
+const GONE_AFTER: Duration = Duration::from_secs(5);
+
+/// Period of the look whether a client has closed its half while it waits for an answer.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// A client's stream.
+pub(super) struct ClientStream {
+    stream: TcpStream,
+    /// Time for the client to take what the kernel has no room for.
+    timeout: Duration,
+    exchange: Arc<Exchange>,
+    /// The end of the stream was read.
+    is_end_seen: bool,
+    /// The client has closed its half, whether or not all that it sent is read.
+    is_hung_up: bool,
+    /// Next look at whether it has.
+    next_look: Option<Pin<Box<Sleep>>>,
+    /// The client takes nothing since this began.
+    stalled: Option<Pin<Box<Sleep>>>,
+    half_closed: HalfClosed,
+}
+
+/// State of a client that has closed its half while an answer is due.
+enum HalfClosed {
+    /// Nothing is known: it may be gone.
+    New,
+    /// It is gone after this.
+    Since(Pin<Box<Sleep>>),
+    /// Bytes of answers are on their way, and it would answer them with a reset if it were gone.
+    Answered,
+}
+
+impl HalfClosed {
+    /// Ready when the client counts as gone.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Self::New = self {
+            *self = Self::Since(Box::pin(sleep(GONE_AFTER)));
+        }
+        match self {
+            Self::Since(gone) => gone.as_mut().poll(context),
+            Self::New | Self::Answered => Poll::Pending,
+        }
+    }
+}
+
+impl ClientStream {
+    pub(super) fn new(stream: TcpStream, timeout: Duration, exchange: Arc<Exchange>) -> Self {
+        Self {
+            stream,
+            timeout,
+            exchange,
+            is_end_seen: false,
+            is_hung_up: false,
+            next_look: None,
+            stalled: None,
+            half_closed: HalfClosed::New,
+        }
+    }
+
+    /// True for a client that counts as gone while an answer is due. While bytes of a next request are there, nobody reads to
+    /// the end of the stream, so this looks for itself.
+    fn is_gone(&mut self, context: &mut Context<'_>) -> bool {
+        while !self.is_hung_up {
+            let next_look = self.next_look.get_or_insert_with(|| Box::pin(sleep(LOOK_AFTER)));
+            if next_look.as_mut().poll(context).is_pending() {
+                return false;
+            }
+            self.next_look = None;
+            let mut state = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+            self.is_hung_up = poll(&mut state, Some(&Timespec::default())).is_ok_and(|count| count > 0);
+        }
+        self.half_closed.poll_gone(context).is_ready()
+    }
+
+    /// Passes on what a write came to, unless the client has taken nothing for too long.
+    fn in_time(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stalled = None;
+            self.half_closed = HalfClosed::Answered;
+            return written;
+        }
+        let timeout = self.timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for ClientStream {
+    /// While an answer is due, the end of the stream is not told, because the connection would be dropped for it.
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let (filled, room) = (buf.filled().len(), buf.remaining());
+        ready!(Pin::new(&mut self.stream).poll_read(context, buf))?;
+        let is_end = buf.filled().len() == filled && room > 0;
+        if is_end && !self.is_end_seen {
+            // The last bytes of a request may be on their way to its handler, which this task polls next.
+            self.is_end_seen = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if is_end && self.exchange.is_answer_due() {
+            // The flush that follows sees whether the client is gone.
+            self.is_hung_up = true;
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.in_time(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.in_time(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Called when all bytes are written that the connection had.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.exchange.flushed();
+        if self.exchange.is_answer_due() {
+            return match self.is_gone(context) {
+                true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+                false => Poll::Ready(Ok(())),
+            };
+        }
+        (self.half_closed, self.next_look, self.is_hung_up) = (HalfClosed::New, None, false);
+        if self.is_end_seen {
+            // The end of the stream can be told now.
+            context.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,8 @@
+//! The server around the routes: connections, loading gate, routing table, shutdown.
+
+pub(crate) mod connections;
+pub(crate) mod listening;
+mod loading_gate;
+mod protocol;
+pub(crate) mod routing;
+pub(crate) mod stopping;

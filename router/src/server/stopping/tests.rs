@@ -1,0 +1,168 @@
+//! Shutdown, over a real socket.
+
+use super::ServingConfig;
+use super::{Signals, Stopped, serve};
+use crate::server::connections::ConnectionLimits;
+use crate::state::App;
+use crate::testing::{Gate, Mode, Setup, embedding};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+const LONG: Duration = Duration::from_secs(600);
+
+struct Running {
+    address: SocketAddr,
+    app: App,
+    gate: Arc<Gate>,
+    signals: mpsc::Sender<&'static str>,
+    server: tokio::task::JoinHandle<anyhow::Result<Stopped>>,
+}
+
+async fn start(timeout: Duration) -> Running {
+    start_with(timeout, |_| false).await
+}
+
+/// `exit_on_stuck` may change the setup; its result is `--exit-on-stuck`.
+async fn start_with(timeout: Duration, exit_on_stuck: impl FnOnce(&mut Setup) -> bool) -> Running {
+    let gate = Arc::new(Gate::default());
+    let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    let exit_on_stuck = exit_on_stuck(&mut setup);
+    let app = setup.build();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (signals, receiver) = mpsc::channel(2);
+    let config = ServingConfig {
+        connections: ConnectionLimits { connections: 100, client_timeout: LONG },
+        exit_on_stuck,
+        shutdown_timeout: timeout,
+    };
+    let server = tokio::spawn(serve(listener, std::future::ready(Ok(app.clone())), Signals(receiver), config));
+    Running { address, app, gate, signals, server }
+}
+
+/// Sends a request and reads until the server closes the connection.
+fn request(address: SocketAddr) -> JoinHandle<String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = r#"{"inputs":"a"}"#;
+    write!(stream, "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    std::thread::spawn(move || {
+        let mut response = String::new();
+        stream.read_to_string(&mut response).map_or_else(|error| error.to_string(), |_| response)
+    })
+}
+
+async fn until_in_flight(app: &App, requests: usize) {
+    while app.in_flight.load(Ordering::Relaxed) < requests {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn join(client: JoinHandle<String>) -> String {
+    tokio::task::spawn_blocking(|| client.join().unwrap()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_is_answered() {
+    let running = start(LONG).await;
+    let clients: Vec<_> = (0..50).map(|_| request(running.address)).collect();
+    // No wait until they are in flight: a request sent before the signal counts.
+    running.signals.send("SIGTERM").await.unwrap();
+    while running.app.in_flight.load(Ordering::Relaxed) < 50 {
+        assert!(!clients.iter().any(JoinHandle::is_finished), "a connection was cut off");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    running.gate.open();
+    for client in clients {
+        let response = join(client).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK"), "{response:?}");
+        assert!(response.ends_with("]]"), "{response:?}");
+    }
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+    assert!(TcpStream::connect(running.address).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_do_not_hold_the_server() {
+    let running = start(LONG).await;
+    running.gate.open();
+    let _idle = TcpStream::connect(running.address).unwrap();
+    running.signals.send("SIGTERM").await.unwrap();
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_to_stop_is_bounded() {
+    let running = start(Duration::from_millis(300)).await;
+    let _client = request(running.address);
+    until_in_flight(&running.app, 1).await;
+    running.signals.send("SIGTERM").await.unwrap();
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::TimedOut { requests: 1 });
+    running.gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_stops_at_once() {
+    let running = start(LONG).await;
+    let _client = request(running.address);
+    until_in_flight(&running.app, 1).await;
+    // The first signals count as one; a later one counts again.
+    while !running.server.is_finished() {
+        let _ = running.signals.try_send("SIGINT");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Interrupted);
+    running.gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_that_come_together_are_one() {
+    let running = start(LONG).await;
+    let client = request(running.address);
+    until_in_flight(&running.app, 1).await;
+    for _ in 0..2 {
+        running.signals.try_send("SIGTERM").unwrap();
+    }
+    // Opened only after the second signal has left the channel.
+    while running.signals.capacity() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    running.gate.open();
+    assert!(join(client).await.starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forward_pass_that_never_ends_ends_the_server_when_it_should() {
+    let running = start_with(LONG, |setup| {
+        setup.http.stall_timeout = Duration::from_millis(20);
+        true
+    })
+    .await;
+    let _client = request(running.address);
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Stuck);
+    running.gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forward_pass_that_takes_long_ends_nothing_by_default() {
+    let running = start_with(LONG, |setup| {
+        setup.http.stall_timeout = Duration::from_millis(1);
+        false
+    })
+    .await;
+    let client = request(running.address);
+    running.gate.reached().await;
+    while crate::routes::health::stuck(&running.app).is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    running.gate.open();
+    running.signals.send("SIGTERM").await.unwrap();
+    assert!(join(client).await.starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+}

@@ -1,0 +1,252 @@
+//! API keys from the command line and from a file that is reloaded while the server runs.
+
+use super::secret::{self, Secret};
+use prefold_core::Scope;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+use subtle::{ConditionallySelectable, ConstantTimeEq};
+use tokio::signal::unix::Signal;
+
+/// Period of the file's reading: a change is found by its content, whatever its time says.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Bytes of a key file at most; a larger file was named by mistake.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The valid keys. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keys {
+    given: Vec<Key>,
+    file: Option<Arc<KeyFile>>,
+}
+
+/// A valid key, and the scope of the requests that have it.
+#[derive(Debug, Clone)]
+struct Key {
+    secret: Secret,
+    scope: Scope,
+}
+
+#[derive(Debug)]
+struct KeyFile {
+    path: PathBuf,
+    read: RwLock<ReadKeys>,
+    /// Digest and identity when it was last looked at.
+    seen: Mutex<Option<(u64, (u64, u64))>>,
+    /// The last problem, which is logged once.
+    problem: Mutex<Option<String>>,
+    hasher: RandomState,
+}
+
+/// Content of a file when it was last read.
+#[derive(Debug, Clone)]
+struct ReadKeys {
+    keys: Arc<[Key]>,
+    /// Hash of the text.
+    digest: u64,
+    /// Device and inode: a file that was replaced as a whole has others.
+    identity: (u64, u64),
+}
+
+impl Keys {
+    /// The given keys and those in the file, one per line; empty lines and lines that start with `#` are ignored.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has no keys.
+    pub(crate) fn new(given: Vec<Secret>, file: Option<PathBuf>) -> io::Result<Self> {
+        let given = given.into_iter().map(|secret| Key::new(secret, &[])).collect();
+        Ok(Self { given, file: file.map(|path| KeyFile::open(path).map(Arc::new)).transpose()? })
+    }
+
+    /// True if requests need a key.
+    pub(crate) fn are_required(&self) -> bool {
+        !self.given.is_empty() || self.file.is_some()
+    }
+
+    /// The scope of a valid key. Takes the same time for every key and position of a difference; only the keys' lengths can be
+    /// measured.
+    pub(crate) fn scope_of(&self, given: &[u8]) -> Option<Scope> {
+        let from_file = self.file.as_ref().map(|file| file.keys());
+        let keys = self.given.iter().chain(from_file.iter().flat_map(|keys| keys.iter()));
+        // No key has the scope of requests without one.
+        let Scope(none) = Scope::default();
+        let mut scope = none;
+        for key in keys {
+            scope.conditional_assign(&key.scope.0, given.ct_eq(key.secret.expose().as_bytes()));
+        }
+        (scope != none).then_some(Scope(scope))
+    }
+
+    /// Reloads the file whenever it changes and on `hangup`; never returns.
+    pub(crate) async fn reload_on_change(self, mut hangup: Signal) {
+        loop {
+            let was_asked = tokio::select! {
+                () = tokio::time::sleep(PERIOD) => false,
+                _ = hangup.recv() => true,
+            };
+            if let Some(file) = &self.file {
+                file.refresh(was_asked);
+            }
+        }
+    }
+}
+
+impl Key {
+    /// A key with its scope among the known ones, or with a new scope.
+    fn new(secret: Secret, known: &[Self]) -> Self {
+        static SCOPES: AtomicU32 = AtomicU32::new(1);
+        let same = known.iter().find(|key| key.secret == secret).map(|key| key.scope);
+        Self { secret, scope: same.unwrap_or_else(|| Scope(SCOPES.fetch_add(1, Ordering::Relaxed))) }
+    }
+}
+
+impl KeyFile {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let hasher = RandomState::new();
+        let (text, identity) = read(&path)?;
+        let keys = parse(&text, &[])?;
+        let read = RwLock::new(ReadKeys { keys, digest: hasher.hash_one(text), identity });
+        Ok(Self { path, read, seen: Mutex::default(), problem: Mutex::default(), hasher })
+    }
+
+    fn keys(&self) -> Arc<[Key]> {
+        Arc::clone(&self.read.read().unwrap_or_else(PoisonError::into_inner).keys)
+    }
+
+    /// Keeps the previous keys if the file cannot be read: a file in the middle of a write must not lock everybody out.
+    fn refresh(&self, was_asked: bool) {
+        let path = self.path.display();
+        let problem = match self.read_again(was_asked) {
+            Ok(Some(keys)) => {
+                tracing::info!(keys, "{path} (--api-key-file) was read again");
+                None
+            }
+            Ok(None) => None,
+            Err(problem) => Some(problem.to_string()),
+        };
+        let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(problem) = problem.as_ref().filter(|&problem| was_asked || known.as_ref() != Some(problem)) {
+            tracing::error!("{path} (--api-key-file): {problem}; the keys it had before stay good");
+        }
+        *known = problem;
+    }
+
+    /// Takes over the file's keys and returns their number; `None` if the file is as it was.
+    fn read_again(&self, was_asked: bool) -> io::Result<Option<usize>> {
+        let known = self.read.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let (text, identity) = read(&self.path)?;
+        let digest = self.hasher.hash_one(&text);
+        let is_settled = self.seen.lock().unwrap_or_else(PoisonError::into_inner).replace((digest, identity))
+            == Some((digest, identity));
+        if digest == known.digest && !was_asked {
+            self.read.write().unwrap_or_else(PoisonError::into_inner).identity = identity;
+            return Ok(None);
+        }
+        // A file that was replaced is there as a whole, once it stays as it is; one that is written over may be half there.
+        if !text.ends_with('\n') && (identity == known.identity || !is_settled) {
+            return Err(invalid("its last line has no end: it may still be written"));
+        }
+        let keys = parse(&text, &known.keys)?;
+        let count = keys.len();
+        *self.read.write().unwrap_or_else(PoisonError::into_inner) = ReadKeys { keys, digest, identity };
+        Ok(Some(count))
+    }
+}
+
+/// The file's text and identity.
+fn read(path: &Path) -> io::Result<(String, (u64, u64))> {
+    let metadata = path.metadata()?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE {
+        return Err(invalid(&format!("is not a file of at most {MAX_FILE} bytes")));
+    }
+    Ok((std::fs::read_to_string(path)?, (metadata.dev(), metadata.ino())))
+}
+
+fn parse(text: &str, known: &[Key]) -> io::Result<Arc<[Key]>> {
+    // Editors put a byte order mark before the first line.
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let keys: Arc<[Key]> =
+        lines.filter_map(|line| secret::api_key(line).ok()).map(|secret| Key::new(secret, known)).collect();
+    if keys.is_empty() { Err(invalid("has no keys")) } else { Ok(keys) }
+}
+
+fn invalid(problem: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn secrets(keys: &[&str]) -> Vec<Secret> {
+        keys.iter().map(|key| key.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_of_several_keys_is_good_and_no_part_of_one() {
+        let keys = Keys::new(secrets(&["first", "second"]), None).unwrap();
+        assert!(keys.are_required() && !Keys::default().are_required());
+        for (given, good) in [("first", true), ("second", true), ("firs", false), ("firsts", false), ("", false)] {
+            assert_eq!(keys.scope_of(given.as_bytes()).is_some(), good, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_again_and_a_broken_one_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        assert!(Keys::new(Vec::new(), Some(path.clone())).is_err());
+        fs::write(&path, "# nobody\n\n").unwrap();
+        assert!(Keys::new(Vec::new(), Some(path.clone())).unwrap_err().to_string().contains("has no keys"));
+        assert!(Keys::new(Vec::new(), Some(directory.path().to_owned())).is_err());
+
+        fs::write(&path, "\u{feff}old\n# ours\n other").unwrap();
+        let keys = Keys::new(secrets(&["given"]), Some(path.clone())).unwrap();
+        let scope = |key: &str| keys.scope_of(key.as_bytes());
+        let good = |key: &str| scope(key).is_some();
+        assert!(good("old") && good("other") && good("given") && !good("# ours") && !good("new"));
+        let (old, other) = (scope("old"), scope("other"));
+        assert!(old != other && old != scope("given"));
+        let file = keys.file.as_ref().unwrap();
+        let modified = path.metadata().unwrap().modified().unwrap();
+        let write = |text: &str| {
+            fs::write(&path, text).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        };
+        for broken in ["", "# none\n", "half a k", "old\nhalf a k"] {
+            write(broken);
+            file.refresh(false);
+            assert!(good("old") && good("other") && !good("half a k"), "{broken:?}");
+        }
+        write("other\nnew\n");
+        file.refresh(false);
+        assert!(good("new") && good("given") && !good("old"));
+        assert_eq!(scope("other"), other, "a key that stays has its scope");
+        write("half");
+        file.refresh(true);
+        assert!(good("new") && !good("half"));
+        let replace = |text: &str| {
+            let replacement = directory.path().join("replacement");
+            fs::write(&replacement, text).unwrap();
+            fs::rename(replacement, &path).unwrap();
+        };
+        replace("whole");
+        file.refresh(false);
+        assert!(!good("whole"), "it may still be written");
+        file.refresh(false);
+        assert!(good("whole") && !good("new"));
+        // Replaced by the same and then written over: no key is half there.
+        replace("whole");
+        file.refresh(false);
+        fs::write(&path, "whole\nhal").unwrap();
+        (0..2).for_each(|_| file.refresh(false));
+        assert!(good("whole") && !good("hal"));
+    }
+}

@@ -1,0 +1,155 @@
+//! State shared by all handlers.
+
+pub(crate) mod api_keys;
+pub(crate) mod call;
+pub(crate) mod secret;
+
+use self::api_keys::Keys;
+use axum::http::HeaderValue;
+use metrics_exporter_prometheus::PrometheusHandle;
+use prefold_core::{Engine, Task};
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, SystemTime};
+
+/// Default of `--payload-limit`, in bytes.
+pub(crate) const PAYLOAD_LIMIT: usize = 32_000_000;
+
+/// Default of `--client-timeout`, in seconds. Idle connections live as long: longer than the 60 s after which most
+/// balancers close theirs, so that a balancer never sends a request into a connection that is being closed.
+pub(crate) const CLIENT_TIMEOUT: u64 = 75;
+
+/// Handle to the shared state.
+#[derive(Clone)]
+pub(crate) struct App(Arc<State>);
+
+/// The engine, its names, and the settings and counters of HTTP.
+pub(crate) struct State {
+    pub(crate) engine: Engine,
+    pub(crate) names: ModelNames,
+    pub(crate) http: HttpConfig,
+    pub(crate) metrics: PrometheusHandle,
+    /// Unix time in seconds.
+    pub(crate) started: u64,
+    /// Requests in flight.
+    pub(crate) in_flight: AtomicUsize,
+}
+
+impl Deref for App {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl App {
+    /// Puts an engine behind HTTP.
+    pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
+        let started = unix_time();
+        Self(Arc::new(State { engine, names, http, metrics, started, in_flight: AtomicUsize::new(0) }))
+    }
+}
+
+impl State {
+    /// Logs address, model and settings.
+    pub(crate) fn log_ready(&self, address: SocketAddr) {
+        let model = self.engine.info();
+        let tasks: Vec<&str> = model.capabilities.tasks().map(Task::as_str).collect();
+        tracing::info!(
+            %address,
+            model = self.names.served,
+            tasks = tasks.join(", "),
+            dtype = model.dtype,
+            device = model.device,
+            attention = model.attention,
+            radix_mlp_threshold = %self.engine.config().radix_mlp_threshold,
+            "ready"
+        );
+    }
+}
+
+/// Names of the served model.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelNames {
+    /// The hub id, the path or the built-in model's name.
+    pub(crate) id: String,
+    /// The name in responses.
+    pub(crate) served: String,
+    /// Further names that requests may use.
+    pub(crate) aliases: Vec<String>,
+}
+
+impl ModelNames {
+    /// All names that requests may use, the served one first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.served).chain(&self.aliases).map(String::as_str)
+    }
+
+    /// The first given name is the served one, and the model's id becomes an alias; without names the id is served.
+    pub(crate) fn new(id: String, given: Vec<String>) -> Self {
+        let given = given.into_iter().filter(|name| !name.is_empty());
+        let mut names: Vec<String> = given.chain([id.clone()]).collect();
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        let served = names.remove(0);
+        Self { id, served, aliases: names }
+    }
+}
+
+/// Requests whose inputs may be folded with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SharePrefixes {
+    /// All of them.
+    All,
+    /// Those with one API key.
+    Key,
+}
+
+/// Settings of HTTP.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpConfig {
+    /// Bytes per request body.
+    pub(crate) payload_limit: usize,
+    /// Time for a body to arrive.
+    pub(crate) client_timeout: Duration,
+    pub(crate) api_keys: Keys,
+    pub(crate) share_prefixes: SharePrefixes,
+    /// None: any origin.
+    pub(crate) allowed_origins: Option<Vec<HeaderValue>>,
+    /// Log lines carry a span per request.
+    pub(crate) spans: bool,
+    /// A forward pass that runs longer makes `/ready` fail.
+    pub(crate) stall_timeout: Duration,
+    /// `/docs` and the OpenAPI description need the API key.
+    pub(crate) protect_docs: bool,
+    /// `/metrics` needs the API key.
+    pub(crate) protect_metrics: bool,
+    /// `/metrics` is served by `--prometheus-port` only.
+    pub(crate) metrics_elsewhere: bool,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            payload_limit: PAYLOAD_LIMIT,
+            client_timeout: Duration::from_secs(CLIENT_TIMEOUT),
+            api_keys: Keys::default(),
+            share_prefixes: SharePrefixes::All,
+            allowed_origins: None,
+            spans: true,
+            stall_timeout: Duration::from_secs(120),
+            protect_docs: false,
+            protect_metrics: false,
+            metrics_elsewhere: false,
+        }
+    }
+}
+
+/// Unix time in seconds.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs())
+}

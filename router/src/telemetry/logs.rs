@@ -1,0 +1,58 @@
+//! The log, and the `tracing` layers behind it.
+
+use super::log_filter::{self, FilterError};
+use super::log_writer::LOG;
+use super::traces::{Exporter, TraceConfig};
+use opentelemetry_otlp::ExporterBuildError;
+use prefold_core::trace::TARGET;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::IsTerminal;
+use thiserror::Error as ThisError;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+/// Settings of logs and traces.
+#[derive(Debug, Clone)]
+pub(crate) struct TelemetryConfig {
+    /// Log lines as JSON.
+    pub(crate) json: bool,
+    /// Log lines include the request's span.
+    pub(crate) spans: bool,
+    /// Directives for [`log_filter::parse`].
+    pub(crate) filter: String,
+    /// None: no traces are exported.
+    pub(crate) traces: Option<TraceConfig>,
+}
+
+/// Errors of installing the log.
+#[derive(Debug, ThisError)]
+pub(crate) enum LogError {
+    #[error("the log cannot be written: {0}")]
+    Log(#[from] TryInitError),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    #[error("traces cannot be sent: {0}")]
+    Traces(#[from] ExporterBuildError),
+}
+
+/// Sends log lines, panics among them, to standard output, and spans to the collector if there is one.
+pub(crate) fn install(config: &TelemetryConfig) -> Result<Option<Exporter>, LogError> {
+    let exporter = config.traces.as_ref().map(Exporter::start).transpose()?;
+    let filter = log_filter::parse(&config.filter)?;
+    let filter = filter.and(filter_fn(|metadata| metadata.target() != TARGET));
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| &LOG).with_ansi(std::io::stdout().is_terminal());
+    let lines = match config.json {
+        true => lines.json().flatten_event(true).with_current_span(config.spans).with_span_list(false).boxed(),
+        false => lines.boxed(),
+    };
+    let spans = exporter.as_ref().map(Exporter::layer);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).try_init()?;
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = Backtrace::capture();
+        let captured = backtrace.status() == BacktraceStatus::Captured;
+        tracing::error!(target: "panic", backtrace = captured.then(|| tracing::field::display(backtrace)), "{panic}");
+    }));
+    Ok(exporter)
+}

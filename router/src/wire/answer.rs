@@ -1,0 +1,174 @@
+//! Responses: a body in pieces, what it holds, and the cost if the model ran.
+
+use super::cost::Cost;
+use super::element::{ElementType, binary_pieces};
+use super::pieces::{JsonText, write_value};
+use crate::error::ApiError;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use prefold_core::{Response as Answered, Share};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// Element type of a binary response.
+pub(crate) const DTYPE: HeaderName = HeaderName::from_static("x-embedding-dtype");
+
+/// `rows,values` of a binary response.
+pub(crate) const SHAPE: HeaderName = HeaderName::from_static("x-embedding-shape");
+
+/// Pieces of a body, in their order.
+type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
+
+/// A body, and its cost if the model ran.
+pub(crate) struct Answer {
+    pieces: Pieces,
+    form: Form,
+    cost: Option<Cost>,
+    /// Bytes that the request holds, given back when the last piece is written.
+    share: Option<Arc<Share>>,
+}
+
+/// Content type of the body.
+enum Form {
+    Json,
+    /// Rows of vectors.
+    Binary {
+        rows: usize,
+        dim: usize,
+        element: ElementType,
+    },
+}
+
+impl Answer {
+    /// A JSON body, which `write` makes of the results.
+    pub(crate) fn json<T>(answered: Answered<T>, write: impl FnOnce(Vec<T>) -> JsonText) -> Self {
+        let cost = Some(Cost::of(&answered));
+        let Answered { results, share, .. } = answered;
+        Self { pieces: Box::new(write(results)), form: Form::Json, cost, share }
+    }
+
+    /// The vectors as bytes, row by row.
+    ///
+    /// # Errors
+    /// `element` cannot hold a value.
+    pub(crate) fn binary(answered: Answered<Vec<f32>>, element: ElementType) -> Result<Self, ApiError> {
+        let cost = Some(Cost::of(&answered));
+        let Answered { results: vectors, share, .. } = answered;
+        element.check(&vectors)?;
+        let form = Form::Binary { rows: vectors.len(), dim: vectors.first().map_or(0, Vec::len), element };
+        Ok(Self { pieces: Box::new(binary_pieces(vectors, element)), form, cost, share })
+    }
+
+    /// A small value as a JSON body of a request for which the model did not run.
+    pub(crate) fn free(value: &impl Serialize) -> Self {
+        let mut body = String::new();
+        write_value(&mut body, value);
+        Self { pieces: Box::new(std::iter::once(body.into_bytes())), form: Form::Json, cost: None, share: None }
+    }
+
+    /// A JSON body of a request for which the model did not run; `share` counts what it holds.
+    pub(crate) fn free_text(text: JsonText, share: Arc<Share>) -> Self {
+        Self { pieces: Box::new(text), form: Form::Json, cost: None, share: Some(share) }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let Self { pieces, form, cost, share } = self;
+        let mut response = Response::new(body(pieces, share));
+        let headers = response.headers_mut();
+        match form {
+            Form::Json => {
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
+            Form::Binary { rows, dim, element } => {
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+                headers.insert(DTYPE, HeaderValue::from_static(element.as_str()));
+                if let Ok(shape) = HeaderValue::from_str(&format!("{rows},{dim}")) {
+                    headers.insert(SHAPE, shape);
+                }
+            }
+        }
+        if let Some(cost) = cost {
+            response.extensions_mut().insert(cost);
+        }
+        response
+    }
+}
+
+/// A body of one piece has a content length. A longer one is made as fast as the client reads it, with a pause for other
+/// connections after each piece.
+fn body(mut pieces: Pieces, share: Option<Arc<Share>>) -> Body {
+    let first = pieces.next().unwrap_or_default();
+    let Some(second) = pieces.next() else {
+        return Body::from(Bytes::from_owner(Held { bytes: first, _share: share }));
+    };
+    let state = ([first, second].into_iter(), pieces, share);
+    Body::from_stream(stream::unfold(state, async |(mut made, mut pieces, share)| {
+        tokio::task::yield_now().await;
+        let piece = made.next().or_else(|| pieces.next())?;
+        Some((Ok::<_, Infallible>(Bytes::from(piece)), (made, pieces, share)))
+    }))
+}
+
+/// Bytes with the share that they are counted in.
+struct Held {
+    bytes: Vec<u8>,
+    _share: Option<Arc<Share>>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::HttpBody;
+    use futures::StreamExt;
+    use prefold_core::{Quota, Resource};
+
+    fn share(quota: &Arc<Quota>) -> Arc<Share> {
+        let share = Arc::new(quota.share());
+        share.force(10);
+        share
+    }
+
+    #[tokio::test]
+    async fn a_small_body_has_its_length_and_counts_until_it_is_dropped() {
+        let quota = Quota::new(10, Resource::BufferedBytes);
+        let body = Answer::free_text(JsonText::default().values([1, 2]), share(&quota)).into_response().into_body();
+        assert_eq!(body.size_hint().exact(), Some(5));
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        assert_eq!(bytes, "[1,2]");
+        let part = bytes.slice(..1);
+        drop(bytes);
+        assert_eq!(quota.held(), 10, "a part of it is still there");
+        drop(part);
+        assert_eq!(quota.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_large_body_is_made_as_it_is_read_and_counts_until_its_end() {
+        let quota = Quota::new(10, Resource::BufferedBytes);
+        let items: Vec<usize> = (0..100_000).collect();
+        let body =
+            Answer::free_text(JsonText::default().values(items.clone()), share(&quota)).into_response().into_body();
+        assert_eq!(body.size_hint().exact(), None);
+        let mut stream = body.into_data_stream();
+        let mut read = stream.next().await.unwrap().unwrap().to_vec();
+        assert!(read.len() < 100_000, "{}", read.len());
+        while let Some(piece) = stream.next().await {
+            assert_eq!(quota.held(), 10);
+            read.extend(piece.unwrap());
+        }
+        assert_eq!(read, serde_json::to_vec(&items).unwrap());
+        drop(stream);
+        assert_eq!(quota.held(), 0);
+    }
+}

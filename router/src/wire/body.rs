@@ -1,0 +1,206 @@
+//! Request bodies: size limits, JSON, and errors that name the field.
+
+use super::guarded::Guarded;
+use crate::error::ApiError;
+use crate::state::App;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::header;
+use futures::StreamExt;
+use prefold_core::{Error, Share, shown};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use std::sync::Arc;
+
+/// Bytes beyond the limit that are read and discarded, so that a client that is still sending gets its 413 instead of a
+/// reset connection.
+const MAX_DISCARDED: usize = 64 << 20;
+
+/// Bytes of a body that is parsed where it arrives: less than half a millisecond's work.
+const PARSED_AT_ONCE: usize = 1 << 16;
+
+/// Strings, lists and objects per body: eight times as many as the default limits let through.
+const MAX_VALUES: usize = 1 << 20;
+
+/// The body as JSON, whatever its content type. Unknown fields are ignored.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        RawBody::from_request(request, app).await?.parse().await.map(Self)
+    }
+}
+
+/// The body's bytes, for routes that inspect them to choose a type.
+#[derive(Debug)]
+pub(crate) struct RawBody(Bytes);
+
+impl RawBody {
+    /// The body as JSON. A large one is parsed on a thread that serves no connections.
+    ///
+    /// # Errors
+    /// [`ApiError::Syntax`], [`ApiError::Body`] or [`ApiError::TooManyValues`]
+    pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(&self) -> Result<T, ApiError> {
+        let body = self.0.clone();
+        if body.len() <= PARSED_AT_ONCE {
+            return parse(&body);
+        }
+        tokio::task::spawn_blocking(move || parse(&body)).await.unwrap_or(Err(ApiError::Panic))
+    }
+}
+
+impl FromRequest<App> for RawBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let (timeout, limit) = (app.http.client_timeout, app.http.payload_limit);
+        let is_too_large = declared(&request) > limit;
+        let read = tokio::time::timeout(timeout, read_body(request, limit)).await;
+        let late = || Err(if is_too_large { ApiError::PayloadTooLarge { limit } } else { ApiError::Slow(timeout) });
+        read.unwrap_or_else(|_| late()).map(|body| Self(body.into()))
+    }
+}
+
+/// Bytes that the head announces; 0 without a length.
+fn declared(request: &Request) -> usize {
+    let number = |value: &axum::http::HeaderValue| value.to_str().ok()?.parse::<usize>().ok();
+    request.headers().get(header::CONTENT_LENGTH).and_then(number).unwrap_or(0)
+}
+
+async fn read_body(request: Request, limit: usize) -> Result<Vec<u8>, ApiError> {
+    let mut codings = request.headers().get_all(header::CONTENT_ENCODING).iter();
+    if let Some(coding) = codings.find(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        let coding = shown(&String::from_utf8_lossy(coding.as_bytes()));
+        return Err(ApiError::Encoded { header: "Content-Encoding", coding });
+    }
+    let declared = declared(&request);
+    // The client has not sent the body yet, or would send more than is worth reading.
+    if declared > limit && (request.headers().contains_key(header::EXPECT) || declared - limit > MAX_DISCARDED) {
+        return Err(ApiError::PayloadTooLarge { limit });
+    }
+    let held = request.extensions().get::<Arc<Share>>().cloned();
+    let hold = |bytes| held.as_ref().map_or(Ok(()), |held| held.grow(bytes));
+    // Nothing is reserved for a declared length: memory is for what has arrived. What is reserved counts.
+    let mut body = Vec::new();
+    let mut refused = None;
+    let mut discarded = 0;
+    let mut chunks = request.into_body().into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| ApiError::Incomplete(error.to_string()))?;
+        if refused.is_none() {
+            refused = match body.len() + chunk.len() > limit {
+                true => Some(ApiError::PayloadTooLarge { limit }),
+                false => reserve(&mut body, chunk.len(), declared, hold).err(),
+            };
+        }
+        if refused.is_none() {
+            body.extend_from_slice(&chunk);
+            continue;
+        }
+        body = Vec::new();
+        held.iter().for_each(|held| held.shrink_to(0));
+        discarded += chunk.len();
+        if discarded > MAX_DISCARDED {
+            break;
+        }
+    }
+    refused.map_or(Ok(body), Err)
+}
+
+/// Makes room for `arrived` bytes more; `hold` counts it. Capacity doubles, up to the declared length, so that half of what
+/// is reserved has arrived.
+///
+/// # Errors
+/// As `hold`; nothing is reserved then.
+fn reserve(
+    body: &mut Vec<u8>,
+    arrived: usize,
+    declared: usize,
+    hold: impl Fn(usize) -> Result<(), Error>,
+) -> Result<(), ApiError> {
+    let len = body.len() + arrived;
+    if len <= body.capacity() {
+        return Ok(());
+    }
+    let most = if declared >= len { declared } else { usize::MAX };
+    let capacity = (2 * body.len()).min(most).max(len);
+    hold(capacity - body.capacity())?;
+    body.reserve_exact(capacity - body.len());
+    Ok(())
+}
+
+/// Parses a body as JSON.
+///
+/// # Errors
+/// [`ApiError::Syntax`] or [`ApiError::Body`]
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    check_values(body)?;
+    check_object(body)?;
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let parsed = T::deserialize(Guarded(&mut json)).and_then(|parsed| json.end().map(|()| parsed));
+    parsed.map_err(|error| explain::<T>(body, &error))
+}
+
+/// Limits the number of values, because a parsed value takes more memory than the three bytes that can denote it.
+///
+/// # Errors
+/// [`ApiError::TooManyValues`]
+fn check_values(body: &[u8]) -> Result<(), ApiError> {
+    if body.len() < 3 * MAX_VALUES {
+        return Ok(());
+    }
+    let (mut values, mut in_text, mut escaped) = (0, false, false);
+    for &byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => {
+                in_text = !in_text;
+                values += usize::from(in_text);
+            }
+            b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    if values > MAX_VALUES { Err(ApiError::TooManyValues { limit: MAX_VALUES }) } else { Ok(()) }
+}
+
+/// Rejects bodies that are not objects: serde would read a list as the fields by position.
+///
+/// # Errors
+/// [`ApiError::Syntax`] or [`ApiError::Body`]
+fn check_object(body: &[u8]) -> Result<(), ApiError> {
+    let kind = match body.trim_ascii_start().first() {
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b'0'..=b'9' | b'-') => "a number",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => return Ok(()),
+    };
+    let mut json = serde_json::Deserializer::from_slice(body);
+    match IgnoredAny::deserialize(Guarded(&mut json)).and_then(|_| json.end()) {
+        Ok(()) => Err(ApiError::Body {
+            field: None,
+            problem: format!("the request body is {kind}, it must be a JSON object"),
+        }),
+        Err(error) => Err(ApiError::Syntax(error.to_string())),
+    }
+}
+
+/// Parses again to find the field at fault, so that valid bodies do not pay for tracking the path.
+fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiError {
+    if !error.is_data() {
+        return ApiError::Syntax(error.to_string());
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let again = serde_path_to_error::deserialize::<_, T>(Guarded(&mut deserializer));
+    let path = again.err().map(|error| error.path().to_string());
+    ApiError::Body { field: path.filter(|path| path != "."), problem: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

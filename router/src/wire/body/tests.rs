@@ -1,0 +1,169 @@
+//! Valid and invalid bodies.
+
+use super::*;
+use crate::wire::inputs::{Inputs, MAX_IDS};
+use axum::body::{Body, Bytes};
+use prefold_core::Input;
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+struct Dto<T> {
+    inputs: T,
+    #[allow(dead_code, reason = "read by the parser")]
+    flag: Option<bool>,
+}
+
+#[test]
+fn syntax_and_types_are_told_apart() {
+    for body in ["", "{", "{\"inputs\": \"a\"", "{'inputs': 1}", "{\"inputs\":\"a\"} x", "\u{feff}{}"] {
+        assert!(matches!(parse::<Dto<Inputs>>(body.as_bytes()), Err(ApiError::Syntax(_))), "{body}");
+    }
+    assert!(matches!(parse::<Dto<Inputs>>(b"{\"inputs\":\"\xff\"}"), Err(ApiError::Syntax(_))));
+    let missing = parse::<Dto<Inputs>>(b"{}").unwrap_err().to_string();
+    assert!(missing.starts_with("missing field `inputs`"), "{missing}");
+    let wrong = parse::<Dto<Inputs>>(b"{\"inputs\":\"a\",\n\"flag\":\"yes\"}").unwrap_err().to_string();
+    assert!(wrong.starts_with("`flag`: invalid type: string, expected a boolean at line 2"), "{wrong}");
+}
+
+fn request(body: Body, headers: &[(header::HeaderName, &str)]) -> Request {
+    let mut request = Request::new(body);
+    for (name, value) in headers {
+        request.headers_mut().append(name, value.parse().unwrap());
+    }
+    request
+}
+
+fn chunked(sizes: &[usize]) -> Body {
+    let chunks: Vec<_> = sizes.iter().map(|&n| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; n]))).collect();
+    Body::from_stream(futures::stream::iter(chunks))
+}
+
+#[tokio::test]
+async fn the_limit_holds_with_and_without_a_length() {
+    assert_eq!(read_body(request(chunked(&[4, 6]), &[]), 10).await.unwrap().len(), 10);
+    for sizes in [&[11][..], &[10, 1], &[4, 4, 4, 4]] {
+        let declared = sizes.iter().sum::<usize>().to_string();
+        for headers in [&[][..], &[(header::CONTENT_LENGTH, declared.as_str())]] {
+            let result = read_body(request(chunked(sizes), headers), 10).await;
+            assert!(matches!(result, Err(ApiError::PayloadTooLarge { limit: 10 })), "{sizes:?} {headers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_was_not_sent_is_not_waited_for() {
+    let never = || Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+    let waiting = [(header::CONTENT_LENGTH, "11"), (header::EXPECT, "100-continue")];
+    let huge = (MAX_DISCARDED + 11).to_string();
+    for headers in [&waiting[..], &[(header::CONTENT_LENGTH, huge.as_str())]] {
+        let result = read_body(request(never(), headers), 10).await;
+        assert!(matches!(result, Err(ApiError::PayloadTooLarge { .. })), "{headers:?}");
+    }
+}
+
+#[test]
+fn a_body_is_an_object() {
+    for (body, kind) in [
+        ("[\"a\",null]", "an array"),
+        (" \"a\"", "a string"),
+        ("-1", "a number"),
+        ("true", "a boolean"),
+        ("null", "null"),
+    ] {
+        let error = parse::<Dto<Inputs>>(body.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, format!("the request body is {kind}, it must be a JSON object"));
+    }
+    assert!(matches!(parse::<Dto<Inputs>>(b"[1,"), Err(ApiError::Syntax(_))));
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_named_so() {
+    let coded = |coding| request(chunked(&[4]), &[(header::CONTENT_ENCODING, coding)]);
+    let error = read_body(coded("gzip"), 10).await.unwrap_err();
+    assert!(matches!(&error, ApiError::Encoded { coding, .. } if coding == "gzip"), "{error}");
+    let identity = (header::CONTENT_ENCODING, "Identity");
+    for fields in
+        [&[(header::CONTENT_ENCODING, "identity, gzip")][..], &[identity.clone(), (header::CONTENT_ENCODING, "br")]]
+    {
+        assert!(read_body(request(chunked(&[4]), fields), 10).await.is_err(), "{fields:?}");
+    }
+    assert_eq!(read_body(request(chunked(&[4]), &[identity.clone(), identity]), 10).await.unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_broken_body_is_the_clients_fault() {
+    let chunks = [Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("gone"))];
+    let result = read_body(request(Body::from_stream(futures::stream::iter(chunks)), &[]), 10).await;
+    assert!(matches!(result, Err(ApiError::Incomplete(problem)) if problem.contains("gone")));
+}
+
+#[test]
+fn a_body_has_no_more_values_than_any_request_needs() {
+    let nested = |item: &str, count: usize| format!("{{\"inputs\":[{}{item}]}}", format!("{item},").repeat(count - 1));
+    for item in ["[]", "\"\"", "{}", "\"[{\\\"\""] {
+        let error = parse::<Dto<Inputs>>(nested(item, MAX_VALUES + 1).as_bytes()).unwrap_err();
+        assert!(matches!(error, ApiError::TooManyValues { limit: MAX_VALUES }), "{item}: {error}");
+    }
+    // Brackets inside strings do not count, and neither do numbers, which take no more memory than their digits.
+    let text = format!("{{\"inputs\":\"{}\"}}", "[{\\\"".repeat(MAX_VALUES));
+    assert_eq!(parse::<Dto<Inputs>>(text.as_bytes()).unwrap().inputs.0.len(), 1);
+    let list = format!("[{}7]", "7,".repeat(MAX_IDS - 1));
+    let ids = parse::<Dto<Inputs>>(nested(&list, 2).as_bytes()).unwrap().inputs.0;
+    assert_eq!(ids, [Input::Ids(vec![7; MAX_IDS]), Input::Ids(vec![7; MAX_IDS])]);
+}
+
+#[derive(Debug, Deserialize)]
+#[allow(dead_code, reason = "read by the parser")]
+enum Way {
+    Up,
+    Down,
+}
+
+#[derive(Debug, Deserialize)]
+#[allow(dead_code, reason = "read by the parser")]
+struct EveryType {
+    inputs: Option<Inputs>,
+    number: Option<usize>,
+    fraction: Option<f32>,
+    flag: Option<bool>,
+    way: Option<Way>,
+    list: Option<Vec<String>>,
+    object: Option<Box<EveryType>>,
+    text: Option<String>,
+}
+
+#[test]
+fn no_error_repeats_a_text() {
+    let secret = "hunter2\\n\\u001b[31m".repeat(10_000);
+    for field in ["number", "fraction", "flag", "list", "object"] {
+        let error = parse::<EveryType>(format!("{{\"{field}\":\"{secret}\"}}").as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("`{field}`: invalid type: string, expected ")), "{error}");
+        assert!(error.len() < 120 && !error.contains("hunter2"), "{error}");
+    }
+    let error = parse::<EveryType>(format!("{{\"object\":{{\"way\":\"{secret}\"}}}}").as_bytes()).unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("`object.way`: unknown variant `hunter2\\n\\u{1b}[31m"), "{error}");
+    assert!(error.len() < 500 && error.contains("..."), "{error}");
+    for (field, value) in [("way", "1"), ("text", "1"), ("inputs", "{}"), ("number", "[]"), ("list", "[1]")] {
+        let error = parse::<EveryType>(format!("{{\"{field}\":{value}}}").as_bytes()).unwrap_err();
+        assert!(matches!(error, ApiError::Body { .. }), "{error}");
+    }
+    let good =
+        "{\"number\":1,\"fraction\":2,\"flag\":true,\"way\":\"Up\",\"list\":[\"a\"],\"object\":{},\"text\":\"b\"}";
+    let parsed = parse::<EveryType>(good.as_bytes()).unwrap();
+    assert!(matches!(parsed.way, Some(Way::Up)) && parsed.object.is_some(), "{parsed:?}");
+    parse::<EveryType>(b"{\"number\":null,\"way\":null,\"list\":null,\"object\":null,\"inputs\":null}").unwrap();
+}
+
+#[test]
+fn fields_that_nobody_reads_are_checked_all_the_same() {
+    let with = |value: &[u8]| [&b"{\"inputs\":\"a\",\"other\":"[..], value, b"}"].concat();
+    let nested = |depth: usize| ["[".repeat(depth), "]".repeat(depth)].concat();
+    for good in [nested(120), "{\"a\":[1,-2,3.5e7,null,true,\"\\ud83d\\ude00\"]}".to_owned()] {
+        parse::<Dto<Inputs>>(&with(good.as_bytes())).unwrap();
+    }
+    for bad in [nested(130).as_bytes(), &b"\"\xff\""[..], b"\"\\ud800\"", b"[\"\\udc00 \"]", b"\"\n\"", b"01"] {
+        let error = parse::<Dto<Inputs>>(&with(bad)).unwrap_err();
+        assert!(matches!(error, ApiError::Syntax(_)), "{error}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Fields of a request that control tokenization and truncation.
+
+use crate::error::ApiError;
+use prefold_core::{EncodeOptions, Error, TruncationDirection};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// Side of a text to truncate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+pub(crate) enum Direction {
+    #[serde(rename = "right", alias = "Right")]
+    Right,
+    #[serde(rename = "left", alias = "Left")]
+    Left,
+}
+
+/// Tokenization fields; `None` if the client did not send the field.
+#[derive(Debug, Default)]
+pub(crate) struct EncodeFields {
+    pub(crate) truncate: Option<bool>,
+    /// Truncate to this many tokens; -1 is the model's limit.
+    pub(crate) truncate_prompt_tokens: Option<i64>,
+    pub(crate) truncation_direction: Option<Direction>,
+    pub(crate) prompt_name: Option<String>,
+    pub(crate) add_special_tokens: Option<bool>,
+}
+
+impl EncodeFields {
+    /// Options of the inputs in `field`.
+    ///
+    /// # Errors
+    /// [`Error::Validation`]
+    pub(crate) fn for_field(self, field: &'static str) -> Result<EncodeOptions, ApiError> {
+        let (truncate, max_tokens) = match self.truncate_prompt_tokens {
+            None => (self.truncate, None),
+            Some(-1) => (Some(true), None),
+            Some(tokens) => match usize::try_from(tokens) {
+                Ok(tokens) => (Some(true), Some(tokens)),
+                Err(_) => {
+                    let problem = format!("is {tokens}; it must be -1 (the model's limit) or a number of tokens");
+                    return Err(Error::Validation { field: "truncate_prompt_tokens", problem }.into());
+                }
+            },
+        };
+        Ok(EncodeOptions {
+            truncate,
+            max_tokens,
+            direction: match self.truncation_direction {
+                Some(Direction::Left) => TruncationDirection::Left,
+                Some(Direction::Right) | None => TruncationDirection::Right,
+            },
+            prompt_name: self.prompt_name,
+            add_special_tokens: self.add_special_tokens.unwrap_or(true),
+            field,
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Inputs in the shapes that clients send: one or many, texts or token ids.
+
+use prefold_core::Input;
+use serde::de::{Error as _, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+
+/// Token ids per list: more than any model's context, and as many as `/decode` takes. A list grows by copying, so its
+/// length decides the memory that parsing takes.
+pub(crate) const MAX_IDS: usize = 1 << 20;
+
+/// A string, a token id, or a nested list.
+enum Loose {
+    Text(String),
+    Id(u32),
+    Ids(Vec<u32>),
+    List(Vec<Loose>),
+}
+
+impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LooseVisitor)
+    }
+}
+
+struct LooseVisitor;
+
+impl<'de> Visitor<'de> for LooseVisitor {
+    type Value = Loose;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, a token id or a list of them")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Loose, E> {
+        Ok(Loose::Text(text.to_owned()))
+    }
+
+    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Loose, E> {
+        Ok(Loose::Text(text))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, id: u64) -> Result<Loose, E> {
+        let id = u32::try_from(id).map_err(|_| E::invalid_value(Unexpected::Unsigned(id), &"a token id"))?;
+        Ok(Loose::Id(id))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, id: i64) -> Result<Loose, E> {
+        Err(E::invalid_value(Unexpected::Signed(id), &"a token id"))
+    }
+
+    /// The first element decides: token ids become one flat vector, because there may be millions.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Loose, A::Error> {
+        let Some(first) = seq.next_element()? else { return Ok(Loose::List(Vec::new())) };
+        if let Loose::Id(first) = first {
+            let mut ids = vec![first];
+            while let Some(id) = seq.next_element()? {
+                if ids.len() == MAX_IDS {
+                    return Err(A::Error::custom(format_args!("more than {MAX_IDS} token ids in one list")));
+                }
+                ids.push(id);
+            }
+            return Ok(Loose::Ids(ids));
+        }
+        let mut list = vec![first];
+        while let Some(item) = seq.next_element()? {
+            if matches!(item, Loose::Id(_)) {
+                return Err(A::Error::custom("a single token id beside texts or lists; put token ids in a list"));
+            }
+            list.push(item);
+        }
+        Ok(Loose::List(list))
+    }
+}
+
+/// Inputs of the model: a string, a list of strings, a list of token ids, a list of such lists, or a list of strings
+/// and such lists.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Loose")]
+pub(crate) struct Inputs(pub(crate) Vec<Input>);
+
+impl TryFrom<Loose> for Inputs {
+    type Error = &'static str;
+
+    fn try_from(loose: Loose) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "expected a string, a list of strings, a list of token ids or a list of such lists";
+        let item = |item| match item {
+            Loose::Text(text) => Ok(Input::Text(text)),
+            Loose::Ids(ids) => Ok(Input::Ids(ids)),
+            Loose::List(list) if list.is_empty() => Ok(Input::Ids(Vec::new())),
+            Loose::Id(_) | Loose::List(_) => Err(EXPECTED),
+        };
+        let inputs = match loose {
+            Loose::List(list) => list.into_iter().map(item).collect::<Result<_, _>>()?,
+            one => vec![item(one)?],
+        };
+        Ok(Self(inputs))
+    }
+}
+
+/// A string or a list of strings.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Loose")]
+pub(crate) struct Texts(pub(crate) Vec<String>);
+
+impl TryFrom<Loose> for Texts {
+    type Error = &'static str;
+
+    fn try_from(loose: Loose) -> Result<Self, &'static str> {
+        let text = |item| match item {
+            Loose::Text(text) => Ok(text),
+            Loose::Id(_) | Loose::Ids(_) | Loose::List(_) => Err("expected a string or a list of strings"),
+        };
+        Ok(Self(match loose {
+            Loose::List(list) => list.into_iter().map(text).collect::<Result<_, _>>()?,
+            one => vec![text(one)?],
+        }))
+    }
+}
+
+/// A list of token ids or a list of such lists.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Loose")]
+pub(crate) struct IdLists(pub(crate) Vec<Vec<u32>>);
+
+impl TryFrom<Loose> for IdLists {
+    type Error = &'static str;
+
+    fn try_from(loose: Loose) -> Result<Self, &'static str> {
+        let ids = |item| match item {
+            Loose::Ids(ids) => Ok(ids),
+            Loose::List(list) if list.is_empty() => Ok(Vec::new()),
+            Loose::Text(_) | Loose::Id(_) | Loose::List(_) => {
+                Err("expected a list of token ids or a list of such lists")
+            }
+        };
+        Ok(Self(match loose {
+            Loose::List(list) => list.into_iter().map(ids).collect::<Result<_, _>>()?,
+            one => vec![ids(one)?],
+        }))
+    }
+}
+
+/// Inputs of a classifier: a string, a pair (a flat list of two!), or a list of lists with one or two strings each.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Loose")]
+pub(crate) struct Sequences {
+    pub(crate) inputs: Vec<Input>,
+    /// The response is a list with an item per input.
+    pub(crate) is_batch: bool,
+}
+
+impl TryFrom<Loose> for Sequences {
+    type Error = String;
+
+    fn try_from(loose: Loose) -> Result<Self, String> {
+        let is_batch = match &loose {
+            Loose::List(list) => !list.iter().any(|item| matches!(item, Loose::Text(_))),
+            Loose::Text(_) | Loose::Id(_) | Loose::Ids(_) => false,
+        };
+        let inputs = match loose {
+            Loose::List(list) if is_batch => {
+                let sequences = list.into_iter().enumerate();
+                let numbered = |(index, item)| sequence(item).map_err(|problem| format!("sequence {index}: {problem}"));
+                sequences.map(numbered).collect::<Result<_, _>>()?
+            }
+            one => vec![sequence(one)?],
+        };
+        Ok(Self { inputs, is_batch })
+    }
+}
+
+/// A text or a pair.
+fn sequence(loose: Loose) -> Result<Input, String> {
+    let Texts(mut texts) = loose.try_into().map_err(|_| "expected a string or a list of one or two strings")?;
+    match (texts.pop(), texts.pop(), texts.len()) {
+        (Some(text), None, _) => Ok(Input::Text(text)),
+        (Some(second), Some(first), 0) => Ok(Input::Pair(first, second)),
+        (None, ..) => Err("expected one or two strings, found none".to_owned()),
+        (_, _, more) => Err(format!(
+            "a flat list is one text (of one string) or a pair (of two), found {}; for many texts use a list of lists",
+            more + 2
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! Wire formats: from bodies to typed values, from results to answers.
+
+pub(crate) mod accept;
+pub(crate) mod answer;
+pub(crate) mod body;
+pub(crate) mod cost;
+pub(crate) mod element;
+pub(crate) mod encode_fields;
+mod guarded;
+pub(crate) mod inputs;
+pub(crate) mod json_writer;
+pub(crate) mod pieces;
+pub(crate) mod schema;
+pub(crate) mod usage;
+pub(crate) mod vectors;

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""A standing adversary: attacks a server with every shape on every route, with floods, and with random combinations of a seed.
+
+    tests/adversary/adversary.py [--seconds 600] [--seed 1] [--kind embedding|classifier] [--only NAME] [--json FILE]
+
+Starts a server (PREFOLD_PROFILE=release for the optimised one) and attacks it. All the while a good client asks in another process, and
+the rules of oracle.py are checked. Each broken rule is printed with the attack's name and steps; `--seed SEED --only NAME` repeats that
+attack alone. Exits with 1 if there is a finding.
+"""
+
+import argparse
+import asyncio
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE.parent / "load"), str(HERE.parent / "e2e")]
+
+import mix  # noqa: E402
+import scenarios  # noqa: E402
+import shapes  # noqa: E402
+import specials  # noqa: E402
+from field import KEPT, Field  # noqa: E402
+from harness import FIXTURES, eventually  # noqa: E402
+from limits import MB, Limits  # noqa: E402
+from oracle import HEALTH_MEDIAN, MOST, quantiles  # noqa: E402
+from routes import ROUTES  # noqa: E402
+from target import Target  # noqa: E402
+
+KINDS = {"embedding": (), "classifier": ("--model-id", str(FIXTURES / "qwen3-seqcls-tiny"))}
+# Open files of the attacker, and of the server.
+FILES = 8000
+# Random attacks between two floods, in a run of hours.
+BETWEEN = 25
+
+
+def schedule(field, seed):
+    """(name, what runs it) of all attacks: floods that need a tight bound first, then every shape, then random ones for ever."""
+    def plain(attack):
+        return attack.name, lambda: field.run(attack)
+
+    def flood(make):
+        return make.__name__, calmly(lambda: field.run(make(seed, field.limits)))
+
+    def special(run):
+        return run.__name__, calmly(lambda: run(field, seed))
+
+    def calmly(run):
+        async def run_calmly():
+            await field.calm()
+            await run()
+        return run_calmly
+
+    yield from map(flood, scenarios.FIRST)
+    async def start_slow_readers():
+        field.start(scenarios.readers_below_any_rate(seed, field.limits))
+    yield "start_slow_readers", start_slow_readers
+    yield from map(plain, mix.matrix(seed, ROUTES))
+    yield "slow_readers_end", field.join
+    yield from map(flood, scenarios.LAST)
+    yield from map(special, (specials.guesses, specials.stalled_log))
+    number = 0
+    while True:
+        yield plain(mix.mixed(seed, number, ROUTES))
+        number += 1
+        if number % BETWEEN == 0:
+            yield flood(scenarios.ALL[number // BETWEEN % len(scenarios.ALL)])
+
+
+def shapes_only(field, seed):
+    """The attacks of `schedule` without floods: for a model whose routes differ."""
+    return ((name, run) for name, run in schedule(field, seed) if name in shapes.SHAPES or name.startswith("random-"))
+
+
+def only(field, seed, name):
+    """The attack of this name."""
+    if name == "random":
+        yield from ((other, run) for other, run in schedule(field, seed) if other.startswith("random-"))
+        return
+    if name.startswith("random-"):
+        attack = mix.mixed(seed, int(name.removeprefix("random-")), ROUTES)
+        yield name, lambda: field.run(attack)
+        return
+    floods = {make.__name__: make for make in scenarios.ALL}
+    if name in floods:
+        yield name, lambda: field.run(floods[name](seed, field.limits))
+        return
+    for other, run in schedule(field, seed):
+        if other == name:
+            yield other, run
+            return
+        if other.startswith("random-"):
+            raise SystemExit(f"no attack is called {name}")
+
+
+async def assail(field, seed, seconds, attacks, say=lambda line: None):
+    """Runs attacks until the time is over; random ones only fill what is left of it."""
+    deadline = time.monotonic() + seconds
+    for name, run in attacks:
+        if time.monotonic() > deadline and name.startswith("random-"):
+            break
+        begun = time.monotonic()
+        before = len(field.oracle.findings)
+        await run()
+        if not field.oracle.windows:
+            continue
+        window = field.oracle.windows[-1]
+        grown, bound = (window.peak - window.baseline) / MB, field.oracle.bound(window)[0] / MB
+        say(f"{name:40} {time.monotonic() - begun:6.1f} s  {grown:7.1f} of {bound:7.1f} MB  "
+            f"{len(field.oracle.findings) - before or '':>3}")
+        if field.target.process.poll() is not None:
+            field.oracle.find("death", f"the server ended with {field.target.process.returncode}", [window])
+            break
+        drop_old_windows(field.oracle)
+
+
+def drop_old_windows(oracle, kept=200):
+    """Windows that no observation can still overlap, in a run of hours."""
+    if len(oracle.windows) > 2 * kept:
+        del oracle.windows[:-kept]
+
+
+def afterwards(field):
+    """What must be as before, once nobody attacks."""
+    oracle, target = field.oracle, field.target
+    if target.process.poll() is not None:
+        return
+    checks = {
+        "requests in flight": lambda: target.metric("prefold_http_requests_in_flight") == 1,
+        "waiting inputs": lambda: target.metric("te_queue_size") == 0,
+        "waiting tokens": lambda: target.metric("prefold_queue_tokens") == 0,
+        "calls, succeeded and failed": lambda: target.metric("te_request_count") == (
+            target.metric("te_request_success") + target.metric("te_request_failure")),
+        f"{field.descriptors} descriptors": lambda: oracle.vitals.descriptors() <= field.descriptors,
+        f"{field.threads} threads": lambda: oracle.vitals.threads() <= field.threads + 1,
+        f"{(field.resident + KEPT) / MB:.0f} MB": lambda: oracle.vitals.resident() <= field.resident + KEPT,
+    }
+    for what, is_so in checks.items():
+        try:
+            eventually(is_so, what, 25)
+        except AssertionError:
+            oracle.find("afterwards", f"not as before: {what}; {oracle.vitals.threads()} threads, {oracle.vitals.descriptors()} "
+                                      f"descriptors, {oracle.vitals.resident() / MB:.0f} MB")
+    specials.quota_is_whole(field)
+    specials.stop_among_unfinished(field)
+    target.log.thread.join(10)
+    oracle.check_log([])
+    median = quantiles([seconds for _, seconds, _ in oracle.health])
+    if median["count"] and median["p50_ms"] > 1e3 * HEALTH_MEDIAN:
+        oracle.find("latency", f"the median of health checks is {median['p50_ms']} ms")
+
+
+def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: None, attacks=None):
+    """Attacks a new server for a time; returns its field with what was found."""
+    with Target(limits, *KINDS[kind], is_json=kind == "embedding") as target:
+        field = Field(target, limits, kind)
+
+        async def all_of_it():
+            async with field.witnessed(kind):
+                chosen = (attacks or schedule)(field, seed) if name is None else only(field, seed, name)
+                await assail(field, seed, seconds, chosen, say)
+        asyncio.run(all_of_it())
+        afterwards(field)
+        return field
+
+
+def report(field, seed, kind):
+    """All findings, and for each attack what repeats it."""
+    oracle = field.oracle
+    lines = [f"adversary: {len(oracle.findings)} findings with seed {seed}, {kind}", *map(str, oracle.findings)]
+    often = [f"  {count} times: {rule} ({', '.join(names)})" for (rule, *names), count in oracle.counts.items() if count > MOST]
+    lines += [f"of a kind, {MOST} are shown:", *often] if often else []
+    for window in oracle.windows:
+        if any(window.name in finding.attacks for finding in oracle.findings):
+            lines.append(f"{window.name}: tests/adversary/adversary.py --kind {kind} --seed {seed} --only {window.name}\n{window.steps}")
+    return "\n".join(lines)
+
+
+def figures(field):
+    """What was measured."""
+    oracle = field.oracle
+    kinds = sorted({what for _, _, what in oracle.good})
+    return {
+        "attacks": len(oracle.windows), "log_lines": field.target.log.count, "most_threads": oracle.threads,
+        "most_reserved_mb": round(max((w.reserved for w in oracle.windows), default=0) / MB),
+        "resident_mb": {"before": round(field.resident / MB, 1), "most": round(max((w.peak for w in oracle.windows), default=0) / MB, 1)},
+        "health": quantiles([seconds for _, seconds, _ in oracle.health]),
+        "good": {kind: quantiles([seconds for _, seconds, what in oracle.good if what == kind]) for kind in kinds},
+        "refused": {" ".join(flags): count for flags, count in oracle.refused.items()},
+    }
+
+
+def may_open(files):
+    """Raises this process' limit of open files, which the server inherits; False if the hard limit is lower."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted >= files
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=KINDS, default="embedding")
+    parser.add_argument("--only", metavar="NAME", help="one attack alone; `random` for all random ones")
+    parser.add_argument("--json", type=Path, help="writes the figures here")
+    args = parser.parse_args()
+    if not may_open(FILES):
+        parser.error(f"{FILES} open files are needed, the hard limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[1]}")
+    field = attack(args.kind, args.seed, args.seconds, args.only, say=lambda line: print(line, flush=True))
+    if args.only is None:
+        specials.stop_among_heads(field.oracle.find)
+    print(json.dumps(figures(field), indent=1))
+    print(report(field, args.seed, args.kind))
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(figures(field), indent=1) + "\n")
+    return 1 if field.oracle.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""All routes (router/src/server/routing.rs) with a request that is right, and what may stand in its fields."""
+
+from dataclasses import dataclass
+
+
+def texts(field, **others):
+    """Makes a body of texts: a list of them in one field."""
+    return lambda made: {field: made, **others}
+
+
+@dataclass(frozen=True)
+class Route:
+    """A method and a path. `body` makes a body of a list of texts; `wrong` are fields that texts do not belong into."""
+
+    method: str
+    path: str
+    body: object = None
+    is_open: bool = False
+    wrong: tuple = ()
+    values: int = 0  # Vectors of an answer for one input, at most.
+    is_tokenizer: bool = False
+
+    def __str__(self):
+        return f"{self.method} {self.path}"
+
+
+ENCODED = ("truncate", "truncate_prompt_tokens", "truncation_side", "add_special_tokens")
+TEI = ("truncate", "truncation_direction")
+RANKED = ("top_n", "raw_scores", "truncate", "return_documents", "truncate_prompt_tokens", "documents")
+SCORED = ("truncate", "truncate_prompt_tokens", "truncation_side")
+
+
+def openai(path):
+    wrong = ("encoding_format", "dimensions", "output_dtype", "embed_dtype", "endianness", *ENCODED)
+    return Route("POST", path, texts("input", model="any"), wrong=wrong, values=1)
+
+
+def rerank(path, field):
+    def body(made):
+        return {"query": made[0], field: made, ("return_text" if field == "texts" else "return_documents"): True}
+    return Route("POST", path, body, wrong=(*RANKED, "texts"), values=1)
+
+
+def score(path):
+    return Route("POST", path, lambda made: {"queries": made[0], "documents": made}, wrong=SCORED, values=1)
+
+
+def classify(path):
+    return Route("POST", path, texts("input"), wrong=("use_activation", *ENCODED), values=1)
+
+
+POSTS = (
+    openai("/v1/embeddings"), openai("/embeddings"),
+    Route("POST", "/embed", texts("inputs"), wrong=("normalize", "dimensions", *TEI), values=1),
+    Route("POST", "/embed_all", texts("inputs"), wrong=TEI, values=64),
+    Route("POST", "/similarity", lambda made: {"inputs": {"source_sentence": made[0], "sentences": made}}, wrong=("inputs", "parameters"),
+          values=1),
+    rerank("/rerank", "texts"), rerank("/rerank", "documents"), rerank("/v1/rerank", "documents"), rerank("/v2/rerank", "documents"),
+    score("/v1/score"), score("/score"),
+    Route("POST", "/predict", lambda made: {"inputs": [[text] for text in made]}, wrong=("raw_scores", *TEI), values=1),
+    classify("/v1/classify"), classify("/classify"),
+    Route("POST", "/tokenize", texts("inputs"), wrong=("add_special_tokens",), is_tokenizer=True),
+    Route("POST", "/decode", lambda made: {"ids": [[1 + len(text) % 97 for text in made]]}, wrong=("ids", "skip_special_tokens"),
+          is_tokenizer=True),
+    Route("POST", "/", texts("inputs"), wrong=TEI, values=1),
+)
+GETS = (
+    Route("GET", "/v1/models"), Route("GET", "/v1/models/prefold-mini"), Route("GET", "/info"),
+    *(Route("GET", path, is_open=True) for path in (
+        "/", "/health", "/ready", "/ping", "/metrics", "/docs", "/docs/", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
+        "/api-doc/openapi.json")),
+    Route("GET", "/no/such/route", is_open=True),
+)
+ROUTES = POSTS + GETS
+BY_NAME = {str(route): route for route in ROUTES}
+EMBED, EMBED_ALL, OPENAI, TOKENIZE = (BY_NAME[f"POST {path}"] for path in ("/embed", "/embed_all", "/v1/embeddings", "/tokenize"))
+BUNDLE, HEALTH = BY_NAME["GET /docs/swagger-ui-bundle.js"], BY_NAME["GET /health"]
