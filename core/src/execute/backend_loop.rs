@@ -81,7 +81,11 @@ impl Pipeline {
         metrics::batch(&report, sequences);
         tracing::debug!(?planning, ?inference, ok = outputs.is_ok(), "batch done");
         let (entries, buffers) = ready.into_parts();
-        self.lock().spare.push(buffers);
+        let mut state = self.lock();
+        state.spare.push(buffers);
+        // Before the replies: who reads one and then asks for the health does not hear of this pass.
+        state.running_since = None;
+        drop(state);
         self.answer(Done { entries, outputs, report: Arc::new(report), taken });
     }
 
