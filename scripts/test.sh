@@ -18,4 +18,6 @@ stage "SmolLM2's weights" fetch_weights
 stage "compilation of the Rust tests" cargo test "${cargo_flags[@]}" --workspace --no-run
 stage "Rust tests" cargo test "${cargo_flags[@]}" --workspace
 stage "compilation of the programs" cargo build "${cargo_flags[@]}" --workspace --bins
-stage "end-to-end tests" .venv/bin/python -m pytest tests/e2e --durations=20 --durations-min=1 "$@"
+# Two files at once, because many tests wait more than they work; in order, because the longest file is the first.
+stage "end-to-end tests" .venv/bin/python -m pytest tests/e2e -n 2 --dist loadfile --no-loadscope-reorder \
+    --durations=20 --durations-min=1 "$@"

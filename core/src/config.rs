@@ -1,5 +1,8 @@
 //! Configuration of the engine.
 
+use crate::Error;
+use thiserror::Error as ThisError;
+
 /// Tokenization workers at most by default. More do not keep a faster device busy, and each copies the tokenizer's state.
 const MAX_DEFAULT_TOKENIZATION_WORKERS: usize = 8;
 
@@ -80,6 +83,81 @@ impl EngineConfig {
         let default = self.max_batch_tokens.saturating_mul(Self::RAGGED_TOKENS_FACTOR).min(i32::MAX as usize);
         self.max_batch_ragged_tokens.unwrap_or(default)
     }
+
+    /// Checks the settings by themselves and together; none of it needs the model.
+    ///
+    /// # Errors
+    /// The first setting that is out of its range.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        let at_least_one = [
+            ("max_batch_tokens", self.max_batch_tokens),
+            ("max_batch_ragged_tokens", self.ragged_tokens_limit()),
+            ("max_batch_requests", self.max_batch_requests.unwrap_or(1)),
+            ("max_concurrent_requests", self.max_concurrent_requests),
+            ("max_queued_tokens", self.max_queued_tokens),
+            ("max_queued_inputs", self.max_queued_inputs),
+            ("max_client_batch_size", self.max_client_batch_size),
+            ("radix_mlp_pad", self.radix_mlp_pad),
+            ("tokenization_workers", self.tokenization_workers),
+        ];
+        if let Some((setting, _)) = at_least_one.into_iter().find(|(_, value)| *value == 0) {
+            return Err(InvalidSetting { setting, problem: "must be at least 1".to_owned() });
+        }
+        self.check_batch()
+    }
+
+    /// The settings of a batch, none of which is 0.
+    fn check_batch(&self) -> Result<(), InvalidSetting> {
+        let (tokens, ragged_tokens, pad) = (self.max_batch_tokens, self.ragged_tokens_limit(), self.radix_mlp_pad);
+        let invalid = |setting, problem| Err(InvalidSetting { setting, problem });
+        // Row indices are 32 bits wide.
+        let limit = i32::MAX as usize;
+        if tokens > limit {
+            return invalid("max_batch_tokens", format!("is {tokens}, the limit is {limit}"));
+        }
+        if ragged_tokens > limit {
+            return invalid("max_batch_ragged_tokens", format!("is {ragged_tokens}, the limit is {limit}"));
+        }
+        if ragged_tokens < tokens {
+            let problem = format!("is {ragged_tokens}, it must be at least the {tokens} distinct tokens of a batch");
+            return invalid("max_batch_ragged_tokens", problem);
+        }
+        // Then the rows of a batch are within the budget with their padding too.
+        if !tokens.is_multiple_of(pad) {
+            return invalid(
+                "radix_mlp_pad",
+                format!("is {pad}, it must divide the {tokens} distinct tokens of a batch"),
+            );
+        }
+        let threshold = self.radix_mlp_threshold;
+        if !(0.0..=1.0).contains(&threshold) {
+            let problem =
+                format!("is {threshold}, it must be between 0 (never compact) and 1 (whenever anything is shared)");
+            return invalid("radix_mlp_threshold", problem);
+        }
+        Ok(())
+    }
+}
+
+/// Why an [`Engine`](crate::Engine) cannot start.
+#[derive(Debug, Clone, ThisError)]
+pub enum StartError {
+    /// A setting is at fault.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// The model contradicts itself, its template cannot be encoded, or a thread cannot be started.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+/// A setting that is out of its range, or does not fit another or the device.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("`{setting}` {problem}")]
+pub struct InvalidSetting {
+    /// The field of [`EngineConfig`].
+    pub setting: &'static str,
+    /// The fault and the limit, as the rest of a sentence.
+    pub problem: String,
 }
 
 /// Choice of the waiting inputs that form a batch together.

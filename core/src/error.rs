@@ -27,7 +27,7 @@ pub enum Error {
     /// A value is out of its range or of the wrong form.
     #[error("`{field}` {problem}")]
     Validation {
-        /// The request's field, or the setting's name.
+        /// The request's field.
         field: &'static str,
         /// The fault and the limit, as the rest of a sentence.
         problem: String,

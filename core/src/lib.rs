@@ -27,7 +27,7 @@ pub use backend::{
     Backend, Batch, BatchLimits, Folding, ModelBackend, ModelInfo, Output, PrefixBackend, TooLarge, Wanted,
 };
 pub use capabilities::{Capabilities, Classify, Embed, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task};
-pub use config::{EngineConfig, Scheduling};
+pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
 pub use engine::Engine;
 pub use engine::loaded_model::LoadedModel;

@@ -1,7 +1,8 @@
 //! Loading: from a configuration to an engine.
 
+use crate::cli::flag;
 use prefold_backends::{LoadError, LoadOptions};
-use prefold_core::{Engine, EngineConfig, Error, ModelBackend};
+use prefold_core::{Engine, EngineConfig, Error, InvalidSetting, ModelBackend, StartError as EngineError};
 use thiserror::Error as ThisError;
 
 /// Wraps the loaded backend before the engine takes it.
@@ -12,13 +13,24 @@ pub type Wrap = fn(ModelBackend) -> ModelBackend;
 pub(crate) enum StartError {
     #[error("the model could not be loaded: {0}")]
     Load(LoadError),
+    #[error("`{}` {}", flag(.0.setting), .0.problem)]
+    Setting(InvalidSetting),
     #[error("the engine could not start: {0}")]
     Engine(Error),
+}
+
+impl From<EngineError> for StartError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Setting(error) => Self::Setting(error),
+            EngineError::Other(error) => Self::Engine(error),
+        }
+    }
 }
 
 /// Loads the model and starts its engine; blocks meanwhile.
 pub(crate) fn start_engine(load: &LoadOptions, wrap: Wrap, config: EngineConfig) -> Result<Engine, StartError> {
     let mut model = prefold_backends::load(load).map_err(StartError::Load)?;
     model.backend = wrap(model.backend);
-    Engine::new(model, config).map_err(StartError::Engine)
+    Ok(Engine::new(model, config)?)
 }

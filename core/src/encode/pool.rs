@@ -3,7 +3,7 @@
 use super::encoder::Encoder;
 use super::fair_queue::FairQueue;
 use crate::error::panic_message;
-use crate::{Error, Place};
+use crate::{Error, InvalidSetting, Place};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -49,8 +49,8 @@ struct Begun {
 
 impl TokenizerPool {
     /// # Errors
-    /// [`Error::Validation`] if the threads cannot be started.
-    pub(crate) fn new(encoder: Encoder, workers: usize) -> Result<Self, Error> {
+    /// The threads cannot be started.
+    pub(crate) fn new(encoder: Encoder, workers: usize) -> Result<Self, InvalidSetting> {
         let queue = Mutex::new(State { queue: FairQueue::new(workers), closed: false });
         let pool = Self { encoder: Arc::new(encoder), shared: Arc::new(Shared { queue, changed: Condvar::new() }) };
         // The one more is for short items while all others run long ones.
@@ -60,9 +60,9 @@ impl TokenizerPool {
                 .name(format!("prefold-tokenizer-{index}"))
                 .stack_size(STACK_SIZE)
                 .spawn(move || shared.work(&encoder))
-                .map_err(|error| Error::Validation {
-                    field: "tokenization_workers",
-                    problem: format!("could not start {workers} threads: {error}"),
+                .map_err(|error| InvalidSetting {
+                    setting: "tokenization_workers",
+                    problem: format!("is {workers}, and thread {index} cannot be started: {error}"),
                 })?;
         }
         Ok(pool)

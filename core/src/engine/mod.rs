@@ -9,7 +9,7 @@ mod tokenize;
 mod validate;
 
 use self::loaded_model::LoadedModel;
-use self::validate::{check_config, check_count, check_memory, check_model};
+use self::validate::{check_count, check_memory, check_model};
 use crate::admission::queue_quota::QueueLimits;
 use crate::admission::quota::{Quota, Share};
 use crate::admission::response_cost::ResponseLimits;
@@ -21,7 +21,8 @@ use crate::execute::warm_up::WarmUp;
 use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::Budget;
 use crate::{
-    BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, ModelInfo, Resource, Scope, Task, Wanted, execute,
+    BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, ModelInfo, Resource, Scope, StartError, Task, Wanted,
+    execute,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,12 +67,12 @@ impl Engine {
     /// Checks the configuration against the model and starts all threads.
     ///
     /// # Errors
-    /// [`Error::Validation`] names the setting that is out of range or does not fit the model, or says that the tokenization
-    /// workers cannot be started; [`Error::Tokenization`] if the template cannot be encoded; [`Error::Backend`] if another
-    /// thread cannot be started.
-    pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, Error> {
+    /// [`StartError::Setting`] names the setting that is out of range or too large for the device, or the tokenization
+    /// workers that cannot be started; the others are [`Error::Validation`] if the model contradicts itself,
+    /// [`Error::Tokenization`] if the template cannot be encoded, [`Error::Backend`] if another thread cannot be started.
+    pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, StartError> {
         let mut info = model.backend.info().clone();
-        check_config(&config)?;
+        config.check()?;
         check_model(&info)?;
         let batch_limits =
             BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
@@ -109,7 +110,7 @@ impl Engine {
         };
         let warm_up =
             WarmUp { tokens: config.warmup_tokens, limits: batch_limits, compaction: pipeline_config.compaction };
-        let (pipeline, threads) = execute::spawn(model.backend, pipeline_config, warm_up)?;
+        let (pipeline, threads) = execute::spawn(model.backend, pipeline_config, warm_up).map_err(Error::Backend)?;
         if config.warmup_tokens > 0 {
             tokenizers.warm_up();
         }

@@ -1,14 +1,17 @@
 //! The children of all edges of a radix tree, found by hash.
 
-use crate::plan::tokens::TokenKey;
 use std::hash::{BuildHasher, RandomState};
 
-/// A child by the end row of the edge above it and its own first node. Edges partition the rows, so the end row
+/// Children by the end row of the edge above them and the id of their first token. Edges partition the rows, so the end row
 /// names the edge; the root's is 0, or one that no edge can have.
+///
+/// Most children have a key of their own. Those with one key differ in what else makes a token
+/// ([`TokenKey`](super::tokens::TokenKey)): the caller compares it, because a slot that held it would make planning slower by
+/// the memory that it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EdgeKey {
     pub(crate) parent_end: u32,
-    pub(crate) first: TokenKey,
+    pub(crate) input_id: u32,
 }
 
 /// Open addressing with linear probing, never more than half full. Nothing is ever removed but all at once, and that
@@ -31,18 +34,14 @@ struct Slot {
 }
 
 /// Never the current generation.
-const FREE: Slot = Slot {
-    generation: 0,
-    key: EdgeKey { parent_end: 0, first: TokenKey { input_id: 0, token_type_id: 0, position_id: 0 } },
-    edge: 0,
-};
+const FREE: Slot = Slot { generation: 0, key: EdgeKey { parent_end: 0, input_id: 0 }, edge: 0 };
 
 const MIN_SLOTS: usize = 64;
 
 /// Slots for each key at least.
 const SLOTS_PER_KEY: usize = 2;
 
-/// Free place of a key that was not found.
+/// Free place of an edge that was not found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vacancy {
     key: EdgeKey,
@@ -56,16 +55,16 @@ impl Default for EdgeTable {
 }
 
 impl EdgeTable {
-    /// The edge with a key, or the place where it would be.
+    /// The edge with this key of which `is_it` is true, or the place where it would be.
     #[inline]
-    pub(crate) fn find(&self, key: EdgeKey) -> Result<u32, Vacancy> {
+    pub(crate) fn find(&self, key: EdgeKey, is_it: impl Fn(u32) -> bool) -> Result<u32, Vacancy> {
         let mut index = self.home(key);
         loop {
             let slot = &self.slots[index];
             if slot.generation != self.generation {
                 return Err(Vacancy { key, index });
             }
-            if slot.key == key {
+            if slot.key == key && is_it(slot.edge) {
                 return Ok(slot.edge);
             }
             index = self.after(index);
@@ -114,11 +113,9 @@ impl EdgeTable {
     }
 
     /// One wide multiplication, folded.
-    fn home(&self, key: EdgeKey) -> usize {
-        let EdgeKey { parent_end, first: TokenKey { input_id, token_type_id, position_id } } = key;
-        let path = self.seed ^ (u64::from(parent_end) << 32 | u64::from(input_id));
-        let place = 0x9E37_79B9_7F4A_7C15 ^ (u64::from(token_type_id) << 32 | u64::from(position_id));
-        let product = u128::from(path) * u128::from(place);
+    fn home(&self, EdgeKey { parent_end, input_id }: EdgeKey) -> usize {
+        let key = self.seed ^ (u64::from(parent_end) << 32 | u64::from(input_id));
+        let product = u128::from(key) * 0x9E37_79B9_7F4A_7C15;
         ((product >> 64) as u64 ^ product as u64) as usize & (self.slots.len() - 1)
     }
 }

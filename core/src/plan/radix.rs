@@ -248,11 +248,7 @@ impl PlanBuilder {
         let mut parent = ROOT;
         let mut placed = 0;
         while placed < sequence.len() {
-            let parent_end = match parent {
-                ROOT => root_end(sequence.scope()),
-                edge => self.edges[edge as usize].end(),
-            };
-            let child = match self.children.find(EdgeKey { parent_end, first: sequence.key(placed) }) {
+            let child = match self.find_child(parent, sequence, placed) {
                 Ok(child) => child,
                 Err(vacancy) => {
                     self.append(parent, vacancy, sequence, placed);
@@ -276,6 +272,19 @@ impl PlanBuilder {
         }
         self.num_sequences += 1;
         sequence.len() - placed
+    }
+
+    /// The child of `parent` that begins with the token `placed` of the sequence, or the place where it would be.
+    #[inline]
+    fn find_child(&self, parent: u32, sequence: &TokenSlice<'_>, placed: usize) -> Result<u32, Vacancy> {
+        let parent_end = match parent {
+            ROOT => root_end(sequence.scope()),
+            edge => self.edges[edge as usize].end(),
+        };
+        let rows = self.plan.rows.as_slice();
+        let first = sequence.key(placed);
+        let begins_so = |edge: u32| rows.key(self.edges[edge as usize].segment.start as usize) == first;
+        self.children.find(EdgeKey { parent_end, input_id: first.input_id }, begins_so)
     }
 
     /// Adds what follows the first `placed` tokens of a sequence as new rows below `parent`, which has no child with the
@@ -320,9 +329,9 @@ impl PlanBuilder {
             self.last = lower;
         }
         let parent_end = rest.segment.start;
-        let first = self.plan.rows.as_slice().key(parent_end as usize);
+        let input_id = self.plan.rows.input_ids()[parent_end as usize];
         // Rows are numbered by first occurrence: no edge has ended here yet, so there is nothing to be found.
-        if let Err(vacancy) = self.children.find(EdgeKey { parent_end, first }) {
+        if let Err(vacancy) = self.children.find(EdgeKey { parent_end, input_id }, |_| false) {
             self.children.insert(vacancy, lower);
         }
     }

@@ -8,11 +8,20 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 /// Passes requests that carry a valid key; all requests if no key is configured.
-pub(crate) async fn require_key(
+pub(crate) fn require_key(
     State(app): State<App>,
     mut request: Request,
     next: Next,
-) -> Result<Response, ApiError> {
+) -> impl Future<Output = Result<Response, ApiError>> + Send {
+    let response = admit(&app, &mut request).map(|()| next.run(request));
+    async move { Ok(response?.await) }
+}
+
+/// Checks the key, and notes in whose scope prefixes are shared.
+///
+/// # Errors
+/// [`ApiError::Unauthorized`]
+fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
     let keys = &app.http.api_keys;
     if keys.are_required() {
         let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
@@ -21,7 +30,7 @@ pub(crate) async fn require_key(
             request.extensions_mut().insert(scope);
         }
     }
-    Ok(next.run(request).await)
+    Ok(())
 }
 
 /// The credentials after the scheme `Bearer`, in any case of letters.

@@ -17,71 +17,79 @@ use prefold_core::shown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 /// Label `status` of a request whose client left before the response.
 const DROPPED: &str = "dropped";
 
-/// Runs the request and finishes its response.
-pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let exchange = Exchange::new(&app, &request);
+/// Runs the request and finishes its response. The request goes on to the handler before anything waits.
+pub(crate) fn observe(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> impl Future<Output = Response> + Send {
+    let exchange = Exchange::new(app, &request);
     // The body counts here as it arrives; the handler, and then the response, keep it.
-    request.extensions_mut().insert(Arc::new(app.engine.buffered().share()));
-    let dialect = Dialect::of(request.uri().path());
-    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
-    let span = match app.http.spans {
+    request.extensions_mut().insert(Arc::new(exchange.app.engine.buffered().share()));
+    let (method, path) = (&exchange.method, &exchange.path);
+    let span = match exchange.app.http.spans {
         true => tracing::info_span!("request", method, path),
         false => tracing::Span::none(),
     };
-    let trace = match is_monitor(&method, &path) {
+    let trace = match is_monitor(method, path) {
         true => tracing::Span::none(),
-        false => traces::request_span(&request, &method, &exchange.route, &path),
+        false => traces::request_span(&request, method, &exchange.route, path),
     };
-    let mut response = next.run(request).instrument(trace.clone()).instrument(span).await;
-
-    let error = response.extensions_mut().remove::<ApiError>();
-    if let Some(error) = &error {
-        response = error.render(dialect);
-    }
-    let elapsed = exchange.start.elapsed();
-    let cost = response.extensions_mut().remove::<Cost>();
-    if let Some(cost) = &cost {
-        cost.write_headers(response.headers_mut(), &app.engine.info().device, elapsed);
-    }
-    let status = response.status();
-    let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
-    let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
-    traces::record(&trace, &Outcome { status, usage, timings, error: said });
-    log(&Line { method: &method, path: &path, status, elapsed, cost, error });
-    exchange.finish(status, elapsed);
-    response
+    let response = next.run(request).instrument(trace.clone()).instrument(span);
+    async move { exchange.finish(response.await, &trace) }
 }
 
 /// A request in flight; counted even if it is dropped half way.
-struct Exchange<'a> {
-    app: &'a App,
+struct Exchange {
+    app: App,
+    method: String,
+    path: String,
+    dialect: Dialect,
     /// The route's pattern; the path would be an unbounded label.
     route: String,
     start: Instant,
     finished: bool,
 }
 
-impl<'a> Exchange<'a> {
-    fn new(app: &'a App, request: &Request) -> Self {
+impl Exchange {
+    fn new(app: App, request: &Request) -> Self {
         let matched = request.extensions().get::<MatchedPath>();
         let route = matched.map_or("unmatched", MatchedPath::as_str).to_owned();
         gauge!(IN_FLIGHT).set(app.in_flight.fetch_add(1, Ordering::Relaxed) as f64 + 1.0);
-        Self { app, route, start: Instant::now(), finished: false }
+        let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+        let dialect = Dialect::of(request.uri().path());
+        Self { app, method, path, dialect, route, start: Instant::now(), finished: false }
     }
 
-    fn finish(mut self, status: StatusCode, elapsed: Duration) {
+    /// Error body, cost headers, trace, log line and metrics.
+    fn finish(mut self, mut response: Response, trace: &Span) -> Response {
+        let error = response.extensions_mut().remove::<ApiError>();
+        if let Some(error) = &error {
+            response = error.render(self.dialect);
+        }
+        let elapsed = self.start.elapsed();
+        let cost = response.extensions_mut().remove::<Cost>();
+        if let Some(cost) = &cost {
+            cost.write_headers(response.headers_mut(), &self.app.engine.info().device, elapsed);
+        }
+        let status = response.status();
+        let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
+        let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
+        traces::record(trace, &Outcome { status, usage, timings, error: said });
+        log(&Line { method: &self.method, path: &self.path, status, elapsed, cost, error });
         self.finished = true;
         counter!(REQUESTS, "route" => self.route.clone(), "status" => status.as_str().to_owned()).increment(1);
         histogram!(DURATION, "route" => self.route.clone()).record(elapsed);
+        response
     }
 }
 
-impl Drop for Exchange<'_> {
+impl Drop for Exchange {
     fn drop(&mut self) {
         gauge!(IN_FLIGHT).set(self.app.in_flight.fetch_sub(1, Ordering::Relaxed) as f64 - 1.0);
         if !self.finished {

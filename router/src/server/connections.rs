@@ -6,9 +6,7 @@ mod stream;
 
 use self::exchange::Exchange;
 use self::stream::ClientStream;
-use super::protocol;
 use axum::Router;
-use axum::middleware::from_fn;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -54,7 +52,6 @@ pub(crate) async fn serve(
     unfinished: Arc<AtomicUsize>,
     stop: impl Future,
 ) {
-    let routes = routes.layer(from_fn(protocol::check));
     let permits = Arc::new(Semaphore::new(limits.connections));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.client_timeout).max_buf_size(MAX_HEAD);

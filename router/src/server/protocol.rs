@@ -1,18 +1,14 @@
 //! Rules of HTTP/1.1 that are left to the server.
 
 use crate::error::{ApiError, Dialect};
-use axum::extract::Request;
-use axum::http::{HeaderMap, Version, header};
-use axum::middleware::Next;
+use axum::http::{HeaderMap, Request, Version, header};
 use axum::response::Response;
 use prefold_core::shown;
 
-/// Refuses requests without a host or with two (RFC 9112, section 3.2), and transfer codings other than `chunked`.
-pub(super) async fn check(request: Request, next: Next) -> Response {
-    match violation(request.version(), request.headers()) {
-        Some(error) => error.render(Dialect::of(request.uri().path())),
-        None => next.run(request).await,
-    }
+/// The answer to a request without a host or with two (RFC 9112, section 3.2), or with a transfer coding other than `chunked`.
+pub(super) fn refuse<B>(request: &Request<B>) -> Option<Response> {
+    let error = violation(request.version(), request.headers())?;
+    Some(error.render(Dialect::of(request.uri().path())))
 }
 
 fn violation(version: Version, headers: &HeaderMap) -> Option<ApiError> {

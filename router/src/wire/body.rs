@@ -3,9 +3,9 @@
 use super::guarded::Guarded;
 use crate::error::ApiError;
 use crate::state::App;
-use axum::body::Bytes;
+use axum::body::{BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, header};
 use futures::StreamExt;
 use prefold_core::{Error, Share, shown};
 use serde::Deserialize;
@@ -29,8 +29,9 @@ pub(crate) struct Json<T>(pub(crate) T);
 impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for Json<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        RawBody::from_request(request, app).await?.parse().await.map(Self)
+    fn from_request(request: Request, app: &App) -> impl Future<Output = Result<Self, ApiError>> + Send {
+        let body = RawBody::from_request(request, app);
+        async move { body.await?.parse().await.map(Self) }
     }
 }
 
@@ -55,59 +56,92 @@ impl RawBody {
 impl FromRequest<App> for RawBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+    fn from_request(request: Request, app: &App) -> impl Future<Output = Result<Self, ApiError>> + Send {
         let (timeout, limit) = (app.http.client_timeout, app.http.payload_limit);
-        let is_too_large = declared(&request) > limit;
-        let read = tokio::time::timeout(timeout, read_body(request, limit)).await;
-        let late = || Err(if is_too_large { ApiError::PayloadTooLarge { limit } } else { ApiError::Slow(timeout) });
-        read.unwrap_or_else(|_| late()).map(|body| Self(body.into()))
+        let is_too_large = declared(request.headers()) > limit;
+        let body = tokio::time::timeout(timeout, read_body(request, limit));
+        let late = move || if is_too_large { ApiError::PayloadTooLarge { limit } } else { ApiError::Slow(timeout) };
+        async move { body.await.unwrap_or_else(|_| Err(late())).map(|body| Self(body.into())) }
+    }
+}
+
+/// Reads the body. The head is checked and dropped before, so that a body that does not come holds little.
+fn read_body(request: Request, limit: usize) -> impl Future<Output = Result<Vec<u8>, ApiError>> + Send {
+    let checked = check_head(request.headers(), limit);
+    let declared = declared(request.headers());
+    let held = request.extensions().get::<Arc<Share>>().cloned();
+    let arriving = Arriving { limit, declared, held, bytes: Vec::new() };
+    let body = request.into_body().into_data_stream();
+    async move {
+        checked?;
+        arriving.read(body).await
     }
 }
 
 /// Bytes that the head announces; 0 without a length.
-fn declared(request: &Request) -> usize {
-    let number = |value: &axum::http::HeaderValue| value.to_str().ok()?.parse::<usize>().ok();
-    request.headers().get(header::CONTENT_LENGTH).and_then(number).unwrap_or(0)
+fn declared(headers: &HeaderMap) -> usize {
+    let number = |value: &HeaderValue| value.to_str().ok()?.parse::<usize>().ok();
+    headers.get(header::CONTENT_LENGTH).and_then(number).unwrap_or(0)
 }
 
-async fn read_body(request: Request, limit: usize) -> Result<Vec<u8>, ApiError> {
-    let mut codings = request.headers().get_all(header::CONTENT_ENCODING).iter();
+/// Refuses bodies that need not be read for it.
+///
+/// # Errors
+/// [`ApiError::Encoded`]; [`ApiError::PayloadTooLarge`] if the client has not sent the body yet, or would send more than is
+/// worth reading.
+fn check_head(headers: &HeaderMap, limit: usize) -> Result<(), ApiError> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
     if let Some(coding) = codings.find(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")) {
         let coding = shown(&String::from_utf8_lossy(coding.as_bytes()));
         return Err(ApiError::Encoded { header: "Content-Encoding", coding });
     }
-    let declared = declared(&request);
-    // The client has not sent the body yet, or would send more than is worth reading.
-    if declared > limit && (request.headers().contains_key(header::EXPECT) || declared - limit > MAX_DISCARDED) {
+    let excess = declared(headers).saturating_sub(limit);
+    if excess > 0 && (headers.contains_key(header::EXPECT) || excess > MAX_DISCARDED) {
         return Err(ApiError::PayloadTooLarge { limit });
     }
-    let held = request.extensions().get::<Arc<Share>>().cloned();
-    let hold = |bytes| held.as_ref().map_or(Ok(()), |held| held.grow(bytes));
-    // Nothing is reserved for a declared length: memory is for what has arrived. What is reserved counts.
-    let mut body = Vec::new();
-    let mut refused = None;
-    let mut discarded = 0;
-    let mut chunks = request.into_body().into_data_stream();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| ApiError::Incomplete(error.to_string()))?;
-        if refused.is_none() {
-            refused = match body.len() + chunk.len() > limit {
-                true => Some(ApiError::PayloadTooLarge { limit }),
-                false => reserve(&mut body, chunk.len(), declared, hold).err(),
-            };
+    Ok(())
+}
+
+/// A body on its way. Nothing is reserved for a declared length: memory is for what has arrived. What is reserved counts.
+struct Arriving {
+    limit: usize,
+    declared: usize,
+    held: Option<Arc<Share>>,
+    bytes: Vec<u8>,
+}
+
+impl Arriving {
+    async fn read(mut self, mut chunks: BodyDataStream) -> Result<Vec<u8>, ApiError> {
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| ApiError::Incomplete(error.to_string()))?;
+            if let Err(error) = self.take(&chunk) {
+                self.bytes = Vec::new();
+                self.held.iter().for_each(|held| held.shrink_to(0));
+                discard(chunks, chunk.len()).await;
+                return Err(error);
+            }
         }
-        if refused.is_none() {
-            body.extend_from_slice(&chunk);
-            continue;
-        }
-        body = Vec::new();
-        held.iter().for_each(|held| held.shrink_to(0));
-        discarded += chunk.len();
-        if discarded > MAX_DISCARDED {
-            break;
-        }
+        Ok(self.bytes)
     }
-    refused.map_or(Ok(body), Err)
+
+    fn take(&mut self, chunk: &[u8]) -> Result<(), ApiError> {
+        if self.bytes.len() + chunk.len() > self.limit {
+            return Err(ApiError::PayloadTooLarge { limit: self.limit });
+        }
+        let hold = |bytes| self.held.as_ref().map_or(Ok(()), |held| held.grow(bytes));
+        reserve(&mut self.bytes, chunk.len(), self.declared, hold)?;
+        self.bytes.extend_from_slice(chunk);
+        Ok(())
+    }
+}
+
+/// Reads on for the client's sake, up to a limit.
+async fn discard(mut chunks: BodyDataStream, mut discarded: usize) {
+    while discarded <= MAX_DISCARDED
+        && let Some(Ok(chunk)) = chunks.next().await
+    {
+        discarded += chunk.len();
+    }
 }
 
 /// Makes room for `arrived` bytes more; `hold` counts it. Capacity doubles, up to the declared length, so that half of what

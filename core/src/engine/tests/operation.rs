@@ -133,12 +133,13 @@ async fn settings_out_of_range_are_named() {
         let mut config = config();
         change(&mut config);
         match Engine::new(loaded(embedder()), config).err() {
-            Some(Error::Validation { field, .. }) => assert_eq!(field, name),
+            Some(StartError::Setting(error)) => assert_eq!(error.setting, name),
             other => panic!("{name}: {other:?}"),
         }
     }
     let contradiction = loaded(Capabilities { embed: None, ..embedder() });
-    assert!(matches!(Engine::new(contradiction, config()), Err(Error::Validation { field: "model", .. })));
+    let error = Engine::new(contradiction, config()).err();
+    assert!(matches!(error, Some(StartError::Other(Error::Validation { field: "model", .. }))), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ mod server;
 mod telemetry;
 mod values;
 
-use self::batching::BatchingArgs;
+pub(crate) use self::batching::BatchingArgs;
 use self::model::ModelArgs;
 pub(crate) use self::model::SourceArgs;
 use self::server::ANY_ADDRESS;

@@ -1,6 +1,8 @@
 //! Errors in a configuration.
 
+use crate::cli::flag;
 use crate::telemetry::log_filter::FilterError;
+use prefold_core::InvalidSetting;
 use thiserror::Error;
 
 /// Arguments that parse but are invalid by themselves or together.
@@ -24,6 +26,8 @@ pub(crate) enum ConfigError {
     ApiKeys(String, std::io::Error),
     #[error("`--share-prefixes key` needs --api-key or --api-key-file: requests without keys cannot be told apart")]
     SharedByKey,
+    #[error("`{}` {}", flag(.0.setting), .0.problem)]
+    Engine(#[from] InvalidSetting),
     #[error("`--max-buffered-bytes {0}` is less than --payload-limit, {1} bytes")]
     Buffered(usize, usize),
     #[error("`--cors-allow-origin {0}` is not an origin of scheme, host and optional port, as in https://app.example")]

@@ -1,10 +1,12 @@
 //! The checked configuration. [`Config::try_from`] makes it from [`Args`].
 
+mod engine;
 mod error;
 pub(crate) mod model;
 mod server;
 mod telemetry;
 
+use self::engine::engine_config;
 use self::error::ConfigError;
 use self::model::{model_source, rerank_recipe};
 use self::server::server_config;
@@ -50,24 +52,7 @@ impl TryFrom<Args> for Config {
                 rerank_instruction: model.rerank_instruction,
                 dense_path: model.dense_path,
             },
-            engine: EngineConfig {
-                max_batch_tokens: batching.max_batch_tokens,
-                max_batch_ragged_tokens: batching.max_batch_ragged_tokens,
-                max_batch_requests: batching.max_batch_requests,
-                max_concurrent_requests: batching.max_concurrent_requests,
-                max_queued_tokens: batching.max_queued_tokens,
-                max_queued_inputs: batching.max_queued_inputs,
-                max_buffered_bytes: server.max_buffered_bytes,
-                max_client_batch_size: batching.max_client_batch_size,
-                scheduling: batching.scheduling,
-                radix_mlp_threshold: batching.radix_mlp_threshold,
-                radix_mlp_pad: batching.radix_mlp_pad,
-                warmup_tokens: batching.warmup_tokens,
-                tokenization_workers: batching
-                    .tokenization_workers
-                    .unwrap_or_else(|| EngineConfig::default().tokenization_workers),
-                auto_truncate: batching.auto_truncate,
-            },
+            engine: engine_config(batching, server.max_buffered_bytes)?,
             server: server_config(server, telemetry.spans, prometheus_port)?,
             telemetry,
         })

@@ -1,7 +1,9 @@
 //! Command lines as configurations.
 
 use super::*;
+use crate::cli::flag;
 use crate::state::HttpConfig;
+use clap::CommandFactory;
 use prefold_backends::ModelSource;
 use prefold_core::RerankRecipe;
 use std::path::Path;
@@ -44,6 +46,30 @@ fn a_mistyped_model_is_refused() {
         let error = refused(&format!("--model-id {id}"));
         assert!(error.to_string().contains(id), "{error}");
     }
+}
+
+#[test]
+fn settings_that_do_not_fit_each_other_are_refused_by_their_flags() {
+    let here = |flags: &str| refused(&format!("--model-id {} {flags}", env!("CARGO_MANIFEST_DIR"))).to_string();
+    assert_eq!(
+        here("--max-batch-tokens 32 --max-batch-ragged-tokens 16"),
+        "`--max-batch-ragged-tokens` is 16, it must be at least the 32 distinct tokens of a batch"
+    );
+    assert_eq!(
+        here("--max-batch-tokens 32 --radix-mlp-pad 5"),
+        "`--radix-mlp-pad` is 5, it must divide the 32 distinct tokens of a batch"
+    );
+    assert_eq!(here("--max-batch-tokens 4294967296"), "`--max-batch-tokens` is 4294967296, the limit is 2147483647");
+}
+
+#[test]
+fn every_setting_of_the_engine_is_a_flag() {
+    let flags: Vec<String> =
+        Args::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
+    let settings = format!("{:?}", EngineConfig::default());
+    let names = settings.split(['{', ',']).filter_map(|part| part.split_once(": ")).map(|(name, _)| flag(name.trim()));
+    let unknown: Vec<String> = names.filter(|name| !flags.iter().any(|flag| format!("--{flag}") == *name)).collect();
+    assert_eq!(unknown, Vec::<String>::new());
 }
 
 #[cfg(feature = "builtin-model")]

@@ -1,11 +1,13 @@
 //! Requests and answers of a connection, as far as their bytes have come.
 
+use crate::server::protocol;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use axum::response::Response;
+use futures::future::{Either, ready};
 use hyper::body::{Frame, Incoming, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -57,23 +59,31 @@ impl Exchange {
         self.begun.load(Ordering::Relaxed) > 0 && !self.is_body_awaited.load(Ordering::Relaxed)
     }
 
-    /// Answers a request.
-    pub(super) async fn answer(
+    /// Answers a request, which goes on to the routes before anything waits.
+    pub(super) fn answer(
         self: Arc<Self>,
         routes: Router,
         request: hyper::Request<Incoming>,
-    ) -> Result<Response, Infallible> {
+    ) -> impl Future<Output = Result<Response, Infallible>> + Send {
         let mut making = Making::new(&self);
+        let response = match protocol::refuse(&request) {
+            Some(refusal) => Either::Left(ready(Ok(refusal))),
+            None => Either::Right(routes.oneshot(self.received(request))),
+        };
+        async move {
+            Ok(response.await?.map(|body| {
+                making.body = body;
+                Body::new(making)
+            }))
+        }
+    }
+
+    fn received(self: Arc<Self>, request: hyper::Request<Incoming>) -> Request {
         let (mut head, body) = request.into_parts();
         if !body.is_end_stream() {
             release_buffer(&mut head);
         }
-        let request = Request::from_parts(head, Body::new(RequestBody::new(body, self)));
-        let response = routes.oneshot(request).await?;
-        Ok(response.map(|body| {
-            making.body = body;
-            Body::new(making)
-        }))
+        Request::from_parts(head, Body::new(RequestBody::new(body, self)))
     }
 }
 

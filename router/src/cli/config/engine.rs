@@ -1,0 +1,27 @@
+//! Settings of the engine, from the flags.
+
+use super::error::ConfigError;
+use crate::cli::args::BatchingArgs;
+use prefold_core::EngineConfig;
+
+pub(super) fn engine_config(args: BatchingArgs, max_buffered_bytes: usize) -> Result<EngineConfig, ConfigError> {
+    let workers = args.tokenization_workers.unwrap_or_else(|| EngineConfig::default().tokenization_workers);
+    let config = EngineConfig {
+        max_batch_tokens: args.max_batch_tokens,
+        max_batch_ragged_tokens: args.max_batch_ragged_tokens,
+        max_batch_requests: args.max_batch_requests,
+        max_concurrent_requests: args.max_concurrent_requests,
+        max_queued_tokens: args.max_queued_tokens,
+        max_queued_inputs: args.max_queued_inputs,
+        max_buffered_bytes,
+        max_client_batch_size: args.max_client_batch_size,
+        scheduling: args.scheduling,
+        radix_mlp_threshold: args.radix_mlp_threshold,
+        radix_mlp_pad: args.radix_mlp_pad,
+        warmup_tokens: args.warmup_tokens,
+        tokenization_workers: workers,
+        auto_truncate: args.auto_truncate,
+    };
+    config.check()?;
+    Ok(config)
+}
