@@ -98,6 +98,7 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
             tracing::info!(address = %listener.local_addr()?, "metrics");
             let routes = routing::metrics_router(app.clone());
             let unfinished = Arc::new(AtomicUsize::new(0));
+            let routes = move || routes.clone();
             tokio::spawn(connections::serve(listener, routes, serving.connections, unfinished, pending::<()>()));
         }
         Ok(app)

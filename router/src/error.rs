@@ -159,7 +159,7 @@ struct OpenAiErrorObject {
 }
 
 /// Status and types of an error in a response.
-struct Face {
+struct ErrorClass {
     status: StatusCode,
     /// TEI's `error_type`.
     error_type: &'static str,
@@ -169,7 +169,7 @@ struct Face {
     code: Option<&'static str>,
 }
 
-impl Face {
+impl ErrorClass {
     const fn client(status: StatusCode, error_type: &'static str) -> Self {
         Self { status, error_type, openai_type: "invalid_request_error", code: None }
     }
@@ -180,42 +180,43 @@ impl Face {
 }
 
 impl ApiError {
-    fn face(&self) -> Face {
+    fn class(&self) -> ErrorClass {
         match self {
             Self::Engine(error) => match error {
-                Error::Empty { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Empty"),
+                Error::Empty { .. } => ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Empty"),
                 Error::Validation { .. } | Error::NotCapable { .. } => {
-                    Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation")
+                    ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation")
                 }
-                Error::Tokenization { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Tokenizer"),
-                Error::BatchTooLarge { .. } => Face::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation"),
-                Error::Overloaded { .. } => Face {
+                Error::Tokenization { .. } => ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Tokenizer"),
+                Error::BatchTooLarge { .. } => ErrorClass::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation"),
+                Error::Overloaded { .. } => ErrorClass {
                     openai_type: "rate_limit_error",
                     code: Some("rate_limit_exceeded"),
-                    ..Face::server(StatusCode::TOO_MANY_REQUESTS, "Overloaded")
+                    ..ErrorClass::server(StatusCode::TOO_MANY_REQUESTS, "Overloaded")
                 },
-                Error::Backend(_) => Face::server(StatusCode::FAILED_DEPENDENCY, "Backend"),
-                Error::ShuttingDown => Face::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
+                Error::Backend(_) => ErrorClass::server(StatusCode::FAILED_DEPENDENCY, "Backend"),
+                Error::ShuttingDown => ErrorClass::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
             },
             Self::Syntax(_) | Self::Incomplete(_) | Self::Host(_) => {
-                Face::client(StatusCode::BAD_REQUEST, "Validation")
+                ErrorClass::client(StatusCode::BAD_REQUEST, "Validation")
             }
-            Self::Body { .. } => Face::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation"),
-            Self::Encoded { .. } => Face::client(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Validation"),
-            Self::Slow(_) => Face::client(StatusCode::REQUEST_TIMEOUT, "Validation"),
+            Self::Body { .. } => ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation"),
+            Self::Encoded { .. } => ErrorClass::client(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Validation"),
+            Self::Slow(_) => ErrorClass::client(StatusCode::REQUEST_TIMEOUT, "Validation"),
             Self::PayloadTooLarge { .. } | Self::TooManyValues { .. } => {
-                Face::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation")
+                ErrorClass::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation")
             }
-            Self::Unauthorized => {
-                Face { code: Some("invalid_api_key"), ..Face::client(StatusCode::UNAUTHORIZED, "Unauthorized") }
-            }
-            Self::NotFound(_) => Face::client(StatusCode::NOT_FOUND, "NotFound"),
+            Self::Unauthorized => ErrorClass {
+                code: Some("invalid_api_key"),
+                ..ErrorClass::client(StatusCode::UNAUTHORIZED, "Unauthorized")
+            },
+            Self::NotFound(_) => ErrorClass::client(StatusCode::NOT_FOUND, "NotFound"),
             Self::UnknownModel { .. } => {
-                Face { code: Some("model_not_found"), ..Face::client(StatusCode::NOT_FOUND, "NotFound") }
+                ErrorClass { code: Some("model_not_found"), ..ErrorClass::client(StatusCode::NOT_FOUND, "NotFound") }
             }
-            Self::MethodNotAllowed(_) => Face::client(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
-            Self::Unhealthy(_) => Face::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
-            Self::Panic => Face::server(StatusCode::INTERNAL_SERVER_ERROR, "Internal"),
+            Self::MethodNotAllowed(_) => ErrorClass::client(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+            Self::Unhealthy(_) => ErrorClass::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
+            Self::Panic => ErrorClass::server(StatusCode::INTERNAL_SERVER_ERROR, "Internal"),
         }
     }
 
@@ -250,7 +251,7 @@ impl ApiError {
 
     /// The response with its body.
     pub(crate) fn render(&self, dialect: Dialect) -> Response {
-        let Face { status, error_type, openai_type, code } = self.face();
+        let ErrorClass { status, error_type, openai_type, code } = self.class();
         let message = self.to_string();
         let mut response = match dialect {
             Dialect::Tei => Json(TeiError { error: message, error_type }).into_response(),
@@ -297,6 +298,11 @@ fn advice(error: &Error) -> String {
     }
 }
 
+/// The flag of the engine's setting.
+pub(crate) fn flag(setting: &str) -> String {
+    format!("--{}", setting.replace('_', "-"))
+}
+
 /// Routes of a task, for advice.
 fn routes_of(task: Task) -> &'static [&'static str] {
     match task {
@@ -308,7 +314,7 @@ fn routes_of(task: Task) -> &'static [&'static str] {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = self.face().status.into_response();
+        let mut response = self.class().status.into_response();
         response.extensions_mut().insert(self);
         response
     }

@@ -1,6 +1,6 @@
 //! Loading: from a configuration to an engine.
 
-use crate::cli::flag;
+use crate::error::flag;
 use prefold_backends::{LoadError, LoadOptions};
 use prefold_core::{Engine, EngineConfig, Error, InvalidSetting, ModelBackend, StartError as EngineError};
 use thiserror::Error as ThisError;

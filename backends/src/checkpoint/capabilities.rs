@@ -49,6 +49,10 @@ impl Evidence<'_> {
             Some(weights) => weights.contains(SCORE_HEAD),
             None => self.is_classifier()?,
         };
+        if self.options.task == Some(Task::Classify) && !has_score_head {
+            let problem = format!("has no head of a classifier (tensor `{SCORE_HEAD}`), which --task classify needs");
+            return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
+        }
         if has_recipe && has_score_head {
             let problem = "is a sequence classifier, whose own head scores; --rerank-recipe is for language models";
             return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));

@@ -11,8 +11,3 @@ mod document;
 
 pub(crate) use self::args::Args;
 pub(crate) use self::config::Config;
-
-/// The flag that sets the engine's `setting`.
-pub(crate) fn flag(setting: &str) -> String {
-    format!("--{}", setting.replace('_', "-"))
-}

@@ -53,7 +53,7 @@ async fn bad_requests_are_told_what_is_wrong() {
     for (path, body, status, error_type, words) in [
         ("/embed", "{\"inputs\": \"a\"", 400, "Validation", "line 1 column 14"),
         ("/v1/embeddings", "", 400, "Validation", "not valid JSON"),
-        ("/embed", "{}", 422, "Validation", "missing field `inputs`"),
+        ("/embed", "{}", 422, "Validation", "`inputs`: missing field"),
         ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs`: invalid type: map"),
         ("/embed", "{\"inputs\": [\"a\", true]}", 422, "Validation", "`inputs[1]`"),
         (
@@ -90,6 +90,8 @@ async fn bad_requests_are_told_what_is_wrong() {
 
     let nested = post(&app, "/v1/embeddings", json!({ "input": [true] })).await.json();
     assert_eq!(nested["error"]["param"], "input[0]");
+    let missing = post(&app, "/v1/embeddings", json!({ "model": "fake" })).await.json();
+    assert_eq!(missing["error"]["param"], "input");
     assert_eq!((&nested["error"]["type"], &nested["code"]), (&json!("invalid_request_error"), &json!(422)));
 
     for (capabilities, path, body) in [

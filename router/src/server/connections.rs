@@ -43,11 +43,12 @@ pub(crate) struct ConnectionLimits {
     pub(crate) client_timeout: Duration,
 }
 
-/// Serves connections until `stop`, then finishes the open ones. `unfinished` counts the requests whose answers are
+/// Serves connections until `stop`, then finishes the open ones. Each request is answered by the `routes` of the moment.
+/// `unfinished` counts the requests whose answers are
 /// not written to their last byte.
 pub(crate) async fn serve(
     listener: TcpListener,
-    routes: Router,
+    routes: impl Fn() -> Router + Clone + Send + 'static,
     limits: ConnectionLimits,
     unfinished: Arc<AtomicUsize>,
     stop: impl Future,
@@ -65,7 +66,7 @@ pub(crate) async fn serve(
         let exchange = Exchange::new(Arc::clone(&unfinished));
         let stream = ClientStream::new(prepared(stream), limits.client_timeout, Arc::clone(&exchange));
         let routes = routes.clone();
-        let service = service_fn(move |request| Arc::clone(&exchange).answer(routes.clone(), request));
+        let service = service_fn(move |request| Arc::clone(&exchange).answer(routes(), request));
         let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {

@@ -114,8 +114,9 @@ pub(crate) async fn serve(
     let (stop, stopped) = oneshot::channel::<()>();
     let (opener, gate) = loading_gate::closed();
     let unfinished = Arc::new(AtomicUsize::new(0));
+    let routes = move || gate.routes();
     let mut serving =
-        tokio::spawn(connections::serve(listener, gate, config.connections, Arc::clone(&unfinished), stopped));
+        tokio::spawn(connections::serve(listener, routes, config.connections, Arc::clone(&unfinished), stopped));
     let app = tokio::select! {
         app = loading => app?,
         signal = signals.next() => {

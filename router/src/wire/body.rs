@@ -232,8 +232,16 @@ fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiEr
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let again = serde_path_to_error::deserialize::<_, T>(Guarded(&mut deserializer));
-    let path = again.err().map(|error| error.path().to_string());
-    ApiError::Body { field: path.filter(|path| path != "."), problem: error.to_string() }
+    let path = again.err().map(|error| error.path().to_string()).filter(|path| path != ".");
+    let problem = error.to_string();
+    match problem.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
+        // The path ends with the object that lacks the field.
+        Some((name, place)) => {
+            let field = path.map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"));
+            ApiError::Body { field: Some(field), problem: format!("missing field{place}") }
+        }
+        None => ApiError::Body { field: path, problem },
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Errors in a configuration.
 
-use crate::cli::flag;
+use crate::error::flag;
 use crate::telemetry::log_filter::FilterError;
 use prefold_core::InvalidSetting;
 use thiserror::Error;

@@ -1,7 +1,7 @@
 //! Command lines as configurations.
 
 use super::*;
-use crate::cli::flag;
+use crate::error::flag;
 use crate::state::HttpConfig;
 use clap::CommandFactory;
 use prefold_backends::ModelSource;

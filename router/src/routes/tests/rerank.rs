@@ -6,7 +6,7 @@ use prefold_core::sigmoid;
 use serde_json::json;
 
 #[tokio::test]
-async fn rerank_has_two_faces() {
+async fn rerank_answers_tei_and_cohere_clients() {
     let app = Setup::new(reranker()).build();
     let texts = ["green tea", "red fox", "blue whale"];
     let tei = ask(&app, "/rerank", json!({ "query": "fox", "texts": texts, "return_text": true })).await;

@@ -22,7 +22,7 @@ async fn start(routes: Router, connections: usize, client_timeout: Duration) -> 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let limits = ConnectionLimits { connections, client_timeout };
-    tokio::spawn(serve(listener, routes, limits, Arc::default(), pending::<()>()));
+    tokio::spawn(serve(listener, move || routes.clone(), limits, Arc::default(), pending::<()>()));
     address
 }
 
