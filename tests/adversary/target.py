@@ -10,7 +10,7 @@ from collections import deque
 
 import marks
 from drafts import BAD, GOOD
-from harness import ADDRESS, PREFOLD, START_LIMIT, Address, environment, eventually
+from harness import PREFOLD, Address, environment
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z +(ERROR|WARN|INFO|DEBUG|TRACE) .+")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\u202a-\u202e]")
@@ -98,20 +98,7 @@ class Target(Address):
             list(map(str, command)), cwd=self.directory.name, env=environment(self.directory.name), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.log = Log(self.process.stdout, is_json)
-        eventually(self._is_ready, f"{command} is ready", START_LIMIT)
-
-    def _is_ready(self):
-        if self.process.poll() is not None:
-            raise AssertionError(f"prefold {self.args} ended with {self.process.returncode}:\n{self.log.text()}")
-        if self.port is None:
-            found = ADDRESS.search(self.log.text())
-            if found is None:
-                return False
-            self.port = int(found.group(1))
-        try:
-            return self.get("/ready").status == 200
-        except ConnectionError:
-            return False
+        self.wait_until_ready(self.process, self.log.text)
 
     def close(self):
         """Ends the process if it still runs."""

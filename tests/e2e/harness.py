@@ -56,6 +56,23 @@ class Address:
     def __init__(self, port):
         self.port = port
 
+    def wait_until_ready(self, process, log):
+        """Waits for `prefold`, whose port is in its `log()`."""
+        def is_ready():
+            if process.poll() is not None:
+                raise AssertionError(f"{process.args} ended with {process.returncode}:\n{log()}")
+            if self.port is None:
+                found = ADDRESS.search(log())
+                if found is None:
+                    return False
+                self.port = int(found.group(1))
+            try:
+                return self.get("/ready").status == 200
+            except ConnectionError:
+                return False
+
+        eventually(is_ready, f"{process.args} is ready", START_LIMIT)
+
     def url(self, path=""):
         return f"http://127.0.0.1:{self.port}{path}"
 
@@ -117,20 +134,7 @@ class Server(Address):
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         Server.running.append(self)
         super().__init__(None)
-        eventually(self._is_ready, f"{command} is ready", START_LIMIT)
-
-    def _is_ready(self):
-        if self.process.poll() is not None:
-            raise AssertionError(f"prefold {self.args} ended with {self.process.returncode}:\n{self.log()}")
-        if self.port is None:
-            found = ADDRESS.search(self.log())
-            if found is None:
-                return False
-            self.port = int(found.group(1))
-        try:
-            return self.get("/ready").status == 200
-        except ConnectionError:
-            return False
+        self.wait_until_ready(self.process, self.log)
 
     def log(self):
         return self.log_path.read_text(errors="replace")

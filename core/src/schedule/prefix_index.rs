@@ -6,7 +6,7 @@
 //! deepest covered node that has any. Each node knows the oldest entry at or below it, and each covered node offers
 //! the oldest entry that leaves the batch's paths there: the best entry is found without a search.
 //!
-//! Where only equal sequences are folded, each distinct one is a node below the root: entries share it or nothing.
+//! Each distinct sequence is a node below the root where only equal ones are folded: entries share it or nothing.
 //!
 //! Inserting an entry, covering its path and removing it cost no more than reading its tokens, plus a factor
 //! logarithmic in the number of entries for each node on its path.
