@@ -1,6 +1,7 @@
 //! Configuration of the engine.
 
 use crate::Error;
+use std::time::Duration;
 use thiserror::Error as ThisError;
 
 /// Tokenization workers at most by default. More do not keep a faster device busy, and each copies the tokenizer's state.
@@ -16,6 +17,9 @@ pub struct EngineConfig {
     pub max_batch_ragged_tokens: Option<usize>,
     /// Sequences in a batch at most.
     pub max_batch_requests: Option<usize>,
+    /// Estimated milliseconds of a batch at most, 0 for no such bound; when absent,
+    /// [`MAX_BATCH_MS_ON_CPU`](Self::MAX_BATCH_MS_ON_CPU) on a CPU and no bound on other devices.
+    pub max_batch_ms: Option<u64>,
     /// Requests in the engine at once.
     pub max_concurrent_requests: usize,
     /// Tokens that wait for a batch; requests are refused while the queue holds this many.
@@ -51,6 +55,7 @@ impl Default for EngineConfig {
             max_batch_tokens: 16_384,
             max_batch_ragged_tokens: None,
             max_batch_requests: None,
+            max_batch_ms: None,
             max_concurrent_requests: 512,
             max_queued_tokens: 1 << 20,
             max_queued_inputs: 1 << 15,
@@ -72,6 +77,16 @@ impl EngineConfig {
 
     /// Chunks of a request at most: its answers are all in memory before the first is sent.
     pub const MAX_CHUNKS: usize = 64;
+
+    /// `max_batch_ms` on a CPU where it is absent.
+    pub const MAX_BATCH_MS_ON_CPU: u64 = 250;
+
+    /// Estimated time of a batch at most, on a device of this name.
+    pub fn max_batch_time(&self, device: &str) -> Option<Duration> {
+        let default = if device == "cpu" { Self::MAX_BATCH_MS_ON_CPU } else { 0 };
+        let millis = self.max_batch_ms.unwrap_or(default);
+        (millis > 0).then(|| Duration::from_millis(millis))
+    }
 
     /// Inputs in one request at most.
     pub fn max_request_inputs(&self) -> usize {
@@ -163,8 +178,8 @@ pub struct InvalidSetting {
 /// Choice of the waiting inputs that form a batch together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// The oldest leads, and those that share the longest prefixes with what is chosen already fill the batch. None
-    /// waits more than one batch longer than with [`Fifo`](Self::Fifo). The same as that when nothing is compacted.
+    /// Fair shares between API keys and between their requests; among requests whose turn it is, those that share the
+    /// longest prefixes with what is chosen already fill the batch.
     #[default]
     Prefix,
     /// First in, first out.

@@ -38,5 +38,6 @@ pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
 pub use postprocess::{sigmoid, softmax};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, Timings, TokenInfo, Usage};
+pub use schedule::flow::{Account, Flow, Priority};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile};

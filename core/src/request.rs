@@ -1,6 +1,6 @@
 //! Requests to the engine: after the wire format, before tokens.
 
-use crate::Rerank;
+use crate::{Priority, Rerank};
 use std::sync::Arc;
 
 /// One thing to run through the model.
@@ -78,6 +78,8 @@ pub struct EncodeOptions {
     pub prompt_name: Option<String>,
     /// Add the tokenizer's special tokens to texts.
     pub add_special_tokens: bool,
+    /// Priority of the request among those of its account; the engine's own when absent.
+    pub priority: Option<Priority>,
     /// The request's field that the inputs came from, for messages.
     pub field: &'static str,
 }
@@ -91,6 +93,7 @@ impl EncodeOptions {
             direction: TruncationDirection::Right,
             prompt_name: None,
             add_special_tokens: true,
+            priority: None,
             field,
         }
     }

@@ -67,6 +67,12 @@ impl QueueShare {
         self.inputs.absorb(&other.inputs);
     }
 
+    /// Tokens and inputs held.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> [usize; 2] {
+        [self.tokens.held(), self.inputs.held()]
+    }
+
     /// Gives back what no longer waits.
     pub(crate) fn shrink_to(&self, tokens: usize, inputs: usize) {
         self.tokens.shrink_to(tokens);

@@ -19,9 +19,9 @@ use crate::encode::pool::TokenizerPool;
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
 use crate::schedule::batcher::Compaction;
-use crate::schedule::budget::Budget;
+use crate::schedule::budget::{AttentionRows, Budget};
 use crate::{
-    BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, ModelInfo, Resource, Scope, StartError, Task, Wanted,
+    BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Flow, Folding, ModelInfo, Resource, Scope, StartError, Task, Wanted,
     execute,
 };
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub struct Engine {
     share: Option<Arc<Share>>,
     /// Scope in which the inputs of its calls are folded.
     scope: Scope,
+    /// Flow that its calls wait in.
+    flow: Flow,
 }
 
 struct Inner {
@@ -98,6 +100,7 @@ impl Engine {
                 max_tokens: config.max_batch_tokens,
                 max_ragged_tokens: config.ragged_tokens_limit(),
                 max_sequences: config.max_batch_requests.unwrap_or(usize::MAX),
+                time: None,
             },
             limits: QueueLimits { tokens: config.max_queued_tokens, inputs: config.max_queued_inputs },
             scheduling: config.scheduling,
@@ -107,6 +110,11 @@ impl Engine {
                 pad_to_multiple: config.radix_mlp_pad,
                 max_tokens: config.max_batch_tokens,
             },
+            attention: match (model.backend.folding(), &*info.attention) {
+                (Folding::Prefix, "ragged") => AttentionRows::Ragged,
+                _ => AttentionRows::Compact,
+            },
+            max_batch_time: config.max_batch_time(&info.device),
         };
         let warm_up =
             WarmUp { tokens: config.warmup_tokens, limits: batch_limits, compaction: pipeline_config.compaction };
@@ -127,7 +135,7 @@ impl Engine {
             accepting: AtomicBool::new(true),
             threads: tokio::sync::Mutex::new(threads.into()),
         };
-        Ok(Self { inner: Arc::new(inner), share: None, scope: Scope::default() })
+        Ok(Self { inner: Arc::new(inner), share: None, scope: Scope::default(), flow: Flow::default() })
     }
 
     /// The served model. `max_input_length` is the limit that holds here: never more than a batch takes.
@@ -150,6 +158,12 @@ impl Engine {
     #[must_use]
     pub fn in_scope(self, scope: Scope) -> Self {
         Self { scope, ..self }
+    }
+
+    /// The same engine for requests that wait in this flow.
+    #[must_use]
+    pub fn in_flow(self, flow: Flow) -> Self {
+        Self { flow, ..self }
     }
 
     /// The engine's configuration.

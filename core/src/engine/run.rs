@@ -6,7 +6,7 @@ use crate::encode::encoder::{Encoded, Encoder};
 use crate::encode::options::ResolvedOptions;
 use crate::execute::submit::Pending;
 use crate::schedule::entry::Answer;
-use crate::{EncodeOptions, Error, Input, Output, Place, Response, Timings, Tokens, Usage, Wanted, metrics, trace};
+use crate::{EncodeOptions, Error, Flow, Input, Output, Place, Response, Timings, Tokens, Usage, Wanted, metrics, trace};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
@@ -35,6 +35,7 @@ impl Engine {
         if wanted != Wanted::Tokens {
             cost.grow(inputs.len(), options.field)?;
         }
+        let flow = Flow { priority: options.priority.unwrap_or(self.flow.priority), ..self.flow };
         let mut usage = Usage::default();
         let mut tokenization = Duration::ZERO;
         let mut answers = Vec::with_capacity(inputs.len());
@@ -51,9 +52,9 @@ impl Engine {
             for chunk in chunks(sequences, pipeline.limits()) {
                 usage.computed_tokens += self.inner.compaction.computed_alone(&chunk);
                 let chunk = chunk.into_iter().map(|sequence| Tokens::new(sequence).in_scope(self.scope)).collect();
-                let pending = match before {
-                    None => pipeline.submit(chunk, wanted)?,
-                    Some(_) => pipeline.submit_in_turn(chunk, wanted).await?,
+                let pending = match &before {
+                    None => pipeline.submit(chunk, wanted, flow)?,
+                    Some(before) => pipeline.submit_in_turn(chunk, wanted, flow, before.tickets.start).await?,
                 };
                 if let Some(before) = before.replace(pending) {
                     answers.extend(before.collect().await?);

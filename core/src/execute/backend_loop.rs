@@ -64,6 +64,8 @@ impl Pipeline {
             return self.lock().spare.push(ready.into_parts().1);
         }
         let (total_tokens, unique_tokens) = (ready.total_tokens(), ready.unique_tokens());
+        let is_compact = backend.info().attention == "compact";
+        let attention_work = ready.attention_work(is_compact);
         let sequences = entries.len();
         let _span = tracing::debug_span!("batch", id, sequences, total_tokens, unique_tokens).entered();
         let traces = entries.iter().map(|entry| &entry.trace);
@@ -75,7 +77,9 @@ impl Pipeline {
             .map(|outputs| ready.unfold(outputs));
         let inference = taken.elapsed();
         drop(spans);
-        let is_compact = backend.info().attention == "compact";
+        if outputs.is_ok() {
+            self.observe_cost(unique_tokens, attention_work, inference);
+        }
         let attention_work_saved = outputs.as_ref().map_or(0, |_| ready.attention_work_saved(is_compact));
         let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
         metrics::batch(&report, sequences);

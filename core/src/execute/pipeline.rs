@@ -4,11 +4,15 @@ use crate::Scheduling;
 use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
 use crate::metrics;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
-use crate::schedule::budget::{Budget, Policy};
+use crate::schedule::budget::{AttentionRows, Budget, Policy};
+use crate::schedule::cost_model::CostModel;
 use crate::schedule::queue::Queue;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Tokens of a request below which its size makes no difference to its turn: a query, or a passage or two.
+const QUANTUM: usize = 512;
 
 /// Configuration of the pipeline.
 #[derive(Debug, Clone, Copy)]
@@ -17,12 +21,16 @@ pub(crate) struct PipelineConfig {
     pub(crate) limits: QueueLimits,
     pub(crate) scheduling: Scheduling,
     pub(crate) compaction: Compaction,
+    pub(crate) attention: AttentionRows,
+    /// Estimated time of a batch at most.
+    pub(crate) max_batch_time: Option<Duration>,
 }
 
 /// Queue, slot and the wake-up calls of both threads.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(super) compaction: Compaction,
+    max_batch_time: Option<Duration>,
     pub(super) quota: QueueQuota,
     pub(super) state: Mutex<State>,
     /// Work for the planner: an entry came, the slot was emptied, or the pipeline was closed.
@@ -35,6 +43,8 @@ pub(crate) struct Pipeline {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) queue: Queue,
+    /// What batches have cost.
+    costs: CostModel,
     /// Quota that the queue's entries hold.
     pub(super) share: QueueShare,
     pub(super) slot: Option<FormingBatch>,
@@ -51,13 +61,13 @@ pub(super) struct State {
 
 impl Pipeline {
     pub(super) fn new(config: PipelineConfig) -> Self {
-        let PipelineConfig { budget, limits, scheduling, compaction } = config;
+        let PipelineConfig { mut budget, limits, scheduling, compaction, attention, max_batch_time } = config;
         let quota = QueueQuota::new(limits);
-        // Without compaction nothing is gained by bringing prefixes together.
-        let folding = compaction.folds();
-        let scheduling = if folding.is_some() { scheduling } else { Scheduling::Fifo };
+        let costs = CostModel::default();
+        budget.time = max_batch_time.map(|limit| costs.bound(limit));
         let state = State {
-            queue: Queue::new(Policy { budget, scheduling, folding }),
+            queue: Queue::new(Policy { budget, scheduling, folding: compaction.folds(), attention, quantum: QUANTUM }),
+            costs,
             share: quota.share(),
             slot: None,
             spare: Vec::new(),
@@ -68,6 +78,7 @@ impl Pipeline {
         };
         Self {
             compaction,
+            max_batch_time,
             quota,
             state: Mutex::new(state),
             planner_wake: Condvar::new(),
@@ -100,6 +111,16 @@ impl Pipeline {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock, and every field is valid at any moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the cost of a batch into account: rows, and pairs of a query and a key in a layer of full attention.
+    pub(super) fn observe_cost(&self, rows: usize, pairs: u64, time: Duration) {
+        if let Some(limit) = self.max_batch_time {
+            let mut state = self.lock();
+            state.costs.observe(rows, pairs, time);
+            let bound = state.costs.bound(limit);
+            state.queue.set_time_bound(bound);
+        }
     }
 
     /// Counts a batch, and whether any of its answers was good.

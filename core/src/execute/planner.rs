@@ -54,14 +54,26 @@ impl Pipeline {
 }
 
 impl State {
-    /// Entries from the queue, and the batch that they join: the one in the slot, or a new one.
+    /// Entries from the queue, and the batch that they join: the one in the slot, or a new one. The one in the slot is formed
+    /// anew where entries in it have to give way.
     pub(super) fn take_entries(&mut self, compaction: Compaction) -> Option<(FormingBatch, Vec<Entry>)> {
         // Taking it back now would keep a backend waiting that could start.
         if self.slot.is_some() && self.backend_waits {
             return None;
         }
         let start = Instant::now();
-        let entries = self.queue.take();
+        let mut entries = self.queue.take();
+        if self.queue.is_outdated()
+            && let Some(batch) = self.slot.take()
+        {
+            let (mut given_back, buffers) = batch.into_parts();
+            self.spare.push(buffers);
+            given_back.append(&mut entries);
+            let tokens = given_back.iter().map(|entry| entry.tokens.len()).sum();
+            self.share.force(tokens, given_back.len());
+            self.queue.give_back(given_back);
+            entries = self.queue.take();
+        }
         if entries.is_empty() {
             return None;
         }

@@ -4,7 +4,7 @@ use super::pipeline::Pipeline;
 use crate::admission::queue_quota::QueueShare;
 use crate::schedule::entry::{Answer, Entry, Reply, Ticket};
 use crate::trace::Trace;
-use crate::{BackendError, Error, Tokens, Wanted, metrics};
+use crate::{BackendError, Error, Flow, Tokens, Wanted, metrics};
 use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(super) pipeline: Arc<Pipeline>,
-    pub(super) tickets: Range<Ticket>,
+    pub(crate) tickets: Range<Ticket>,
     pub(super) answers: Vec<oneshot::Receiver<Reply>>,
 }
 
@@ -39,14 +39,19 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`Error::ShuttingDown`]; [`Error::Overloaded`] where the queue is full.
-    pub(crate) fn submit(self: &Arc<Self>, sequences: Vec<Tokens>, wanted: Wanted) -> Result<Pending, Error> {
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        sequences: Vec<Tokens>,
+        wanted: Wanted,
+        flow: Flow,
+    ) -> Result<Pending, Error> {
         let submission = Submission::new(sequences, wanted);
         let share = self.quota.share();
         share.grow(submission.tokens, submission.entries.len())?;
-        self.push(submission, &share)
+        self.push(submission, &share, flow, None)
     }
 
-    /// Submits a later chunk of a request as soon as there is room for it.
+    /// Submits a later chunk of a request, which `follows` the one with this first ticket, as soon as there is room for it.
     ///
     /// # Errors
     /// [`Error::ShuttingDown`]
@@ -54,11 +59,13 @@ impl Pipeline {
         self: &Arc<Self>,
         sequences: Vec<Tokens>,
         wanted: Wanted,
+        flow: Flow,
+        follows: Ticket,
     ) -> Result<Pending, Error> {
         let submission = Submission::new(sequences, wanted);
         let share = self.quota.share();
         share.grow_in_turn(submission.tokens, submission.entries.len()).await;
-        self.push(submission, &share)
+        self.push(submission, &share, flow, Some(follows))
     }
 
     /// Submits one token, however full the queue is.
@@ -68,16 +75,22 @@ impl Pipeline {
     pub(crate) fn submit_probe(self: &Arc<Self>, wanted: Wanted) -> Result<Pending, Error> {
         let share = self.quota.share();
         share.force(1, 1);
-        self.push(Submission::new(vec![Tokens::new(vec![0])], wanted), &share)
+        self.push(Submission::new(vec![Tokens::new(vec![0])], wanted), &share, Flow::default(), None)
     }
 
-    fn push(self: &Arc<Self>, submission: Submission, share: &QueueShare) -> Result<Pending, Error> {
+    fn push(
+        self: &Arc<Self>,
+        submission: Submission,
+        share: &QueueShare,
+        flow: Flow,
+        follows: Option<Ticket>,
+    ) -> Result<Pending, Error> {
         let mut state = self.lock();
         if state.closed {
             return Err(Error::ShuttingDown);
         }
         state.share.absorb(share);
-        let tickets = state.queue.push(submission.entries);
+        let tickets = state.queue.push(submission.entries, flow, follows);
         metrics::queue(&state.queue);
         self.planner_wake.notify_one();
         drop(state);

@@ -107,13 +107,19 @@ impl ReadyBatch {
         self.plan.as_ref().map_or(self.batch.ragged.total_tokens(), RadixPlan::unique_tokens)
     }
 
+    /// Pairs of a query and a key in a layer of full attention. `compact`: attention runs over the compact rows where there
+    /// is a plan.
+    pub(crate) fn attention_work(&self, compact: bool) -> u64 {
+        let plan = self.plan.as_ref().filter(|_| compact);
+        plan.map_or_else(|| self.batch.ragged.attention_work(), RadixPlan::attention_work)
+    }
+
     /// Pairs of a query and a key that a layer of full attention leaves out. `compact`: attention runs over the compact
     /// rows where there is a plan.
     pub(crate) fn attention_work_saved(&self, compact: bool) -> u64 {
         let folded = self.entries.iter().zip(self.whole.is_first()).filter(|(_, is_first)| !is_first);
         let whole: u64 = folded.map(|(entry, _)| (entry.tokens.len() as u64).pow(2)).sum();
-        let plan = self.plan.as_ref().filter(|_| compact);
-        whole + plan.map_or(0, |plan| self.batch.ragged.attention_work() - plan.attention_work())
+        whole + self.batch.ragged.attention_work() - self.attention_work(compact)
     }
 
     /// The outputs of the entries, from those of the batch's sequences.
@@ -167,6 +173,13 @@ impl FormingBatch {
             plan.push(tokens);
         }
         self.entries.push(entry);
+    }
+
+    /// The entries of a batch that is given up, and the memory for another.
+    pub(crate) fn into_parts(self) -> (Vec<Entry>, Buffers) {
+        let Self { mut buffers, entries, .. } = self;
+        buffers.clear();
+        (entries, buffers)
     }
 
     /// Entries so far.

@@ -1,22 +1,26 @@
 //! Limits of a batch, and the policy that fills it.
 
+use super::cost_model::TimeBound;
 use crate::{Folding, Scheduling};
 
 /// Limits of a batch. Whatever they are, a batch holds one entry: what was accepted is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Budget {
     /// Rows to compute: N', or N where nothing is compacted.
     pub(crate) max_tokens: usize,
     /// N.
     pub(crate) max_ragged_tokens: usize,
     pub(crate) max_sequences: usize,
+    /// Time of the forward pass, once it can be estimated.
+    pub(crate) time: Option<TimeBound>,
 }
 
 impl Budget {
     pub(crate) fn fits(&self, load: Load) -> bool {
-        let Self { max_tokens, max_ragged_tokens, max_sequences } = *self;
+        let Self { max_tokens, max_ragged_tokens, max_sequences, time } = *self;
         let within = load.tokens <= max_tokens && load.ragged_tokens <= max_ragged_tokens;
-        load.sequences <= 1 || (within && load.sequences <= max_sequences)
+        let in_time = time.is_none_or(|bound| bound.allows(load));
+        load.sequences <= 1 || (within && in_time && load.sequences <= max_sequences)
     }
 }
 
@@ -26,24 +30,45 @@ pub(crate) struct Load {
     pub(crate) tokens: usize,
     pub(crate) ragged_tokens: usize,
     pub(crate) sequences: usize,
+    /// Pairs of a query and a key, in a layer of full attention.
+    pub(crate) pairs: u64,
 }
 
 impl Load {
     /// With one more sequence of `len` tokens, `new_tokens` of which the batch does not have yet.
-    pub(crate) fn with(self, new_tokens: usize, len: usize) -> Self {
+    pub(crate) fn with(self, new_tokens: usize, len: usize, attention: AttentionRows) -> Self {
+        let queries = match attention {
+            AttentionRows::Compact => new_tokens,
+            AttentionRows::Ragged => len,
+        };
+        // The last `queries` tokens of the sequence, each with all before it.
+        let pairs = (len as u64 * (len as u64 + 1) - (len - queries) as u64 * (len - queries + 1) as u64) / 2;
         Self {
             tokens: self.tokens + new_tokens,
             ragged_tokens: self.ragged_tokens + len,
             sequences: self.sequences + 1,
+            pairs: self.pairs + pairs,
         }
     }
 }
 
-/// Policy of the queue.
+/// Rows that attention runs over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttentionRows {
+    /// Each distinct prefix once.
+    Compact,
+    /// All of each sequence.
+    Ragged,
+}
+
+/// Policy of the queue.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Policy {
     pub(crate) budget: Budget,
     pub(crate) scheduling: Scheduling,
     /// Tokens that count once; `None` where each entry counts in full.
     pub(crate) folding: Option<Folding>,
+    pub(crate) attention: AttentionRows,
+    /// Tokens of a request below which its size makes no difference to its turn.
+    pub(crate) quantum: usize,
 }

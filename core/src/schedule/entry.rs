@@ -1,5 +1,6 @@
 //! Entries of the queue and their answers.
 
+use super::fair_shares::Rank;
 use crate::trace::Trace;
 use crate::{BackendError, Output, Tokens, Wanted};
 use std::sync::Arc;
@@ -9,9 +10,18 @@ use tokio::sync::oneshot;
 /// Number of an entry in the order of arrival.
 pub(crate) type Ticket = u64;
 
+/// Turn of an entry in the order of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(crate) rank: Rank,
+    pub(crate) ticket: Ticket,
+}
+
 /// One sequence on its way to the backend.
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// Given by the queue.
+    pub(crate) ticket: Ticket,
     /// Not empty, every id below the vocabulary's size, no longer than a batch.
     pub(crate) tokens: Tokens,
     pub(crate) wanted: Wanted,
@@ -26,7 +36,7 @@ impl Entry {
     /// An entry that is enqueued now, and the receiver of its answer.
     pub(crate) fn new(tokens: impl Into<Tokens>, wanted: Wanted, trace: Trace) -> (Self, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
-        (Self { tokens: tokens.into(), wanted, enqueued: Instant::now(), trace, reply }, answer)
+        (Self { ticket: 0, tokens: tokens.into(), wanted, enqueued: Instant::now(), trace, reply }, answer)
     }
 
     /// The client has left.

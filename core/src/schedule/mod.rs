@@ -2,8 +2,11 @@
 
 pub(crate) mod batcher;
 pub(crate) mod budget;
+pub(crate) mod cost_model;
 pub(crate) mod entry;
-mod fairness;
+mod fair_clock;
+pub(crate) mod fair_shares;
+pub(crate) mod flow;
 mod prefix_index;
 mod prefix_tree;
 pub(crate) mod queue;
@@ -11,5 +14,11 @@ mod whole;
 mod work_counter;
 
 #[cfg(test)]
+#[path = "tests/fairness.rs"]
+mod fairness_tests;
+#[cfg(test)]
 #[path = "tests/scheduling.rs"]
-mod tests;
+mod scheduling_tests;
+#[cfg(test)]
+#[path = "tests/simulation.rs"]
+mod simulation;

@@ -3,21 +3,25 @@
 //! A node is a run of tokens; an entry waits at the node where its tokens end. The batch covers the paths of its entries,
 //! from the root down, and stays in the tree until it leaves. So the tokens that an entry would add to the batch are
 //! those between its node and the nearest covered one, and the entries that share most with the batch are below the
-//! deepest covered node that has any. Each node knows the oldest entry at or below it, and each covered node offers
-//! the oldest entry that leaves the batch's paths there: the best entry is found without a search.
+//! deepest covered node that has any. Each node knows the first entry in turn at or below it, and each covered node offers
+//! the first entry in turn that leaves the batch's paths there: the best entry is found without a search.
 //!
 //! Each distinct sequence is a node below the root where only equal ones are folded: entries share it or nothing.
 //!
 //! Inserting an entry, covering its path and removing it cost no more than reading its tokens, plus a factor
 //! logarithmic in the number of entries for each node on its path.
 
-use super::entry::Ticket;
+use super::entry::{Turn, Ticket};
 use super::prefix_tree::{Node, NodeId, PrefixTree, ROOT};
 use super::work_counter::count_work;
 use crate::plan::tokens::{TokenSlice, Tokens};
 use crate::{Folding, Wanted};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+
+/// Candidates looked at in the search for one that may join. Those that may are first in order, so that only entries of
+/// other accounts come before them.
+const MAX_SEARCHED: usize = 16;
 
 /// Index of the waiting entries by prefix.
 #[derive(Debug)]
@@ -26,10 +30,10 @@ pub(crate) struct PrefixIndex {
     tree: PrefixTree,
     /// Covered nodes: all but the root, which is always covered.
     covered: Vec<NodeId>,
-    /// Covered nodes where entries wait, by the oldest: these add no token to the batch.
-    repeats: BTreeSet<(Ticket, NodeId)>,
-    /// Covered nodes below which entries wait off the batch's paths: the longest path first, then the oldest entry.
-    offers: BTreeSet<(Reverse<usize>, Ticket, NodeId)>,
+    /// Covered nodes where entries wait, by the first in turn: these add no token to the batch.
+    repeats: BTreeSet<(Turn, NodeId)>,
+    /// Covered nodes below which entries wait off the batch's paths: the longest path first, then the first in turn.
+    offers: BTreeSet<(Reverse<usize>, Turn, NodeId)>,
 }
 
 /// The entry that shares most with the batch.
@@ -67,13 +71,13 @@ impl PrefixIndex {
         }
     }
 
-    /// Inserts an entry; `ticket` must be a new one.
-    pub(crate) fn insert(&mut self, ticket: Ticket, tokens: &Tokens, wanted: Wanted) -> NodeId {
+    /// Inserts an entry; `turn` must be a new one.
+    pub(crate) fn insert(&mut self, turn: Turn, tokens: &Tokens, wanted: Wanted) -> NodeId {
         let node = match self.folding {
             Folding::Prefix => self.place(tokens.as_slice()),
             Folding::Whole => self.tree.whole(tokens, wanted),
         };
-        self.change(node, |node| node.entries.insert(ticket));
+        self.change(node, |node| node.entries.insert(turn));
         self.tree.update_path(node, |node| {
             node.subtree_entries += 1;
             node.subtree_ragged_tokens += tokens.len();
@@ -100,9 +104,9 @@ impl PrefixIndex {
     }
 
     /// Removes an entry that is not hidden.
-    pub(crate) fn remove(&mut self, ticket: Ticket, node: NodeId) {
+    pub(crate) fn remove(&mut self, turn: Turn, node: NodeId) {
         let depth = self.tree[node].depth;
-        self.change(node, |node| node.entries.remove(&ticket));
+        self.change(node, |node| node.entries.remove(&turn));
         self.tree.update_path(node, |node| {
             node.subtree_entries -= 1;
             node.subtree_ragged_tokens -= depth;
@@ -111,64 +115,69 @@ impl PrefixIndex {
     }
 
     /// Makes [`nearest`](Self::nearest) pass an entry over, until it is shown again.
-    pub(crate) fn hide(&mut self, ticket: Ticket, node: NodeId) {
+    pub(crate) fn hide(&mut self, turn: Turn, node: NodeId) {
         self.tree[node].num_hidden += 1;
-        self.change(node, |node| node.entries.remove(&ticket));
+        self.change(node, |node| node.entries.remove(&turn));
     }
 
     /// Undoes [`hide`](Self::hide).
-    pub(crate) fn show(&mut self, ticket: Ticket, node: NodeId) {
+    pub(crate) fn show(&mut self, turn: Turn, node: NodeId) {
         self.tree[node].num_hidden -= 1;
-        self.change(node, |node| node.entries.insert(ticket));
+        self.change(node, |node| node.entries.insert(turn));
     }
 
-    /// The entry that shares most with the batch: one that adds no token at all if there is any, then those with the
-    /// longest prefix in common; the oldest among equals.
-    pub(crate) fn nearest(&self) -> Option<Nearest> {
-        if let Some(&(ticket, _)) = self.repeats.first() {
-            return Some(Nearest { ticket, group: None });
+    /// The entry that shares most with the batch, of those that may join and are found in a short search: one that adds
+    /// no token at all if there is any, then those with the longest prefix in common; the first in order among equals.
+    pub(crate) fn nearest(&self, may_join: impl Fn(Turn) -> bool) -> Option<Nearest> {
+        let may_join = |turn: &Turn| {
+            count_work();
+            may_join(*turn)
+        };
+        if let Some(&(turn, _)) = self.repeats.iter().take(MAX_SEARCHED).find(|(turn, _)| may_join(turn)) {
+            return Some(Nearest { ticket: turn.ticket, group: None });
         }
-        let &(Reverse(depth), ticket, node) = self.offers.first()?;
+        let mut offers = self.offers.iter().take(MAX_SEARCHED);
+        let &(Reverse(depth), turn, node) = offers.find(|(_, turn, _)| may_join(turn))?;
         let &(_, id) = self.tree[node].below.first()?;
         let &Node { subtree_tokens: tokens, subtree_entries: entries, subtree_ragged_tokens: ragged_tokens, .. } =
             &self.tree[id];
         let group = Group { id, depth, head: self.tree.unbranched_tokens(id), tokens, entries, ragged_tokens };
-        Some(Nearest { ticket, group: Some(group) })
+        Some(Nearest { ticket: turn.ticket, group: Some(group) })
     }
 
     /// Makes [`nearest`](Self::nearest) pass over a group that it named, until it is shown again. No entry of the
     /// group may be removed or covered meanwhile.
     pub(crate) fn hide_group(&mut self, Group { id, .. }: Group) {
         let Node { parent, .. } = self.tree[id];
-        let oldest = self.tree[id].oldest();
-        self.change_here(parent, |parent| oldest.is_some_and(|ticket| parent.below.remove(&(ticket, id))));
+        let first = self.tree[id].first();
+        self.change_here(parent, |parent| first.is_some_and(|turn| parent.below.remove(&(turn, id))));
     }
 
     /// Undoes [`hide_group`](Self::hide_group).
     pub(crate) fn show_group(&mut self, Group { id, .. }: Group) {
         let Node { parent, .. } = self.tree[id];
-        let oldest = self.tree[id].oldest();
-        self.change_here(parent, |parent| oldest.is_some_and(|ticket| parent.below.insert((ticket, id))));
+        let first = self.tree[id].first();
+        self.change_here(parent, |parent| first.is_some_and(|turn| parent.below.insert((turn, id))));
     }
 
     /// Tokens that the path to a node adds to the batch.
     pub(crate) fn new_tokens(&self, node: NodeId) -> usize {
-        self.tree.tokens_below(node, |node| node.covered)
+        self.tree.uncovered_tokens(node)
     }
 
     /// Makes the path to a node, where an entry waits, a part of the batch.
     pub(crate) fn cover(&mut self, node: NodeId) {
-        let (mut lower, mut oldest) = (node, self.tree[node].oldest());
+        let (mut lower, mut first) = (node, self.tree[node].first());
         while !self.tree[lower].covered {
             count_work();
             let parent = self.tree[lower].parent;
-            let parents_oldest = self.tree[parent].oldest();
+            let parents_first = self.tree[parent].first();
             // The entries that remain below the parent are off the batch's paths.
-            self.change_here(parent, |parent| oldest.is_some_and(|ticket| parent.below.remove(&(ticket, lower))));
+            self.change_here(parent, |parent| first.is_some_and(|turn| parent.below.remove(&(turn, lower))));
             self.tree[lower].covered = true;
             self.covered.push(lower);
             self.advertise(lower);
-            (lower, oldest) = (parent, parents_oldest);
+            (lower, first) = (parent, parents_first);
         }
     }
 
@@ -182,31 +191,16 @@ impl PrefixIndex {
         for node in covered.drain(..) {
             count_work();
             self.tree[node].covered = false;
-            match self.tree[node].oldest() {
-                Some(oldest) => {
+            match self.tree[node].first() {
+                Some(first) => {
                     let parent = self.tree[node].parent;
-                    self.tree[parent].below.insert((oldest, node));
+                    self.tree[parent].below.insert((first, node));
                 }
                 None => self.tree.prune(node),
             }
         }
         self.covered = covered;
         self.advertise(ROOT);
-    }
-
-    /// Tokens on the path to a node that do not bear the mark.
-    pub(crate) fn unmarked_tokens(&self, node: NodeId, mark: u64) -> usize {
-        self.tree.tokens_below(node, |node| node.mark == mark || node.depth == 0)
-    }
-
-    /// Marks the path to a node, to count a set of paths without covering them. Marks grow from one set to the next.
-    pub(crate) fn mark(&mut self, node: NodeId, mark: u64) {
-        let mut lower = node;
-        while lower != ROOT && self.tree[lower].mark != mark {
-            count_work();
-            self.tree[lower].mark = mark;
-            lower = self.tree[lower].parent;
-        }
     }
 
     /// Cuts a node and returns the new upper half, which is covered as the lower one is.
@@ -220,18 +214,18 @@ impl PrefixIndex {
 
     /// Changes the entries of a node, and tells the nodes above, up to the first covered one.
     fn change(&mut self, mut node: NodeId, edit: impl FnOnce(&mut Node) -> bool) {
-        let mut before = self.tree[node].oldest();
+        let mut before = self.tree[node].first();
         self.change_here(node, edit);
         while !self.tree[node].covered {
-            let after = self.tree[node].oldest();
+            let after = self.tree[node].first();
             if after == before {
                 return;
             }
             let parent = self.tree[node].parent;
-            let parents_before = self.tree[parent].oldest();
+            let parents_before = self.tree[parent].first();
             self.change_here(parent, |parent| {
-                before.is_some_and(|ticket| parent.below.remove(&(ticket, node)))
-                    | after.is_some_and(|ticket| parent.below.insert((ticket, node)))
+                before.is_some_and(|turn| parent.below.remove(&(turn, node)))
+                    | after.is_some_and(|turn| parent.below.insert((turn, node)))
             });
             (node, before) = (parent, parents_before);
         }
@@ -242,8 +236,8 @@ impl PrefixIndex {
         count_work();
         let node = &self.tree[id];
         if node.covered {
-            node.entries.first().map(|&ticket| self.repeats.remove(&(ticket, id)));
-            node.below.first().map(|&(ticket, _)| self.offers.remove(&(Reverse(node.depth), ticket, id)));
+            node.entries.first().map(|&turn| self.repeats.remove(&(turn, id)));
+            node.below.first().map(|&(turn, _)| self.offers.remove(&(Reverse(node.depth), turn, id)));
         }
         edit(&mut self.tree[id]);
         self.advertise(id);
@@ -253,8 +247,8 @@ impl PrefixIndex {
     fn advertise(&mut self, id: NodeId) {
         let node = &self.tree[id];
         if node.covered {
-            node.entries.first().map(|&ticket| self.repeats.insert((ticket, id)));
-            node.below.first().map(|&(ticket, _)| self.offers.insert((Reverse(node.depth), ticket, id)));
+            node.entries.first().map(|&turn| self.repeats.insert((turn, id)));
+            node.below.first().map(|&(turn, _)| self.offers.insert((Reverse(node.depth), turn, id)));
         }
     }
 }

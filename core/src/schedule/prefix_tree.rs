@@ -1,6 +1,6 @@
 //! Radix tree over the tokens of the waiting entries: nodes, the sums they keep, splitting and pruning.
 
-use super::entry::Ticket;
+use super::entry::Turn;
 use super::work_counter::count_work;
 use crate::Wanted;
 use crate::plan::tokens::{Scope, TokenKey, TokenSlice, Tokens};
@@ -38,23 +38,21 @@ pub(crate) struct Node {
     /// All tokens of these entries, from the root on.
     pub(crate) subtree_ragged_tokens: usize,
     /// Entries that end here.
-    pub(crate) entries: BTreeSet<Ticket>,
+    pub(crate) entries: BTreeSet<Turn>,
     /// Number of entries that end here and are hidden.
     pub(crate) num_hidden: usize,
-    /// The children that are not covered and have entries, each with its oldest.
-    pub(crate) below: BTreeSet<(Ticket, NodeId)>,
+    /// The children that are not covered and have entries, each with its first entry in turn.
+    pub(crate) below: BTreeSet<(Turn, NodeId)>,
     /// Answer that the entries here want, where only equal sequences are folded.
     whole: Option<Wanted>,
     /// Part of a path of the forming batch.
     pub(crate) covered: bool,
-    /// See [`PrefixIndex::mark`](super::prefix_index::PrefixIndex::mark).
-    pub(crate) mark: u64,
 }
 
 impl Node {
-    /// The oldest entry here or below, off the batch's paths.
-    pub(crate) fn oldest(&self) -> Option<Ticket> {
-        let below = self.below.first().map(|&(ticket, _)| ticket);
+    /// The first entry in turn here or below, off the batch's paths.
+    pub(crate) fn first(&self) -> Option<Turn> {
+        let below = self.below.first().map(|&(turn, _)| turn);
         self.entries.first().copied().into_iter().chain(below).min()
     }
 }
@@ -74,9 +72,9 @@ impl IndexMut<NodeId> for PrefixTree {
 }
 
 impl Default for PrefixTree {
-    /// The root alone, which is always covered and bears every mark.
+    /// The root alone, which is always covered.
     fn default() -> Self {
-        let root = Node { covered: true, mark: u64::MAX, ..Node::default() };
+        let root = Node { covered: true, ..Node::default() };
         Self { nodes: vec![root], unused: Vec::new(), children: HashMap::new(), whole: HashMap::new() }
     }
 }
@@ -131,7 +129,7 @@ impl PrefixTree {
         let tokens = std::mem::replace(&mut node.tokens, rest);
         let (key, next) = (child_key(node.parent, tokens.as_slice()), node.tokens.as_slice().key(0));
         let scope = tokens.scope();
-        let (parent, covered, mark, oldest) = (node.parent, node.covered, node.mark, node.oldest());
+        let (parent, covered, first) = (node.parent, node.covered, node.first());
         let depth = node.depth - node.tokens.len();
         let &mut Node { subtree_tokens, subtree_entries, subtree_ragged_tokens, .. } = node;
         node.subtree_tokens -= len;
@@ -144,18 +142,17 @@ impl PrefixTree {
             subtree_entries,
             subtree_ragged_tokens,
             covered,
-            mark,
             ..Node::default()
         });
         self.nodes[lower].parent = upper;
         self.children.insert(key, upper);
         self.children.insert((upper, scope, next), lower);
-        if let Some(oldest) = oldest.filter(|_| !covered) {
-            self.nodes[upper].below.insert((oldest, lower));
-            // Another node with the same oldest entry: what the parent offers stays the same.
+        if let Some(first) = first.filter(|_| !covered) {
+            self.nodes[upper].below.insert((first, lower));
+            // Another node with the same first entry in turn: what the parent offers stays the same.
             let below = &mut self.nodes[parent].below;
-            below.remove(&(oldest, lower));
-            below.insert((oldest, upper));
+            below.remove(&(first, lower));
+            below.insert((first, upper));
         }
         upper
     }
@@ -191,10 +188,10 @@ impl PrefixTree {
         }
     }
 
-    /// Tokens from the nearest node upwards that meets a condition, as the root must, to the end of this one.
-    pub(crate) fn tokens_below(&self, node: NodeId, is_top: impl Fn(&Node) -> bool) -> usize {
+    /// Tokens from the nearest covered node upwards to the end of this one.
+    pub(crate) fn uncovered_tokens(&self, node: NodeId) -> usize {
         let mut top = node;
-        while !is_top(&self.nodes[top]) {
+        while !self.nodes[top].covered {
             count_work();
             top = self.nodes[top].parent;
         }

@@ -1,13 +1,15 @@
 //! Queue of the entries that wait for a batch. Pure: no threads, no clock of its own.
 
 use super::budget::{Budget, Load, Policy};
-use super::entry::{Entry, Ticket};
-use super::fairness::FifoCursor;
+use super::cost_model::TimeBound;
+use super::entry::{Entry, Turn, Ticket};
+use super::fair_shares::{Class, FairShares, Seat};
+use super::flow::Flow;
 use super::prefix_index::{Group, Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
 use super::work_counter::count_work;
 use crate::{Folding, Scheduling};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
@@ -23,39 +25,75 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 /// With [`Scheduling::Fifo`] entries leave in the order of their arrival; the first one that does not fit ends the
 /// batch.
 ///
-/// With [`Scheduling::Prefix`] a batch takes, as long as they fit,
+/// With [`Scheduling::Prefix`] a batch takes the classes of [`FairShares`] in turn, the next one only when nothing of
+/// the class before is left. Of a class it takes, as long as they fit,
 ///
-/// 1. in the order of arrival: the oldest entry, which always leads, all that are overdue, and the others of the request
-///    that leads, unless others are older;
+/// 1. the first entry and the others of its job, unless other jobs are older;
 /// 2. the entry that shares most with the chosen ones, again and again: first those that add no token, then those with
 ///    the longest prefix in common, the oldest among equals. But entries that share a prefix which the batch does not
 ///    have yet wait for a batch that can take all of them, unless no batch can or the prefix is short beside the room
 ///    that they would fill: each batch must compute the prefix again.
 ///
-/// An entry is *overdue* when first in, first out would have taken it into an earlier batch ([`FifoCursor`] simulates
-/// that). All that is overdue when a batch begins fits a batch together, and since it is taken first, it is taken whole.
-/// Hence: batch for batch, **an entry waits at most one batch longer than under first in, first out**, whatever else
-/// arrives.
+/// When nothing more fits in turn, entries of any class ride along: those that add no token, and those that add no more
+/// than the leading job has saved in this batch by sharing.
+///
+/// Hence no job is computed later than if all were computed at once in equal shares, but for the batch that runs when it
+/// arrives and the rest of the batch that it ends in.
 #[derive(Debug)]
 pub(crate) struct Queue {
     policy: Policy,
     waiting: BTreeMap<Ticket, Waiting>,
     index: PrefixIndex,
+    shares: FairShares,
     next_ticket: Ticket,
     /// Tokens of all waiting entries.
     tokens: usize,
-    /// Contents of the batch that forms.
+    forming: Forming,
+    /// Jobs that arrived since entries were last taken.
+    newcomers: Vec<Ticket>,
+}
+
+/// The batch that forms.
+#[derive(Debug, Default)]
+struct Forming {
     load: Load,
-    leading_request: Ticket,
-    fifo: FifoCursor,
+    seats: Vec<Seat>,
+    /// Job whose entries go in order.
+    leading: Option<Ticket>,
+    /// Tokens that sharing saved the leading job, less those of riders.
+    saved: usize,
+    /// An entry in it was cancelled, and another could have its room.
+    has_vacancy: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     entry: Entry,
     node: NodeId,
-    /// The ticket of its request's first entry.
-    request: Ticket,
+    /// Its job, by the ticket of the first entry.
+    job: Ticket,
+}
+
+/// Candidates that were passed over while entries are taken.
+#[derive(Debug, Default)]
+struct PassedOver {
+    entries: Vec<Ticket>,
+    groups: Vec<Group>,
+}
+
+impl PassedOver {
+    fn len(&self) -> usize {
+        self.entries.len() + self.groups.len()
+    }
+}
+
+/// The next entry to join if it fits.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    ticket: Ticket,
+    /// Entries that it had better join together with.
+    group: Option<Group>,
+    is_rider: bool,
 }
 
 impl Queue {
@@ -64,24 +102,33 @@ impl Queue {
             policy,
             waiting: BTreeMap::new(),
             index: PrefixIndex::new(policy.folding.unwrap_or(Folding::Prefix)),
+            shares: FairShares::new(policy.quantum),
             next_ticket: 0,
             tokens: 0,
-            load: Load::default(),
-            leading_request: Ticket::MAX,
-            fifo: FifoCursor::default(),
+            forming: Forming::default(),
+            newcomers: Vec::new(),
         }
     }
 
-    /// Adds the entries of one request and returns their tickets.
-    pub(crate) fn push(&mut self, entries: impl IntoIterator<Item = Entry>) -> Range<Ticket> {
-        let request = self.next_ticket;
-        for entry in entries {
-            let node = self.index.insert(self.next_ticket, &entry.tokens, entry.wanted);
-            self.tokens += entry.tokens.len();
-            self.waiting.insert(self.next_ticket, Waiting { entry, node, request });
-            self.next_ticket += 1;
+    /// Adds the entries of a request, or of a chunk that `follows` the one with this first ticket, and returns their
+    /// tickets.
+    pub(crate) fn push(&mut self, entries: Vec<Entry>, flow: Flow, follows: Option<Ticket>) -> Range<Ticket> {
+        let job = self.next_ticket;
+        if entries.is_empty() {
+            return job..job;
         }
-        request..self.next_ticket
+        let size = [entries.len(), entries.iter().map(|entry| entry.tokens.len()).sum()];
+        match self.policy.scheduling {
+            Scheduling::Fifo => self.shares.begin_in_order(job, entries.len()),
+            Scheduling::Prefix => self.shares.begin(job, flow, follows, size),
+        }
+        for mut entry in entries {
+            entry.ticket = self.next_ticket;
+            self.next_ticket += 1;
+            self.add(entry, job);
+        }
+        self.newcomers.push(job);
+        job..self.next_ticket
     }
 
     /// Entries that wait, the cancelled ones included until they are met or withdrawn.
@@ -98,103 +145,198 @@ impl Queue {
         self.tokens
     }
 
+    /// Takes another bound on the time of a batch.
+    pub(crate) fn set_time_bound(&mut self, bound: TimeBound) {
+        self.policy.budget.time = Some(bound);
+    }
+
     /// Removes the entries that begin a batch, or join the one that forms. Cancelled entries are dropped.
     pub(crate) fn take(&mut self) -> Vec<Entry> {
-        if self.policy.scheduling == Scheduling::Prefix {
-            let waiting = self.waiting.range(self.fifo.next()..);
-            let waiting = waiting.map(|(&ticket, Waiting { entry, node, .. })| (ticket, entry, *node));
-            self.fifo.advance(waiting, &mut self.index, &self.policy);
-        }
         let mut taken = Vec::new();
-        let mut passed_over = Vec::new();
-        let mut groups = Vec::new();
-        while let Some(Nearest { ticket, group }) = self.choose(&passed_over) {
-            count_work();
-            let Waiting { entry, node, .. } = &self.waiting[&ticket];
-            let (node, len) = (*node, entry.tokens.len());
-            let load = self.load.with(self.new_tokens(node, len), len);
-            let split = group.filter(|group| self.is_better_whole(group));
-            if entry.is_cancelled() {
-                self.remove(ticket);
-            } else if split.is_none() && self.policy.budget.fits(load) {
-                taken.extend(self.join(ticket, load));
-            } else if !self.may_pass_over(passed_over.len() + groups.len()) {
-                break;
-            } else if let Some(group) = split {
-                self.index.hide_group(group);
-                groups.push(group);
-            } else {
-                self.index.hide(ticket, node);
-                passed_over.push(ticket);
-            }
-        }
-        groups.into_iter().for_each(|group| self.index.show_group(group));
-        for ticket in passed_over {
-            self.index.show(ticket, self.waiting[&ticket].node);
+        let mut passed_over = PassedOver::default();
+        while let Some(candidate) = self.in_turn(&passed_over)
+            && self.try_to_seat(candidate, &mut taken, &mut passed_over)
+        {}
+        while let Some(candidate) = self.rider()
+            && self.try_to_seat(candidate, &mut taken, &mut passed_over)
+        {}
+        passed_over.groups.into_iter().for_each(|group| self.index.show_group(group));
+        for ticket in passed_over.entries {
+            self.index.show(self.turn(ticket), self.waiting[&ticket].node);
         }
         taken
     }
 
+    /// True if the batch that forms had better be formed again: a job that arrived would come before others in it and
+    /// found no room, or an entry in it was cancelled while others wait.
+    pub(crate) fn is_outdated(&mut self) -> bool {
+        let newcomers = std::mem::take(&mut self.newcomers);
+        let is_displaced = |job: &Ticket| {
+            let waits = self.waiting.range(job..).next().is_some_and(|(_, waiting)| waiting.job == *job);
+            waits && self.forming.seats.iter().any(|seat| self.shares.precedes(*job, seat.job))
+        };
+        let vacancy = std::mem::take(&mut self.forming.has_vacancy) && !self.is_empty();
+        vacancy || newcomers.iter().any(is_displaced)
+    }
+
+    /// The batch that formed is given up, and its entries wait again where they did.
+    pub(crate) fn give_back(&mut self, entries: Vec<Entry>) {
+        let forming = self.end_forming();
+        self.shares.cancel_batch(&forming.seats);
+        let mut entries: HashMap<Ticket, Entry> = entries.into_iter().map(|entry| (entry.ticket, entry)).collect();
+        for Seat { ticket, job, .. } in forming.seats {
+            match entries.remove(&ticket).filter(|entry| !entry.is_cancelled()) {
+                Some(entry) => self.add(entry, job),
+                None => self.shares.finish_entry(job),
+            }
+        }
+    }
+
     /// The batch that formed has left, or is lost; the next [`take`](Self::take) begins another.
     pub(crate) fn close_batch(&mut self) {
-        self.index.uncover();
-        self.load = Load::default();
-        self.fifo.close_batch();
+        let forming = self.end_forming();
+        self.shares.close_batch(&forming.seats);
     }
 
     /// Drops the entries with these tickets that still wait.
     pub(crate) fn withdraw(&mut self, tickets: Range<Ticket>) {
         while let Some((&ticket, _)) = self.waiting.range(tickets.clone()).next() {
-            self.remove(ticket);
+            self.cancel(ticket);
+        }
+        self.forming.has_vacancy |= self.forming.seats.iter().any(|seat| tickets.contains(&seat.ticket));
+    }
+
+    /// The next entry in the fair order.
+    fn in_turn(&self, passed_over: &PassedOver) -> Option<Candidate> {
+        let class = self.shares.first()?;
+        let first =
+            class.entries.iter().inspect(|_| count_work()).find(|ticket| !passed_over.entries.contains(ticket))?;
+        let job = self.waiting[first].job;
+        let leads = Candidate { ticket: *first, group: None, is_rider: false };
+        if self.forming.load.sequences == 0 || self.forming.leading == Some(job) || !self.is_prefix_aware() {
+            return Some(leads);
+        }
+        match self.index.nearest(|turn| self.is_of(turn, &class)) {
+            Some(Nearest { ticket, group }) => Some(Candidate { ticket, group, is_rider: false }),
+            None => passed_over.groups.is_empty().then_some(leads),
         }
     }
 
-    /// The next entry to join if it fits: the one place that decides which entries go together.
-    fn choose(&self, passed_over: &[Ticket]) -> Option<Nearest> {
-        let (&oldest, waiting) =
-            self.waiting.iter().inspect(|_| count_work()).find(|(ticket, _)| !passed_over.contains(ticket))?;
-        let in_order = self.policy.scheduling == Scheduling::Fifo
-            || self.load.sequences == 0
-            || self.fifo.is_overdue(oldest)
-            || waiting.request == self.leading_request;
-        if in_order { Some(Nearest { ticket: oldest, group: None }) } else { self.index.nearest() }
+    /// The next entry that may ride along.
+    fn rider(&self) -> Option<Candidate> {
+        if self.forming.load.sequences == 0 || !self.is_prefix_aware() {
+            return None;
+        }
+        let Nearest { ticket, .. } = self.index.nearest(|_| true)?;
+        let tokens = self.index.new_tokens(self.waiting[&ticket].node);
+        (tokens <= self.forming.saved).then_some(Candidate { ticket, group: None, is_rider: true })
+    }
+
+    /// Seats a candidate if it fits, drops it if it was cancelled, or passes it over. False if the search is over.
+    fn try_to_seat(
+        &mut self,
+        candidate: Candidate,
+        taken: &mut Vec<Entry>,
+        passed_over: &mut PassedOver,
+    ) -> bool {
+        count_work();
+        let Candidate { ticket, group, .. } = candidate;
+        let Waiting { entry, node, .. } = &self.waiting[&ticket];
+        let (node, len) = (*node, entry.tokens.len());
+        let tokens = if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len };
+        let load = self.forming.load.with(tokens, len, self.policy.attention);
+        let split = group.filter(|group| self.is_better_whole(group));
+        if entry.is_cancelled() {
+            self.cancel(ticket);
+        } else if split.is_none() && self.policy.budget.fits(load) {
+            self.index.cover(node);
+            taken.extend(self.seat(candidate, tokens, load));
+        } else if !self.may_pass_over(passed_over.len()) {
+            return false;
+        } else if let Some(group) = split {
+            self.index.hide_group(group);
+            passed_over.groups.push(group);
+        } else {
+            self.index.hide(self.turn(ticket), node);
+            passed_over.entries.push(ticket);
+        }
+        true
+    }
+
+    fn is_prefix_aware(&self) -> bool {
+        self.policy.scheduling == Scheduling::Prefix && self.policy.folding.is_some()
+    }
+
+    fn turn(&self, ticket: Ticket) -> Turn {
+        Turn { rank: self.shares.job(self.waiting[&ticket].job).rank, ticket }
+    }
+
+    fn is_of(&self, turn: Turn, class: &Class<'_>) -> bool {
+        let account = || self.shares.job(self.waiting[&turn.ticket].job).flow.account;
+        turn.rank == class.rank && account() == class.account
     }
 
     /// True for a group that had better wait for a batch with room for all of it.
     fn is_better_whole(&self, group: &Group) -> bool {
-        let Budget { max_tokens, max_ragged_tokens, max_sequences } = self.policy.budget;
-        let room = max_tokens.saturating_sub(self.load.tokens);
+        let Budget { max_tokens, max_ragged_tokens, max_sequences, .. } = self.policy.budget;
+        let room = max_tokens.saturating_sub(self.forming.load.tokens);
         let fits_a_batch = group.depth + group.tokens <= max_tokens
             && group.ragged_tokens <= max_ragged_tokens
             && group.entries <= max_sequences;
-        group.tokens > room && fits_a_batch && group.head * MIN_FILL_OF_SPLIT > room
+        // A group with others in it than those whose turn it is does not wait for them.
+        let is_due = self.shares.first().is_some_and(|class| group.entries <= class.entries.len());
+        group.tokens > room && fits_a_batch && is_due && group.head * MIN_FILL_OF_SPLIT > room
     }
 
     fn may_pass_over(&self, passed_over: usize) -> bool {
         self.policy.scheduling == Scheduling::Prefix
-            && self.load.sequences < self.policy.budget.max_sequences
+            && self.forming.load.sequences < self.policy.budget.max_sequences
             && passed_over < MAX_PASSED_OVER
     }
 
-    fn new_tokens(&self, node: NodeId, len: usize) -> usize {
-        if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len }
-    }
-
-    fn join(&mut self, ticket: Ticket, load: Load) -> Option<Entry> {
-        let Waiting { node, request, .. } = self.waiting[&ticket];
-        if self.load.sequences == 0 {
-            self.leading_request = request;
+    /// Seats an entry of the class whose turn it is, or a rider, in the batch that forms.
+    fn seat(&mut self, Candidate { ticket, is_rider, .. }: Candidate, tokens: usize, load: Load) -> Option<Entry> {
+        let Waiting { entry, job, .. } = self.remove(ticket)?;
+        let forming = &mut self.forming;
+        let leading = *forming.leading.get_or_insert(job);
+        forming.load = load;
+        if is_rider {
+            forming.saved -= tokens;
+        } else if leading == job {
+            forming.saved += entry.tokens.len() - tokens;
         }
-        self.load = load;
-        self.index.cover(node);
-        self.remove(ticket)
+        let seat = Seat { ticket, job, payer: if is_rider { leading } else { job }, tokens };
+        forming.seats.push(seat);
+        self.shares.charge(&seat);
+        Some(entry)
     }
 
-    fn remove(&mut self, ticket: Ticket) -> Option<Entry> {
-        let Waiting { entry, node, .. } = self.waiting.remove(&ticket)?;
-        self.index.remove(ticket, node);
-        self.tokens -= entry.tokens.len();
-        Some(entry)
+    fn add(&mut self, entry: Entry, job: Ticket) {
+        let turn = Turn { rank: self.shares.job(job).rank, ticket: entry.ticket };
+        let node = self.index.insert(turn, &entry.tokens, entry.wanted);
+        self.tokens += entry.tokens.len();
+        self.shares.add(entry.ticket, job);
+        self.waiting.insert(entry.ticket, Waiting { entry, node, job });
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
+        let turn = self.turn(ticket);
+        let waiting = self.waiting.remove(&ticket)?;
+        self.index.remove(turn, waiting.node);
+        self.tokens -= waiting.entry.tokens.len();
+        self.shares.remove(ticket, waiting.job);
+        Some(waiting)
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        if let Some(Waiting { job, .. }) = self.remove(ticket) {
+            self.shares.finish_entry(job);
+        }
+    }
+
+    fn end_forming(&mut self) -> Forming {
+        self.index.uncover();
+        std::mem::take(&mut self.forming)
     }
 }
 

@@ -49,6 +49,7 @@ impl EncodeFields {
                 Some(Direction::Left) => TruncationDirection::Left,
                 Some(Direction::Right) | None => TruncationDirection::Right,
             },
+            priority: None,
             prompt_name: self.prompt_name,
             add_special_tokens: self.add_special_tokens.unwrap_or(true),
             field,

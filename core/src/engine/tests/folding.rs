@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::execute;
+use crate::schedule::budget::AttentionRows;
 use crate::postprocess::token_rows;
 use crate::test_support::Bidirectional;
 use crate::{Batch, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Scheduling, Tokens, Wanted};
@@ -68,14 +69,16 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
     let sequences = [&plain, &typed, &placed, &typed, &plain, &placed].map(Tokens::clone);
     let (backend, ran) = Bidirectional::new(info(embedder(), 1000));
     let config = PipelineConfig {
-        budget: Budget { max_tokens: 100, max_ragged_tokens: 100, max_sequences: 100 },
+        budget: Budget { max_tokens: 100, max_ragged_tokens: 100, max_sequences: 100, time: None },
         limits: QueueLimits { tokens: 100, inputs: 100 },
         scheduling: Scheduling::Prefix,
         compaction: Compaction { folding: Folding::Whole, threshold: 1.0, pad_to_multiple: 1, max_tokens: 100 },
+        attention: AttentionRows::Compact,
+        max_batch_time: None,
     };
     let (pipeline, threads) =
         execute::spawn(ModelBackend::Whole(Box::new(backend)), config, WarmUp::off(config.compaction)).unwrap();
-    let answers = pipeline.submit(sequences.to_vec(), Wanted::Embedding).unwrap().collect().await.unwrap();
+    let answers = pipeline.submit(sequences.to_vec(), Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
     for (answer, tokens) in answers.iter().zip(&sequences) {
         assert_eq!(answer.output, Bidirectional::answer(tokens, Wanted::Embedding));
     }

@@ -4,20 +4,31 @@ use super::submit::Pending;
 use super::*;
 use crate::admission::queue_quota::QueueLimits;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
-use crate::schedule::budget::Budget;
+use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::{Answer, Entry};
 use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use crate::trace::Trace;
-use crate::{BackendError, Error, Folding, ModelBackend, Resource, Scheduling, Tokens, Wanted};
+use crate::{BackendError, Error, Flow, Folding, ModelBackend, Resource, Scheduling, Tokens, Wanted};
 use std::time::Duration;
 
 const LIMITS: QueueLimits = QueueLimits { tokens: 6, inputs: 4 };
 
 fn start_with(budget: Budget) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
+    start_within(budget, LIMITS)
+}
+
+fn start_within(budget: Budget, limits: QueueLimits) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
     let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
     let compaction =
         Compaction { folding: Folding::Prefix, threshold: 0.95, pad_to_multiple: 1, max_tokens: budget.max_tokens };
-    let config = PipelineConfig { budget, limits: LIMITS, scheduling: Scheduling::Prefix, compaction };
+    let config = PipelineConfig {
+        budget,
+        limits,
+        scheduling: Scheduling::Prefix,
+        compaction,
+        attention: AttentionRows::Compact,
+        max_batch_time: None,
+    };
     let (pipeline, threads) = spawn(ModelBackend::Prefix(Box::new(backend)), config, WarmUp::off(compaction)).unwrap();
     (pipeline, control, threads)
 }
@@ -27,7 +38,7 @@ fn start() -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
 }
 
 fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
-    Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences }
+    Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences, time: None }
 }
 
 /// Sequences in the slot, and entries behind it.
@@ -37,7 +48,7 @@ fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
 }
 
 fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
-    pipeline.submit(sequences.iter().map(|ids| Tokens::new(ids.to_vec())).collect(), Wanted::Embedding).unwrap()
+    pipeline.submit(sequences.iter().map(|ids| Tokens::new(ids.to_vec())).collect(), Wanted::Embedding, Flow::default()).unwrap()
 }
 
 fn stop(pipeline: &Pipeline, threads: [JoinHandle<()>; 2]) {
@@ -114,13 +125,15 @@ async fn a_batch_is_left_to_a_backend_that_waits() {
         budget: budget(100, 10),
         scheduling: Scheduling::Prefix,
         compaction: Compaction { folding: Folding::Prefix, threshold: 0.0, pad_to_multiple: 1, max_tokens: 100 },
+        attention: AttentionRows::Compact,
+        max_batch_time: None,
     };
     let pipeline = Pipeline::new(config);
     let mut state = pipeline.lock();
     state.backend_waits = true;
     state.slot = Some(FormingBatch::new(config.compaction, Buffers::default()));
     let (entry, _answer) = Entry::new(vec![1], Wanted::Embedding, Trace::default());
-    state.queue.push([entry]);
+    state.queue.push(vec![entry], Flow::default(), None);
     assert!(state.take_entries(config.compaction).is_none());
     state.backend_waits = false;
     assert!(state.take_entries(config.compaction).is_some_and(|(_, entries)| entries.len() == 1));
@@ -141,16 +154,43 @@ async fn entries_of_clients_that_left_are_not_computed() {
     drop(in_queue);
     assert_eq!(waiting(&pipeline).1, 1, "a client that leaves frees its places at once");
     drop(in_slot);
+    wait_until("another has its place in the slot", || waiting(&pipeline) == (Some(2), 0));
     control.release(Fate::Answer);
-    assert_eq!(control.started().ragged.input_ids(), [2]);
-    control.release(Fate::Answer);
-    assert_eq!(control.started().ragged.input_ids(), [5]);
+    assert_eq!(control.started().ragged.input_ids(), [2, 5]);
     control.release(Fate::Answer);
     stays.collect().await.unwrap();
     stays_too.collect().await.unwrap();
     running.collect().await.unwrap();
     stop(&pipeline, threads);
     assert!(control.is_idle());
+}
+
+#[tokio::test]
+async fn a_small_request_takes_the_place_of_a_large_ones_later_entries() {
+    let (pipeline, control, threads) = start_within(budget(700, 100), QueueLimits { tokens: 10_000, inputs: 100 });
+    let running = submit(&pipeline, &[&[9]]);
+    control.started();
+    let job: Vec<Vec<u32>> = (1..5).map(|id| vec![id; 300]).collect();
+    let job = submit(&pipeline, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    wait_until("the slot is full", || waiting(&pipeline) == (Some(2), 2));
+    let held = || pipeline.lock().share.held();
+    assert_eq!(held(), [600, 2]);
+    let query = submit(&pipeline, &[&[7; 200]]);
+    wait_until("its place is given up, and what waits again counts again", || held() == [900, 3]);
+    assert_eq!(waiting(&pipeline), (Some(2), 3));
+    control.release(Fate::Answer);
+    assert_eq!(control.started().ragged.input_ids(), [vec![7; 200], vec![1; 300]].concat());
+    control.release(Fate::Answer);
+    assert_eq!(control.started().ragged.input_ids(), [vec![2; 300], vec![3; 300]].concat());
+    control.release(Fate::Answer);
+    assert_eq!(control.started().ragged.input_ids(), vec![4; 300]);
+    control.release(Fate::Answer);
+    is_right(&query.collect().await.unwrap()[0], &[7; 200]);
+    for (answer, id) in job.collect().await.unwrap().iter().zip(1..) {
+        is_right(answer, &[id; 300]);
+    }
+    running.collect().await.unwrap();
+    stop(&pipeline, threads);
 }
 
 #[tokio::test]
@@ -204,7 +244,7 @@ async fn a_batch_that_is_lost_outside_the_forward_pass_counts() {
     // No vector has this many rows: a plan that is used makes the backend's thread panic before the forward pass.
     let compaction =
         Compaction { folding: Folding::Prefix, threshold: 0.95, pad_to_multiple: usize::MAX, max_tokens: 100 };
-    let config = PipelineConfig { budget: budget(100, 10), limits: LIMITS, scheduling: Scheduling::Prefix, compaction };
+    let config = PipelineConfig { budget: budget(100, 10), limits: LIMITS, scheduling: Scheduling::Prefix, compaction, attention: AttentionRows::Compact, max_batch_time: None };
     let (pipeline, threads) =
         spawn(ModelBackend::Prefix(Box::new(backend)), config, WarmUp::off(config.compaction)).unwrap();
     let lost = submit(&pipeline, &[&[1, 2], &[1, 2]]).collect().await;
@@ -245,7 +285,7 @@ async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
     let pending: Vec<_> = [1, 2, 3].map(|id| submit(&pipeline, &[&[id]])).into();
     control.started();
     pipeline.close();
-    assert!(matches!(pipeline.submit(vec![Tokens::new(vec![4])], Wanted::Embedding), Err(Error::ShuttingDown)));
+    assert!(matches!(pipeline.submit(vec![Tokens::new(vec![4])], Wanted::Embedding, Flow::default()), Err(Error::ShuttingDown)));
     drop(control);
     for (pending, id) in pending.into_iter().zip(1..) {
         is_right(&pending.collect().await.unwrap()[0], &[id]);
@@ -265,7 +305,7 @@ async fn a_lost_reply_is_an_answer() {
 }
 
 fn refusal(pipeline: &Arc<Pipeline>) -> (Resource, usize) {
-    match pipeline.submit(vec![Tokens::new(vec![1])], Wanted::Embedding) {
+    match pipeline.submit(vec![Tokens::new(vec![1])], Wanted::Embedding, Flow::default()) {
         Err(Error::Overloaded { resource, limit }) => (resource, limit),
         other => panic!("{other:?}"),
     }
@@ -316,7 +356,7 @@ async fn a_later_chunk_waits_for_room_and_goes_before_who_is_new() {
     let mut pending = queued(&pipeline, &control, &[&[1, 2, 3], &[4, 5, 6]]);
     let chunk = tokio::spawn({
         let pipeline = Arc::clone(&pipeline);
-        async move { pipeline.submit_in_turn(vec![Tokens::new(vec![7; 20])], Wanted::Embedding).await }
+        async move { pipeline.submit_in_turn(vec![Tokens::new(vec![7; 20])], Wanted::Embedding, Flow::default(), 0).await }
     });
     tokio::task::yield_now().await;
     assert!(!chunk.is_finished());
@@ -340,7 +380,7 @@ async fn a_chunk_that_is_given_up_lets_others_in() {
     let (pipeline, control, threads) = start_with(budget(100, 1));
     let mut pending = queued(&pipeline, &control, &[&[1, 2, 3], &[4, 5, 6]]);
     {
-        let chunk = pipeline.submit_in_turn(vec![Tokens::new(vec![7])], Wanted::Embedding);
+        let chunk = pipeline.submit_in_turn(vec![Tokens::new(vec![7])], Wanted::Embedding, Flow::default(), 0);
         assert!(tokio::time::timeout(Duration::from_millis(1), chunk).await.is_err());
     }
     drop(pending.pop());

@@ -5,12 +5,16 @@ use crate::plan::tokens::{Scope, common_prefix_len};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+/// The turn of an entry where all have the same rank.
+fn at(ticket: Ticket) -> Turn {
+    Turn { rank: 0, ticket }
+}
+
 struct Model {
     folding: Folding,
     waiting: BTreeMap<Ticket, (Vec<u32>, NodeId)>,
     hidden: BTreeSet<Ticket>,
     covered: Vec<Vec<u32>>,
-    marked: Vec<Vec<u32>>,
 }
 
 /// Leading tokens that are computed once for both.
@@ -29,7 +33,7 @@ fn shared(folding: Folding, a: &[u32], b: &[u32]) -> usize {
 
 impl Model {
     fn new(folding: Folding) -> Self {
-        Self { folding, waiting: BTreeMap::new(), hidden: BTreeSet::new(), covered: vec![], marked: vec![] }
+        Self { folding, waiting: BTreeMap::new(), hidden: BTreeSet::new(), covered: vec![] }
     }
 
     fn shared(&self, a: &[u32], b: &[u32]) -> usize {
@@ -65,8 +69,8 @@ impl Model {
         (depth < ids.len()).then_some([depth, head - depth, tokens - depth, paths.len(), ragged_tokens])
     }
 
-    fn check(&self, index: &PrefixIndex, mark: u64) {
-        let nearest = index.nearest();
+    fn check(&self, index: &PrefixIndex) {
+        let nearest = index.nearest(|_| true);
         assert_eq!(nearest.map(|nearest| nearest.ticket), self.nearest());
         if let Some(Nearest { ticket, group }) = nearest.filter(|_| self.hidden.is_empty()) {
             let figures = |Group { depth, head, tokens, entries, ragged_tokens, .. }| {
@@ -76,7 +80,6 @@ impl Model {
         }
         for (ids, node) in self.waiting.values() {
             assert_eq!(index.new_tokens(*node), self.new_tokens(ids, &self.covered));
-            assert_eq!(index.unmarked_tokens(*node, mark), self.new_tokens(ids, &self.marked));
         }
     }
 }
@@ -88,7 +91,6 @@ enum Step {
     Take(prop::sample::Index),
     Hide(prop::sample::Index),
     Show,
-    Mark(prop::sample::Index),
     Leave,
 }
 
@@ -100,7 +102,6 @@ fn step() -> impl Strategy<Value = Step> {
         5 => which().prop_map(Step::Take),
         1 => which().prop_map(Step::Hide),
         1 => Just(Step::Show),
-        2 => which().prop_map(Step::Mark),
         1 => Just(Step::Leave),
     ]
 }
@@ -108,12 +109,12 @@ fn step() -> impl Strategy<Value = Step> {
 /// Shows all that is hidden, as must be before the batch leaves.
 fn show_all(model: &mut Model, index: &mut PrefixIndex) {
     for ticket in std::mem::take(&mut model.hidden) {
-        index.show(ticket, model.waiting[&ticket].1);
+        index.show(at(ticket), model.waiting[&ticket].1);
     }
 }
 
 fn run(folding: Folding, steps: Vec<Step>) {
-    let (mut model, mut index, mut mark) = (Model::new(folding), PrefixIndex::new(folding), 1);
+    let (mut model, mut index) = (Model::new(folding), PrefixIndex::new(folding));
     let pick = |model: &Model, which: prop::sample::Index| {
         let shown = model.waiting.keys().filter(|ticket| !model.hidden.contains(ticket));
         let tickets: Vec<Ticket> = shown.copied().collect();
@@ -124,58 +125,43 @@ fn run(folding: Folding, steps: Vec<Step>) {
             Step::Insert(ids) => {
                 // The first token in the model stands for the scope in the index.
                 let tokens = Tokens::new([&[9], &ids[1..]].concat()).in_scope(Scope(ids[0]));
-                let node = index.insert(ticket as Ticket, &tokens, Wanted::Embedding);
+                let node = index.insert(at(ticket as Ticket), &tokens, Wanted::Embedding);
                 model.waiting.insert(ticket as Ticket, (ids, node));
             }
             Step::Remove(which) => {
                 if let Some(ticket) = pick(&model, which) {
-                    index.remove(ticket, model.waiting.remove(&ticket).unwrap().1);
+                    index.remove(at(ticket), model.waiting.remove(&ticket).unwrap().1);
                 }
             }
             Step::Take(which) => {
                 if let Some(ticket) = pick(&model, which) {
                     let (ids, node) = model.waiting.remove(&ticket).unwrap();
                     index.cover(node);
-                    index.remove(ticket, node);
+                    index.remove(at(ticket), node);
                     model.covered.push(ids);
                 }
             }
             Step::Hide(which) => {
                 if let Some(ticket) = pick(&model, which) {
                     model.hidden.insert(ticket);
-                    index.hide(ticket, model.waiting[&ticket].1);
+                    index.hide(at(ticket), model.waiting[&ticket].1);
                 }
             }
             Step::Show => show_all(&mut model, &mut index),
-            Step::Mark(which) => {
-                if let Some((ids, node)) = pick(&model, which).map(|ticket| &model.waiting[&ticket]) {
-                    index.mark(*node, mark);
-                    model.marked.push(ids.clone());
-                }
-            }
             Step::Leave => {
                 show_all(&mut model, &mut index);
                 index.uncover();
-                mark += 1;
                 model.covered.clear();
-                model.marked.clear();
             }
         }
-        // A path that nobody waits for and no batch covers is forgotten, with its mark.
-        let mut marked = std::mem::take(&mut model.marked);
-        for path in &mut marked {
-            let paths = model.covered.iter().chain(model.waiting.values().map(|(ids, _)| ids));
-            path.truncate(paths.map(|other| shared(folding, path, other)).max().unwrap_or(0));
-        }
-        model.marked = marked;
-        model.check(&index, mark);
+        model.check(&index);
     }
     show_all(&mut model, &mut index);
     for (ticket, (_, node)) in model.waiting {
-        index.remove(ticket, node);
+        index.remove(at(ticket), node);
     }
     index.uncover();
-    assert_eq!(index.nearest(), None);
+    assert_eq!(index.nearest(|_| true), None);
     assert!(index.tree.is_bare() && index.covered.is_empty(), "nothing is left behind");
 }
 
@@ -186,15 +172,15 @@ fn repeats_come_first_then_the_longest_prefix_then_age() {
     let nodes: Vec<NodeId> = sequences
         .iter()
         .enumerate()
-        .map(|(i, ids)| index.insert(i as Ticket, &Tokens::new(ids.to_vec()), Wanted::Embedding))
+        .map(|(i, ids)| index.insert(at(i as Ticket), &Tokens::new(ids.to_vec()), Wanted::Embedding))
         .collect();
     let mut order = vec![0];
     index.cover(nodes[0]);
-    index.remove(0, nodes[0]);
-    while let Some(Nearest { ticket, .. }) = index.nearest() {
+    index.remove(at(0), nodes[0]);
+    while let Some(Nearest { ticket, .. }) = index.nearest(|_| true) {
         order.push(ticket);
         index.cover(nodes[ticket as usize]);
-        index.remove(ticket, nodes[ticket as usize]);
+        index.remove(at(ticket), nodes[ticket as usize]);
     }
     assert_eq!(order, [0, 5, 2, 4, 3, 1]);
 }

@@ -1,14 +1,24 @@
 use super::*;
 use crate::Wanted;
+use crate::schedule::budget::AttentionRows;
 use crate::schedule::entry::Reply;
+use crate::schedule::cost_model::CostModel;
 use crate::trace::Trace;
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 fn queue(scheduling: Scheduling, max_tokens: usize, max_sequences: usize) -> Queue {
-    let budget = Budget { max_tokens, max_ragged_tokens: 4 * max_tokens, max_sequences };
-    Queue::new(Policy { budget, scheduling, folding: Some(Folding::Prefix) })
+    queue_within(budget(max_tokens, 4 * max_tokens, max_sequences), scheduling, Some(Folding::Prefix))
+}
+
+fn budget(max_tokens: usize, max_ragged_tokens: usize, max_sequences: usize) -> Budget {
+    Budget { max_tokens, max_ragged_tokens, max_sequences, time: None }
+}
+
+fn queue_within(budget: Budget, scheduling: Scheduling, folding: Option<Folding>) -> Queue {
+    Queue::new(Policy { budget, scheduling, folding, attention: AttentionRows::Compact, quantum: 512 })
 }
 
 fn push(queue: &mut Queue, ids: &[u32]) -> oneshot::Receiver<Reply> {
@@ -18,7 +28,7 @@ fn push(queue: &mut Queue, ids: &[u32]) -> oneshot::Receiver<Reply> {
 fn push_request(queue: &mut Queue, texts: &[&[u32]]) -> Vec<oneshot::Receiver<Reply>> {
     let (entries, answers): (Vec<_>, Vec<_>) =
         texts.iter().map(|ids| Entry::new(ids.to_vec(), Wanted::Embedding, Trace::default())).unzip();
-    queue.push(entries);
+    queue.push(entries, Flow::default(), None);
     answers
 }
 
@@ -61,8 +71,8 @@ fn shared_prefixes_count_once_and_up_to_the_second_bound() {
             .collect();
         assert_eq!(batches(&mut queue).iter().map(Vec::len).collect::<Vec<_>>(), [5, 4], "{scheduling:?}");
     }
-    let budget = Budget { max_tokens: 10, max_ragged_tokens: 40, max_sequences: 100 };
-    let mut queue = Queue::new(Policy { budget, scheduling: Scheduling::Fifo, folding: None });
+    let budget = budget(10, 40, 100);
+    let mut queue = queue_within(budget, Scheduling::Fifo, None);
     let _answers = [[7; 6]; 2].map(|ids| push(&mut queue, &ids));
     assert_eq!(batches(&mut queue).len(), 2, "nothing is shared where nothing is compacted");
 }
@@ -71,19 +81,19 @@ fn shared_prefixes_count_once_and_up_to_the_second_bound() {
 fn where_equal_sequences_are_folded_a_common_prefix_counts_for_each() {
     let texts: [&[u32]; 5] = [&[1, 2, 3, 4], &[1, 2, 3, 5], &[9, 9, 9], &[1, 2, 3, 4], &[1, 2, 3]];
     for (scheduling, expected) in [(Scheduling::Fifo, vec![2, 2, 1]), (Scheduling::Prefix, vec![3, 2])] {
-        let budget = Budget { max_tokens: 8, max_ragged_tokens: 100, max_sequences: 100 };
-        let mut queue = Queue::new(Policy { budget, scheduling, folding: Some(Folding::Whole) });
+        let budget = budget(8, 100, 100);
+        let mut queue = queue_within(budget, scheduling, Some(Folding::Whole));
         let _answers = texts.map(|ids| push(&mut queue, ids));
         let found = batches(&mut queue);
         assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), expected, "{scheduling:?}: {found:?}");
     }
     // Another answer is another sequence: only what is asked for is answered.
-    let budget = Budget { max_tokens: 8, max_ragged_tokens: 100, max_sequences: 100 };
-    let mut queue = Queue::new(Policy { budget, scheduling: Scheduling::Prefix, folding: Some(Folding::Whole) });
+    let budget = budget(8, 100, 100);
+    let mut queue = queue_within(budget, Scheduling::Prefix, Some(Folding::Whole));
     let wanted = [Wanted::Embedding, Wanted::Tokens, Wanted::Embedding, Wanted::Tokens, Wanted::Embedding];
     let (entries, _answers): (Vec<_>, Vec<_>) =
         wanted.map(|wanted| Entry::new(vec![1, 2, 3, 4, 5], wanted, Trace::default())).into_iter().unzip();
-    queue.push(entries);
+    queue.push(entries, Flow::default(), None);
     let wanted: Vec<Vec<Wanted>> = std::iter::from_fn(|| {
         let batch = queue.take();
         queue.close_batch();
@@ -132,8 +142,8 @@ fn a_group_that_no_batch_can_take_whole_does_not_wait_for_one() {
     let first: Vec<Vec<u32>> = [1, 2].map(|n| own(n).collect()).into();
     let second: Vec<Vec<u32>> = (3..9).map(|n| [7; 200].into_iter().chain(own(n)).collect()).collect();
     let batches_within = |max_ragged_tokens, max_sequences| {
-        let budget = Budget { max_tokens: 400, max_ragged_tokens, max_sequences };
-        let mut queue = Queue::new(Policy { budget, scheduling: Scheduling::Prefix, folding: Some(Folding::Prefix) });
+        let budget = budget(400, max_ragged_tokens, max_sequences);
+        let mut queue = queue_within(budget, Scheduling::Prefix, Some(Folding::Prefix));
         let requests = [&first, &second].map(|texts| texts.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let _answers = requests.map(|texts| push_request(&mut queue, &texts));
         batches(&mut queue).iter().map(Vec::len).collect::<Vec<_>>()
@@ -156,6 +166,40 @@ fn what_does_not_fit_is_passed_over_and_leads_in_its_turn() {
     assert_eq!(queue.take().len(), 1, "the search for what fits has an end");
     queue.close_batch();
     assert_eq!(queue.take().len(), 1, "and none of them is lost");
+}
+
+#[test]
+fn a_batch_is_bounded_in_time() {
+    let mut queue = queue(Scheduling::Prefix, 1000, 1000);
+    let mut costs = CostModel::default();
+    // A microsecond for each row, a tenth for each pair.
+    for (rows, pairs) in [(1000, 0), (1000, 10_000)] {
+        costs.observe(rows, pairs, Duration::from_nanos(rows as u64 * 1000 + pairs * 100));
+    }
+    queue.set_time_bound(costs.bound(Duration::from_micros(51)));
+    let _short: Vec<_> = (0..20).map(|i| push(&mut queue, &[i; 4])).collect();
+    let _long = [push(&mut queue, &[30; 20]), push(&mut queue, &[31; 20])];
+    let found: Vec<usize> = batches(&mut queue).iter().map(Vec::len).collect();
+    assert_eq!(found, [10, 10, 1, 1], "4 rows and 10 pairs take 5 us, 20 rows and 210 pairs 41 us");
+}
+
+#[test]
+fn those_that_add_nothing_or_no_more_than_was_saved_ride_along() {
+    let mut queue = queue(Scheduling::Prefix, 4000, 1000);
+    let own = |prompt: u32, text: u32, len: usize| [vec![prompt; 100], vec![1000 * prompt + text; len]].concat();
+    let request = |queue: &mut Queue, prompt: u32, texts: std::ops::Range<u32>, len: usize| {
+        let texts: Vec<Vec<u32>> = texts.map(|text| own(prompt, text, len)).collect();
+        push_request(queue, &texts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    };
+    // 340 tokens, 1,100 saved; 3,800 tokens that share nothing and do not fit; then some that share with the first.
+    let _first = request(&mut queue, 1, 0..12, 20);
+    let _second = request(&mut queue, 2, 0..1, 3700);
+    let _large = request(&mut queue, 1, 6..200, 20);
+    let first = ids(&queue.take());
+    assert_eq!(&first[12..18], &[6, 7, 8, 9, 10, 11].map(|text| own(1, text, 20)), "equal to some that are chosen");
+    assert_eq!(first.len(), 18 + 55, "then 20 new tokens each");
+    queue.close_batch();
+    assert_eq!(ids(&queue.take())[0], own(2, 0, 3700));
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::Wanted;
+use crate::schedule::budget::AttentionRows;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
 use std::time::Instant;
 
-const BUDGET: Budget = Budget { max_tokens: 4096, max_ragged_tokens: 32_768, max_sequences: 1000 };
+const BUDGET: Budget = Budget { max_tokens: 4096, max_ragged_tokens: 32_768, max_sequences: 1000, time: None };
 
 type Texts = fn(u32) -> Vec<u32>;
 
@@ -34,12 +35,13 @@ struct Cost {
 }
 
 fn cost(waiting: u32, text: Texts) -> Cost {
-    let mut queue =
-        Queue::new(Policy { budget: BUDGET, scheduling: Scheduling::Prefix, folding: Some(Folding::Prefix) });
+    let (scheduling, folding) = (Scheduling::Prefix, Some(Folding::Prefix));
+    let attention = AttentionRows::Compact;
+    let mut queue = Queue::new(Policy { budget: BUDGET, scheduling, folding, attention, quantum: 512 });
     let mut answers = Vec::new();
     for n in 0..waiting {
         let (entry, answer) = Entry::new(text(n), Wanted::Embedding, Trace::default());
-        queue.push([entry]);
+        queue.push(vec![entry], Flow::default(), None);
         answers.push(answer);
     }
     let (before, start) = (work(), Instant::now());

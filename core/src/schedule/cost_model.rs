@@ -1,0 +1,83 @@
+//! Running estimate of the time that a forward pass takes, from its rows and its pairs of a query and a key.
+
+use super::budget::Load;
+use std::time::Duration;
+
+/// Compute time after which a measurement counts a third (1/e) of what it did.
+const MEMORY: f64 = 5e9;
+
+/// Time of a row, in nanoseconds, before anything was measured.
+const FIRST_GUESS: f64 = 1e6;
+
+/// Least-squares fit of `time = per_row * rows + per_pair * pairs` over the passes of the last seconds of computing. The
+/// errors of long passes weigh most, because bounds are about those.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct CostModel {
+    rows_rows: f64,
+    rows_pairs: f64,
+    pairs_pairs: f64,
+    rows_time: f64,
+    pairs_time: f64,
+}
+
+impl Default for CostModel {
+    /// The first guess, which any measurement outweighs.
+    fn default() -> Self {
+        Self { rows_rows: 1e-3, rows_pairs: 0.0, pairs_pairs: 0.0, rows_time: 1e-3 * FIRST_GUESS, pairs_time: 0.0 }
+    }
+}
+
+impl CostModel {
+    /// A pass over `rows` rows, with `pairs` pairs of a query and a key in a layer of full attention, took `time`.
+    pub(crate) fn observe(&mut self, rows: usize, pairs: u64, time: Duration) {
+        let (rows, pairs, time) = (rows as f64, pairs as f64, time.as_nanos() as f64);
+        let kept = (-time / MEMORY).exp();
+        let Self { rows_rows, rows_pairs, pairs_pairs, rows_time, pairs_time } = self;
+        for (sum, term) in [
+            (rows_rows, rows * rows),
+            (rows_pairs, rows * pairs),
+            (pairs_pairs, pairs * pairs),
+            (rows_time, rows * time),
+            (pairs_time, pairs * time),
+        ] {
+            *sum = *sum * kept + term;
+        }
+    }
+
+    /// Bound on the time of a batch by this estimate.
+    pub(crate) fn bound(&self, limit: Duration) -> TimeBound {
+        let (per_row, per_pair) = self.costs();
+        TimeBound { limit: limit.as_nanos() as f64, per_row, per_pair }
+    }
+
+    /// Nanoseconds of a row and of a pair; neither is negative.
+    fn costs(&self) -> (f64, f64) {
+        let &Self { rows_rows, rows_pairs, pairs_pairs, rows_time, pairs_time } = self;
+        let determinant = rows_rows * pairs_pairs - rows_pairs * rows_pairs;
+        let per_pair = (pairs_time * rows_rows - rows_time * rows_pairs) / determinant;
+        // Passes of one shape do not tell rows and pairs apart: then all is put down to the rows.
+        let is_clear = determinant > 1e-6 * rows_rows * pairs_pairs;
+        let per_pair = if is_clear { per_pair.max(0.0) } else { 0.0 };
+        let per_row = (rows_time - per_pair * rows_pairs) / rows_rows;
+        if per_row < 0.0 { (0.0, pairs_time / pairs_pairs) } else { (per_row, per_pair) }
+    }
+}
+
+/// Bound on the time of a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct TimeBound {
+    /// Nanoseconds, as the others.
+    limit: f64,
+    per_row: f64,
+    per_pair: f64,
+}
+
+impl TimeBound {
+    pub(crate) fn allows(&self, load: Load) -> bool {
+        self.per_row * load.tokens as f64 + self.per_pair * load.pairs as f64 <= self.limit
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/cost_model.rs"]
+mod tests;
