@@ -44,11 +44,18 @@ const COUNTERS: [(&str, &str); 10] = [
     ),
 ];
 
-const HISTOGRAMS: [(&str, Unit, &str); 20] = [
+/// Waiting of requests, by the tokens of all their inputs; label `tokens`.
+const QUEUE_BY_SIZE: &str = "prefold_request_queue_duration";
+
+/// Upper bounds of the classes of requests by tokens, beside the class of larger ones.
+const SIZE_CLASSES: [(usize, &str); 4] = [(64, "64"), (512, "512"), (4096, "4096"), (32_768, "32768")];
+
+const HISTOGRAMS: [(&str, Unit, &str); 21] = [
     ("te_request_duration", Unit::Seconds, "From arrival to answer"),
     ("te_request_tokenization_duration", Unit::Seconds, "Encoding all inputs of a request"),
     ("te_request_queue_duration", Unit::Seconds, "Waiting for a batch, mean over the inputs of a request"),
     ("te_request_inference_duration", Unit::Seconds, "Forward pass, mean over the inputs of a request"),
+    (QUEUE_BY_SIZE, Unit::Seconds, "As te_request_queue_duration, by the tokens of the request (at most, or `more`)"),
     ("te_embed_duration", Unit::Seconds, "As te_request_duration, embeddings only"),
     ("te_embed_tokenization_duration", Unit::Seconds, "As te_request_tokenization_duration, embeddings only"),
     ("te_embed_queue_duration", Unit::Seconds, "As te_request_queue_duration, embeddings only"),
@@ -131,6 +138,12 @@ pub(crate) fn batch(report: &BatchReport, sequences: usize) {
 
 pub(crate) fn failed_sequences(count: usize) {
     counter!("prefold_failed_sequences").increment(count as u64);
+}
+
+/// A request of so many tokens was answered, whose inputs waited so long in the mean.
+pub(crate) fn queue_time(tokens: usize, queue: Duration) {
+    let class = SIZE_CLASSES.iter().find(|(limit, _)| tokens <= *limit).map_or("more", |(_, name)| name);
+    histogram!(QUEUE_BY_SIZE, "tokens" => class).record(queue);
 }
 
 pub(crate) fn input_length(tokens: usize) {

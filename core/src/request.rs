@@ -78,7 +78,7 @@ pub struct EncodeOptions {
     pub prompt_name: Option<String>,
     /// Add the tokenizer's special tokens to texts.
     pub add_special_tokens: bool,
-    /// Priority of the request among those of its account; the engine's own when absent.
+    /// Priority of the request among those of its account, unless the engine has one; the usual one when absent.
     pub priority: Option<Priority>,
     /// The request's field that the inputs came from, for messages.
     pub field: &'static str,

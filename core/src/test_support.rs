@@ -75,6 +75,7 @@ pub(crate) fn config() -> EngineConfig {
         tokenization_workers: 2,
         // Controlled backends wait for the test at every pass.
         warmup_tokens: 0,
+        max_batch_ms: Some(0),
         auto_truncate: false,
         ..EngineConfig::default()
     }

@@ -21,8 +21,8 @@ use crate::execute::warm_up::WarmUp;
 use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::{
-    BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Flow, Folding, ModelInfo, Resource, Scope, StartError, Task, Wanted,
-    execute,
+    Account, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Priority, Resource,
+    Scope, StartError, Task, Wanted, execute,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,8 +40,9 @@ pub struct Engine {
     share: Option<Arc<Share>>,
     /// Scope in which the inputs of its calls are folded.
     scope: Scope,
-    /// Flow that its calls wait in.
-    flow: Flow,
+    account: Account,
+    /// Priority of its calls, whatever their options say.
+    priority: Option<Priority>,
 }
 
 struct Inner {
@@ -110,7 +111,7 @@ impl Engine {
                 pad_to_multiple: config.radix_mlp_pad,
                 max_tokens: config.max_batch_tokens,
             },
-            attention: match (model.backend.folding(), &*info.attention) {
+            attention: match (model.backend.folding(), info.attention) {
                 (Folding::Prefix, "ragged") => AttentionRows::Ragged,
                 _ => AttentionRows::Compact,
             },
@@ -135,7 +136,13 @@ impl Engine {
             accepting: AtomicBool::new(true),
             threads: tokio::sync::Mutex::new(threads.into()),
         };
-        Ok(Self { inner: Arc::new(inner), share: None, scope: Scope::default(), flow: Flow::default() })
+        Ok(Self {
+            inner: Arc::new(inner),
+            share: None,
+            scope: Scope::default(),
+            account: Account::default(),
+            priority: None,
+        })
     }
 
     /// The served model. `max_input_length` is the limit that holds here: never more than a batch takes.
@@ -160,10 +167,10 @@ impl Engine {
         Self { scope, ..self }
     }
 
-    /// The same engine for requests that wait in this flow.
+    /// The same engine for requests whose service is counted in this account. A priority comes before what requests say.
     #[must_use]
-    pub fn in_flow(self, flow: Flow) -> Self {
-        Self { flow, ..self }
+    pub fn on_account(self, account: Account, priority: Option<Priority>) -> Self {
+        Self { account, priority, ..self }
     }
 
     /// The engine's configuration.

@@ -6,7 +6,9 @@ use crate::encode::encoder::{Encoded, Encoder};
 use crate::encode::options::ResolvedOptions;
 use crate::execute::submit::Pending;
 use crate::schedule::entry::Answer;
-use crate::{EncodeOptions, Error, Flow, Input, Output, Place, Response, Timings, Tokens, Usage, Wanted, metrics, trace};
+use crate::{
+    EncodeOptions, Error, Flow, Input, Output, Place, Response, Timings, Tokens, Usage, Wanted, metrics, trace,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
@@ -35,7 +37,7 @@ impl Engine {
         if wanted != Wanted::Tokens {
             cost.grow(inputs.len(), options.field)?;
         }
-        let flow = Flow { priority: options.priority.unwrap_or(self.flow.priority), ..self.flow };
+        let flow = Flow { account: self.account, priority: self.priority.or(options.priority).unwrap_or_default() };
         let mut usage = Usage::default();
         let mut tokenization = Duration::ZERO;
         let mut answers = Vec::with_capacity(inputs.len());
@@ -65,6 +67,7 @@ impl Engine {
             answers.extend(last.collect().await?);
         }
         let timings = mean_timings(&answers);
+        metrics::queue_time(usage.tokens, timings.queue);
         Ok(Response {
             results: answers.into_iter().map(|answer| answer.output).collect(),
             usage,

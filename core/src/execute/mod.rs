@@ -40,7 +40,8 @@ pub(crate) fn spawn(
     let planner = thread("prefold-planner").spawn(move || for_planner.plan_batches()).map_err(not_started)?;
     let (warm, is_warm) = mpsc::channel();
     let runner = thread("prefold-backend").spawn(move || {
-        let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run(&mut backend)))
+        let observe = |rows, pairs, time| for_backend.observe_cost(rows, pairs, time);
+        let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run(&mut backend, observe)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))));
         // The other end waits for nothing else.
         if warm.send(warmed).is_ok() {

@@ -108,6 +108,13 @@ impl Pipeline {
         self.lock().running_since.map(|since| since.elapsed())
     }
 
+    /// Entries in the queue and in the slot.
+    #[cfg(test)]
+    pub(crate) fn num_waiting(&self) -> usize {
+        let state = self.lock();
+        state.queue.len() + state.slot.as_ref().map_or(0, FormingBatch::len)
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock, and every field is valid at any moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

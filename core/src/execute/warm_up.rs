@@ -9,6 +9,7 @@ use crate::error::BackendError;
 use crate::plan::radix::RadixPlan;
 use crate::plan::tokens::TokenSlice;
 use crate::schedule::batcher::Compaction;
+use std::time::{Duration, Instant};
 
 /// Sequences of a pass at most.
 const SEQUENCES: usize = 4;
@@ -30,11 +31,16 @@ impl WarmUp {
         Self { tokens: 0, limits: BatchLimits { max_tokens: 0, max_ragged_tokens: 0 }, compaction }
     }
 
-    /// Reserves memory and runs the passes.
+    /// Reserves memory and runs the passes; `observe` is told the rows, the pairs of a query and a key in a layer of full
+    /// attention, and the time of each.
     ///
     /// # Errors
     /// The backend fails; no batch would succeed.
-    pub(super) fn run(&self, backend: &mut ModelBackend) -> Result<(), BackendError> {
+    pub(super) fn run(
+        &self,
+        backend: &mut ModelBackend,
+        observe: impl Fn(usize, u64, Duration),
+    ) -> Result<(), BackendError> {
         if self.tokens == 0 {
             return Ok(());
         }
@@ -44,11 +50,16 @@ impl WarmUp {
             if info.device == "cpu" { self.tokens.min(self.limits.max_tokens) } else { self.limits.max_tokens };
         let (longest, vocab_size) = (info.capabilities.max_input_length, info.vocab_size);
         let wanted = Wanted::pooled(&info.capabilities);
-        backend.forward(&batch(&distinct(tokens, longest), vocab_size, wanted)?, None)?;
+        let all = batch(&distinct(tokens, longest), vocab_size, wanted)?;
+        let start = Instant::now();
+        backend.forward(&all, None)?;
+        observe(all.ragged.total_tokens(), all.ragged.attention_work(), start.elapsed());
         if self.compaction.folds() == Some(Folding::Prefix) {
             let batch = batch(&folded(tokens, longest), vocab_size, wanted)?;
             let plan = RadixPlan::new(&batch.ragged, self.compaction.pad_to_multiple);
+            let start = Instant::now();
             backend.forward(&batch, Some(&plan))?;
+            observe(plan.unique_tokens(), plan.attention_work(), start.elapsed());
         }
         Ok(())
     }

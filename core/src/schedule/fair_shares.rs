@@ -83,13 +83,7 @@ impl FairShares {
 
     /// A job of `entries` entries, `tokens` in all, known by the ticket of the first. One that `follows` another of the
     /// same request starts where that one ends.
-    pub(crate) fn begin(
-        &mut self,
-        job: Ticket,
-        flow: Flow,
-        follows: Option<Ticket>,
-        [entries, tokens]: [usize; 2],
-    ) {
+    pub(crate) fn begin(&mut self, job: Ticket, flow: Flow, follows: Option<Ticket>, [entries, tokens]: [usize; 2]) {
         let before = follows.and_then(|job| self.jobs.get(&job)).map(|job| job.end);
         let clock = &mut self.accounts.entry(flow.account).or_default().clock;
         let weight = flow.priority.weight();
@@ -161,13 +155,14 @@ impl FairShares {
         });
     }
 
-    /// True if an entry of the first job would come before the second job's in the forming batch.
-    pub(crate) fn precedes(&self, job: Ticket, seated: Ticket) -> bool {
-        let [job, seated] = [job, seated].map(|job| self.job(job));
-        let received = |job: &Job| self.accounts[&job.flow.account].received;
-        match job.flow.account == seated.flow.account {
-            true => job.rank < seated.rank,
-            false => received(job) < received(seated),
+    /// True if a job would come before entries of an account, the last of which has this rank, in the forming batch.
+    pub(crate) fn precedes(&self, job: Ticket, account: Account, last: Rank) -> bool {
+        count_work();
+        let Job { flow, rank, .. } = self.job(job);
+        let received = |account| self.accounts[&account].received;
+        match flow.account == account {
+            true => *rank < last,
+            false => received(flow.account) < received(account),
         }
     }
 
@@ -222,3 +217,7 @@ impl FairShares {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/fair_shares.rs"]
+mod tests;

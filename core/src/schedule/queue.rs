@@ -2,9 +2,9 @@
 
 use super::budget::{Budget, Load, Policy};
 use super::cost_model::TimeBound;
-use super::entry::{Entry, Turn, Ticket};
-use super::fair_shares::{Class, FairShares, Seat};
-use super::flow::Flow;
+use super::entry::{Entry, Ticket, Turn};
+use super::fair_shares::{Class, FairShares, Job, Rank, Seat};
+use super::flow::{Account, Flow};
 use super::prefix_index::{Group, Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
 use super::work_counter::count_work;
@@ -58,6 +58,8 @@ pub(crate) struct Queue {
 struct Forming {
     load: Load,
     seats: Vec<Seat>,
+    /// The last rank of each account that has entries in it.
+    last: BTreeMap<Account, Rank>,
     /// Job whose entries go in order.
     leading: Option<Ticket>,
     /// Tokens that sharing saved the leading job, less those of riders.
@@ -173,7 +175,7 @@ impl Queue {
         let newcomers = std::mem::take(&mut self.newcomers);
         let is_displaced = |job: &Ticket| {
             let waits = self.waiting.range(job..).next().is_some_and(|(_, waiting)| waiting.job == *job);
-            waits && self.forming.seats.iter().any(|seat| self.shares.precedes(*job, seat.job))
+            waits && self.forming.last.iter().any(|(&account, &last)| self.shares.precedes(*job, account, last))
         };
         let vacancy = std::mem::take(&mut self.forming.has_vacancy) && !self.is_empty();
         vacancy || newcomers.iter().any(is_displaced)
@@ -233,12 +235,7 @@ impl Queue {
     }
 
     /// Seats a candidate if it fits, drops it if it was cancelled, or passes it over. False if the search is over.
-    fn try_to_seat(
-        &mut self,
-        candidate: Candidate,
-        taken: &mut Vec<Entry>,
-        passed_over: &mut PassedOver,
-    ) -> bool {
+    fn try_to_seat(&mut self, candidate: Candidate, taken: &mut Vec<Entry>, passed_over: &mut PassedOver) -> bool {
         count_work();
         let Candidate { ticket, group, .. } = candidate;
         let Waiting { entry, node, .. } = &self.waiting[&ticket];
@@ -307,6 +304,9 @@ impl Queue {
         }
         let seat = Seat { ticket, job, payer: if is_rider { leading } else { job }, tokens };
         forming.seats.push(seat);
+        let Job { flow, rank, .. } = self.shares.job(job);
+        let last = forming.last.entry(flow.account).or_default();
+        *last = (*last).max(*rank);
         self.shares.charge(&seat);
         Some(entry)
     }

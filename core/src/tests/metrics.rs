@@ -88,6 +88,8 @@ fn every_name_is_described() {
         batch(&BatchReport { id: 1, total_tokens, unique_tokens, attention_work_saved, planning, inference }, 2);
         failed_sequences(1);
         input_length(1);
+        queue_time(65, Duration::ZERO);
+        queue_time(1 << 20, Duration::ZERO);
         for method in [Method::Embed, Method::EmbedAll, Method::Rerank, Method::Predict, Method::Tokenize] {
             Call::start(method, 1).finish(Ok(answer().timings()));
         }

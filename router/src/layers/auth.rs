@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use prefold_core::{Account, Scope};
 
 /// Passes requests that carry a valid key; all requests if no key is configured.
 pub(crate) fn require_key(
@@ -17,7 +18,7 @@ pub(crate) fn require_key(
     async move { Ok(response?.await) }
 }
 
-/// Checks the key, and notes in whose scope prefixes are shared.
+/// Checks the key, and notes on whose account the request is and in whose scope prefixes are shared.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`]
@@ -25,9 +26,11 @@ fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
     let keys = &app.http.api_keys;
     if keys.are_required() {
         let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
-        let scope = keys.scope_of(given).ok_or(ApiError::Unauthorized)?;
+        let number = keys.number_of(given).ok_or(ApiError::Unauthorized)?;
+        let extensions = request.extensions_mut();
+        extensions.insert(Account(number));
         if app.http.share_prefixes == SharePrefixes::Key {
-            request.extensions_mut().insert(scope);
+            extensions.insert(Scope(number));
         }
     }
     Ok(())

@@ -31,6 +31,9 @@ pub(crate) struct EmbedBody {
     normalize: Option<bool>,
     /// Keep only the first values of each vector, scaled to unit length again.
     dimensions: Option<usize>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// Vectors of texts
@@ -44,8 +47,8 @@ pub(crate) struct EmbedBody {
     )))
 )]
 pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>) -> Result {
-    let EmbedBody { inputs, truncate, truncation_direction, prompt_name, normalize, dimensions } = body;
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
+    let EmbedBody { inputs, truncate, truncation_direction, prompt_name, normalize, dimensions, priority } = body;
+    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
     let encode = encode.for_field("inputs")?;
     let options = EmbedOptions { encode, normalize: normalize.unwrap_or(true), dimensions };
     let answered = app.engine.embed(inputs.0, options).await?;
@@ -68,6 +71,9 @@ pub(crate) struct EmbedAllBody {
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// A vector for each token
@@ -78,8 +84,8 @@ pub(crate) struct EmbedAllBody {
     responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
 )]
 pub(crate) async fn embed_all(app: Call, Json(body): Json<EmbedAllBody>) -> Result {
-    let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name } = body;
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
+    let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, priority } = body;
+    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
     let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs")?).await?;
     Ok(Answer::json(answered, |inputs| JsonText::default().nested(inputs, |out, vector| write_floats(out, &vector))))
 }
@@ -107,6 +113,9 @@ struct SimilarityParameters {
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// Cosines of one sentence with others
@@ -116,12 +125,13 @@ struct SimilarityParameters {
 )]
 pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> Result {
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
-    let SimilarityParameters { truncate, truncation_direction, prompt_name } = body.parameters.unwrap_or_default();
+    let SimilarityParameters { truncate, truncation_direction, prompt_name, priority } =
+        body.parameters.unwrap_or_default();
     if sentences.is_empty() {
         let problem = "is empty, at least one sentence is needed".to_owned();
         return Err(prefold_core::Error::Empty { field: "sentences", problem }.into());
     }
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
+    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
     let options = EmbedOptions { encode: encode.for_field("sentences")?, normalize: true, dimensions: None };
     let inputs = std::iter::once(source_sentence).chain(sentences).map(Input::Text).collect();
     let answered = app.engine.embed(inputs, options).await?.map(|vectors| match vectors.split_first() {

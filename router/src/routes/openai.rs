@@ -21,7 +21,7 @@ use prefold_core::{EmbedOptions, shown};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Inputs to embed, and options. Unlisted fields (`user`, `priority`, ...) are ignored.
+/// Inputs to embed, and options. Unlisted fields (`user`, `request_id`, ...) are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EmbeddingsBody {
     #[schema(value_type = InputsSchema)]
@@ -51,6 +51,9 @@ pub(crate) struct EmbeddingsBody {
     truncation_side: Option<Direction>,
     /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// Element types by Voyage's names. Others are rejected, because a client would misread the values.
@@ -127,6 +130,7 @@ pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<Embed
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
         add_special_tokens: body.add_special_tokens,
+        priority: body.priority,
         ..Default::default()
     };
     let options = EmbedOptions { encode: encode.for_field("input")?, normalize: true, dimensions };

@@ -29,6 +29,9 @@ pub(crate) struct PredictBody {
     prompt_name: Option<String>,
     /// Logits instead of probabilities.
     raw_scores: Option<bool>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// A label and its score.
@@ -104,8 +107,8 @@ async fn classify_all(
     body: PredictBody,
     top_k: Option<usize>,
 ) -> std::result::Result<(Response<Vec<f32>>, impl Fn(Vec<f32>) -> Vec<Prediction> + Send + use<>), ApiError> {
-    let PredictBody { inputs, truncate, truncation_direction, prompt_name, raw_scores } = body;
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, ..Default::default() };
+    let PredictBody { inputs, truncate, truncation_direction, prompt_name, raw_scores, priority } = body;
+    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
     let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs")?).await?;
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let labelled = move |logits: Vec<f32>| {
@@ -135,6 +138,9 @@ pub(crate) struct ClassifyBody {
     truncation_side: Option<Direction>,
     /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// A list of classes.
@@ -174,6 +180,7 @@ pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Resul
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
         add_special_tokens: body.add_special_tokens,
+        priority: body.priority,
         ..Default::default()
     };
     let answered = app.engine.classify(body.input.0, encode.for_field("input")?).await?;

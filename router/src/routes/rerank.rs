@@ -57,6 +57,9 @@ pub(crate) struct RerankBody {
     /// Meaning of relevance, for instruction-following models.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// A string or an object with `text`.
@@ -289,9 +292,12 @@ async fn score(
     documents: Vec<String>,
     field: &'static str,
 ) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
-    let RerankBody { query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, .. } = body;
+    let RerankBody {
+        query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, priority, ..
+    } = body;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
-    let encode = EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, ..Default::default() };
+    let encode =
+        EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, priority, ..Default::default() };
     let encode = encode.for_field(field)?;
     let request = ScoreRequest { queries: vec![query], query_field: "query", documents, instruction, encode };
     let answered = app.engine.score(request).await?;

@@ -40,6 +40,9 @@ pub(crate) struct ScoreBody {
     /// Meaning of relevance, for instruction-following models.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Default: 0.
+    priority: Option<i64>,
 }
 
 /// A list of scores.
@@ -77,6 +80,7 @@ pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
         truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
+        priority: body.priority,
         ..Default::default()
     };
     let request = ScoreRequest {

@@ -1,7 +1,6 @@
 //! API keys from the command line and from a file that is reloaded while the server runs.
 
 use super::secret::{self, Secret};
-use prefold_core::Scope;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -25,11 +24,11 @@ pub(crate) struct Keys {
     file: Option<Arc<KeyFile>>,
 }
 
-/// A valid key, and the scope of the requests that have it.
+/// A valid key, and its number.
 #[derive(Debug, Clone)]
 struct Key {
     secret: Secret,
-    scope: Scope,
+    number: u32,
 }
 
 #[derive(Debug)]
@@ -68,18 +67,16 @@ impl Keys {
         !self.given.is_empty() || self.file.is_some()
     }
 
-    /// The scope of a valid key. Takes the same time for every key and position of a difference; only the keys' lengths can be
+    /// The number of a valid key, never 0. Takes the same time for every key and position of a difference; only the keys' lengths can be
     /// measured.
-    pub(crate) fn scope_of(&self, given: &[u8]) -> Option<Scope> {
+    pub(crate) fn number_of(&self, given: &[u8]) -> Option<u32> {
         let from_file = self.file.as_ref().map(|file| file.keys());
         let keys = self.given.iter().chain(from_file.iter().flat_map(|keys| keys.iter()));
-        // No key has the scope of requests without one.
-        let Scope(none) = Scope::default();
-        let mut scope = none;
+        let mut number = 0;
         for key in keys {
-            scope.conditional_assign(&key.scope.0, given.ct_eq(key.secret.expose().as_bytes()));
+            number.conditional_assign(&key.number, given.ct_eq(key.secret.expose().as_bytes()));
         }
-        (scope != none).then_some(Scope(scope))
+        (number != 0).then_some(number)
     }
 
     /// Reloads the file whenever it changes and on `hangup`; never returns.
@@ -97,11 +94,11 @@ impl Keys {
 }
 
 impl Key {
-    /// A key with its scope among the known ones, or with a new scope.
+    /// A key with its number among the known ones, or with a new number.
     fn new(secret: Secret, known: &[Self]) -> Self {
-        static SCOPES: AtomicU32 = AtomicU32::new(1);
-        let same = known.iter().find(|key| key.secret == secret).map(|key| key.scope);
-        Self { secret, scope: same.unwrap_or_else(|| Scope(SCOPES.fetch_add(1, Ordering::Relaxed))) }
+        static NUMBERS: AtomicU32 = AtomicU32::new(1);
+        let same = known.iter().find(|key| key.secret == secret).map(|key| key.number);
+        Self { secret, number: same.unwrap_or_else(|| NUMBERS.fetch_add(1, Ordering::Relaxed)) }
     }
 }
 
@@ -194,7 +191,7 @@ mod tests {
         let keys = Keys::new(secrets(&["first", "second"]), None).unwrap();
         assert!(keys.are_required() && !Keys::default().are_required());
         for (given, good) in [("first", true), ("second", true), ("firs", false), ("firsts", false), ("", false)] {
-            assert_eq!(keys.scope_of(given.as_bytes()).is_some(), good, "{given}");
+            assert_eq!(keys.number_of(given.as_bytes()).is_some(), good, "{given}");
         }
     }
 
@@ -209,11 +206,11 @@ mod tests {
 
         fs::write(&path, "\u{feff}old\n# ours\n other").unwrap();
         let keys = Keys::new(secrets(&["given"]), Some(path.clone())).unwrap();
-        let scope = |key: &str| keys.scope_of(key.as_bytes());
-        let good = |key: &str| scope(key).is_some();
+        let number = |key: &str| keys.number_of(key.as_bytes());
+        let good = |key: &str| number(key).is_some();
         assert!(good("old") && good("other") && good("given") && !good("# ours") && !good("new"));
-        let (old, other) = (scope("old"), scope("other"));
-        assert!(old != other && old != scope("given"));
+        let (old, other) = (number("old"), number("other"));
+        assert!(old != other && old != number("given"));
         let file = keys.file.as_ref().unwrap();
         let modified = path.metadata().unwrap().modified().unwrap();
         let write = |text: &str| {
@@ -228,7 +225,7 @@ mod tests {
         write("other\nnew\n");
         file.refresh(false);
         assert!(good("new") && good("given") && !good("old"));
-        assert_eq!(scope("other"), other, "a key that stays has its scope");
+        assert_eq!(number("other"), other, "a key that stays has its number");
         write("half");
         file.refresh(true);
         assert!(good("new") && !good("half"));

@@ -1,7 +1,7 @@
-//! Fields of a request that control tokenization and truncation.
+//! Fields of a request that control tokenization, truncation and its turn.
 
 use crate::error::ApiError;
-use prefold_core::{EncodeOptions, Error, TruncationDirection};
+use prefold_core::{EncodeOptions, Error, Priority, TruncationDirection};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -14,7 +14,7 @@ pub(crate) enum Direction {
     Left,
 }
 
-/// Tokenization fields; `None` if the client did not send the field.
+/// Fields of how inputs are encoded and when; `None` if the client did not send the field.
 #[derive(Debug, Default)]
 pub(crate) struct EncodeFields {
     pub(crate) truncate: Option<bool>,
@@ -23,6 +23,7 @@ pub(crate) struct EncodeFields {
     pub(crate) truncation_direction: Option<Direction>,
     pub(crate) prompt_name: Option<String>,
     pub(crate) add_special_tokens: Option<bool>,
+    pub(crate) priority: Option<i64>,
 }
 
 impl EncodeFields {
@@ -49,7 +50,7 @@ impl EncodeFields {
                 Some(Direction::Left) => TruncationDirection::Left,
                 Some(Direction::Right) | None => TruncationDirection::Right,
             },
-            priority: None,
+            priority: self.priority.map(Priority::new),
             prompt_name: self.prompt_name,
             add_special_tokens: self.add_special_tokens.unwrap_or(true),
             field,

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::execute;
-use crate::schedule::budget::AttentionRows;
 use crate::postprocess::token_rows;
+use crate::schedule::budget::AttentionRows;
 use crate::test_support::Bidirectional;
-use crate::{Batch, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Scheduling, Tokens, Wanted};
+use crate::{Batch, Flow, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Scheduling, Tokens, Wanted};
 use std::sync::Mutex;
 
 type Ran = Arc<Mutex<Vec<Vec<u32>>>>;
@@ -78,7 +78,8 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
     };
     let (pipeline, threads) =
         execute::spawn(ModelBackend::Whole(Box::new(backend)), config, WarmUp::off(config.compaction)).unwrap();
-    let answers = pipeline.submit(sequences.to_vec(), Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
+    let answers =
+        pipeline.submit(sequences.to_vec(), Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
     for (answer, tokens) in answers.iter().zip(&sequences) {
         assert_eq!(answer.output, Bidirectional::answer(tokens, Wanted::Embedding));
     }

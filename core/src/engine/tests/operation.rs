@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::{DIM, Fate, fake_values, wait_until};
-use crate::{Embed, Tokens, Wanted};
+use crate::{Embed, Flow, Priority, Tokens, Wanted};
 
 #[tokio::test]
 async fn a_response_counts_until_it_is_dropped() {
@@ -233,6 +233,34 @@ async fn shutdown_finishes_what_was_accepted_and_then_refuses() {
     engine.shutdown().await;
     assert!(matches!(engine.embed(vec![list(&[9])], raw()).await, Err(Error::ShuttingDown)));
     assert!(matches!(engine.tokenize(vec!["x".to_owned()], encode("inputs")).await, Err(Error::ShuttingDown)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engines_priority_comes_before_that_of_a_request() {
+    let (engine, control) = controlled(EngineConfig { max_batch_requests: Some(1), ..config() });
+    let start = |id: u32, engine: Engine, priority: Option<i64>| {
+        let mut options = raw();
+        options.encode.priority = priority.map(Priority::new);
+        tokio::spawn(async move { engine.embed(vec![list(&[id])], options).await })
+    };
+    let running = start(1, engine.clone(), None);
+    control.started();
+    let account = Account::default();
+    let last = start(2, engine.clone().on_account(account, Some(Priority::new(2))), Some(-4));
+    let requests = [
+        start(3, engine.clone(), None),
+        start(4, engine.clone(), Some(-3)),
+        start(5, engine.clone().on_account(account, None), Some(1)),
+    ];
+    wait_until("all wait", || engine.inner.pipeline.num_waiting() == 4);
+    control.release(Fate::Answer);
+    for id in [4, 3, 5, 2] {
+        assert_eq!(control.started().ragged.input_ids(), [id]);
+        control.release(Fate::Answer);
+    }
+    for request in requests.into_iter().chain([running, last]) {
+        request.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]

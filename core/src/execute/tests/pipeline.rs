@@ -18,18 +18,25 @@ fn start_with(budget: Budget) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
 }
 
 fn start_within(budget: Budget, limits: QueueLimits) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
-    let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
-    let compaction =
-        Compaction { folding: Folding::Prefix, threshold: 0.95, pad_to_multiple: 1, max_tokens: budget.max_tokens };
-    let config = PipelineConfig {
+    start_as(PipelineConfig { limits, ..config(budget) })
+}
+
+fn config(budget: Budget) -> PipelineConfig {
+    let max_tokens = budget.max_tokens;
+    PipelineConfig {
         budget,
-        limits,
+        limits: LIMITS,
         scheduling: Scheduling::Prefix,
-        compaction,
+        compaction: Compaction { folding: Folding::Prefix, threshold: 0.95, pad_to_multiple: 1, max_tokens },
         attention: AttentionRows::Compact,
         max_batch_time: None,
-    };
-    let (pipeline, threads) = spawn(ModelBackend::Prefix(Box::new(backend)), config, WarmUp::off(compaction)).unwrap();
+    }
+}
+
+fn start_as(config: PipelineConfig) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
+    let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
+    let backend = ModelBackend::Prefix(Box::new(backend));
+    let (pipeline, threads) = spawn(backend, config, WarmUp::off(config.compaction)).unwrap();
     (pipeline, control, threads)
 }
 
@@ -48,7 +55,9 @@ fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
 }
 
 fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
-    pipeline.submit(sequences.iter().map(|ids| Tokens::new(ids.to_vec())).collect(), Wanted::Embedding, Flow::default()).unwrap()
+    pipeline
+        .submit(sequences.iter().map(|ids| Tokens::new(ids.to_vec())).collect(), Wanted::Embedding, Flow::default())
+        .unwrap()
 }
 
 fn stop(pipeline: &Pipeline, threads: [JoinHandle<()>; 2]) {
@@ -119,15 +128,40 @@ async fn the_token_budget_splits_batches() {
 }
 
 #[tokio::test]
-async fn a_batch_is_left_to_a_backend_that_waits() {
+async fn batches_are_bounded_by_what_those_before_took() {
     let config = PipelineConfig {
-        limits: LIMITS,
-        budget: budget(100, 10),
-        scheduling: Scheduling::Prefix,
-        compaction: Compaction { folding: Folding::Prefix, threshold: 0.0, pad_to_multiple: 1, max_tokens: 100 },
-        attention: AttentionRows::Compact,
-        max_batch_time: None,
+        limits: QueueLimits { tokens: 10_000, inputs: 1000 },
+        max_batch_time: Some(Duration::from_millis(100)),
+        ..config(budget(1000, 1000))
     };
+    let (pipeline, control, threads) = start_as(config);
+    let job: Vec<Vec<u32>> = (0..100).map(|id| vec![id]).collect();
+    let job = submit(&pipeline, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let first = control.started().ragged.total_tokens();
+    assert_eq!(first, 100, "a millisecond for each, until it is known");
+    let next: Vec<Vec<u32>> = (100..200).map(|id| vec![id]).collect();
+    let next = submit(&pipeline, &next.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    wait_until("a batch is in the slot", || waiting(&pipeline) == (Some(100), 0));
+    std::thread::sleep(Duration::from_millis(500));
+    control.release(Fate::Answer);
+    assert_eq!(control.started().ragged.total_tokens(), 100, "it was formed before");
+    let last: Vec<Vec<u32>> = (200..300).map(|id| vec![id]).collect();
+    let last = submit(&pipeline, &last.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    wait_until("a batch is in the slot", || waiting(&pipeline).0.is_some());
+    control.release(Fate::Answer);
+    let bounded = control.started().ragged.total_tokens();
+    assert!(bounded <= 20, "{bounded} at 5 ms or more");
+    drop(control);
+    for pending in [job, next, last] {
+        pending.collect().await.unwrap();
+    }
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
+async fn a_batch_is_left_to_a_backend_that_waits() {
+    let mut config = config(budget(100, 10));
+    config.compaction.threshold = 0.0;
     let pipeline = Pipeline::new(config);
     let mut state = pipeline.lock();
     state.backend_waits = true;
@@ -244,7 +278,14 @@ async fn a_batch_that_is_lost_outside_the_forward_pass_counts() {
     // No vector has this many rows: a plan that is used makes the backend's thread panic before the forward pass.
     let compaction =
         Compaction { folding: Folding::Prefix, threshold: 0.95, pad_to_multiple: usize::MAX, max_tokens: 100 };
-    let config = PipelineConfig { budget: budget(100, 10), limits: LIMITS, scheduling: Scheduling::Prefix, compaction, attention: AttentionRows::Compact, max_batch_time: None };
+    let config = PipelineConfig {
+        budget: budget(100, 10),
+        limits: LIMITS,
+        scheduling: Scheduling::Prefix,
+        compaction,
+        attention: AttentionRows::Compact,
+        max_batch_time: None,
+    };
     let (pipeline, threads) =
         spawn(ModelBackend::Prefix(Box::new(backend)), config, WarmUp::off(config.compaction)).unwrap();
     let lost = submit(&pipeline, &[&[1, 2], &[1, 2]]).collect().await;
@@ -285,7 +326,10 @@ async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
     let pending: Vec<_> = [1, 2, 3].map(|id| submit(&pipeline, &[&[id]])).into();
     control.started();
     pipeline.close();
-    assert!(matches!(pipeline.submit(vec![Tokens::new(vec![4])], Wanted::Embedding, Flow::default()), Err(Error::ShuttingDown)));
+    assert!(matches!(
+        pipeline.submit(vec![Tokens::new(vec![4])], Wanted::Embedding, Flow::default()),
+        Err(Error::ShuttingDown)
+    ));
     drop(control);
     for (pending, id) in pending.into_iter().zip(1..) {
         is_right(&pending.collect().await.unwrap()[0], &[id]);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::test_support::{embedder, info};
 use crate::{Backend, ModelInfo, Output, PrefixBackend};
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
 /// One call of the backend: what it reserved, or N and N' of a pass.
@@ -59,8 +60,16 @@ fn calls(tokens: usize, device: &str, threshold: f32, folding: Folding) -> Vec<C
         Folding::Prefix => ModelBackend::Prefix(Box::new(recorder)),
         Folding::Whole => ModelBackend::Whole(Box::new(recorder)),
     };
-    warm_up(tokens, threshold, folding).run(&mut backend).unwrap();
-    calls.lock().unwrap().clone()
+    let observed = RefCell::new(Vec::new());
+    let observe = |rows, pairs, _| observed.borrow_mut().push((rows, pairs));
+    warm_up(tokens, threshold, folding).run(&mut backend, observe).unwrap();
+    let calls = calls.lock().unwrap().clone();
+    let rows = calls.iter().filter_map(|call| match *call {
+        Call::Pass { tokens, compact } => Some(compact.unwrap_or(tokens)),
+        Call::Reserve(_) => None,
+    });
+    assert!(rows.eq(observed.borrow().iter().map(|&(rows, _)| rows)), "{observed:?}");
+    calls
 }
 
 fn warm_up(tokens: usize, threshold: f32, folding: Folding) -> WarmUp {
@@ -101,6 +110,7 @@ fn no_sequence_is_longer_than_the_model_takes() {
 #[test]
 fn a_backend_that_fails_is_reported() {
     let recorder = Recorder { info: info(embedder(), 500), calls: Arc::default(), fails: true };
-    let error = warm_up(64, 0.95, Folding::Prefix).run(&mut ModelBackend::Prefix(Box::new(recorder))).unwrap_err();
+    let mut backend = ModelBackend::Prefix(Box::new(recorder));
+    let error = warm_up(64, 0.95, Folding::Prefix).run(&mut backend, |_, _, _| ()).unwrap_err();
     assert!(matches!(error, BackendError::Compute(_)), "{error}");
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::Wanted;
 use crate::schedule::budget::AttentionRows;
-use crate::schedule::entry::Reply;
 use crate::schedule::cost_model::CostModel;
+use crate::schedule::entry::Reply;
 use crate::trace::Trace;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -198,6 +198,8 @@ fn those_that_add_nothing_or_no_more_than_was_saved_ride_along() {
     let first = ids(&queue.take());
     assert_eq!(&first[12..18], &[6, 7, 8, 9, 10, 11].map(|text| own(1, text, 20)), "equal to some that are chosen");
     assert_eq!(first.len(), 18 + 55, "then 20 new tokens each");
+    let payers = queue.forming.seats[18..].iter().map(|seat| seat.payer);
+    assert!(payers.eq([0; 55]), "from what the first has saved");
     queue.close_batch();
     assert_eq!(ids(&queue.take())[0], own(2, 0, 3700));
 }

@@ -3,9 +3,12 @@
 use super::*;
 use crate::Wanted;
 use crate::schedule::budget::AttentionRows;
+use crate::schedule::entry::Reply;
+use crate::schedule::flow::Priority;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
 use std::time::Instant;
+use tokio::sync::oneshot::Receiver;
 
 const BUDGET: Budget = Budget { max_tokens: 4096, max_ragged_tokens: 32_768, max_sequences: 1000, time: None };
 
@@ -34,16 +37,33 @@ struct Cost {
     micros: f64,
 }
 
-fn cost(waiting: u32, text: Texts) -> Cost {
-    let (scheduling, folding) = (Scheduling::Prefix, Some(Folding::Prefix));
-    let attention = AttentionRows::Compact;
+/// Requests of so many texts, in turn on so many accounts.
+#[derive(Clone, Copy)]
+struct Flows {
+    texts: u32,
+    accounts: u32,
+}
+
+const FLOWS: [Flows; 3] =
+    [Flows { texts: 1, accounts: 1 }, Flows { texts: 10, accounts: 1 }, Flows { texts: 10, accounts: 100 }];
+
+/// A queue in which so many texts wait.
+fn waiting_queue(waiting: u32, text: Texts, Flows { texts, accounts }: Flows) -> (Queue, Vec<Receiver<Reply>>) {
+    let (scheduling, folding, attention) = (Scheduling::Prefix, Some(Folding::Prefix), AttentionRows::Compact);
     let mut queue = Queue::new(Policy { budget: BUDGET, scheduling, folding, attention, quantum: 512 });
     let mut answers = Vec::new();
-    for n in 0..waiting {
-        let (entry, answer) = Entry::new(text(n), Wanted::Embedding, Trace::default());
-        queue.push(vec![entry], Flow::default(), None);
-        answers.push(answer);
+    for request in 0..waiting / texts {
+        let entry = |n| Entry::new(text(n), Wanted::Embedding, Trace::default());
+        let (entries, receivers): (Vec<_>, Vec<_>) = (request * texts..(request + 1) * texts).map(entry).unzip();
+        let flow = Flow { account: Account(request % accounts), ..Flow::default() };
+        queue.push(entries, flow, None);
+        answers.extend(receivers);
     }
+    (queue, answers)
+}
+
+fn cost(waiting: u32, text: Texts, flows: Flows) -> Cost {
+    let (mut queue, _answers) = waiting_queue(waiting, text, flows);
     let (before, start) = (work(), Instant::now());
     let (mut entries, mut tokens, mut batches) = (0, 0, 0);
     while batches < 10 && !queue.is_empty() {
@@ -60,8 +80,10 @@ fn cost(waiting: u32, text: Texts) -> Cost {
 #[test]
 fn forming_a_batch_costs_no_more_than_the_tokens_it_takes() {
     for (name, text) in TRAFFIC {
-        let Cost { work, entries, tokens, .. } = cost(10_000, text);
-        assert!(work <= tokens + 16 * entries, "{name}: {work} steps for {entries} entries of {tokens} tokens");
+        for flows in FLOWS {
+            let Cost { work, entries, tokens, .. } = cost(10_000, text, flows);
+            assert!(work <= tokens + 24 * entries, "{name}: {work} steps for {entries} entries of {tokens} tokens");
+        }
     }
 }
 
@@ -69,9 +91,28 @@ fn forming_a_batch_costs_no_more_than_the_tokens_it_takes() {
 fn it_does_not_matter_how_many_wait() {
     for (name, text) in TRAFFIC {
         // Enough for ten batches at least.
-        let (few, many) = (cost(10_000, text), cost(100_000, text));
+        let [few, many] = [10_000, 100_000].map(|waiting| cost(waiting, text, FLOWS[1]));
         let for_a_token = |cost: &Cost| cost.work as f64 / cost.tokens as f64;
         assert!(for_a_token(&many) <= 1.5 * for_a_token(&few), "{name}: {} steps, {} steps", few.work, many.work);
+    }
+}
+
+#[test]
+fn a_batch_that_gives_way_costs_what_two_batches_do() {
+    for (name, text) in TRAFFIC {
+        let (mut queue, _answers) = waiting_queue(10_000, text, FLOWS[1]);
+        let batch = queue.take();
+        let tokens: usize = batch.iter().map(|entry| entry.tokens.len()).sum();
+        let (query, _answer) = Entry::new(vec![1_000_000; 40], Wanted::Embedding, Trace::default());
+        let (before, entries) = (work(), batch.len());
+        queue.push(vec![query], Flow { priority: Priority::new(-4), ..Flow::default() }, None);
+        assert!(queue.take().is_empty());
+        if queue.is_outdated() {
+            queue.give_back(batch);
+            assert_eq!(queue.take()[0].tokens.len(), 40, "{name}");
+        }
+        let work = work() - before;
+        assert!(work <= 2 * tokens + 64 * entries, "{name}: {work} steps for {entries} entries of {tokens} tokens");
     }
 }
 
@@ -81,7 +122,7 @@ fn it_does_not_matter_how_many_wait() {
 fn forming_batches_with_many_waiting() {
     for (name, text) in TRAFFIC {
         for waiting in [1000, 10_000, 100_000] {
-            let Cost { work, entries, tokens, micros } = cost(waiting, text);
+            let Cost { work, entries, tokens, micros } = cost(waiting, text, FLOWS[0]);
             println!("{name}, {waiting} waiting: {entries} entries, {tokens} tokens, {work} steps, {micros:.0} us");
         }
     }
