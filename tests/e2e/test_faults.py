@@ -50,7 +50,8 @@ def text(rng):
 def requests_for(kind, rng, count):
     """Requests (path, body) of every route that a model of this kind supports."""
     def texts():
-        return [text(rng) for _ in range(rng.randint(1, 4))]
+        # One in 30 is a bulk job, which waits beside small ones and gives way to them.
+        return [text(rng) for _ in range(rng.randint(1, 4) if rng.random() < 0.97 else 60)]
 
     forms = {
         "embedding": [

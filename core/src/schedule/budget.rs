@@ -19,7 +19,7 @@ impl Budget {
     pub(crate) fn fits(&self, load: Load) -> bool {
         let Self { max_tokens, max_ragged_tokens, max_sequences, time } = *self;
         let within = load.tokens <= max_tokens && load.ragged_tokens <= max_ragged_tokens;
-        let in_time = time.is_none_or(|bound| bound.allows(load));
+        let in_time = time.is_none_or(|bound| bound.allows(load.tokens, load.pairs));
         load.sequences <= 1 || (within && in_time && load.sequences <= max_sequences)
     }
 }

@@ -1,6 +1,5 @@
 //! Running estimate of the time that a forward pass takes, from its rows and its pairs of a query and a key.
 
-use super::budget::Load;
 use std::time::Duration;
 
 /// Compute time after which a measurement counts a third (1/e) of what it did.
@@ -73,8 +72,9 @@ pub(crate) struct TimeBound {
 }
 
 impl TimeBound {
-    pub(crate) fn allows(&self, load: Load) -> bool {
-        self.per_row * load.tokens as f64 + self.per_pair * load.pairs as f64 <= self.limit
+    /// True if a pass over these rows, and pairs of a query and a key, is within the bound.
+    pub(crate) fn allows(&self, rows: usize, pairs: u64) -> bool {
+        self.per_row * rows as f64 + self.per_pair * pairs as f64 <= self.limit
     }
 }
 

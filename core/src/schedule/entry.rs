@@ -1,6 +1,5 @@
 //! Entries of the queue and their answers.
 
-use super::fair_shares::Rank;
 use crate::trace::Trace;
 use crate::{BackendError, Output, Tokens, Wanted};
 use std::sync::Arc;
@@ -9,13 +8,6 @@ use tokio::sync::oneshot;
 
 /// Number of an entry in the order of arrival.
 pub(crate) type Ticket = u64;
-
-/// Turn of an entry in the order of an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
-    pub(crate) rank: Rank,
-    pub(crate) ticket: Ticket,
-}
 
 /// One sequence on its way to the backend.
 #[derive(Debug)]

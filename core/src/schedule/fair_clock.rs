@@ -7,6 +7,7 @@
 
 use super::entry::Ticket;
 use super::work_counter::count_work;
+use crate::flow::Weight;
 use std::collections::BTreeMap;
 
 /// Time on the clock, in parts of a token.
@@ -14,10 +15,6 @@ pub(crate) type VirtualTime = u64;
 
 /// Virtual time of a token at [`Weight`] 1.
 const UNIT: u64 = 1 << 18;
-
-/// Part in the service beside other jobs, relative to theirs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Weight(pub(crate) u32);
 
 impl Weight {
     /// Time on the clock until `tokens` are served.

@@ -10,12 +10,19 @@
 
 use super::entry::Ticket;
 use super::fair_clock::{FairClock, VirtualTime};
-use super::flow::{Account, Flow};
 use super::work_counter::count_work;
+use crate::{Account, Flow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Order of a job in its account: the end that it is due by.
 pub(crate) type Rank = VirtualTime;
+
+/// Place of an entry in the order of its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(crate) rank: Rank,
+    pub(crate) ticket: Ticket,
+}
 
 /// The fair order, and what all have received.
 #[derive(Debug)]

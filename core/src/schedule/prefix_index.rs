@@ -11,7 +11,8 @@
 //! Inserting an entry, covering its path and removing it cost no more than reading its tokens, plus a factor
 //! logarithmic in the number of entries for each node on its path.
 
-use super::entry::{Ticket, Turn};
+use super::entry::Ticket;
+use super::fair_shares::Turn;
 use super::prefix_tree::{Node, NodeId, PrefixTree, ROOT};
 use super::work_counter::count_work;
 use crate::plan::tokens::{TokenSlice, Tokens};

@@ -1,6 +1,6 @@
 //! Radix tree over the tokens of the waiting entries: nodes, the sums they keep, splitting and pruning.
 
-use super::entry::Turn;
+use super::fair_shares::Turn;
 use super::work_counter::count_work;
 use crate::Wanted;
 use crate::plan::tokens::{Scope, TokenKey, TokenSlice, Tokens};

@@ -2,13 +2,12 @@
 
 use super::budget::{Budget, Load, Policy};
 use super::cost_model::TimeBound;
-use super::entry::{Entry, Ticket, Turn};
-use super::fair_shares::{Class, FairShares, Job, Rank, Seat};
-use super::flow::{Account, Flow};
+use super::entry::{Entry, Ticket};
+use super::fair_shares::{Class, FairShares, Job, Rank, Seat, Turn};
 use super::prefix_index::{Group, Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
 use super::work_counter::count_work;
-use crate::{Folding, Scheduling};
+use crate::{Account, Flow, Folding, Scheduling};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 

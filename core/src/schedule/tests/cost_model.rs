@@ -2,10 +2,6 @@ use super::*;
 
 const LIMIT: Duration = Duration::from_millis(250);
 
-fn load(tokens: usize, pairs: u64) -> Load {
-    Load { tokens, pairs, ..Load::default() }
-}
-
 /// A machine that takes so many nanoseconds for a row and a pair.
 fn after(passes: &[(usize, u64)], per_row: f64, per_pair: f64) -> CostModel {
     let mut model = CostModel::default();
@@ -24,8 +20,8 @@ fn rows_and_pairs_are_told_apart() {
     let (per_row, per_pair) = after(&[(1000, 10_000), (1000, 500_000), (300, 90_000)], 2e4, 30.0).costs();
     assert!(is_near(per_row, 2e4) && is_near(per_pair, 30.0), "{per_row} {per_pair}");
     let bound = after(&[(1000, 10_000), (1000, 500_000)], 2e4, 30.0).bound(LIMIT);
-    assert!(bound.allows(load(12_000, 10_000)) && !bound.allows(load(12_600, 10_000)));
-    assert!(!bound.allows(load(12_000, 1_000_000)), "pairs take time as well");
+    assert!(bound.allows(12_000, 10_000) && !bound.allows(12_600, 10_000));
+    assert!(!bound.allows(12_000, 1_000_000), "pairs take time as well");
 }
 
 #[test]
@@ -52,7 +48,7 @@ fn a_cost_is_never_negative() {
 #[test]
 fn a_guess_gives_way_at_once_and_a_change_within_seconds() {
     let unmeasured = CostModel::default().bound(LIMIT);
-    assert!(unmeasured.allows(load(250, 0)) && !unmeasured.allows(load(251, 0)));
+    assert!(unmeasured.allows(250, 0) && !unmeasured.allows(251, 0));
     let mut model = after(&[(64, 0)], 1e4, 0.0);
     assert!(is_near(model.costs().0, 1e4));
     // The machine is three times slower now.

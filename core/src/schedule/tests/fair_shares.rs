@@ -1,6 +1,6 @@
-use super::super::fair_clock::Weight;
 use super::*;
-use crate::schedule::flow::Priority;
+use crate::Priority;
+use crate::flow::Weight;
 
 fn flow(account: u32) -> Flow {
     Flow { account: Account(account), priority: Priority::default() }

@@ -1,9 +1,8 @@
 //! Fair shares, against a simulation of equal sharing that serves every request a little at each step.
 
 use super::budget::Budget;
-use super::flow::{Account, Flow, Priority};
 use super::simulation::{Request, Simulation};
-use crate::Scheduling;
+use crate::{Account, Flow, Priority, Scheduling};
 use proptest::prelude::*;
 
 type Ticks = Vec<[Vec<Request>; 2]>;

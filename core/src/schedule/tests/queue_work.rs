@@ -1,10 +1,10 @@
 //! Forming a batch costs what it takes, however many entries wait.
 
 use super::*;
+use crate::Priority;
 use crate::Wanted;
 use crate::schedule::budget::AttentionRows;
 use crate::schedule::entry::Reply;
-use crate::schedule::flow::Priority;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
 use std::time::Instant;

@@ -1,9 +1,8 @@
 //! Prefixes: how near the queue's batches come to the best ones.
 
 use super::budget::Budget;
-use super::flow::Flow;
 use super::simulation::{Request, Sequence, Simulation, unique_tokens};
-use crate::Scheduling;
+use crate::{Flow, Scheduling};
 
 /// Fewest compact tokens of all ways to split `sequences` into batches within the budget, by dynamic programming over
 /// subsets: the batch of the first sequence that is left may be any set of the others.

@@ -2,10 +2,9 @@
 
 use super::budget::{AttentionRows, Budget, Policy};
 use super::entry::{Entry, Reply};
-use super::flow::Flow;
 use super::queue::Queue;
 use crate::trace::Trace;
-use crate::{Folding, PlanBuilder, Scheduling, Wanted};
+use crate::{Flow, Folding, PlanBuilder, Scheduling, Wanted};
 use tokio::sync::oneshot::Receiver;
 
 pub(super) type Sequence = Vec<u32>;

@@ -1,7 +1,5 @@
 //! Flows: what shares are between. An API key has an account, and its requests share what the account gets.
 
-use super::fair_clock::Weight;
-
 /// Account of an API key, or of all requests where there are no keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Account(pub u32);
@@ -26,6 +24,10 @@ impl Priority {
         Weight(1 << (Self::LIMIT - self.0))
     }
 }
+
+/// Part in the service beside other jobs, relative to theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Weight(pub(crate) u32);
 
 /// Owner of a request in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
