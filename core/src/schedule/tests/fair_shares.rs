@@ -72,3 +72,15 @@ fn what_a_job_saved_advances_the_others() {
     assert_eq!(batch(10, 10), 67, "the next has 100 tokens instead of 1,000");
     assert_eq!(batch(5, 100), 500, "so it ends with the first, at 100, and the last goes on alone");
 }
+
+#[test]
+fn a_chunk_is_due_after_the_chunk_before_it() {
+    let mut shares = FairShares::new(2);
+    begin(&mut shares, 0, 1, 10);
+    shares.begin(10, flow(1), Some(0), [10, 1000]);
+    begin(&mut shares, 20, 1, 15);
+    let ranks = [0, 10, 20].map(|job| shares.job(job).rank / Weight(16).length(1));
+    assert_eq!(ranks, [1000, 2000, 1500], "a request of two chunks has the share of one");
+    shares.begin(40, flow(1), Some(39), [10, 1000]);
+    assert_eq!(shares.job(40).rank, shares.job(0).rank, "the one before is done");
+}

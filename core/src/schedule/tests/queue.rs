@@ -169,6 +169,18 @@ fn what_does_not_fit_is_passed_over_and_leads_in_its_turn() {
 }
 
 #[test]
+fn a_query_does_not_wait_for_the_job_that_it_shares_a_prompt_with() {
+    let mut queue = queue(Scheduling::Prefix, 1000, 1000);
+    let text = |own: u32, len: usize| [vec![7; 200], vec![own; len]].concat();
+    let job: Vec<Vec<u32>> = (100..115).map(|own| text(own, 50)).collect();
+    let _job = push_request(&mut queue, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    // Due together, before the job; the prompt's texts together would fill a batch of their own.
+    let queries = [vec![1; 100], text(50, 10)];
+    let _answers = queries.clone().map(|ids| push(&mut queue, &ids));
+    assert_eq!(ids(&queue.take())[..2], queries);
+}
+
+#[test]
 fn a_batch_is_bounded_in_time() {
     let mut queue = queue(Scheduling::Prefix, 1000, 1000);
     let mut costs = CostModel::default();
