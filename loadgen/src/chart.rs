@@ -10,6 +10,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 210.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
+/// Points of a line up to which each has a circle.
+const MOST_CIRCLES: usize = 50;
 const COLOURS: [&str; 10] =
     ["#4269d0", "#d97706", "#3ca951", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#57534e", "#facc15", "#a3e635"];
 
@@ -24,6 +26,8 @@ pub struct Chart {
     pub y_title: String,
     /// Labels of the x axis with their positions. Round numbers if empty.
     pub x_labels: Vec<(f64, String)>,
+    /// Logarithmic x axis, which omits values that are not positive.
+    pub log_x: bool,
     /// Logarithmic y axis, which omits values that are not positive.
     pub log_y: bool,
     /// Lines of the chart.
@@ -117,20 +121,19 @@ impl Chart {
     }
 
     fn has_place(&self, &(x, y): &(f64, f64)) -> bool {
-        x.is_finite() && y.is_finite() && (y > 0.0 || !self.log_y)
+        x.is_finite() && y.is_finite() && (x > 0.0 || !self.log_x) && (y > 0.0 || !self.log_y)
     }
 
     fn axes(&self) -> (Axis, Axis) {
-        let high = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0_f64, f64::max);
-        let mut x = Axis::linear(high(&mut self.points().map(|point| point.0)));
+        let axis = |log: bool, value: fn((f64, f64)) -> f64| {
+            let low = self.points().map(value).fold(f64::INFINITY, f64::min);
+            let high = self.points().map(value).fold(0.0_f64, f64::max);
+            if log { Axis::logarithmic(low, high) } else { Axis::linear(high) }
+        };
+        let (mut x, y) = (axis(self.log_x, |point| point.0), axis(self.log_y, |point| point.1));
         if let (Some(first), Some(last)) = (self.x_labels.first(), self.x_labels.last()) {
             x = Axis { low: first.0, high: last.0.max(first.0 + 1.0), log: false, ticks: Vec::new() };
         }
-        let top = high(&mut self.points().map(|point| point.1));
-        let y = match self.log_y {
-            true => Axis::logarithmic(self.points().map(|point| point.1).fold(f64::INFINITY, f64::min), top),
-            false => Axis::linear(top),
-        };
         (x, y)
     }
 
@@ -156,7 +159,8 @@ impl Chart {
             let path: Vec<String> = points.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
             let stroke = format!("fill='none' stroke='{colour}' stroke-width='2'{dashes}");
             let _ = writeln!(svg, "<polyline points='{}' {stroke}/>", path.join(" "));
-            for point in points {
+            // Points this close look like a thicker line.
+            for point in points.iter().filter(|_| points.len() <= MOST_CIRCLES) {
                 let _ = writeln!(svg, "<circle cx='{:.1}' cy='{:.1}' r='3' fill='{colour}'/>", x(point.0), y(point.1));
             }
             let (left, top) = (WIDTH - RIGHT + 16.0, TOP + 18.0 * i as f64);
@@ -185,7 +189,8 @@ mod tests {
     fn chart(points: Vec<(f64, f64)>, log_y: bool) -> Chart {
         let line = Line { name: "a < b & c".to_owned(), points, colour: 0, dashed: true };
         let text = String::new;
-        Chart { title: text(), x_title: text(), y_title: text(), x_labels: Vec::new(), log_y, lines: vec![line] }
+        let log_x = false;
+        Chart { title: text(), x_title: text(), y_title: text(), x_labels: Vec::new(), log_x, log_y, lines: vec![line] }
     }
 
     #[test]
@@ -216,6 +221,22 @@ mod tests {
             let svg = svg(&[chart(Vec::new(), log_y)]);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
+    }
+
+    #[test]
+    fn a_logarithmic_x_axis_puts_factors_at_equal_distances() {
+        let logarithmic =
+            Chart { log_x: true, ..chart(vec![(0.0, 1.0), (1.0, 1.0), (10.0, 2.0), (100.0, 3.0)], false) };
+        let svg = svg(&[logarithmic]);
+        let points = svg.split("<polyline points='").nth(1).unwrap().split('\'').next().unwrap();
+        let x: Vec<f64> = points.split(' ').map(|point| point.split(',').next().unwrap().parse().unwrap()).collect();
+        assert!(x.len() == 3 && (x[2] - x[1] - (x[1] - x[0])).abs() < 0.2 && x[1] > x[0], "{x:?}");
+    }
+
+    #[test]
+    fn a_line_of_many_points_has_no_circles() {
+        let svg = svg(&[chart((0..200).map(|i| (f64::from(i), 1.0)).collect(), false)]);
+        assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (0, 1));
     }
 
     #[test]

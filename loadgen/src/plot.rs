@@ -59,6 +59,7 @@ fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
         x_title: x_title.to_owned(),
         y_title: y_title.to_owned(),
         x_labels: Vec::new(),
+        log_x: false,
         log_y: false,
         lines: Vec::new(),
     };
