@@ -28,6 +28,8 @@ pub(crate) struct Payload<'a> {
     pub(crate) texts: &'a [String],
     pub(crate) model: Option<&'a str>,
     pub(crate) base64: bool,
+    /// Priority, a field of the same name in every API.
+    pub(crate) priority: Option<i64>,
 }
 
 /// Token counts in responses of OpenAI's, Cohere's and vLLM's APIs.
@@ -79,7 +81,7 @@ impl Api {
 
     /// Body of a request.
     pub(crate) fn body(self, payload: &Payload<'_>) -> Vec<u8> {
-        let &Payload { query, texts, model, base64 } = payload;
+        let &Payload { query, texts, model, base64, priority } = payload;
         let mut body = match self {
             Self::Openai => json!({ "input": texts, "encoding_format": if base64 { "base64" } else { "float" } }),
             Self::Embed => json!({ "inputs": texts }),
@@ -89,6 +91,9 @@ impl Api {
         };
         if let (true, Some(model)) = (self.names_model(), model) {
             body["model"] = model.into();
+        }
+        if let Some(priority) = priority {
+            body["priority"] = priority.into();
         }
         body.to_string().into_bytes()
     }

@@ -2,8 +2,12 @@ use super::*;
 use serde_json::Value;
 
 fn body(api: Api, base64: bool) -> Value {
+    body_with_priority(api, base64, None)
+}
+
+fn body_with_priority(api: Api, base64: bool, priority: Option<i64>) -> Value {
     let texts = ["a".to_owned(), "b".to_owned()];
-    let payload = Payload { query: "q", texts: &texts, model: Some("m"), base64 };
+    let payload = Payload { query: "q", texts: &texts, model: Some("m"), base64, priority };
     serde_json::from_slice(&api.body(&payload)).unwrap()
 }
 
@@ -16,6 +20,15 @@ fn bodies_are_those_of_each_api() {
     assert_eq!(body(Api::Rerank, true), json!({ "query": "q", "texts": ["a", "b"] }));
     assert_eq!(body(Api::CohereRerank, true), json!({ "model": "m", "query": "q", "documents": ["a", "b"] }));
     assert_eq!(body(Api::Score, true), json!({ "model": "m", "text_1": "q", "text_2": ["a", "b"] }));
+}
+
+#[test]
+fn a_priority_is_a_number_in_the_body_of_every_api() {
+    for api in [Api::Openai, Api::Embed, Api::Rerank, Api::CohereRerank, Api::Score] {
+        let mut expected = body(api, true);
+        expected["priority"] = json!(-3);
+        assert_eq!(body_with_priority(api, true, Some(-3)), expected);
+    }
 }
 
 /// A valid response of each API to two texts, with its token count.

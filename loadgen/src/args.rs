@@ -1,11 +1,12 @@
 //! The command line of `prefold bench`.
 
 use crate::api::Api;
-use crate::client::TargetConfig;
+use crate::client::{TargetConfig, bearer};
 use crate::plot::Plot;
+use crate::queries_args::QueriesArgs;
 use crate::run::{Length, Load};
 use crate::template::Template;
-use crate::workload::Plan;
+use crate::workload::{Plan, RANDOM_WORDS, Source};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use reqwest::header::HeaderValue;
@@ -14,12 +15,15 @@ use std::time::Duration;
 
 /// Default duration of a run, in seconds, without --duration and --requests.
 const DURATION: f64 = 10.0;
+/// Default number of rounds of a mixed load. Two in opposite order cancel a drift of the machine.
+const ROUNDS: u32 = 2;
 
 /// Sends requests to any embedding or reranking server and reports throughput and latency
 ///
 /// A run is a closed loop (--concurrency: each response triggers the next request) or an open loop (--rate: requests
 /// arrive at random, whatever the number in flight, and latency counts from a request's scheduled start).
-/// Several comma-separated values mean several runs.
+/// Several comma-separated values mean several runs. Both flags together are a mixed load: queries at --rate beside
+/// --concurrency bulk clients, and each of the two alone.
 #[derive(Debug, Clone, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
@@ -32,6 +36,8 @@ pub struct Bench {
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) queries: QueriesArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -64,7 +70,7 @@ pub(crate) struct TargetArgs {
     pub(crate) model: Option<String>,
 
     /// API key, sent as `Authorization: Bearer <API_KEY>`
-    #[arg(long, env, hide_env_values = true, value_parser = parse_key)]
+    #[arg(long, env, hide_env_values = true, value_parser = bearer)]
     api_key: Option<HeaderValue>,
 
     /// Vector encoding of OpenAI's API; its own clients request base64
@@ -89,8 +95,16 @@ enum Encoding {
 pub(crate) struct WorkloadArgs {
     /// File with one text per line. If the name ends in .jsonl, each line is a JSON string or object, whose list
     /// `passages` (`documents`, `texts`) yields one text per item
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "random", conflicts_with = "random")]
     file: Option<PathBuf>,
+
+    /// Distinct random texts instead of a file; for rankings distinct queries with random texts (--texts, default 10)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    random: Option<u32>,
+
+    /// Words per random text. Default: 32
+    #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u32).range(1..))]
+    words: Option<u32>,
 
     /// Template of a text: `{name}` is a field of the line, `{passage}` the text of a list item, `{client}` the client's
     /// number, `\n` a line feed. Several templates are assigned to the clients in turn. Default: `{text}`
@@ -112,23 +126,33 @@ pub(crate) struct WorkloadArgs {
     /// Maximum texts per request. Default: 1; for rankings all texts of a line
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     texts: Option<u32>,
+
+    /// Priority of requests, sent as the number `priority` in the body
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER")]
+    priority: Option<i64>,
 }
 
 /// Flags for the load and its duration.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
-    /// Closed loop: requests in flight; several values mean several runs
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "rate")]
+    /// Closed loop: requests in flight; several values mean several runs. With --rate: bulk clients of a mixed load
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Vec<u32>,
 
-    /// Open loop: requests per second, arriving as a Poisson process; several values mean several runs
+    /// Open loop: requests per second, arriving as a Poisson process; several values mean several runs. With
+    /// --concurrency: queries of a mixed load, one value
     #[arg(long, value_delimiter = ',', value_parser = parse_rate)]
     rate: Vec<f64>,
 
-    /// Seed of the arrivals
+    /// Seed of the arrivals and of random texts
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
+
+    /// Mixed load: rounds, each of which runs the queries alone, the bulk alone and both for --duration. Every second
+    /// round runs in reverse order. Default: 2
+    #[arg(long, requires_all = ["rate", "concurrency"], value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
 
     /// Seconds during which a run starts requests; it then waits for those in flight. Default: 10 without --requests
     #[arg(long, value_parser = parse_seconds, value_name = "SECONDS")]
@@ -177,9 +201,13 @@ impl TargetArgs {
 }
 
 impl WorkloadArgs {
-    /// The workload file, required unless there is a subcommand.
-    pub(crate) fn file(&self) -> Result<&PathBuf> {
-        self.file.as_ref().context("--file is missing")
+    /// Source of the lines, required unless there is a subcommand.
+    pub(crate) fn source(&self, seed: u64) -> Result<Source> {
+        if let Some(lines) = self.random {
+            let words = self.words.map_or(RANDOM_WORDS, |words| words as usize);
+            return Ok(Source::Random { lines: lines as usize, words, seed });
+        }
+        Ok(Source::File(self.file.clone().context("--file is missing")?))
     }
 
     pub(crate) fn plan(&self, target: &TargetArgs, model: Option<String>) -> Result<Plan> {
@@ -190,12 +218,12 @@ impl WorkloadArgs {
             texts_per_request: self.texts.map(|texts| texts as usize),
             model,
             base64: target.encoding_format == Encoding::Base64,
+            priority: self.priority,
         })
     }
 
     fn templates(&self) -> Result<Vec<Template>> {
-        let mut templates: Vec<_> =
-            self.template.iter().map(|text| Template::new(&text.replace("\\n", "\n"))).collect();
+        let mut templates: Vec<_> = self.template.iter().map(|text| Template::from_flag(text)).collect();
         for path in &self.template_file {
             let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
             templates.push(Template::new(text.strip_suffix('\n').unwrap_or(&text)));
@@ -215,13 +243,30 @@ impl WorkloadArgs {
 }
 
 impl LoadArgs {
-    /// One load per run; by default a closed loop with one request.
+    /// One load per run; by default a closed loop with one request. Those of a mixed load are its bulk clients.
     pub(crate) fn loads(&self) -> Vec<Load> {
-        if !self.rate.is_empty() {
+        if !self.rate.is_empty() && self.concurrency.is_empty() {
             return self.rate.iter().map(|&rate| Load::Open { rate, seed: self.seed }).collect();
         }
         let concurrency = if self.concurrency.is_empty() { &[1][..] } else { &self.concurrency };
         concurrency.iter().map(|&concurrency| Load::Closed { concurrency: concurrency as usize }).collect()
+    }
+
+    /// Load of the queries beside the bulk, if this is a mixed load.
+    pub(crate) fn queries(&self) -> Result<Option<Load>> {
+        if self.rate.is_empty() || self.concurrency.is_empty() {
+            return Ok(None);
+        }
+        let &[rate] = &self.rate[..] else { bail!("--rate takes one value beside --concurrency") };
+        // Phases of equal duration are compared.
+        ensure!(self.requests.is_none(), "--requests does not end a mixed load: use --duration");
+        ensure!(self.warmup_requests.is_none(), "--warmup-requests does not end a mixed load: use --warmup");
+        Ok(Some(Load::Open { rate, seed: self.seed }))
+    }
+
+    /// Rounds of a mixed load.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(ROUNDS)
     }
 
     pub(crate) fn length(&self) -> Length {
@@ -261,15 +306,6 @@ impl Load {
     }
 }
 
-fn parse_key(key: &str) -> Result<HeaderValue> {
-    ensure!(!key.is_empty(), "must not be empty");
-    let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {key}")) else {
-        bail!("has a character that is invalid in a header")
-    };
-    value.set_sensitive(true);
-    Ok(value)
-}
-
 fn parse_rate(rate: &str) -> Result<f64> {
     let rate: f64 = rate.parse()?;
     ensure!(rate.is_finite() && rate > 0.0, "must be greater than 0");
@@ -287,87 +323,5 @@ fn parse_seconds_or_none(seconds: &str) -> Result<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        bench: Bench,
-    }
-
-    fn read(line: &str) -> Result<Bench, clap::Error> {
-        Cli::try_parse_from(std::iter::once("bench").chain(line.split_whitespace())).map(|cli| cli.bench)
-    }
-
-    #[test]
-    fn the_command_is_sound() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn defaults() {
-        let bench = read("--file f").unwrap();
-        assert_eq!(bench.load.loads(), [Load::Closed { concurrency: 1 }]);
-        let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(bench.load.length(), Length { requests: None, duration: seconds(10) });
-        assert_eq!(bench.load.warmup(), Some(Length { requests: None, duration: seconds(2) }));
-        let plan = bench.workload.plan(&bench.target, None).unwrap();
-        assert_eq!((plan.api, plan.clients, plan.texts_per_request, plan.base64), (Api::Openai, 1, None, true));
-        assert_eq!(plan.templates, [Template::new("{text}")]);
-    }
-
-    #[test]
-    fn several_loads_are_several_runs() {
-        let bench = read("--file f --rate 0.5,20 --seed 3 --requests 5 --warmup-requests 0").unwrap();
-        assert_eq!(bench.load.loads(), [Load::Open { rate: 0.5, seed: 3 }, Load::Open { rate: 20.0, seed: 3 }]);
-        assert_eq!(bench.load.length(), Length { requests: Some(5), duration: None });
-        assert_eq!(bench.load.warmup(), None);
-        let bench = read("--file f --concurrency 1,8 --duration 1.5 --warmup 0").unwrap();
-        assert_eq!(bench.load.loads(), [1, 8].map(|concurrency| Load::Closed { concurrency }));
-        assert_eq!(bench.load.length().duration, Some(Duration::from_millis(1500)));
-        assert_eq!(bench.load.warmup(), None);
-    }
-
-    #[test]
-    fn templates_come_from_everywhere() {
-        let bench = read(r"--file f --template a\n{text} --preset text --clients 3").unwrap();
-        let plan = bench.workload.plan(&bench.target, None).unwrap();
-        assert_eq!(plan.templates, [Template::new("a\n{text}"), Template::new("{text}")]);
-        let bench = read("--file f --template a --template b").unwrap();
-        let error = bench.workload.plan(&bench.target, None).unwrap_err();
-        assert!(error.to_string().contains("2 templates exceed --clients 1"), "{error}");
-    }
-
-    #[test]
-    fn a_plot_needs_no_workload_and_a_run_does() {
-        assert!(matches!(read("plot a.json b.json --svg c.svg").unwrap().other, Some(Other::Plot(_))));
-        for (line, words) in [
-            ("", "--file"),
-            ("plot --svg c.svg", "JSON"),
-            ("--file f plot a.json --svg c.svg", "cannot be used with"),
-            ("--file f --rate 1 --concurrency 1", "cannot be used with"),
-            ("--file f --rate 0", "greater than 0"),
-            ("--file f --rate nan", "greater than 0"),
-            ("--file f --concurrency 0", "0 is not in"),
-            ("--file f --duration -1", "-1"),
-            ("--file f --duration 0", "greater than 0"),
-            ("--file f --duration inf", "inf"),
-            ("--file f --preset nix", "chat-embedding"),
-            ("--file f --api grpc", "cohere-rerank"),
-            ("--file f --clients 0", "0 is not in"),
-        ] {
-            let error = read(line).expect_err(line).to_string();
-            assert!(error.contains(words), "{line}: {error}");
-        }
-    }
-
-    #[test]
-    fn the_key_is_not_shown() {
-        let bench = read("--file f --api-key hunter2").unwrap();
-        assert!(!format!("{bench:?}").contains("hunter2"));
-        assert_eq!(bench.target.config().authorization.unwrap().to_str().unwrap(), "Bearer hunter2");
-    }
-}
+#[path = "args_tests.rs"]
+mod tests;

@@ -2,12 +2,13 @@
 
 use crate::args::{Bench, Other};
 use crate::client::Target;
+use crate::measure::Measurement;
+use crate::mixed;
 use crate::plot;
-use crate::report::{self, Report, RunReport};
-use crate::run::{Driver, Load, Stop};
-use crate::server_side::{Counters, ServerSide};
-use crate::workload::Workload;
-use anyhow::{Context, Result, bail};
+use crate::report::{self, QueriesReport, Report};
+use crate::run::{Driver, Load, Stream};
+use crate::workload::{Plan, Workload};
+use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -33,42 +34,23 @@ impl Bench {
     }
 
     async fn send_all(&self) -> Result<ExitCode> {
-        let target = Target::new(self.target.config())?;
-        let model = match &self.target.model {
-            Some(model) => Some(model.clone()),
-            None => target.first_model().await,
-        };
-        let file = self.workload.file()?;
-        let plan = self.workload.plan(&self.target, model.clone())?;
-        let workload = Workload::read(file, &plan)?;
-        let loads = self.load.loads();
-        let mode = loads.first().map_or("", |load| load.mode());
-        let mut report = Report {
-            label: self.output.label.clone().unwrap_or_else(|| target.url().to_owned()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            url: target.url().to_owned(),
-            model,
-            file: file.display().to_string(),
-            clients: plan.clients,
-            texts_per_request: plan.texts_per_request,
-            different_requests: workload.len(),
-            mode: mode.to_owned(),
-            runs: Vec::new(),
-        };
-        println!("{}", title(&report));
-        println!("{}", report::header(mode));
-        let driver = Driver::new(target, workload);
+        let (mut report, bulk, queries) = self.prepare().await?;
+        title(&report).iter().for_each(|line| println!("{line}"));
+        if queries.is_none() {
+            println!("{}", report::header(&report.mode));
+        }
         let mut stop = std::pin::pin!(interrupt());
         let mut interrupted = false;
-        for load in loads {
-            let Some(run) = self.run_load(&driver, load, stop.as_mut()).await? else {
+        for load in self.load.loads() {
+            let measurement = self.measurement(Stream { driver: bulk.clone(), load }, queries.as_ref());
+            let Some(runs) = measurement.run(stop.as_mut()).await? else {
                 interrupted = true;
                 break;
             };
-            println!("{}", run.row());
-            run.remarks().iter().for_each(|remark| println!("            {remark}"));
-            interrupted = run.interrupted;
-            report.runs.push(run);
+            let lines = if queries.is_some() { mixed::lines(&runs) } else { report::lines(&runs) };
+            lines.iter().for_each(|line| println!("{line}"));
+            interrupted = runs.iter().any(|run| run.interrupted);
+            report.runs.extend(runs);
             if interrupted {
                 break;
             }
@@ -82,23 +64,64 @@ impl Bench {
         })
     }
 
-    /// Runs the warm-up and the load; `None` if the warm-up was interrupted.
-    async fn run_load(&self, driver: &Arc<Driver>, load: Load, mut stop: Stop<'_>) -> Result<Option<RunReport>> {
-        if let Some(length) = self.load.warmup() {
-            let warmup = driver.run(load, length, "warm-up", stop.as_mut()).await;
-            if warmup.interrupted {
-                return Ok(None);
-            }
-            if let (0, Some((kind, errors))) = (warmup.record.answered, warmup.record.errors.first_key_value()) {
-                bail!("no warm-up request succeeded; the first failed with {kind}: {}", errors.example);
-            }
+    /// Builds all requests: the report still without runs, and the streams of the bulk (or of the only requests) and of the
+    /// queries beside it.
+    async fn prepare(&self) -> Result<(Report, Arc<Driver>, Option<Stream>)> {
+        let queries = self.load.queries()?;
+        let target = Target::new(self.target.config())?;
+        let model = match &self.target.model {
+            Some(model) => Some(model.clone()),
+            None => target.first_model().await,
+        };
+        let source = self.workload.source(self.load.seed)?;
+        let plan = self.workload.plan(&self.target, model.clone())?;
+        let workload = Workload::from_source(&source, &plan)?;
+        let queries = queries.map(|load| self.prepare_queries(load, &plan)).transpose()?;
+        let mode = match (&queries, self.load.loads().first()) {
+            (Some(_), _) => "mixed",
+            (None, load) => load.map_or("", |load| load.mode()),
+        };
+        let (described, queries) = queries.unzip();
+        let report = Report {
+            label: self.output.label.clone().unwrap_or_else(|| target.url().to_owned()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            url: target.url().to_owned(),
+            model,
+            file: source.to_string(),
+            clients: plan.clients,
+            texts_per_request: plan.texts_per_request,
+            different_requests: workload.len(),
+            mode: mode.to_owned(),
+            seed: self.load.seed,
+            priority: plan.priority,
+            queries: described,
+            runs: Vec::new(),
+        };
+        Ok((report, Driver::new(target, workload), queries))
+    }
+
+    fn prepare_queries(&self, load: Load, bulk: &Plan) -> Result<(QueriesReport, Stream)> {
+        let target = Target::new(self.queries.target(self.target.config()))?;
+        let plan = self.queries.plan(bulk);
+        let source = self.queries.source(&plan, self.load.seed);
+        let workload = Workload::from_source(&source, &plan)?;
+        let report = QueriesReport {
+            url: target.url().to_owned(),
+            file: source.to_string(),
+            rate: load.value(),
+            texts_per_request: plan.texts_per_request,
+            different_requests: workload.len(),
+            priority: plan.priority,
+        };
+        Ok((report, Stream { driver: Driver::new(target, workload), load }))
+    }
+
+    fn measurement(&self, stream: Stream, queries: Option<&Stream>) -> Measurement {
+        let (length, warmup) = (self.load.length(), self.load.warmup());
+        match queries {
+            Some(queries) => Measurement::mixed(queries, &stream, self.load.rounds(), length, warmup),
+            None => Measurement::single(stream, length, warmup),
         }
-        let before = counters(driver.target()).await;
-        let title = format!("{} {}", load.mode(), load.value());
-        let finished = driver.run(load, self.load.length(), &title, stop).await;
-        let after = counters(driver.target()).await;
-        let server = ServerSide::new(before, after, &finished.record);
-        Ok(Some(RunReport::new(load, &finished, server)))
     }
 
     fn write(&self, report: &Report) -> Result<()> {
@@ -120,16 +143,19 @@ async fn interrupt() {
     }
 }
 
-async fn counters(target: &Target) -> Option<Counters> {
-    target.metrics().await.as_deref().map(Counters::parse)
-}
-
-fn title(report: &Report) -> String {
+/// What is sent where.
+fn title(report: &Report) -> Vec<String> {
     let Report { url, file, different_requests, .. } = report;
     let clients = match report.clients {
         1 => String::new(),
         clients => format!(" of {clients} clients"),
     };
     let model = report.model.as_ref().map_or(String::new(), |model| format!(", model {model}"));
-    format!("POST {url}{model}\n{different_requests} distinct requests{clients} from {file}")
+    let mut lines =
+        vec![format!("POST {url}{model}"), format!("{different_requests} distinct requests{clients} from {file}")];
+    lines.extend(report.queries.as_ref().map(|queries| {
+        let QueriesReport { url, file, rate, different_requests, .. } = queries;
+        format!("beside queries, {rate} per second: POST {url}, {different_requests} distinct requests from {file}")
+    }));
+    lines
 }

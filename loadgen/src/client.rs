@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::workload::Prepared;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
@@ -146,6 +146,16 @@ impl Target {
         let response = response.and_then(Response::error_for_status).ok()?;
         (response.status() == StatusCode::OK).then_some(response)?.bytes().await.ok().map(Into::into)
     }
+}
+
+/// Value of the header `Authorization` for an API key.
+pub(crate) fn bearer(key: &str) -> Result<HeaderValue> {
+    ensure!(!key.is_empty(), "must not be empty");
+    let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {key}")) else {
+        bail!("has a character that is invalid in a header")
+    };
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn not_sent(error: &reqwest::Error) -> Failure {

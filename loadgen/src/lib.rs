@@ -1,8 +1,9 @@
 //! A load generator for embedding and reranking servers: `prefold bench`.
 //!
 //! It supports OpenAI's, text-embeddings-inference's, Cohere's and vLLM's APIs, so that the same requests can compare
-//! servers. [`workload`] builds them before the clock starts, [`run`] sends them in a closed or open loop, [`api`]
-//! validates responses, [`record`] counts results, [`report`] prints them.
+//! servers. [`workload`] builds them before the clock starts, [`run`] sends them in a closed or open loop, [`measure`] puts
+//! runs together to warm-up and rounds, [`api`] validates responses, [`record`] counts results, [`report`] prints them,
+//! [`mixed`] those of queries beside bulk clients.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -11,13 +12,19 @@ mod args;
 mod bench;
 pub mod chart;
 mod client;
+mod measure;
+mod mixed;
 mod plot;
+mod queries_args;
+mod random;
 mod record;
 mod report;
 mod run;
 mod schedule;
 mod server_side;
 mod template;
+#[cfg(test)]
+mod test_server;
 mod workload;
 
 pub use args::Bench;

@@ -1,12 +1,12 @@
 //! `prefold bench plot`: several results in one chart.
 
 use crate::chart::{self, Chart, Line};
-use crate::report::{Report, RunReport};
+use crate::report::{Part, Report, RunReport};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Draws results of `prefold bench --json`: throughput and latency against load
+/// Draws results of `prefold bench --json`: throughput and latency against load, for mixed loads the latency of the queries
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Plot {
     /// Files written by `--json`. Files with the same label form one line
@@ -50,11 +50,18 @@ fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
     }
     series.iter_mut().for_each(|(_, runs)| runs.sort_by(|a, b| a.load.total_cmp(&b.load)));
 
-    let x_title = match first.mode.as_str() {
-        "rate" => "arrivals per second",
-        _ => "requests in flight",
-    };
-    let chart = |title: &str, y_title: &str| Chart {
+    match first.mode.as_str() {
+        "mixed" => Ok(mixed(&series, title)),
+        "rate" => Ok(loads(&series, title, "arrivals per second")),
+        _ => Ok(loads(&series, title, "requests in flight")),
+    }
+}
+
+/// Results of each label, in the order of loads.
+type Series<'a> = [(&'a str, Vec<&'a RunReport>)];
+
+fn chart(title: &str, x_title: &str, y_title: &str) -> Chart {
+    Chart {
         title: title.to_owned(),
         x_title: x_title.to_owned(),
         y_title: y_title.to_owned(),
@@ -62,9 +69,13 @@ fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
         log_x: false,
         log_y: false,
         lines: Vec::new(),
-    };
-    let mut throughput = chart(title, "texts/s");
-    let mut latency = Chart { log_y: true, ..chart("", "latency, ms") };
+    }
+}
+
+/// Throughput and latency against load.
+fn loads(series: &Series<'_>, title: &str, x_title: &str) -> Vec<Chart> {
+    let mut throughput = chart(title, x_title, "texts/s");
+    let mut latency = Chart { log_y: true, ..chart("", x_title, "latency, ms") };
     for (colour, (label, runs)) in series.iter().enumerate() {
         let line = |name: String, dashed: bool, value: fn(&RunReport) -> f64| Line {
             name,
@@ -76,7 +87,46 @@ fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
         latency.lines.push(line(format!("{label}, p50"), false, |run| run.latency_ms.p50));
         latency.lines.push(line(format!("{label}, p99"), true, |run| run.latency_ms.p99));
     }
-    Ok(vec![throughput, latency])
+    vec![throughput, latency]
+}
+
+/// Distribution of the queries' latency for each number of bulk clients, and the throughput of the bulk. What has the
+/// server for itself is dashed.
+fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
+    let mut clients: Vec<f64> = series.iter().flat_map(|(_, runs)| runs.iter().map(|run| run.load)).collect();
+    clients.sort_by(f64::total_cmp);
+    clients.dedup();
+    let mut charts: Vec<_> = clients.iter().map(|&clients| latencies(series, title, clients)).collect();
+    let mut throughput = chart("", "bulk clients", "texts/s of the bulk");
+    for (colour, (label, runs)) in series.iter().enumerate() {
+        for (part, name, dashed) in
+            [(Part::BulkAlone, "without queries", true), (Part::BulkBesideQueries, "beside queries", false)]
+        {
+            let points =
+                runs.iter().filter(|run| run.part == Some(part)).map(|run| (run.load, run.texts_per_s)).collect();
+            throughput.lines.push(Line { name: format!("{label}, {name}"), points, colour, dashed });
+        }
+    }
+    charts.push(throughput);
+    charts
+}
+
+/// Cumulative distribution of the queries' latency, alone and beside the bulk.
+fn latencies(series: &Series<'_>, title: &str, clients: f64) -> Chart {
+    let title = format!("{title}: queries beside {clients} bulk clients");
+    let mut chart = Chart { log_x: true, ..chart(&title, "latency, ms", "% of the queries") };
+    for (colour, (label, runs)) in series.iter().enumerate() {
+        for (part, name, dashed) in
+            [(Part::QueriesAlone, "alone", true), (Part::QueriesBesideBulk, "beside bulk", false)]
+        {
+            let run = runs.iter().find(|run| run.part == Some(part) && run.load == clients);
+            let points =
+                run.map(|run| run.percentiles_ms.iter().enumerate().map(|(percent, &ms)| (ms, percent as f64)));
+            let points = points.into_iter().flatten().collect();
+            chart.lines.push(Line { name: format!("{label}, {name}"), points, colour, dashed });
+        }
+    }
+    chart
 }
 
 #[cfg(test)]
@@ -110,6 +160,45 @@ mod tests {
         let names: Vec<_> = charts[1].lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["a, p50", "a, p99", "b, p50", "b, p99"]);
         assert_eq!(charts[1].lines[1].points, [(1.0, 4.0), (4.0, 16.0)]);
+    }
+
+    #[test]
+    fn a_mixed_load_is_drawn_as_distributions_and_bulk_throughput() {
+        let mixed = |label: &str, loads: &[f64]| {
+            let mut report = report(label, "mixed", &[]);
+            let parts = [Part::QueriesAlone, Part::QueriesBesideBulk, Part::BulkAlone, Part::BulkBesideQueries];
+            for (load, (number, part)) in loads.iter().flat_map(|load| parts.iter().enumerate().map(move |p| (load, p)))
+            {
+                let mut run = self::report("", "", &[*load]).runs.remove(0);
+                run.part = Some(*part);
+                run.texts_per_s = 100.0 - number as f64;
+                run.percentiles_ms = vec![1.0 + number as f64, 20.0 * load];
+                report.runs.push(run);
+            }
+            report
+        };
+        let charts = charts(&[mixed("a", &[2.0, 16.0]), mixed("b", &[2.0])], "t").unwrap();
+        let titles: Vec<_> = charts.iter().map(|chart| chart.title.as_str()).collect();
+        assert_eq!(titles, ["t: queries beside 2 bulk clients", "t: queries beside 16 bulk clients", ""]);
+        let lines = |chart: &Chart| -> Vec<_> {
+            chart.lines.iter().map(|line| (line.name.clone(), line.dashed, line.colour, line.points.clone())).collect()
+        };
+        let name = |name: &str| name.to_owned();
+        assert_eq!(
+            lines(&charts[0])[..3],
+            [
+                (name("a, alone"), true, 0, vec![(1.0, 0.0), (40.0, 1.0)]),
+                (name("a, beside bulk"), false, 0, vec![(2.0, 0.0), (40.0, 1.0)]),
+                (name("b, alone"), true, 1, vec![(1.0, 0.0), (40.0, 1.0)]),
+            ]
+        );
+        assert_eq!(
+            lines(&charts[2])[..2],
+            [
+                (name("a, without queries"), true, 0, vec![(2.0, 98.0), (16.0, 98.0)]),
+                (name("a, beside queries"), false, 0, vec![(2.0, 97.0), (16.0, 97.0)]),
+            ]
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::client::{Answer, Failure, Kind};
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,47 @@ impl Times {
     pub(crate) fn mean(&self) -> f64 {
         milliseconds(self.0.mean())
     }
+
+    /// Adds the times of another histogram.
+    fn merge(&mut self, other: &Self) {
+        // The histogram resizes itself, so it accepts every value.
+        let _ = self.0.add(&other.0);
+    }
+
+    /// Counts of the times in intervals between round numbers, from the first to the last interval that has any.
+    pub(crate) fn intervals(&self) -> Vec<Interval> {
+        let mut counts = BTreeMap::new();
+        for value in self.0.iter_recorded() {
+            let time = value.value_iterated_to().min(self.0.max());
+            let interval = (1..BOUNDS).take_while(|&index| bound(index) <= time).count();
+            *counts.entry(interval).or_default() += value.count_since_last_iteration();
+        }
+        let (Some(&first), Some(&last)) = (counts.keys().next(), counts.keys().next_back()) else { return Vec::new() };
+        let interval = |index: usize| Interval {
+            from_ms: milliseconds(bound(index) as f64),
+            to_ms: milliseconds(bound(index + 1) as f64),
+            count: counts.get(&index).copied().unwrap_or(0),
+        };
+        (first..=last).map(interval).collect()
+    }
+}
+
+/// Number of interval bounds, which end at two months.
+const BOUNDS: usize = 72;
+
+/// Bound of an interval in microseconds: 0, 10, 15, 20, 30, 50, 70, 100, 150 and so on, six to a power of ten.
+fn bound(index: usize) -> u64 {
+    const STEPS: [u64; 6] = [10, 15, 20, 30, 50, 70];
+    let Some(index) = index.checked_sub(1) else { return 0 };
+    STEPS[index % 6] * 10u64.pow(index as u32 / 6)
+}
+
+/// Number of times in an interval, whose upper end belongs to the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Interval {
+    pub(crate) from_ms: f64,
+    pub(crate) to_ms: f64,
+    pub(crate) count: u64,
 }
 
 fn milliseconds(microseconds: f64) -> f64 {
@@ -121,6 +163,24 @@ impl Record {
     pub(crate) fn failed(&self) -> u64 {
         self.errors.values().map(|errors| errors.count).sum()
     }
+
+    /// Adds the results of other requests.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let Self { latency, start_delay, answered, texts, tokens, folded, errors, last } = other;
+        self.latency.merge(latency);
+        self.start_delay.merge(start_delay);
+        self.answered += answered;
+        self.texts += texts;
+        self.tokens = self.tokens.zip(*tokens).map(|(sum, tokens)| sum + tokens);
+        self.folded = match (self.folded, *folded) {
+            (Some((tokens, unique)), Some((more, more_unique))) => Some((tokens + more, unique + more_unique)),
+            (one, other) => one.or(other),
+        };
+        for (kind, Errors { count, example }) in errors {
+            self.errors.entry(*kind).or_insert(Errors { count: 0, example: example.clone() }).count += count;
+        }
+        self.last = self.last.max(*last);
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +208,65 @@ mod tests {
             let expected = time.as_secs_f64() * 1e3;
             assert!((times.quantile(0.5) - expected).abs() <= expected * 1e-3, "{time:?}");
         }
+    }
+
+    #[test]
+    fn intervals_hold_every_time_once() {
+        let mut times = Times::new();
+        assert_eq!(times.intervals(), []);
+        for micros in [0, 9, 10, 14, 15, 1_400, 1_500, 1_600, 2_900, 3_000, 4_999, 60_000_000] {
+            times.add(Duration::from_micros(micros));
+        }
+        let intervals = times.intervals();
+        let of = |from_ms: f64| *intervals.iter().find(|interval| interval.from_ms == from_ms).unwrap();
+        for (from_ms, to_ms, count) in [
+            (0.0, 0.01, 2),
+            (0.01, 0.015, 2),
+            (0.015, 0.02, 1),
+            (0.02, 0.03, 0),
+            (1.0, 1.5, 1),
+            (1.5, 2.0, 2),
+            (2.0, 3.0, 1),
+            (3.0, 5.0, 2),
+            (50_000.0, 70_000.0, 1),
+        ] {
+            assert_eq!(of(from_ms), Interval { from_ms, to_ms, count });
+        }
+        assert_eq!(intervals.iter().map(|interval| interval.count).sum::<u64>(), 12);
+        assert!(intervals.windows(2).all(|pair| pair[0].to_ms == pair[1].from_ms));
+        let last = intervals.last().unwrap();
+        assert_eq!((last.from_ms, last.count), (50_000.0, 1));
+        assert!(bound(BOUNDS) > 60 * 60 * 1_000_000);
+        // A time beyond the last bound belongs to the last interval.
+        times.add(Duration::from_secs(u64::MAX / 2_000_000));
+        assert_eq!(times.intervals().len(), BOUNDS);
+    }
+
+    #[test]
+    fn merged_records_are_that_of_all_requests() {
+        let begin = Instant::now();
+        let outcome = |i: u64| match i % 3 {
+            0 => Err(Failure { kind: Kind::Status(429), message: format!("{i}") }),
+            _ => Ok(Answer { arrived: begin + Duration::from_millis(i), tokens: Some(i), folded: Some((i, 1)) }),
+        };
+        let record = |range: std::ops::Range<u64>| {
+            let mut record = Record::new();
+            range.for_each(|i| record.add(start(begin, i), 2, outcome(i)));
+            record
+        };
+        let (whole, mut parts) = (record(0..30), record(0..11));
+        parts.merge(&record(11..30));
+        let counts = |record: &Record| (record.answered, record.texts, record.tokens, record.folded);
+        assert_eq!(counts(&parts), counts(&whole));
+        assert_eq!(parts.errors, whole.errors);
+        assert_eq!(parts.latency.intervals(), whole.latency.intervals());
+        assert_eq!(parts.start_delay.max(), whole.start_delay.max());
+        assert!(parts.last >= Some(begin + Duration::from_millis(29)));
+        // Tokens are known only if every response reported them.
+        let mut unknown = record(0..0);
+        unknown.tokens = None;
+        parts.merge(&unknown);
+        assert_eq!((parts.tokens, parts.answered), (None, 20));
     }
 
     fn start(intended: Instant, late: u64) -> Start {

@@ -1,5 +1,6 @@
 //! Results of a command: a table for people, JSON for programs and plots.
 
+use crate::record::{Interval, Record};
 use crate::run::{Finished, Load};
 use crate::server_side::ServerSide;
 use anyhow::{Context, Result};
@@ -18,22 +19,56 @@ pub(crate) struct Report {
     pub(crate) version: String,
     pub(crate) url: String,
     pub(crate) model: Option<String>,
+    /// File, or what the random texts are.
     pub(crate) file: String,
     pub(crate) clients: usize,
     pub(crate) texts_per_request: Option<usize>,
     /// Distinct requests of the workload, which is repeated as needed.
     pub(crate) different_requests: usize,
-    /// Kind of load: `concurrency` or `rate`.
+    /// Kind of load: `concurrency`, `rate` or `mixed`.
     pub(crate) mode: String,
-    /// One run per load, in the order of the command line.
+    /// Seed of arrivals and random texts.
+    #[serde(default)]
+    pub(crate) seed: u64,
+    /// Priority named by the requests, but the queries of a mixed load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) priority: Option<i64>,
+    /// Queries of a mixed load; the fields above are those of the bulk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queries: Option<QueriesReport>,
+    /// One run per load, in the order of the command line; for a mixed load one per [`Part`].
     pub(crate) runs: Vec<RunReport>,
+}
+
+/// Queries of a mixed load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QueriesReport {
+    pub(crate) url: String,
+    pub(crate) file: String,
+    pub(crate) rate: f64,
+    pub(crate) texts_per_request: Option<usize>,
+    pub(crate) different_requests: usize,
+    pub(crate) priority: Option<i64>,
+}
+
+/// Requests of a mixed load: which ones, and beside which others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    QueriesAlone,
+    QueriesBesideBulk,
+    BulkAlone,
+    BulkBesideQueries,
 }
 
 /// Result of one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunReport {
-    /// Requests in flight, or arrivals per second.
+    /// Requests in flight, or arrivals per second; in a mixed load the bulk's requests in flight.
     pub(crate) load: f64,
+    /// Part of a mixed load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) part: Option<Part>,
     pub(crate) elapsed_s: f64,
     /// True if Ctrl-C ended the run.
     pub(crate) interrupted: bool,
@@ -44,7 +79,19 @@ pub(crate) struct RunReport {
     pub(crate) texts_per_s: f64,
     /// Absent if the server does not report tokens.
     pub(crate) tokens_per_s: Option<f64>,
+    /// Texts per second in each round.
+    #[serde(default)]
+    pub(crate) rounds_texts_per_s: Vec<f64>,
     pub(crate) latency_ms: Latency,
+    /// Latency over the mean time of a forward pass, if the server reports that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) latency_passes: Option<Latency>,
+    /// Latency that 0%, 1%, ..., 100% of the requests did not exceed.
+    #[serde(default)]
+    pub(crate) percentiles_ms: Vec<f64>,
+    /// Histogram of the latency.
+    #[serde(default)]
+    pub(crate) histogram: Vec<Interval>,
     /// Delay of the load generator itself.
     pub(crate) start_delay_ms: StartDelay,
     pub(crate) errors: Vec<ErrorReport>,
@@ -77,19 +124,35 @@ pub(crate) struct ErrorReport {
     pub(crate) example: String,
 }
 
+impl Latency {
+    fn new(record: &Record) -> Self {
+        let times = &record.latency;
+        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|quantile| times.quantile(quantile));
+        Self { mean: times.mean(), p50, p90, p99, max: times.max() }
+    }
+
+    fn in_units_of(self, ms: f64) -> Self {
+        let Self { mean, p50, p90, p99, max } = self;
+        Self { mean: mean / ms, p50: p50 / ms, p90: p90 / ms, p99: p99 / ms, max: max / ms }
+    }
+}
+
 impl RunReport {
+    /// Result of a load, whatever the number of rounds.
     pub(crate) fn new(load: Load, finished: &Finished, server: Option<ServerSide>) -> Self {
         let record = &finished.record;
-        let seconds = finished.elapsed.as_secs_f64();
-        let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let per_second = |count: u64| finished.per_second(count);
         let errors = record.errors.iter().map(|(kind, errors)| ErrorReport {
             kind: kind.to_string(),
             count: errors.count,
             example: errors.example.clone(),
         });
+        let latency = Latency::new(record);
+        let pass_ms = server.as_ref().and_then(ServerSide::pass_ms);
         Self {
             load: load.value(),
-            elapsed_s: seconds,
+            part: None,
+            elapsed_s: finished.elapsed.as_secs_f64(),
             interrupted: finished.interrupted,
             sent: finished.sent,
             answered: record.answered,
@@ -97,39 +160,38 @@ impl RunReport {
             requests_per_s: per_second(record.answered),
             texts_per_s: per_second(record.texts),
             tokens_per_s: record.tokens.filter(|_| record.answered > 0).map(per_second),
-            latency_ms: Latency {
-                mean: record.latency.mean(),
-                p50: record.latency.quantile(0.5),
-                p90: record.latency.quantile(0.9),
-                p99: record.latency.quantile(0.99),
-                max: record.latency.max(),
-            },
+            rounds_texts_per_s: vec![per_second(record.texts)],
+            latency_ms: latency,
+            latency_passes: pass_ms.map(|ms| latency.in_units_of(ms)),
+            percentiles_ms: (0..=100).map(|percent| record.latency.quantile(f64::from(percent) / 100.0)).collect(),
+            histogram: record.latency.intervals(),
             start_delay_ms: StartDelay { p99: record.start_delay.quantile(0.99), max: record.start_delay.max() },
             errors: errors.collect(),
             server,
         }
     }
 
-    /// Line of the table.
-    pub(crate) fn row(&self) -> String {
+    /// Line of the table, which begins with the name of the load.
+    pub(crate) fn row(&self, name: &str) -> String {
         let Latency { p50, p90, p99, max, .. } = self.latency_ms;
         let tokens = self.tokens_per_s.map_or("-".to_owned(), |tokens| format!("{tokens:.0}"));
         let ratio = self.server.as_ref().and_then(|server| server.compaction_ratio);
         let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
         format!(
-            "{:>11} {:>9} {:>7} {:>10.2} {:>9.1} {tokens:>9} {p50:>9.1} {p90:>9.1} {p99:>9.1} {max:>9.1} {ratio:>7}",
-            self.load, self.answered, self.failed, self.requests_per_s, self.texts_per_s
+            "{name:>11} {:>9} {:>7} {:>10.2} {:>9.1} {tokens:>9} {p50:>9.1} {p90:>9.1} {p99:>9.1} {max:>9.1} {ratio:>7}",
+            self.answered, self.failed, self.requests_per_s, self.texts_per_s
         )
     }
 
     /// Remarks below the run's line of the table.
-    pub(crate) fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
-        remarks.extend(self.server.iter().flat_map(ServerSide::remarks));
-        remarks.extend(self.errors.iter().map(|error| {
-            let ErrorReport { kind, count, example } = error;
-            format!("{count} x {kind}, first: {example}")
-        }));
+    fn remarks(&self) -> Vec<String> {
+        self.server.iter().flat_map(ServerSide::remarks).chain(self.problems()).collect()
+    }
+
+    /// Errors, the interruption and the load generator's own delay, if there are any.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let error = |error: &ErrorReport| format!("{} x {}, first: {}", error.count, error.kind, error.example);
+        let mut remarks: Vec<_> = self.errors.iter().map(error).collect();
         if self.interrupted {
             let in_flight = self.sent - self.answered - self.failed;
             remarks.push(format!("interrupted after {:.1} s with {in_flight} requests in flight", self.elapsed_s));
@@ -143,6 +205,12 @@ impl RunReport {
         }
         remarks
     }
+}
+
+/// Lines of the table, each with its remarks.
+pub(crate) fn lines(runs: &[RunReport]) -> Vec<String> {
+    let remarks = |run: &RunReport| run.remarks().into_iter().map(|remark| format!("            {remark}"));
+    runs.iter().flat_map(|run| std::iter::once(run.row(&run.load.to_string())).chain(remarks(run))).collect()
 }
 
 /// Header of the table.

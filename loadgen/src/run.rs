@@ -45,6 +45,13 @@ pub(crate) struct Finished {
     pub(crate) interrupted: bool,
 }
 
+/// Requests that are sent in one way.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) load: Load,
+}
+
 /// Sends a workload to a target.
 pub(crate) struct Driver {
     target: Target,
@@ -74,24 +81,55 @@ impl Driver {
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
+}
 
-    /// Sends until `length` is reached and all responses have arrived, or until `stop`, which drops requests in flight.
-    pub(crate) async fn run(self: &Arc<Self>, load: Load, length: Length, title: &str, stop: Stop<'_>) -> Finished {
-        let run = Arc::new(Run {
-            driver: self.clone(),
-            record: Mutex::new(Record::new()),
-            sent: AtomicU64::new(0),
-            begin: Instant::now(),
-            length,
-        });
-        let bar = progress_bar(length, title);
-        let interrupted = tokio::select! {
-            () = run.show(&bar) => false,
-            () = run.drive(load) => false,
-            () = stop => true,
-        };
-        bar.finish_and_clear();
-        run.finish(interrupted)
+/// Sends the streams at the same time until each has reached `length` and all its responses have arrived, or until `stop`,
+/// which drops requests in flight. Returns one result per stream.
+pub(crate) async fn run(streams: &[Stream], length: Length, title: &str, stop: Stop<'_>) -> Vec<Finished> {
+    let begin = Instant::now();
+    let mut driving = JoinSet::new();
+    let mut runs = Vec::new();
+    for Stream { driver, load } in streams {
+        let (driver, load) = (driver.clone(), *load);
+        let (record, sent) = (Mutex::new(Record::new()), AtomicU64::new(0));
+        let run = Arc::new(Run { driver, record, sent, begin, length });
+        runs.push(run.clone());
+        driving.spawn(async move { run.drive(load).await });
+    }
+    let bar = progress_bar(length, title);
+    let interrupted = tokio::select! {
+        () = show(&runs, length, &bar) => false,
+        () = async { while driving.join_next().await.is_some() {} } => false,
+        () = stop => true,
+    };
+    driving.shutdown().await;
+    bar.finish_and_clear();
+    runs.iter().map(|run| run.finish(interrupted)).collect()
+}
+
+impl Load {
+    /// The load of a round, from 0: the rounds of an open loop have different arrivals.
+    pub(crate) fn in_round(self, round: u32) -> Self {
+        match self {
+            Self::Closed { .. } => self,
+            Self::Open { rate, seed } => Self::Open { rate, seed: seed.wrapping_add(round.into()) },
+        }
+    }
+}
+
+impl Finished {
+    /// Rate of a count over the run.
+    pub(crate) fn per_second(&self, count: u64) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+
+    /// Adds another round of the same load.
+    pub(crate) fn merge(&mut self, round: &Self) {
+        self.record.merge(&round.record);
+        self.sent += round.sent;
+        self.elapsed += round.elapsed;
+        self.interrupted |= round.interrupted;
     }
 }
 
@@ -158,24 +196,6 @@ impl Run {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never ends.
-    async fn show(&self, bar: &ProgressBar) {
-        let mut ticks = tokio::time::interval(TICK);
-        loop {
-            ticks.tick().await;
-            let (finished, failed, elapsed) = {
-                let record = self.record();
-                (record.answered + record.failed(), record.failed(), self.begin.elapsed())
-            };
-            bar.set_position(match self.length.requests {
-                Some(_) => finished,
-                None => elapsed.as_millis() as u64,
-            });
-            let rate = finished as f64 / elapsed.as_secs_f64();
-            bar.set_message(format!("{finished} requests, {rate:.1}/s, {failed} failed"));
-        }
-    }
-
     fn finish(&self, interrupted: bool) -> Finished {
         let record = self.record().clone();
         let last = record.last.map_or(Duration::ZERO, |last| last.saturating_duration_since(self.begin));
@@ -185,6 +205,28 @@ impl Run {
             (false, _) => last,
         };
         Finished { record, sent: self.sent.load(Ordering::Relaxed), elapsed, interrupted }
+    }
+}
+
+/// Updates the progress bar of runs that began at the same time. Never ends.
+async fn show(runs: &[Arc<Run>], length: Length, bar: &ProgressBar) {
+    let begin = Instant::now();
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
+        let (mut finished, mut failed) = (0, 0);
+        for run in runs {
+            let record = run.record();
+            finished += record.answered + record.failed();
+            failed += record.failed();
+        }
+        let elapsed = begin.elapsed();
+        bar.set_position(match length.requests {
+            Some(_) => finished,
+            None => elapsed.as_millis() as u64,
+        });
+        let rate = finished as f64 / elapsed.as_secs_f64();
+        bar.set_message(format!("{finished} requests, {rate:.1}/s, {failed} failed"));
     }
 }
 

@@ -2,96 +2,11 @@ use super::*;
 use crate::api::Api;
 use crate::client::{Kind, TargetConfig};
 use crate::template::Template;
-use crate::workload::Plan;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use crate::test_server::{Behaviour, Server, target};
+use crate::workload::{Plan, Source};
 use reqwest::header::HeaderValue;
-use serde_json::{Value, json};
 use std::io::Write;
 use tokio::sync::Barrier;
-
-/// Server that returns embeddings with one value per text, unless its behaviour differs.
-struct Server {
-    behaviour: Behaviour,
-    /// First text of each request, in order of arrival.
-    texts: Mutex<Vec<String>>,
-    in_flight: AtomicU64,
-    max_in_flight: AtomicU64,
-    turn: tokio::sync::Mutex<()>,
-}
-
-enum Behaviour {
-    Answer,
-    /// Serves one request at a time; the first takes this long.
-    Stall(Duration),
-    /// Responds only once this many requests are waiting.
-    Together(Barrier),
-    /// Each text selects its response.
-    Obey,
-}
-
-impl Server {
-    async fn start(behaviour: Behaviour) -> (Arc<Self>, String) {
-        let server = Arc::new(Self {
-            behaviour,
-            texts: Mutex::default(),
-            in_flight: AtomicU64::new(0),
-            max_in_flight: AtomicU64::new(0),
-            turn: tokio::sync::Mutex::default(),
-        });
-        let models = get(async |headers: HeaderMap| match headers.get("authorization").map(HeaderValue::as_bytes) {
-            Some(b"Bearer key") => Json(json!({ "data": [{ "id": "first" }, { "id": "second" }] })).into_response(),
-            _ => StatusCode::UNAUTHORIZED.into_response(),
-        });
-        let app = Router::new().route("/embed", post(embed)).route("/v1/models", models).with_state(server.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        (server, format!("http://{address}"))
-    }
-}
-
-async fn embed(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
-    let body: Value = serde_json::from_slice(&body).unwrap();
-    let inputs = body["inputs"].as_array().unwrap();
-    let text = inputs[0].as_str().unwrap().to_owned();
-    let in_flight = server.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
-    server.max_in_flight.fetch_max(in_flight, Ordering::SeqCst);
-    server.texts.lock().unwrap().push(text.clone());
-    match &server.behaviour {
-        Behaviour::Answer => tokio::time::sleep(Duration::from_millis(1)).await,
-        Behaviour::Stall(time) => {
-            let _turn = server.turn.lock().await;
-            if server.texts.lock().unwrap()[0] == text {
-                tokio::time::sleep(*time).await;
-            }
-        }
-        Behaviour::Together(barrier) => {
-            barrier.wait().await;
-        }
-        Behaviour::Obey => match text.as_str() {
-            "refuse" => return (StatusCode::TOO_MANY_REQUESTS, "come back\nlater").into_response(),
-            "redirect" => return (StatusCode::FOUND, [("location", "/embed")]).into_response(),
-            "cut" => panic!("the connection is cut"),
-            "hang" => std::future::pending().await,
-            "null" => return Json(json!([[null]])).into_response(),
-            "less" => return Json(json!([])).into_response(),
-            _ => {}
-        },
-    }
-    server.in_flight.fetch_sub(1, Ordering::SeqCst);
-    ([("x-compute-tokens", "7")], Json(json!(vec![[0.5]; inputs.len()]))).into_response()
-}
-
-fn target(base: &str) -> Target {
-    let timeout = Duration::from_secs(60);
-    Target::new(TargetConfig { base: base.to_owned(), api: Api::Embed, path: None, authorization: None, timeout })
-        .unwrap()
-}
 
 /// Sends these texts, one per request.
 fn driver(target: Target, texts: &[&str]) -> Arc<Driver> {
@@ -102,10 +17,11 @@ fn driver(target: Target, texts: &[&str]) -> Arc<Driver> {
         texts_per_request: None,
         model: None,
         base64: false,
+        priority: None,
     };
     let mut file = tempfile::NamedTempFile::new().unwrap();
     texts.iter().for_each(|text| writeln!(file, "{text}").unwrap());
-    Driver::new(target, Workload::read(file.path(), &plan).unwrap())
+    Driver::new(target, Workload::from_source(&Source::File(file.path().to_owned()), &plan).unwrap())
 }
 
 fn texts(count: usize) -> Vec<String> {
@@ -117,7 +33,12 @@ fn requests(count: u64) -> Length {
 }
 
 async fn run(driver: &Arc<Driver>, load: Load, length: Length) -> Finished {
-    driver.run(load, length, "test", std::pin::pin!(std::future::pending())).await
+    let never = std::pin::pin!(std::future::pending());
+    run_until(driver, load, length, never).await
+}
+
+async fn run_until(driver: &Arc<Driver>, load: Load, length: Length, stop: Stop<'_>) -> Finished {
+    super::run(&[Stream { driver: driver.clone(), load }], length, "test", stop).await.remove(0)
 }
 
 #[tokio::test]
@@ -222,7 +143,7 @@ async fn an_interrupted_run_still_has_its_result() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
-        let finished = driver.run(load, Length::default(), "test", stop).await;
+        let finished = run_until(&driver, load, Length::default(), stop).await;
         assert!(finished.interrupted && finished.record.answered >= 1, "{load:?}");
         assert!(finished.sent >= finished.record.answered + 2 && finished.record.failed() == 0, "{load:?}");
     }

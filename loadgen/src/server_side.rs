@@ -86,8 +86,16 @@ impl Counters {
     }
 
     /// Growth since `before`. A server's first batch creates metrics, so an absent one was 0.
-    fn since(&self, before: &Self) -> Self {
+    pub(crate) fn since(&self, before: &Self) -> Self {
         Self(std::array::from_fn(|i| Some(self.0[i]? - before.0[i].unwrap_or(0.0))))
+    }
+
+    /// Sum of the growths in two times.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|i| match (self.0[i], other.0[i]) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        }))
     }
 
     fn get(&self, name: &str) -> Option<f64> {
@@ -125,11 +133,10 @@ fn sample(metrics: &str, name: &str) -> Option<f64> {
 }
 
 impl ServerSide {
-    /// Computed from the metrics before and after a run, or else from response headers.
+    /// Computed from the growth of the metrics during a run, or else from response headers.
     ///
     /// Metrics count each batch. Headers tell what requests share within themselves, so they are used only without metrics.
-    pub(crate) fn new(before: Option<Counters>, after: Option<Counters>, record: &Record) -> Option<Self> {
-        let run = before.zip(after).map(|(before, after)| after.since(&before));
+    pub(crate) fn new(run: Option<Counters>, record: &Record) -> Option<Self> {
         // Other servers lack these metrics; a server restarted during the run has fewer batches than before.
         if let Some(run) = run.filter(|run| run.get(BATCHES).is_some_and(|batches| batches > 0.0)) {
             return Some(Self {
@@ -152,6 +159,11 @@ impl ServerSide {
             request_ms: None,
             batch_ms: None,
         })
+    }
+
+    /// Mean time of a batch's forward pass, in milliseconds.
+    pub(crate) fn pass_ms(&self) -> Option<f64> {
+        self.batch_ms.map(|batch| batch.inference).filter(|ms| *ms > 0.0)
     }
 
     /// Remarks from the metrics, besides the ratio.
@@ -189,6 +201,17 @@ mod tests {
         Some(Counters::parse(&values.iter().map(|(name, value)| format!("{name} {value}\n")).collect::<String>()))
     }
 
+    fn between(before: Option<Counters>, after: Option<Counters>, record: &Record) -> Option<ServerSide> {
+        ServerSide::new(before.zip(after).map(|(before, after)| after.since(&before)), record)
+    }
+
+    #[test]
+    fn growths_are_summed_by_metric() {
+        let one = counters(&[(BATCHES, 2.0), (TOKENS, 30.0)]).unwrap();
+        let other = counters(&[(BATCHES, 3.0), (IDLE, 0.5)]).unwrap();
+        assert_eq!(Some(one.plus(&other)), counters(&[(BATCHES, 5.0), (TOKENS, 30.0), (IDLE, 0.5)]));
+    }
+
     #[test]
     fn samples_are_summed_over_labels() {
         let expected = counters(&[(BATCHES, 3.0), (SEQUENCES, 12.0), (TOKENS, 120.0)]).unwrap();
@@ -202,26 +225,26 @@ mod tests {
         let with_unique = |n: f64, unique: f64| counters(&[&batches(n)[..], &[(UNIQUE_TOKENS, unique)]].concat());
         let mut record = Record::new();
         record.folded = Some((10, 5));
-        let server = ServerSide::new(with_unique(2.0, 60.0), with_unique(6.0, 100.0), &record).unwrap();
+        let server = between(with_unique(2.0, 60.0), with_unique(6.0, 100.0), &record).unwrap();
         assert_eq!((server.source.as_str(), server.batches), ("metrics", Some(4)));
         assert_eq!((server.texts_per_batch, server.tokens_per_batch), (Some(4.0), Some(40.0)));
         assert_eq!(server.compaction_ratio, Some(0.25));
         assert_eq!((server.request_ms, server.batch_ms), (None, None));
         // Without prefold's metric there is no ratio; without metrics the headers are used.
-        let server = ServerSide::new(counters(&batches(2.0)), counters(&batches(3.0)), &record).unwrap();
+        let server = between(counters(&batches(2.0)), counters(&batches(3.0)), &record).unwrap();
         assert_eq!(server.compaction_ratio, None);
         for before in [None, counters(&batches(3.0))] {
-            let server = ServerSide::new(before, counters(&batches(1.0)), &record).unwrap();
+            let server = between(before, counters(&batches(1.0)), &record).unwrap();
             assert_eq!((server.source.as_str(), server.compaction_ratio), ("headers", Some(0.5)));
         }
-        assert_eq!(ServerSide::new(None, None, &Record::new()), None);
+        assert_eq!(between(None, None, &Record::new()), None);
     }
 
     #[test]
     fn time_is_a_mean_over_requests_and_over_batches() {
         let te = [(REQUESTS, 4.0), (TOTAL, 2.0), (TOKENIZATION, 0.1), (QUEUE, 0.4), (INFERENCE, 1.2), (BATCHES, 2.0)];
         let own = [(PLANNING, 0.01), (BATCH_INFERENCE, 0.8), (IDLE, 0.3)];
-        let server = |after| ServerSide::new(counters(&[]), after, &Record::new()).unwrap();
+        let server = |after| between(counters(&[]), after, &Record::new()).unwrap();
         let prefold = server(counters(&[&te[..], &own].concat()));
         let request = RequestTime { total: 500.0, tokenization: 25.0, queue: 100.0, inference: 300.0 };
         assert_eq!(prefold.request_ms, Some(request));

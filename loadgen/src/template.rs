@@ -79,6 +79,11 @@ impl Template {
         Self { parts }
     }
 
+    /// Template from the command line, where `\n` is a line feed.
+    pub(crate) fn from_flag(text: &str) -> Self {
+        Self::new(&text.replace("\\n", "\n"))
+    }
+
     /// Template of a preset, or an error that lists the presets.
     pub(crate) fn preset(name: &str) -> Result<Self, String> {
         match PRESETS.iter().find(|(known, _)| *known == name) {

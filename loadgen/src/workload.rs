@@ -1,19 +1,50 @@
-//! Workload: lines of a file, rendered by templates and assigned to clients.
+//! Workload: lines of a file or random ones, rendered by templates and assigned to clients.
 
 use crate::api::{Api, Payload};
+use crate::random::RandomTexts;
 use crate::template::Template;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// Fields that may hold a line's list of candidates, in order of precedence.
 const PASSAGES: [&str; 3] = ["passages", "documents", "texts"];
 
+/// Passages of a random line for rankings, unless the number of texts per request is given.
+const RANDOM_PASSAGES: usize = 10;
+/// Words of a random text by default.
+pub(crate) const RANDOM_WORDS: usize = 32;
+/// Words of a random query of a ranking.
+const RANDOM_QUERY_WORDS: usize = 8;
+
 type Fields = BTreeMap<String, String>;
 
-/// Line of the file.
+/// Source of a workload's lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    File(PathBuf),
+    /// Random lines. A line has one text, or for rankings a query and its passages.
+    Random {
+        lines: usize,
+        /// Words per text.
+        words: usize,
+        seed: u64,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Random { words, .. } => write!(f, "random texts of {words} words"),
+        }
+    }
+}
+
+/// Line of the file, or a random one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     /// Line number, from 1.
@@ -37,6 +68,8 @@ pub(crate) struct Plan {
     pub(crate) model: Option<String>,
     /// Request base64 vectors, if the API supports them.
     pub(crate) base64: bool,
+    /// Priority named by each request.
+    pub(crate) priority: Option<i64>,
 }
 
 /// Request ready to be sent.
@@ -54,16 +87,27 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
+    /// Builds the requests from a source.
+    pub(crate) fn from_source(source: &Source, plan: &Plan) -> Result<Self> {
+        match source {
+            Source::File(path) => Self::read(path, plan),
+            &Source::Random { lines, words, seed } => Self::from_lines(&plan.random_lines(lines, words, seed), plan),
+        }
+    }
+
     /// Reads a file: JSON objects or strings if its name ends in `.jsonl`, `.ndjson` or `.json`, otherwise one text per
     /// line. Empty lines are skipped.
-    pub(crate) fn read(path: &Path, plan: &Plan) -> Result<Self> {
+    fn read(path: &Path, plan: &Plan) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let json = path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson" || end == "json");
         Self::new(&text, json, plan).with_context(|| path.display().to_string())
     }
 
     fn new(text: &str, json: bool, plan: &Plan) -> Result<Self> {
-        let lines = parse_lines(text, json)?;
+        Self::from_lines(&parse_lines(text, json)?, plan)
+    }
+
+    fn from_lines(lines: &[Line], plan: &Plan) -> Result<Self> {
         let (count, clients) = (lines.len(), plan.clients);
         ensure!(count >= clients, "{count} lines are too few for --clients {clients}");
         let slice = |client: usize| &lines[client * count / clients..(client + 1) * count / clients];
@@ -88,6 +132,20 @@ impl Workload {
 }
 
 impl Plan {
+    fn random_lines(&self, lines: usize, words: usize, seed: u64) -> Vec<Line> {
+        let mut random = RandomTexts::new(seed);
+        let passages = self.texts_per_request.unwrap_or(RANDOM_PASSAGES);
+        let mut line = |index| match self.api.ranks() {
+            false => Line { number: index + 1, fields: only_text(random.text(words)), passages: None },
+            true => Line {
+                number: index + 1,
+                fields: [("query".to_owned(), random.text(RANDOM_QUERY_WORDS))].into(),
+                passages: Some((0..passages).map(|_| only_text(random.text(words))).collect()),
+            },
+        };
+        (0..lines).map(&mut line).collect()
+    }
+
     fn requests(&self, client: usize, lines: &[Line]) -> Result<Vec<Prepared>> {
         let template = &self.templates[client % self.templates.len()];
         let client = (client + 1).to_string();
@@ -111,7 +169,8 @@ impl Plan {
 
     fn prepare(&self, query: Option<&str>, texts: &[String]) -> Prepared {
         let query = query.unwrap_or_default();
-        let payload = Payload { query, texts, model: self.model.as_deref(), base64: self.base64 };
+        let (model, base64, priority) = (self.model.as_deref(), self.base64, self.priority);
+        let payload = Payload { query, texts, model, base64, priority };
         Prepared { body: self.api.body(&payload).into(), texts: texts.len() }
     }
 }

@@ -3,7 +3,7 @@ use serde_json::json;
 
 fn plan(api: Api, template: &str) -> Plan {
     let templates = vec![Template::new(template)];
-    Plan { api, templates, clients: 1, texts_per_request: None, model: None, base64: false }
+    Plan { api, templates, clients: 1, texts_per_request: None, model: None, base64: false, priority: None }
 }
 
 fn workload(text: &str, plan: &Plan) -> Result<Workload> {
@@ -91,6 +91,28 @@ fn the_name_of_the_file_tells_its_form() {
     }
     let error = Workload::read(&directory.path().join("none"), &plan(Api::Embed, "{text}")).unwrap_err();
     assert!(error.to_string().contains("cannot read"), "{error}");
+}
+
+#[test]
+fn random_lines_are_texts_or_queries_with_passages() {
+    let source = |seed| Source::Random { lines: 5, words: 3, seed };
+    let pairs = Plan { texts_per_request: Some(2), priority: Some(4), ..plan(Api::Embed, "{text}") };
+    let embed = Workload::from_source(&source(1), &pairs).unwrap();
+    assert_eq!((embed.len(), embed.request(0).texts, embed.request(2).texts), (3, 2, 1));
+    assert_eq!(bodies(&embed, 1)[0]["priority"], 4);
+    let again = Workload::from_source(&source(1), &pairs).unwrap();
+    let other = Workload::from_source(&source(2), &pairs).unwrap();
+    assert_eq!(bodies(&embed, 3), bodies(&again, 3));
+    assert_ne!(bodies(&embed, 3), bodies(&other, 3));
+    let texts: Vec<_> = bodies(&embed, 3).iter().flat_map(|body| body["inputs"].as_array().unwrap().clone()).collect();
+    assert!(texts.iter().all(|text| text.as_str().unwrap().split(' ').count() == 3), "{texts:?}");
+
+    let rerank = Workload::from_source(&source(1), &plan(Api::Rerank, "{text}")).unwrap();
+    assert_eq!((rerank.len(), rerank.request(0).texts), (5, RANDOM_PASSAGES));
+    let rerank = Workload::from_source(&source(1), &Plan { api: Api::Rerank, ..pairs }).unwrap();
+    assert_eq!((rerank.len(), rerank.request(0).texts), (5, 2));
+    let queries: Vec<_> = bodies(&rerank, 2).iter().map(|body| body["query"].clone()).collect();
+    assert!(queries[0] != queries[1] && queries[0].as_str().unwrap().split(' ').count() == RANDOM_QUERY_WORDS);
 }
 
 #[test]

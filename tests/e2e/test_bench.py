@@ -103,6 +103,53 @@ def test_a_sweep_at_rates_is_drawn(tmp_path, served):
     assert len(list(svg.iter("{http://www.w3.org/2000/svg}polyline"))) == 6
 
 
+PARTS = ["queries_alone", "bulk_alone", "queries_beside_bulk", "bulk_beside_queries"]
+
+
+def test_queries_beside_bulk_clients(tmp_path, builtin):
+    """What all phases count is what the server counts."""
+    before = builtin.metric("te_request_success", method="embed")
+    for label in ["first", "second"]:
+        status, out, err = bench(
+            tmp_path, "--url", builtin.url(), "--random", 60, "--words", 6, "--texts", 20, "--priority", 9, "--rate", 20,
+            "--concurrency", "1,3", "--queries-api", "embed", "--queries-priority", -1, "--duration", 0.5, "--warmup", 0,
+            "--rounds", 2, "--label", label, "--json", f"{label}.json")
+        assert status == 0, (out, err)
+        assert "beside queries, 20 per second: POST" in out and "/embed, 2000 distinct requests" in out
+        assert out.count("queries beside bulk") == 3 * 2 and out.count("bulk throughput beside queries: ") == 2, out
+    reports = [json.loads((tmp_path / f"{label}.json").read_text()) for label in ["first", "second"]]
+    assert [(run["part"], run["load"]) for run in reports[0]["runs"]] == [(part, load) for load in (1, 3) for part in PARTS]
+    runs = [run for report in reports for run in report["runs"]]
+    assert all(run["answered"] == run["sent"] > 0 and run["failed"] == 0 for run in runs)
+    assert sum(run["sent"] for run in runs) == builtin.metric("te_request_success", method="embed") - before
+    for run in runs:
+        assert sum(interval["count"] for interval in run["histogram"]) == run["answered"]
+        assert len(run["rounds_texts_per_s"]) == 2 and run["elapsed_s"] >= 1.0
+        # A request takes at least its forward pass; a batch may be faster than the mean.
+        assert run["latency_passes"]["max"] > 0.5 and run["server"]["compaction_ratio"] > 0.9
+    assert runs[0]["server"]["texts_per_batch"] < 20 <= runs[1]["server"]["texts_per_batch"]
+    status, out, err = bench(tmp_path, "plot", "first.json", "second.json", "--svg", "out.svg", "--title", "two")
+    assert status == 0, (out, err)
+    texts = [text.text for text in ElementTree.parse(tmp_path / "out.svg").getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert {"two: queries beside 3 bulk clients", "first, alone", "second, beside bulk", "first, beside queries"} <= set(texts)
+
+
+def test_rerank_queries_have_their_pairs(tmp_path, served):
+    server = served("qwen3-reranker-tiny")
+    status, out, err = bench(
+        tmp_path, "--url", server.url(), "--file", WORKLOAD, "--api", "cohere-rerank", "--queries-api", "rerank",
+        "--queries-texts", 20, "--rate", 20, "--concurrency", 2, "--duration", 0.4, "--warmup", 0.1, "--rounds", 1,
+        "--json", "out.json", "--svg", "out.svg")
+    assert status == 0, (out, err)
+    report = json.loads((tmp_path / "out.json").read_text())
+    runs = {run["part"]: run for run in report["runs"]}
+    assert sorted(runs) == sorted(PARTS) and ElementTree.parse(tmp_path / "out.svg")
+    for part, texts in [("queries_alone", 20), ("queries_beside_bulk", 20), ("bulk_alone", 10)]:
+        assert runs[part]["answered"] > 0, part
+        assert runs[part]["texts_per_s"] / runs[part]["requests_per_s"] == pytest.approx(texts), part
+    assert report["queries"]["texts_per_request"] == 20 and "random texts of 32 words" in out
+
+
 def test_errors_are_counted_and_told(tmp_path):
     with Server("--model-id", FIXTURES / "qwen3-tiny", "--max-client-batch-size", "1", "--api-key", "secret") as server:
         run = measure(

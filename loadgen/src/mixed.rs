@@ -1,0 +1,112 @@
+//! Tables of a mixed load: queries and bulk clients, each alone and beside the other.
+
+use crate::report::{self, Latency, Part, RunReport};
+use std::fmt::Write;
+
+/// Width of the names in the first column.
+const NAME: usize = 19;
+/// Width of a histogram's longest bar.
+const BAR: usize = 12;
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::QueriesAlone => "queries alone",
+            Self::QueriesBesideBulk => "queries beside bulk",
+            Self::BulkAlone => "bulk alone",
+            Self::BulkBesideQueries => "bulk beside queries",
+        }
+    }
+}
+
+/// Everything that is printed about one number of bulk clients.
+pub(crate) fn lines(runs: &[RunReport]) -> Vec<String> {
+    let mut parts: Vec<(Part, &RunReport)> = runs.iter().filter_map(|run| Some((run.part?, run))).collect();
+    parts.sort_by_key(|(part, _)| *part as u8);
+    let mut lines = throughput_and_latency(&parts);
+    lines.extend(forward_passes(&parts));
+    lines.extend(histograms(&parts));
+    lines.push(String::new());
+    lines.extend(bulk_throughput(runs));
+    lines.extend(parts.iter().flat_map(|(part, run)| {
+        run.problems().into_iter().map(|problem| format!("{}: {problem}", part.name())).collect::<Vec<_>>()
+    }));
+    lines
+}
+
+fn throughput_and_latency(parts: &[(Part, &RunReport)]) -> Vec<String> {
+    let clients = parts.first().map_or(0.0, |(_, run)| run.load);
+    let name = format!("{clients} bulk client{}", if clients == 1.0 { "" } else { "s" });
+    let rows = parts.iter().map(|(part, run)| run.row(&format!("{:<NAME$}", part.name())));
+    ["".to_owned(), report::header(&format!("{name:<NAME$}"))].into_iter().chain(rows).collect()
+}
+
+/// Latencies in units of the server's forward pass, which a query waits for at least; nothing for other servers.
+fn forward_passes(parts: &[(Part, &RunReport)]) -> Vec<String> {
+    let row = |(part, run): &(Part, &RunReport)| {
+        let (server, Latency { p50, p90, p99, max, .. }) = (run.server.as_ref()?, run.latency_passes?);
+        let (batches, texts, pass) = (server.batches?, server.texts_per_batch?, server.pass_ms()?);
+        let name = part.name();
+        Some(format!(
+            "{name:<NAME$} {batches:>9} {texts:>7.1} {pass:>10.1} {p50:>9.1} {p90:>9.1} {p99:>9.1} {max:>9.1}"
+        ))
+    };
+    let rows: Vec<_> = parts.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    let header = format!(
+        "{:<NAME$} {:>9} {:>7} {:>10} {:>9} {:>9} {:>9} {:>9}",
+        "in forward passes", "batches", "texts", "pass ms", "p50", "p90", "p99", "max"
+    );
+    ["".to_owned(), header].into_iter().chain(rows).collect()
+}
+
+/// Histograms of the latency side by side; intervals without a request in any of them are left out.
+fn histograms(parts: &[(Part, &RunReport)]) -> Vec<String> {
+    let mut bounds: Vec<(f64, f64)> = parts
+        .iter()
+        .flat_map(|(_, run)| run.histogram.iter().filter(|interval| interval.count > 0))
+        .map(|interval| (interval.from_ms, interval.to_ms))
+        .collect();
+    bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+    bounds.dedup();
+    let mut header = format!("{:<NAME$}", "requests by latency");
+    parts.iter().for_each(|(part, _)| header += &format!("  {:<NAME$}", part.name()));
+    let row = |&(from, to): &(f64, f64)| {
+        let mut row = format!("{:<NAME$}", format!("{from:>7} - {to:>6} ms"));
+        for (_, run) in parts {
+            let count = |from_ms: f64| run.histogram.iter().find(|interval| interval.from_ms == from_ms);
+            let count = count(from).map_or(0, |interval| interval.count);
+            let most = run.histogram.iter().map(|interval| interval.count).max().unwrap_or(1).max(1);
+            // At least one sign for at least one request.
+            let bar = "#".repeat((count as usize * BAR).div_ceil(most as usize));
+            let count = if count == 0 { String::new() } else { count.to_string() };
+            let _ = write!(row, "  {count:>6} {bar:<BAR$}");
+        }
+        row.trim_end().to_owned()
+    };
+    ["".to_owned(), header.trim_end().to_owned()].into_iter().chain(bounds.iter().map(row)).collect()
+}
+
+/// Bulk throughput with the queries, without them, and the ratio, also by round.
+fn bulk_throughput(runs: &[RunReport]) -> Option<String> {
+    let of = |part| runs.iter().find(|run| run.part == Some(part));
+    let (alone, beside) = (of(Part::BulkAlone)?, of(Part::BulkBesideQueries)?);
+    let ratio = |beside: f64, alone: f64| format!("{:.3}", beside / alone);
+    let rounds = beside.rounds_texts_per_s.iter().zip(&alone.rounds_texts_per_s);
+    let rounds: Vec<_> = rounds.map(|(&beside, &alone)| ratio(beside, alone)).collect();
+    let tokens = beside.tokens_per_s.zip(alone.tokens_per_s);
+    let tokens = tokens.map_or(String::new(), |(beside, alone)| format!(", tokens/s {beside:.0} of {alone:.0}"));
+    Some(format!(
+        "bulk throughput beside queries: {} of that alone (texts/s {:.1} of {:.1}{tokens}; by round {})",
+        ratio(beside.texts_per_s, alone.texts_per_s),
+        beside.texts_per_s,
+        alone.texts_per_s,
+        rounds.join(", ")
+    ))
+}
+
+#[cfg(test)]
+#[path = "mixed_tests.rs"]
+mod tests;
