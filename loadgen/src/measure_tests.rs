@@ -101,8 +101,13 @@ async fn a_single_stream_is_one_phase_after_its_warm_up() {
 
 #[tokio::test]
 async fn an_interrupted_measurement_has_the_phases_so_far() {
-    let (_, url) = Server::start(Behaviour::Work(WORK)).await;
-    let stop = std::pin::pin!(tokio::time::sleep(Duration::from_millis(500)));
+    let (server, url) = Server::start(Behaviour::Work(WORK)).await;
+    let bulk_runs = async {
+        while server.log.lock().unwrap().iter().all(is_query) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let stop = std::pin::pin!(bulk_runs);
     let runs = mixed(&url, 2).run(stop).await.unwrap().unwrap();
     let parts: Vec<_> = runs.iter().map(|run| (run.part.unwrap(), run.interrupted)).collect();
     assert_eq!(parts, [(Part::QueriesAlone, false), (Part::BulkAlone, true)]);
