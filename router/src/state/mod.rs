@@ -5,6 +5,7 @@ pub(crate) mod call;
 pub(crate) mod secret;
 
 use self::api_keys::Keys;
+use crate::telemetry::metrics_text::MetricsText;
 use axum::http::HeaderValue;
 use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{Engine, Task};
@@ -31,7 +32,7 @@ pub(crate) struct State {
     pub(crate) engine: Engine,
     pub(crate) names: ModelNames,
     pub(crate) http: HttpConfig,
-    pub(crate) metrics: PrometheusHandle,
+    pub(crate) metrics: MetricsText,
     /// Unix time in seconds.
     pub(crate) started: u64,
     /// Requests in flight.
@@ -49,7 +50,7 @@ impl Deref for App {
 impl App {
     /// Puts an engine behind HTTP.
     pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
-        let started = unix_time();
+        let (metrics, started) = (MetricsText::new(metrics), unix_time());
         Self(Arc::new(State { engine, names, http, metrics, started, in_flight: AtomicUsize::new(0) }))
     }
 }

@@ -4,4 +4,5 @@ pub(crate) mod log_filter;
 pub(crate) mod log_writer;
 pub(crate) mod logs;
 pub(crate) mod metrics;
+pub(crate) mod metrics_text;
 pub(crate) mod traces;
