@@ -22,6 +22,12 @@ impl Budget {
         let in_time = time.is_none_or(|bound| bound.allows(load.tokens, load.pairs));
         load.sequences <= 1 || (within && in_time && load.sequences <= max_sequences)
     }
+
+    /// Rows that fit beside a load, by the bounds on rows and on time.
+    pub(crate) fn room(&self, load: Load) -> usize {
+        let in_time = self.time.map_or(usize::MAX, |bound| bound.room(load.tokens, load.pairs));
+        self.max_tokens.saturating_sub(load.tokens).min(in_time)
+    }
 }
 
 /// Contents of a batch.

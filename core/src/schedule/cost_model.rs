@@ -72,6 +72,12 @@ pub(crate) struct TimeBound {
 }
 
 impl TimeBound {
+    /// Rows without pairs that could join a pass over these rows and pairs.
+    pub(crate) fn room(&self, rows: usize, pairs: u64) -> usize {
+        let taken = self.per_row * rows as f64 + self.per_pair * pairs as f64;
+        ((self.limit - taken) / self.per_row).max(0.0) as usize
+    }
+
     /// True if a pass over these rows, and pairs of a query and a key, is within the bound.
     pub(crate) fn allows(&self, rows: usize, pairs: u64) -> bool {
         self.per_row * rows as f64 + self.per_pair * pairs as f64 <= self.limit

@@ -27,7 +27,7 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 /// With [`Scheduling::Prefix`] a batch takes the classes of [`FairShares`] in turn, the next one only when nothing of
 /// the class before is left. Of a class it takes, as long as they fit,
 ///
-/// 1. the first entry and the others of its job, unless other jobs are older;
+/// 1. the first entry and, where there are several jobs, the others of its job, unless other jobs are older;
 /// 2. the entry that shares most with the chosen ones, again and again: first those that add no token, then those with
 ///    the longest prefix in common, the oldest among equals. But entries that share a prefix which the batch does not
 ///    have yet wait for a batch that can take all of them, unless no batch can or the prefix is short beside the room
@@ -214,7 +214,8 @@ impl Queue {
             class.entries.iter().inspect(|_| count_work()).find(|ticket| !passed_over.entries.contains(ticket))?;
         let job = self.waiting[first].job;
         let leads = Candidate { ticket: *first, group: None, is_rider: false };
-        if self.forming.load.sequences == 0 || self.forming.leading == Some(job) || !self.is_prefix_aware() {
+        let is_leading = self.forming.leading == Some(job) && !self.is_alone(job, &class);
+        if self.forming.load.sequences == 0 || is_leading || !self.is_prefix_aware() {
             return Some(leads);
         }
         match self.index.nearest(|turn| self.is_of(turn, &class)) {
@@ -272,11 +273,16 @@ impl Queue {
         turn.rank == class.rank && account() == class.account
     }
 
+    /// True if the class is of one job.
+    fn is_alone(&self, job: Ticket, class: &Class<'_>) -> bool {
+        class.entries.last().is_some_and(|last| self.waiting[last].job == job)
+    }
+
     /// True for a group that had better wait for a batch with room for all of it.
     fn is_better_whole(&self, group: &Group) -> bool {
-        let Budget { max_tokens, max_ragged_tokens, max_sequences, .. } = self.policy.budget;
-        let room = max_tokens.saturating_sub(self.forming.load.tokens);
-        let fits_a_batch = group.depth + group.tokens <= max_tokens
+        let Budget { max_ragged_tokens, max_sequences, .. } = self.policy.budget;
+        let [room, whole] = [self.forming.load, Load::default()].map(|load| self.policy.budget.room(load));
+        let fits_a_batch = group.depth + group.tokens <= whole
             && group.ragged_tokens <= max_ragged_tokens
             && group.entries <= max_sequences;
         // A group with others in it than those whose turn it is does not wait for them.

@@ -3,6 +3,7 @@ use crate::Wanted;
 use crate::schedule::budget::AttentionRows;
 use crate::schedule::cost_model::CostModel;
 use crate::schedule::entry::Reply;
+use crate::schedule::simulation::unique_tokens;
 use crate::trace::Trace;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -178,6 +179,25 @@ fn a_query_does_not_wait_for_the_job_that_it_shares_a_prompt_with() {
     let queries = [vec![1; 100], text(50, 10)];
     let _answers = queries.clone().map(|ids| push(&mut queue, &ids));
     assert_eq!(ids(&queue.take())[..2], queries);
+}
+
+#[test]
+fn a_large_job_is_cut_between_its_prompts() {
+    // Four prompts in turn, with five texts each: 150 tokens for a prompt and its texts.
+    let text = |i: u32| [vec![i % 4; 100], vec![100 + i; 10]].concat();
+    let job: Vec<Vec<u32>> = (0..20).map(text).collect();
+    let sizes = |max_tokens: usize, time: Option<u64>| {
+        let mut queue = queue(Scheduling::Prefix, max_tokens, 1000);
+        let mut costs = CostModel::default();
+        costs.observe(1_000_000, 0, Duration::from_secs(1));
+        time.iter().for_each(|micros| queue.set_time_bound(costs.bound(Duration::from_micros(*micros))));
+        let _answers = push_request(&mut queue, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let tokens = |texts: &Vec<Vec<u32>>| unique_tokens(texts);
+        batches(&mut queue).iter().map(tokens).collect::<Vec<usize>>()
+    };
+    assert_eq!(sizes(310, None), [300, 300]);
+    assert_eq!(sizes(290, None), [150; 4], "no prompt twice");
+    assert_eq!(sizes(1000, Some(290)), [150; 4], "a microsecond for each");
 }
 
 #[test]
