@@ -31,9 +31,9 @@ pub(crate) struct Weight(pub(crate) u32);
 
 /// Owner of a request in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flow {
+pub(crate) struct Flow {
     /// Account that its service is counted in.
-    pub account: Account,
+    pub(crate) account: Account,
     /// Priority within the account.
-    pub priority: Priority,
+    pub(crate) priority: Priority,
 }

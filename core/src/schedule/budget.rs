@@ -11,7 +11,7 @@ pub(crate) struct Budget {
     /// N.
     pub(crate) max_ragged_tokens: usize,
     pub(crate) max_sequences: usize,
-    /// Time of the forward pass, once it can be estimated.
+    /// Estimated time of the forward pass.
     pub(crate) time: Option<TimeBound>,
 }
 

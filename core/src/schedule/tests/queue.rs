@@ -1,10 +1,10 @@
 use super::*;
-use crate::Wanted;
 use crate::schedule::budget::AttentionRows;
 use crate::schedule::cost_model::CostModel;
 use crate::schedule::entry::Reply;
 use crate::schedule::simulation::unique_tokens;
 use crate::trace::Trace;
+use crate::{Priority, Wanted};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -266,6 +266,86 @@ fn a_cancelled_entry_is_dropped_beside_one_that_was_passed_over() {
     let _long = push(&mut queue, &long);
     drop(push(&mut queue, &long));
     assert_eq!(batches(&mut queue), [vec![vec![1; 3]], vec![long.to_vec()]]);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Account, priority, whether it follows the request before, and texts.
+    Push(u32, i64, bool, Vec<Vec<u32>>),
+    Take,
+    /// The clients of this many of the oldest requests leave; the queue is told or not.
+    Leave(usize, bool),
+    Close,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let texts = prop::collection::vec(prop::collection::vec(0u32..3, 1..30), 1..12);
+    prop_oneof![
+        4 => (0u32..3, -5i64..5, any::<bool>(), texts).prop_map(|(account, priority, follows, texts)| {
+            Step::Push(account, priority, follows, texts)
+        }),
+        5 => Just(Step::Take),
+        1 => (1usize..3, any::<bool>()).prop_map(|(count, told)| Step::Leave(count, told)),
+        3 => Just(Step::Close),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn nothing_is_lost_or_left_behind(
+        steps in prop::collection::vec(step(), 1..60),
+        max_tokens in 10usize..100,
+        scheduling in prop::sample::select(vec![Scheduling::Prefix, Scheduling::Fifo]),
+        folding in prop::sample::select(vec![None, Some(Folding::Prefix), Some(Folding::Whole)]),
+    ) {
+        let mut queue = queue_within(budget(max_tokens, 3 * max_tokens, 20), scheduling, folding);
+        let (mut forming, mut served, mut requests) = (Vec::<Entry>::new(), Vec::new(), VecDeque::new());
+        let mut gone = Vec::new();
+        let drain = (0..400).flat_map(|_| [Step::Take, Step::Close]);
+        for step in steps.into_iter().chain(drain) {
+            match step {
+                Step::Push(account, priority, follows, texts) => {
+                    let (entries, answers): (Vec<_>, Vec<_>) =
+                        texts.into_iter().map(|ids| Entry::new(ids, Wanted::Embedding, Trace::default())).unzip();
+                    let flow = Flow { account: Account(account), priority: Priority::new(priority) };
+                    let before = requests.back().map(|(tickets, _): &(Range<Ticket>, Vec<_>)| tickets.start);
+                    let tickets = queue.push(entries, flow, before.filter(|_| follows));
+                    requests.push_back((tickets, answers));
+                }
+                Step::Take => {
+                    forming.extend(queue.take());
+                    if queue.is_outdated() {
+                        queue.give_back(std::mem::take(&mut forming));
+                        forming = queue.take();
+                    }
+                    prop_assert!(queue.is_empty() || !forming.is_empty() || gone.len() > served.len());
+                }
+                Step::Leave(count, told) => {
+                    for (tickets, answers) in requests.drain(..count.min(requests.len())) {
+                        drop(answers);
+                        gone.extend(tickets.clone());
+                        if told {
+                            queue.withdraw(tickets);
+                        }
+                    }
+                }
+                Step::Close => {
+                    served.extend(forming.drain(..).map(|entry| entry.ticket));
+                    queue.close_batch();
+                }
+            }
+        }
+        prop_assert_eq!((queue.len(), queue.tokens()), (0, 0));
+        let mut expected: Vec<Ticket> = requests.into_iter().flat_map(|(tickets, _)| tickets).collect();
+        served.retain(|ticket| !gone.contains(ticket));
+        served.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(served, expected, "each is served once");
+        prop_assert!(queue.shares.first().is_none());
+        prop_assert_eq!(format!("{:?}", queue.shares), format!("{:?}", FairShares::new(512)), "no job is left");
+    }
 }
 
 proptest! {
