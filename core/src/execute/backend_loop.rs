@@ -44,6 +44,7 @@ impl Pipeline {
                 state.backend_waits = false;
                 state.running_since = Some(Instant::now());
                 state.queue.close_batch();
+                state.entries_left();
                 self.planner_wake.notify_one();
                 metrics::backend_idle(idle.elapsed());
                 return Some(batch);

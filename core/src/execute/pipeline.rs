@@ -45,7 +45,7 @@ pub(super) struct State {
     pub(super) queue: Queue,
     /// What batches have cost.
     costs: CostModel,
-    /// Quota that the queue's entries hold.
+    /// Quota of the entries that wait or are in the batch that forms.
     pub(super) share: QueueShare,
     pub(super) slot: Option<FormingBatch>,
     /// Memory of batches that are done; no more than there are batches at once, one with the backend and one in the slot.
@@ -146,9 +146,11 @@ impl Pipeline {
 }
 
 impl State {
-    /// Gives back the quota of entries that have left the queue, and shows what still waits.
+    /// Gives back the quota of entries that the backend has taken or that were withdrawn, and shows what still waits. Those in
+    /// the batch that forms keep it, because they may have to wait again.
     pub(super) fn entries_left(&self) {
-        self.share.shrink_to(self.queue.tokens(), self.queue.len());
+        let [tokens, inputs] = self.queue.forming();
+        self.share.shrink_to(self.queue.tokens() + tokens, self.queue.len() + inputs);
         metrics::queue(&self.queue);
     }
 }

@@ -27,7 +27,10 @@ impl Pipeline {
                     self.backend_wake.notify_one();
                 }
                 Err(panic) => {
-                    self.lock().queue.close_batch();
+                    let mut state = self.lock();
+                    state.queue.close_batch();
+                    state.entries_left();
+                    drop(state);
                     self.count_lost(sequences);
                     tracing::error!(error = panic_message(&*panic), "the planner panicked; a batch is lost");
                 }
@@ -69,8 +72,6 @@ impl State {
             let (mut given_back, buffers) = batch.into_parts();
             self.spare.push(buffers);
             given_back.append(&mut entries);
-            let tokens = given_back.iter().map(|entry| entry.tokens.len()).sum();
-            self.share.force(tokens, given_back.len());
             self.queue.give_back(given_back);
             entries = self.queue.take();
         }

@@ -146,6 +146,11 @@ impl Queue {
         self.tokens
     }
 
+    /// Tokens and entries of the batch that forms.
+    pub(crate) fn forming(&self) -> [usize; 2] {
+        [self.forming.load.ragged_tokens, self.forming.load.sequences]
+    }
+
     /// Takes another bound on the time of a batch.
     pub(crate) fn set_time_bound(&mut self, bound: TimeBound) {
         self.policy.budget.time = Some(bound);
