@@ -126,7 +126,7 @@ def test_queries_beside_bulk_clients(tmp_path, builtin):
         assert sum(interval["count"] for interval in run["histogram"]) == run["answered"]
         assert len(run["rounds_texts_per_s"]) == 2 and run["elapsed_s"] >= 1.0
         assert run["latency_passes"]["max"] > 0 and run["server"]["compaction_ratio"] > 0.9
-    assert runs[0]["server"]["texts_per_batch"] < 20 <= runs[1]["server"]["texts_per_batch"]
+    assert runs[0]["server"]["texts_per_batch"] < runs[1]["server"]["texts_per_batch"]
     status, out, err = bench(tmp_path, "plot", "first.json", "second.json", "--svg", "out.svg", "--title", "two")
     assert status == 0, (out, err)
     texts = [text.text for text in ElementTree.parse(tmp_path / "out.svg").getroot().iter("{http://www.w3.org/2000/svg}text")]

@@ -10,7 +10,7 @@ from test_faults import FaultyServer
 
 # Each batch takes as long, and holds ten texts at most.
 BATCH = ("--max-batch-requests", "10", "--max-batch-ms", "0")
-FAULTS = "seed=1,delay=1,delay-ms=60"
+FAULTS = "seed=1,delay=1,delay-ms=50"
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,9 @@ def batches(server):
     return server.metric("te_batch_next_size_count")
 
 
-def waiting(server):
-    return server.metric("te_queue_size")
+def arrived(server):
+    """Inputs that have reached the queue so far."""
+    return server.metric("te_request_input_length_count")
 
 
 def texts(name, count):
@@ -38,12 +39,13 @@ def embed(server, name, count, headers=None, **fields):
 
 
 class Bulk:
-    """A job of 300 texts that is being computed."""
+    """A job of 600 texts, three seconds, that is being computed."""
 
     def __init__(self, server, name):
+        before = arrived(server)
         self.pool = ThreadPoolExecutor(1)
-        self.job = self.pool.submit(embed, server, name, 300)
-        eventually(lambda: waiting(server) > 200, "the job waits", 10)
+        self.job = self.pool.submit(embed, server, name, 600)
+        eventually(lambda: arrived(server) >= before + 600, "the job is in the queue", 10)
 
     def __enter__(self):
         return self
@@ -81,8 +83,9 @@ def test_priorities_decide_between_equals(server, priority):
             order.append(name)
 
     with Bulk(server, "bulk"), ThreadPoolExecutor(2) as pool:
+        before = arrived(server)
         late = pool.submit(run, "late", **priority)
-        eventually(lambda: waiting(server) > 300, "it waits", 10)
+        eventually(lambda: arrived(server) >= before + 100, "it is in the queue", 10)
         early = pool.submit(run, "early")
         late.result(), early.result()
     assert order == ["early", "late"]

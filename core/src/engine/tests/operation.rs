@@ -245,12 +245,14 @@ async fn the_engines_priority_comes_before_that_of_a_request() {
     };
     let running = start(1, engine.clone(), None);
     control.started();
+    // The first is in the slot before the others come, so none of them takes its place.
+    let first = start(4, engine.clone(), Some(-3));
+    wait_until("it waits", || engine.inner.pipeline.num_waiting() == 1);
     let account = Account::default();
-    let last = start(2, engine.clone().on_account(account, Some(Priority::new(2))), Some(-4));
-    let requests = [
-        start(3, engine.clone(), None),
-        start(4, engine.clone(), Some(-3)),
+    let others = [
+        start(2, engine.clone().on_account(account, Some(Priority::new(2))), Some(-4)),
         start(5, engine.clone().on_account(account, None), Some(1)),
+        start(3, engine.clone(), None),
     ];
     wait_until("all wait", || engine.inner.pipeline.num_waiting() == 4);
     control.release(Fate::Answer);
@@ -258,7 +260,7 @@ async fn the_engines_priority_comes_before_that_of_a_request() {
         assert_eq!(control.started().ragged.input_ids(), [id]);
         control.release(Fate::Answer);
     }
-    for request in requests.into_iter().chain([running, last]) {
+    for request in others.into_iter().chain([running, first]) {
         request.await.unwrap().unwrap();
     }
 }
