@@ -5,7 +5,6 @@
 //! `te_request_success` plus `te_request_failure` plus what is still under way.
 
 use crate::schedule::entry::BatchReport;
-use crate::schedule::queue::Queue;
 use crate::{Error, Response, Timings};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use std::future::Future;
@@ -97,8 +96,8 @@ pub fn describe() {
     for (name, unit, description) in HISTOGRAMS {
         describe_histogram!(name, unit, description);
     }
-    describe_gauge!("te_queue_size", Unit::Count, "Inputs that wait for a batch");
-    describe_gauge!("prefold_queue_tokens", Unit::Count, "Tokens of the inputs that wait for a batch");
+    describe_gauge!("te_queue_size", Unit::Count, "Inputs that wait for a batch to begin");
+    describe_gauge!("prefold_queue_tokens", Unit::Count, "Tokens of the inputs that wait for a batch to begin");
     describe_histogram!("prefold_backend_idle_duration", Unit::Seconds, "The backend's wait for its next batch");
 }
 
@@ -115,9 +114,9 @@ fn error_label(error: &Error) -> &'static str {
     }
 }
 
-pub(crate) fn queue(queue: &Queue) {
-    gauge!("te_queue_size").set(queue.len() as f64);
-    gauge!("prefold_queue_tokens").set(queue.tokens() as f64);
+pub(crate) fn queue(tokens: usize, inputs: usize) {
+    gauge!("te_queue_size").set(inputs as f64);
+    gauge!("prefold_queue_tokens").set(tokens as f64);
 }
 
 pub(crate) fn backend_idle(duration: Duration) {

@@ -60,7 +60,9 @@ def test_ten_times_as_many_clients_as_places():
     ("--max-queued-tokens", 600, "prefold_queue_tokens", 16 * 60),
 ])
 def test_the_queue_has_its_bounds(flag, limit, gauge, of_a_request):
-    """A request is admitted while the queue is below the limit, so the queue never exceeds the limit plus one request."""
+    """A request is admitted while the queue is below the limit, so the queue never exceeds the limit plus one request.
+
+    The gauges count what the limits do, the batch that forms included."""
     inputs = [f"{i} " + "word " * 40 for i in range(16)]
     with Server(flag, limit, "--max-batch-tokens", "512", "--prometheus-port", "0") as server:
         tokens = sum(map(len, server.ask("/tokenize", inputs=inputs)))

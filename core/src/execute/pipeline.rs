@@ -149,8 +149,8 @@ impl State {
     /// Gives back the quota of entries that the backend has taken or that were withdrawn, and shows what still waits. Those in
     /// the batch that forms keep it, because they may have to wait again.
     pub(super) fn entries_left(&self) {
-        let [tokens, inputs] = self.queue.forming();
-        self.share.shrink_to(self.queue.tokens() + tokens, self.queue.len() + inputs);
-        metrics::queue(&self.queue);
+        let [tokens, inputs] = self.queue.held();
+        self.share.shrink_to(tokens, inputs);
+        metrics::queue(tokens, inputs);
     }
 }

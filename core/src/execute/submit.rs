@@ -91,7 +91,8 @@ impl Pipeline {
         }
         state.share.absorb(share);
         let tickets = state.queue.push(submission.entries, flow, follows);
-        metrics::queue(&state.queue);
+        let [tokens, inputs] = state.queue.held();
+        metrics::queue(tokens, inputs);
         self.planner_wake.notify_one();
         drop(state);
         Ok(Pending { pipeline: Arc::clone(self), tickets, answers: submission.answers })

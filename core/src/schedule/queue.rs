@@ -142,13 +142,15 @@ impl Queue {
     }
 
     /// Tokens of all waiting entries.
+    #[cfg(test)]
     pub(crate) fn tokens(&self) -> usize {
         self.tokens
     }
 
-    /// Tokens and entries of the batch that forms.
-    pub(crate) fn forming(&self) -> [usize; 2] {
-        [self.forming.load.ragged_tokens, self.forming.load.sequences]
+    /// Tokens and number of the entries that wait or are in the batch that forms.
+    pub(crate) fn held(&self) -> [usize; 2] {
+        let load = &self.forming.load;
+        [self.tokens + load.ragged_tokens, self.len() + load.sequences]
     }
 
     /// Takes another bound on the time of a batch.

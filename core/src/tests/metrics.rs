@@ -1,6 +1,5 @@
 use super::*;
-use crate::schedule::budget::{AttentionRows, Budget, Policy};
-use crate::{BackendError, Resource, Scheduling, Task, Usage};
+use crate::{BackendError, Resource, Task, Usage};
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, with_local_recorder,
 };
@@ -79,9 +78,7 @@ fn every_name_is_described() {
     let notebook = Notebook::default();
     with_local_recorder(&notebook, || {
         describe();
-        let budget = Budget { max_tokens: 1, max_ragged_tokens: 1, max_sequences: 1, time: None };
-        let (scheduling, attention) = (Scheduling::Fifo, AttentionRows::Compact);
-        queue(&Queue::new(Policy { budget, scheduling, folding: None, attention, quantum: 1 }));
+        queue(1, 1);
         backend_idle(Duration::ZERO);
         let (planning, inference) = (Duration::ZERO, Duration::ZERO);
         let (total_tokens, unique_tokens, attention_work_saved) = (8, 6, 5);
