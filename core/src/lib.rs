@@ -40,6 +40,6 @@ pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
 pub use postprocess::{sigmoid, softmax};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, ScoreRequest, TruncationDirection};
-pub use response::{RerankScore, Response, Timings, TokenInfo, Usage};
+pub use response::{RerankScore, Response, Timings, TokenInfo, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile};

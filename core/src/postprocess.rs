@@ -1,6 +1,7 @@
 //! Postprocessing of raw outputs into answers.
 
-use crate::{BackendError, Output, RerankScore};
+use crate::{BackendError, Output, RerankScore, TokenVectors};
+use std::num::NonZero;
 
 /// `1 / (1 + e^-x)`.
 pub fn sigmoid(x: f32) -> f32 {
@@ -64,12 +65,13 @@ pub(crate) fn embedding(output: Output, dim: usize) -> Result<Vec<f32>, BackendE
     }
 }
 
-/// One row for each token.
-pub(crate) fn token_rows(output: Output) -> Result<Vec<Vec<f32>>, BackendError> {
-    match output {
-        Output::Tokens { data, dim } if dim > 0 => Ok(data.chunks_exact(dim).map(<[f32]>::to_vec).collect()),
-        _ => Err(BackendError::Contract("one row for each token was expected".to_owned())),
-    }
+/// A vector for each token.
+pub(crate) fn token_vectors(output: Output) -> Result<TokenVectors, BackendError> {
+    let of_tokens = match output {
+        Output::Tokens { data, dim } => NonZero::new(dim).map(|dim| TokenVectors::new(data, dim)),
+        Output::Embedding(_) | Output::Logits(_) => None,
+    };
+    of_tokens.ok_or_else(|| BackendError::Contract("one row for each token was expected".to_owned()))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::admission::quota::Share;
 use crate::{BackendError, Error};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +87,26 @@ impl Timings {
     /// Tokenization as a part of the whole time, 0 to 1.
     pub fn tokenization_share(&self) -> f64 {
         if self.total.is_zero() { 0.0 } else { self.tokenization.as_secs_f64() / self.total.as_secs_f64() }
+    }
+}
+
+/// Vectors of the tokens of one input, held row by row as the backend made them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenVectors {
+    data: Vec<f32>,
+    dim: NonZero<usize>,
+}
+
+impl TokenVectors {
+    /// Vectors of `dim` values.
+    pub(crate) fn new(data: Vec<f32>, dim: NonZero<usize>) -> Self {
+        Self { data, dim }
+    }
+
+    /// The vectors one by one.
+    pub fn into_rows(self) -> impl Iterator<Item = Vec<f32>> + Send + 'static {
+        let Self { data, dim } = self;
+        (0..data.len() / dim).map(move |row| data[row * dim.get()..][..dim.get()].to_vec())
     }
 }
 

@@ -217,6 +217,29 @@ def test_large_answers_to_small_bodies(amplified, path, body, status, most):
     assert growth < most
 
 
+@pytest.mark.parametrize("path, request_, most", [
+    ("/v1/embeddings", {"input": [[7]] * 2000}, 2.2),
+    ("/embed_all", {"inputs": [[7] * 1000] * 2}, 1.4),
+])
+def test_an_unread_answer_takes_what_it_counts(amplified, path, request_, most):
+    """2,000 vectors of 384 values count 3.6 MB, and nothing else that is as large is held: neither copies nor text."""
+    count, counted = 10, 2000 * (4 * 384 + 256)
+    with Server() as server:
+        vitals = Vitals(server.process.pid)
+        before = vitals.peak()
+        clients = [Raw(server.port, receive_buffer=4096) for _ in range(count)]
+        for client in clients:
+            client.send(post(path, request_))
+        for client in clients:
+            assert client.socket.recv(1), "the answer has begun"
+        factor = (vitals.peak() - before) / (count * counted)
+        for client in clients:
+            client.reset()
+    amplified[f"{path}, {count} unread answers"] = {"path": path, "counted_mb": count * counted / MB, "factor": round(factor, 2)}
+    print(path, f"{factor:.2f} times the bytes that count")
+    assert factor < most
+
+
 @pytest.mark.parametrize("path, body", [
     ("/tokenize", b'{"inputs":"' + b"x " * 500_000 + b'"}'),
     ("/tokenize", b'{"inputs":"' + b"x" * 1_000_000 + b'"}'),

@@ -61,23 +61,33 @@ impl Head {
         batch: &Batch,
     ) -> Result<Vec<Output>> {
         let dim = hidden.dim(1)?;
-        let pooled = Tensor::from_vec(ops::to_host(pooled)?, pooled.dims2()?, &Device::Cpu)?;
         let answers = self.apply(pooled)?;
         let width = answers.dim(1)?;
-        let answers = ops::to_host(&answers)?;
-        let hidden = if batch.wanted.contains(&Wanted::Tokens) { ops::to_host(hidden)? } else { Vec::new() };
-        let answer = |(b, wanted): (usize, &Wanted)| match wanted {
-            Wanted::Tokens => {
-                let data = layout.sequence_rows(b).flat_map(|row| &hidden[row * dim..][..dim]).copied().collect();
-                Output::Tokens { data, dim }
-            }
-            Wanted::Embedding => Output::Embedding(answers[b * width..][..width].to_vec()),
-            Wanted::Logits => Output::Logits(answers[b * width..][..width].to_vec()),
+        let outputs = |answers: &[f32], hidden: &[f32]| {
+            let output = |(b, wanted): (usize, &Wanted)| match wanted {
+                Wanted::Tokens => {
+                    let rows = layout.sequence_rows(b);
+                    let mut data = Vec::with_capacity(rows.len() * dim);
+                    rows.for_each(|row| data.extend_from_slice(&hidden[row * dim..][..dim]));
+                    Output::Tokens { data, dim }
+                }
+                Wanted::Embedding => Output::Embedding(answers[b * width..][..width].to_vec()),
+                Wanted::Logits => Output::Logits(answers[b * width..][..width].to_vec()),
+            };
+            batch.wanted.iter().enumerate().map(output).collect()
         };
-        Ok(batch.wanted.iter().enumerate().map(answer).collect())
+        ops::on_host(&answers, |answers| match batch.wanted.contains(&Wanted::Tokens) {
+            true => ops::on_host(hidden, |hidden| outputs(answers, hidden)),
+            false => Ok(outputs(answers, &[])),
+        })?
     }
 
-    fn apply(&self, mut x: Tensor) -> Result<Tensor> {
+    /// The pooled states through the layers, on the host if there are any.
+    fn apply(&self, pooled: &Tensor) -> Result<Tensor> {
+        if self.layers.is_empty() {
+            return Ok(pooled.clone());
+        }
+        let mut x = Tensor::from_vec(ops::on_host(pooled, <[f32]>::to_vec)?, pooled.dims2()?, &Device::Cpu)?;
         for HeadLayer { linear, activation } in &self.layers {
             let out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
             linear.forward(&x, &out, Store::Overwrite)?;

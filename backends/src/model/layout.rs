@@ -213,7 +213,7 @@ impl RowMap {
 
 impl Layout {
     /// The computed row of each token of sequence `b`.
-    pub(super) fn sequence_rows(&self, b: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn sequence_rows(&self, b: usize) -> impl ExactSizeIterator<Item = usize> {
         (self.rows.cu_seqlens[b]..self.rows.cu_seqlens[b + 1]).map(|ragged_row| self.rows.row(ragged_row) as usize)
     }
 }

@@ -1,14 +1,37 @@
-//! Copies from the device to the host.
+//! Values of a device's tensors on the host.
 
-use candle_core::{Result, Tensor};
+use super::storage::slice;
+use candle_core::{Result, Storage, Tensor, bail};
 
-/// The values of a contiguous `f32` tensor, row by row; waits until they are computed.
-///
-/// Of a [`Buffer`](super::Buffer)'s view only the view is copied; candle's `to_vec` copies all that was allocated.
-pub(crate) fn to_host(tensor: &Tensor) -> Result<Vec<f32>> {
+/// What `read` makes of the values of a contiguous `f32` tensor, row by row; waits until they are computed. Values that are on
+/// the host are not copied, and of a [`Buffer`](super::Buffer)'s view on a device only the view is.
+pub(crate) fn on_host<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
     #[cfg(feature = "cuda")]
     if tensor.device().is_cuda() {
-        return super::cuda::to_host(tensor);
+        return super::cuda::to_host(tensor).map(|values| read(&values));
     }
-    tensor.flatten_all()?.to_vec1()
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Cpu(storage) = &*storage else { bail!("the tensor's device is not supported") };
+    slice(storage, layout).map(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn values_on_the_host_are_not_copied() {
+        let rows = Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0], (2, 2), &Device::Cpu).unwrap();
+        let second = rows.narrow(0, 1, 1).unwrap();
+        on_host(&rows, |rows| {
+            on_host(&second, |second| {
+                assert_eq!(second, [3.0, 4.0]);
+                assert_eq!(second.as_ptr(), rows[2..].as_ptr());
+            })
+        })
+        .unwrap()
+        .unwrap();
+        assert!(on_host(&rows.t().unwrap(), |_| ()).is_err(), "rows do not lie one after another");
+    }
 }

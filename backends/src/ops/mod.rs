@@ -31,7 +31,7 @@ mod weights;
 pub(crate) use activation::silu_mul;
 pub(crate) use attention::Attention;
 pub(crate) use buffer::Buffer;
-pub(crate) use host::to_host;
+pub(crate) use host::on_host;
 pub(crate) use indices::{IndexPack, Uploader};
 pub(crate) use linear::{Linear, Store};
 pub(crate) use norm::RmsNorm;

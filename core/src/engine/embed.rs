@@ -3,8 +3,8 @@
 use super::Engine;
 use super::validate::check_dimensions;
 use crate::metrics::{Method, observe};
-use crate::postprocess::{embedding, normalize, token_rows};
-use crate::{Embed, EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, Wanted};
+use crate::postprocess::{embedding, normalize, token_vectors};
+use crate::{Embed, EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, TokenVectors, Wanted};
 
 impl Engine {
     /// One vector for each input.
@@ -44,7 +44,7 @@ impl Engine {
         &self,
         inputs: Vec<Input>,
         options: EncodeOptions,
-    ) -> Result<Response<Vec<Vec<f32>>>, Error> {
+    ) -> Result<Response<TokenVectors>, Error> {
         observe(
             Method::EmbedAll,
             inputs.len(),
@@ -52,7 +52,7 @@ impl Engine {
                 self.capability(Task::Embed, |can| can.embed.as_ref())?;
                 self.check_count(inputs.len(), options.field)?;
                 let response = self.run(Place::each(inputs, options.field), &options, Wanted::Tokens).await?;
-                response.try_map(token_rows).await
+                response.try_map(token_vectors).await
             }),
         )
         .await

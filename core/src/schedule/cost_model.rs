@@ -8,6 +8,12 @@ const MEMORY: f64 = 5e9;
 /// Time of a row, in nanoseconds, before anything was measured.
 const FIRST_GUESS: f64 = 1e6;
 
+/// A pass that takes longer than so many times its estimate counts as this: it was the machine that stood still.
+const MAX_SURPRISE: f64 = 8.0;
+
+/// Least estimate of a pass, in nanoseconds, of which a multiple is a surprise.
+const MIN_TIME: f64 = 1e6;
+
 /// Least-squares fit of `time = per_row * rows + per_pair * pairs` over the passes of the last seconds of computing. The
 /// errors of long passes weigh most, because bounds are about those.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +35,11 @@ impl Default for CostModel {
 impl CostModel {
     /// A pass over `rows` rows, with `pairs` pairs of a query and a key in a layer of full attention, took `time`.
     pub(crate) fn observe(&mut self, rows: usize, pairs: u64, time: Duration) {
-        let (rows, pairs, time) = (rows as f64, pairs as f64, time.as_nanos() as f64);
+        let (rows, pairs, mut time) = (rows as f64, pairs as f64, time.as_nanos() as f64);
+        if self.is_measured() {
+            let (per_row, per_pair) = self.costs();
+            time = time.min(MAX_SURPRISE * (per_row * rows + per_pair * pairs).max(MIN_TIME));
+        }
         let kept = (-time / MEMORY).exp();
         let Self { rows_rows, rows_pairs, pairs_pairs, rows_time, pairs_time } = self;
         for (sum, term) in [
@@ -41,6 +51,11 @@ impl CostModel {
         ] {
             *sum = *sum * kept + term;
         }
+    }
+
+    /// True once the first guess does not matter any more.
+    fn is_measured(&self) -> bool {
+        self.rows_rows >= 1.0
     }
 
     /// Bound on the time of a batch by this estimate.

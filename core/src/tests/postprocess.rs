@@ -44,7 +44,8 @@ fn scores_from_one_logit_or_from_no_and_yes() {
 fn outputs_of_another_form_are_refused() {
     assert!(embedding(Output::Embedding(vec![1.0; 3]), 4).is_err());
     assert!(embedding(Output::Logits(vec![1.0; 4]), 4).is_err());
-    assert!(token_rows(Output::Embedding(vec![1.0; 4])).is_err());
-    let rows = token_rows(Output::Tokens { data: vec![1.0, 2.0, 3.0, 4.0], dim: 2 }).unwrap();
-    assert_eq!(rows, [[1.0, 2.0], [3.0, 4.0]]);
+    assert!(token_vectors(Output::Embedding(vec![1.0; 4])).is_err());
+    assert!(token_vectors(Output::Tokens { data: vec![], dim: 0 }).is_err());
+    let vectors = token_vectors(Output::Tokens { data: vec![1.0, 2.0, 3.0, 4.0], dim: 2 }).unwrap();
+    assert_eq!(vectors.into_rows().collect::<Vec<_>>(), [[1.0, 2.0], [3.0, 4.0]]);
 }

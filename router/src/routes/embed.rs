@@ -10,7 +10,7 @@ use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::write_floats;
 use crate::wire::pieces::JsonText;
 use crate::wire::schema::InputsSchema;
-use prefold_core::{EmbedOptions, Input};
+use prefold_core::{EmbedOptions, Input, TokenVectors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -87,7 +87,10 @@ pub(crate) async fn embed_all(app: Call, Json(body): Json<EmbedAllBody>) -> Resu
     let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, priority } = body;
     let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
     let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs")?).await?;
-    Ok(Answer::json(answered, |inputs| JsonText::default().nested(inputs, |out, vector| write_floats(out, &vector))))
+    Ok(Answer::json(answered, |inputs| {
+        let inputs = inputs.into_iter().map(TokenVectors::into_rows);
+        JsonText::default().nested(inputs, |out, vector| write_floats(out, &vector))
+    }))
 }
 
 /// A sentence and the sentences to compare it with.

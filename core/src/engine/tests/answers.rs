@@ -81,7 +81,8 @@ async fn one_row_for_each_token() {
     let engine = engine(embedder(), config());
     let response = engine.embed_tokens(vec![list(&[7, 8]), list(&[9])], encode("inputs")).await.unwrap();
     let expected = [vec![fake_values(&[7], DIM), fake_values(&[7, 8], DIM)], vec![fake_values(&[9], DIM)]];
-    assert_eq!(response.results, expected);
+    let rows: Vec<Vec<_>> = response.results.into_iter().map(|vectors| vectors.into_rows().collect()).collect();
+    assert_eq!(rows, expected);
 }
 
 #[tokio::test]

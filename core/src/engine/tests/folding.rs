@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::execute;
-use crate::postprocess::token_rows;
+use crate::postprocess::token_vectors;
 use crate::schedule::budget::AttentionRows;
 use crate::test_support::Bidirectional;
 use crate::{Batch, Flow, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Scheduling, Tokens, Wanted};
@@ -45,7 +45,7 @@ async fn a_common_prefix_is_computed_for_each_and_equal_inputs_once() {
     let response = engine.embed_tokens(inputs(), EncodeOptions::new("input")).await.unwrap();
     for (ids, rows) in INPUTS.iter().zip(response.results) {
         let expected = Bidirectional::answer(&Tokens::new(ids.to_vec()), Wanted::Tokens);
-        assert_eq!(rows, token_rows(expected).unwrap());
+        assert_eq!(rows, token_vectors(expected).unwrap());
     }
     assert_eq!(ran.lock().unwrap().len(), 4);
     engine.shutdown().await;

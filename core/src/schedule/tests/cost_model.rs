@@ -67,3 +67,15 @@ fn short_passes_do_not_hide_what_long_ones_cost() {
     }
     assert!((model.costs().0 - 2e4).abs() < 0.05 * 2e4, "{:?}", model.costs());
 }
+
+#[test]
+fn a_pause_of_the_machine_is_not_taken_for_the_cost_of_rows() {
+    let mut model = after(&[(10_000, 0); 20], 2e4, 0.0);
+    model.observe(10_000, 0, Duration::from_secs(60));
+    assert!(model.costs().0 < 2.0 * 2e4, "{:?}", model.costs());
+    // A machine that has become a hundred times slower is believed after a few passes.
+    for _ in 0..6 {
+        model.observe(10_000, 0, Duration::from_secs(20));
+    }
+    assert!(is_near(model.costs().0, 2e6), "{:?}", model.costs());
+}
