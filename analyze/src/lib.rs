@@ -20,7 +20,7 @@ use batches::BatchSize;
 use input::{Format, Record, Records};
 use lengths::Lengths;
 use prefold_backends::{ModelSource, ModelSummary, model_summary};
-use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, Rerank, ScoreRequest, Task, TextEncoder};
+use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, Prompt, Rerank, ScoreRequest, Task, TextEncoder};
 use progress::{CountedReader, Progress};
 use rayon::prelude::*;
 use report::{InputReport, ModelReport, Report};
@@ -144,7 +144,8 @@ impl<'a> LineTokenizer<'a> {
             auto_truncate: true,
         };
         let encoder = TextEncoder::new(model.tokenizer.clone(), model.capabilities.clone(), limits)?;
-        let options = EncodeOptions { prompt_name: analyze.prompt_name.clone(), ..EncodeOptions::new("text") };
+        let options =
+            EncodeOptions { prompt: analyze.prompt_name.clone().map(Prompt::Named), ..EncodeOptions::new("text") };
         // An unknown prompt is refused before the input is read.
         encoder.encode(vec![], &options)?;
         let rerank = model.capabilities.rerank.clone().unwrap_or(Rerank::Pair);

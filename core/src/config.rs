@@ -45,6 +45,8 @@ pub struct EngineConfig {
     pub warmup_tokens: usize,
     /// Value of `truncate` when a request does not say.
     pub auto_truncate: bool,
+    /// Compute empty texts too instead of refusing them. Their vectors mean nothing, and may be near to those of any text.
+    pub allow_empty_inputs: bool,
 }
 
 impl Default for EngineConfig {
@@ -67,6 +69,7 @@ impl Default for EngineConfig {
             tokenization_workers: (cores - 1).clamp(1, MAX_DEFAULT_TOKENIZATION_WORKERS),
             warmup_tokens: 64,
             auto_truncate: true,
+            allow_empty_inputs: false,
         }
     }
 }

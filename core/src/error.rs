@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Failure of a request or of one of its inputs.
 ///
 /// The variants follow whose fault it is, because that decides the HTTP status: the client's
-/// ([`Empty`](Self::Empty), [`Validation`](Self::Validation), [`Tokenization`](Self::Tokenization),
+/// ([`Empty`](Self::Empty), [`Validation`](Self::Validation), [`TooLong`](Self::TooLong), [`Tokenization`](Self::Tokenization),
 /// [`BatchTooLarge`](Self::BatchTooLarge), [`NotCapable`](Self::NotCapable)), the load's
 /// ([`Overloaded`](Self::Overloaded)), or ours ([`Backend`](Self::Backend), [`ShuttingDown`](Self::ShuttingDown)).
 #[derive(Debug, Clone, Error)]
@@ -27,6 +27,14 @@ pub enum Error {
     /// A value is out of its range or of the wrong form.
     #[error("`{field}` {problem}")]
     Validation {
+        /// The request's field.
+        field: &'static str,
+        /// The fault and the limit, as the rest of a sentence.
+        problem: String,
+    },
+    /// An input has more tokens than are allowed, and is not to be truncated.
+    #[error("`{field}` {problem}")]
+    TooLong {
         /// The request's field.
         field: &'static str,
         /// The fault and the limit, as the rest of a sentence.
@@ -80,6 +88,21 @@ impl Error {
     /// [`Validation`](Self::Validation) of a field.
     pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
         Self::Validation { field, problem: problem.into() }
+    }
+
+    /// True where the request was not accepted; false where it was, and its computation failed.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Empty { .. }
+            | Self::Validation { .. }
+            | Self::TooLong { .. }
+            | Self::Tokenization { .. }
+            | Self::BatchTooLarge { .. }
+            | Self::NotCapable { .. }
+            | Self::Overloaded { .. }
+            | Self::ShuttingDown => true,
+            Self::Backend(_) => false,
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
 pub use postprocess::{sigmoid, softmax};
-pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, ScoreRequest, TruncationDirection};
+pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, Timings, TokenInfo, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile};

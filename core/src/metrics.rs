@@ -27,14 +27,15 @@ const ERROR_LABELS: [&str; 8] =
 /// The client left before the answer.
 const DROPPED: &str = "dropped";
 
-const COUNTERS: [(&str, &str); 10] = [
+const COUNTERS: [(&str, &str); 11] = [
     (REQUEST_COUNT, "Calls that reached the engine, by method"),
     (REQUEST_SUCCESS, "Calls that were answered, by method"),
     (REQUEST_FAILURE, "Calls that failed, by kind of error"),
-    ("te_embed_count", "Inputs to embed"),
+    ("te_embed_count", "Inputs of accepted calls to embed: of all that were not refused"),
     ("te_embed_success", "Inputs embedded"),
-    ("te_predict_count", "Inputs to score or classify"),
+    ("te_predict_count", "Inputs of accepted calls to score or classify: of all that were not refused"),
     ("te_predict_success", "Inputs scored or classified"),
+    ("prefold_truncated_inputs", "Inputs that were too long and were truncated"),
     ("prefold_failed_sequences", "Sequences whose forward pass failed or gave a value that is not finite"),
     ("prefold_tokens_saved", "Rows that compaction did not compute (N - N', padding not counted)"),
     (
@@ -104,7 +105,7 @@ pub fn describe() {
 /// The label `err` of [`REQUEST_FAILURE`].
 fn error_label(error: &Error) -> &'static str {
     match error {
-        Error::Empty { .. } | Error::Validation { .. } => "validation",
+        Error::Empty { .. } | Error::Validation { .. } | Error::TooLong { .. } => "validation",
         Error::Tokenization { .. } => "tokenization",
         Error::BatchTooLarge { .. } => "batch_size",
         Error::NotCapable { .. } => "model_type",
@@ -143,6 +144,10 @@ pub(crate) fn failed_sequences(count: usize) {
 pub(crate) fn queue_time(tokens: usize, queue: Duration) {
     let class = SIZE_CLASSES.iter().find(|(limit, _)| tokens <= *limit).map_or("more", |(_, name)| name);
     histogram!(QUEUE_BY_SIZE, "tokens" => class).record(queue);
+}
+
+pub(crate) fn truncated_inputs(count: usize) {
+    counter!("prefold_truncated_inputs").increment(count as u64);
 }
 
 pub(crate) fn input_length(tokens: usize) {
@@ -252,10 +257,13 @@ struct Call {
 impl Call {
     fn start(method: Method, inputs: usize) -> Self {
         counter!(REQUEST_COUNT, "method" => method.label()).increment(1);
-        if let Some(group) = method.group() {
-            counter!(group.count).increment(inputs as u64);
-        }
         Self { method, inputs, start: Instant::now(), over: false }
+    }
+
+    fn count_accepted(&self) {
+        if let Some(group) = self.method.group() {
+            counter!(group.count).increment(self.inputs as u64);
+        }
     }
 
     /// `outcome` holds timings where the call went through the model.
@@ -263,8 +271,14 @@ impl Call {
         self.over = true;
         let timings = match outcome {
             Ok(timings) => timings,
-            Err(error) => return counter!(REQUEST_FAILURE, "err" => error_label(error)).increment(1),
+            Err(error) => {
+                if !error.is_refusal() {
+                    self.count_accepted();
+                }
+                return counter!(REQUEST_FAILURE, "err" => error_label(error)).increment(1);
+            }
         };
+        self.count_accepted();
         counter!(REQUEST_SUCCESS, "method" => self.method.label()).increment(1);
         histogram!("te_request_duration").record(self.start.elapsed());
         let group = self.method.group();
@@ -288,6 +302,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.over {
+            self.count_accepted();
             counter!(REQUEST_FAILURE, "err" => DROPPED).increment(1);
         }
     }

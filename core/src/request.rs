@@ -65,6 +65,28 @@ pub enum TruncationDirection {
     Left,
 }
 
+/// Prompt that a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// A name from the model's [`Prompts`](crate::Prompts).
+    Named(String),
+    /// The text itself, [`MAX_BYTES`](Self::MAX_BYTES) at most.
+    Text(String),
+}
+
+impl Prompt {
+    /// Bytes of a text at most: it is put before each input.
+    pub const MAX_BYTES: usize = 16 << 10;
+
+    /// The request's field, for messages.
+    pub(crate) fn field(&self) -> &'static str {
+        match self {
+            Self::Named(_) => "prompt_name",
+            Self::Text(_) => "prompt",
+        }
+    }
+}
+
 /// Choices of a request for turning inputs into tokens.
 #[derive(Debug, Clone)]
 pub struct EncodeOptions {
@@ -74,8 +96,8 @@ pub struct EncodeOptions {
     pub max_tokens: Option<usize>,
     /// The end to cut.
     pub direction: TruncationDirection,
-    /// A name from the model's prompts; the default prompt when absent.
-    pub prompt_name: Option<String>,
+    /// The prompt to put before each text; the model's default prompt when absent.
+    pub prompt: Option<Prompt>,
     /// Add the tokenizer's special tokens to texts.
     pub add_special_tokens: bool,
     /// Priority of the request among those of its account, unless the engine has one; the usual one when absent.
@@ -91,7 +113,7 @@ impl EncodeOptions {
             truncate: None,
             max_tokens: None,
             direction: TruncationDirection::Right,
-            prompt_name: None,
+            prompt: None,
             add_special_tokens: true,
             priority: None,
             field,

@@ -54,6 +54,8 @@ pub struct Usage {
     /// request; all of them where prefixes are not folded. It depends on nothing that other requests contain: computed may be
     /// fewer, where the batch had a prefix from them.
     pub computed_tokens: usize,
+    /// Inputs that were too long and were truncated.
+    pub truncated_inputs: usize,
 }
 
 impl Usage {

@@ -2,13 +2,13 @@
 //!
 //! | status | when |
 //! | --- | --- |
-//! | 400 | the body is not JSON, or ended early; no host or two |
+//! | 400 | the body is not JSON, or ended early; no host or two; nothing to work on; on OpenAI's routes whatever would be 422, and an input too many or too long |
 //! | 401 | the API key is missing or wrong |
 //! | 404, 405 | there is no such route or model, or not with this method |
 //! | 408 | the body did not arrive in time |
-//! | 413 | too many bytes or values in the body, too many inputs in the request |
+//! | 413 | too many bytes or values in the body; too many inputs in the request, an input too long |
 //! | 415 | the body is compressed |
-//! | 422 | the client's fault otherwise: wrong types and values, nothing to work on, a text that cannot be encoded, a request that the served kind of model cannot answer |
+//! | 422 | the client's fault otherwise: wrong types and values, a text that cannot be encoded, a request that the served kind of model cannot answer |
 //! | 424 | the forward pass failed |
 //! | 429 | overloaded; `Retry-After` says when to come back |
 //! | 500 | a bug |
@@ -46,6 +46,9 @@ pub(crate) enum ApiError {
         /// The fault, and its position in the body.
         problem: String,
     },
+    /// The body has a field that nothing reads, and the server is strict.
+    #[error("`{0}`: unknown field (--strict-fields)")]
+    UnknownField(String),
     /// The body is too large.
     #[error("the request body is larger than {limit} bytes (--payload-limit)")]
     PayloadTooLarge {
@@ -180,15 +183,20 @@ impl ErrorClass {
 }
 
 impl ApiError {
-    fn class(&self) -> ErrorClass {
+    fn class(&self, dialect: Dialect) -> ErrorClass {
+        // OpenAI's clients know 400 for everything that is wrong with a request.
+        let unless_openai = |status| if dialect == Dialect::OpenAi { StatusCode::BAD_REQUEST } else { status };
+        let unprocessable = unless_openai(StatusCode::UNPROCESSABLE_ENTITY);
+        let too_large = unless_openai(StatusCode::PAYLOAD_TOO_LARGE);
         match self {
             Self::Engine(error) => match error {
-                Error::Empty { .. } => ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Empty"),
-                Error::Validation { .. } | Error::NotCapable { .. } => {
-                    ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation")
+                Error::Empty { .. } => ErrorClass::client(StatusCode::BAD_REQUEST, "Empty"),
+                Error::Validation { .. } | Error::NotCapable { .. } => ErrorClass::client(unprocessable, "Validation"),
+                Error::TooLong { .. } => {
+                    ErrorClass { code: Some("context_length_exceeded"), ..ErrorClass::client(too_large, "Validation") }
                 }
-                Error::Tokenization { .. } => ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Tokenizer"),
-                Error::BatchTooLarge { .. } => ErrorClass::client(StatusCode::PAYLOAD_TOO_LARGE, "Validation"),
+                Error::Tokenization { .. } => ErrorClass::client(unprocessable, "Tokenizer"),
+                Error::BatchTooLarge { .. } => ErrorClass::client(too_large, "Validation"),
                 Error::Overloaded { .. } => ErrorClass {
                     openai_type: "rate_limit_error",
                     code: Some("rate_limit_exceeded"),
@@ -200,7 +208,7 @@ impl ApiError {
             Self::Syntax(_) | Self::Incomplete(_) | Self::Host(_) => {
                 ErrorClass::client(StatusCode::BAD_REQUEST, "Validation")
             }
-            Self::Body { .. } => ErrorClass::client(StatusCode::UNPROCESSABLE_ENTITY, "Validation"),
+            Self::Body { .. } | Self::UnknownField(_) => ErrorClass::client(unprocessable, "Validation"),
             Self::Encoded { .. } => ErrorClass::client(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Validation"),
             Self::Slow(_) => ErrorClass::client(StatusCode::REQUEST_TIMEOUT, "Validation"),
             Self::PayloadTooLarge { .. } | Self::TooManyValues { .. } => {
@@ -226,10 +234,12 @@ impl ApiError {
             Self::Engine(
                 Error::Empty { field, .. }
                 | Error::Validation { field, .. }
+                | Error::TooLong { field, .. }
                 | Error::Tokenization { field, .. }
                 | Error::BatchTooLarge { field, .. },
             ) => Some(field),
             Self::Body { field, .. } => field.as_deref(),
+            Self::UnknownField(field) => Some(field),
             Self::Engine(
                 Error::NotCapable { .. } | Error::Overloaded { .. } | Error::Backend(_) | Error::ShuttingDown,
             )
@@ -251,7 +261,7 @@ impl ApiError {
 
     /// The response with its body.
     pub(crate) fn render(&self, dialect: Dialect) -> Response {
-        let ErrorClass { status, error_type, openai_type, code } = self.class();
+        let ErrorClass { status, error_type, openai_type, code } = self.class(dialect);
         let message = self.to_string();
         let mut response = match dialect {
             Dialect::Tei => Json(TeiError { error: message, error_type }).into_response(),
@@ -292,6 +302,7 @@ fn advice(error: &Error) -> String {
         Error::Backend(BackendError::NotFinite(_)) => " (--dtype float32)".to_owned(),
         Error::Empty { .. }
         | Error::Validation { .. }
+        | Error::TooLong { .. }
         | Error::Tokenization { .. }
         | Error::Backend(_)
         | Error::ShuttingDown => String::new(),
@@ -314,7 +325,7 @@ fn routes_of(task: Task) -> &'static [&'static str] {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = self.class().status.into_response();
+        let mut response = self.class(Dialect::Tei).status.into_response();
         response.extensions_mut().insert(self);
         response
     }

@@ -25,20 +25,30 @@ pub(crate) const ALIASES: [(&str, &str); 5] = [
 
 /// Statuses of errors that any route may answer, beside its own.
 const ERRORS: [(&str, &str); 10] = [
-    ("400", "The body is not JSON, or ended early"),
+    ("400", "The body is not JSON, or ended early; no inputs, or an empty one"),
     ("401", "The API key is missing or wrong"),
     ("408", "The body did not arrive within `--client-timeout`"),
-    ("413", "Too many bytes (`--payload-limit`), values or inputs"),
+    ("413", "Too many bytes (`--payload-limit`), values or inputs; an input that is too long and not to be truncated"),
     ("415", "The body is compressed (`Content-Encoding`)"),
-    ("422", "A wrong value or type, no inputs, or a task that the model does not have"),
+    ("422", "A wrong value or type, or a task that the model does not have"),
     ("424", "The forward pass failed"),
     ("429", "A limit of the server is reached; retry after `Retry-After` seconds"),
     ("500", "A bug"),
     ("503", "The server is stopping"),
 ];
 
+/// Descriptions that differ on OpenAI's routes, where 400 is for all that is wrong with a request.
+const OPENAI_ERRORS: [(&str, &str); 2] = [
+    (
+        "400",
+        "The body is not JSON, or ended early; a wrong value or type; no inputs, an empty one, too many, or one that is too \
+         long and not to be truncated; a task that the model does not have",
+    ),
+    ("413", "Too many bytes (`--payload-limit`) or values"),
+];
+
 /// Headers of responses for which the model ran.
-const COST_HEADERS: [(&str, &str); 11] = [
+const COST_HEADERS: [(&str, &str); 12] = [
     ("x-compute-type", "The device, for example `cpu`"),
     ("x-compute-time", "Milliseconds from the request's head to the response"),
     ("x-total-time", "Equal to `x-compute-time`"),
@@ -49,6 +59,7 @@ const COST_HEADERS: [(&str, &str); 11] = [
     ("x-compute-characters", "Characters of the inputs"),
     ("x-compute-tokens", "Tokens of the inputs"),
     ("x-compute-compact-tokens", "Tokens of the inputs, with the prefixes that they have in common counted once"),
+    ("x-truncated-inputs", "Inputs that were too long and were truncated"),
     ("x-compaction-ratio", "`x-compute-compact-tokens` divided by `x-compute-tokens`"),
 ];
 
@@ -110,7 +121,8 @@ fn complete(path: &str, operation: &mut Operation) {
     let is_open = matches!(path, "/health" | "/ready" | "/metrics");
     let takes_a_body = operation.request_body.is_some();
     let runs_the_model = takes_a_body && !matches!(path, "/tokenize" | "/decode");
-    let schema = match Dialect::of(path) {
+    let dialect = Dialect::of(path);
+    let schema = match dialect {
         Dialect::Tei => "TeiError",
         Dialect::OpenAi => "OpenAiError",
     };
@@ -120,9 +132,15 @@ fn complete(path: &str, operation: &mut Operation) {
             "503" => takes_a_body || path == "/health" || path == "/ready",
             "500" => true,
             "424" => runs_the_model,
+            "422" => takes_a_body && dialect == Dialect::Tei,
             _ => takes_a_body,
         };
-        let description = if is_open && status == "503" { "Unhealthy; the error says why" } else { description };
+        let openai = OPENAI_ERRORS.iter().find(|(code, _)| dialect == Dialect::OpenAi && *code == status);
+        let description = match openai {
+            Some((_, description)) => description,
+            None if is_open && status == "503" => "Unhealthy; the error says why",
+            None => description,
+        };
         if may_happen && !operation.responses.responses.contains_key(status) {
             operation.responses.responses.insert(status.to_owned(), RefOr::T(error(schema, description)));
         }

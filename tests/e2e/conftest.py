@@ -38,8 +38,8 @@ def builtin(servers):
 
 @pytest.fixture(scope="session")
 def served(servers):
-    """`served(fixture_name)`: server on that reference checkpoint."""
-    return lambda model, *args: servers("--model-id", FIXTURES / model, *args)
+    """`served(fixture_name)`: server on that reference checkpoint. One of the reference texts is empty."""
+    return lambda model, *args: servers("--model-id", FIXTURES / model, "--allow-empty-inputs", *args)
 
 
 def pytest_runtest_setup(item):

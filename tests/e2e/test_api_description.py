@@ -67,9 +67,9 @@ def test_what_the_server_tells(builtin, served, description, path):
 
 
 @pytest.mark.parametrize("path, request_body, status", [
-    ("/embed", {"inputs": []}, 422),
-    ("/v1/embeddings", {"input": []}, 422),
-    ("/v1/score", {"queries": [], "documents": ["a"]}, 422),
+    ("/embed", {"inputs": []}, 400),
+    ("/v1/embeddings", {"input": []}, 400),
+    ("/v1/score", {"queries": [], "documents": ["a"]}, 400),
     ("/predict", {"inputs": "a"}, 422),
 ])
 def test_errors(builtin, description, path, request_body, status):

@@ -1,7 +1,7 @@
-"""The examples of docs/api.md match a live server.
+"""The examples of docs/api.md and docs/prompts.md match a live server.
 
 An example is a block `http <server>` with a request, followed by a block with the response. `UPDATE_DOCS=1` writes the
-responses into the document instead of comparing them.
+responses into the documents instead of comparing them.
 """
 
 import base64
@@ -15,7 +15,7 @@ import pytest
 
 from harness import ROOT
 
-DOCUMENT = ROOT / "docs" / "api.md"
+DOCUMENTS = [ROOT / "docs" / "api.md", ROOT / "docs" / "prompts.md"]
 EXAMPLE = re.compile(r"```http (\w+)\n(.*?)\n```\n\n```(json|text)\n(.*?)\n```", re.DOTALL)
 ONE = ("--radix-mlp-threshold", "1")
 SERVERS = {
@@ -28,7 +28,7 @@ SERVERS = {
 WIDTH = 110
 NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
 CHANGING = {"id", "created", "tokenization_workers", "version", "device"}
-EXAMPLES = list(EXAMPLE.finditer(DOCUMENT.read_text()))
+EXAMPLES = [example for document in DOCUMENTS for example in EXAMPLE.finditer(document.read_text())]
 
 
 def send(server, request):
@@ -114,19 +114,20 @@ def test_there_are_examples_of_every_route():
     assert described.keys() - aliases - shown_routes == set()
 
 
-@pytest.mark.skipif("UPDATE_DOCS" not in os.environ, reason="the document is only read")
+@pytest.mark.skipif("UPDATE_DOCS" not in os.environ, reason="the documents are only read")
 def test_write_the_answers(builtin, served):
     def example(match):
         name, request, kind, _ = match.groups()
         answer = shown(send(server_of(name, builtin, served), request), kind)
         return f"```http {name}\n{request}\n```\n\n```{kind}\n{answer}\n```"
 
-    DOCUMENT.write_text(EXAMPLE.sub(example, DOCUMENT.read_text()))
+    for document in DOCUMENTS:
+        document.write_text(EXAMPLE.sub(example, document.read_text()))
 
 
-@pytest.mark.skipif("UPDATE_DOCS" in os.environ, reason="the document is being written")
+@pytest.mark.skipif("UPDATE_DOCS" in os.environ, reason="the documents are being written")
 @pytest.mark.parametrize("match", EXAMPLES, ids=lambda match: match.group(2).splitlines()[0])
 def test_an_example_is_true(match, builtin, served):
     name, request, kind, text = match.groups()
     response = send(server_of(name, builtin, served), request)
-    assert is_as_shown(response, kind, text), f"UPDATE_DOCS=1 writes docs/api.md anew; got\n{shown(response, kind)}"
+    assert is_as_shown(response, kind, text), f"UPDATE_DOCS=1 writes the documents anew; got\n{shown(response, kind)}"

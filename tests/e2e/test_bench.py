@@ -155,7 +155,7 @@ def test_errors_are_counted_and_told(tmp_path):
             tmp_path, server, "--texts", 65, "--requests", 3, "--warmup", 0, "--api-key", "secret", status=1)
         assert (run["answered"], run["failed"], run["latency_ms"]["max"]) == (0, 3, 0)
         (error,) = run["errors"]
-        assert (error["kind"], error["count"]) == ("status 413", 3)
+        assert (error["kind"], error["count"]) == ("status 400", 3)
         assert "64" in error["example"], error
         # Without the key; the variable API_KEY works like the flag.
         status, out, err = bench(tmp_path, "--url", server.url(), "--file", WORKLOAD, "--requests", 1)

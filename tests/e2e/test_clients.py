@@ -87,7 +87,7 @@ def test_cohere_v2(builtin, ranking):
     answer = client.rerank(model=MODEL, query=QUERY, documents=TEXTS, top_n=2, max_tokens_per_doc=4096)
     assert_ranking(relevance(answer.results), ranking[:2])
     assert answer.id and answer.meta.api_version.version == "2"
-    with pytest.raises(cohere.errors.UnprocessableEntityError):
+    with pytest.raises(cohere.errors.BadRequestError):
         client.rerank(model=MODEL, query=QUERY, documents=[])
 
 
@@ -109,9 +109,9 @@ def test_voyage_says_how_it_wants_vectors(builtin, rows):
     assert_rows(short, builtin.ask("/embed", inputs=TEXTS, dimensions=64))
     assert_rows(client.embed(TEXTS, model=MODEL, output_dtype="float", truncation=True).embeddings, rows)
     for dtype in "int8", "ubinary":
-        with pytest.raises(voyageai.error.MalformedRequestError, match="output_dtype"):
+        with pytest.raises(voyageai.error.InvalidRequestError, match="output_dtype"):
             client.embed(TEXTS, model=MODEL, output_dtype=dtype)
-    with pytest.raises(voyageai.error.MalformedRequestError, match="tokens"):
+    with pytest.raises(voyageai.error.InvalidRequestError, match="tokens"):
         client.embed(["a " * 5000], model=MODEL, truncation=False)
 
 

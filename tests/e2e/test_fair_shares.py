@@ -94,13 +94,13 @@ def test_priorities_decide_between_equals(server, priority):
 @pytest.mark.parametrize("value", ["high", "1.5", "", "99999999999999999999"])
 def test_a_header_that_is_no_number_is_refused(server, value):
     got = server.post("/v1/embeddings", {"input": "a"}, headers={"x-vllm-priority": value})
-    assert got.status == 422 and got.json()["error"]["param"] == "x-vllm-priority", got.body
+    assert got.status == 400 and got.json()["error"]["param"] == "x-vllm-priority", got.body
     assert server.post("/embed", {"inputs": "a"}, headers={"x-vllm-priority": value}).status == 422
 
 
 def test_a_field_that_is_no_number_is_refused(server):
     got = server.post("/v1/embeddings", {"input": "a", "priority": "high"})
-    assert got.status == 422 and got.json()["error"]["param"] == "priority", got.body
+    assert got.status == 400 and got.json()["error"]["param"] == "priority", got.body
     assert server.post("/embed", {"inputs": "a", "priority": None}).status == 200
     assert server.post("/embed", {"inputs": "a", "priority": -(2**63)}).status == 200
 

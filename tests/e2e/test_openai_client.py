@@ -74,10 +74,10 @@ def test_usage_counts_tokens(client, model, builtin):
 
 
 def test_errors_are_the_clients_own(client, model):
-    with pytest.raises(openai.UnprocessableEntityError) as caught:
+    with pytest.raises(openai.BadRequestError) as caught:
         client.embeddings.create(model=model, input=TEXT, dimensions=100_000)
     assert caught.value.param == "dimensions" and "dimensions" in caught.value.message
-    with pytest.raises(openai.UnprocessableEntityError):
+    with pytest.raises(openai.BadRequestError):
         client.embeddings.create(model=model, input=TEXT, encoding_format="hex")
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nothing/here")

@@ -62,7 +62,7 @@ def test_only_the_document_is_truncated(served):
     whole = server.post("/rerank", {"query": QUERY, "texts": ["bees " * 2 * limit]})
     assert int(whole.headers["x-compute-tokens"]) == limit
     refused = server.post("/rerank", {"query": "why " * 2 * limit, "texts": ["a"]})
-    assert refused.status == 422 and "leaves no room for a document" in refused.json()["error"]
+    assert refused.status == 413 and "leaves no room for a document" in refused.json()["error"]
 
 
 def test_the_answer_tells_what_the_shared_prefix_saved(served):

@@ -49,9 +49,9 @@ def test_truncation_cuts_the_end_that_is_asked_for(served):
         assert_close(response.json()[0], server.ask("/embed", inputs=[[*kept, end]])[0], 1e-6, direction)
     assert server.post("/embed", {"inputs": long}).status == 200, "--auto-truncate is the default"
     refused = server.post("/embed", {"inputs": long, "truncate": False})
-    assert refused.status == 422 and str(limit) in refused.json()["error"]
+    assert refused.status == 413 and str(limit) in refused.json()["error"]
     refused = server.post("/embed", {"inputs": [ids], "truncate": False})
-    assert refused.status == 422 and str(limit) in refused.json()["error"]
+    assert refused.status == 413 and str(limit) in refused.json()["error"]
 
 
 def test_embed_all_has_a_vector_for_each_token(builtin):

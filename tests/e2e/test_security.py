@@ -194,7 +194,7 @@ def test_texts_of_clients_stay_out_of_messages_and_logs():
             ("/embed", {"inputs": "a", "truncation_direction": forged}),
         ]:
             answer = server.post(path, body)
-            assert answer.status == 422 and len(answer.body) < 2000, answer
+            assert answer.status in (400, 422) and len(answer.body) < 2000, answer
         server.get("/no/such/" + "y" * 10_000)
         server.get("/v1/models/%0aforged%1b%5b2J")
         assert server.get("/v1/models/%ff").json()["error"]["code"] == "model_not_found"
@@ -284,7 +284,7 @@ def test_no_path_of_a_request_reaches_the_file_system(builtin):
             }
             for path, body in bodies.items():
                 response = builtin.post(path, body)
-                assert response.status in (200, 422) and content.encode() not in response.body, (path, name, response)
+                assert response.status in (200, 400, 422) and content.encode() not in response.body, (path, name, response)
                 assert b"root:" not in response.body
     assert not was_read()
     with open(canary, encoding="ascii") as file:

@@ -130,10 +130,10 @@ def test_the_client_decides_what_is_recorded_and_errors_are_told():
         with traced(collector, "--disable-spans") as server:
             unsampled = {"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-00"}
             assert server.post("/embed", {"inputs": "Hi"}, unsampled).status == 200
-            assert server.post("/embed", {"inputs": []}, {"traceparent": "nonsense"}).status == 422
+            assert server.post("/embed", {"inputs": []}, {"traceparent": "nonsense"}).status == 400
         (request,) = collector.spans()
         assert request.trace_id.hex() != TRACE_ID and not request.parent_span_id
-        assert attributes(request)["http.response.status_code"] == 422
+        assert attributes(request)["http.response.status_code"] == 400
         assert "has no items" in attributes(request)["error.message"]
 
 

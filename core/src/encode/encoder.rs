@@ -26,6 +26,14 @@ pub(crate) struct Encoded {
     pub(crate) input_ids: Vec<u32>,
     /// Characters of the input's texts.
     pub(crate) characters: usize,
+    /// The input had more tokens.
+    pub(crate) is_truncated: bool,
+}
+
+/// Ids of an input within the limits.
+pub(super) struct Fitted {
+    pub(super) ids: Vec<u32>,
+    pub(super) is_truncated: bool,
 }
 
 impl Encoder {
@@ -65,10 +73,12 @@ impl Encoder {
     /// [`Error::Empty`], [`Error::Validation`], [`Error::Tokenization`].
     pub(crate) fn encode(&self, input: Input, place: Place, options: &ResolvedOptions) -> Result<Encoded, Error> {
         let characters = characters(&input);
-        if options.has_named_prompt && !matches!(input, Input::Text(_)) {
-            return Err(Error::invalid("prompt_name", "can be put before a text only"));
+        if let Some(field) = options.prompt_field
+            && !matches!(input, Input::Text(_))
+        {
+            return Err(Error::invalid(field, "can be put before a text only"));
         }
-        let input_ids = match input {
+        let Fitted { ids: input_ids, is_truncated } = match input {
             Input::Text(text) => self.encode_text(&options.with_prompt(text), None, place, options)?,
             Input::Pair(first, second) => self.encode_text(&first, Some(&second), place, options)?,
             Input::Ids(ids) => self.cut_ids(ids, place, options)?,
@@ -81,7 +91,7 @@ impl Encoder {
         }
         // The tokenizer's files may know more tokens than the model has rows for.
         self.check_ids(&input_ids, place)?;
-        Ok(Encoded { input_ids, characters })
+        Ok(Encoded { input_ids, characters, is_truncated })
     }
 
     /// Ids with those that the post-processor adds. Too long pairs are cut as `longest_first` does: the longer text first,
@@ -92,7 +102,7 @@ impl Encoder {
         second: Option<&str>,
         place: Place,
         options: &ResolvedOptions,
-    ) -> Result<Vec<u32>, Error> {
+    ) -> Result<Fitted, Error> {
         let least = self.bound.least_tokens(first) + second.map_or(0, |text| self.bound.least_tokens(text));
         if least > options.max_tokens {
             options.check_truncation(least, true, place)?;
@@ -104,7 +114,8 @@ impl Encoder {
         let processor = self.tokenizer.get_post_processor().filter(|_| options.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
         let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
-        if len > options.max_tokens {
+        let is_truncated = len > options.max_tokens;
+        if is_truncated {
             options.check_truncation(len, is_part, place)?;
             let params = TruncationParams {
                 direction: direction(options.direction),
@@ -126,16 +137,17 @@ impl Encoder {
             let limit = options.max_tokens;
             return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
         }
-        Ok(ids.to_vec())
+        Ok(Fitted { ids: ids.to_vec(), is_truncated })
     }
 
-    fn cut_ids(&self, mut ids: Vec<u32>, place: Place, options: &ResolvedOptions) -> Result<Vec<u32>, Error> {
+    fn cut_ids(&self, mut ids: Vec<u32>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
         self.check_ids(&ids, place)?;
-        if ids.len() > options.max_tokens {
+        let is_truncated = ids.len() > options.max_tokens;
+        if is_truncated {
             options.check_truncation(ids.len(), false, place)?;
             options.cut(&mut ids, 0, 0);
         }
-        Ok(ids)
+        Ok(Fitted { ids, is_truncated })
     }
 
     pub(super) fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! Options of a request with the defaults of model and server filled in.
 
 use super::rerank_prompt::EncodedHead;
-use crate::{EncodeLimits, EncodeOptions, Error, Place, Prompts, TruncationDirection, shown};
+use crate::{EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, TruncationDirection, shown};
 use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
@@ -13,7 +13,8 @@ const MAX_NAMES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct ResolvedOptions {
     pub(super) prompt: Option<String>,
-    pub(super) has_named_prompt: bool,
+    /// Field of the request that asks for the prompt; `None` if it is the model's default.
+    pub(super) prompt_field: Option<&'static str>,
     pub(super) truncate: bool,
     /// Tokens of an input at most.
     pub(super) max_tokens: usize,
@@ -27,27 +28,24 @@ pub(crate) struct ResolvedOptions {
 
 impl ResolvedOptions {
     /// # Errors
-    /// [`Error::Validation`] if the model has no prompt of that name, or takes no inputs of that length.
+    /// [`Error::Validation`] if the model has no prompt of that name, the prompt is too long, or the model takes no inputs of
+    /// that length.
     pub(super) fn new(
         options: &EncodeOptions,
         prompts: Option<&Prompts>,
         limits: &EncodeLimits,
     ) -> Result<Self, Error> {
-        let prompt = match &options.prompt_name {
+        let prompt = match &options.prompt {
             None => prompts.and_then(|prompts| prompts.default.as_ref()),
-            Some(name) => Some(prompts.and_then(|prompts| prompts.by_name.get(name)).ok_or_else(|| {
-                let names: Vec<&str> =
-                    prompts.iter().flat_map(|prompts| prompts.by_name.keys()).map(String::as_str).collect();
-                let known = match names.len() {
-                    0 => "none".to_owned(),
-                    1..=MAX_NAMES => names.join(", "),
-                    count => format!("{} and {} more", names[..MAX_NAMES].join(", "), count - MAX_NAMES),
-                };
-                Error::invalid(
-                    "prompt_name",
-                    format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)),
-                )
-            })?),
+            Some(Prompt::Named(name)) => {
+                let named = prompts.and_then(|prompts| prompts.by_name.get(name));
+                Some(named.ok_or_else(|| unknown_prompt(name, prompts))?)
+            }
+            Some(Prompt::Text(text)) if text.len() > Prompt::MAX_BYTES => {
+                let problem = format!("has {} bytes, the limit is {}", text.len(), Prompt::MAX_BYTES);
+                return Err(Error::invalid("prompt", problem));
+            }
+            Some(Prompt::Text(text)) => Some(text),
         };
         let limit = limits.max_input_length;
         let max_tokens = options.max_tokens.unwrap_or(limit);
@@ -57,7 +55,7 @@ impl ResolvedOptions {
         }
         Ok(Self {
             prompt: prompt.filter(|prompt| !prompt.is_empty()).cloned(),
-            has_named_prompt: options.prompt_name.is_some(),
+            prompt_field: options.prompt.as_ref().map(Prompt::field),
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
             max_tokens,
             direction: options.direction,
@@ -90,24 +88,38 @@ impl ResolvedOptions {
     }
 
     /// # Errors
-    /// [`Error::Validation`] where too long inputs are not truncated. `is_part`: of what is too long, only a part was encoded.
+    /// [`Error::TooLong`] where too long inputs are not truncated. `is_part`: of what is too long, only a part was encoded.
     pub(super) fn check_truncation(&self, len: usize, is_part: bool, place: Place) -> Result<(), Error> {
         if self.truncate {
             return Ok(());
         }
         let (limit, more) = (self.max_tokens, if is_part { " or more" } else { "" });
         Err(place
-            .invalid(format!("has {len} tokens{more}, the limit is {limit}; set `truncate` to cut what is too long")))
+            .too_long(format!("has {len} tokens{more}, the limit is {limit}; set `truncate` to cut what is too long")))
     }
 }
 
+fn unknown_prompt(name: &str, prompts: Option<&Prompts>) -> Error {
+    let names: Vec<&str> = prompts.iter().flat_map(|prompts| prompts.by_name.keys()).map(String::as_str).collect();
+    let known = match names.len() {
+        0 => "none".to_owned(),
+        1..=MAX_NAMES => names.join(", "),
+        count => format!("{} and {} more", names[..MAX_NAMES].join(", "), count - MAX_NAMES),
+    };
+    Error::invalid("prompt_name", format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)))
+}
+
 impl Place {
-    pub(super) fn problem(self, problem: impl Display) -> String {
+    pub(crate) fn problem(self, problem: impl Display) -> String {
         self.index.map_or_else(|| problem.to_string(), |index| format!("item {index} {problem}"))
     }
 
     pub(super) fn invalid(self, problem: impl Display) -> Error {
         Error::invalid(self.field, self.problem(problem))
+    }
+
+    pub(super) fn too_long(self, problem: impl Display) -> Error {
+        Error::TooLong { field: self.field, problem: self.problem(problem) }
     }
 
     pub(super) fn untokenizable(self, error: impl Display) -> Error {

@@ -1,6 +1,6 @@
 //! Encoding of rerank prompts: the request's common head once, and each document behind it.
 
-use super::encoder::Encoder;
+use super::encoder::{Encoder, Fitted};
 use super::options::ResolvedOptions;
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::TruncationBound;
@@ -32,7 +32,7 @@ impl Encoder {
         document: &str,
         place: Place,
         options: &ResolvedOptions,
-    ) -> Result<Vec<u32>, Error> {
+    ) -> Result<Fitted, Error> {
         let Some(template) = &self.template else {
             return Err(place.invalid("is to be reranked by a prompt, and the served model has none"));
         };
@@ -40,7 +40,7 @@ impl Encoder {
         for (place, text) in [(query_place, Some(&query)), (instruction_place, instruction.as_ref())] {
             if text.is_some_and(|text| self.bound.exceeds(text, options.max_tokens)) {
                 let problem = format!("has more tokens than fit; the limit is {}", options.max_tokens);
-                return Err(place.invalid(problem));
+                return Err(place.too_long(problem));
             }
         }
         let least = self.bound.least_tokens(document);
@@ -74,12 +74,13 @@ impl Encoder {
         let rest = self.tokenizer.encode(rest, false).map_err(|error| place.untokenizable(error))?;
         let mut ids = [&head.input_ids, rest.get_ids()].concat();
         let len = ids.len() + template.after.len();
+        let is_truncated = len > options.max_tokens || part.len() < document.len();
         if len > options.max_tokens {
             let is_document = |&(_, end): &(usize, usize)| end > head.rest.len();
             let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
             let kept = head.input_ids.len() + fixed;
             if kept + template.after.len() >= options.max_tokens {
-                return Err(query_place.invalid(format!(
+                return Err(query_place.too_long(format!(
                     "and its instruction have {} tokens together with the prompt, which leaves no room for a \
                      document; the limit is {}",
                     kept + template.after.len(),
@@ -90,6 +91,6 @@ impl Encoder {
             options.cut(&mut ids, kept, template.after.len());
         }
         ids.extend_from_slice(&template.after);
-        Ok(ids)
+        Ok(Fitted { ids, is_truncated })
     }
 }

@@ -1,5 +1,6 @@
 //! A request's way through the model: encoding, queue, forward pass, chunk by chunk.
 
+use super::validate::check_not_empty;
 use super::{Engine, Inner};
 use crate::admission::chunk::chunks;
 use crate::encode::encoder::{Encoded, Encoder};
@@ -31,6 +32,9 @@ impl Engine {
             Wanted::Logits => can.classify.as_ref().map(|classify| &classify.prompts),
         };
         let resolved = Arc::new(tokenizers.encoder().resolve(options, prompts)?);
+        if !config.allow_empty_inputs {
+            check_not_empty(&inputs)?;
+        }
         let _request = self.admit()?;
         let share = self.share.clone().unwrap_or_else(|| Arc::new(buffered.share()));
         let mut cost = response_limits.cost(wanted, share);
@@ -68,6 +72,7 @@ impl Engine {
         }
         let timings = mean_timings(&answers);
         metrics::queue_time(usage.tokens, timings.queue);
+        metrics::truncated_inputs(usage.truncated_inputs);
         Ok(Response {
             results: answers.into_iter().map(|answer| answer.output).collect(),
             usage,
@@ -87,8 +92,9 @@ impl Engine {
         let options = Arc::clone(options);
         let encode = move |encoder: &Encoder, place, input| encoder.encode(input, place, &options);
         let encoded = self.inner.tokenizers.map(inputs, Input::bytes, encode).instrument(span).await?;
-        let sequences = encoded.into_iter().map(|Encoded { input_ids, characters }| {
+        let sequences = encoded.into_iter().map(|Encoded { input_ids, characters, is_truncated }| {
             usage.characters += characters;
+            usage.truncated_inputs += usize::from(is_truncated);
             usage.tokens += input_ids.len();
             metrics::input_length(input_ids.len());
             input_ids

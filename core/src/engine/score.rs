@@ -1,7 +1,7 @@
 //! Scores of documents against queries, in the way that the model reranks.
 
 use super::Engine;
-use super::validate::check_pairing;
+use super::validate::{check_pairing, check_queries};
 use crate::metrics::{Method, observe};
 use crate::postprocess::{cosine, embedding, rerank_score};
 use crate::{Embed, EncodeOptions, Error, Input, Place, Rerank, RerankScore, Response, ScoreRequest, Task, Wanted};
@@ -22,6 +22,9 @@ impl Engine {
             request.documents.len(),
             Box::pin(async {
                 check_pairing(&request)?;
+                if !self.config().allow_empty_inputs {
+                    check_queries(&request)?;
+                }
                 let num_documents = request.documents.len();
                 // The queries are inputs too where they are embedded, but not what the limit is about.
                 self.check_count(num_documents, request.encode.field)?;

@@ -1,6 +1,6 @@
 //! Checks of a request's counts and of the model; errors name what is out of range.
 
-use crate::{Backend, BatchLimits, Error, InvalidSetting, ModelInfo, ScoreRequest, TooLarge};
+use crate::{Backend, BatchLimits, Error, Input, InvalidSetting, ModelInfo, Place, ScoreRequest, TooLarge};
 
 /// At least one input, and no more than the limit.
 pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Result<(), Error> {
@@ -27,6 +27,34 @@ pub(crate) fn check_pairing(request: &ScoreRequest) -> Result<(), Error> {
             Err(Error::invalid(field, problem))
         }
     }
+}
+
+/// No query is an empty text.
+pub(crate) fn check_queries(request: &ScoreRequest) -> Result<(), Error> {
+    let ScoreRequest { queries, query_field: field, .. } = request;
+    match queries.iter().position(String::is_empty) {
+        None => Ok(()),
+        Some(index) => Err(empty_text(Place { field, index: (queries.len() > 1).then_some(index) })),
+    }
+}
+
+/// No text is empty.
+pub(crate) fn check_not_empty(inputs: &[(Place, Input)]) -> Result<(), Error> {
+    let empty_part = |(place, input): &(Place, Input)| match input {
+        Input::Text(text) => text.is_empty().then_some(*place),
+        Input::Pair(first, second) => (first.is_empty() || second.is_empty()).then_some(*place),
+        Input::Rerank { document, .. } => document.is_empty().then_some(*place),
+        // A list of ids without any is refused wherever it is encoded.
+        Input::Ids(_) => None,
+    };
+    match inputs.iter().find_map(empty_part) {
+        None => Ok(()),
+        Some(place) => Err(empty_text(place)),
+    }
+}
+
+fn empty_text(place: Place) -> Error {
+    Error::Empty { field: place.field, problem: place.problem("is an empty text") }
 }
 
 /// Values of a vector that are kept.

@@ -84,6 +84,7 @@ fn every_name_is_described() {
         let (total_tokens, unique_tokens, attention_work_saved) = (8, 6, 5);
         batch(&BatchReport { id: 1, total_tokens, unique_tokens, attention_work_saved, planning, inference }, 2);
         failed_sequences(1);
+        truncated_inputs(1);
         input_length(1);
         queue_time(65, Duration::ZERO);
         queue_time(1 << 20, Duration::ZERO);
@@ -104,6 +105,7 @@ fn every_kind_of_error_has_a_series_from_the_start() {
     let errors = [
         Error::Empty { field, problem: problem() },
         Error::Validation { field, problem: problem() },
+        Error::TooLong { field, problem: problem() },
         Error::Tokenization { field, problem: problem() },
         Error::BatchTooLarge { field, got: 2, limit: 1 },
         Error::NotCapable { asked: Task::Embed, model_type: problem(), capabilities: Arc::default() },
@@ -131,6 +133,10 @@ fn calls_add_up() {
             drop(observe(Method::Embed, 3, Box::pin(async { Ok(answer()) })).await);
             let failure = Error::Backend(BackendError::Compute(String::new()));
             drop(observe(Method::Rerank, 2, Box::pin(async { Err::<Response<u8>, _>(failure) })).await);
+            let refusal = Error::BatchTooLarge { field: "inputs", got: 140_000, limit: 1 };
+            drop(observe(Method::EmbedAll, 140_000, Box::pin(async { Err::<Response<u8>, _>(refusal) })).await);
+            let left = observe(Method::EmbedAll, 5, Box::pin(std::future::pending::<Result<Response<u8>, Error>>()));
+            tokio::select! { biased; _ = left => {}, () = std::future::ready(()) => {} }
             let forever = observe(Method::Tokenize, 1, Box::pin(std::future::pending::<Result<Vec<u8>, Error>>()));
             tokio::select! { biased; _ = forever => {}, () = std::future::ready(()) => {} }
         });
@@ -138,7 +144,9 @@ fn calls_add_up() {
     let counts = [
         ("te_request_count embed", 1),
         ("te_request_success embed", 1),
-        ("te_embed_count", 3),
+        ("te_request_count embed_all", 2),
+        ("te_request_failure batch_size", 1),
+        ("te_embed_count", 3 + 5),
         ("te_embed_success", 3),
         ("te_request_count rerank", 1),
         ("te_request_success rerank", 0),
@@ -146,7 +154,7 @@ fn calls_add_up() {
         ("te_predict_count", 2),
         ("te_predict_success", 0),
         ("te_request_count tokenize", 1),
-        ("te_request_failure dropped", 1),
+        ("te_request_failure dropped", 2),
     ];
     for (series, expected) in counts {
         assert_eq!(notebook.count(series), expected, "{series}");

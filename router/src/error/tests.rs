@@ -10,51 +10,54 @@ async fn rendered(error: &ApiError, dialect: Dialect) -> (StatusCode, Value) {
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-fn table() -> Vec<(ApiError, u16, &'static str, Option<&'static str>)> {
+/// Errors, with the statuses of TEI's and of OpenAI's routes, TEI's type, and the field.
+fn table() -> Vec<(ApiError, [u16; 2], &'static str, Option<&'static str>)> {
     let field = "inputs";
     let problem = "is wrong".to_owned();
     vec![
-        (Error::Empty { field, problem: problem.clone() }.into(), 422, "Empty", Some("inputs")),
-        (Error::Validation { field, problem: problem.clone() }.into(), 422, "Validation", Some("inputs")),
-        (Error::Tokenization { field, problem: problem.clone() }.into(), 422, "Tokenizer", Some("inputs")),
-        (Error::BatchTooLarge { field, got: 3, limit: 2 }.into(), 413, "Validation", Some("inputs")),
-        (not_capable(Capabilities::default()).into(), 422, "Validation", None),
-        (Error::Overloaded { resource: Resource::Requests, limit: 8 }.into(), 429, "Overloaded", None),
-        (Error::Backend(BackendError::Compute("broken".to_owned())).into(), 424, "Backend", None),
-        (Error::Backend(BackendError::NotFinite("row 3".to_owned())).into(), 424, "Backend", None),
-        (Error::ShuttingDown.into(), 503, "Unhealthy", None),
-        (ApiError::Syntax("EOF".to_owned()), 400, "Validation", None),
-        (ApiError::Body { field: Some("inputs[1]".to_owned()), problem }, 422, "Validation", Some("inputs[1]")),
-        (ApiError::PayloadTooLarge { limit: 10 }, 413, "Validation", None),
-        (ApiError::Encoded { header: "Content-Encoding", coding: "gzip".to_owned() }, 415, "Validation", None),
-        (ApiError::Host(2), 400, "Validation", None),
-        (ApiError::Incomplete("gone".to_owned()), 400, "Validation", None),
-        (ApiError::Unauthorized, 401, "Unauthorized", None),
-        (ApiError::NotFound("/x".to_owned()), 404, "NotFound", None),
-        (ApiError::UnknownModel { name: "a".to_owned(), known: "b".to_owned() }, 404, "NotFound", None),
-        (ApiError::MethodNotAllowed("/x".to_owned()), 405, "MethodNotAllowed", None),
-        (ApiError::Unhealthy("stuck".to_owned()), 503, "Unhealthy", None),
-        (ApiError::Panic, 500, "Internal", None),
+        (Error::Empty { field, problem: problem.clone() }.into(), [400, 400], "Empty", Some("inputs")),
+        (Error::Validation { field, problem: problem.clone() }.into(), [422, 400], "Validation", Some("inputs")),
+        (Error::TooLong { field, problem: problem.clone() }.into(), [413, 400], "Validation", Some("inputs")),
+        (Error::Tokenization { field, problem: problem.clone() }.into(), [422, 400], "Tokenizer", Some("inputs")),
+        (Error::BatchTooLarge { field, got: 3, limit: 2 }.into(), [413, 400], "Validation", Some("inputs")),
+        (not_capable(Capabilities::default()).into(), [422, 400], "Validation", None),
+        (Error::Overloaded { resource: Resource::Requests, limit: 8 }.into(), [429, 429], "Overloaded", None),
+        (Error::Backend(BackendError::Compute("broken".to_owned())).into(), [424, 424], "Backend", None),
+        (Error::Backend(BackendError::NotFinite("row 3".to_owned())).into(), [424, 424], "Backend", None),
+        (Error::ShuttingDown.into(), [503, 503], "Unhealthy", None),
+        (ApiError::Syntax("EOF".to_owned()), [400, 400], "Validation", None),
+        (ApiError::Body { field: Some("inputs[1]".to_owned()), problem }, [422, 400], "Validation", Some("inputs[1]")),
+        (ApiError::UnknownField("x".to_owned()), [422, 400], "Validation", Some("x")),
+        (ApiError::PayloadTooLarge { limit: 10 }, [413, 413], "Validation", None),
+        (ApiError::Encoded { header: "Content-Encoding", coding: "gzip".to_owned() }, [415, 415], "Validation", None),
+        (ApiError::Host(2), [400, 400], "Validation", None),
+        (ApiError::Incomplete("gone".to_owned()), [400, 400], "Validation", None),
+        (ApiError::Unauthorized, [401, 401], "Unauthorized", None),
+        (ApiError::NotFound("/x".to_owned()), [404, 404], "NotFound", None),
+        (ApiError::UnknownModel { name: "a".to_owned(), known: "b".to_owned() }, [404, 404], "NotFound", None),
+        (ApiError::MethodNotAllowed("/x".to_owned()), [405, 405], "MethodNotAllowed", None),
+        (ApiError::Unhealthy("stuck".to_owned()), [503, 503], "Unhealthy", None),
+        (ApiError::Panic, [500, 500], "Internal", None),
     ]
 }
 
 #[tokio::test]
 async fn every_error_has_its_status_and_both_bodies() {
-    for (error, status, error_type, param) in table() {
+    for (error, [tei_status, openai_status], error_type, param) in table() {
         let message = error.to_string();
-        assert_eq!(error.clone().into_response().status(), status, "{error:?}");
+        assert_eq!(error.clone().into_response().status(), tei_status, "{error:?}");
 
         let (got, tei) = rendered(&error, Dialect::Tei).await;
-        assert_eq!(got, status);
+        assert_eq!(got, tei_status, "{error:?}");
         assert_eq!(tei, json!({ "error": message, "error_type": error_type }));
 
         let (got, openai) = rendered(&error, Dialect::OpenAi).await;
-        assert_eq!(got, status);
+        assert_eq!(got, openai_status, "{error:?}");
         assert_eq!(openai["error"]["message"], message);
         assert_eq!(openai["error"]["param"], json!(param));
         assert!(openai["error"]["type"].is_string() && openai["error"].get("code").is_some());
         assert_eq!((&openai["message"], &openai["type"]), (&json!(message), &json!(error_type)));
-        assert_eq!((&openai["code"], &openai["detail"]), (&json!(status), &json!(message)));
+        assert_eq!((&openai["code"], &openai["detail"]), (&json!(openai_status), &json!(message)));
     }
 }
 
@@ -103,7 +106,7 @@ fn limits_that_are_reached_name_their_flags() {
 
 #[test]
 fn those_turned_away_are_told_when_to_come_back() {
-    for (error, status, ..) in table() {
+    for (error, [status, _], ..) in table() {
         let retry = error.render(Dialect::Tei).headers().contains_key(header::RETRY_AFTER);
         assert_eq!(retry, matches!(status, 429 | 503), "{error:?}");
     }

@@ -1,23 +1,26 @@
 //! Cross-origin requests: allowed origins and exposed headers.
 
+use crate::state::ignored::IGNORED;
 use crate::wire::answer::{DTYPE, SHAPE};
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
 /// Response headers that pages may read beside the safelisted ones.
-const EXPOSED_HEADERS: [HeaderName; 14] = [
+const EXPOSED_HEADERS: [HeaderName; 16] = [
     header::RETRY_AFTER,
     HeaderName::from_static("x-compute-type"),
     HeaderName::from_static("x-compute-time"),
     HeaderName::from_static("x-compute-characters"),
     HeaderName::from_static("x-compute-tokens"),
     HeaderName::from_static("x-compute-compact-tokens"),
+    HeaderName::from_static("x-truncated-inputs"),
     HeaderName::from_static("x-compaction-ratio"),
     HeaderName::from_static("x-total-time"),
     HeaderName::from_static("x-tokenization-time"),
     HeaderName::from_static("x-queue-time"),
     HeaderName::from_static("x-planning-time"),
     HeaderName::from_static("x-inference-time"),
+    IGNORED,
     SHAPE,
     DTYPE,
 ];

@@ -5,6 +5,7 @@
 
 use crate::error::{ApiError, Dialect};
 use crate::state::App;
+use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::telemetry::metrics::{DURATION, IN_FLIGHT, REQUESTS};
 use crate::telemetry::traces::{self, Outcome};
 use crate::wire::cost::Cost;
@@ -31,6 +32,7 @@ pub(crate) fn observe(
     let exchange = Exchange::new(app, &request);
     // The body counts here as it arrives; the handler, and then the response, keep it.
     request.extensions_mut().insert(Arc::new(exchange.app.engine.buffered().share()));
+    request.extensions_mut().insert(exchange.ignored.clone());
     let (method, path) = (&exchange.method, &exchange.path);
     let span = match exchange.app.http.spans {
         true => tracing::info_span!("request", method, path),
@@ -52,6 +54,7 @@ struct Exchange {
     dialect: Dialect,
     /// The route's pattern; the path would be an unbounded label.
     route: String,
+    ignored: IgnoredFields,
     start: Instant,
     finished: bool,
 }
@@ -63,7 +66,8 @@ impl Exchange {
         gauge!(IN_FLIGHT).set(app.in_flight.fetch_add(1, Ordering::Relaxed) as f64 + 1.0);
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
         let dialect = Dialect::of(request.uri().path());
-        Self { app, method, path, dialect, route, start: Instant::now(), finished: false }
+        let ignored = IgnoredFields::default();
+        Self { app, method, path, dialect, route, ignored, start: Instant::now(), finished: false }
     }
 
     /// Error body, cost headers, trace, log line and metrics.
@@ -76,6 +80,9 @@ impl Exchange {
         let cost = response.extensions_mut().remove::<Cost>();
         if let Some(cost) = &cost {
             cost.write_headers(response.headers_mut(), &self.app.engine.info().device, elapsed);
+        }
+        if let Some(names) = self.ignored.header() {
+            response.headers_mut().insert(IGNORED, names);
         }
         let status = response.status();
         let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
@@ -123,6 +130,7 @@ fn log(line: &Line<'_>) {
                 status = status.as_u16(),
                 total_ms = milliseconds(elapsed),
                 tokens = usage.map(|usage| usage.tokens),
+                truncated_inputs = usage.map(|usage| usage.truncated_inputs).filter(|&truncated| truncated > 0),
                 tokenization_ms = timings.map(|timings| milliseconds(timings.tokenization)),
                 queue_ms = timings.map(|timings| milliseconds(timings.queue)),
                 planning_ms = timings.map(|timings| milliseconds(timings.planning)),

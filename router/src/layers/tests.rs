@@ -67,14 +67,16 @@ async fn bad_requests_are_told_what_is_wrong() {
         ("/embed", "{\"inputs\": \"a\", \"dimensions\": 9}", 422, "Validation", "1 to 8 dimensions"),
         ("/embed", "{\"inputs\": \"a\", \"truncation_direction\": \"up\"}", 422, "Validation", "unknown variant `up`"),
         ("/embed", "{\"inputs\": \"a\", \"prompt_name\": \"nix\"}", 422, "Validation", "nix"),
-        ("/embed", "{\"inputs\": []}", 422, "Empty", "`inputs`"),
-        ("/embed", "{\"inputs\": [[]]}", 422, "Empty", "`inputs`"),
+        ("/embed", "{\"inputs\": []}", 400, "Empty", "`inputs`"),
+        ("/embed", "{\"inputs\": [[]]}", 400, "Empty", "`inputs`"),
         ("/embed", "{\"inputs\": [5000]}", 422, "Validation", "5000"),
-        ("/v1/embeddings", "{\"input\": []}", 422, "Empty", "`input`"),
+        ("/v1/embeddings", "{\"input\": []}", 400, "Empty", "`input`"),
+        ("/embed", "{\"inputs\": [\"a\", \"\"]}", 400, "Empty", "`inputs` item 1 is an empty text"),
+        ("/v1/embeddings", "{\"input\": \"\"}", 400, "Empty", "`input`"),
         (
             "/v1/embeddings",
             "{\"input\": \"a\", \"encoding_format\": \"hex\"}",
-            422,
+            400,
             "Validation",
             "`float` or `base64`",
         ),
@@ -84,6 +86,12 @@ async fn bad_requests_are_told_what_is_wrong() {
     }
     let many = json!({ "inputs": vec!["a"; 2049] });
     check_error(&post(&app, "/embed", &many).await, 413, "Validation", "2049 items, the limit is 2048");
+    let many = json!({ "input": vec!["a"; 2049] });
+    check_error(&post(&app, "/v1/embeddings", &many).await, 400, "Validation", "2049 items, the limit is 2048");
+    let long = json!({ "input": "a ".repeat(300), "truncate": false });
+    let long = post(&app, "/v1/embeddings", &long).await;
+    check_error(&long, 400, "Validation", "the limit is 256");
+    assert_eq!(long.json()["error"]["code"], "context_length_exceeded");
     check_error(&get(&app, "/nothing").await, 404, "NotFound", "/nothing");
     check_error(&get(&app, "/embed").await, 405, "MethodNotAllowed", "/embed");
     check_error(&get(&app, "/v1/embeddings").await, 405, "MethodNotAllowed", "/v1/embeddings");
@@ -92,7 +100,7 @@ async fn bad_requests_are_told_what_is_wrong() {
     assert_eq!(nested["error"]["param"], "input[0]");
     let missing = post(&app, "/v1/embeddings", json!({ "model": "fake" })).await.json();
     assert_eq!(missing["error"]["param"], "input");
-    assert_eq!((&nested["error"]["type"], &nested["code"]), (&json!("invalid_request_error"), &json!(422)));
+    assert_eq!((&nested["error"]["type"], &nested["code"]), (&json!("invalid_request_error"), &json!(400)));
 
     for (capabilities, path, body) in [
         (reranker(), "/embed", json!({ "inputs": "a" })),
@@ -100,7 +108,13 @@ async fn bad_requests_are_told_what_is_wrong() {
         (classifier(&["a", "b"]), "/rerank", json!({ "query": "a", "texts": ["b"] })),
         (classifier(&["a", "b"]), "/v1/embeddings", json!({ "input": "b" })),
     ] {
-        check_error(&post(&Setup::new(capabilities).build(), path, body).await, 422, "Validation", "is not possible");
+        let status = if path.starts_with("/v1/") { 400 } else { 422 };
+        check_error(
+            &post(&Setup::new(capabilities).build(), path, body).await,
+            status,
+            "Validation",
+            "is not possible",
+        );
     }
 }
 

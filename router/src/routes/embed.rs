@@ -9,6 +9,7 @@ use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::write_floats;
 use crate::wire::pieces::JsonText;
+use crate::wire::prompt::{InputType, PromptFields};
 use crate::wire::schema::InputsSchema;
 use prefold_core::{EmbedOptions, Input, TokenVectors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -25,8 +26,12 @@ pub(crate) struct EmbedBody {
     truncate: Option<bool>,
     /// Side to truncate. Default: right.
     truncation_direction: Option<Direction>,
-    /// Name of the model's prompt to put before each text.
+    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
+    /// Prompt to put before each text, in place of one of the model's.
+    prompt: Option<String>,
+    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    input_type: Option<InputType>,
     /// Scale vectors to unit length. Default: true.
     normalize: Option<bool>,
     /// Keep only the first values of each vector, scaled to unit length again.
@@ -47,9 +52,10 @@ pub(crate) struct EmbedBody {
     )))
 )]
 pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>) -> Result {
-    let EmbedBody { inputs, truncate, truncation_direction, prompt_name, normalize, dimensions, priority } = body;
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
-    let encode = encode.for_field("inputs")?;
+    let EmbedBody { inputs, truncate, truncation_direction, normalize, dimensions, priority, .. } = body;
+    let prompt = PromptFields { prompt_name: body.prompt_name, prompt: body.prompt, input_type: body.input_type };
+    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
+    let encode = encode.for_field("inputs", &app)?;
     let options = EmbedOptions { encode, normalize: normalize.unwrap_or(true), dimensions };
     let answered = app.engine.embed(inputs.0, options).await?;
     match accept {
@@ -69,8 +75,12 @@ pub(crate) struct EmbedAllBody {
     truncate: Option<bool>,
     /// Side to truncate. Default: right.
     truncation_direction: Option<Direction>,
-    /// Name of the model's prompt to put before each text.
+    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
+    /// Prompt to put before each text, in place of one of the model's.
+    prompt: Option<String>,
+    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    input_type: Option<InputType>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
     priority: Option<i64>,
@@ -84,9 +94,10 @@ pub(crate) struct EmbedAllBody {
     responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
 )]
 pub(crate) async fn embed_all(app: Call, Json(body): Json<EmbedAllBody>) -> Result {
-    let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, priority } = body;
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
-    let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs")?).await?;
+    let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, prompt, input_type, priority } = body;
+    let prompt = PromptFields { prompt_name, prompt, input_type };
+    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
+    let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs", &app)?).await?;
     Ok(Answer::json(answered, |inputs| {
         let inputs = inputs.into_iter().map(TokenVectors::into_rows);
         JsonText::default().nested(inputs, |out, vector| write_floats(out, &vector))
@@ -114,8 +125,12 @@ struct SimilarityParameters {
     truncate: Option<bool>,
     /// Side to truncate. Default: right.
     truncation_direction: Option<Direction>,
-    /// Name of the model's prompt to put before each text.
+    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
+    /// Prompt to put before each text, in place of one of the model's.
+    prompt: Option<String>,
+    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    input_type: Option<InputType>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
     priority: Option<i64>,
@@ -128,14 +143,15 @@ struct SimilarityParameters {
 )]
 pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> Result {
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
-    let SimilarityParameters { truncate, truncation_direction, prompt_name, priority } =
+    let SimilarityParameters { truncate, truncation_direction, prompt_name, prompt, input_type, priority } =
         body.parameters.unwrap_or_default();
+    let prompt = PromptFields { prompt_name, prompt, input_type };
     if sentences.is_empty() {
         let problem = "is empty, at least one sentence is needed".to_owned();
         return Err(prefold_core::Error::Empty { field: "sentences", problem }.into());
     }
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
-    let options = EmbedOptions { encode: encode.for_field("sentences")?, normalize: true, dimensions: None };
+    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
+    let options = EmbedOptions { encode: encode.for_field("sentences", &app)?, normalize: true, dimensions: None };
     let inputs = std::iter::once(source_sentence).chain(sentences).map(Input::Text).collect();
     let answered = app.engine.embed(inputs, options).await?.map(|vectors| match vectors.split_first() {
         Some((source, others)) => others.iter().map(|other| dot(source, other)).collect(),
@@ -151,7 +167,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// `POST /` of an embedding model: `/similarity` if `inputs` is an object, else `/embed`. Hosted inference endpoints
 /// answer both at one address.
 pub(crate) async fn embed_or_compare(app: Call, accept: Accept, body: RawBody) -> Result {
-    match body.parse::<Probe>().await {
+    match body.probe::<Probe>().await {
         Ok(Probe { inputs: Some(AnyObject) }) => similarity(app, Json(body.parse().await?)).await,
         Ok(Probe { inputs: None }) | Err(_) => embed(app, accept, Json(body.parse().await?)).await,
     }

@@ -12,6 +12,7 @@ use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::write_around;
 use crate::wire::pieces::JsonText;
+use crate::wire::prompt::{InputType, PromptFields};
 use crate::wire::schema::InputsSchema;
 use crate::wire::usage::UsageBody;
 use crate::wire::vectors::{EncodingFormat, JsonVectors};
@@ -30,10 +31,11 @@ pub(crate) struct EmbeddingsBody {
     model: Option<String>,
     /// Default: `float`.
     encoding_format: Option<EncodingFormat>,
-    /// Keep only the first values of each vector, scaled to unit length again. Default, and for 0 (which Infinity's
-    /// client always sends): all.
+    /// Keep only the first values of each vector, at least 1, scaled to unit length again. Default: all.
     #[serde(alias = "output_dimension")]
     dimensions: Option<usize>,
+    /// Kind of the inputs, which Infinity's client always sends, and with it `dimensions` of 0 for all dimensions.
+    modality: Option<Modality>,
     /// Voyage's element type; only `float` is supported.
     #[allow(dead_code, reason = "to be read is to be checked")]
     output_dtype: Option<OutputDtype>,
@@ -49,6 +51,12 @@ pub(crate) struct EmbeddingsBody {
     truncate_prompt_tokens: Option<i64>,
     /// Side to truncate. Default: right.
     truncation_side: Option<Direction>,
+    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
+    prompt_name: Option<String>,
+    /// Prompt to put before each text, in place of one of the model's.
+    prompt: Option<String>,
+    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    input_type: Option<InputType>,
     /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
@@ -61,6 +69,13 @@ pub(crate) struct EmbeddingsBody {
 #[serde(rename_all = "lowercase")]
 enum OutputDtype {
     Float,
+}
+
+/// Kinds of inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Modality {
+    Text,
 }
 
 /// Byte order of a value.
@@ -124,16 +139,17 @@ impl EmbeddingsResponse<'_> {
 )]
 pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<EmbeddingsBody>) -> Result {
     let EmbeddingsBody { input, model, encoding_format, dimensions, embed_dtype, .. } = body;
-    let dimensions = dimensions.filter(|&dimensions| dimensions > 0);
+    let dimensions = dimensions.filter(|&dimensions| dimensions > 0 || body.modality.is_none());
     let encode = EncodeFields {
         truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
+        prompt: PromptFields { prompt_name: body.prompt_name, prompt: body.prompt, input_type: body.input_type },
         add_special_tokens: body.add_special_tokens,
         priority: body.priority,
         ..Default::default()
     };
-    let options = EmbedOptions { encode: encode.for_field("input")?, normalize: true, dimensions };
+    let options = EmbedOptions { encode: encode.for_field("input", &app)?, normalize: true, dimensions };
     let answered = app.engine.embed(input.0, options).await?;
     let element = embed_dtype.unwrap_or_default();
     if let Accept::Binary(asked) = accept {
@@ -225,7 +241,7 @@ mod tests {
     #[test]
     fn the_writer_writes_what_serde_writes() {
         let vectors = [vec![0.25, -1.0e-7, 3.0], vec![], vec![f32::MIN_POSITIVE]];
-        let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5 };
+        let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5, truncated_inputs: 0 };
         let base64 = |element| {
             move |vector: &Vec<f32>| {
                 Vector::Base64(STANDARD.encode(binary_pieces(vec![vector.clone()], element).next().unwrap_or_default()))

@@ -5,10 +5,11 @@ use crate::error::ApiError;
 use crate::state::call::Call;
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
-use crate::wire::body::{Json, RawBody};
+use crate::wire::body::Json;
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::{Inputs, Sequences};
 use crate::wire::pieces::JsonText;
+use crate::wire::prompt::PromptFields;
 use crate::wire::schema::{InputsSchema, SequencesSchema};
 use crate::wire::usage::UsageBody;
 use prefold_core::{Capabilities, Response, sigmoid, softmax};
@@ -29,6 +30,8 @@ pub(crate) struct PredictBody {
     prompt_name: Option<String>,
     /// Logits instead of probabilities.
     raw_scores: Option<bool>,
+    /// Parameters of Hugging Face's pipelines.
+    parameters: Option<Parameters>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
     priority: Option<i64>,
@@ -52,47 +55,34 @@ pub(crate) enum Predictions {
 
 /// Labels of a text or pair
 ///
-/// Best score first; a list of such lists for a batch. A flat list of two texts is a pair.
+/// Best score first; a list of such lists for a batch. A flat list of two texts is a pair. With `parameters`, which Hugging
+/// Face's `InferenceClient` always sends, the response is that of Hugging Face's pipelines: a list for each input, also for a
+/// single one.
 #[utoipa::path(
     post, path = "/predict", tag = "text-embeddings-inference", request_body = PredictBody,
     responses((status = 200, description = "The labels with their scores", body = Predictions))
 )]
-pub(crate) async fn predict(app: Call, Json(body): Json<PredictBody>) -> Result {
-    let is_batch = body.inputs.is_batch;
-    let (answered, labelled) = classify_all(&app, body, None).await?;
+pub(crate) async fn predict(app: Call, Json(mut body): Json<PredictBody>) -> Result {
+    let parameters = body.parameters.take();
+    let is_batch = body.inputs.is_batch || parameters.is_some();
+    let (answered, labelled) = classify_all(&app, body, parameters.unwrap_or_default()).await?;
     Ok(Answer::json(answered, |all| match is_batch {
         true => JsonText::default().values(all.into_iter().map(labelled)),
         false => JsonText::default().values(all.into_iter().flat_map(labelled)),
     }))
 }
 
-/// `POST /` of a classifier. With `parameters`, which Hugging Face's `InferenceClient` always sends, it answers like
-/// Hugging Face's pipelines, with a list per input even for a single one; otherwise like `/predict`.
-pub(crate) async fn predict_or_pipeline(app: Call, body: RawBody) -> Result {
-    let Some(Parameters { function_to_apply, top_k }) = body.parse::<Pipeline>().await?.parameters else {
-        return predict(app, Json(body.parse().await?)).await;
-    };
-    let mut body: PredictBody = body.parse().await?;
-    body.raw_scores = Some(body.raw_scores.unwrap_or(function_to_apply == Some(Function::None)));
-    let (answered, labelled) = classify_all(&app, body, top_k).await?;
-    Ok(Answer::json(answered, |all| JsonText::default().values(all.into_iter().map(labelled))))
-}
-
-/// Fields of a pipeline's request beside `inputs`.
-#[derive(Debug, Deserialize)]
-struct Pipeline {
-    parameters: Option<Parameters>,
-}
-
-/// The parameters of a pipeline.
-#[derive(Debug, Deserialize)]
+/// Parameters of a pipeline.
+#[derive(Debug, Default, Deserialize, ToSchema)]
 struct Parameters {
+    /// `none` means `raw_scores`.
     function_to_apply: Option<Function>,
+    /// Number of best labels. Default: all.
     top_k: Option<usize>,
 }
 
 /// Function from logits to scores. The number of labels decides between the first two.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Function {
     Sigmoid,
@@ -100,20 +90,23 @@ enum Function {
     None,
 }
 
-/// The logits of the inputs, and what makes the `top_k` best labels of an input's. Labels are as long as a checkpoint says,
+/// The logits of the inputs, and what makes the best labels of an input's. Labels are as long as a checkpoint says,
 /// so they are put to the logits only when they are written.
 async fn classify_all(
     app: &Call,
     body: PredictBody,
-    top_k: Option<usize>,
+    parameters: Parameters,
 ) -> std::result::Result<(Response<Vec<f32>>, impl Fn(Vec<f32>) -> Vec<Prediction> + Send + use<>), ApiError> {
-    let PredictBody { inputs, truncate, truncation_direction, prompt_name, raw_scores, priority } = body;
-    let encode = EncodeFields { truncate, truncation_direction, prompt_name, priority, ..Default::default() };
-    let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs")?).await?;
+    let PredictBody { inputs, truncate, truncation_direction, prompt_name, priority, .. } = body;
+    let prompt = PromptFields { prompt_name, ..Default::default() };
+    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
+    let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs", app)?).await?;
+    let is_raw = body.raw_scores.unwrap_or(parameters.function_to_apply == Some(Function::None));
+    let top_k = parameters.top_k.unwrap_or(usize::MAX);
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let labelled = move |logits: Vec<f32>| {
-        let mut best = predictions(&logits, labels(&capabilities), raw_scores.unwrap_or(false));
-        best.truncate(top_k.unwrap_or(usize::MAX));
+        let mut best = predictions(&logits, labels(&capabilities), is_raw);
+        best.truncate(top_k);
         best
     };
     Ok((answered, labelled))
@@ -183,7 +176,7 @@ pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Resul
         priority: body.priority,
         ..Default::default()
     };
-    let answered = app.engine.classify(body.input.0, encode.for_field("input")?).await?;
+    let answered = app.engine.classify(body.input.0, encode.for_field("input", &app)?).await?;
     let raw = body.use_activation == Some(false);
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let classified = move |(index, logits): (usize, Vec<f32>)| {

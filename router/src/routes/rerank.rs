@@ -49,7 +49,7 @@ pub(crate) struct RerankBody {
     return_text: Option<bool>,
     /// Any name is accepted, because there is one model; the response repeats it.
     model: Option<String>,
-    /// Number of best documents to return. Default, and for 0: all.
+    /// Number of best documents to return, at least 1. Default: all.
     #[serde(alias = "top_k")]
     top_n: Option<usize>,
     /// With `documents`: return each document with its score.
@@ -171,8 +171,10 @@ pub(crate) async fn rerank(app: Call, Json(mut body): Json<RerankBody>) -> Resul
     match (body.texts.take(), body.documents.take()) {
         (Some(texts), None) => rerank_texts(&app, body, texts).await,
         (None, Some(documents)) => rerank_documents(&app, body, documents, UNVERSIONED).await,
-        (Some(_), Some(_)) => Err(invalid("documents", "is given beside `texts`, which of the two is meant?")),
-        (None, None) => Err(invalid("texts", "is missing (or `documents`, for the answer of /v1/rerank)")),
+        (Some(_), Some(_)) => {
+            Err(invalid("documents", "cannot be combined with `texts`: send either `texts` or `documents`"))
+        }
+        (None, None) => Err(invalid("texts", "is missing; send either `texts` or `documents`")),
     }
 }
 
@@ -295,10 +297,13 @@ async fn score(
     let RerankBody {
         query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, priority, ..
     } = body;
+    if top_n == Some(0) {
+        return Err(invalid("top_n", "is 0; it must be at least 1"));
+    }
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
     let encode =
         EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, priority, ..Default::default() };
-    let encode = encode.for_field(field)?;
+    let encode = encode.for_field(field, app)?;
     let request = ScoreRequest { queries: vec![query], query_field: "query", documents, instruction, encode };
     let answered = app.engine.score(request).await?;
     let order = rank(&answered.results, raw, top_n);
@@ -311,9 +316,7 @@ fn rank(scores: &[RerankScore], raw: bool, top_n: Option<usize>) -> Vec<Ranked> 
     // Always by the raw score: probabilities may round to the same value where logits differ.
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].raw.total_cmp(&scores[a].raw));
-    if let Some(top_n @ 1..) = top_n {
-        order.truncate(top_n);
-    }
+    order.truncate(top_n.unwrap_or(usize::MAX));
     order.into_iter().map(|index| Ranked { index, score: score(&scores[index]) }).collect()
 }
 
@@ -338,7 +341,6 @@ mod tests {
     fn the_best_come_first_and_equals_keep_their_order() {
         let scores = scores(&[0.5, 2.0, -1.0, 2.0, 0.5]);
         assert_eq!(order(&rank(&scores, false, None)), [1, 3, 0, 4, 2]);
-        assert_eq!(order(&rank(&scores, false, Some(0))), [1, 3, 0, 4, 2]);
         assert_eq!(order(&rank(&scores, false, Some(2))), [1, 3]);
         assert_eq!(order(&rank(&scores, false, Some(9))).len(), 5);
         assert_eq!(rank(&scores, true, Some(1)), [Ranked { index: 1, score: 2.0 }]);

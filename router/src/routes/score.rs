@@ -88,7 +88,7 @@ pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
         query_field: "queries",
         documents: body.documents.0,
         instruction: body.instruction,
-        encode: encode.for_field("documents")?,
+        encode: encode.for_field("documents", &app)?,
     };
     let answered = app.engine.score(request).await?;
     let raw = body.use_activation == Some(false);

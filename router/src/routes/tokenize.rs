@@ -7,6 +7,7 @@ use crate::wire::body::Json;
 use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::{IdLists, Texts};
 use crate::wire::pieces::{JsonText, write_value};
+use crate::wire::prompt::PromptFields;
 use crate::wire::schema::{IdListsSchema, TextsSchema};
 use prefold_core::TokenInfo;
 use serde::{Deserialize, Serialize};
@@ -46,8 +47,9 @@ impl From<TokenInfo> for Token {
 )]
 pub(crate) async fn tokenize(app: Call, Json(body): Json<TokenizeBody>) -> Result {
     let TokenizeBody { inputs, add_special_tokens, prompt_name } = body;
-    let encode = EncodeFields { prompt_name, add_special_tokens, ..Default::default() };
-    let tokens = app.engine.tokenize(inputs.0, encode.for_field("inputs")?).await?;
+    let prompt = PromptFields { prompt_name, ..Default::default() };
+    let encode = EncodeFields { prompt, add_special_tokens, ..Default::default() };
+    let tokens = app.engine.tokenize(inputs.0, encode.for_field("inputs", &app)?).await?;
     app.share.force(tokens.iter().flatten().map(|token| size_of::<TokenInfo>() + token.text.len()).sum());
     let text = JsonText::default().nested(tokens, |out, token| write_value(out, &Token::from(token)));
     Ok(Answer::free_text(text, app.share))

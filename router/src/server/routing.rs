@@ -92,6 +92,6 @@ fn default_route(app: &App) -> MethodRouter<App> {
     match app.engine.info().capabilities.tasks().next() {
         Some(Task::Embed) | None => post(embed::embed_or_compare),
         Some(Task::Rerank) => post(rerank::rerank),
-        Some(Task::Classify) => post(predict::predict_or_pipeline),
+        Some(Task::Classify) => post(predict::predict),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{App, State};
 use crate::error::ApiError;
+use crate::state::ignored::IgnoredFields;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
@@ -20,6 +21,8 @@ pub(crate) struct Call {
     pub(crate) engine: Engine,
     /// Bytes that the request holds: its body, then its response until the last byte is written.
     pub(crate) share: Arc<Share>,
+    /// Fields of the body that are ignored.
+    pub(crate) ignored: IgnoredFields,
 }
 
 impl Deref for Call {
@@ -40,7 +43,8 @@ impl FromRequestParts<App> for Call {
         let account = parts.extensions.get::<Account>().copied().unwrap_or_default();
         let priority = parts.headers.get(PRIORITY).map(parse_priority).transpose()?;
         let engine = app.engine.clone().counting_in(Arc::clone(&share)).in_scope(scope).on_account(account, priority);
-        Ok(Self { app: app.clone(), engine, share })
+        let ignored = parts.extensions.get::<IgnoredFields>().cloned().unwrap_or_default();
+        Ok(Self { app: app.clone(), engine, share, ignored })
     }
 }
 

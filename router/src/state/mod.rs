@@ -2,6 +2,7 @@
 
 pub(crate) mod api_keys;
 pub(crate) mod call;
+pub(crate) mod ignored;
 pub(crate) mod secret;
 
 use self::api_keys::Keys;
@@ -129,6 +130,8 @@ pub(crate) struct HttpConfig {
     pub(crate) protect_docs: bool,
     /// `/metrics` needs the API key.
     pub(crate) protect_metrics: bool,
+    /// Fields of a body that nothing reads are an error.
+    pub(crate) strict_fields: bool,
     /// `/metrics` is served by `--prometheus-port` only.
     pub(crate) metrics_elsewhere: bool,
 }
@@ -145,6 +148,7 @@ impl Default for HttpConfig {
             stall_timeout: Duration::from_secs(120),
             protect_docs: false,
             protect_metrics: false,
+            strict_fields: false,
             metrics_elsewhere: false,
         }
     }

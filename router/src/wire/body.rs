@@ -3,6 +3,7 @@
 use super::guarded::Guarded;
 use crate::error::ApiError;
 use crate::state::App;
+use crate::state::ignored::{IgnoredFields, Names};
 use axum::body::{BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -22,7 +23,7 @@ const PARSED_AT_ONCE: usize = 1 << 16;
 /// Strings, lists and objects per body: eight times as many as the default limits let through.
 const MAX_VALUES: usize = 1 << 20;
 
-/// The body as JSON, whatever its content type. Unknown fields are ignored.
+/// The body as JSON, whatever its content type. Unknown fields are named in the response, or an error (`--strict-fields`).
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -37,15 +38,40 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for Json<T> {
 
 /// The body's bytes, for routes that inspect them to choose a type.
 #[derive(Debug)]
-pub(crate) struct RawBody(Bytes);
+pub(crate) struct RawBody {
+    bytes: Bytes,
+    ignored: IgnoredFields,
+    /// Unknown fields are an error.
+    is_strict: bool,
+}
 
 impl RawBody {
-    /// The body as JSON. A large one is parsed on a thread that serves no connections.
+    /// The body as JSON.
     ///
     /// # Errors
     /// [`ApiError::Syntax`], [`ApiError::Body`] or [`ApiError::TooManyValues`]
     pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(&self) -> Result<T, ApiError> {
-        let body = self.0.clone();
+        let (parsed, names) = self.read().await?;
+        if self.is_strict
+            && let Some(name) = names.first()
+        {
+            return Err(ApiError::UnknownField(name.to_owned()));
+        }
+        self.ignored.add(names);
+        Ok(parsed)
+    }
+
+    /// A part of the body, to choose a type for the whole.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) async fn probe<T: DeserializeOwned + Send + 'static>(&self) -> Result<T, ApiError> {
+        self.read().await.map(|(parsed, _)| parsed)
+    }
+
+    /// A large body is parsed on a thread that serves no connections.
+    async fn read<T: DeserializeOwned + Send + 'static>(&self) -> Result<(T, Names), ApiError> {
+        let body = self.bytes.clone();
         if body.len() <= PARSED_AT_ONCE {
             return parse(&body);
         }
@@ -59,9 +85,14 @@ impl FromRequest<App> for RawBody {
     fn from_request(request: Request, app: &App) -> impl Future<Output = Result<Self, ApiError>> + Send {
         let (timeout, limit) = (app.http.client_timeout, app.http.payload_limit);
         let is_too_large = declared(request.headers()) > limit;
+        let ignored = request.extensions().get::<IgnoredFields>().cloned().unwrap_or_default();
+        let is_strict = app.http.strict_fields;
         let body = tokio::time::timeout(timeout, read_body(request, limit));
         let late = move || if is_too_large { ApiError::PayloadTooLarge { limit } } else { ApiError::Slow(timeout) };
-        async move { body.await.unwrap_or_else(|_| Err(late())).map(|body| Self(body.into())) }
+        async move {
+            let bytes = body.await.unwrap_or_else(|_| Err(late()))?.into();
+            Ok(Self { bytes, ignored, is_strict })
+        }
     }
 }
 
@@ -166,16 +197,21 @@ fn reserve(
     Ok(())
 }
 
-/// Parses a body as JSON.
+/// Parses a body as JSON; the names are of the fields that `T` does not have.
 ///
 /// # Errors
 /// [`ApiError::Syntax`] or [`ApiError::Body`]
-pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<(T, Names), ApiError> {
     check_values(body)?;
     check_object(body)?;
     let mut json = serde_json::Deserializer::from_slice(body);
-    let parsed = T::deserialize(Guarded(&mut json)).and_then(|parsed| json.end().map(|()| parsed));
-    parsed.map_err(|error| explain::<T>(body, &error))
+    let mut names = Names::default();
+    let mut ignore = |path: serde_ignored::Path<'_>| names.push(&path);
+    let parsed = T::deserialize(serde_ignored::Deserializer::new(Guarded(&mut json), &mut ignore));
+    match parsed.and_then(|parsed| json.end().map(|()| parsed)) {
+        Ok(parsed) => Ok((parsed, names)),
+        Err(error) => Err(explain::<T>(body, &error)),
+    }
 }
 
 /// Limits the number of values, because a parsed value takes more memory than the three bytes that can denote it.

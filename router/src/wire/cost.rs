@@ -19,7 +19,8 @@ impl Cost {
     /// Inserts TEI's headers (integer milliseconds) and those of compaction.
     ///
     /// `x-compute-tokens` counts the request's tokens, `x-compute-compact-tokens` those without the prefixes that its inputs
-    /// have in common; `x-compaction-ratio` is their ratio. None tells anything about other requests.
+    /// have in common; `x-compaction-ratio` is their ratio. `x-truncated-inputs` counts inputs of which only a part was read.
+    /// None tells anything about other requests.
     pub(crate) fn write_headers(&self, headers: &mut HeaderMap, device: &str, elapsed: Duration) {
         let Self { usage, timings } = self;
         let milliseconds = |duration: Duration| HeaderValue::from(duration.as_millis() as u64);
@@ -36,6 +37,7 @@ impl Cost {
         insert("x-compute-characters", HeaderValue::from(usage.characters));
         insert("x-compute-tokens", HeaderValue::from(usage.tokens));
         insert("x-compute-compact-tokens", HeaderValue::from(usage.computed_tokens));
+        insert("x-truncated-inputs", HeaderValue::from(usage.truncated_inputs));
         if let Ok(ratio) = HeaderValue::from_str(&format!("{:.4}", usage.compaction_ratio())) {
             insert("x-compaction-ratio", ratio);
         }
@@ -49,7 +51,7 @@ mod tests {
     #[test]
     fn headers_are_milliseconds_and_counts() {
         let cost = Cost {
-            usage: Usage { characters: 11, tokens: 7, computed_tokens: 5 },
+            usage: Usage { characters: 11, tokens: 7, computed_tokens: 5, truncated_inputs: 2 },
             timings: Timings {
                 total: Duration::from_micros(9_900),
                 tokenization: Duration::from_micros(1_999),
@@ -71,6 +73,7 @@ mod tests {
             ("x-compute-characters", "11"),
             ("x-compute-tokens", "7"),
             ("x-compute-compact-tokens", "5"),
+            ("x-truncated-inputs", "2"),
             ("x-compaction-ratio", "0.7143"),
         ] {
             assert_eq!(headers[name], value, "{name}");

@@ -1,6 +1,8 @@
 //! Fields of a request that control tokenization, truncation and its turn.
 
+use super::prompt::PromptFields;
 use crate::error::ApiError;
+use crate::state::call::Call;
 use prefold_core::{EncodeOptions, Error, Priority, TruncationDirection};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -21,7 +23,7 @@ pub(crate) struct EncodeFields {
     /// Truncate to this many tokens; -1 is the model's limit.
     pub(crate) truncate_prompt_tokens: Option<i64>,
     pub(crate) truncation_direction: Option<Direction>,
-    pub(crate) prompt_name: Option<String>,
+    pub(crate) prompt: PromptFields,
     pub(crate) add_special_tokens: Option<bool>,
     pub(crate) priority: Option<i64>,
 }
@@ -31,7 +33,7 @@ impl EncodeFields {
     ///
     /// # Errors
     /// [`Error::Validation`]
-    pub(crate) fn for_field(self, field: &'static str) -> Result<EncodeOptions, ApiError> {
+    pub(crate) fn for_field(self, field: &'static str, call: &Call) -> Result<EncodeOptions, ApiError> {
         let (truncate, max_tokens) = match self.truncate_prompt_tokens {
             None => (self.truncate, None),
             Some(-1) => (Some(true), None),
@@ -51,7 +53,7 @@ impl EncodeFields {
                 Some(Direction::Right) | None => TruncationDirection::Right,
             },
             priority: self.priority.map(Priority::new),
-            prompt_name: self.prompt_name,
+            prompt: self.prompt.choose(call)?,
             add_special_tokens: self.add_special_tokens.unwrap_or(true),
             field,
         })

@@ -10,6 +10,7 @@ mod guarded;
 pub(crate) mod inputs;
 pub(crate) mod json_writer;
 pub(crate) mod pieces;
+pub(crate) mod prompt;
 pub(crate) mod schema;
 pub(crate) mod usage;
 pub(crate) mod vectors;

@@ -1,9 +1,9 @@
 //! Against the ids that Hugging Face's tokenizers give, and at the limits.
 
 use super::*;
-use crate::TokenInfo;
 use crate::admission::tokenize_quota::MAX_OF_REQUEST;
 use crate::test_support::{expected, ids, limits, qwen3_template, tokenizer};
+use crate::{Prompt, TokenInfo};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn rerank(case: &Value) -> Input {
 
 fn problem(result: Result<Vec<u32>, Error>) -> String {
     match result {
-        Err(error @ Error::Validation { .. }) => error.to_string(),
+        Err(error @ (Error::Validation { .. } | Error::TooLong { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -324,7 +324,7 @@ fn a_token_unknown_to_the_model_is_refused() {
 #[test]
 fn prompts_stand_before_texts() {
     let encoder = encoder("qwen3-tiny", 100);
-    let named = |name: &str| EncodeOptions { prompt_name: Some(name.to_owned()), ..options() };
+    let named = |name: &str| EncodeOptions { prompt: Some(Prompt::Named(name.to_owned())), ..options() };
     let plain = |text: &str| encode(&encoder, Input::Text(text.to_owned()), &options()).unwrap();
     let text = || Input::Text("bread".to_owned());
     assert_eq!(encode(&encoder, text(), &named("query")).unwrap(), plain("Find: bread"));
@@ -337,6 +337,14 @@ fn prompts_stand_before_texts() {
     );
     let ids = encode(&encoder, Input::Ids(vec![1]), &named("query"));
     assert!(matches!(ids, Err(Error::Validation { field: "prompt_name", .. })));
+
+    let given = |prompt: String| EncodeOptions { prompt: Some(Prompt::Text(prompt)), ..options() };
+    assert_eq!(encode(&encoder, text(), &given("Find: ".to_owned())).unwrap(), plain("Find: bread"));
+    assert_eq!(encode(&encoder, text(), &given(String::new())).unwrap(), plain("bread"));
+    let ids = encode(&encoder, Input::Ids(vec![1]), &given(String::new()));
+    assert!(matches!(ids, Err(Error::Validation { field: "prompt", .. })));
+    let long = encode(&encoder, text(), &given("x".repeat(Prompt::MAX_BYTES + 1))).unwrap_err().to_string();
+    assert_eq!(long, "`prompt` has 16385 bytes, the limit is 16384");
 }
 
 #[test]
@@ -354,9 +362,12 @@ fn the_default_prompt_is_for_texts_only() {
     let (got, twin) = both(pair.clone(), pair);
     assert_eq!(got, twin);
     assert_eq!(with_default(Input::Ids(vec![7]), &options()), [7]);
-    let named = EncodeOptions { prompt_name: Some("plain".to_owned()), ..options() };
+    let named = EncodeOptions { prompt: Some(Prompt::Named("plain".to_owned())), ..options() };
     let got = with_default(Input::Text("bread".to_owned()), &named);
     assert_eq!(got, without(Input::Text("bread".to_owned())), "a name replaces it");
+    let given = EncodeOptions { prompt: Some(Prompt::Text(String::new())), ..options() };
+    let got = with_default(Input::Text("bread".to_owned()), &given);
+    assert_eq!(got, without(Input::Text("bread".to_owned())), "a text too");
 }
 
 #[test]

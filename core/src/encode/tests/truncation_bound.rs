@@ -29,7 +29,7 @@ fn encode(encoder: &Encoder, input: Input, options: &EncodeOptions) -> Result<Ve
 
 fn problem(result: Result<Vec<u32>, Error>) -> String {
     match result {
-        Err(error @ Error::Validation { .. }) => error.to_string(),
+        Err(error @ (Error::Validation { .. } | Error::TooLong { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }

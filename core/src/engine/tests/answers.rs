@@ -16,8 +16,8 @@ async fn embeddings_in_order_with_usage_and_timings() {
     let expected: Vec<_> = ids.iter().map(|ids| fake_values(ids, DIM)).collect();
     assert_eq!(response.results, expected);
     let tokens: usize = ids.iter().map(Vec::len).sum();
-    let Usage { characters, tokens: counted, computed_tokens } = response.usage;
-    assert_eq!((characters, counted), (30, tokens));
+    let Usage { characters, tokens: counted, computed_tokens, truncated_inputs } = response.usage;
+    assert_eq!((characters, counted, truncated_inputs), (30, tokens, 0));
     assert!(computed_tokens < tokens, "two texts share a prefix");
     assert_eq!(response.usage.saved_tokens(), tokens - computed_tokens);
     let Timings { total, tokenization, queue, planning, inference } = response.timings;
@@ -251,4 +251,47 @@ async fn tokenize_and_decode() {
         error.to_string().starts_with(&format!("`ids` has {} ids in all, the limit is {limit} ", limit + 1)),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn truncated_inputs_are_counted() {
+    let config = || EngineConfig { auto_truncate: true, ..config() };
+    let long = "tide ".repeat(600);
+    let texts = vec![Input::Text(long.clone()), Input::Text("tide".to_owned()), list(&[7; 501]), list(&[7; 500])];
+    let embedded = engine(embedder(), config()).embed(texts, raw()).await.unwrap();
+    assert_eq!(embedded.usage.truncated_inputs, 2);
+    for kind in [embedder(), reranker(), classifier(1)] {
+        let scored = engine(kind, config()).score(rerank_request("bread", &["yeast", &long])).await.unwrap();
+        assert_eq!(scored.usage.truncated_inputs, 1);
+    }
+}
+
+#[tokio::test]
+async fn empty_texts_are_refused_by_their_place_unless_they_are_allowed() {
+    let text = |text: &str| Input::Text(text.to_owned());
+    let embed = |engine: Engine, inputs| async move { engine.embed(inputs, raw()).await };
+    let refused = |result: Result<_, Error>| match result {
+        Err(error @ Error::Empty { .. }) => error.to_string(),
+        _ => "accepted".to_owned(),
+    };
+    let engine_of = |kind| engine(kind, config());
+    let of_embed = |error: Result<crate::Response<Vec<f32>>, Error>| refused(error.map(|_| ()));
+    assert_eq!(of_embed(embed(engine_of(embedder()), vec![text("")]).await), "`inputs` is an empty text");
+    let several = vec![text("tide"), text("")];
+    assert_eq!(of_embed(embed(engine_of(embedder()), several.clone()).await), "`inputs` item 1 is an empty text");
+    for kind in [embedder(), reranker(), classifier(1)] {
+        let engine = engine_of(kind);
+        let score = |query: &'static str, documents: &'static [&'static str]| {
+            let engine = engine.clone();
+            async move { engine.score(rerank_request(query, documents)).await.map(|_| ()) }
+        };
+        assert_eq!(refused(score("", &["yeast"]).await), "`query` is an empty text");
+        assert_eq!(refused(score("bread", &["yeast", ""]).await), "`texts` item 1 is an empty text");
+        assert_eq!(refused(score("bread", &[" "]).await), "accepted");
+    }
+    let pair = Input::Pair("tide".to_owned(), String::new());
+    let classified = engine_of(classifier(2)).classify(vec![pair], encode("inputs")).await.map(|_| ());
+    assert_eq!(refused(classified), "`inputs` is an empty text");
+    let lenient = engine(embedder(), EngineConfig { allow_empty_inputs: true, ..config() });
+    assert_eq!(embed(lenient, several).await.unwrap().results.len(), 2);
 }

@@ -52,6 +52,10 @@ pub(crate) struct BatchingArgs {
           action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub(crate) auto_truncate: bool,
 
+    /// Compute empty texts too. By default they are refused, because their vectors mean nothing and may rank first
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub(crate) allow_empty_inputs: bool,
+
     /// Tokenizer threads. Default: one less than the CPU's cores, at least 1 and at most 8
     #[arg(long, env, value_parser = positive)]
     pub(crate) tokenization_workers: Option<usize>,

@@ -65,6 +65,11 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) protect_metrics: bool,
 
+    /// Refuse requests with fields that no route reads. By default such fields are ignored and named in the header
+    /// x-ignored-fields of the response
+    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    pub(crate) strict_fields: bool,
+
     /// Origins that browsers may call from, separated by commas. Default: any
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) cors_allow_origin: Vec<String>,

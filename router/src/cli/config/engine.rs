@@ -22,6 +22,7 @@ pub(super) fn engine_config(args: BatchingArgs, max_buffered_bytes: usize) -> Re
         warmup_tokens: args.warmup_tokens,
         tokenization_workers: workers,
         auto_truncate: args.auto_truncate,
+        allow_empty_inputs: args.allow_empty_inputs,
     };
     config.check()?;
     Ok(config)

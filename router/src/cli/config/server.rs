@@ -42,6 +42,7 @@ pub(super) fn server_config(
             stall_timeout: Duration::from_secs(args.stall_timeout),
             protect_docs: args.protect_docs,
             protect_metrics: args.protect_metrics,
+            strict_fields: args.strict_fields,
             metrics_elsewhere: prometheus_port.is_some(),
         },
         prometheus_port,

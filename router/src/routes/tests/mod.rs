@@ -4,6 +4,7 @@ mod capabilities;
 mod classify;
 mod embed;
 mod openai;
+mod prompts;
 mod rerank;
 mod server;
 

@@ -65,6 +65,16 @@ async fn base64_may_be_of_another_type() {
 }
 
 #[tokio::test]
+async fn no_dimensions_are_an_error_unless_infinitys_client_sends_them() {
+    let app = Setup::new(embedding()).build();
+    let refused = post(&app, "/v1/embeddings", json!({ "input": "red fox", "dimensions": 0 })).await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["error"]["param"]), (400, &json!("dimensions")));
+    let body = json!({ "input": "red fox", "dimensions": 0, "modality": "text", "user": null });
+    let whole = ask(&app, "/v1/embeddings", body).await;
+    assert_eq!(floats(&whole["data"][0]["embedding"]).len(), DIM);
+}
+
+#[tokio::test]
 async fn binary_answers_are_the_rows_themselves() {
     let app = Setup::new(embedding()).build();
     let texts = ["red fox", "blue whale"];
@@ -88,10 +98,10 @@ async fn binary_answers_are_the_rows_themselves() {
     assert_eq!(accepting(&app, "/v1/embeddings", octets, by_field).await.bytes, half.bytes);
 
     let refused = accepting(&app, "/embed", octets, json!({ "inputs": [] })).await;
-    assert_eq!((refused.status.as_u16(), refused.json()["error_type"].as_str()), (422, Some("Empty")));
+    assert_eq!((refused.status.as_u16(), refused.json()["error_type"].as_str()), (400, Some("Empty")));
     let unknown = accepting(&app, "/embed", "application/octet-stream;dtype=int8", json!({ "inputs": "a" })).await;
     assert!(unknown.status == 422 && unknown.body.contains("int8"), "{}", unknown.body);
-    assert_eq!(post(&app, "/v1/embeddings", json!({ "input": "a", "endianness": "big" })).await.status, 422);
+    assert_eq!(post(&app, "/v1/embeddings", json!({ "input": "a", "endianness": "big" })).await.status, 400);
 }
 
 #[tokio::test]
@@ -113,7 +123,7 @@ async fn openai_embeddings_take_vllms_fields() {
     assert_ne!(right["data"], left["data"]);
     for tokens in [-2, 0, 257] {
         let got = post(&app, "/v1/embeddings", json!({ "input": "a", "truncate_prompt_tokens": tokens })).await;
-        assert_eq!((got.status.as_u16(), &got.json()["error"]["param"]), (422, &json!("truncate_prompt_tokens")));
+        assert_eq!((got.status.as_u16(), &got.json()["error"]["param"]), (400, &json!("truncate_prompt_tokens")));
     }
 }
 

@@ -56,15 +56,23 @@ async fn rerank_objects_serve_all_clients() {
     let told = ask(&app, "/v1/rerank", json!({ "query": "fox", "documents": documents, "instruction": "other" })).await;
     assert_ne!(strings(&told["results"], "relevance_score"), strings(&second["results"], "relevance_score"));
 
-    for (path, body) in [
-        ("/v1/rerank", json!({ "query": "fox", "texts": ["a"] })),
-        ("/rerank", json!({ "query": "fox" })),
-        ("/rerank", json!({ "query": "fox", "texts": ["a"], "documents": ["a"] })),
-        ("/v1/rerank", json!({ "query": "fox", "documents": [] })),
-        ("/v1/rerank", json!({ "query": "fox", "documents": [5] })),
-        ("/v1/rerank", json!({ "query": "fox", "documents": ["a"], "top_n": -1 })),
+    for (path, body, status, problem) in [
+        ("/v1/rerank", json!({ "query": "fox", "texts": ["a"] }), 400, "`documents` is missing"),
+        ("/rerank", json!({ "query": "fox" }), 422, "`texts` is missing"),
+        (
+            "/rerank",
+            json!({ "query": "fox", "texts": ["a"], "documents": ["a"] }),
+            422,
+            "either `texts` or `documents`",
+        ),
+        ("/v1/rerank", json!({ "query": "fox", "documents": [] }), 400, "`documents` has no items"),
+        ("/v1/rerank", json!({ "query": "fox", "documents": [5] }), 400, "`documents[0]`"),
+        ("/v1/rerank", json!({ "query": "fox", "documents": ["a"], "top_n": -1 }), 400, "`top_n`"),
+        ("/v1/rerank", json!({ "query": "fox", "documents": ["a"], "top_n": 0 }), 400, "`top_n` is 0"),
+        ("/rerank", json!({ "query": "fox", "texts": ["a"], "top_k": 0 }), 422, "`top_n` is 0"),
     ] {
-        assert_eq!(post(&app, path, &body).await.status, 422, "{path} {body}");
+        let got = post(&app, path, &body).await;
+        assert!(got.status == status && got.body.contains(problem), "{path} {body}: {}", got.body);
     }
 }
 
@@ -123,7 +131,7 @@ async fn scores_are_those_of_reranking() {
         let best = raw[0]["index"].as_u64().unwrap() as usize;
         assert_eq!(unactivated["data"][best]["score"], raw[0]["score"]);
         let odd = post(&app, "/v1/score", json!({ "queries": ["a", "b"], "documents": ["a", "b", "c"] })).await;
-        assert_eq!((odd.status.as_u16(), &odd.json()["error"]["param"]), (422, &json!("queries")));
-        assert_eq!(post(&app, "/v1/score", json!({ "queries": "a", "documents": [] })).await.status, 422);
+        assert_eq!((odd.status.as_u16(), &odd.json()["error"]["param"]), (400, &json!("queries")));
+        assert_eq!(post(&app, "/v1/score", json!({ "queries": "a", "documents": [] })).await.status, 400);
     }
 }

@@ -108,9 +108,9 @@ fn a_body_has_no_more_values_than_any_request_needs() {
     }
     // Brackets inside strings do not count, and neither do numbers, which take no more memory than their digits.
     let text = format!("{{\"inputs\":\"{}\"}}", "[{\\\"".repeat(MAX_VALUES));
-    assert_eq!(parse::<Dto<Inputs>>(text.as_bytes()).unwrap().inputs.0.len(), 1);
+    assert_eq!(parse::<Dto<Inputs>>(text.as_bytes()).unwrap().0.inputs.0.len(), 1);
     let list = format!("[{}7]", "7,".repeat(MAX_IDS - 1));
-    let ids = parse::<Dto<Inputs>>(nested(&list, 2).as_bytes()).unwrap().inputs.0;
+    let ids = parse::<Dto<Inputs>>(nested(&list, 2).as_bytes()).unwrap().0.inputs.0;
     assert_eq!(ids, [Input::Ids(vec![7; MAX_IDS]), Input::Ids(vec![7; MAX_IDS])]);
 }
 
@@ -152,7 +152,7 @@ fn no_error_repeats_a_text() {
     }
     let good =
         "{\"number\":1,\"fraction\":2,\"flag\":true,\"way\":\"Up\",\"list\":[\"a\"],\"object\":{},\"text\":\"b\"}";
-    let parsed = parse::<EveryType>(good.as_bytes()).unwrap();
+    let (parsed, _) = parse::<EveryType>(good.as_bytes()).unwrap();
     assert!(matches!(parsed.way, Some(Way::Up)) && parsed.object.is_some(), "{parsed:?}");
     parse::<EveryType>(b"{\"number\":null,\"way\":null,\"list\":null,\"object\":null,\"inputs\":null}").unwrap();
 }
@@ -168,4 +168,41 @@ fn fields_that_nobody_reads_are_checked_all_the_same() {
         let error = parse::<Dto<Inputs>>(&with(bad)).unwrap_err();
         assert!(matches!(error, ApiError::Syntax(_)), "{error}");
     }
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "read by the parser")]
+struct Outer {
+    known: Option<u32>,
+    inner: Option<Inner>,
+    list: Option<Vec<Inner>>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "read by the parser")]
+struct Inner {
+    known: Option<u32>,
+}
+
+fn ignored(body: &str) -> String {
+    let fields = IgnoredFields::default();
+    fields.add(parse::<Outer>(body.as_bytes()).unwrap().1);
+    fields.header().map_or_else(String::new, |header| header.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn ignored_fields_are_named_by_their_path() {
+    assert_eq!(ignored(r#"{"known": 1, "inner": {"known": 2}, "list": []}"#), "");
+    assert_eq!(
+        ignored(r#"{"knwon": 1, "inner": {"x": {"y": 1}}, "list": [{"a": 1}, {"a": 2, "b": 3}]}"#),
+        "knwon, inner.x, list[].a, list[].b"
+    );
+}
+
+#[test]
+fn names_of_ignored_fields_are_few_short_and_ascii() {
+    assert_eq!(ignored(r#"{"caf\u00e9\n\u202e": 1}"#), "caf\\u{e9}\\n\\u{202e}");
+    let many: Vec<String> = (0..1000).map(|i| format!(r#""{i}{}": 0"#, "\u{e9}".repeat(1000))).collect();
+    let names = ignored(&format!("{{{}}}", many.join(",")));
+    assert_eq!((names.split(", ").count(), names.len()), (16, 16 * 64 + 15 * 2));
 }

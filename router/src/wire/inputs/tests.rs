@@ -12,7 +12,8 @@ struct Dto<T> {
 }
 
 fn inputs<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ApiError> {
-    parse::<Dto<T>>(json!({ "inputs": value, "unknown": { "x": [1] } }).to_string().as_bytes()).map(|dto| dto.inputs)
+    parse::<Dto<T>>(json!({ "inputs": value, "unknown": { "x": [1] } }).to_string().as_bytes())
+        .map(|(dto, _)| dto.inputs)
 }
 
 fn text(text: &str) -> Input {

@@ -1,0 +1,84 @@
+//! Fields of a body that nothing reads. The response names them, or with `--strict-fields` they are an error.
+
+use axum::http::{HeaderName, HeaderValue};
+use serde_ignored::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Header with the names of ignored fields.
+pub(crate) const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
+
+/// Names at most in a response.
+const MAX_NAMES: usize = 16;
+
+/// Bytes of a name at most.
+const MAX_NAME: usize = 64;
+
+/// Ignored fields of one request. Clones are handles to the same list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IgnoredFields(Arc<Mutex<Names>>);
+
+impl IgnoredFields {
+    /// Adds the fields at these paths.
+    pub(crate) fn add(&self, names: Names) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.0.into_iter().for_each(|name| all.insert(name));
+    }
+
+    /// The names for the header; `None` if there are none.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.0.is_empty() { None } else { HeaderValue::from_str(&names.0.join(", ")).ok() }
+    }
+}
+
+/// Names of fields as responses show them: cut, in ASCII, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Names(Vec<String>);
+
+impl Names {
+    /// The names of some fields.
+    pub(crate) fn of(name: &str) -> Self {
+        Self(vec![name.to_owned()])
+    }
+
+    /// Adds the field at `path`; items of a list have the same name.
+    pub(crate) fn push(&mut self, path: &Path<'_>) {
+        if self.0.len() < MAX_NAMES {
+            let mut name = String::new();
+            write(path, &mut name);
+            // All of it is ASCII.
+            name.truncate(MAX_NAME);
+            self.insert(name);
+        }
+    }
+
+    /// The first of them.
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.0.first().map(String::as_str)
+    }
+
+    fn insert(&mut self, name: String) {
+        if self.0.len() < MAX_NAMES && !self.0.contains(&name) {
+            self.0.push(name);
+        }
+    }
+}
+
+/// Writes `field`, `outer.field` or `list[].field`.
+fn write(path: &Path<'_>, out: &mut String) {
+    match path {
+        Path::Root => {}
+        Path::Seq { parent, .. } => {
+            write(parent, out);
+            out.push_str("[]");
+        }
+        Path::Map { parent, key } => {
+            write(parent, out);
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.extend(key.chars().take(MAX_NAME).flat_map(char::escape_default));
+        }
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => write(parent, out),
+    }
+}
