@@ -22,7 +22,7 @@ ANSWER_LIMIT = 120
 STOP_LIMIT = 120
 
 # The server's address; a hub's address may precede it in the log.
-ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
+ADDRESS = re.compile(r"address\W+(?:127\.0\.0\.1|0\.0\.0\.0):([1-9][0-9]*)")
 
 
 def environment(home):
@@ -127,7 +127,8 @@ class Server(Address):
         self.args = args
         self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
         self.log_path = Path(self.directory.name) / "log"
-        command = [self.binary, "--hostname", "127.0.0.1", "--port", "0", *map(str, args)]
+        hostname = () if "--hostname" in args else ("--hostname", "127.0.0.1")
+        command = [self.binary, *hostname, "--port", "0", *map(str, args)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.directory.name, env={**environment(self.directory.name), **(env or {})},

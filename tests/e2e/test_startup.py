@@ -216,3 +216,17 @@ def test_offline_no_hub_is_asked(tmp_path):
         hub.settimeout(0)
         with pytest.raises(BlockingIOError):
             hub.accept()
+
+
+def test_what_may_not_be_meant_is_warned_of():
+    def warnings(server):
+        return [line for line in server.log().splitlines() if " WARN " in line]
+
+    with Server("--hostname", "0.0.0.0", "--task", "rerank") as server:
+        (doubt,) = server.get("/info").json()["warnings"]
+        assert "is an embedding model" in doubt and "cosine" in doubt
+        scores, exposed = warnings(server)
+        assert doubt in scores and "no API key" in exposed and str(server.port) in exposed
+    for args in [("--hostname", "0.0.0.0", "--api-key", "sesame"), ("--hostname", "127.0.0.1")]:
+        with Server(*args) as server:
+            assert warnings(server) == []

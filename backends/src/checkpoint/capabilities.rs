@@ -65,11 +65,12 @@ impl Evidence<'_> {
                 return Err(LoadError::Options(problem));
             }
         }
-        let (capabilities, head) = match task {
+        let (mut capabilities, head) = match task {
             Task::Embed => self.embed()?,
             Task::Rerank if !has_score_head => self.rerank()?,
             Task::Rerank | Task::Classify => self.classify()?,
         };
+        capabilities.warnings.extend(self.doubt(task, has_score_head));
         match &head {
             HeadSource::Score { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
                 let problem = format!("a classifier with {num_labels} labels cannot rerank, only one with 1");
@@ -146,11 +147,29 @@ impl Evidence<'_> {
             tracing::warn!("{model} has a class of its own ({class}), so what it is for is not guessed");
             return Ok(None);
         }
-        tracing::warn!(
-            "{model} is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give \
-             --task rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
-        );
         Ok(Some(Task::Rerank))
+    }
+
+    /// The reason why scores may mean nothing: nobody says that the model was trained to rerank with the prompt in use.
+    fn doubt(&self, task: Task, has_score_head: bool) -> Option<String> {
+        if task != Task::Rerank || has_score_head || self.options.rerank_recipe.is_some() {
+            return None;
+        }
+        let model = self.files.display_name();
+        let modules = ModuleList::read(self.files).unwrap_or_default();
+        if self.metadata.gguf_pooling.is_some() || modules.pooling.is_some() {
+            return Some(format!(
+                "{model} is an embedding model, and --task rerank asks it with Qwen3-Reranker's prompt, which it may not have \
+                 been trained for; without --task, rerank requests get the cosine of query and document"
+            ));
+        }
+        let is_said = self.options.task.is_some() || modules.logit_score.is_some() || self.metadata.json.is_none();
+        (!is_said).then(|| {
+            format!(
+                "{model} is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give \
+                 --task rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
+            )
+        })
     }
 
     /// The checkpoint's own Python class of model or config, which may compute or prompt differently.

@@ -28,6 +28,8 @@ pub struct Capabilities {
     pub classify: Option<Classify>,
     /// The longest input of any answer, in tokens.
     pub max_input_length: usize,
+    /// Reasons why its answers may not be what the operator expects, as sentences.
+    pub warnings: Vec<String>,
 }
 
 /// Embedding of texts. The vectors' similarity is their cosine.
@@ -111,7 +113,7 @@ impl FromStr for Pooling {
 impl Capabilities {
     /// Those of an embedding model, which also reranks by cosine.
     pub fn embedding(embed: Embed, max_input_length: usize) -> Self {
-        Self { embed: Some(embed), rerank: Some(Rerank::Cosine), classify: None, max_input_length }
+        Self { embed: Some(embed), rerank: Some(Rerank::Cosine), max_input_length, ..Self::default() }
     }
 
     /// Those of a language model that reranks with a prompt.
@@ -122,7 +124,7 @@ impl Capabilities {
     /// Those of a sequence classifier, which also reranks if it has one label.
     pub fn classifier(classify: Classify, max_input_length: usize) -> Self {
         let rerank = (classify.labels.len() == 1).then_some(Rerank::Pair);
-        Self { embed: None, rerank, classify: Some(classify), max_input_length }
+        Self { rerank, classify: Some(classify), max_input_length, ..Self::default() }
     }
 
     /// The tasks of the model; the first is its own, which `POST /` answers.

@@ -39,6 +39,8 @@ pub(crate) struct Info<'a> {
     /// Scores of the rerank routes: `probability` or `cosine_similarity`; null if the model does not rerank.
     rerank_scores: Option<&'static str>,
     prompts: Vec<&'a str>,
+    /// Reasons why answers may not be what is expected.
+    warnings: &'a [String],
 }
 
 /// Kind of the model.
@@ -118,6 +120,7 @@ pub(crate) async fn info(State(app): State<App>) -> Answer {
         rerank_scores: rerank.as_ref().map(Rerank::score_meaning),
         model_type: ModelType::new(&model.capabilities),
         prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
+        warnings: &model.capabilities.warnings,
     })
 }
 

@@ -57,9 +57,19 @@ impl App {
 }
 
 impl State {
-    /// Logs address, model and settings.
+    /// Logs address, model and settings, and what may not be meant so.
     pub(crate) fn log_ready(&self, address: SocketAddr) {
         let model = self.engine.info();
+        for warning in &model.capabilities.warnings {
+            tracing::warn!("{warning}");
+        }
+        if address.ip().is_unspecified() && !self.http.api_keys.are_required() {
+            tracing::warn!(
+                "no API key is set and the server listens on all interfaces: anyone who reaches port {} can use it \
+                 (--api-key, --hostname 127.0.0.1)",
+                address.port()
+            );
+        }
         let tasks: Vec<&str> = model.capabilities.tasks().map(Task::as_str).collect();
         tracing::info!(
             %address,
