@@ -8,6 +8,7 @@
 //! | the probe waits behind others | 200 | 503 |
 //! | a forward pass takes longer than `--stall-timeout` | 200 | 503 |
 //! | it takes [`RESTART_FACTOR`] times as long (the process ends then with `--exit-on-stuck`) | 503 | 503 |
+//! | the server is stopping, but still accepts (`--shutdown-delay`) | 200 | 503 |
 //! | the server is stopping | 503 | 503 |
 //!
 //! Balancers send no traffic to a server that is not ready; supervisors restart one that is not alive.
@@ -17,6 +18,7 @@ use crate::state::App;
 use crate::wire::answer::Answer;
 use axum::extract::State;
 use serde::Serialize;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -56,6 +58,9 @@ pub(crate) async fn health(State(app): State<App>) -> Result<(), ApiError> {
     get, path = "/ready", tag = "Server", responses((status = 200, description = "The server is ready", body = Ready))
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Result<Answer, ApiError> {
+    if app.is_stopping.load(Ordering::SeqCst) {
+        return Err(ApiError::Unhealthy("the server is stopping".to_owned()));
+    }
     stalled(&app, app.http.stall_timeout)?;
     match probe(&app).await {
         Probe::Answered => Ok(Answer::free(&Ready { status: "ready", model: app.names.served.clone() })),

@@ -41,6 +41,8 @@ pub(crate) struct ServingConfig {
     pub(crate) connections: ConnectionLimits,
     /// A stuck forward pass ends the process.
     pub(crate) exit_on_stuck: bool,
+    /// Time after the signal in which the server serves on, but is not ready.
+    pub(crate) shutdown_delay: Duration,
     /// Time at shutdown for the requests already accepted.
     pub(crate) shutdown_timeout: Duration,
 }
@@ -103,8 +105,8 @@ pub(crate) enum Stopped {
     Stuck,
 }
 
-/// Listens at once, answers when `loading` is done, serves until a signal comes, then finishes the accepted requests
-/// within the shutdown timeout.
+/// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, then
+/// finishes the accepted requests within the shutdown timeout.
 pub(crate) async fn serve(
     listener: TcpListener,
     loading: impl Future<Output = anyhow::Result<App>>,
@@ -131,8 +133,9 @@ pub(crate) async fn serve(
         stuck = stuck(&app), if config.exit_on_stuck => return Ok(stuck),
     };
     tracing::info!(signal = name, unfinished = unfinished.load(Ordering::Relaxed), "stopping");
+    app.is_stopping.store(true, Ordering::SeqCst);
     let drain = async {
-        tokio::time::sleep(BACKLOG_GRACE).await;
+        tokio::time::sleep(config.shutdown_delay.max(BACKLOG_GRACE)).await;
         drop(stop);
         serving.await?;
         app.engine.shutdown().await;
@@ -140,7 +143,7 @@ pub(crate) async fn serve(
     };
     tokio::select! {
         result = drain => result,
-        () = tokio::time::sleep(config.shutdown_timeout) => {
+        () = tokio::time::sleep(config.shutdown_delay + config.shutdown_timeout) => {
             let requests = unfinished.load(Ordering::Relaxed);
             tracing::warn!(requests, "the time to stop is over (--shutdown-timeout); requests were cut off");
             Ok(Stopped::TimedOut { requests })

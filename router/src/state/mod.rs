@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, SystemTime};
 
 /// Default of `--payload-limit`, in bytes.
@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) started: u64,
     /// Requests in flight.
     pub(crate) in_flight: AtomicUsize,
+    /// A signal has come; balancers should send nothing more.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 impl Deref for App {
@@ -52,7 +54,8 @@ impl App {
     /// Puts an engine behind HTTP.
     pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
         let (metrics, started) = (MetricsText::new(metrics), unix_time());
-        Self(Arc::new(State { engine, names, http, metrics, started, in_flight: AtomicUsize::new(0) }))
+        let (in_flight, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self(Arc::new(State { engine, names, http, metrics, started, in_flight, is_stopping }))
     }
 }
 

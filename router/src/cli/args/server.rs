@@ -82,7 +82,12 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) exit_on_stuck: bool,
 
-    /// Seconds to wait at shutdown for the requests already accepted
+    /// Seconds after SIGTERM in which the server accepts requests as before while /ready is 503, so that balancers can turn
+    /// away from it first
+    #[arg(long, env, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    pub(crate) shutdown_delay: u64,
+
+    /// Seconds to wait at shutdown (after --shutdown-delay) for the requests already accepted
     #[arg(long, env, default_value_t = 25)]
     pub(crate) shutdown_timeout: u64,
 }

@@ -49,6 +49,7 @@ pub(super) fn server_config(
         serving: ServingConfig {
             connections: ConnectionLimits { connections: args.max_connections, client_timeout },
             exit_on_stuck: args.exit_on_stuck,
+            shutdown_delay: Duration::from_secs(args.shutdown_delay),
             shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
         },
     })

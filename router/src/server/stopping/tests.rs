@@ -4,7 +4,7 @@ use super::ServingConfig;
 use super::{Signals, Stopped, serve};
 use crate::server::connections::ConnectionLimits;
 use crate::state::App;
-use crate::testing::{Gate, Mode, Setup, embedding};
+use crate::testing::{Gate, Mode, Setup, embedding, get};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -25,23 +25,24 @@ struct Running {
 }
 
 async fn start(timeout: Duration) -> Running {
-    start_with(timeout, |_| false).await
+    start_with(|_, config| config.shutdown_timeout = timeout).await
 }
 
-/// `exit_on_stuck` may change the setup; its result is `--exit-on-stuck`.
-async fn start_with(timeout: Duration, exit_on_stuck: impl FnOnce(&mut Setup) -> bool) -> Running {
+/// A server with the settings that `change` makes of the usual ones.
+async fn start_with(change: impl FnOnce(&mut Setup, &mut ServingConfig)) -> Running {
     let gate = Arc::new(Gate::default());
     let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
-    let exit_on_stuck = exit_on_stuck(&mut setup);
+    let mut config = ServingConfig {
+        connections: ConnectionLimits { connections: 100, client_timeout: LONG },
+        exit_on_stuck: false,
+        shutdown_delay: Duration::ZERO,
+        shutdown_timeout: LONG,
+    };
+    change(&mut setup, &mut config);
     let app = setup.build();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (signals, receiver) = mpsc::channel(2);
-    let config = ServingConfig {
-        connections: ConnectionLimits { connections: 100, client_timeout: LONG },
-        exit_on_stuck,
-        shutdown_timeout: timeout,
-    };
     let server = tokio::spawn(serve(listener, std::future::ready(Ok(app.clone())), Signals(receiver), config));
     Running { address, app, gate, signals, server }
 }
@@ -97,6 +98,25 @@ async fn idle_connections_do_not_hold_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn requests_are_served_while_the_stop_is_delayed() {
+    let running = start_with(|_, config| config.shutdown_delay = Duration::from_secs(1)).await;
+    running.gate.open();
+    assert_eq!(get(&running.app, "/ready").await.status, 200);
+    running.signals.send("SIGTERM").await.unwrap();
+    while !running.app.is_stopping.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let ready = get(&running.app, "/ready").await;
+    assert!(ready.status == 503 && ready.body.contains("stopping"), "{}", ready.body);
+    assert_eq!(get(&running.app, "/health").await.status, 200);
+    // Longer than connections are accepted without a delay.
+    tokio::time::sleep(2 * super::BACKLOG_GRACE).await;
+    let response = join(request(running.address)).await;
+    assert!(response.starts_with("HTTP/1.1 200 OK"), "{response:?}");
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_time_to_stop_is_bounded() {
     let running = start(Duration::from_millis(300)).await;
     let _client = request(running.address);
@@ -139,9 +159,9 @@ async fn signals_that_come_together_are_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forward_pass_that_never_ends_ends_the_server_when_it_should() {
-    let running = start_with(LONG, |setup| {
+    let running = start_with(|setup, config| {
         setup.http.stall_timeout = Duration::from_millis(20);
-        true
+        config.exit_on_stuck = true;
     })
     .await;
     let _client = request(running.address);
@@ -151,11 +171,7 @@ async fn a_forward_pass_that_never_ends_ends_the_server_when_it_should() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forward_pass_that_takes_long_ends_nothing_by_default() {
-    let running = start_with(LONG, |setup| {
-        setup.http.stall_timeout = Duration::from_millis(1);
-        false
-    })
-    .await;
+    let running = start_with(|setup, _| setup.http.stall_timeout = Duration::from_millis(1)).await;
     let client = request(running.address);
     running.gate.reached().await;
     while crate::routes::health::stuck(&running.app).is_ok() {
