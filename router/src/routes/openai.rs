@@ -147,7 +147,6 @@ pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<Embed
         prompt: PromptFields { prompt_name: body.prompt_name, prompt: body.prompt, input_type: body.input_type },
         add_special_tokens: body.add_special_tokens,
         priority: body.priority,
-        ..Default::default()
     };
     let options = EmbedOptions { encode: encode.for_field("input", &app)?, normalize: true, dimensions };
     let answered = app.engine.embed(input.0, options).await?;
