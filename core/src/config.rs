@@ -20,6 +20,8 @@ pub struct EngineConfig {
     /// Estimated milliseconds of a batch at most, 0 for no such bound; when absent,
     /// [`MAX_BATCH_MS_ON_CPU`](Self::MAX_BATCH_MS_ON_CPU) on a CPU and no bound on other devices.
     pub max_batch_ms: Option<u64>,
+    /// Tokens in an input at most; the model's limit when absent.
+    pub max_input_length: Option<usize>,
     /// Requests in the engine at once.
     pub max_concurrent_requests: usize,
     /// Tokens that wait for a batch; requests are refused while the queue holds this many.
@@ -58,6 +60,7 @@ impl Default for EngineConfig {
             max_batch_ragged_tokens: None,
             max_batch_requests: None,
             max_batch_ms: None,
+            max_input_length: None,
             max_concurrent_requests: 512,
             max_queued_tokens: 1 << 20,
             max_queued_inputs: 1 << 15,
@@ -111,6 +114,7 @@ impl EngineConfig {
             ("max_batch_tokens", self.max_batch_tokens),
             ("max_batch_ragged_tokens", self.ragged_tokens_limit()),
             ("max_batch_requests", self.max_batch_requests.unwrap_or(1)),
+            ("max_input_length", self.max_input_length.unwrap_or(1)),
             ("max_concurrent_requests", self.max_concurrent_requests),
             ("max_queued_tokens", self.max_queued_tokens),
             ("max_queued_inputs", self.max_queued_inputs),

@@ -69,7 +69,7 @@ pub enum Error {
         capabilities: Arc<Capabilities>,
     },
     /// The other requests hold all of a resource; the client should come back later.
-    #[error("the server is overloaded: the limit of {limit} {resource} is reached")]
+    #[error("the server is overloaded: too many {resource} (limit {limit})")]
     Overloaded {
         /// The resource whose quota is used up.
         resource: Resource,

@@ -27,10 +27,11 @@ pub fn run(wrap: Wrap) -> ExitCode {
     if let Some(command) = args.command.take() {
         return command.run();
     }
+    let origins = std::mem::take(&mut args.origins);
     let config = match Config::try_from(args) {
         Ok(config) => config,
         Err(error) => {
-            eprintln!("error: {}", without_credentials(&error.to_string()));
+            eprintln!("error: {}", with_origins(&without_credentials(&error.to_string()), &origins));
             return ExitCode::from(2);
         }
     };
@@ -39,7 +40,7 @@ pub fn run(wrap: Wrap) -> ExitCode {
         Ok(Stopped::Drained | Stopped::TimedOut { .. }) => ExitCode::SUCCESS,
         Ok(Stopped::Interrupted | Stopped::Stuck) => ExitCode::FAILURE,
         Err(error) => {
-            let error = without_credentials(&format!("{error:#}"));
+            let error = with_origins(&without_credentials(&format!("{error:#}")), &origins);
             tracing::error!("{error}");
             // A disabled or unopened log must not hide why the server did not start.
             if is_silent || !tracing::dispatcher::has_been_set() {
@@ -50,6 +51,14 @@ pub fn run(wrap: Wrap) -> ExitCode {
     };
     LOG.finish();
     code
+}
+
+/// The message, and for each flag in it the environment variable that its value comes from.
+fn with_origins(message: &str, origins: &[(String, String)]) -> String {
+    let named = origins.iter().filter(|(flag, _)| message.contains(&format!("--{flag}")));
+    named.fold(message.to_owned(), |message, (flag, variable)| {
+        format!("{message} (--{flag} is from the environment variable {variable})")
+    })
 }
 
 fn start(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {

@@ -286,10 +286,10 @@ impl ApiError {
 fn advice(error: &Error) -> String {
     match error {
         Error::Overloaded { resource, .. } => match resource {
-            Resource::Requests => " (--max-concurrent-requests)".to_owned(),
-            Resource::QueuedTokens => " (--max-queued-tokens)".to_owned(),
-            Resource::QueuedInputs => " (--max-queued-inputs)".to_owned(),
-            Resource::BufferedBytes => " (--max-buffered-bytes)".to_owned(),
+            Resource::Requests => "; raise --max-concurrent-requests".to_owned(),
+            Resource::QueuedTokens => "; raise --max-queued-tokens".to_owned(),
+            Resource::QueuedInputs => "; raise --max-queued-inputs".to_owned(),
+            Resource::BufferedBytes => "; raise --max-buffered-bytes".to_owned(),
             Resource::TokenizeInput => String::new(),
         },
         Error::NotCapable { capabilities, .. } => {

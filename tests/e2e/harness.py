@@ -127,7 +127,7 @@ class Server(Address):
         self.args = args
         self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
         self.log_path = Path(self.directory.name) / "log"
-        hostname = () if "--hostname" in args else ("--hostname", "127.0.0.1")
+        hostname = () if {"--hostname", "--host"} & set(args) else ("--hostname", "127.0.0.1")
         command = [self.binary, *hostname, "--port", "0", *map(str, args)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
@@ -187,7 +187,7 @@ class Server(Address):
 def run_to_end(*args, env=None):
     """Runs `prefold` with arguments that it must refuse; returns (exit status, output)."""
     with tempfile.TemporaryDirectory(prefix="prefold-e2e-") as directory:
-        port = [] if "--port" in args else ["--port", "0"]
+        port = [] if {"--port", "PORT", "PREFOLD_PORT"} & {*args, *(env or ())} else ["--port", "0"]
         done = subprocess.run(
             [PREFOLD, "--hostname", "127.0.0.1", *port, *map(str, args)], cwd=directory,
             env={**environment(directory), **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -148,7 +148,7 @@ def test_a_broken_weights_file_is_refused(tmp_path, content):
     (["--pooling", "median"], "median"),
     (["--default-prompt-name", "nonsense"], "nonsense"),
     (["--no-such-flag"], "no-such-flag"),
-    (["--log-level", "WARNING"], "no level"),
+    (["--log-level", "WARNING"], "unknown log level `WARNING`"),
     (["--cors-allow-origin", "https://a.example/"], "https://a.example/"),
 ])
 def test_bad_arguments_are_refused_by_name(args, named):
@@ -161,15 +161,34 @@ def test_a_port_in_use_is_an_error():
     with Server() as server:
         status, output = run_to_end("--port", server.port)
         assert status != 0
-        assert str(server.port) in output and "panicked" not in output
+        assert str(server.port) in output and "choose another port with --port" in output and "os error" not in output
         status, output = run_to_end("--port", server.port, "--log-level", "off")
         assert status != 0 and str(server.port) in output, "why there is no server is told even where there is no log"
 
 
-def test_empty_variables_of_templates_are_none():
-    """An unset `${HF_TOKEN}` as passed by Compose."""
-    with Server(env={"HF_TOKEN": "", "SERVED_MODEL_NAME": ""}) as server:
+def test_variables_that_are_not_meant_for_the_server_are_none():
+    """An unset `${HF_TOKEN}` as passed by Compose, Kubernetes' address of a service called prefold, names that are anybody's."""
+    env = {"HF_TOKEN": "", "SERVED_MODEL_NAME": "", "MAX_BATCH_TOKENS": "", "PREFOLD_MAX_BATCH_MS": "", "TASK": "paint",
+           "DEVICE": "gpu", "ATTENTION": "please", "SCHEDULING": "weekly", "PREFOLD_HOSTNAME": "127.0.0.1"}
+    with Server("--host", "127.0.0.1", env=env) as server:
         assert server.get("/v1/models").json()["data"][0]["id"] == "prefold-mini"
+    for name in ("PORT", "PREFOLD_PORT"):
+        status, output = run_to_end("--model-id", "/no/such/model", env={name: "tcp://10.0.0.1:3000"})
+        assert status == 2 and "/no/such/model" in output, output
+
+
+@pytest.mark.parametrize("env, args, words", [
+    ({"PORT": "many"}, [], ["must be a whole number from 0 to 65535", "(environment variable PORT)"]),
+    ({"PORT": "many", "PREFOLD_PORT": "few"}, [], ["'few'", "(environment variable PREFOLD_PORT)"]),
+    ({"PREFOLD_TASK": "paint"}, [], ["paint", "(environment variable PREFOLD_TASK)"]),
+    ({"MODEL_ID": "/no/such/model"}, [], ["/no/such/model", "from the environment variable MODEL_ID"]),
+    ({"PREFOLD_RADIX_MLP_PAD": "5"}, [], ["--radix-mlp-pad", "from the environment variable PREFOLD_RADIX_MLP_PAD"]),
+    ({"API_KEY": "sesame\n  \nopen", "PORT": "0"}, ["--port", "x"], ["'x'"]),
+])
+def test_an_error_names_the_variable(env, args, words):
+    status, output = run_to_end(*args, env=env)
+    assert status == 2 and all(word in output for word in words), output
+    assert args or "environment variable" in output and "sesame" not in output
 
 
 def test_settings_come_from_flags_then_environment_then_file(tmp_path):
@@ -224,7 +243,7 @@ def test_what_may_not_be_meant_is_warned_of():
 
     with Server("--hostname", "0.0.0.0", "--task", "rerank") as server:
         (doubt,) = server.get("/info").json()["warnings"]
-        assert "is an embedding model" in doubt and "cosine" in doubt
+        assert "the model embeds" in doubt and "cosine" in doubt
         scores, exposed = warnings(server)
         assert doubt in scores and "no API key" in exposed and str(server.port) in exposed
     for args in [("--hostname", "0.0.0.0", "--api-key", "sesame"), ("--hostname", "127.0.0.1")]:

@@ -155,20 +155,17 @@ impl Evidence<'_> {
         if task != Task::Rerank || has_score_head || self.options.rerank_recipe.is_some() {
             return None;
         }
-        let model = self.files.display_name();
         let modules = ModuleList::read(self.files).unwrap_or_default();
         if self.metadata.gguf_pooling.is_some() || modules.pooling.is_some() {
-            return Some(format!(
-                "{model} is an embedding model, and --task rerank asks it with Qwen3-Reranker's prompt, which it may not have \
-                 been trained for; without --task, rerank requests get the cosine of query and document"
-            ));
+            let problem = "the model embeds, and --task rerank asks it with Qwen3-Reranker's prompt, which it may not have been \
+                           trained for; without --task, rerank requests get the cosine of query and document";
+            return Some(problem.to_owned());
         }
         let is_said = self.options.task.is_some() || modules.logit_score.is_some() || self.metadata.json.is_none();
         (!is_said).then(|| {
-            format!(
-                "{model} is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give \
-                 --task rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
-            )
+            "the model is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give --task \
+             rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
+                .to_owned()
         })
     }
 

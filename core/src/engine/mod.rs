@@ -9,7 +9,7 @@ mod tokenize;
 mod validate;
 
 use self::loaded_model::LoadedModel;
-use self::validate::{check_count, check_memory, check_model};
+use self::validate::{check_count, check_input_length, check_memory, check_model};
 use crate::admission::queue_quota::QueueLimits;
 use crate::admission::quota::{Quota, Share};
 use crate::admission::response_cost::ResponseLimits;
@@ -81,6 +81,7 @@ impl Engine {
             BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
         check_memory(&*model.backend, batch_limits)?;
         let capabilities = Arc::make_mut(&mut info.capabilities);
+        capabilities.max_input_length = check_input_length(&config, capabilities.max_input_length)?;
         if capabilities.max_input_length > config.max_batch_tokens {
             tracing::warn!(
                 max_input_length = capabilities.max_input_length,

@@ -1,6 +1,8 @@
 //! Checks of a request's counts and of the model; errors name what is out of range.
 
-use crate::{Backend, BatchLimits, Error, Input, InvalidSetting, ModelInfo, Place, ScoreRequest, TooLarge};
+use crate::{
+    Backend, BatchLimits, EngineConfig, Error, Input, InvalidSetting, ModelInfo, Place, ScoreRequest, TooLarge,
+};
 
 /// At least one input, and no more than the limit.
 pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Result<(), Error> {
@@ -66,6 +68,17 @@ pub(crate) fn check_dimensions(dimensions: Option<usize>, dim: usize) -> Result<
             let problem = format!("is {kept}; the served model has 1 to {dim} dimensions");
             Err(Error::invalid("dimensions", problem))
         }
+    }
+}
+
+/// Tokens of an input at most, for a model that takes `of_model`.
+pub(crate) fn check_input_length(config: &EngineConfig, of_model: usize) -> Result<usize, InvalidSetting> {
+    match config.max_input_length {
+        Some(limit) if limit > of_model => {
+            let problem = format!("is {limit}, the model takes inputs of {of_model} tokens at most");
+            Err(InvalidSetting { setting: "max_input_length", problem })
+        }
+        limit => Ok(limit.unwrap_or(of_model)),
     }
 }
 

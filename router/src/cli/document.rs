@@ -1,6 +1,6 @@
 //! Generates docs/cli.md from the flags.
 
-use super::args::Args;
+use super::args::{Args, environment};
 use clap::{Arg, CommandFactory};
 use std::fmt::Write;
 use std::path::Path;
@@ -10,9 +10,11 @@ const INTRODUCTION: &str = r#"# Command line
 `prefold [FLAGS]` serves. `prefold bench` measures a server: [bench.md](bench.md). `prefold analyze` estimates what compaction
 would save: [analyze.md](analyze.md).
 
-Every flag of the server is also an environment variable: its name in upper case with underscores (`--max-batch-tokens`,
-`MAX_BATCH_TOKENS`), except for three (`PREFOLD_CONFIG`, `HF_HUB_OFFLINE`,
-`HF_HUB_DOWNLOAD_TIMEOUT`). It is also a key of the file that `--config` names:
+`prefold MODEL` and `prefold serve MODEL` are the same as `prefold --model-id MODEL`.
+
+Every flag of the server is also an environment variable: its name in upper case with underscores and `PREFOLD_` before it
+(`--max-batch-tokens`, `PREFOLD_MAX_BATCH_TOKENS`). Variables that text-embeddings-inference or Hugging Face's tools use are read under their
+names too; the one with the prefix comes first. Empty variables count as absent. A flag is also a key of the file that `--config` names:
 
 ```toml
 # prefold.toml
@@ -39,8 +41,9 @@ fn page() -> String {
             write!(page, "\n## {title}\n\n| flag | variable | default | |\n|---|---|---|---|\n").unwrap();
         }
         let names = flag.get_short().map_or_else(|| format!("`--{long}`"), |short| format!("`-{short}`, `--{long}`"));
-        let variable = flag.get_env().unwrap_or_default().to_string_lossy();
-        writeln!(page, "| {names} | `{variable}` | {} | {} |", default(flag), help(flag)).unwrap();
+        let variables: Vec<String> = environment::names(flag).iter().map(|name| format!("`{name}`")).collect();
+        let variables = variables.join(", ");
+        writeln!(page, "| {names} | {variables} | {} | {} |", default(flag), help(flag)).unwrap();
     }
     page
 }

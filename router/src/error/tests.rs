@@ -88,11 +88,14 @@ fn a_task_that_the_model_lacks_names_the_routes_of_those_it_has() {
 fn limits_that_are_reached_name_their_flags() {
     let overloaded = |resource| Error::Overloaded { resource, limit: 8 };
     for (error, words) in [
-        (overloaded(Resource::Requests), "8 concurrent requests is reached (--max-concurrent-requests)"),
-        (overloaded(Resource::QueuedTokens), "8 waiting tokens is reached (--max-queued-tokens)"),
-        (overloaded(Resource::QueuedInputs), "8 waiting inputs is reached (--max-queued-inputs)"),
-        (overloaded(Resource::BufferedBytes), "requests and their responses is reached (--max-buffered-bytes)"),
-        (overloaded(Resource::TokenizeInput), "8 bytes of text and token ids being tokenized or decoded is reached"),
+        (overloaded(Resource::Requests), "too many concurrent requests (limit 8); raise --max-concurrent-requests"),
+        (overloaded(Resource::QueuedTokens), "too many waiting tokens (limit 8); raise --max-queued-tokens"),
+        (overloaded(Resource::QueuedInputs), "too many waiting inputs (limit 8); raise --max-queued-inputs"),
+        (overloaded(Resource::BufferedBytes), "requests and their responses (limit 8); raise --max-buffered-bytes"),
+        (
+            overloaded(Resource::TokenizeInput),
+            "too many bytes of text and token ids being tokenized or decoded (limit 8)",
+        ),
         (
             Error::BatchTooLarge { field: "inputs", got: 3, limit: 2 },
             "`inputs` has 3 items, the limit is 2 (64 times --max-client-batch-size)",

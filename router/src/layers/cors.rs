@@ -1,12 +1,13 @@
 //! Cross-origin requests: allowed origins and exposed headers.
 
+use super::observe::REQUEST_ID;
 use crate::state::ignored::IGNORED;
 use crate::wire::answer::{DTYPE, SHAPE};
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
 /// Response headers that pages may read beside the safelisted ones.
-const EXPOSED_HEADERS: [HeaderName; 16] = [
+const EXPOSED_HEADERS: [HeaderName; 17] = [
     header::RETRY_AFTER,
     HeaderName::from_static("x-compute-type"),
     HeaderName::from_static("x-compute-time"),
@@ -21,6 +22,7 @@ const EXPOSED_HEADERS: [HeaderName; 16] = [
     HeaderName::from_static("x-planning-time"),
     HeaderName::from_static("x-inference-time"),
     IGNORED,
+    REQUEST_ID,
     SHAPE,
     DTYPE,
 ];

@@ -4,13 +4,13 @@
 //! level is `warn` when the server is at fault, `debug` for requests of monitors, `info` otherwise.
 
 use crate::error::{ApiError, Dialect};
-use crate::state::App;
 use crate::state::ignored::{IGNORED, IgnoredFields};
+use crate::state::{App, random_id};
 use crate::telemetry::metrics::{DURATION, IN_FLIGHT, REQUESTS};
 use crate::telemetry::traces::{self, Outcome};
 use crate::wire::cost::Cost;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use metrics::{counter, gauge, histogram};
@@ -22,6 +22,12 @@ use tracing::{Instrument, Span};
 
 /// Label `status` of a request whose client left before the response.
 const DROPPED: &str = "dropped";
+
+/// Header with the id of a request, in requests of clients and proxies and in every response.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Characters of a client's id at most; a longer one is replaced.
+const MAX_ID: usize = 128;
 
 /// Runs the request and finishes its response. The request goes on to the handler before anything waits.
 pub(crate) fn observe(
@@ -54,6 +60,8 @@ struct Exchange {
     dialect: Dialect,
     /// The route's pattern; the path would be an unbounded label.
     route: String,
+    /// The client's id of the request, or one made here.
+    id: HeaderValue,
     ignored: IgnoredFields,
     start: Instant,
     finished: bool,
@@ -66,8 +74,8 @@ impl Exchange {
         gauge!(IN_FLIGHT).set(app.in_flight.fetch_add(1, Ordering::Relaxed) as f64 + 1.0);
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
         let dialect = Dialect::of(request.uri().path());
-        let ignored = IgnoredFields::default();
-        Self { app, method, path, dialect, route, ignored, start: Instant::now(), finished: false }
+        let (id, ignored) = (request_id(request.headers()), IgnoredFields::default());
+        Self { app, method, path, dialect, route, id, ignored, start: Instant::now(), finished: false }
     }
 
     /// Error body, cost headers, trace, log line and metrics.
@@ -84,11 +92,13 @@ impl Exchange {
         if let Some(names) = self.ignored.header() {
             response.headers_mut().insert(IGNORED, names);
         }
+        response.headers_mut().insert(REQUEST_ID, self.id.clone());
         let status = response.status();
         let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
         let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
         traces::record(trace, &Outcome { status, usage, timings, error: said });
-        log(&Line { method: &self.method, path: &self.path, status, elapsed, cost, error });
+        let id = self.id.to_str().unwrap_or_default();
+        log(&Line { id, method: &self.method, path: &self.path, status, elapsed, cost, error });
         self.finished = true;
         counter!(REQUESTS, "route" => self.route.clone(), "status" => status.as_str().to_owned()).increment(1);
         histogram!(DURATION, "route" => self.route.clone()).record(elapsed);
@@ -108,6 +118,7 @@ impl Drop for Exchange {
 
 /// Fields of the log line of a request.
 struct Line<'a> {
+    id: &'a str,
     method: &'a str,
     path: &'a str,
     status: StatusCode,
@@ -117,7 +128,7 @@ struct Line<'a> {
 }
 
 fn log(line: &Line<'_>) {
-    let &Line { method, path, status, elapsed, cost, ref error } = line;
+    let &Line { id, method, path, status, elapsed, cost, ref error } = line;
     let milliseconds = |duration: Duration| (duration.as_secs_f64() * 1e6).round() / 1e3;
     let timings = cost.map(|cost| cost.timings);
     let usage = cost.map(|cost| cost.usage);
@@ -128,6 +139,7 @@ fn log(line: &Line<'_>) {
                 method,
                 path,
                 status = status.as_u16(),
+                id,
                 total_ms = milliseconds(elapsed),
                 tokens = usage.map(|usage| usage.tokens),
                 truncated_inputs = usage.map(|usage| usage.truncated_inputs).filter(|&truncated| truncated > 0),
@@ -146,6 +158,13 @@ fn log(line: &Line<'_>) {
         true => write_line!(debug),
         false => write_line!(info),
     }
+}
+
+/// The id that the client or a proxy has given, if it is short and readable, or a fresh one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let is_good = |id: &&HeaderValue| (1..=MAX_ID).contains(&id.len()) && id.to_str().is_ok();
+    let fresh = || HeaderValue::from_str(&random_id());
+    headers.get(REQUEST_ID).filter(is_good).cloned().or_else(|| fresh().ok()).unwrap_or(HeaderValue::from_static("-"))
 }
 
 /// True for requests that monitors repeat, not users.

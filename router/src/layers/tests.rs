@@ -54,7 +54,7 @@ async fn bad_requests_are_told_what_is_wrong() {
         ("/embed", "{\"inputs\": \"a\"", 400, "Validation", "line 1 column 14"),
         ("/v1/embeddings", "", 400, "Validation", "not valid JSON"),
         ("/embed", "{}", 422, "Validation", "`inputs`: missing field"),
-        ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs`: invalid type: map"),
+        ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs`: invalid type: object"),
         ("/embed", "{\"inputs\": [\"a\", true]}", 422, "Validation", "`inputs[1]`"),
         (
             "/embed",
@@ -65,7 +65,7 @@ async fn bad_requests_are_told_what_is_wrong() {
         ),
         ("/embed", "{\"inputs\": \"a\", \"dimensions\": -1}", 422, "Validation", "`dimensions`: invalid value"),
         ("/embed", "{\"inputs\": \"a\", \"dimensions\": 9}", 422, "Validation", "1 to 8 dimensions"),
-        ("/embed", "{\"inputs\": \"a\", \"truncation_direction\": \"up\"}", 422, "Validation", "unknown variant `up`"),
+        ("/embed", "{\"inputs\": \"a\", \"truncation_direction\": \"up\"}", 422, "Validation", "unknown value `up`"),
         ("/embed", "{\"inputs\": \"a\", \"prompt_name\": \"nix\"}", 422, "Validation", "nix"),
         ("/embed", "{\"inputs\": []}", 400, "Empty", "`inputs`"),
         ("/embed", "{\"inputs\": [[]]}", 400, "Empty", "`inputs`"),
@@ -254,4 +254,20 @@ async fn a_client_that_leaves_frees_its_place() {
     assert_eq!(next.status, 200);
     let metrics = get(&app, "/metrics").await.body;
     assert!(metrics.contains(r#"prefold_http_requests{route="/embed",status="dropped"}"#), "{metrics}");
+}
+
+#[tokio::test]
+async fn every_response_has_the_id_of_its_request() {
+    let app = Setup::new(embedding()).build();
+    let ask = |id: &'static str| {
+        let request = Request::post("/embed").header("x-request-id", id).body(Body::from(r#"{"inputs":"a"}"#)).unwrap();
+        let app = app.clone();
+        async move { send(&app, request).await.headers["x-request-id"].to_str().unwrap().to_owned() }
+    };
+    assert_eq!(ask("of-the-client 1").await, "of-the-client 1");
+    let long: &'static str = "x".repeat(129).leak();
+    let made = [ask("").await, ask(long).await];
+    assert!(made.iter().all(|id| id.len() == 16) && made[0] != made[1], "{made:?}");
+    let failed = post(&app, "/embed", "{").await;
+    assert_eq!(failed.headers["x-request-id"].len(), 16);
 }

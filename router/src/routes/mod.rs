@@ -12,16 +12,15 @@ pub(crate) mod task;
 pub(crate) mod tokenize;
 
 use crate::error::ApiError;
+use crate::state::random_id;
 use crate::wire::answer::Answer;
-use std::hash::{BuildHasher, RandomState};
 
 /// Result of a handler.
 type Result = std::result::Result<Answer, ApiError>;
 
 /// A fresh id for a response, such as `rerank-1f9a…`.
 fn response_id(prefix: &str) -> String {
-    // Every RandomState has random keys, so the hash of nothing is random.
-    format!("{prefix}-{:016x}", RandomState::new().hash_one(()))
+    format!("{prefix}-{}", random_id())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The listening socket, and enough file descriptors for its connections.
 
-use anyhow::Context;
+use std::io::ErrorKind;
 use tokio::net::TcpListener;
 
 /// Raises the process's limit of open files as far as the system grants; each connection takes one, and the default is
@@ -14,5 +14,13 @@ pub(crate) fn allow_files(connections: usize) {
 }
 
 pub(crate) async fn listen(hostname: &str, port: u16) -> anyhow::Result<TcpListener> {
-    TcpListener::bind((hostname, port)).await.with_context(|| format!("cannot listen on {hostname}:{port}"))
+    TcpListener::bind((hostname, port)).await.map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse => ": another process listens there; choose another port with --port",
+            ErrorKind::PermissionDenied => ": ports below 1024 need privileges; choose another with --port",
+            ErrorKind::AddrNotAvailable => ": it is not an address of this machine; see --hostname",
+            _ => return anyhow::Error::from(error).context(format!("cannot listen on {hostname}:{port}")),
+        };
+        anyhow::anyhow!("cannot listen on {hostname}:{port}{advice}")
+    })
 }

@@ -11,6 +11,7 @@ use axum::http::HeaderValue;
 use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{Engine, Task};
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -165,6 +166,12 @@ impl Default for HttpConfig {
             metrics_elsewhere: false,
         }
     }
+}
+
+/// Sixteen random hexadecimal digits.
+pub(crate) fn random_id() -> String {
+    // Every RandomState has random keys, so the hash of nothing is random.
+    format!("{:016x}", RandomState::new().hash_one(()))
 }
 
 /// Unix time in seconds.

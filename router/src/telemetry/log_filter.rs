@@ -11,7 +11,7 @@ const QUIET: &str = "xet=error,xet_client=error,xet_data=error,xet_runtime=error
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
     /// `tracing` would take the word for a module and silence everything else.
-    #[error("`{0}` is no level: error, warn, info, debug, trace or off; all of a module are `{0}=trace`")]
+    #[error("unknown log level `{0}`; use error, warn, info, debug, trace or off (for a module, `{0}=trace`)")]
     NotALevel(String),
     /// Any other syntax error.
     #[error(transparent)]
@@ -48,7 +48,7 @@ mod tests {
         }
         for (bad, word) in [("WARNING", "WARNING"), ("info,hyper", "hyper"), ("verbose , info", "verbose")] {
             let error = parse(bad).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("`{word}` is no level")), "{bad}: {error}");
+            assert!(error.starts_with(&format!("unknown log level `{word}`")), "{bad}: {error}");
         }
         assert!(matches!(parse("request=loud"), Err(FilterError::Directive(_))));
     }

@@ -269,7 +269,7 @@ fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiEr
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let again = serde_path_to_error::deserialize::<_, T>(Guarded(&mut deserializer));
     let path = again.err().map(|error| error.path().to_string()).filter(|path| path != ".");
-    let problem = error.to_string();
+    let problem = plain(&error.to_string());
     match problem.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
         // The path ends with the object that lacks the field.
         Some((name, place)) => {
@@ -278,6 +278,35 @@ fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiEr
         }
         None => ApiError::Body { field: path, problem },
     }
+}
+
+/// serde's message in the terms of JSON instead of Rust's.
+fn plain(message: &str) -> String {
+    const TERMS: [(&str, &str); 15] = [
+        ("expected usize", "expected a whole number, at least 0"),
+        ("expected u64", "expected a whole number, at least 0"),
+        ("expected u32", "expected a whole number, at least 0"),
+        ("expected i64", "expected a whole number"),
+        ("expected f32", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a sequence", "expected a list"),
+        ("expected map", "expected an object"),
+        ("unknown variant", "unknown value"),
+        ("invalid type: map", "invalid type: object"),
+        ("invalid type: sequence", "invalid type: list"),
+        ("invalid type: unit value", "invalid type: null"),
+        ("invalid type: floating point", "invalid type: number"),
+        ("invalid value: integer", "invalid value:"),
+        ("invalid value: floating point", "invalid value:"),
+    ];
+    let message = match message.split_once("expected struct ") {
+        // The type's name comes next.
+        Some((before, after)) => {
+            format!("{before}expected an object{}", after.trim_start_matches(char::is_alphanumeric))
+        }
+        None => message.to_owned(),
+    };
+    TERMS.iter().fold(message, |message, (term, plain)| message.replacen(term, plain, 1))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Flags of the queue, batches and compaction.
 
-use super::values::{positive, threshold};
+use super::values::{count, positive, threshold};
 use clap::builder::BoolishValueParser;
 use prefold_core::Scheduling;
 
@@ -21,16 +21,20 @@ pub(crate) struct BatchingArgs {
     pub(crate) max_queued_inputs: usize,
 
     /// Tokens per batch; where batches are compacted, distinct tokens. Lower it to save memory
-    #[arg(long, env, default_value_t = 16384, value_parser = positive)]
+    #[arg(long, env, alias = "max-num-batched-tokens", default_value_t = 16384, value_parser = positive)]
     pub(crate) max_batch_tokens: usize,
 
     /// Tokens per batch, counting repeated ones each time. Default: 8 times --max-batch-tokens
     #[arg(long, env, value_parser = positive)]
     pub(crate) max_batch_ragged_tokens: Option<usize>,
 
+    /// Tokens per input. Longer inputs are truncated or refused (--auto-truncate). Default: the model's limit
+    #[arg(long, env, alias = "max-model-len", value_parser = positive)]
+    pub(crate) max_input_length: Option<usize>,
+
     /// Estimated milliseconds of a batch at most; 0 for no such limit. Default: 250 on a CPU, 0 on a GPU. A query beside
     /// bulk jobs waits for one to two batches
-    #[arg(long, env)]
+    #[arg(long, env, value_parser = count::<u64>)]
     pub(crate) max_batch_ms: Option<u64>,
 
     /// Order in which waiting inputs enter a batch: prefix (fair shares between API keys and their requests, inputs that
@@ -39,7 +43,7 @@ pub(crate) struct BatchingArgs {
     pub(crate) scheduling: Scheduling,
 
     /// Inputs per batch. Default: no limit
-    #[arg(long, env, value_parser = positive)]
+    #[arg(long, env, alias = "max-num-seqs", value_parser = positive)]
     pub(crate) max_batch_requests: Option<usize>,
 
     /// Inputs of one request processed at once. A larger request is split into chunks of this size, at most 64; beyond
@@ -62,7 +66,7 @@ pub(crate) struct BatchingArgs {
 
     /// Distinct tokens of the forward passes that run before the server is ready, so that the first request is as fast as
     /// the others. The memory of a full batch is reserved too. 0 turns both off. On a GPU a full batch runs
-    #[arg(long, env, default_value_t = 64)]
+    #[arg(long, env, default_value_t = 64, value_parser = count::<usize>)]
     pub(crate) warmup_tokens: usize,
 
     /// Compact batches whose distinct tokens are at most this fraction of all their tokens: 0 never, 1 whenever a

@@ -1,29 +1,31 @@
 //! The command line; no other code reads the environment.
 //!
 //! Names are those of text-embeddings-inference where the meaning is the same. Every flag is also an environment
-//! variable, in most cases its name in upper case with underscores, and a key of the configuration file. A flag
-//! overrides its variable, the variable overrides the file.
+//! variable ([`environment`]) and a key of the configuration file. A flag overrides its variable, the variable overrides the
+//! file.
 
 mod batching;
+pub(crate) mod environment;
+mod messages;
 mod model;
+mod peers;
 mod server;
 mod telemetry;
 mod values;
 
 pub(crate) use self::batching::BatchingArgs;
+use self::messages::{sentence, without_value};
 use self::model::ModelArgs;
 pub(crate) use self::model::SourceArgs;
-use self::server::ANY_ADDRESS;
 pub(crate) use self::server::ServerArgs;
 pub(crate) use self::telemetry::TelemetryArgs;
 use super::command::Command;
 use super::config_file::{self, FileError};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// An embedding and reranking inference server that computes every shared prefix once.
@@ -33,6 +35,14 @@ pub(crate) struct Args {
     /// The command to run instead of serving.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+
+    /// Model to serve; the same as --model-id
+    #[arg(value_name = "MODEL")]
+    pub(crate) positional: Option<String>,
+
+    /// Flags whose values come from environment variables, with these.
+    #[arg(skip)]
+    pub(crate) origins: Vec<(String, String)>,
 
     /// TOML file of flags, keyed by flag name (`max-batch-tokens = 16384`). Flags and environment variables override it
     #[arg(long, env = "PREFOLD_CONFIG")]
@@ -58,21 +68,38 @@ impl Args {
     pub(crate) fn try_read<T: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-        let mut matches = Self::command().try_get_matches_from(&arguments)?;
+        let mut arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        // `prefold serve MODEL` is what users of other servers type.
+        if arguments.get(1).is_some_and(|word| word == "serve") {
+            arguments.remove(1);
+        }
+        let mut matches = Self::with_variables().try_get_matches_from(&arguments).map_err(|error| {
+            let error = environment::name_variable(error, &mut Self::with_variables(), &arguments);
+            peers::name_peer(error, &mut Self::with_variables())
+        })?;
+        let is_flag_given = matches.value_source("model_id") == Some(ValueSource::CommandLine);
         let config = matches.get_one::<PathBuf>("config").filter(|_| matches.subcommand_name().is_none());
         if let Some(path) = config {
             let from_file = Self::read_file(path, &matches)?;
             // An invalid value now must be the file's: the other arguments have been parsed before.
-            let read = Self::command().try_get_matches_from(arguments.into_iter().chain(from_file));
+            let read = Self::with_variables().try_get_matches_from(arguments.into_iter().chain(from_file));
             matches = read.map_err(|error| file_error(path, &without_value(&error)))?;
         }
         let mut args = Self::from_arg_matches(&matches)?;
-        let from_environment = matches.value_source("hostname") == Some(ValueSource::EnvVariable);
-        if from_environment && !is_address(&args.server.hostname) {
-            args.server.hostname = ANY_ADDRESS.to_owned();
+        if let Some(model) = args.positional.take() {
+            if is_flag_given {
+                let problem = format!("`{model}` and --model-id: give one of them");
+                return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
+            }
+            args.model.source.model_id = Some(model);
         }
+        args.origins = environment::origins(&Self::with_variables(), &matches);
         Ok(args)
+    }
+
+    /// The command with the environment variable of each flag.
+    fn with_variables() -> clap::Command {
+        environment::with_variables(Self::command())
     }
 
     fn read_file(path: &Path, matches: &ArgMatches) -> Result<Vec<OsString>, clap::Error> {
@@ -83,24 +110,9 @@ impl Args {
     }
 }
 
-/// The error without the value at fault, which may be a secret at the wrong place.
-fn without_value(error: &clap::Error) -> String {
-    let message = error.to_string();
-    match error.get(ContextKind::InvalidValue) {
-        Some(ContextValue::String(value)) if !value.is_empty() => message.replace(value, "..."),
-        _ => message,
-    }
-}
-
 fn file_error(path: &Path, problem: &dyn Display) -> clap::Error {
     let problem = problem.to_string();
-    // Only the sentence of clap's errors, without usage and hints.
-    let problem = problem.strip_prefix("error: ").unwrap_or(&problem).split("\n\n").next().unwrap_or_default();
-    Args::command().error(ErrorKind::ValueValidation, format!("{}: {problem}", path.display()))
-}
-
-fn is_address(hostname: &str) -> bool {
-    hostname.parse::<IpAddr>().is_ok()
+    Args::command().error(ErrorKind::ValueValidation, format!("{}: {}", path.display(), sentence(&problem)))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Flags of the model.
 
-use super::values::{attention, task};
+use super::values::{DtypeChoice, attention, dtype, seconds, task};
 use crate::state::secret::Secret;
 use clap::builder::FalseyValueParser;
-use prefold_backends::{AttentionMode, DeviceChoice, Dtype};
+use prefold_backends::{AttentionMode, DeviceChoice};
 use prefold_core::{Pooling, Task};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -20,10 +20,10 @@ pub(crate) struct ModelArgs {
     #[arg(long, env, value_parser = DeviceChoice::from_str)]
     pub(crate) device: Option<DeviceChoice>,
 
-    /// Type of weights and matrix products: float32, bfloat16, or float16 (GPU only). Default: float32 on the CPU,
-    /// bfloat16 on a GPU
-    #[arg(long, env, value_parser = Dtype::from_str)]
-    pub(crate) dtype: Option<Dtype>,
+    /// Type of weights and matrix products: float32, bfloat16, or float16 (GPU only); auto is float32 on the CPU and bfloat16
+    /// on a GPU
+    #[arg(long, env, default_value = "auto", value_parser = dtype)]
+    pub(crate) dtype: DtypeChoice,
 
     /// Model name that clients see, followed by aliases that requests may use, separated by commas. Default: the model
     /// id
@@ -90,9 +90,9 @@ pub(crate) struct SourceArgs {
     #[arg(long, env = "HF_HUB_OFFLINE", value_parser = FalseyValueParser::new())]
     pub(crate) offline: bool,
 
-    /// Seconds without data from the hub before a download is given up. Raise it for slow or unstable connections
+    /// Abort a download after this many seconds without data. Raise it for slow or unstable connections
     #[arg(long, env = "HF_HUB_DOWNLOAD_TIMEOUT", default_value_t = 30,
-          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+          value_parser = seconds)]
     pub(crate) download_timeout: u64,
 
     /// Directory of downloaded models. Default: the Hugging Face cache (HF_HOME)

@@ -1,14 +1,11 @@
 //! Flags of the HTTP server.
 
-use super::values::positive;
+use super::values::{port, positive, seconds, whole};
 use crate::state::secret::{self, Secret};
 use crate::state::{CLIENT_TIMEOUT, PAYLOAD_LIMIT, SharePrefixes};
 use clap::builder::BoolishValueParser;
 use prefold_core::EngineConfig;
 use std::path::PathBuf;
-
-/// Every address of the machine.
-pub(super) const ANY_ADDRESS: &str = "0.0.0.0";
 
 /// Flags of the HTTP server.
 #[derive(Debug, Clone, clap::Args)]
@@ -16,11 +13,11 @@ pub(super) const ANY_ADDRESS: &str = "0.0.0.0";
 pub(crate) struct ServerArgs {
     /// Address to listen on. The environment variable counts only if it is an IP address, because containers set
     /// HOSTNAME to their own name
-    #[arg(long, env, default_value = ANY_ADDRESS)]
+    #[arg(long, env, alias = "host", default_value = "0.0.0.0")]
     pub(crate) hostname: String,
 
     /// Port to listen on; 0 picks a free port, which the log names
-    #[arg(short, long, env, default_value_t = 3000)]
+    #[arg(short, long, env, default_value_t = 3000, value_parser = port)]
     pub(crate) port: u16,
 
     /// Open connections. Further connections wait until one closes
@@ -29,7 +26,7 @@ pub(crate) struct ServerArgs {
 
     /// Seconds a client has to send a request's head, then its body (else status 408), and to read part of a response.
     /// Idle connections close after the same time
-    #[arg(long, env, default_value_t = CLIENT_TIMEOUT, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, env, default_value_t = CLIENT_TIMEOUT, value_parser = seconds)]
     pub(crate) client_timeout: u64,
 
     /// Bytes per request body. Larger bodies get status 413
@@ -75,7 +72,7 @@ pub(crate) struct ServerArgs {
     pub(crate) cors_allow_origin: Vec<String>,
 
     /// Seconds a forward pass may run before /ready fails; after five times as long, /health fails too
-    #[arg(long, env, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, env, default_value_t = 120, value_parser = seconds)]
     pub(crate) stall_timeout: u64,
 
     /// Exit with status 1 when a forward pass makes /health fail, so that a supervisor restarts the server
@@ -84,10 +81,10 @@ pub(crate) struct ServerArgs {
 
     /// Seconds after SIGTERM in which the server accepts requests as before while /ready is 503, so that balancers can turn
     /// away from it first
-    #[arg(long, env, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    #[arg(long, env, default_value_t = 0, value_parser = whole::<u64, 0, 3600>)]
     pub(crate) shutdown_delay: u64,
 
     /// Seconds to wait at shutdown (after --shutdown-delay) for the requests already accepted
-    #[arg(long, env, default_value_t = 25)]
+    #[arg(long, env, default_value_t = 25, value_parser = whole::<u64, 0, 86_400>)]
     pub(crate) shutdown_timeout: u64,
 }

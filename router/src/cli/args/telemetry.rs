@@ -1,5 +1,6 @@
 //! Flags of logs, metrics and traces.
 
+use super::values::port;
 use clap::builder::BoolishValueParser;
 
 /// Flags of logs, metrics and traces.
@@ -11,7 +12,7 @@ pub(crate) struct TelemetryArgs {
     pub(crate) json_output: bool,
 
     /// Port that serves /metrics instead of --port
-    #[arg(long, env)]
+    #[arg(long, env, value_parser = port)]
     pub(crate) prometheus_port: Option<u16>,
 
     /// OpenTelemetry collector that receives traces by OTLP over HTTP, for example http://localhost:4318. A URL without

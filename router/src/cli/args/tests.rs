@@ -58,20 +58,57 @@ fn auto_truncate_takes_a_value_or_none() {
 #[test]
 fn every_flag_is_an_environment_variable() {
     let command = Args::command();
-    let flags: Vec<_> =
-        command.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "version")).collect();
+    let flags: Vec<_> = command.get_arguments().filter(|arg| arg.get_long().is_some()).collect();
     assert!(flags.len() > 25);
     for flag in flags {
-        let long = flag.get_long().expect("every flag has a long name");
-        let expected = match long {
-            // `CONFIG` may belong to any program.
-            "config" => "PREFOLD_CONFIG".to_owned(),
-            // The variable of Hugging Face's own tools.
-            "offline" => "HF_HUB_OFFLINE".to_owned(),
-            "download-timeout" => "HF_HUB_DOWNLOAD_TIMEOUT".to_owned(),
-            _ => long.to_uppercase().replace('-', "_"),
-        };
-        assert_eq!(flag.get_env().and_then(|name| name.to_str()), Some(expected.as_str()), "--{long}");
+        let long = flag.get_long().unwrap();
+        let prefixed = format!("PREFOLD_{}", long.to_uppercase().replace('-', "_"));
+        assert_eq!(environment::names(flag).first(), Some(&prefixed), "--{long}");
+    }
+    let names_of = |long| environment::names(command.get_arguments().find(|arg| arg.get_long() == Some(long)).unwrap());
+    assert_eq!(names_of("max-batch-tokens"), ["PREFOLD_MAX_BATCH_TOKENS", "MAX_BATCH_TOKENS"]);
+    assert_eq!(names_of("offline"), ["PREFOLD_OFFLINE", "HF_HUB_OFFLINE"]);
+    assert_eq!(names_of("config"), ["PREFOLD_CONFIG"]);
+    // May be anybody's.
+    for long in ["task", "device", "attention", "scheduling"] {
+        assert_eq!(names_of(long).len(), 1, "--{long}");
+    }
+}
+
+#[test]
+fn a_model_may_stand_alone() {
+    for line in
+        ["org/name", "serve org/name", "--port 1 org/name", "serve --model-id org/name", "serve org/name --json-output"]
+    {
+        assert_eq!(read(line).unwrap().model.source.model_id.as_deref(), Some("org/name"), "{line}");
+    }
+    assert_eq!(read("serve").unwrap().model.source.model_id, None);
+    assert!(read("a --model-id b").unwrap_err().to_string().contains("give one of them"));
+    assert!(read("a b").is_err());
+}
+
+#[test]
+fn names_of_other_servers_are_understood() {
+    let args = read("--max-num-batched-tokens 100 --max-num-seqs 7 --max-model-len 50 --host 127.0.0.1").unwrap();
+    let batching = args.batching;
+    assert_eq!(
+        (batching.max_batch_tokens, batching.max_batch_requests, batching.max_input_length),
+        (100, Some(7), Some(50))
+    );
+    assert_eq!(args.server.hostname, "127.0.0.1");
+    for (name, dtype) in
+        [("auto", None), ("half", Some("float16")), ("bf16", Some("bfloat16")), ("fp32", Some("float32"))]
+    {
+        let read = read(&format!("--dtype {name}")).unwrap().model.dtype.0;
+        assert_eq!(read.map(|dtype| dtype.as_str()), dtype, "{name}");
+    }
+    assert_eq!(read("--task score").unwrap().model.task, Some(prefold_core::Task::Rerank));
+    for flag in ["--trust-remote-code", "--gpu-memory-utilization 0.9", "--batch-size=3", "--tokenizer x"] {
+        let error = read(flag).unwrap_err().to_string();
+        assert!(
+            error.contains("has no equivalent; docs/migrating.md") && !error.contains("similar"),
+            "{flag}: {error}"
+        );
     }
 }
 
@@ -114,7 +151,7 @@ fn the_names_are_those_that_people_know() {
 #[test]
 fn what_is_wrong_is_said() {
     for (line, words) in [
-        ("--dtype int8", "dtype `int8` is not known"),
+        ("--dtype int8", "unknown dtype `int8`; use auto, float32, bfloat16 or float16"),
         ("--device gpu", "device `gpu` is not known"),
         ("--dtype int4", "int4"),
         ("--pooling splade", "splade"),
@@ -125,7 +162,11 @@ fn what_is_wrong_is_said() {
         ("--radix-mlp-threshold 1.5", "between 0 and 1"),
         ("--radix-mlp-threshold NaN", "between 0 and 1"),
         ("--max-batch-tokens 0", "at least 1"),
-        ("--port 65536", "65535"),
+        ("--port 65536", "must be a whole number from 0 to 65535"),
+        ("--port abc", "must be a whole number from 0 to 65535"),
+        ("--client-timeout 0", "must be a whole number from 1 to 86400"),
+        ("--max-batch-tokens 1.5", "must be a whole number, at least 1"),
+        ("--max-batch-ms -1", "must be a whole number, at least 0"),
         ("--default-prompt a --default-prompt-name b", "cannot be used with"),
         ("--no-such-flag", "--no-such-flag"),
     ] {

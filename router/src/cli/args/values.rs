@@ -1,14 +1,36 @@
 //! Parsers of flag values.
 
-use prefold_backends::AttentionMode;
+use prefold_backends::{AttentionMode, Dtype};
 use prefold_core::Task;
+use std::str::FromStr;
 
+/// A whole number from `MIN` to `MAX`.
+pub(super) fn whole<T: FromStr, const MIN: u64, const MAX: u64>(s: &str) -> Result<T, String> {
+    let number = s.parse::<u64>().ok().filter(|number| (MIN..=MAX).contains(number)).and_then(|_| s.parse().ok());
+    number.ok_or_else(|| match MAX {
+        u64::MAX => format!("must be a whole number, at least {MIN}"),
+        _ => format!("must be a whole number from {MIN} to {MAX}"),
+    })
+}
+
+/// A whole number, at least 1.
 pub(super) fn positive(s: &str) -> Result<usize, String> {
-    match s.parse() {
-        Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(value) => Ok(value),
-        Err(error) => Err(error.to_string()),
-    }
+    whole::<_, 1, { u64::MAX }>(s)
+}
+
+/// A whole number.
+pub(super) fn count<T: FromStr>(s: &str) -> Result<T, String> {
+    whole::<_, 0, { u64::MAX }>(s)
+}
+
+/// Seconds of a time that must pass.
+pub(super) fn seconds(s: &str) -> Result<u64, String> {
+    whole::<_, 1, 86_400>(s)
+}
+
+/// A port; 0 is a free one.
+pub(super) fn port(s: &str) -> Result<u16, String> {
+    whole::<_, 0, { u16::MAX as u64 }>(s)
 }
 
 pub(super) fn threshold(s: &str) -> Result<f32, String> {
@@ -16,11 +38,30 @@ pub(super) fn threshold(s: &str) -> Result<f32, String> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be between 0 and 1".to_owned()) }
 }
 
-/// Also accepts the pipeline names that hosted containers set in TASK.
+/// A type of weights; `None` for the device's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DtypeChoice(pub(crate) Option<Dtype>);
+
+/// Also accepts the short names of other servers.
+pub(super) fn dtype(s: &str) -> Result<DtypeChoice, String> {
+    let name = match s {
+        "auto" => return Ok(DtypeChoice(None)),
+        "float" | "fp32" | "f32" => "float32",
+        "half" | "fp16" | "f16" => "float16",
+        "bf16" => "bfloat16",
+        name => name,
+    };
+    match name.parse() {
+        Ok(dtype) => Ok(DtypeChoice(Some(dtype))),
+        Err(_) => Err(format!("unknown dtype `{s}`; use auto, float32, bfloat16 or float16")),
+    }
+}
+
+/// Also accepts the names of vLLM, and the pipeline names that hosted containers use.
 pub(super) fn task(s: &str) -> Result<Task, String> {
     match s {
         "feature-extraction" | "sentence-embeddings" | "sentence-similarity" => Ok(Task::Embed),
-        "text-ranking" | "sentence-ranking" => Ok(Task::Rerank),
+        "score" | "text-ranking" | "sentence-ranking" => Ok(Task::Rerank),
         "text-classification" => Ok(Task::Classify),
         _ => s.parse::<Task>().map_err(|error| error.to_string()),
     }

@@ -11,6 +11,7 @@ pub(super) fn engine_config(args: BatchingArgs, max_buffered_bytes: usize) -> Re
         max_batch_ragged_tokens: args.max_batch_ragged_tokens,
         max_batch_requests: args.max_batch_requests,
         max_batch_ms: args.max_batch_ms,
+        max_input_length: args.max_input_length,
         max_concurrent_requests: args.max_concurrent_requests,
         max_queued_tokens: args.max_queued_tokens,
         max_queued_inputs: args.max_queued_inputs,

@@ -31,7 +31,7 @@ impl TryFrom<Args> for Config {
     type Error = ConfigError;
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
-        let Args { command: _, config: _, model, batching, server, telemetry } = args;
+        let Args { command: _, positional: _, origins: _, config: _, model, batching, server, telemetry } = args;
         let prometheus_port = telemetry.prometheus_port;
         let telemetry = telemetry_config(telemetry)?;
         let (id, source) = model_source(&model.source, !telemetry.json)?;
@@ -41,7 +41,7 @@ impl TryFrom<Args> for Config {
                 source,
                 rerank_recipe: model.rerank_recipe.map(rerank_recipe).transpose()?,
                 device: model.device,
-                dtype: model.dtype,
+                dtype: model.dtype.0,
                 pooling: model.pooling,
                 task: model.task,
                 attention: model.attention,

@@ -48,7 +48,7 @@ async fn every_embedding_route_takes_prompts() {
             (json!({ "prompt_name": "nix" }), "`nix` is not a prompt of the served model; it has: query"),
             (json!({ "prompt_name": "query", "input_type": "query" }), "send only one of"),
             (json!({ "prompt_name": "query", "prompt": "" }), "send only one of"),
-            (json!({ "input_type": "nix" }), "unknown variant `nix`"),
+            (json!({ "input_type": "nix" }), "unknown value `nix`"),
         ] {
             let refused = post(&app, path, body_of(path, &fields)).await;
             let status = if path == "/v1/embeddings" { 400 } else { 422 };
