@@ -87,6 +87,10 @@ impl Args {
         }
         let mut args = Self::from_arg_matches(&matches)?;
         if let Some(model) = args.positional.take() {
+            if Self::command().find_subcommand(&model).is_some() {
+                let problem = format!("the subcommand '{model}' cannot be used with flags before it; put it first");
+                return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
+            }
             if is_flag_given {
                 let problem = format!("`{model}` and --model-id: give one of them");
                 return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
