@@ -5,7 +5,7 @@ import json
 import shapes
 
 SYNTAX = frozenset({400, 401, 422})
-WRONG = frozenset({401, 413, 422, 429})
+WRONG = frozenset({400, 401, 413, 422, 429})
 
 
 def edited(draft, **changes):

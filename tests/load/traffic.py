@@ -70,7 +70,7 @@ class Mix:
 
     def ask_classify(self):
         path, field = self.chance.choice([("/predict", "inputs"), ("/v1/classify", "input"), ("/classify", "input")])
-        return self.post(path, {field: self.text()}, statuses=(200, 422))
+        return self.post(path, {field: self.text()}, statuses=(200, 400, 422))
 
     def ask_what_the_server_tells(self):
         path = self.chance.choice(["/info", "/health", "/ready", "/metrics", "/v1/models", "/docs/", "/api-doc/openapi.json"])

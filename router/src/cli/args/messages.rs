@@ -6,8 +6,10 @@ use clap::error::{ContextKind, ContextValue};
 pub(super) fn without_value(error: &clap::Error) -> String {
     let message = error.to_string();
     match error.get(ContextKind::InvalidValue) {
-        // As clap quotes it: a short value may be a part of the flag's name.
-        Some(ContextValue::String(value)) if !value.is_empty() => message.replace(&format!("'{value}'"), "'...'"),
+        // In quotes: a short value may be a part of the flag's name.
+        Some(ContextValue::String(value)) if !value.is_empty() => {
+            message.replace(&format!("'{value}'"), "'...'").replace(&format!("`{value}`"), "`...`")
+        }
         _ => message,
     }
 }
