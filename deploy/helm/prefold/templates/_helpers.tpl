@@ -24,3 +24,25 @@ model-id = {{ . | toJson }}
 {{ $key }} = {{ $value | toJson }}
 {{- end }}
 {{- end }}
+
+{{- define "prefold.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "prefold.name" .) "default" .Values.serviceAccount.create) }}
+{{- end }}
+
+{{- /* Without a CPU limit, the server would start a thread for each core of the node. */}}
+{{- define "prefold.threads" -}}
+{{- $resources := .Values.resources }}
+{{- if and (dig "requests" "cpu" "" $resources) (not (dig "limits" "cpu" "" $resources)) }}
+{{- $set := list }}
+{{- range .Values.extraEnv }}{{ $set = append $set .name }}{{ end }}
+{{- /* A variable would override the setting. */}}
+{{- if hasKey .Values.settings "tokenization-workers" }}{{ $set = append $set "TOKENIZATION_WORKERS" }}{{ end }}
+{{- range list "RAYON_NUM_THREADS" "TOKENIZATION_WORKERS" "TOKIO_WORKER_THREADS" }}
+{{- if not (has . $set) }}
+- name: {{ . }}
+  valueFrom:
+    resourceFieldRef: {resource: requests.cpu}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
