@@ -1,20 +1,23 @@
 """The programs that read the files in deploy/ accept them."""
 
 import hashlib
+import json
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import PurePath
 
 import pytest
 import yaml
 
-from fake_hub import NAME, Hub
+from fake_hub import LISTING, NAME, Hub, hang
 from harness import PREFOLD, ROOT, START_LIMIT, STOP_LIMIT, Address, Server, environment, eventually, run_to_end
 from loading import Loading
 
@@ -64,15 +67,20 @@ def image_variables(target):
     return dict(pair.split("=", 1) for line in lines for pair in line.split())
 
 
+def image_user():
+    """The one user of all images."""
+    (user,) = set(re.findall(r"useradd --uid (\d+)", DOCKERFILE))
+    return int(user)
+
+
 def assert_caches_in(volume, variables):
     """Both download caches are in a volume, the only writable place."""
     for name in CACHES:
         assert PurePath(variables[name]).is_relative_to(volume), name
 
 
-def assert_writable(found):
+def assert_writable(spec, container):
     """The caches of a pod with a read-only root are in its writable volume."""
-    spec, container = pod(found)
     assert container["securityContext"]["readOnlyRootFilesystem"]
     (volume,) = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
     assert_caches_in(volume, variables(container))
@@ -80,13 +88,84 @@ def assert_writable(found):
     assert spec["enableServiceLinks"] is False
 
 
-def test_the_kubernetes_manifests_are_valid():
-    found = manifests((DEPLOY / "kubernetes" / "prefold.yaml").read_text())
+def assert_threads_are_bounded(container):
+    """A CPU limit, which the server rounds down to whole cores; without one, the number of threads from the CPU request."""
+    if cpu := container["resources"].get("limits", {}).get("cpu"):
+        assert re.fullmatch("[1-9][0-9]*", str(cpu)), cpu
+        return
+    sources = {variable["name"]: variable.get("valueFrom", {}).get("resourceFieldRef") for variable in container["env"]}
+    for name in "RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS", "TOKENIZATION_WORKERS":
+        assert sources[name] == {"resource": "requests.cpu"}, name
+
+
+def assert_stops_unnoticed(spec, container):
+    """A stopping pod serves on until proxies know of it, and is not killed before its last request is answered."""
+    delay, timeout = (int(flag(container, f"shutdown-{part}")) for part in ("delay", "timeout"))
+    assert delay > 0 and spec["terminationGracePeriodSeconds"] > delay + timeout
+
+
+def flag(container, name):
+    (value,) = [value for key, _, value in (argument.partition("=") for argument in container["args"]) if key == f"--{name}"]
+    return value
+
+
+def check(found):
+    """Asserts what the manifest and the chart have in common; returns the pod specification and its container."""
     for manifest in found:
         validate(manifest)
-    assert_writable(found)
-    kinds = {manifest["kind"] for manifest in found}
-    assert kinds == {"PersistentVolumeClaim", "Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"}
+    spec, container = pod(found)
+    assert_writable(spec, container)
+    assert_threads_are_bounded(container)
+    assert_stops_unnoticed(spec, container)
+    assert {key: spec["securityContext"][key] for key in ("runAsUser", "runAsGroup", "fsGroup")} == dict.fromkeys(
+        ("runAsUser", "runAsGroup", "fsGroup"), image_user())
+    probes = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("liveness", "readiness")]
+    assert probes == ["/health", "/ready"]
+
+    (deployment,) = [manifest["spec"] for manifest in found if manifest["kind"] == "Deployment"]
+    labels = deployment["template"]["metadata"]["labels"]
+    selectors = [deployment["selector"], *(part["labelSelector"] for part in spec["topologySpreadConstraints"])]
+    selectors += [manifest["spec"]["selector"] for manifest in found if manifest["kind"] == "PodDisruptionBudget"]
+    selectors += [manifest["spec"]["podSelector"] for manifest in found if manifest["kind"] == "NetworkPolicy"]
+    assert all(selector["matchLabels"].items() <= labels.items() for selector in selectors)
+
+    accounts = [manifest for manifest in found if manifest["kind"] == "ServiceAccount"]
+    assert all(account["automountServiceAccountToken"] is False for account in accounts)
+    assert spec["serviceAccountName"] in {account["metadata"]["name"] for account in accounts} | {"default"}
+    assert accounts or spec["automountServiceAccountToken"] is False
+    return spec, container
+
+
+def scraped(found):
+    """Annotations by which Prometheus finds a pod's metrics."""
+    (deployment,) = [manifest["spec"] for manifest in found if manifest["kind"] == "Deployment"]
+    annotations = deployment["template"]["metadata"].get("annotations", {})
+    return {key: value for key, value in annotations.items() if key.startswith("prometheus.io/")}
+
+
+def scrape(container):
+    port = {port["name"]: port["containerPort"] for port in container["ports"]}["metrics"]
+    assert flag(container, "prometheus-port") == str(port)
+    return {"prometheus.io/scrape": "true", "prometheus.io/port": str(port), "prometheus.io/path": "/metrics"}
+
+
+def assert_runs_on_a_plain_cluster(found):
+    """Nothing needs a shared file system, a metrics API or a custom resource."""
+    spec, _ = pod(found)
+    (cache,) = [volume for volume in spec["volumes"] if volume["name"] == "cache"]
+    assert cache["emptyDir"]["sizeLimit"]
+    kinds = {manifest["kind"] for manifest in found} - {"ConfigMap"}
+    assert kinds == {"ServiceAccount", "Deployment", "Service", "PodDisruptionBudget"}
+    # Only a pod's end may take it from service, not a rollout.
+    (rollout,) = [manifest["spec"]["strategy"]["rollingUpdate"] for manifest in found if manifest["kind"] == "Deployment"]
+    assert rollout == {"maxSurge": 1, "maxUnavailable": 0}
+
+
+def test_the_kubernetes_manifests_are_valid():
+    found = manifests((DEPLOY / "kubernetes" / "prefold.yaml").read_text())
+    _, container = check(found)
+    assert scraped(found) == scrape(container)
+    assert_runs_on_a_plain_cluster(found)
     with pytest.raises(Exception, match="Additional properties|additional"):
         validate({**found[0], "specs": {}})
 
@@ -108,10 +187,45 @@ def test_the_compose_file():
     (volume,) = {mount.split(":")[1] for mount in service["volumes"]}
     assert "HEALTHCHECK" in stage(target) and f"VOLUME {volume}\n" in stage(target)
     assert_caches_in(volume, {**image_variables(target), **service["environment"]})
-    # The health check uses the variable's port, so a flag must not set another one.
+    # The health checks use the variable's port, so a flag must not set another one.
     assert "--model-id" in service["command"] and "--port" not in service["command"]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
+    # The image's user, who owns the volume.
+    assert "user" not in service
+
+
+def test_composes_health_check_waits_for_the_model():
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["prefold"]
+    kind, *command = (part.replace("$$", "$") for part in service["healthcheck"]["test"])
+    assert kind == "CMD"
+
+    def status(server):
+        return subprocess.run(command, env={**environment("/"), "PORT": str(server.port)}, stderr=subprocess.DEVNULL).returncode
+
+    with Hub() as hub:
+        hub.faults["GET", LISTING] = hang
+        with Loading("--model-id", NAME, "--hf-endpoint", hub.url) as server:
+            assert hub.reached.wait(60) and server.status("/health") == 200
+            assert status(server) != 0
+            hub.heal()
+    with Server() as server:
+        assert status(server) == 0
+
+
+def test_the_systemd_unit(tmp_path):
+    unit = (DEPLOY / "prefold.service").read_text()
+    settings = dict(re.findall(r"^(\w+)=(.*)$", unit, re.M))
+    assert settings["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    # With systemd's default of 0.1 s, five failures are the last.
+    assert int(settings["RestartSec"]) > 2
+    assert int(settings["TimeoutStopSec"]) > 25
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze")
+    path = tmp_path / "prefold.service"
+    path.write_text(unit.replace("/usr/local/bin/prefold", str(PREFOLD)))
+    done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True)
+    assert path.name not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -146,22 +260,63 @@ def render(values=None):
 
 @pytest.mark.parametrize("values", [
     None,
-    {"autoscaling": {"enabled": False}, "disruptionBudget": {"enabled": False}, "cache": {"enabled": False}},
+    {"disruptionBudget": {"enabled": False}, "serviceAccount": {"create": False}, "scrapeAnnotations": False,
+     "resources": {"limits": {"cpu": None}}, "extraEnv": [{"name": "RUST_LOG", "value": "debug"}]},
     {"existingSecret": "keys", "cache": {"existingClaim": "models"}, "imagePullSecrets": [{"name": "registry"}],
-     "nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "podAnnotations": {"a": "b"}},
-], ids=["defaults", "little", "much"])
+     "nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "podAnnotations": {"a": "b"},
+     "affinity": {"nodeAffinity": {}}, "runtimeClassName": "nvidia", "autoscaling": {"enabled": True},
+     "serviceAccount": {"name": "present", "annotations": {"a": "b"}}, "shutdownDelay": 30, "shutdownTimeout": 600,
+     "extraArgs": ["--json-output"], "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
+     "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "hosts": ["a.example", "b.example"],
+                 "tls": [{"secretName": "tls", "hosts": ["a.example"]}]}},
+    {"cache": {"createClaim": True, "accessModes": ["ReadWriteOnce"], "storageClassName": "ssd"},
+     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}], "egress": []}},
+    yaml.safe_load((CHART / "values-gpu.yaml").read_text()),
+], ids=["defaults", "little", "much", "closed", "gpu"])
 def test_the_helm_chart_renders_to_valid_manifests(values):
     found = render(values)
-    for manifest in found:
-        validate(manifest)
-    assert_writable(found)
-    _, container = pod(found)
-    assert (container["livenessProbe"]["httpGet"]["path"], container["readinessProbe"]["httpGet"]["path"]) == (
-        "/health", "/ready")
+    spec, container = check(found)
     kinds = {manifest["kind"] for manifest in found}
+    values = values or {}
+    for kind, part in [("HorizontalPodAutoscaler", "autoscaling"), ("NetworkPolicy", "networkPolicy"), ("Ingress", "ingress")]:
+        assert (kind in kinds) == values.get(part, {}).get("enabled", False), kind
     assert ("HorizontalPodAutoscaler" in kinds) == (not any("replicas" in manifest["spec"] for manifest in found if manifest["kind"] == "Deployment"))
-    if values is None:
-        assert kinds >= {"PodDisruptionBudget", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "Service"}
+    assert ("PersistentVolumeClaim" in kinds) == values.get("cache", {}).get("createClaim", False)
+    assert scraped(found) == (scrape(container) if values.get("scrapeAnnotations", True) else {})
+    # The last one with a name counts.
+    assert container["args"][-1] in values.get("extraArgs", container["args"])
+    assert container["env"][-1] in values.get("extraEnv", container["env"])
+    if not values:
+        assert_runs_on_a_plain_cluster(found)
+
+
+def test_the_chart_counts_threads_once():
+    """Neither its own variable beside that of a user nor a variable over a setting."""
+    for values, missing in [({"extraEnv": [{"name": "RAYON_NUM_THREADS", "value": "2"}]}, "RAYON_NUM_THREADS"),
+                            ({"settings": {"tokenization-workers": 2}}, "TOKENIZATION_WORKERS")]:
+        _, container = pod(render({"resources": {"limits": {"cpu": None}}, **values}))
+        counted = [variable["name"] for variable in container["env"] if "resourceFieldRef" in variable.get("valueFrom", {})]
+        assert len(counted) == 2 and missing not in counted
+
+
+def test_the_gpu_values():
+    _, container = pod(render(yaml.safe_load((CHART / "values-gpu.yaml").read_text())))
+    assert container["image"].split(":")[1] in TARGETS
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
+def test_the_values_schema_has_every_value_and_no_other():
+    def compare(values, schema, path):
+        names = set(schema["properties"]) - {"global"}
+        assert set(values) == names and schema["additionalProperties"] is False, path
+        for name, part in schema["properties"].items():
+            if "properties" in part:
+                compare(values[name], part, f"{path}.{name}")
+            elif part.get("type") == "object" and name in values and values[name]:
+                # Parts of Kubernetes' own types.
+                assert name in ("strategy", "resources"), name
+
+    compare(yaml.safe_load((CHART / "values.yaml").read_text()), json.loads((CHART / "values.schema.json").read_text()), "")
 
 
 def test_helm_finds_no_fault():
@@ -172,9 +327,13 @@ def test_helm_finds_no_fault():
     with pytest.raises(helm.HelmError), helm.chart.Chart.load(CHART) as chart:
         chart.validate_schema({"settings": {"api-key": "in plain sight"}})
     # These have their own value in the chart, or override the file.
-    for key in "port", "hostname", "prometheus-port", "huggingface-hub-cache":
+    wrong = [{"settings": {key: "1"}} for key in (
+        "port", "hostname", "prometheus-port", "huggingface-hub-cache", "shutdown-delay", "shutdown-timeout")]
+    # An ingress for every host, and a name that is misspelt.
+    wrong += [{"ingress": {"enabled": True}}, {"autoscaling": {"enable": True}}]
+    for values in wrong:
         with pytest.raises(helm.HelmError), helm.chart.Chart.load(CHART) as chart:
-            chart.validate_schema({"settings": {key: "1"}})
+            chart.validate_schema(values)
 
 
 @contextmanager
@@ -209,7 +368,8 @@ def test_the_server_takes_the_charts_settings(tmp_path):
         for free in one, other:
             free.bind(("127.0.0.1", 0))
         port, metrics_port = (free.getsockname()[1] for free in (one, other))
-    found = render({"model": "", "settings": settings, "hostname": "127.0.0.1", "port": port, "metricsPort": metrics_port})
+    found = render({"model": "", "settings": settings, "hostname": "127.0.0.1", "port": port, "metricsPort": metrics_port,
+                    "shutdownDelay": 0})
     (text,) = [manifest["data"]["prefold.toml"] for manifest in found if manifest["kind"] == "ConfigMap"]
     assert tomllib.loads(text) == settings
     path = tmp_path / "prefold.toml"
@@ -231,41 +391,123 @@ def test_the_server_takes_the_charts_settings(tmp_path):
     assert status == 2 and "max-batch-tokens" in output
 
 
-@pytest.fixture
-def proxied(tmp_path):
-    """Two servers behind nginx with deploy/nginx.conf, in which only the ports are changed."""
-    if NGINX is None:
-        pytest.skip("there is no nginx (Debian: apt-get install nginx-light)")
-    with Server() as first, Server() as second:
+class Nginx(Address):
+    """nginx with deploy/nginx.conf in front of servers on these ports; only ports and paths are changed, and without `retries`
+    a request has one try."""
+
+    def __init__(self, directory, ports, retries=True):
+        if NGINX is None:
+            pytest.skip("there is no nginx (Debian: apt-get install nginx-light)")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+            super().__init__(free.getsockname()[1])
+        self.directory, self.retries = directory, retries
+        self.write(ports)
+        with (directory / "log").open("wb") as log:
+            self.process = subprocess.Popen([NGINX, "-p", directory, "-e", "stderr", "-c", directory / "nginx.conf", "-g",
+                                             f"daemon off; pid {directory}/pid;"], stdout=log, stderr=log)
+
+    def write(self, ports):
         text = (DEPLOY / "nginx.conf").read_text()
-        for old, new in [(":3000;", port), (":3001 ", first.port), (":3002 ", second.port)]:
-            assert old in text
-            text = text.replace(old, f":{new}{old[-1]}")
-        configuration = tmp_path / "nginx.conf"
-        paths = "".join(f"    {kind}_temp_path {tmp_path}/{kind};\n"
+        first, second = re.findall(r"^ +server 127\.0\.0\.1:300[12] .*\n", text, re.M)
+        servers = "".join(first.replace(":3001 ", f":{port} ") for port in ports)
+        paths = "".join(f"    {kind}_temp_path {self.directory}/{kind};\n"
                         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        configuration.write_text(text.replace("http {\n", f"http {{\n    access_log off;\n{paths}", 1))
-        with (tmp_path / "log").open("wb") as log:
-            nginx = subprocess.Popen([NGINX, "-p", tmp_path, "-e", "stderr", "-c", configuration, "-g",
-                                      f"daemon off; pid {tmp_path}/pid;"], stdout=log, stderr=log)
-        proxy = Address(port)
+        for old, new in [(first + second, servers), (":3000;", f":{self.port};"),
+                         ("http {\n", f"http {{\n    access_log off;\n{paths}")]:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        if not self.retries:
+            text, count = re.subn(r"proxy_next_upstream [^;]*;", "proxy_next_upstream off;", text)
+            assert count == 1
+        (self.directory / "nginx.conf").write_text(text)
 
-        def answers():
-            assert nginx.poll() is None, (tmp_path / "log").read_text()
-            try:
-                return proxy.get("/ready").status == 200
-            except ConnectionError:
-                return False
+    def reload(self, ports):
+        """Servers on these ports get all new requests soon; requests in progress stay where they are."""
+        self.write(ports)
+        self.process.send_signal(signal.SIGHUP)
 
+    def answers(self):
+        assert self.process.poll() is None, (self.directory / "log").read_text()
         try:
-            eventually(answers, "nginx answers")
-            yield proxy, first, second
-        finally:
-            nginx.terminate()
-            nginx.wait(30)
+            return self.get("/ready").status == 200
+        except ConnectionError:
+            return False
+
+    def __enter__(self):
+        try:
+            eventually(self.answers, "nginx answers")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+@pytest.fixture
+def proxied(tmp_path):
+    """Two servers behind nginx."""
+    with Server() as first, Server() as second, Nginx(tmp_path, [first.port, second.port]) as proxy:
+        yield proxy, first, second
+
+
+class Upstream(ThreadingHTTPServer):
+    """Answers /N with status N and everything else with 200; keeps the heads of the former."""
+
+    def __init__(self, heads):
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                status = self.path[1:]
+                if status.isdigit():
+                    heads.append(self.headers)
+                self.send_response(int(status) if status.isdigit() else 200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
+                self.do_GET()
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+
+def test_nginx_forwards_headers_and_bounds_retries(tmp_path):
+    heads = []
+    with ExitStack() as stack:
+        upstreams = [stack.enter_context(Upstream(heads)) for _ in range(5)]
+        proxy = stack.enter_context(Nginx(tmp_path, [upstream.server_port for upstream in upstreams]))
+
+        def post(status, headers=None):
+            """Heads of the tries of a request that gets this status."""
+            heads.clear()
+            assert proxy.post(f"/{status}", {}, headers).status == status
+            return heads
+
+        (head,) = post(200, {"host": "embeddings.example:8443", "x-forwarded-for": "192.0.2.7", "x-request-id": "abc"})
+        assert (head["Host"], head["X-Forwarded-For"]) == ("embeddings.example:8443", "192.0.2.7, 127.0.0.1")
+        assert (head["X-Forwarded-Proto"], head["X-Request-Id"]) == ("http", "abc")
+        (head,) = post(200)
+        assert re.fullmatch("[0-9a-f]{32}", head["X-Request-Id"])
+
+        # An overloaded replica's answer is the client's; another replica is tried for one that cannot serve, but not every one.
+        assert len(post(429)) == 1
+        assert len(post(503)) == 3
+    # One that answers nothing costs at most this time before the next try, and none after it.
+    text = (DEPLOY / "nginx.conf").read_text()
+    connect, retry = (int(re.search(rf"^ +{name} (\d+)s;", text, re.M).group(1))
+                      for name in ("proxy_connect_timeout", "proxy_next_upstream_timeout"))
+    assert connect * 3 < retry
 
 
 def rerank(proxy, query, keyed=True):
@@ -302,3 +544,42 @@ def test_requests_that_share_a_prefix_meet_in_one_replica(proxied):
     for query in homes:
         rerank(proxy, f"question {query}")
     assert counts(second)[0] - before == len(homes)
+
+
+def test_a_rolling_restart_loses_no_request(tmp_path):
+    """Replaces two servers one by one, as Kubernetes does with pods: a new one is ready before an old one gets SIGTERM, and the
+    proxy learns of the signal later. It retries nothing, so a refused or closed connection is a failed request."""
+    finished = threading.Event()
+
+    def load():
+        count = 0
+        while not finished.is_set():
+            rerank(proxy, "question", keyed=False)
+            count += 1
+        return count
+
+    with ExitStack() as stack:
+        ending = [stack.enter_context(Server("--shutdown-delay", "5")) for _ in range(2)]
+        serving = list(ending)
+        proxy = stack.enter_context(Nginx(tmp_path, [server.port for server in serving], retries=False))
+        clients = stack.enter_context(ThreadPoolExecutor(4))
+        stack.callback(finished.set)
+        loads = [clients.submit(load) for _ in range(4)]
+
+        def answered(server):
+            [client.result() for client in loads if client.done()]  # Raises what ended it.
+            return counts(server)[0]
+
+        for old in ending:
+            serving.append(stack.enter_context(Server()))
+            proxy.reload([server.port for server in serving])
+            old.terminate()
+            eventually(lambda: old.get("/ready").status == 503, "it is not ready")
+            before = answered(old)
+            eventually(lambda: answered(old) >= before + 5, "it serves on")
+            serving.remove(old)
+            proxy.reload([server.port for server in serving])
+        for old in ending:
+            old.check_end()
+        finished.set()
+        assert sum(client.result() for client in loads) > 50
