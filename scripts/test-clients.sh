@@ -12,4 +12,4 @@ scripts/python-env.sh
 cargo build "${cargo_flags[@]}" -p prefold
 cd tests/e2e
 ../../.venv/bin/python -m pytest -rs test_openai_client.py test_clients.py test_examples.py test_docs_page.py \
-    test_deployment.py test_traces.py "$@"
+    test_deployment.py test_nginx.py test_traces.py "$@"
