@@ -1,21 +1,14 @@
 //! Fair order of the waiting entries: between accounts, and between the jobs of one.
 //!
 //! *Accounts* take turns: next is the one that has received the fewest tokens. One that comes back from a pause starts
-//! level with the others and gets nothing for the time that it was away.
-//!
-//! The *jobs* of an account (requests, or chunks of large ones) go in the order in which they would end if all were
-//! computed at once in equal shares ([`FairClock`]). One after another they all end no later than that, the small ones
-//! much sooner, and the entries of a request stay together, which shares their prefixes. Small jobs that arrive at about
-//! the same time have the same rank, a *class*: among them the queue is free to choose.
+//! level with the others and gets nothing for the time that it was away. The *jobs* of an account (requests, or chunks of
+//! large ones) are in its [`SizeLanes`].
 
 use super::entry::Ticket;
-use super::fair_clock::{FairClock, VirtualTime};
+use super::size_lanes::{Rank, SizeLanes};
 use super::work_counter::count_work;
 use crate::{Account, Flow};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// Order of a job in its account: the end that it is due by.
-pub(crate) type Rank = VirtualTime;
+use std::collections::{BTreeSet, HashMap};
 
 /// Place of an entry in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,8 +20,7 @@ pub(crate) struct Turn {
 /// The fair order, and what all have received.
 #[derive(Debug)]
 pub(crate) struct FairShares {
-    /// Tokens of a job below which its size makes no difference. Jobs of half of this at most have the same rank if they
-    /// arrive while each job gets less than that half.
+    /// Tokens of a job below which its size makes no difference.
     quantum: usize,
     accounts: HashMap<Account, AccountShares>,
     /// The accounts with waiting entries, by the tokens that they have received.
@@ -38,14 +30,12 @@ pub(crate) struct FairShares {
     level: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct AccountShares {
     /// Tokens, those of the forming batch included.
     received: u64,
     in_batch: u64,
-    clock: FairClock,
-    /// Waiting entries by rank.
-    classes: BTreeMap<Rank, BTreeSet<Ticket>>,
+    lanes: SizeLanes,
 }
 
 /// Entries that arrived together: a request, or a chunk of a large one.
@@ -53,12 +43,12 @@ struct AccountShares {
 pub(crate) struct Job {
     pub(crate) flow: Flow,
     pub(crate) rank: Rank,
-    start: VirtualTime,
-    end: VirtualTime,
     /// Entries that wait or are in the forming batch.
     entries: usize,
-    /// Tokens computed for it.
-    received: usize,
+    /// It counts in its lane. A chunk counts once the chunk before it is done.
+    is_open: bool,
+    /// Chunk after it.
+    next: Option<Ticket>,
 }
 
 /// Waiting entries whose turn it is.
@@ -89,28 +79,25 @@ impl FairShares {
     }
 
     /// A job of `entries` entries, `tokens` in all, known by the ticket of the first. One that `follows` another of the
-    /// same request starts where that one ends.
+    /// same request takes its place: a request counts once.
     pub(crate) fn begin(&mut self, job: Ticket, flow: Flow, follows: Option<Ticket>, [entries, tokens]: [usize; 2]) {
-        let before = follows.and_then(|job| self.jobs.get(&job)).map(|job| job.end);
-        let clock = &mut self.accounts.entry(flow.account).or_default().clock;
+        let before = follows.and_then(|before| self.jobs.get_mut(&before));
+        let is_open = before.is_none();
+        before.into_iter().for_each(|before| before.next = Some(job));
+        let lanes = &mut self.account(flow.account).lanes;
         let weight = flow.priority.weight();
-        let start = clock.now().max(before.unwrap_or_default());
-        let end = start.saturating_add(weight.length(tokens));
-        clock.start(job, end, weight);
-        let quantum = weight.length(self.quantum);
-        let rank = if end - start > quantum / 2 {
-            start.saturating_add(quantum).max(end)
-        } else {
-            (start + quantum) / (quantum / 2) * (quantum / 2)
-        };
-        self.jobs.insert(job, Job { flow, rank, start, end, entries, received: 0 });
+        let rank = lanes.rank(job, tokens, weight);
+        if is_open {
+            lanes.open(rank, weight);
+        }
+        self.jobs.insert(job, Job { flow, rank, entries, is_open, next: None });
     }
 
     /// A job whose entries wait in the order of arrival among all.
     pub(crate) fn begin_in_order(&mut self, job: Ticket, entries: usize) {
-        self.accounts.entry(Account::default()).or_default();
-        let flow = Flow::default();
-        self.jobs.insert(job, Job { flow, rank: 0, start: 0, end: 0, entries, received: 0 });
+        self.account(Account::default());
+        let (flow, rank) = (Flow::default(), Rank::default());
+        self.jobs.insert(job, Job { flow, rank, entries, is_open: false, next: None });
     }
 
     pub(crate) fn job(&self, job: Ticket) -> &Job {
@@ -122,12 +109,12 @@ impl FairShares {
         count_work();
         let &Job { flow: Flow { account, .. }, rank, .. } = self.job(job);
         let level = self.level;
-        let shares = self.accounts.entry(account).or_default();
-        if shares.classes.is_empty() {
+        let Some(shares) = self.accounts.get_mut(&account) else { return };
+        if shares.lanes.is_empty() {
             shares.received = shares.received.max(level);
             self.turns.insert((shares.received, account));
         }
-        shares.classes.entry(rank).or_default().insert(ticket);
+        shares.lanes.add(rank, ticket);
     }
 
     /// An entry no longer waits.
@@ -135,22 +122,19 @@ impl FairShares {
         count_work();
         let &Job { flow: Flow { account, .. }, rank, .. } = self.job(job);
         let Some(shares) = self.accounts.get_mut(&account) else { return };
-        if let Some(class) = shares.classes.get_mut(&rank) {
-            class.remove(&ticket);
-            if class.is_empty() {
-                shares.classes.remove(&rank);
-            }
-        }
-        if shares.classes.is_empty() {
+        shares.lanes.remove(rank, ticket);
+        if shares.lanes.is_empty() {
             self.turns.remove(&(shares.received, account));
         }
     }
 
-    /// The entries whose turn it is.
-    pub(crate) fn first(&self) -> Option<Class<'_>> {
-        let &(_, account) = self.turns.first()?;
-        let (&rank, entries) = self.accounts[&account].classes.first_key_value()?;
-        Some(Class { account, rank, entries })
+    /// The waiting entries in the order of their turns, as far as it does not depend on what is chosen: of each account the
+    /// first class of each lane.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = Class<'_>> {
+        self.turns.iter().flat_map(|&(_, account)| {
+            let classes = self.accounts[&account].lanes.classes();
+            classes.map(move |(rank, entries)| Class { account, rank, entries })
+        })
     }
 
     /// An entry of a job, which no longer waits, takes its seat in the forming batch.
@@ -160,15 +144,17 @@ impl FairShares {
             shares.received += seat.tokens as u64;
             shares.in_batch += seat.tokens as u64;
         });
+        let &Job { flow, rank, .. } = self.job(seat.payer);
+        self.account(flow.account).lanes.charge(rank, seat.tokens);
     }
 
-    /// True if a job would come before entries of an account, the last of which has this rank, in the forming batch.
-    pub(crate) fn precedes(&self, job: Ticket, account: Account, last: Rank) -> bool {
+    /// True if a job would come before entries of an account in the forming batch.
+    pub(crate) fn precedes(&self, job: Ticket, account: Account) -> bool {
         count_work();
         let Job { flow, rank, .. } = self.job(job);
         let received = |account| self.accounts[&account].received;
         match flow.account == account {
-            true => *rank < last,
+            true => self.accounts[&account].lanes.precedes(*rank),
             false => received(flow.account) < received(account),
         }
     }
@@ -176,8 +162,9 @@ impl FairShares {
     /// The forming batch is given up; the entries in it wait again once they are added.
     pub(crate) fn cancel_batch(&mut self, seats: &[Seat]) {
         for seat in seats {
-            let account = self.job(seat.job).flow.account;
+            let [account, payer] = self.accounts_of(seat);
             self.edit_received(account, |shares| shares.received -= std::mem::take(&mut shares.in_batch));
+            self.account(payer).lanes.cancel_batch();
         }
     }
 
@@ -185,15 +172,18 @@ impl FairShares {
     pub(crate) fn close_batch(&mut self, seats: &[Seat]) {
         self.level = self.turns.first().map_or(self.level, |&(received, _)| self.level.max(received));
         for seat in seats {
-            let account = self.job(seat.job).flow.account;
-            self.accounts.entry(account).or_default().in_batch = 0;
-            let payer = self.job(seat.payer).flow.account;
-            self.accounts.entry(payer).or_default().clock.advance(seat.tokens);
-            self.jobs.entry(seat.payer).and_modify(|job| job.received += seat.tokens);
+            let [account, payer] = self.accounts_of(seat);
+            self.account(account).in_batch = 0;
+            self.account(payer).lanes.close_batch();
         }
         for seat in seats {
             self.finish_entry(seat.job);
         }
+    }
+
+    /// The accounts of the job that a seat is of, and of its payer.
+    fn accounts_of(&self, seat: &Seat) -> [Account; 2] {
+        [seat.job, seat.payer].map(|job| self.job(job).flow.account)
     }
 
     /// An entry of a job is computed or cancelled.
@@ -202,11 +192,17 @@ impl FairShares {
         let Some(Job { entries, .. }) = self.jobs.get_mut(&job) else { return };
         *entries -= 1;
         if *entries == 0
-            && let Some(Job { flow, start, end, received, .. }) = self.jobs.remove(&job)
+            && let Some(Job { flow, rank, is_open, next, .. }) = self.jobs.remove(&job)
         {
-            let real_end = start.saturating_add(flow.priority.weight().length(received));
-            let shares = self.accounts.entry(flow.account).or_default();
-            shares.clock.set_end(job, end, real_end);
+            let lanes = &mut self.account(flow.account).lanes;
+            if is_open {
+                lanes.close(rank, flow.priority.weight());
+            }
+            if let Some(next) = next.and_then(|next| self.jobs.get_mut(&next)) {
+                next.is_open = true;
+                let Job { flow, rank, .. } = *next;
+                self.account(flow.account).lanes.open(rank, flow.priority.weight());
+            }
         }
         if self.jobs.is_empty() {
             // What was received counts between those that wait.
@@ -214,9 +210,14 @@ impl FairShares {
         }
     }
 
+    fn account(&mut self, account: Account) -> &mut AccountShares {
+        let new = || AccountShares { received: 0, in_batch: 0, lanes: SizeLanes::new(self.quantum) };
+        self.accounts.entry(account).or_insert_with(new)
+    }
+
     fn edit_received(&mut self, account: Account, edit: impl FnOnce(&mut AccountShares)) {
         count_work();
-        let shares = self.accounts.entry(account).or_default();
+        let Some(shares) = self.accounts.get_mut(&account) else { return };
         let waits = self.turns.remove(&(shares.received, account));
         edit(shares);
         if waits {

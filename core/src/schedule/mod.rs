@@ -4,11 +4,11 @@ pub(crate) mod batcher;
 pub(crate) mod budget;
 pub(crate) mod cost_model;
 pub(crate) mod entry;
-mod fair_clock;
 mod fair_shares;
 mod prefix_index;
 mod prefix_tree;
 pub(crate) mod queue;
+mod size_lanes;
 mod whole;
 mod work_counter;
 

@@ -3,12 +3,12 @@
 use super::budget::{Budget, Load, Policy};
 use super::cost_model::TimeBound;
 use super::entry::{Entry, Ticket};
-use super::fair_shares::{Class, FairShares, Job, Rank, Seat, Turn};
+use super::fair_shares::{Class, FairShares, Seat, Turn};
 use super::prefix_index::{Group, Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
 use super::work_counter::count_work;
 use crate::{Account, Flow, Folding, Scheduling};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 /// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
@@ -57,8 +57,8 @@ pub(crate) struct Queue {
 struct Forming {
     load: Load,
     seats: Vec<Seat>,
-    /// The last rank of each account that has entries in it.
-    last: BTreeMap<Account, Rank>,
+    /// Accounts that have entries in it.
+    accounts: BTreeSet<Account>,
     /// Job whose entries go in order.
     leading: Option<Ticket>,
     /// Tokens that sharing saved the leading job, less those of riders.
@@ -181,7 +181,7 @@ impl Queue {
         let newcomers = std::mem::take(&mut self.newcomers);
         let is_displaced = |job: &Ticket| {
             let waits = self.waiting.range(job..).next().is_some_and(|(_, waiting)| waiting.job == *job);
-            waits && self.forming.last.iter().any(|(&account, &last)| self.shares.precedes(*job, account, last))
+            waits && self.forming.accounts.iter().any(|&account| self.shares.precedes(*job, account))
         };
         let vacancy = std::mem::take(&mut self.forming.has_vacancy) && !self.is_empty();
         vacancy || newcomers.iter().any(is_displaced)
@@ -214,18 +214,23 @@ impl Queue {
         self.forming.has_vacancy |= self.forming.seats.iter().any(|seat| tickets.contains(&seat.ticket));
     }
 
-    /// The next entry in the fair order.
+    /// The next entry in the fair order. Where nothing fits of those whose turn it is, others come before them in this batch, and
+    /// they begin the next one.
     fn in_turn(&self, passed_over: &PassedOver) -> Option<Candidate> {
-        let class = self.shares.first()?;
+        self.shares.classes().find_map(|class| self.next_of(&class, passed_over))
+    }
+
+    /// The next entry of a class.
+    fn next_of(&self, class: &Class<'_>, passed_over: &PassedOver) -> Option<Candidate> {
         let first =
             class.entries.iter().inspect(|_| count_work()).find(|ticket| !passed_over.entries.contains(ticket))?;
         let job = self.waiting[first].job;
         let leads = Candidate { ticket: *first, group: None, is_rider: false };
-        let is_leading = self.forming.leading == Some(job) && !self.is_alone(job, &class);
+        let is_leading = self.forming.leading == Some(job) && !self.is_alone(job, class);
         if self.forming.load.sequences == 0 || is_leading || !self.is_prefix_aware() {
             return Some(leads);
         }
-        match self.index.nearest(|turn| self.is_of(turn, &class)) {
+        match self.index.nearest(|turn| self.is_of(turn, class)) {
             Some(Nearest { ticket, group }) => Some(Candidate { ticket, group, is_rider: false }),
             None => passed_over.groups.is_empty().then_some(leads),
         }
@@ -293,7 +298,7 @@ impl Queue {
             && group.ragged_tokens <= max_ragged_tokens
             && group.entries <= max_sequences;
         // A group with others in it than those whose turn it is does not wait for them.
-        let is_due = self.shares.first().is_some_and(|class| group.entries <= class.entries.len());
+        let is_due = self.shares.classes().next().is_some_and(|class| group.entries <= class.entries.len());
         group.tokens > room && fits_a_batch && is_due && group.head * MIN_FILL_OF_SPLIT > room
     }
 
@@ -316,9 +321,7 @@ impl Queue {
         }
         let seat = Seat { ticket, job, payer: if is_rider { leading } else { job }, tokens };
         forming.seats.push(seat);
-        let Job { flow, rank, .. } = self.shares.job(job);
-        let last = forming.last.entry(flow.account).or_default();
-        *last = (*last).max(*rank);
+        forming.accounts.insert(self.shares.job(job).flow.account);
         self.shares.charge(&seat);
         Some(entry)
     }

@@ -1,6 +1,5 @@
 use super::*;
 use crate::Priority;
-use crate::flow::Weight;
 
 fn flow(account: u32) -> Flow {
     Flow { account: Account(account), priority: Priority::default() }
@@ -14,7 +13,7 @@ fn begin(shares: &mut FairShares, job: Ticket, account: u32, entries: usize) {
 
 /// Seats the entry whose turn it is, which adds `tokens` to the batch.
 fn seat(shares: &mut FairShares, jobs: &[(Ticket, std::ops::Range<Ticket>)], tokens: usize) -> Seat {
-    let ticket = *shares.first().unwrap().entries.first().unwrap();
+    let ticket = *shares.classes().next().unwrap().entries.first().unwrap();
     let job = jobs.iter().find(|(_, tickets)| tickets.contains(&ticket)).unwrap().0;
     shares.remove(ticket, job);
     let seat = Seat { ticket, job, payer: job, tokens };
@@ -56,31 +55,15 @@ fn a_batch_that_is_given_up_was_not_received() {
 }
 
 #[test]
-fn what_a_job_saved_advances_the_others() {
-    let mut shares = FairShares::new(2);
-    let jobs = [(0, 0..10), (10, 10..11), (11, 11..21)];
-    for (job, entries) in [(0, 10), (10, 1), (11, 10)] {
-        begin(&mut shares, job, 1, entries);
-    }
-    let token = Weight(16).length(1);
-    let mut batch = |entries: usize, tokens: usize| {
-        let seats: Vec<Seat> = (0..entries).map(|_| seat(&mut shares, &jobs, tokens)).collect();
-        shares.close_batch(&seats);
-        (shares.accounts[&Account(1)].clock.now() + token / 2) / token
-    };
-    assert_eq!(batch(1, 100), 33, "the shortest is done; a third for each");
-    assert_eq!(batch(10, 10), 67, "the next has 100 tokens instead of 1,000");
-    assert_eq!(batch(5, 100), 500, "so it ends with the first, at 100, and the last goes on alone");
-}
-
-#[test]
-fn a_chunk_is_due_after_the_chunk_before_it() {
+fn a_request_of_two_chunks_has_the_share_of_one() {
     let mut shares = FairShares::new(2);
     begin(&mut shares, 0, 1, 10);
     shares.begin(10, flow(1), Some(0), [10, 1000]);
-    begin(&mut shares, 20, 1, 15);
-    let ranks = [0, 10, 20].map(|job| shares.job(job).rank / Weight(16).length(1));
-    assert_eq!(ranks, [1000, 2000, 1500], "a request of two chunks has the share of one");
+    (10..20).for_each(|ticket| shares.add(ticket, 10));
+    assert_eq!([0, 10].map(|job| shares.job(job).is_open), [true, false]);
+    let seats: Vec<Seat> = (0..10).map(|_| seat(&mut shares, &[(0, 0..10), (10, 10..20)], 100)).collect();
+    shares.close_batch(&seats);
+    assert!(shares.job(10).is_open && !shares.jobs.contains_key(&0), "it takes the place of the one before");
     shares.begin(40, flow(1), Some(39), [10, 1000]);
-    assert_eq!(shares.job(40).rank, shares.job(0).rank, "the one before is done");
+    assert!(shares.job(40).is_open, "the one before is done");
 }

@@ -1,4 +1,4 @@
-//! Fair shares, against a simulation of equal sharing that serves every request a little at each step.
+//! Fair shares: random schedules against the bounds that docs/architecture.md states.
 
 use super::budget::Budget;
 use super::simulation::{Request, Simulation};
@@ -6,40 +6,6 @@ use crate::{Account, Flow, Priority, Scheduling};
 use proptest::prelude::*;
 
 type Ticks = Vec<[Vec<Request>; 2]>;
-
-/// Service that equal sharing needs from the arrival of each request until it is done, and the most requests that are
-/// unfinished at once meanwhile. `service` is what each batch gives, `costs` and `arrivals` (in batches) are the requests'.
-fn share_equally(service: &[usize], costs: &[f64], weights: &[f64], arrivals: &[usize]) -> Vec<(f64, usize)> {
-    let mut left = costs.to_vec();
-    let mut spent = vec![0.0; costs.len()];
-    let mut most = vec![0; costs.len()];
-    for tick in 0.. {
-        let unfinished = |left: &[f64]| -> Vec<usize> {
-            (0..costs.len()).filter(|&i| arrivals[i] <= tick && left[i] > 1e-9).collect()
-        };
-        // When the real queue is done the rest goes on alone.
-        let mut rest = service.get(tick).map_or(f64::MAX, |&tokens| tokens as f64);
-        loop {
-            let active = unfinished(&left);
-            let total: f64 = active.iter().map(|&i| weights[i]).sum();
-            let Some(first) = active.iter().map(|&i| left[i] / weights[i]).reduce(f64::min) else { break };
-            active.iter().for_each(|&i| most[i] = most[i].max(active.len()));
-            let step = first.min(rest / total);
-            for &i in &active {
-                left[i] -= step * weights[i];
-                spent[i] += step * total;
-            }
-            rest -= step * total;
-            if rest < 1e-9 {
-                break;
-            }
-        }
-        if tick >= service.len() {
-            break;
-        }
-    }
-    spent.into_iter().zip(most).collect()
-}
 
 /// Requests of up to 40 texts with prompts of different lengths, each text with a tail of its own.
 fn ticks(shared: bool, priorities: bool) -> impl Strategy<Value = Ticks> {
@@ -70,17 +36,63 @@ fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
     Budget { max_tokens, max_ragged_tokens: 4 * max_tokens, max_sequences, time: None }
 }
 
-/// Each request of a simulation, the service until it was done, and what sharing would have needed with the most
-/// requests unfinished at once.
-fn against_sharing(simulation: &Simulation) -> Vec<(&Request, f64, (f64, usize))> {
-    let service: Vec<usize> = simulation.batches.iter().map(|batch| batch.tokens).collect();
+/// Each request of a simulation, the service until it was done, and what its bound follows from: the largest sum of the
+/// weights of the requests that were open at once meanwhile, itself included.
+fn taken(simulation: &Simulation) -> Vec<(&Request, usize, u64)> {
     let requests = &simulation.requests;
-    let costs: Vec<f64> = requests.iter().map(|request| request.cost() as f64).collect();
-    let weights: Vec<f64> = requests.iter().map(|request| f64::from(request.flow.priority.weight().0)).collect();
-    let arrivals: Vec<usize> = requests.iter().map(|request| request.arrived).collect();
-    let shared = share_equally(&service, &costs, &weights, &arrivals);
-    let taken = requests.iter().map(|request| simulation.service(request.arrived..request.done) as f64);
-    requests.iter().zip(taken).zip(shared).map(|((request, taken), shared)| (request, taken, shared)).collect()
+    let weight = |request: &Request| u64::from(request.flow.priority.weight().0);
+    let open_at = |tick: usize| {
+        requests.iter().filter(|other| other.arrived <= tick && tick < other.done).map(weight).sum::<u64>()
+    };
+    let open: Vec<u64> = (0..simulation.batches.len()).map(open_at).collect();
+    let taken = requests.iter().map(|request| {
+        let most = open[request.arrived..request.done].iter().copied().max().unwrap_or(0);
+        (request, simulation.service(request.arrived..request.done), most)
+    });
+    taken.collect()
+}
+
+/// Checks that each request is done within its share: among open requests of these weights, it and all others that are as
+/// large, twice over, because sizes are told apart by factors of two; and the rest of a batch.
+fn check_shares(simulation: &Simulation, quantum: usize, max_tokens: usize) -> Result<(), TestCaseError> {
+    let usual = f64::from(Priority::default().weight().0);
+    for (request, taken, open) in taken(simulation) {
+        let weight = f64::from(request.flow.priority.weight().0);
+        let size = (request.cost() as f64 * usual / weight).max(quantum as f64);
+        let factor = (taken as f64 - max_tokens as f64) / (open as f64 / usual * size);
+        if std::env::var_os("FACTOR").is_some() && factor > 1.0 {
+            println!("FACTOR {factor:.3}");
+        }
+        let bound = FACTOR * open as f64 / usual * size + max_tokens as f64;
+        prop_assert!(taken as f64 <= bound, "{taken} > {bound}: {open} open, {request:?}");
+    }
+    Ok(())
+}
+
+const FACTOR: f64 = 4.0;
+
+/// Clients, the requests of each, and tokens of each request.
+fn clients() -> impl Strategy<Value = Vec<Vec<Request>>> {
+    let sizes = prop_oneof![
+        // The same again and again.
+        (1usize..300, 1usize..60).prop_map(|(size, times)| vec![size; times]),
+        prop::collection::vec(1usize..300, 1..20),
+    ];
+    prop::collection::vec((sizes, -1i64..2, 1usize..30), 2..8).prop_map(|clients| {
+        let mut number = 0;
+        let mut request = |priority: i64, size: usize, len: usize| {
+            let flow = Flow { account: Account::default(), priority: Priority::new(priority) };
+            let texts = (0..size).step_by(len).map(|begin| {
+                number += 100;
+                (0..len.min(size - begin) as u32).map(|token| number + token).collect()
+            });
+            Request::new(flow, texts.collect())
+        };
+        let mut requests = |(sizes, priority, len): (Vec<usize>, i64, usize)| {
+            sizes.into_iter().map(|size| request(priority, size, len)).collect()
+        };
+        clients.into_iter().map(&mut requests).collect()
+    })
 }
 
 proptest! {
@@ -89,7 +101,7 @@ proptest! {
     /// With the batch that runs when it arrives, which is not counted here, that makes two batches.
     #[test]
     fn a_request_is_done_within_its_share_and_the_rest_of_a_batch(
-        ticks in ticks(true, false),
+        ticks in ticks(true, true),
         max_tokens in 31usize..150,
         max_sequences in 2usize..40,
         quantum in 2usize..80,
@@ -97,23 +109,17 @@ proptest! {
         let budget = budget(max_tokens, max_sequences);
         let simulation = Simulation::new(Scheduling::Prefix, budget, quantum).run(ticks);
         simulation.check_budget(budget);
-        for (request, taken, (_, active)) in against_sharing(&simulation) {
-            let bound = active * request.cost().max(quantum) + max_tokens;
-            prop_assert!(taken <= bound as f64, "{taken} > {bound}: {active} active, {request:?}");
-        }
+        check_shares(&simulation, quantum, max_tokens)?;
     }
 
     #[test]
-    fn with_any_priorities_a_request_is_done_no_later_than_if_all_shared(
-        ticks in ticks(false, true),
+    fn clients_that_never_pause_do_not_keep_others_from_their_share(
+        clients in clients(),
         max_tokens in 31usize..150,
+        quantum in 2usize..80,
     ) {
-        let simulation = Simulation::new(Scheduling::Prefix, budget(max_tokens, 100), 2).run(ticks);
-        for (request, taken, (shared, _)) in against_sharing(&simulation) {
-            // The quantum is two tokens of a weight.
-            let bound = shared + max_tokens as f64 + 1.0;
-            prop_assert!(taken <= bound + 1e-6, "{taken} > {bound}: {request:?}");
-        }
+        let simulation = Simulation::new(Scheduling::Prefix, budget(max_tokens, 100), quantum).run_clients(clients);
+        check_shares(&simulation, quantum, max_tokens)?;
     }
 }
 
@@ -154,7 +160,7 @@ fn lower_priorities_go_first_and_the_last_still_advances() {
     let jobs = [3, 0, -3].map(|priority| distinct(flow(priority), (priority + 10) as u32, 20, 10));
     let simulation = Simulation::new(Scheduling::Prefix, budget(50, 100), 2).run(vec![[jobs.into(), vec![]]]);
     let done: Vec<usize> = simulation.requests.iter().map(|request| request.done).collect();
-    assert_eq!(done, [12, 8, 4]);
+    assert_eq!(done, [12, 9, 5]);
     let mut ticks = vec![[vec![distinct(flow(i64::MAX), 1, 10, 10)], vec![]]];
     ticks.extend((2..600).map(|n| [vec![distinct(flow(i64::MIN), n, 5, 10)], vec![]]));
     let simulation = Simulation::new(Scheduling::Prefix, budget(50, 100), 2).run(ticks);

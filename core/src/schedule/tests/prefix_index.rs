@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::plan::tokens::{Scope, common_prefix_len};
+use crate::schedule::size_lanes::Rank;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// The turn of an entry where all have the same rank.
 fn at(ticket: Ticket) -> Turn {
-    Turn { rank: 0, ticket }
+    Turn { rank: Rank::default(), ticket }
 }
 
 struct Model {

@@ -70,6 +70,26 @@ impl Simulation {
         self
     }
 
+    /// Runs clients of which each sends its next request as soon as the one before is done.
+    pub(super) fn run_clients(mut self, clients: Vec<Vec<Request>>) -> Self {
+        let mut clients: Vec<_> = clients.into_iter().map(|requests| (requests.into_iter(), None)).collect();
+        loop {
+            let mut arrivals = Vec::new();
+            for (requests, open) in &mut clients {
+                if open.is_none_or(|open: usize| self.requests[open].waiting == 0)
+                    && let Some(request) = requests.next()
+                {
+                    *open = Some(self.requests.len() + arrivals.len());
+                    arrivals.push(request);
+                }
+            }
+            if arrivals.is_empty() && self.queue.is_empty() {
+                return self;
+            }
+            self.tick([arrivals, vec![]]);
+        }
+    }
+
     fn tick(&mut self, arrivals: [Vec<Request>; 2]) {
         let mut batch = Vec::new();
         for requests in arrivals {

@@ -1,0 +1,188 @@
+//! Order of an account's waiting entries: lanes of jobs that are about as large.
+//!
+//! The jobs of a lane differ in size by a factor of two at most. *Lanes* share the service in proportion to their open jobs:
+//! next is the lane whose jobs have received the least each (self-clocked fair queueing, Golestani, 1994); the first lane, of
+//! small jobs, may be a quantum for each job ahead. A lane that comes back from a pause starts level with the others. The
+//! *jobs* of a lane go one after another, so that the entries of a request stay together, which shares their prefixes. In the
+//! first lane those that arrive at about the same time are one class: among them the queue is free to choose.
+//!
+//! What counts are jobs that are really open. A client that sends again as soon as it has its answer joins the end of its lane, and
+//! cannot come before those who wait there again and again.
+
+use super::entry::Ticket;
+use super::work_counter::count_work;
+use crate::flow::Weight;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Service of a job of weight 1, in parts of a token.
+type Progress = u64;
+
+/// Progress of a token at [`Weight`] 1.
+const UNIT: u64 = 1 << 18;
+
+/// Weight of a job without a priority of its own.
+const USUAL: Weight = Weight(16);
+
+/// Place of a job in the order of its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Rank {
+    /// Binary logarithm of the job's size in quanta.
+    lane: u8,
+    order: u64,
+}
+
+/// The lanes of an account.
+#[derive(Debug)]
+pub(crate) struct SizeLanes {
+    /// Size below which it makes no difference.
+    quantum: Progress,
+    lanes: BTreeMap<u8, Lane>,
+    /// The lanes with waiting entries, by what they are due at.
+    turns: BTreeSet<(Progress, u8)>,
+    /// Least progress of a waiting lane when a batch left: where one starts that comes back.
+    level: Progress,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    /// What each of its jobs has received in the mean, by weight, the forming batch included.
+    progress: Progress,
+    /// The forming batch's part of it.
+    in_batch: Progress,
+    /// Sum of the weights of its open jobs.
+    open: u64,
+    /// `open` when the last job came: those that came together share alike until the last of them is done.
+    weight: u64,
+    /// Waiting entries by the order of their jobs.
+    classes: BTreeMap<u64, BTreeSet<Ticket>>,
+}
+
+impl SizeLanes {
+    /// No jobs. Below `quantum` tokens the size of a job makes no difference.
+    pub(crate) fn new(quantum: usize) -> Self {
+        let quantum = length(quantum, u64::from(USUAL.0)).max(2);
+        Self { quantum, lanes: BTreeMap::new(), turns: BTreeSet::new(), level: 0 }
+    }
+
+    /// The place of a new job of so many tokens, known by the ticket of its first entry.
+    pub(crate) fn rank(&self, job: Ticket, tokens: usize, weight: Weight) -> Rank {
+        let length = length(tokens, u64::from(weight.0));
+        if length > self.quantum {
+            return Rank { lane: ((length - 1) / self.quantum).ilog2() as u8 + 1, order: job };
+        }
+        let begin = self.lanes.get(&0).map_or(0, |lane| lane.progress).max(self.level);
+        let wait = self.quantum * u64::from(USUAL.0) / u64::from(weight.0.max(1));
+        Rank { lane: 0, order: (begin + wait) / (self.quantum / 2) }
+    }
+
+    /// A job counts in its lane until it is closed.
+    pub(crate) fn open(&mut self, rank: Rank, weight: Weight) {
+        let lane = self.lanes.entry(rank.lane).or_default();
+        lane.open += u64::from(weight.0);
+        lane.weight = lane.open;
+    }
+
+    /// A job is done.
+    pub(crate) fn close(&mut self, rank: Rank, weight: Weight) {
+        if let Some(lane) = self.lanes.get_mut(&rank.lane) {
+            lane.open -= u64::from(weight.0);
+        }
+    }
+
+    /// An entry begins to wait.
+    pub(crate) fn add(&mut self, rank: Rank, ticket: Ticket) {
+        count_work();
+        let lane = self.lanes.entry(rank.lane).or_default();
+        if lane.classes.is_empty() {
+            lane.progress = lane.progress.max(self.level);
+            self.turns.insert((due(lane.progress, rank.lane, self.quantum), rank.lane));
+        }
+        lane.classes.entry(rank.order).or_default().insert(ticket);
+    }
+
+    /// An entry no longer waits.
+    pub(crate) fn remove(&mut self, rank: Rank, ticket: Ticket) {
+        count_work();
+        let Some(lane) = self.lanes.get_mut(&rank.lane) else { return };
+        if let Some(class) = lane.classes.get_mut(&rank.order) {
+            class.remove(&ticket);
+            if class.is_empty() {
+                lane.classes.remove(&rank.order);
+            }
+        }
+        if lane.classes.is_empty() {
+            self.turns.remove(&(due(lane.progress, rank.lane, self.quantum), rank.lane));
+        }
+    }
+
+    /// True if no entry waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// The entries whose turn it is in each lane, the lane whose turn it is first.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (Rank, &BTreeSet<Ticket>)> {
+        self.turns.iter().filter_map(|&(_, lane)| {
+            let (&order, entries) = self.lanes[&lane].classes.first_key_value()?;
+            Some((Rank { lane, order }, entries))
+        })
+    }
+
+    /// A job's lane gets tokens of the forming batch.
+    pub(crate) fn charge(&mut self, rank: Rank, tokens: usize) {
+        self.edit(rank.lane, |lane| {
+            let length = length(tokens, lane.weight);
+            lane.progress += length;
+            lane.in_batch += length;
+        });
+    }
+
+    /// True if a job would come before entries of larger jobs in the forming batch.
+    pub(crate) fn precedes(&self, rank: Rank) -> bool {
+        let due = |id, lane: &Lane| due(lane.progress, id, self.quantum);
+        let of_job = self.lanes.get(&rank.lane).map_or(0, |lane| due(rank.lane, lane));
+        self.lanes.iter().any(|(&id, lane)| id > rank.lane && lane.in_batch > 0 && due(id, lane) > of_job)
+    }
+
+    /// The forming batch is given up.
+    pub(crate) fn cancel_batch(&mut self) {
+        for id in self.in_batch() {
+            self.edit(id, |lane| lane.progress -= std::mem::take(&mut lane.in_batch));
+        }
+    }
+
+    /// The forming batch has left.
+    pub(crate) fn close_batch(&mut self) {
+        let waiting = self.turns.iter().map(|(_, id)| self.lanes[id].progress);
+        self.level = waiting.min().map_or(self.level, |progress| self.level.max(progress));
+        self.lanes.values_mut().for_each(|lane| lane.in_batch = 0);
+    }
+
+    fn in_batch(&self) -> Vec<u8> {
+        self.lanes.iter().filter(|(_, lane)| lane.in_batch > 0).map(|(&id, _)| id).collect()
+    }
+
+    fn edit(&mut self, id: u8, edit: impl FnOnce(&mut Lane)) {
+        count_work();
+        let lane = self.lanes.entry(id).or_default();
+        let waits = self.turns.remove(&(due(lane.progress, id, self.quantum), id));
+        edit(lane);
+        if waits {
+            self.turns.insert((due(lane.progress, id, self.quantum), id));
+        }
+    }
+}
+
+/// Progress by so many tokens at this weight.
+fn length(tokens: usize, weight: u64) -> Progress {
+    (tokens as u64).saturating_mul(UNIT) / weight.max(1)
+}
+
+/// Progress at which a lane has its turn before others: small jobs have a quantum each in advance.
+fn due(progress: Progress, lane: u8, quantum: Progress) -> Progress {
+    if lane == 0 { progress } else { progress + quantum }
+}
+
+#[cfg(test)]
+#[path = "tests/size_lanes.rs"]
+mod tests;
