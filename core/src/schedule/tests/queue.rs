@@ -223,15 +223,15 @@ fn those_that_add_nothing_or_no_more_than_was_saved_ride_along() {
         let texts: Vec<Vec<u32>> = texts.map(|text| own(prompt, text, len)).collect();
         push_request(queue, &texts.iter().map(Vec::as_slice).collect::<Vec<_>>())
     };
-    // 340 tokens, 1,100 saved; 3,800 tokens that share nothing and do not fit; then some that share with the first.
-    let _first = request(&mut queue, 1, 0..12, 20);
+    // 460 tokens, 1,700 saved; 3,800 tokens that share nothing and do not fit; then some that share with the first.
+    let _first = request(&mut queue, 1, 0..18, 20);
     let _second = request(&mut queue, 2, 0..1, 3700);
-    let _large = request(&mut queue, 1, 6..200, 20);
+    let _behind = (0..8).map(|i| request(&mut queue, 1, 12 + 30 * i..42 + 30 * i, 20)).collect::<Vec<_>>();
     let first = ids(&queue.take());
-    assert_eq!(&first[12..18], &[6, 7, 8, 9, 10, 11].map(|text| own(1, text, 20)), "equal to some that are chosen");
-    assert_eq!(first.len(), 18 + 55, "then 20 new tokens each");
-    let payers = queue.forming.seats[18..].iter().map(|seat| seat.payer);
-    assert!(payers.eq([0; 55]), "from what the first has saved");
+    assert_eq!(&first[18..24], &[12, 13, 14, 15, 16, 17].map(|text| own(1, text, 20)), "equal to some that are chosen");
+    assert_eq!(first.len(), 24 + 85, "then 20 new tokens each");
+    let payers = queue.forming.seats[24..].iter().map(|seat| seat.payer);
+    assert!(payers.eq([0; 85]), "from what the first has saved");
     queue.close_batch();
     assert_eq!(ids(&queue.take())[0], own(2, 0, 3700));
 }

@@ -101,12 +101,12 @@ fn it_does_not_matter_how_many_wait() {
 fn a_batch_that_gives_way_costs_what_two_batches_do() {
     for (name, text) in TRAFFIC {
         let (mut queue, _answers) = waiting_queue(10_000, text, FLOWS[1]);
-        let batch = queue.take();
+        let mut batch = queue.take();
         let tokens: usize = batch.iter().map(|entry| entry.tokens.len()).sum();
         let (query, _answer) = Entry::new(vec![1_000_000; 40], Wanted::Embedding, Trace::default());
         let (before, entries) = (work(), batch.len());
         queue.push(vec![query], Flow { priority: Priority::new(-4), ..Flow::default() }, None);
-        assert!(queue.take().is_empty());
+        batch.extend(queue.take());
         if queue.is_outdated() {
             queue.give_back(batch);
             assert_eq!(queue.take()[0].tokens.len(), 40, "{name}");
