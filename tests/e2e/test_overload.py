@@ -108,7 +108,8 @@ def test_large_bodies_from_many_clients_at_once():
         assert set(statuses) == {200, 429}, statuses
         artefact("large-bodies.json", {"clients": count, "body_mb": size / MB, "max_buffered_mb": held / MB,
                                        "accepted": statuses.count(200), "peak_growth_mb": round(peak / MB, 1)})
-        assert peak < 2 * held + 32 * MB, f"{peak / MB:.0f} MB"
+        # Bodies that grow are held twice for a moment, each connection has a read buffer of 0.4 MB at most, and the allocator keeps some.
+        assert peak < 2 * held + 64 * MB, f"{peak / MB:.0f} MB, where all bodies are {size * count / MB:.0f}"
 
 
 def test_bodies_that_are_held_count():
