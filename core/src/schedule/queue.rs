@@ -24,8 +24,8 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 /// With [`Scheduling::Fifo`] entries leave in the order of their arrival; the first one that does not fit ends the
 /// batch.
 ///
-/// With [`Scheduling::Prefix`] a batch takes the classes of [`FairShares`] in turn, the next one only when nothing of
-/// the class before is left. Of a class it takes, as long as they fit,
+/// With [`Scheduling::Prefix`] a batch takes entries of the class whose turn it is by [`FairShares`], again and again, and of
+/// the next one where nothing of it fits. Of a class it takes
 ///
 /// 1. the first entry and, where there are several jobs, the others of its job, unless other jobs are older;
 /// 2. the entry that shares most with the chosen ones, again and again: first those that add no token, then those with
@@ -36,8 +36,7 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 /// When nothing more fits in turn, entries of any class ride along: those that add no token, and those that add no more
 /// than the leading job has saved in this batch by sharing.
 ///
-/// Hence no job is computed later than if all were computed at once in equal shares, but for the batch that runs when it
-/// arrives and the rest of the batch that it ends in.
+/// docs/architecture.md states how long a job waits at most.
 #[derive(Debug)]
 pub(crate) struct Queue {
     policy: Policy,
