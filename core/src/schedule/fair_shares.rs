@@ -35,6 +35,8 @@ struct AccountShares {
     /// Tokens, those of the forming batch included.
     received: u64,
     in_batch: u64,
+    /// Tokens of its longest entry in the forming batch.
+    longest: u64,
     lanes: SizeLanes,
 }
 
@@ -143,6 +145,7 @@ impl FairShares {
         self.edit_received(account, |shares| {
             shares.received += seat.tokens as u64;
             shares.in_batch += seat.tokens as u64;
+            shares.longest = shares.longest.max(seat.tokens as u64);
         });
         let &Job { flow, rank, .. } = self.job(seat.payer);
         self.account(flow.account).lanes.charge(rank, seat.tokens);
@@ -163,17 +166,27 @@ impl FairShares {
     pub(crate) fn cancel_batch(&mut self, seats: &[Seat]) {
         for seat in seats {
             let [account, payer] = self.accounts_of(seat);
-            self.edit_received(account, |shares| shares.received -= std::mem::take(&mut shares.in_batch));
+            self.edit_received(account, |shares| {
+                shares.received -= std::mem::take(&mut shares.in_batch);
+                shares.longest = 0;
+            });
             self.account(payer).lanes.cancel_batch();
         }
     }
 
-    /// The forming batch has left.
+    /// The forming batch has left. What an account had of room that others had no use for it does not pay for later: it is ahead
+    /// of them by its longest entry at most.
     pub(crate) fn close_batch(&mut self, seats: &[Seat]) {
         self.level = self.turns.first().map_or(self.level, |&(received, _)| self.level.max(received));
         for seat in seats {
             let [account, payer] = self.accounts_of(seat);
-            self.account(account).in_batch = 0;
+            let level = self.level;
+            self.edit_received(account, |shares| {
+                let longest = std::mem::take(&mut shares.longest);
+                if std::mem::take(&mut shares.in_batch) > 0 {
+                    shares.received = shares.received.min(level + longest);
+                }
+            });
             self.account(payer).lanes.close_batch();
         }
         for seat in seats {
@@ -211,7 +224,7 @@ impl FairShares {
     }
 
     fn account(&mut self, account: Account) -> &mut AccountShares {
-        let new = || AccountShares { received: 0, in_batch: 0, lanes: SizeLanes::new(self.quantum) };
+        let new = || AccountShares { received: 0, in_batch: 0, longest: 0, lanes: SizeLanes::new(self.quantum) };
         self.accounts.entry(account).or_insert_with(new)
     }
 

@@ -151,11 +151,18 @@ impl SizeLanes {
         }
     }
 
-    /// The forming batch has left.
+    /// The forming batch has left. A lane may have filled room that those before it had no use for, which it does not pay for
+    /// later: it is ahead of the others by a job of its own at most.
     pub(crate) fn close_batch(&mut self) {
         let waiting = self.turns.iter().map(|(_, id)| self.lanes[id].progress);
         self.level = waiting.min().map_or(self.level, |progress| self.level.max(progress));
-        self.lanes.values_mut().for_each(|lane| lane.in_batch = 0);
+        for id in self.in_batch() {
+            let most = self.level.saturating_add(self.quantum.saturating_mul(1 << id.clamp(1, 32)));
+            self.edit(id, |lane| {
+                lane.in_batch = 0;
+                lane.progress = lane.progress.min(most);
+            });
+        }
     }
 
     fn in_batch(&self) -> Vec<u8> {

@@ -173,3 +173,27 @@ fn accounts_that_wait_get_the_same() {
     assert_eq!(of_second.len(), 100);
     assert!(of_first.len().abs_diff(100) <= 9, "{}: within a batch", of_first.len());
 }
+
+/// Batches that requests of `flow` wait for at most: a hundred that have the room that others' texts leave, and then one every
+/// fifth batch while others have texts that fill all of it.
+fn longest_wait(flow: Flow, others: [Flow; 2]) -> usize {
+    let mut numbers = 500..;
+    let mut jobs = |texts, len| others.map(|other| distinct(other, numbers.next().unwrap_or_default(), texts, len));
+    let mut ticks: Vec<[Vec<Request>; 2]> = (0..200).map(|_| [vec![], vec![]]).collect();
+    // One is always left, or all that was received would be forgotten.
+    [0].into_iter().chain((0..100).step_by(2)).for_each(|tick| ticks[tick][0].extend(jobs(1, 60)));
+    ticks[100][0].extend(jobs(800, 10));
+    for n in (0..100).chain((100..200).step_by(5)) {
+        ticks[n as usize][0].push(distinct(flow, n, 1, 40));
+    }
+    let simulation = Simulation::new(Scheduling::Prefix, budget(100, 100), 20).run(ticks);
+    let waits = simulation.requests.iter().filter(|request| request.cost() == 40);
+    waits.map(|request| request.done - request.arrived).max().unwrap_or(0)
+}
+
+#[test]
+fn room_that_others_had_no_use_for_is_not_paid_for_later() {
+    let of = |account| Flow { account: Account(account), ..Flow::default() };
+    let waits = [longest_wait(of(0), [of(1), of(2)]), longest_wait(of(0), [of(0), of(0)])];
+    assert!(waits.iter().all(|&batches| batches <= 3), "{waits:?}");
+}
