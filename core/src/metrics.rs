@@ -35,11 +35,11 @@ const COUNTERS: [(&str, &str); 11] = [
     ("te_embed_success", "Inputs embedded"),
     ("te_predict_count", "Inputs of accepted calls to score or classify: of all that were not refused"),
     ("te_predict_success", "Inputs scored or classified"),
-    ("prefold_truncated_inputs", "Inputs that were too long and were truncated"),
-    ("prefold_failed_sequences", "Sequences whose forward pass failed or gave a value that is not finite"),
-    ("prefold_tokens_saved", "Rows that compaction did not compute (N - N', padding not counted)"),
+    ("prefold_truncated_inputs_total", "Inputs that were too long and were truncated"),
+    ("prefold_failed_sequences_total", "Sequences whose forward pass failed or gave a value that is not finite"),
+    ("prefold_tokens_saved_total", "Rows that compaction did not compute (N - N', padding not counted)"),
     (
-        "prefold_attention_work_saved",
+        "prefold_attention_work_saved_total",
         "Pairs of a query and a key, per head in a layer of full attention, that compact attention left out",
     ),
 ];
@@ -132,12 +132,12 @@ pub(crate) fn batch(report: &BatchReport, sequences: usize) {
     histogram!("te_radix_mlp_compression_ratio").record(unique_tokens as f64 / total_tokens as f64);
     histogram!("prefold_planning_duration").record(planning);
     histogram!("prefold_batch_inference_duration").record(inference);
-    counter!("prefold_tokens_saved").increment((total_tokens - unique_tokens) as u64);
-    counter!("prefold_attention_work_saved").increment(attention_work_saved);
+    counter!("prefold_tokens_saved_total").increment((total_tokens - unique_tokens) as u64);
+    counter!("prefold_attention_work_saved_total").increment(attention_work_saved);
 }
 
 pub(crate) fn failed_sequences(count: usize) {
-    counter!("prefold_failed_sequences").increment(count as u64);
+    counter!("prefold_failed_sequences_total").increment(count as u64);
 }
 
 /// A request of so many tokens was answered, whose inputs waited so long in the mean.
@@ -147,7 +147,7 @@ pub(crate) fn queue_time(tokens: usize, queue: Duration) {
 }
 
 pub(crate) fn truncated_inputs(count: usize) {
-    counter!("prefold_truncated_inputs").increment(count as u64);
+    counter!("prefold_truncated_inputs_total").increment(count as u64);
 }
 
 pub(crate) fn input_length(tokens: usize) {

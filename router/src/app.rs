@@ -86,25 +86,25 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
     tokio::spawn(metrics::run_upkeep(metrics.clone()));
     tokio::spawn(LOG.retry());
 
-    let ServerConfig { hostname, port, prometheus_port, http, serving } = server;
+    let ServerConfig { address, metrics: metrics_address, http, serving } = server;
     allow_files(serving.connections.connections);
     let hangup = signal(SignalKind::hangup()).context("signals cannot be caught")?;
     tokio::spawn(http.api_keys.clone().reload_on_change(hangup));
-    let listener = listen(&hostname, port).await?;
-    let metrics_listener = match prometheus_port {
-        Some(port) => Some(listen(&hostname, port).await?),
+    let listener = listen(&address).await?;
+    let metrics_listener = match metrics_address {
+        Some(address) => Some(listen(&address).await?),
         None => None,
     };
-    let address = listener.local_addr()?;
+    let (address, public_port) = (listener.address(), listener.public_port());
     tracing::info!(model = names.id, version = env!("CARGO_PKG_VERSION"), "loading");
     let loading = tokio::task::spawn_blocking(move || loading::start_engine(&load, wrap, engine));
     let loading = async move {
         let engine = loading.await.context("loading the model panicked")??;
         metrics::record_build(engine.info(), &names.served);
         let app = App::new(engine, names, http, metrics);
-        app.log_ready(address);
+        app.log_ready(&address, public_port);
         if let Some(listener) = metrics_listener {
-            tracing::info!(address = %listener.local_addr()?, "metrics");
+            tracing::info!(address = listener.address(), "metrics");
             let routes = routing::metrics_router(app.clone());
             let unfinished = Arc::new(AtomicUsize::new(0));
             let routes = move || routes.clone();

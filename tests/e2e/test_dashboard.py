@@ -10,7 +10,7 @@ import pytest
 from harness import ROOT, Server
 
 DASHBOARD = json.loads((ROOT / "docs" / "grafana" / "prefold.json").read_text())
-NAME = re.compile(r"\b(?:te|prefold)_\w+")
+NAME = re.compile(r"\b(?:te|prefold|process)_\w+")
 # Labels that Prometheus adds.
 ADDED = {"instance", "job"}
 
@@ -32,14 +32,28 @@ def samples(text):
 
 
 @pytest.fixture(scope="module")
-def exposed():
-    """Metrics of a server after successful, refused and compacted requests with compact attention."""
+def text():
+    """`/metrics` of a server after successful, refused and compacted requests with compact attention."""
     with Server("--attention", "compact") as server:
         texts = ["Represent the sentence: the tide comes in twice a day.", "Represent the sentence: bread rises."]
         server.ask("/embed", inputs=texts)
         server.ask("/rerank", query="tide", texts=texts)
         assert server.post("/embed", {"inputs": []}).status == 400
-        return samples(server.get("/metrics").body.decode())
+        return server.get("/metrics").body.decode()
+
+
+@pytest.fixture(scope="module")
+def exposed(text):
+    return samples(text)
+
+
+def test_operations_md_has_every_metric_and_no_other(text):
+    section = (ROOT / "docs" / "operations.md").read_text().split("## Metrics")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \| (\w+) \|", section, re.M)
+    documented = {(name, kind) for names, kind in rows for name in re.findall(r"`(\w+)`", names)}
+    families = set(re.findall(r"^# TYPE (\w+) (\w+)", text, re.M))
+    te_counters = {(name, kind) for name, kind in documented if name.startswith("te_") and kind == "counter"}
+    assert families == documented | {(f"{name}_total", kind) for name, kind in te_counters}
 
 
 @pytest.mark.parametrize("expression", expressions())
@@ -59,12 +73,12 @@ def test_what_a_scheduler_is_watched_by_has_real_values(exposed):
     for name in [
         "te_request_count", "te_request_duration_sum", "te_batch_next_size_sum", "te_batch_next_tokens_sum",
         "prefold_batch_unique_tokens_sum", "te_radix_mlp_compression_ratio_sum", "prefold_planning_duration_sum",
-        "prefold_backend_idle_duration_sum", "prefold_tokens_saved", "prefold_attention_work_saved",
+        "prefold_backend_idle_duration_sum", "prefold_tokens_saved_total", "prefold_attention_work_saved_total",
         "prefold_request_tokenization_share_sum", "te_request_failure",
     ]:
         assert exposed[name][1], name
     # The queue is empty and nothing failed.
-    for name in ["te_queue_size", "prefold_queue_tokens", "prefold_failed_sequences"]:
+    for name in ["te_queue_size", "prefold_queue_tokens", "prefold_failed_sequences_total"]:
         assert not exposed[name][1], name
 
 

@@ -344,7 +344,7 @@ def started(arguments, variables, directory):
 
     def ready():
         assert process.poll() is None, path.read_text()
-        return re.search(r" ready address=(\S+):(\d+) ", path.read_text())
+        return re.search(r' ready address="(\S+):(\d+)" ', path.read_text())
 
     try:
         eventually(ready, "the server is ready", START_LIMIT)

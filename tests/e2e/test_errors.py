@@ -223,8 +223,21 @@ def test_each_request_is_logged_with_its_times_and_the_compaction_ratio(locked):
     lines = [json.loads(line) for line in locked.log().splitlines()]
     line = next(line for line in reversed(lines) if line.get("path") == "/embed")
     assert (line["method"], line["status"], line["compaction_ratio"]) == ("POST", 200, 0.5)
+    assert (line["model"], line["key"]) == ("prefold-mini", "1")
+    assert next(line for line in lines if line["message"] == "ready")["radix_mlp_threshold"] == 0.95
     for stage in ("tokenization_ms", "queue_ms", "planning_ms", "inference_ms", "total_ms"):
         assert line[stage] >= 0, line
+
+
+def test_the_log_names_the_key_and_quotes_what_has_spaces(servers, tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(f"{KEY} # team of search\nsecond\n")
+    server = servers("--api-key-file", path)
+    for key in (KEY, "second"):
+        assert server.post("/embed", {"inputs": ""}, {"authorization": f"Bearer {key}"}).status == 400
+    first, second = [line for line in server.log().splitlines() if 'path="/embed"' in line]
+    assert ' key="team of search" ' in first and ' key="2" ' in second
+    assert ' status=400 ' in first and ' error="`inputs` is an empty text"' in first
 
 
 def test_neighbours_of_a_bad_request_are_answered(builtin):

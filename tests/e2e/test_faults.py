@@ -155,7 +155,7 @@ def test_every_request_is_answered_rightly_or_with_the_documented_error(kind, mo
         assert good <= counted["answered"] <= good + left
         assert failed <= counted["failed"] <= failed + left
         assert counted["cancelled"] <= left and (counted["cancelled"] > 0) == cancelling
-        assert server.metric("prefold_failed_sequences") >= failed
+        assert server.metric("prefold_failed_sequences_total") >= failed
         assert server.metric("te_queue_size") == 0
 
         server.set_faults("")
@@ -189,7 +189,7 @@ def test_the_neighbours_of_a_row_that_is_not_finite_are_right():
         assert len(failed) == batches < 8, "one in each batch, and they were together"
         for response, want in zip(others, expected, strict=True):
             assert response.status == 424 or response.json() == want
-        assert server.metric("prefold_failed_sequences") == len(failed)
+        assert server.metric("prefold_failed_sequences_total") == len(failed)
         line = next(line for line in server.log().splitlines() if "inference failed" in line)
         assert "overflow of the number format" in line and "float32 avoids it" in line, line
 

@@ -144,7 +144,7 @@ def rerank(proxy, query, keyed=True):
 
 
 def counts(*servers):
-    return [server.metric("prefold_http_requests", route="/rerank", status="200") for server in servers]
+    return [server.metric("prefold_http_requests_total", route="/rerank", status="200") for server in servers]
 
 
 def test_requests_that_share_a_prefix_meet_in_one_replica(proxied):

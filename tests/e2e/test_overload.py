@@ -46,8 +46,8 @@ def test_ten_times_as_many_clients_as_places():
         accepted, refused = len(outcome.latencies), outcome.refused
         assert accepted + refused == 10 * CONCURRENCY * 5
         assert accepted >= CONCURRENCY and refused >= CONCURRENCY, (accepted, refused)
-        assert metrics.metric("prefold_http_requests", route="/rerank", status="200") == accepted
-        assert metrics.metric("prefold_http_requests", route="/rerank", status="429") == refused
+        assert metrics.metric("prefold_http_requests_total", route="/rerank", status="200") == accepted
+        assert metrics.metric("prefold_http_requests_total", route="/rerank", status="429") == refused
         assert metrics.metric("te_request_success", method="score") in (0, accepted)
         assert metrics.metric("te_request_failure", err="overloaded") == refused
         assert metrics.metric("te_request_count") == \

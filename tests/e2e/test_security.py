@@ -146,7 +146,7 @@ def test_a_request_tells_nothing_of_its_neighbours():
             finally:
                 over.set()
             assert all(victim.result() is None for victim in victims)
-        saved = server.metrics().metric("prefold_tokens_saved")
+        saved = server.metrics().metric("prefold_tokens_saved_total")
     assert saved > 0, "the victim's own texts were folded"
     assert [len(seen) for seen in told.values()] == [1, 1, 1], told
     assert len(set.union(*told.values())) == 1, told
@@ -155,11 +155,11 @@ def test_a_request_tells_nothing_of_its_neighbours():
 def folded(server, bodies):
     """Tokens saved by requests of several keys that are sent at once."""
     metrics = server.metrics()
-    before = metrics.metric("prefold_tokens_saved")
+    before = metrics.metric("prefold_tokens_saved_total")
     with ThreadPoolExecutor(len(bodies)) as threads:
         answers = list(threads.map(lambda body: server.post("/embed", {"inputs": body[1]}, bearer(body[0])), bodies))
     assert {answer.status for answer in answers} == {200}
-    return metrics.metric("prefold_tokens_saved") - before
+    return metrics.metric("prefold_tokens_saved_total") - before
 
 
 def test_prefixes_are_shared_within_a_key():

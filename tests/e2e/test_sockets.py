@@ -220,7 +220,7 @@ def test_work_for_a_client_that_left_is_dropped(servers, more):
     """Whatever the client sent after its request."""
     server = servers("--max-batch-tokens", "2048")
     texts = [f"{i} " + " ".join(f"w{i}x{j}" for j in range(300)) for i in range(100)]
-    dropped = lambda: server.metric("prefold_http_requests", route="/embed", status="dropped")  # noqa: E731
+    dropped = lambda: server.metric("prefold_http_requests_total", route="/embed", status="dropped")  # noqa: E731
     before = dropped()
     with unharmed(server), Raw(server.port) as client:
         client.send(post("/embed", {"inputs": texts}) + more)

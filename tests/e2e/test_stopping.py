@@ -49,12 +49,12 @@ def test_a_fleet_of_clients_that_is_killed(servers):
             assert client.stdout.readline() == b"sent\n"
         in_flight = lambda: server.metric("prefold_http_requests_in_flight")  # noqa: E731
         eventually(lambda: in_flight() > 200, "hundreds of requests are in flight")
-        dropped = server.metric("prefold_http_requests", route="/embed", status="dropped")
+        dropped = server.metric("prefold_http_requests_total", route="/embed", status="dropped")
         for client in fleet:
             os.killpg(client.pid, signal.SIGKILL)
             client.wait()
             client.stdout.close()
-        eventually(lambda: server.metric("prefold_http_requests", route="/embed", status="dropped") >= dropped + 100,
+        eventually(lambda: server.metric("prefold_http_requests_total", route="/embed", status="dropped") >= dropped + 100,
                    "the server has noticed")
     count, failed = server.metric("te_request_count"), server.metric("te_request_failure")
     assert count == server.metric("te_request_success") + failed
@@ -163,7 +163,7 @@ def test_an_answer_that_is_being_written_is_reported():
     try:
         with Raw(server.port, receive_buffer=4096) as client:
             client.send(post("/embed", {"inputs": ["a"] * 4000}))
-            eventually(lambda: server.metric("prefold_http_requests", route="/embed", status="200") == 1, "it is computed")
+            eventually(lambda: server.metric("prefold_http_requests_total", route="/embed", status="200") == 1, "it is computed")
             server.terminate()
             assert server.wait() == 0
             assert '"requests":1' in server.log(), server.log()[-2000:]
@@ -206,7 +206,7 @@ def test_a_log_that_nobody_reads_holds_up_nothing(tmp_path):
             for start in range(0, count, 100):
                 client.send(head("GET", "/no/such/" + "a" * 300, ("host", "a")) * 100)
                 assert {client.answer().status for _ in range(100)} == {404}, start
-        dropped = server.metric("prefold_log_lines_dropped")
+        dropped = server.metric("prefold_log_lines_dropped_total")
         assert 0 < dropped < count
         reader = threading.Thread(target=lambda: lines.extend(process.stdout), daemon=True)
         lines = []

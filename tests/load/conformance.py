@@ -43,7 +43,7 @@ def run(model, examples, seed=1):
         if not report.exists():
             raise AssertionError(done.stdout)
         result = json.loads(report.read_text())
-        asked = sum(server.metric("prefold_http_requests", status=str(status)) for status in range(200, 600))
+        asked = sum(server.metric("prefold_http_requests_total", status=str(status)) for status in range(200, 600))
         assert "panicked" not in server.log(), server.log()
     return {
         "model": model, "cases": result["test_cases"]["generated"], "failures": result["failures"],

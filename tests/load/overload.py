@@ -97,7 +97,7 @@ async def drive(port, clients, seconds=None, requests=None, patient=True):
 
 
 def count(server, status):
-    return server.metric("prefold_http_requests", route="/rerank", status=status)
+    return server.metric("prefold_http_requests_total", route="/rerank", status=status)
 
 
 def measure(server, clients, seconds, patient=True):

@@ -94,8 +94,8 @@ fn every_name_is_described() {
         drop(Call::start(Method::Decode, 1));
     });
     assert_eq!(*notebook.used.lock().unwrap(), *notebook.described.lock().unwrap());
-    assert_eq!(notebook.count("prefold_tokens_saved"), 2);
-    assert_eq!(notebook.count("prefold_attention_work_saved"), 5);
+    assert_eq!(notebook.count("prefold_tokens_saved_total"), 2);
+    assert_eq!(notebook.count("prefold_attention_work_saved_total"), 5);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Authentication by API key.
 
 use crate::error::ApiError;
+use crate::state::api_keys::KeyOwner;
 use crate::state::{App, SharePrefixes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
@@ -14,26 +15,35 @@ pub(crate) fn require_key(
     mut request: Request,
     next: Next,
 ) -> impl Future<Output = Result<Response, ApiError>> + Send {
-    let response = admit(&app, &mut request).map(|()| next.run(request));
-    async move { Ok(response?.await) }
+    let response = admit(&app, &mut request).map(|owner| (owner, next.run(request)));
+    async move {
+        let (owner, response) = response?;
+        let mut response = response.await;
+        if let Some(owner) = owner {
+            response.extensions_mut().insert(owner);
+        }
+        Ok(response)
+    }
 }
 
-/// Checks the key, and notes on whose account the request is and in whose scope prefixes are shared.
+/// Checks the key, and notes on whose account the request is and in whose scope prefixes are shared. The key's owner, if keys
+/// are needed, is for the log.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`]
-fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
+fn admit(app: &App, request: &mut Request) -> Result<Option<KeyOwner>, ApiError> {
     let keys = &app.http.api_keys;
-    if keys.are_required() {
-        let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
-        let number = keys.number_of(given).ok_or(ApiError::Unauthorized)?;
-        let extensions = request.extensions_mut();
-        extensions.insert(Account(number));
-        if app.http.share_prefixes == SharePrefixes::Key {
-            extensions.insert(Scope(number));
-        }
+    if !keys.are_required() {
+        return Ok(None);
     }
-    Ok(())
+    let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
+    let owner = keys.owner_of(given).ok_or(ApiError::Unauthorized)?;
+    let extensions = request.extensions_mut();
+    extensions.insert(Account(owner.number));
+    if app.http.share_prefixes == SharePrefixes::Key {
+        extensions.insert(Scope(owner.number));
+    }
+    Ok(Some(owner))
 }
 
 /// The credentials after the scheme `Bearer`, in any case of letters.

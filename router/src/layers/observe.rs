@@ -4,6 +4,7 @@
 //! level is `warn` when the server is at fault, `debug` for requests of monitors, `info` otherwise.
 
 use crate::error::{ApiError, Dialect};
+use crate::state::api_keys::KeyOwner;
 use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::state::{App, random_id};
 use crate::telemetry::metrics::{DURATION, IN_FLIGHT, REQUESTS};
@@ -80,6 +81,7 @@ impl Exchange {
 
     /// Error body, cost headers, trace, log line and metrics.
     fn finish(mut self, mut response: Response, trace: &Span) -> Response {
+        let owner = response.extensions_mut().remove::<KeyOwner>();
         let error = response.extensions_mut().remove::<ApiError>();
         if let Some(error) = &error {
             response = error.render(self.dialect);
@@ -97,8 +99,17 @@ impl Exchange {
         let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
         let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
         traces::record(trace, &Outcome { status, usage, timings, error: said });
-        let id = self.id.to_str().unwrap_or_default();
-        log(&Line { id, method: &self.method, path: &self.path, status, elapsed, cost, error });
+        log(&Line {
+            id: self.id.to_str().unwrap_or_default(),
+            model: &self.app.names.served,
+            key: owner.as_ref().map(|owner| &*owner.name),
+            method: &self.method,
+            path: &self.path,
+            status,
+            elapsed,
+            cost,
+            error,
+        });
         self.finished = true;
         counter!(REQUESTS, "route" => self.route.clone(), "status" => status.as_str().to_owned()).increment(1);
         histogram!(DURATION, "route" => self.route.clone()).record(elapsed);
@@ -119,6 +130,10 @@ impl Drop for Exchange {
 /// Fields of the log line of a request.
 struct Line<'a> {
     id: &'a str,
+    /// The served name.
+    model: &'a str,
+    /// Name or number of the API key.
+    key: Option<&'a str>,
     method: &'a str,
     path: &'a str,
     status: StatusCode,
@@ -128,7 +143,7 @@ struct Line<'a> {
 }
 
 fn log(line: &Line<'_>) {
-    let &Line { id, method, path, status, elapsed, cost, ref error } = line;
+    let &Line { id, model, key, method, path, status, elapsed, cost, ref error } = line;
     let milliseconds = |duration: Duration| (duration.as_secs_f64() * 1e6).round() / 1e3;
     let timings = cost.map(|cost| cost.timings);
     let usage = cost.map(|cost| cost.usage);
@@ -140,6 +155,8 @@ fn log(line: &Line<'_>) {
                 path,
                 status = status.as_u16(),
                 id,
+                model,
+                key,
                 total_ms = milliseconds(elapsed),
                 tokens = usage.map(|usage| usage.tokens),
                 truncated_inputs = usage.map(|usage| usage.truncated_inputs).filter(|&truncated| truncated > 0),
@@ -148,7 +165,7 @@ fn log(line: &Line<'_>) {
                 planning_ms = timings.map(|timings| milliseconds(timings.planning)),
                 inference_ms = timings.map(|timings| milliseconds(timings.inference)),
                 compaction_ratio = usage.map(|usage| (usage.compaction_ratio() * 1e4).round() / 1e4),
-                error = error.as_ref().map(tracing::field::display),
+                error = error.as_ref().map(ToString::to_string),
             )
         };
     }

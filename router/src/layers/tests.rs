@@ -253,7 +253,7 @@ async fn a_client_that_leaves_frees_its_place() {
     let (next, ()) = tokio::join!(post(&app, "/embed", json!({ "inputs": "b" })), async { gate.open() });
     assert_eq!(next.status, 200);
     let metrics = get(&app, "/metrics").await.body;
-    assert!(metrics.contains(r#"prefold_http_requests{route="/embed",status="dropped"}"#), "{metrics}");
+    assert!(metrics.contains(r#"prefold_http_requests_total{route="/embed",status="dropped"}"#), "{metrics}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod stream;
 
 use self::exchange::Exchange;
 use self::stream::ClientStream;
+use super::listening::{Connection, Listener};
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -16,17 +17,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of a request's head, URL included. hyper answers longer ones (by up to one read) with status 431. Heads that are not
 /// complete count nowhere, because in a common budget strangers would take the places of others: a connection holds at most
 /// this.
 const MAX_HEAD: usize = 1 << 14;
-
-/// Unsent bytes of a response that the kernel may hold. A client makes progress when it takes half of them, rather than
-/// part of the megabytes that the kernel's buffer may grow to.
-const UNSENT: u32 = 1 << 17;
 
 /// Pause after a failed accept, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
@@ -47,7 +43,7 @@ pub(crate) struct ConnectionLimits {
 /// `unfinished` counts the requests whose answers are
 /// not written to their last byte.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     routes: impl Fn() -> Router + Clone + Send + 'static,
     limits: ConnectionLimits,
     unfinished: Arc<AtomicUsize>,
@@ -64,7 +60,7 @@ pub(crate) async fn serve(
             _ = &mut stop => break,
         };
         let exchange = Exchange::new(Arc::clone(&unfinished));
-        let stream = ClientStream::new(prepared(stream), limits.client_timeout, Arc::clone(&exchange));
+        let stream = ClientStream::new(stream, limits.client_timeout, Arc::clone(&exchange));
         let routes = routes.clone();
         let service = service_fn(move |request| Arc::clone(&exchange).answer(routes(), request));
         let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
@@ -95,12 +91,12 @@ async fn all_answered(unfinished: &AtomicUsize) {
 }
 
 /// The next connection, once fewer than the limit are open.
-async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, TcpStream) {
+async fn accept(listener: &Listener, permits: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, Box<dyn Connection>) {
     // The semaphore is never closed.
     let permit = Arc::clone(permits).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (permit, stream),
+            Ok(stream) => return (permit, stream),
             Err(error) if client_left(&error) => {}
             Err(error) => {
                 tracing::error!("no connection can be accepted: {error}");
@@ -112,14 +108,6 @@ async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (Option<Own
 
 fn client_left(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
-}
-
-/// A stream with its options, which are best effort: without the first, small responses wait for an acknowledgement.
-fn prepared(stream: TcpStream) -> TcpStream {
-    let _ = stream.set_nodelay(true);
-    #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
-    stream
 }
 
 #[cfg(test)]

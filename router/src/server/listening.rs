@@ -1,7 +1,50 @@
-//! The listening socket, and enough file descriptors for its connections.
+//! Listening sockets, and enough file descriptors for their connections.
 
-use std::io::ErrorKind;
-use tokio::net::TcpListener;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+
+/// Unsent bytes of a response that the kernel may hold. A client makes progress when it takes half of them, rather than
+/// part of the megabytes that the kernel's buffer may grow to.
+const UNSENT: u32 = 1 << 17;
+
+/// Where the server listens.
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
+    Tcp {
+        hostname: String,
+        port: u16,
+        /// The flag of the port.
+        flag: &'static str,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixSocket),
+}
+
+/// A client's connection.
+pub(crate) trait Connection: AsyncRead + AsyncWrite + AsFd + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + AsFd + Send + Unpin> Connection for T {}
+
+/// A listening Unix socket, whose file is removed at the end.
+#[derive(Debug)]
+pub(crate) struct UnixSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file: a process that took over the path has another.
+    identity: Option<(u64, u64)>,
+}
 
 /// Raises the process's limit of open files as far as the system grants; each connection takes one, and the default is
 /// often low.
@@ -13,14 +56,97 @@ pub(crate) fn allow_files(connections: usize) {
     }
 }
 
-pub(crate) async fn listen(hostname: &str, port: u16) -> anyhow::Result<TcpListener> {
+/// Listens at an address.
+///
+/// # Errors
+/// It is in use, not allowed or not of this machine; the message says what to change.
+pub(crate) async fn listen(address: &Address) -> anyhow::Result<Listener> {
+    match address {
+        Address::Tcp { hostname, port, flag } => listen_on_port(hostname, *port, flag).await.map(Listener::Tcp),
+        Address::Unix(path) => match UnixSocket::bind(path) {
+            Ok(socket) => Ok(Listener::Unix(socket)),
+            Err(error) => Err(anyhow::anyhow!("cannot listen on {} (--uds-path): {error}", path.display())),
+        },
+    }
+}
+
+async fn listen_on_port(hostname: &str, port: u16, flag: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind((hostname, port)).await.map_err(|error| {
         let advice = match error.kind() {
-            ErrorKind::AddrInUse => ": another process listens there; choose another port with --port",
-            ErrorKind::PermissionDenied => ": ports below 1024 need privileges; choose another with --port",
-            ErrorKind::AddrNotAvailable => ": it is not an address of this machine; see --hostname",
+            ErrorKind::AddrInUse => format!(": another process listens there; choose another port with --{flag}"),
+            ErrorKind::PermissionDenied => format!(": ports below 1024 need privileges; choose another with --{flag}"),
+            ErrorKind::AddrNotAvailable => ": it is not an address of this machine; see --hostname".to_owned(),
             _ => return anyhow::Error::from(error).context(format!("cannot listen on {hostname}:{port}")),
         };
         anyhow::anyhow!("cannot listen on {hostname}:{port}{advice}")
     })
+}
+
+impl Listener {
+    /// The next connection.
+    ///
+    /// # Errors
+    /// The system has no room for it, or its client has left.
+    pub(crate) async fn accept(&self) -> io::Result<Box<dyn Connection>> {
+        Ok(match self {
+            Self::Tcp(listener) => Box::new(prepared(listener.accept().await?.0)),
+            Self::Unix(socket) => Box::new(socket.listener.accept().await?.0),
+        })
+    }
+
+    /// The address as logs show it.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| "unknown".to_owned(), |it| it.to_string()),
+            Self::Unix(socket) => socket.path.display().to_string(),
+        }
+    }
+
+    /// The port on which all networks of the machine reach the server.
+    pub(crate) fn public_port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok().filter(|it| it.ip().is_unspecified()).map(|it| it.port()),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl UnixSocket {
+    /// Listens at `path`, where the file of a process that has ended may be left.
+    fn bind(path: &Path) -> io::Result<Self> {
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                if !path.symlink_metadata()?.file_type().is_socket() {
+                    return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is not a socket is there"));
+                }
+                match std::os::unix::net::UnixStream::connect(path) {
+                    Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path)?,
+                    _ => return Err(io::Error::new(ErrorKind::AddrInUse, "another process listens there")),
+                }
+                UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        Ok(Self { listener, identity: identity(path), path: path.to_owned() })
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// A stream with its options, which are best effort: without the first, small responses wait for an acknowledgement.
+fn prepared(stream: TcpStream) -> TcpStream {
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
+    stream
 }

@@ -1,6 +1,7 @@
 //! Serving until a signal comes, and a shutdown that answers every accepted request.
 
 use super::connections::{self, ConnectionLimits};
+use super::listening::{Address, Listener};
 use super::{loading_gate, routing};
 use crate::routes::health;
 use crate::state::{App, HttpConfig};
@@ -9,7 +10,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -27,10 +27,9 @@ const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// Addresses, HTTP settings and lifetime of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerConfig {
-    pub(crate) hostname: String,
-    pub(crate) port: u16,
-    /// Serves `/metrics` instead of `port`.
-    pub(crate) prometheus_port: Option<u16>,
+    pub(crate) address: Address,
+    /// Host and port that serve `/metrics` instead.
+    pub(crate) metrics: Option<Address>,
     pub(crate) http: HttpConfig,
     pub(crate) serving: ServingConfig,
 }
@@ -108,7 +107,7 @@ pub(crate) enum Stopped {
 /// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, then
 /// finishes the accepted requests within the shutdown timeout.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     loading: impl Future<Output = anyhow::Result<App>>,
     mut signals: Signals,
     config: ServingConfig,

@@ -24,11 +24,20 @@ pub(crate) struct Keys {
     file: Option<Arc<KeyFile>>,
 }
 
-/// A valid key, and its number.
+/// A valid key, and what it is known by.
 #[derive(Debug, Clone)]
 struct Key {
     secret: Secret,
-    number: u32,
+    owner: KeyOwner,
+}
+
+/// What logs and quotas know a key by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyOwner {
+    /// Never 0.
+    pub(crate) number: u32,
+    /// The name after the key in the file, or the number.
+    pub(crate) name: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -53,12 +62,13 @@ struct ReadKeys {
 }
 
 impl Keys {
-    /// The given keys and those in the file, one per line; empty lines and lines that start with `#` are ignored.
+    /// The given keys and those in the file, one per line; empty lines and lines that start with `#` are ignored. ` # NAME` after
+    /// a key names it.
     ///
     /// # Errors
     /// The file cannot be read, or has no keys.
     pub(crate) fn new(given: Vec<Secret>, file: Option<PathBuf>) -> io::Result<Self> {
-        let given = given.into_iter().map(|secret| Key::new(secret, &[])).collect();
+        let given = given.into_iter().map(|secret| Key::new(secret, None, &[])).collect();
         Ok(Self { given, file: file.map(|path| KeyFile::open(path).map(Arc::new)).transpose()? })
     }
 
@@ -67,16 +77,16 @@ impl Keys {
         !self.given.is_empty() || self.file.is_some()
     }
 
-    /// The number of a valid key, never 0. Takes the same time for every key and position of a difference; only the keys' lengths can be
+    /// The owner of a valid key. Takes the same time for every key and position of a difference; only the keys' lengths can be
     /// measured.
-    pub(crate) fn number_of(&self, given: &[u8]) -> Option<u32> {
+    pub(crate) fn owner_of(&self, given: &[u8]) -> Option<KeyOwner> {
         let from_file = self.file.as_ref().map(|file| file.keys());
-        let keys = self.given.iter().chain(from_file.iter().flat_map(|keys| keys.iter()));
+        let keys = || self.given.iter().chain(from_file.iter().flat_map(|keys| keys.iter()));
         let mut number = 0;
-        for key in keys {
-            number.conditional_assign(&key.number, given.ct_eq(key.secret.expose().as_bytes()));
+        for key in keys() {
+            number.conditional_assign(&key.owner.number, given.ct_eq(key.secret.expose().as_bytes()));
         }
-        (number != 0).then_some(number)
+        keys().map(|key| &key.owner).find(|owner| owner.number == number).cloned()
     }
 
     /// Reloads the file whenever it changes and on `hangup`; never returns.
@@ -95,10 +105,19 @@ impl Keys {
 
 impl Key {
     /// A key with its number among the known ones, or with a new number.
-    fn new(secret: Secret, known: &[Self]) -> Self {
+    fn new(secret: Secret, name: Option<&str>, known: &[Self]) -> Self {
         static NUMBERS: AtomicU32 = AtomicU32::new(1);
-        let same = known.iter().find(|key| key.secret == secret).map(|key| key.number);
-        Self { secret, number: same.unwrap_or_else(|| NUMBERS.fetch_add(1, Ordering::Relaxed)) }
+        let same = known.iter().find(|key| key.secret == secret).map(|key| key.owner.number);
+        let number = same.unwrap_or_else(|| NUMBERS.fetch_add(1, Ordering::Relaxed));
+        let name = name.map_or_else(|| number.to_string().into(), Into::into);
+        Self { secret, owner: KeyOwner { number, name } }
+    }
+
+    /// The key of a line of the file, `KEY` or `KEY # NAME`.
+    fn of_line(line: &str, known: &[Self]) -> Option<Self> {
+        let (key, name) = line.split_once(" #").map_or((line, None), |(key, name)| (key, Some(name.trim())));
+        let secret = secret::api_key(key).ok()?;
+        Some(Self::new(secret, name.filter(|name| !name.is_empty()), known))
     }
 }
 
@@ -168,8 +187,7 @@ fn parse(text: &str, known: &[Key]) -> io::Result<Arc<[Key]>> {
     // Editors put a byte order mark before the first line.
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let keys: Arc<[Key]> =
-        lines.filter_map(|line| secret::api_key(line).ok()).map(|secret| Key::new(secret, known)).collect();
+    let keys: Arc<[Key]> = lines.filter_map(|line| Key::of_line(line, known)).collect();
     if keys.is_empty() { Err(invalid("has no keys")) } else { Ok(keys) }
 }
 
@@ -191,7 +209,7 @@ mod tests {
         let keys = Keys::new(secrets(&["first", "second"]), None).unwrap();
         assert!(keys.are_required() && !Keys::default().are_required());
         for (given, good) in [("first", true), ("second", true), ("firs", false), ("firsts", false), ("", false)] {
-            assert_eq!(keys.number_of(given.as_bytes()).is_some(), good, "{given}");
+            assert_eq!(keys.owner_of(given.as_bytes()).is_some(), good, "{given}");
         }
     }
 
@@ -206,7 +224,7 @@ mod tests {
 
         fs::write(&path, "\u{feff}old\n# ours\n other").unwrap();
         let keys = Keys::new(secrets(&["given"]), Some(path.clone())).unwrap();
-        let number = |key: &str| keys.number_of(key.as_bytes());
+        let number = |key: &str| keys.owner_of(key.as_bytes()).map(|owner| owner.number);
         let good = |key: &str| number(key).is_some();
         assert!(good("old") && good("other") && good("given") && !good("# ours") && !good("new"));
         let (old, other) = (number("old"), number("other"));
@@ -226,6 +244,11 @@ mod tests {
         file.refresh(false);
         assert!(good("new") && good("given") && !good("old"));
         assert_eq!(number("other"), other, "a key that stays has its number");
+        write("other # team of search\nnew\t #\n");
+        file.refresh(false);
+        let name = |key: &str| keys.owner_of(key.as_bytes()).map(|owner| owner.name.to_string());
+        assert_eq!((number("other"), name("other").as_deref()), (other, Some("team of search")));
+        assert_eq!(name("new"), number("new").map(|number| number.to_string()), "without a name");
         write("half");
         file.refresh(true);
         assert!(good("new") && !good("half"));

@@ -12,7 +12,6 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{Engine, Task};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -62,27 +61,26 @@ impl App {
 
 impl State {
     /// Logs address, model and settings, and what may not be meant so.
-    pub(crate) fn log_ready(&self, address: SocketAddr) {
+    pub(crate) fn log_ready(&self, address: &str, public_port: Option<u16>) {
         let model = self.engine.info();
         for warning in &model.capabilities.warnings {
             tracing::warn!("{warning}");
         }
-        if address.ip().is_unspecified() && !self.http.api_keys.are_required() {
+        if let Some(port) = public_port.filter(|_| !self.http.api_keys.are_required()) {
             tracing::warn!(
-                "no API key is set and the server listens on all interfaces: anyone who reaches port {} can use it \
-                 (--api-key, --hostname 127.0.0.1)",
-                address.port()
+                "no API key is set and the server listens on all interfaces: anyone who reaches port {port} can use it \
+                 (--api-key, --hostname 127.0.0.1)"
             );
         }
         let tasks: Vec<&str> = model.capabilities.tasks().map(Task::as_str).collect();
         tracing::info!(
-            %address,
+            address,
             model = self.names.served,
             tasks = tasks.join(", "),
             dtype = model.dtype,
             device = model.device,
             attention = model.attention,
-            radix_mlp_threshold = %self.engine.config().radix_mlp_threshold,
+            radix_mlp_threshold = decimal(self.engine.config().radix_mlp_threshold),
             "ready"
         );
     }
@@ -177,4 +175,9 @@ pub(crate) fn random_id() -> String {
 /// Unix time in seconds.
 pub(crate) fn unix_time() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs())
+}
+
+/// The value as it was given, without the digits that the conversion of a float adds.
+fn decimal(value: f32) -> f64 {
+    (f64::from(value) * 1e6).round() / 1e6
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Counter of lines that were dropped.
-pub(crate) const DROPPED: &str = "prefold_log_lines_dropped";
+pub(crate) const DROPPED: &str = "prefold_log_lines_dropped_total";
 
 /// Bytes that are kept for a reader that stalls; lines beyond are dropped.
 const MAX_KEPT: usize = 1 << 20;

@@ -7,7 +7,7 @@ use prefold_core::ModelInfo;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) const REQUESTS: &str = "prefold_http_requests";
+pub(crate) const REQUESTS: &str = "prefold_http_requests_total";
 pub(crate) const DURATION: &str = "prefold_http_request_duration";
 pub(crate) const IN_FLIGHT: &str = "prefold_http_requests_in_flight";
 

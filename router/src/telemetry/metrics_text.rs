@@ -2,6 +2,7 @@
 
 use axum::body::Bytes;
 use metrics_exporter_prometheus::PrometheusHandle;
+use metrics_process::Collector;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,6 +16,7 @@ const SHARED_FOR: Duration = Duration::from_secs(1);
 /// Renders the metrics: anew for each reader, but while others leave [`TEXTS`] texts unread, one text a second for all.
 pub(crate) struct MetricsText {
     handle: PrometheusHandle,
+    process: Collector,
     texts: Arc<Semaphore>,
     shared: Mutex<Option<(Instant, Bytes)>>,
 }
@@ -33,25 +35,57 @@ impl AsRef<[u8]> for Counted {
 
 impl MetricsText {
     pub(crate) fn new(handle: PrometheusHandle) -> Self {
-        Self { handle, texts: Arc::new(Semaphore::new(TEXTS)), shared: Mutex::default() }
+        let process = Collector::default();
+        process.describe();
+        Self { handle, process, texts: Arc::new(Semaphore::new(TEXTS)), shared: Mutex::default() }
     }
 
     pub(crate) fn text(&self) -> Bytes {
         if let Ok(permit) = Arc::clone(&self.texts).try_acquire_owned() {
-            return Bytes::from_owner(Counted { text: self.handle.render(), _permit: permit });
+            return Bytes::from_owner(Counted { text: self.render(), _permit: permit });
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         match &*shared {
             Some((written, text)) if written.elapsed() < SHARED_FOR => text.clone(),
-            _ => shared.insert((Instant::now(), Bytes::from(self.handle.render()))).1.clone(),
+            _ => shared.insert((Instant::now(), Bytes::from(self.render()))).1.clone(),
         }
     }
+
+    fn render(&self) -> String {
+        self.process.collect();
+        with_total_names(self.handle.render())
+    }
+}
+
+/// The text, and again, under names that end in `_total` as Prometheus' conventions have it, the counters that have
+/// text-embeddings-inference's names.
+fn with_total_names(text: String) -> String {
+    let mut again = String::new();
+    for family in text.split_terminator("\n\n") {
+        let name = family.lines().find_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"));
+        if let Some(name) = name.filter(|name| !name.ends_with("_total")) {
+            let total = format!("{name}_total");
+            // The name comes first in each line, or right after `# HELP` and `# TYPE`.
+            family.lines().for_each(|line| again += &(line.replacen(name, &total, 1) + "\n"));
+            again.push('\n');
+        }
+    }
+    text + &again
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::telemetry::metrics;
+
+    #[test]
+    fn counters_with_other_servers_names_have_usual_ones_too() {
+        let text = "# HELP te_a What te_a counts\n# TYPE te_a counter\nte_a{method=\"te_a\"} 1\nte_a 2\n\n\
+                    # TYPE te_g gauge\nte_g 3\n\n# TYPE own_total counter\nown_total 4\n\n";
+        let again = "# HELP te_a_total What te_a counts\n# TYPE te_a_total counter\nte_a_total{method=\"te_a\"} 1\n\
+                     te_a_total 2\n\n";
+        assert_eq!(with_total_names(text.to_owned()), format!("{text}{again}"));
+    }
 
     #[test]
     fn readers_share_a_text_while_others_keep_theirs() {

@@ -20,6 +20,11 @@ pub(crate) struct ServerArgs {
     #[arg(short, long, env, default_value_t = 3000, value_parser = port)]
     pub(crate) port: u16,
 
+    /// Unix socket to listen on instead of --hostname and --port. Who may connect is decided by the permissions of its
+    /// folder and by the umask
+    #[arg(long, env, alias = "uds")]
+    pub(crate) uds_path: Option<PathBuf>,
+
     /// Open connections. Further connections wait until one closes
     #[arg(long, env, default_value_t = 16_384, value_parser = positive)]
     pub(crate) max_connections: usize,
@@ -43,7 +48,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, hide_env_values = true, value_parser = secret::api_key)]
     pub(crate) api_key: Vec<Secret>,
 
-    /// File of API keys, one per line; lines starting with # are ignored. It is reloaded when its content changes and on
+    /// File of API keys, one per line, as `KEY` or `KEY # NAME`; the log shows the name. Lines starting with # are ignored. It is reloaded when its content changes and on
     /// SIGHUP; if it then cannot be read, has no keys, or is written over and does not end with a line feed, the previous keys
     /// stay valid
     #[arg(long, env)]

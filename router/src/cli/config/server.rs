@@ -3,6 +3,7 @@
 use super::error::ConfigError;
 use crate::cli::args::ServerArgs;
 use crate::server::connections::ConnectionLimits;
+use crate::server::listening::Address;
 use crate::server::stopping::{ServerConfig, ServingConfig};
 use crate::state::api_keys::Keys;
 use crate::state::secret::Secret;
@@ -30,8 +31,15 @@ pub(super) fn server_config(
     let api_keys = Keys::new(args.api_key, args.api_key_file)
         .map_err(|error| ConfigError::ApiKeys(key_file.unwrap_or_default(), error))?;
     Ok(ServerConfig {
-        hostname: args.hostname,
-        port: args.port,
+        metrics: prometheus_port.map(|port| Address::Tcp {
+            hostname: args.hostname.clone(),
+            port,
+            flag: "prometheus-port",
+        }),
+        address: match args.uds_path {
+            Some(path) => Address::Unix(path),
+            None => Address::Tcp { hostname: args.hostname, port: args.port, flag: "port" },
+        },
         http: HttpConfig {
             payload_limit: args.payload_limit,
             client_timeout,
@@ -45,7 +53,6 @@ pub(super) fn server_config(
             strict_fields: args.strict_fields,
             metrics_elsewhere: prometheus_port.is_some(),
         },
-        prometheus_port,
         serving: ServingConfig {
             connections: ConnectionLimits { connections: args.max_connections, client_timeout },
             exit_on_stuck: args.exit_on_stuck,

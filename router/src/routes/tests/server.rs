@@ -99,9 +99,9 @@ async fn models_health_and_metrics() {
     post(&app, "/no/such/route", "").await;
     let metrics = get(&app, "/metrics").await.body;
     for line in [
-        r#"prefold_http_requests{route="/embed",status="200"}"#,
-        r#"prefold_http_requests{route="/embed",status="400"}"#,
-        r#"prefold_http_requests{route="unmatched",status="404"}"#,
+        r#"prefold_http_requests_total{route="/embed",status="200"}"#,
+        r#"prefold_http_requests_total{route="/embed",status="400"}"#,
+        r#"prefold_http_requests_total{route="unmatched",status="404"}"#,
         r#"prefold_http_request_duration_bucket{route="/embed",le="#,
         r#"te_request_success{method="embed"}"#,
         "te_request_duration_bucket{le=",

@@ -2,6 +2,7 @@
 //! still gets the answer.
 
 use super::exchange::Exchange;
+use crate::server::listening::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::pin::Pin;
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// Time after which a client that closed its half, and that no byte of an answer was sent to, counts as gone: a client that
@@ -21,7 +21,7 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// A client's stream.
 pub(super) struct ClientStream {
-    stream: TcpStream,
+    stream: Box<dyn Connection>,
     /// Time for the client to take what the kernel has no room for.
     timeout: Duration,
     exchange: Arc<Exchange>,
@@ -60,7 +60,7 @@ impl HalfClosed {
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: TcpStream, timeout: Duration, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn new(stream: Box<dyn Connection>, timeout: Duration, exchange: Arc<Exchange>) -> Self {
         Self {
             stream,
             timeout,

@@ -3,6 +3,7 @@
 use super::ServingConfig;
 use super::{Signals, Stopped, serve};
 use crate::server::connections::ConnectionLimits;
+use crate::server::listening::Listener;
 use crate::state::App;
 use crate::testing::{Gate, Mode, Setup, embedding, get};
 use std::io::{Read, Write};
@@ -43,7 +44,8 @@ async fn start_with(change: impl FnOnce(&mut Setup, &mut ServingConfig)) -> Runn
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (signals, receiver) = mpsc::channel(2);
-    let server = tokio::spawn(serve(listener, std::future::ready(Ok(app.clone())), Signals(receiver), config));
+    let server =
+        tokio::spawn(serve(Listener::Tcp(listener), std::future::ready(Ok(app.clone())), Signals(receiver), config));
     Running { address, app, gate, signals, server }
 }
 
