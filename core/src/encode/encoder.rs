@@ -76,7 +76,7 @@ impl Encoder {
         if let Some(field) = options.prompt_field
             && !matches!(input, Input::Text(_))
         {
-            return Err(Error::invalid(field, "can be put before a text only"));
+            return Err(Error::invalid(field, "is for texts; token ids are taken as they are"));
         }
         let Fitted { ids: input_ids, is_truncated } = match input {
             Input::Text(text) => self.encode_text(&options.with_prompt(text), None, place, options)?,

@@ -18,7 +18,7 @@ impl Encoder {
         let fixed = head.input_ids.len() + template.after.len();
         if fixed >= self.limits.max_input_length {
             let limit = self.limits.max_input_length;
-            return Err(place.invalid(format!("takes {fixed} tokens of the {limit} that an input may have")));
+            return Err(place.invalid(format!("leaves no room for a document: it takes {fixed} tokens with the prompt around it, the limit is {limit}")));
         }
         Ok(template)
     }

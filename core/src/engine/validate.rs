@@ -65,7 +65,7 @@ pub(crate) fn check_dimensions(dimensions: Option<usize>, dim: usize) -> Result<
         None => Ok(dim),
         Some(kept) if (1..=dim).contains(&kept) => Ok(kept),
         Some(kept) => {
-            let problem = format!("is {kept}; the served model has 1 to {dim} dimensions");
+            let problem = format!("is {kept}; it must be from 1 to {dim}, the size of the served model's vectors");
             Err(Error::invalid("dimensions", problem))
         }
     }

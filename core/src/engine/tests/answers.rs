@@ -71,7 +71,7 @@ async fn vectors_are_cut_and_then_normalized() {
         assert!(matches!(error, Error::Validation { field: "dimensions", .. }));
         assert_eq!(
             error.to_string(),
-            format!("`dimensions` is {dimensions}; the served model has 1 to {DIM} dimensions")
+            format!("`dimensions` is {dimensions}; it must be from 1 to {DIM}, the size of the served model's vectors")
         );
     }
 }
