@@ -18,7 +18,8 @@ impl Encoder {
         let fixed = head.input_ids.len() + template.after.len();
         if fixed >= self.limits.max_input_length {
             let limit = self.limits.max_input_length;
-            return Err(place.invalid(format!("leaves no room for a document: it takes {fixed} tokens with the prompt around it, the limit is {limit}")));
+            let problem = format!("leaves no room for a document: it takes {fixed} tokens, the limit is {limit}");
+            return Err(place.invalid(problem));
         }
         Ok(template)
     }
