@@ -5,7 +5,7 @@ use crate::report::{Output, Table, chart, fastest};
 use anyhow::Result;
 use half::bf16;
 use prefold_core::{RadixPlan, RaggedBatch};
-use prefold_kernels::{Attention, QkvLayout, QuerySpan, RowView, gather_rows};
+use prefold_kernels::{Attention, Mask, QkvLayout, QuerySpan, RowView, gather_rows};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -64,7 +64,9 @@ fn attention<'a>(layout: QkvLayout, qkv: &'a [f32], pages: &'a [u32], spans: &'a
         spans,
         layout,
         scale: 1.0 / (layout.head_dim as f32).sqrt(),
+        mask: Mask::Causal,
         window: None,
+        bias: None,
     }
 }
 

@@ -1,9 +1,9 @@
-//! The gated activation of the MLP.
+//! The activations of the MLP, gated and plain.
 
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
 use crate::rows::for_row_blocks;
-use crate::simd::{self, Operation, Simd, Vector, exp, for_vectors};
+use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors};
 use crate::{Element, KernelError};
 
 /// `out = silu(gate) * up`, where a row of `gate_up` is `[gate | up]`.
@@ -55,5 +55,95 @@ impl<E: Element> Operation for SiluMul<'_, E> {
                 }
             });
         }
+    }
+}
+
+/// A function of each value alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `x Phi(x)` with the normal distribution's `Phi`: the GELU by the error function.
+    Gelu,
+    /// GELU by its approximation with the hyperbolic tangent.
+    GeluTanh,
+    /// `max(x, 0)`
+    Relu,
+    /// `x / (1 + e^-x)`
+    Silu,
+}
+
+impl Activation {
+    /// Writes the function of each value of `x` to `out`.
+    ///
+    /// # Errors
+    /// If the lengths differ.
+    pub fn run<E: Element>(self, x: &[f32], out: &mut [E]) -> Result<(), KernelError> {
+        self.run_with(Isa::best(), x, out)
+    }
+
+    /// [`run`](Self::run) with a chosen instruction set.
+    #[doc(hidden)]
+    pub fn run_with<E: Element>(self, isa: Isa, x: &[f32], out: &mut [E]) -> Result<(), KernelError> {
+        check_len("out", x.len(), out.len())?;
+        for_row_blocks(out, PIECE, |first, out| {
+            let x = &x[first * PIECE..][..out.len()];
+            simd::run(isa, Activate { activation: self, x, out });
+        });
+        Ok(())
+    }
+
+    /// # Safety
+    /// The CPU has the instructions of `V`.
+    #[inline(always)]
+    unsafe fn of<V: Vector>(self, x: V) -> V {
+        // SAFETY: the caller's duty.
+        let (zero, half, one) = unsafe { (V::set1(0.0), V::set1(0.5), V::set1(1.0)) };
+        match self {
+            Self::Gelu => {
+                // SAFETY: the caller's duty.
+                let root = unsafe { V::set1(std::f32::consts::FRAC_1_SQRT_2) };
+                let size = zero.sub(x).max(x);
+                let tail = erfc_of_positive(size.mul(root)).mul(half);
+                x.mul(x.blend_le(zero, tail, one.sub(tail)))
+            }
+            Self::GeluTanh => {
+                // SAFETY: the caller's duty.
+                let (cubic, scale) = unsafe { (V::set1(0.044_715), V::set1(-1.595_769)) };
+                let inner = x.mul(x).mul(x).fmadd(cubic, x);
+                x.div(one.add(exp(inner.mul(scale))))
+            }
+            Self::Relu => zero.max(x),
+            Self::Silu => x.div(one.add(exp(zero.sub(x)))),
+        }
+    }
+}
+
+/// Values of a task's unit; a multiple of every vector.
+const PIECE: usize = 64;
+
+struct Activate<'a, E> {
+    activation: Activation,
+    x: &'a [f32],
+    out: &'a mut [E],
+}
+
+impl<E: Element> Operation for Activate<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Self { activation, x, out } = self;
+        macro_rules! all {
+            ($($kind:ident)*) => {
+                match activation {
+                    // One loop for each function, so that it is chosen once.
+                    $(Activation::$kind => for_vectors::<S::V>(x.len(), |i, count| {
+                        // SAFETY: the instruction set is the caller's duty; vectors are within both slices.
+                        unsafe {
+                            let x = S::V::loadu_up_to(x.as_ptr().add(i), count);
+                            Activation::$kind.of::<S::V>(x).store_elements(out.as_mut_ptr().add(i), count);
+                        }
+                    }),)*
+                }
+            };
+        }
+        all!(Gelu GeluTanh Relu Silu);
     }
 }

@@ -1,4 +1,4 @@
-//! The operations of a causal transformer on slices, for the CPU, and with the feature `cuda` on device memory (module
+//! The operations of a transformer on slices, for the CPU, and with the feature `cuda` on device memory (module
 //! `cuda`).
 //!
 //! On the CPU every operation keeps one promise: **a row's result depends on that row's inputs alone**, bit for bit. It does
@@ -22,6 +22,7 @@ mod error;
 mod gemm;
 mod huge_pages;
 mod isa;
+mod layer_norm;
 mod norm;
 mod peak;
 pub mod reference;
@@ -32,10 +33,10 @@ mod shared_pointer;
 mod simd;
 mod thread_pool;
 
-pub use activation::silu_mul;
 #[doc(hidden)]
 pub use activation::silu_mul_with;
-pub use attention::{Attention, QkvLayout, QuerySpan, QueryTile, RowView, query_tiles};
+pub use activation::{Activation, silu_mul};
+pub use attention::{Attention, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, RowView, query_tiles};
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;
@@ -43,6 +44,7 @@ pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder, Store};
 pub use half::bf16;
 #[doc(hidden)]
 pub use isa::Isa;
+pub use layer_norm::LayerNorm;
 pub use norm::rms_norm;
 #[doc(hidden)]
 pub use norm::rms_norm_with;

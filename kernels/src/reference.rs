@@ -2,7 +2,7 @@
 //!
 //! Inputs are taken as they are; nothing is rounded on the way.
 
-use crate::{Attention, Element, Gemm, HeadSpan, Packing, QkNormRope, RowView};
+use crate::{Activation, Attention, Element, Gemm, HeadSpan, LayerNorm, Mask, Packing, QkNormRope, RowView};
 
 /// `x W^T`, `x` `[m, k]`, `weight` `[n, k]`; the result is `[m, n]`.
 pub fn matmul(x: &[f64], weight: &[f64], k: usize) -> Vec<f64> {
@@ -40,6 +40,43 @@ pub fn silu_mul(gate_up: &[f32], intermediate: usize) -> Vec<f64> {
     gate_up.chunks_exact(2 * intermediate).flat_map(row).collect()
 }
 
+/// [`LayerNorm`]
+pub fn layer_norm(norm: &LayerNorm<'_>, x: &[f32]) -> Vec<f64> {
+    let width = norm.weight.len();
+    let row = |x: &[f32]| {
+        let x = widen(x);
+        let mean = x.iter().sum::<f64>() / width as f64;
+        let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / width as f64;
+        let scale = 1.0 / (variance + f64::from(norm.eps)).sqrt();
+        let weights = norm.weight.iter().zip(norm.bias);
+        let values = x.iter().zip(weights).map(|(x, (&w, &b))| (x - mean) * scale * f64::from(w) + f64::from(b));
+        values.collect::<Vec<_>>()
+    };
+    x.chunks_exact(width).flat_map(row).collect()
+}
+
+/// [`Activation`], GELU's distribution function as an integral.
+pub fn activation(activation: Activation, x: f32) -> f64 {
+    let x = f64::from(x);
+    let gelu = |x: f64| {
+        // Simpson's rule from 0 to |x|, beyond 12 nothing is left.
+        let (steps, end) = (4000, x.abs().min(12.0));
+        let density = |t: f64| (-t * t / 2.0).exp() / std::f64::consts::TAU.sqrt();
+        let weight = |i: usize| if i == 0 || i == steps { 1.0 } else { 2.0 + 2.0 * (i % 2) as f64 };
+        let step = end / steps as f64;
+        let half: f64 = (0..=steps).map(|i| weight(i) * density(i as f64 * step)).sum::<f64>() * step / 3.0;
+        x * if x < 0.0 { 0.5 - half } else { 0.5 + half }
+    };
+    match activation {
+        Activation::Gelu => gelu(x),
+        Activation::GeluTanh => {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+        }
+        Activation::Relu => x.max(0.0),
+        Activation::Silu => x / (1.0 + (-x).exp()),
+    }
+}
+
 /// [`QkNormRope`], with `inv_freq` instead of its table.
 pub fn qk_norm_rope(op: &QkNormRope<'_>, inv_freq: &[f64], rows: &[f32]) -> Vec<f64> {
     let half = inv_freq.len();
@@ -67,23 +104,32 @@ pub fn attention(op: &Attention<'_>) -> Vec<f64> {
     let dim = op.layout.head_dim;
     let group = op.layout.num_heads / op.layout.num_kv_heads;
     let mut out = Vec::new();
-    for span in op.spans {
+    for (index, span) in op.spans.iter().enumerate() {
         for i in 0..span.len as usize {
             let position = span.depth as usize + i;
-            let first = op.window.map_or(0, |window| (position + 1).saturating_sub(window));
-            let pages = &op.pages[span.path as usize..][first..=position];
+            let end = match op.mask {
+                Mask::Causal => position + 1,
+                Mask::Full { path_lens } => path_lens[index] as usize,
+            };
+            let is_seen = |&key: &usize| op.window.is_none_or(|window| key.abs_diff(position) < window);
+            let seen: Vec<usize> = (0..end).filter(is_seen).collect();
+            let pages: Vec<u32> = seen.iter().map(|key| op.pages[span.path as usize + key]).collect();
             for head in 0..op.layout.num_heads {
                 let q = view(op.q, span.row as usize + i, head * dim, dim);
                 let scores: Vec<f64> = pages
                     .iter()
                     .map(|&page| matmul(&q, &view(op.k, page as usize, head / group * dim, dim), dim)[0])
-                    .map(|score| score * f64::from(op.scale))
+                    .zip(&seen)
+                    .map(|(score, &key)| {
+                        let bias = op.bias.map_or(0.0, |bias| bias.value(head, position as isize - key as isize));
+                        score * f64::from(op.scale) + f64::from(bias)
+                    })
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
                 let total: f64 = weights.iter().sum();
                 let mut mean = vec![0.0; dim];
-                for (weight, &page) in weights.iter().zip(pages) {
+                for (weight, &page) in weights.iter().zip(&pages) {
                     let v = view(op.v, page as usize, head / group * dim, dim);
                     mean.iter_mut().zip(v).for_each(|(mean, v)| *mean += weight / total * v);
                 }

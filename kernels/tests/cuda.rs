@@ -377,7 +377,9 @@ fn an_identity_plan_is_ordinary_attention() {
         spans: &spans,
         layout,
         scale: 0.1,
+        mask: prefold_kernels::Mask::Causal,
         window: None,
+        bias: None,
     };
     let expected = reference::attention(&op);
     let plan = AttentionPlan::new(layout, true, &pages, &spans).unwrap();

@@ -1,13 +1,16 @@
 //! The arguments of attention on a CPU and the checks that allow rows to be addressed without further ones.
 
 use super::layout::{QkvLayout, RowView, check_layout};
+use super::mask::Mask;
+use super::relative_bias::RelativeBias;
 use super::span::{QuerySpan, check_spans};
 use crate::KernelError;
 
-/// Causal attention by path position.
+/// Attention by path position.
 ///
-/// The query at path position `p` of a span sees the keys and values of rows `pages[path..=path + p]`, or the last
-/// `window` of them. No other row has an influence, even if it holds NaN.
+/// The query at path position `p` of a span sees the keys and values of rows `pages[path..=path + p]`, or with a full mask
+/// those of its whole path, and of these the ones less than `window` positions away. No other row has an influence, even if
+/// it holds NaN.
 ///
 /// The same operation serves ragged space (`pages` = 0, 1, 2, .., one span for each sequence), compact space (one
 /// span for each segment of the radix tree, `pages` = the plan's `scatter`) and single queries (spans of length 1);
@@ -28,8 +31,12 @@ pub struct Attention<'a> {
     pub layout: QkvLayout,
     /// Factor on the scores, usually `1 / sqrt(head_dim)`.
     pub scale: f32,
-    /// A query at position `p` sees the keys `p - window + 1 ..= p`; `None` for all up to `p`.
+    /// The keys that a query sees.
+    pub mask: Mask<'a>,
+    /// A query sees the keys less than so many positions away; `None` for no such limit.
     pub window: Option<usize>,
+    /// Added to the scores, after the factor. Only where each query head has a key/value head of its own.
+    pub bias: Option<&'a RelativeBias>,
 }
 
 impl Attention<'_> {
@@ -41,6 +48,11 @@ impl Attention<'_> {
         let q_rows = self.q.rows(self.layout.q_width()).min(out_len / self.layout.q_width());
         let kv_rows = self.k.rows(self.layout.kv_width()).min(self.v.rows(self.layout.kv_width()));
         check_spans(self.spans, q_rows, self.pages.len())?;
+        self.mask.check(self.spans, self.pages.len())?;
+        if let Some(bias) = self.bias {
+            let lens = self.spans.iter().enumerate().map(|(index, span)| self.mask.path_len(index, span));
+            bias.check(self.layout, lens.max().unwrap_or(0))?;
+        }
         match self.pages.iter().max() {
             Some(&page) if page as usize >= kv_rows => {
                 Err(KernelError::Index { argument: "page", found: page as usize, limit: kv_rows })

@@ -26,7 +26,9 @@ impl Attention<'_> {
             for tile in 0..lanes.div_ceil(QUERIES) {
                 let queries = tile * QUERIES..((tile + 1) * QUERIES).min(lanes);
                 let last = span.depth as usize + (queries.end - 1) / self.layout.group();
-                let keys = self.window.map_or(last + 1, |window| (window + QUERIES).min(last + 1));
+                let path_len = self.mask.path_len(index as usize, span);
+                let end = self.mask.visible(self.window, path_len, last).end;
+                let keys = self.window.map_or(end, |window| (2 * window + QUERIES).min(end));
                 let cost = (queries.len() * keys).min(u32::MAX as usize) as u32;
                 let heads = 0..self.layout.num_kv_heads as u32;
                 items.extend(heads.map(|kv_head| Item { cost, span: index, kv_head, tile: tile as u32 }));

@@ -19,8 +19,10 @@ pub(super) struct Line<'a> {
     pub(super) scores: &'a mut [u32],
     /// `[head_dim, width]`
     pub(super) sums: &'a mut [f32],
-    /// Per lane: its position, the last position before its window, its maximum, the sum of its exponentials.
+    /// Per lane: its position, the last position that it sees and the last one before those, its maximum, the sum of its
+    /// exponentials.
     pub(super) positions: &'a mut [f32],
+    pub(super) last_visible: &'a [f32],
     pub(super) before_window: &'a [f32],
     pub(super) maxima: &'a mut [f32],
     pub(super) totals: &'a mut [f32],
@@ -51,23 +53,42 @@ impl Line<'_> {
         }
     }
 
+    /// Adds the biases of the lanes at each key.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn add_bias<'b, V: Vector>(&mut self, keys: &Range<usize>, bias: impl Fn(usize) -> &'b [f32]) {
+        let scores = as_f32(&mut self.scores[..keys.len() * self.width]);
+        for (key, scores) in keys.clone().zip(scores.chunks_exact_mut(self.width)) {
+            let bias = &bias(key)[..scores.len()];
+            for c in (0..scores.len()).step_by(V::LANES) {
+                // SAFETY: the instructions are the caller's duty; each vector is within a line.
+                unsafe {
+                    let score = V::loadu(scores[c..].as_ptr());
+                    score.add(V::loadu(bias[c..].as_ptr())).storeu(scores[c..].as_mut_ptr());
+                }
+            }
+        }
+    }
+
     /// Gives the keys that a query does not see the score -infinity.
     ///
     /// # Safety
     /// The CPU has the instructions of `V`.
     #[inline(always)]
     pub(super) unsafe fn mask<V: Vector>(&mut self, keys: &Range<usize>) {
-        let (positions, before) = (&*self.positions, self.before_window);
+        let (last, before) = (self.last_visible, self.before_window);
         let scores = as_f32(&mut self.scores[..keys.len() * self.width]);
         // SAFETY: the instructions are the caller's duty; each vector is within a line.
         unsafe {
             let nothing = V::set1(f32::NEG_INFINITY);
             for c in (0..self.width).step_by(V::LANES) {
-                let (position, before) = (V::loadu(positions[c..].as_ptr()), V::loadu(before[c..].as_ptr()));
+                let (last, before) = (V::loadu(last[c..].as_ptr()), V::loadu(before[c..].as_ptr()));
                 for (key, scores) in keys.clone().zip(scores.chunks_exact_mut(self.width)) {
                     let key = V::set1(key as f32);
                     let score = V::loadu(scores[c..].as_ptr());
-                    let score = key.blend_le(position, score, nothing);
+                    let score = key.blend_le(last, score, nothing);
                     key.blend_le(before, nothing, score).storeu(scores[c..].as_mut_ptr());
                 }
             }

@@ -1,18 +1,22 @@
-//! Causal attention over paths of a radix tree.
+//! Attention over paths of a radix tree, or over whole sequences.
 
 mod input;
 mod item;
 mod keys;
 mod layout;
 mod line;
+mod mask;
 mod products;
 mod query_tile;
+mod relative_bias;
 mod span;
 mod tile;
 
 pub use input::Attention;
 pub use layout::{QkvLayout, RowView};
+pub use mask::Mask;
 pub use query_tile::{QueryTile, query_tiles};
+pub use relative_bias::RelativeBias;
 pub use span::QuerySpan;
 #[cfg(feature = "cuda")]
 pub(crate) use {layout::check_layout, span::check_spans};

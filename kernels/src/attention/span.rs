@@ -3,7 +3,7 @@
 use crate::KernelError;
 
 /// Positions are compared as f32, which counts exactly up to here.
-const MAX_POSITIONS: usize = 1 << 24;
+pub(super) const MAX_POSITIONS: usize = 1 << 24;
 
 /// Queries at neighbouring positions of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

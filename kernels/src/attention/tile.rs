@@ -27,7 +27,7 @@ pub(super) fn scratch_words(head_dim: usize) -> usize {
     2 * QUERIES * head_dim
         + 2 * KEYS * head_dim
         + KEYS * 2 * MAX_LANES
-        + 4 * QUERIES
+        + 5 * QUERIES
         + 2 * MAX_LANES
         + MAX_LANES * head_dim
 }
@@ -48,8 +48,9 @@ pub(super) unsafe fn run<D: Dot>(
     // SAFETY: the caller's duty.
     unsafe {
         tile.load_queries::<D>();
-        for start in (tile.first_key() / KEYS * KEYS..tile.last_position() + 1).step_by(KEYS) {
-            tile.add_keys::<D>(start..(start + KEYS).min(tile.last_position() + 1));
+        let keys = tile.keys();
+        for start in (keys.start / KEYS * KEYS..keys.end).step_by(KEYS) {
+            tile.add_keys::<D>(start..(start + KEYS).min(keys.end));
         }
         tile.write::<D>(out);
     }
@@ -76,8 +77,10 @@ struct Tile<'a> {
     scores: &'a mut [u32],
     /// `[lines, head_dim, width]`
     sums: &'a mut [f32],
-    /// Per lane: its position, the last position before its window, its maximum, the sum of its exponentials.
+    /// Per lane: its position, the last position that it sees and the last one before those, its maximum, the sum of its
+    /// exponentials.
     positions: &'a mut [f32],
+    last_visible: &'a mut [f32],
     before_window: &'a mut [f32],
     maxima: &'a mut [f32],
     totals: &'a mut [f32],
@@ -94,12 +97,14 @@ impl<'a> Tile<'a> {
         let dim = attention.layout.head_dim;
         let group = attention.layout.group();
         let start = item.tile as usize * QUERIES;
+        let path_len = attention.mask.path_len(item.span as usize, &span);
         let (queries, scratch) = scratch.split_at_mut(QUERIES * dim);
         let (sums, scratch) = scratch.split_at_mut(QUERIES * dim);
         let (keys, scratch) = scratch.split_at_mut(KEYS * dim);
         let (values, scratch) = scratch.split_at_mut(KEYS * dim);
         let (scores, scratch) = scratch.split_at_mut(KEYS * 2 * MAX_LANES);
         let (positions, scratch) = scratch.split_at_mut(QUERIES);
+        let (last_visible, scratch) = scratch.split_at_mut(QUERIES);
         let (before_window, scratch) = scratch.split_at_mut(QUERIES);
         let (maxima, scratch) = scratch.split_at_mut(QUERIES);
         let (totals, scratch) = scratch.split_at_mut(QUERIES);
@@ -107,7 +112,7 @@ impl<'a> Tile<'a> {
         Self {
             path: Path {
                 attention,
-                pages: &attention.pages[span.path as usize..][..span.depth as usize + span.len as usize],
+                pages: &attention.pages[span.path as usize..][..path_len],
                 column: item.kv_head as usize * dim,
             },
             lanes: start..(start + QUERIES).min(span.len as usize * group),
@@ -121,6 +126,7 @@ impl<'a> Tile<'a> {
             scores,
             sums: as_f32(sums),
             positions: as_f32(positions),
+            last_visible: as_f32(last_visible),
             before_window: as_f32(before_window),
             maxima: as_f32(maxima),
             totals: as_f32(totals),
@@ -138,17 +144,17 @@ impl<'a> Tile<'a> {
         self.depth + lane / self.path.attention.layout.group()
     }
 
-    fn last_position(&self) -> usize {
-        self.position(self.lanes.end - 1)
+    /// The keys that a query at `position` sees.
+    #[inline(always)]
+    fn visible(&self, position: usize) -> Range<usize> {
+        let Attention { mask, window, .. } = self.path.attention;
+        mask.visible(*window, self.path.pages.len(), position)
     }
 
-    /// The first key that a query at `position` sees.
-    fn first_visible(&self, position: usize) -> usize {
-        self.path.attention.window.map_or(0, |window| (position + 1).saturating_sub(window))
-    }
-
-    fn first_key(&self) -> usize {
-        self.first_visible(self.position(self.lanes.start))
+    /// The keys that any of the queries sees.
+    fn keys(&self) -> Range<usize> {
+        let [first, last] = [self.lanes.start, self.lanes.end - 1].map(|lane| self.visible(self.position(lane)));
+        first.start..last.end
     }
 
     fn lines(&self) -> usize {
@@ -181,6 +187,7 @@ impl<'a> Tile<'a> {
             scores: &mut *self.scores,
             sums: &mut self.sums[line * dim * width..][..dim * width],
             positions: &mut self.positions[lanes.clone()],
+            last_visible: &self.last_visible[lanes.clone()],
             before_window: &self.before_window[lanes.clone()],
             maxima: &mut self.maxima[lanes.clone()],
             totals: &mut self.totals[lanes],
@@ -204,8 +211,10 @@ impl<'a> Tile<'a> {
                 let query = &mut self.row_words[(i - first) * words..][..words];
                 // SAFETY: the caller's duty.
                 unsafe { row_words::<D>(q.values(row, column, self.path.attention.layout.head_dim), scale, query) };
+                let visible = self.visible(position);
                 self.positions[i] = position as f32;
-                self.before_window[i] = self.first_visible(position) as f32 - 1.0;
+                self.last_visible[i] = visible.end as f32 - 1.0;
+                self.before_window[i] = visible.start as f32 - 1.0;
                 self.maxima[i] = NO_MAXIMUM;
                 self.totals[i] = 0.0;
             }
@@ -243,13 +252,18 @@ impl<'a> Tile<'a> {
             for line in 0..self.lines() {
                 let lanes = self.line_lanes(line);
                 let (first, last) = (self.position(lanes.start), self.position(lanes.end - 1));
-                let keys = tile.start..tile.end.min(last + 1);
-                if keys.start >= keys.end || keys.end <= self.first_visible(first) {
+                let (seen_first, seen_last) = (self.visible(first), self.visible(last));
+                let keys = tile.start..tile.end.min(seen_last.end);
+                if keys.start >= keys.end || keys.end <= seen_first.start {
                     continue;
                 }
-                let is_masked = keys.end > first + 1 || keys.start < self.first_visible(last);
+                let is_masked = keys.end > seen_first.end || keys.start < seen_last.start;
+                let (bias, head) = (self.path.attention.bias, self.head);
                 let mut state = self.line::<D>(line);
                 state.score::<D>(keys.len());
+                if let Some(bias) = bias {
+                    state.add_bias::<D::V>(&keys, |key| bias.line(head, first, key));
+                }
                 if is_masked {
                     state.mask::<D::V>(&keys);
                 }
@@ -259,8 +273,7 @@ impl<'a> Tile<'a> {
                     continue;
                 }
                 for position in first..=last {
-                    let visible = self.first_visible(position)..position + 1;
-                    self.path.copy_values::<D>(tile.clone(), visible, self.values);
+                    self.path.copy_values::<D>(tile.clone(), self.visible(position), self.values);
                     self.line::<D>(line).weigh::<D>(keys.len(), Some(position));
                 }
             }

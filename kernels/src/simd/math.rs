@@ -29,3 +29,21 @@ pub(crate) fn exp<V: Vector>(x: V) -> V {
     let p = p.fmadd(r.mul(r), r).add(set1!(1.0));
     p.scalef(n)
 }
+
+/// The complementary error function of values `x >= 0`, to about 2e-7; NaN for NaN. Formula 7.1.26 of Abramowitz and Stegun.
+#[inline(always)]
+pub(crate) fn erfc_of_positive<V: Vector>(x: V) -> V {
+    macro_rules! set1 {
+        ($x:expr) => {
+            // SAFETY: `x` exists, so the CPU has the instructions.
+            unsafe { V::set1($x) }
+        };
+    }
+    let t = set1!(1.0).div(x.fmadd(set1!(0.327_591_1), set1!(1.0)));
+    let p = set1!(1.061_405_4);
+    let p = p.fmadd(t, set1!(-1.453_152_1));
+    let p = p.fmadd(t, set1!(1.421_413_8));
+    let p = p.fmadd(t, set1!(-0.284_496_74));
+    let p = p.fmadd(t, set1!(0.254_829_6));
+    p.mul(t).mul(exp(set1!(0.0).sub(x.mul(x))))
+}

@@ -16,7 +16,7 @@ mod product;
 mod vector;
 
 pub(crate) use dot::{Dot, Simd};
-pub(crate) use math::exp;
+pub(crate) use math::{erfc_of_positive, exp};
 pub use packing::Packing;
 pub(crate) use product::{ColumnWords, RowTiles, RowWords, product};
 pub(crate) use vector::{MAX_LANES, Vector, for_vectors};

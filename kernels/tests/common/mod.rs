@@ -1,7 +1,7 @@
 //! Random inputs and comparisons.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use prefold_kernels::{Attention, Dtype, Element, QkvLayout, QuerySpan, RowView};
+use prefold_kernels::{Attention, Dtype, Element, Mask, QkvLayout, QuerySpan, RowView};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
@@ -117,6 +117,47 @@ impl Tree {
     }
 }
 
+/// Whole sequences over a shuffled page table.
+#[derive(Debug)]
+pub(crate) struct Sequences {
+    /// The row of each position.
+    pub(crate) pages: Vec<u32>,
+    starts: Vec<u32>,
+}
+
+impl Sequences {
+    pub(crate) fn random(rng: &mut StdRng, lens: &[u32]) -> Self {
+        let mut starts = vec![0];
+        lens.iter().for_each(|len| starts.push(starts[starts.len() - 1] + len));
+        let mut pages: Vec<u32> = (0..starts[lens.len()]).collect();
+        (1..pages.len()).for_each(|i| pages.swap(i, rng.random_range(0..=i)));
+        Self { pages, starts }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// A span for each sequence, and its length.
+    pub(crate) fn whole(&self) -> (Vec<QuerySpan>, Vec<u32>) {
+        let spans = self.starts.windows(2).map(|ends| {
+            let len = ends[1] - ends[0];
+            (QuerySpan { row: ends[0], len, depth: 0, path: ends[0] }, len)
+        });
+        spans.unzip()
+    }
+
+    /// The same in pieces.
+    pub(crate) fn pieces(&self, rng: &mut StdRng) -> (Vec<QuerySpan>, Vec<u32>) {
+        let (spans, lens) = self.whole();
+        let pieces = cut(rng, &spans, 70);
+        let len_of =
+            |piece: &QuerySpan| spans.iter().zip(&lens).find(|(span, _)| span.path == piece.path).map(|it| *it.1);
+        let path_lens = pieces.iter().filter_map(len_of).collect();
+        (pieces, path_lens)
+    }
+}
+
 /// Cuts spans into pieces of random length up to `max`.
 pub(crate) fn cut(rng: &mut StdRng, spans: &[QuerySpan], max: u32) -> Vec<QuerySpan> {
     let mut pieces = Vec::new();
@@ -142,6 +183,8 @@ pub(crate) fn fused<'a>(qkv: &'a [f32], layout: QkvLayout, pages: &'a [u32], spa
         spans,
         layout,
         scale: 1.0 / (layout.head_dim as f32).sqrt(),
+        mask: Mask::Causal,
         window: None,
+        bias: None,
     }
 }

@@ -133,6 +133,70 @@ fn gemm_refuses_what_does_not_fit() {
     assert!(matches!(biased.run(&mut [0.0; 8]), Err(KernelError::Length { argument: "bias", .. })));
 }
 
+#[test]
+fn layer_norm_matches_the_reference() {
+    for (rows, width, size) in [(1, 1, 1.0), (3, 7, 1e3), (5, 32, 1e-3), (40, 384, 1.0), (30, 1000, 10.0)] {
+        let rng = &mut rng(width as u64);
+        let x: Vec<f32> = random::<f32>(rng, rows * width).iter().map(|x| (x + 0.5) * size).collect();
+        let x = Unaligned::new(&x);
+        let (weight, bias) = (Unaligned::new(&random(rng, width)), Unaligned::new(&random(rng, width)));
+        let norm = LayerNorm { weight: weight.get(), bias: bias.get(), eps: 1e-5 };
+        let expected = reference::layer_norm(&norm, x.get());
+        let tolerance = |i: usize| 4e-6 * (1.0 + f64::from(weight.get()[i % width].abs()) * (width as f64).sqrt());
+        for isa in Isa::available() {
+            let mut out = Unaligned::new(&vec![0.0_f32; rows * width]);
+            norm.run_with(isa, x.get(), out.get_mut()).unwrap();
+            assert_close(&format!("{isa} {width}"), out.get(), &expected, tolerance);
+            let mut in_place = Unaligned::new(x.get());
+            norm.run_in_place_with(isa, in_place.get_mut()).unwrap();
+            assert_eq!(bits(in_place.get()), bits(out.get()), "{isa} {width} in place");
+            let mut half = vec![bf16::ZERO; rows * width];
+            norm.run_with(isa, x.get(), &mut half).unwrap();
+            let rounded: Vec<bf16> = out.get().iter().map(|&x| bf16::from_f32(x)).collect();
+            assert_eq!(bits(&half), bits(&rounded), "{isa} {width} bf16");
+        }
+    }
+}
+
+#[test]
+fn layer_norm_of_what_is_not_finite_is_nan() {
+    let norm = LayerNorm { weight: &[1.0; 20], bias: &[0.0; 20], eps: 1e-5 };
+    for isa in Isa::available() {
+        for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
+            let mut x = [[1.0_f32; 20]; 2].concat();
+            (x[3], x[4]) = (bad, -bad);
+            norm.run_in_place_with(isa, &mut x).unwrap();
+            assert!(x[..20].iter().all(|x| x.is_nan()) && x[20..].iter().all(|&x| x == 0.0), "{isa} {bad}: {x:?}");
+        }
+    }
+    assert!(matches!(norm.run_in_place(&mut [0.0; 30]), Err(KernelError::Rows { .. })));
+    assert!(matches!(norm.run(&[0.0; 20], &mut [0.0_f32; 40]), Err(KernelError::Length { .. })));
+    let short = LayerNorm { bias: &[0.0; 19], ..norm };
+    assert!(matches!(short.run_in_place(&mut [0.0; 20]), Err(KernelError::Length { argument: "bias", .. })));
+}
+
+#[test]
+fn activations_match_the_reference() {
+    let mut x: Vec<f32> = (-2400..2400).map(|i| i as f32 * 0.005).collect();
+    x.extend([0.0, -0.0, 1e-20, -1e-20, 30.0, -30.0, 1e4, -1e4, f32::NAN]);
+    for kind in [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu] {
+        let expected: Vec<f64> = x.iter().map(|&x| reference::activation(kind, x)).collect();
+        for isa in Isa::available() {
+            let mut out = vec![0.0_f32; x.len()];
+            kind.run_with(isa, &x, &mut out).unwrap();
+            let is_nan = out.pop().is_some_and(f32::is_nan);
+            let tolerance = |i: usize| 3e-7 * (1.0 + f64::from(x[i].abs()));
+            assert_close(&format!("{isa} {kind:?}"), &out, &expected[..out.len()], tolerance);
+            assert!(is_nan, "{isa} {kind:?} hides a NaN");
+            let mut half = vec![bf16::ZERO; out.len()];
+            kind.run_with(isa, &x[..out.len()], &mut half).unwrap();
+            let rounded: Vec<bf16> = out.iter().map(|&x| bf16::from_f32(x)).collect();
+            assert_eq!(bits(&half), bits(&rounded), "{isa} {kind:?} bf16");
+        }
+    }
+    assert!(matches!(Activation::Gelu.run(&[0.0; 3], &mut [0.0_f32; 2]), Err(KernelError::Length { .. })));
+}
+
 fn check_rms_norm<A: Element>(rows: usize, width: usize, size: f32) {
     let rng = &mut rng(width as u64);
     let x: Vec<f32> = random::<f32>(rng, rows * width).iter().map(|x| x * size).collect();
@@ -280,6 +344,45 @@ fn attention_matches_the_reference() {
     }
 }
 
+/// Spans of whole sequences and pieces of them over a shuffled page table, each seeing its whole sequence.
+fn check_full_attention<A: Element + Packing<Input = A>>(
+    seed: u64,
+    layout: QkvLayout,
+    window: Option<usize>,
+    is_biased: bool,
+) {
+    let rng = &mut rng(seed);
+    let sequences = Sequences::random(rng, &[1, 3, 17, 64, 65, 150]);
+    let qkv = Unaligned::new(&random::<f32>(rng, sequences.rows() * layout.qkv_width()));
+    let biases: Vec<f32> = random(rng, layout.num_heads * 301);
+    let bias = RelativeBias::new(layout.num_heads, 150, |head, d| biases[head * 301 + (d + 150) as usize]);
+    let bias = is_biased.then_some(&bias);
+    for (spans, path_lens) in [sequences.whole(), sequences.pieces(rng)] {
+        let mask = Mask::Full { path_lens: &path_lens };
+        let attention = Attention { mask, window, bias, ..fused(qkv.get(), layout, &sequences.pages, &spans) };
+        let expected = reference::attention(&attention);
+        let tolerance = if <A as Element>::DTYPE == Dtype::Float32 { 4e-6 } else { 3e-2 };
+        for isa in Isa::available() {
+            let mut out = Unaligned::new(&vec![A::default(); sequences.rows() * layout.q_width()]);
+            attention.run_with(isa, out.get_mut()).unwrap();
+            assert_close(&format!("{isa} {layout:?} {window:?} {is_biased}"), out.get(), &expected, |_| tolerance);
+        }
+    }
+}
+
+#[test]
+fn full_attention_matches_the_reference() {
+    for (seed, (num_heads, num_kv_heads, head_dim)) in (0..).zip([(1, 1, 1), (3, 3, 16), (4, 2, 20), (2, 2, 64)]) {
+        let layout = QkvLayout { num_heads, num_kv_heads, head_dim };
+        for window in [None, Some(1), Some(9), Some(65)] {
+            for is_biased in [false, true].into_iter().take(if layout.group() == 1 { 2 } else { 1 }) {
+                check_full_attention::<f32>(seed, layout, window, is_biased);
+                check_full_attention::<bf16>(seed, layout, window, is_biased);
+            }
+        }
+    }
+}
+
 #[test]
 fn attention_of_large_scores() {
     // Scores of +-10,000: all weight on one key.
@@ -312,6 +415,20 @@ fn attention_refuses_what_does_not_fit() {
     let ragged = QkvLayout { num_kv_heads: 3, ..layout };
     let attention = Attention { layout: ragged, ..fused(&qkv, layout, &[0, 1, 2], &[]) };
     assert!(matches!(attention.run(&mut [0.0_f32; 0]), Err(KernelError::Value { argument: "num_heads", .. })));
+    let spans = [span];
+    let full = |path_lens| Attention { mask: Mask::Full { path_lens }, ..fused(&qkv, layout, &[0, 1, 2], &spans) };
+    let run = |path_lens| full(path_lens).run(&mut vec![0.0_f32; 3 * layout.q_width()]);
+    run(&[3]).unwrap();
+    assert!(matches!(run(&[]), Err(KernelError::Length { argument: "path lengths", .. })));
+    assert!(matches!(run(&[2]), Err(KernelError::Value { argument: "path length", found: 2, .. })));
+    assert!(matches!(run(&[4]), Err(KernelError::Index { argument: "end of a path", found: 4, .. })));
+    let bias = RelativeBias::new(2, 3, |_, _| 0.0);
+    let attention = Attention { bias: Some(&bias), ..full(&[3]) };
+    assert!(matches!(attention.run(&mut [0.0_f32; 24]), Err(KernelError::Value { argument: "num_kv_heads", .. })));
+    let own = QkvLayout { num_heads: 1, num_kv_heads: 1, head_dim: 4 };
+    let bias = RelativeBias::new(1, 2, |_, _| 0.0);
+    let attention = Attention { bias: Some(&bias), ..fused(&qkv, own, &[0, 1, 2], &spans) };
+    assert!(matches!(attention.run(&mut [0.0_f32; 12]), Err(KernelError::Index { found: 3, limit: 3, .. })));
     let attention = Attention { window: Some(0), ..fused(&qkv, layout, &[0, 1, 2], &[]) };
     assert!(matches!(attention.run(&mut [0.0_f32; 0]), Err(KernelError::Value { argument: "window", .. })));
 }

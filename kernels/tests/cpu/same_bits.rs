@@ -82,6 +82,38 @@ fn check_attention<A: Element + Packing<Input = A>>(
     }
 }
 
+/// Full attention of whole sequences, of pieces of them, of single queries and of one sequence alone.
+fn check_full_attention<A: Element + Packing<Input = A>>(seed: u64, layout: QkvLayout, window: Option<usize>) {
+    let rng = &mut rng(seed);
+    let lens = [rng.random_range(1..200), rng.random_range(1..80), rng.random_range(1..20)];
+    let sequences = Sequences::random(rng, &lens);
+    let qkv: Vec<f32> = random(rng, sequences.rows() * layout.qkv_width());
+    let bias = RelativeBias::new(layout.num_heads, 200, |head, distance| (head as f32 - distance as f32) * 0.01);
+    let bias = (layout.group() == 1 && rng.random()).then_some(&bias);
+    let (whole, lens) = sequences.whole();
+    let single = cut(rng, &whole, 1);
+    let path_of = |span: &QuerySpan| whole.iter().position(|whole| whole.path == span.path).unwrap_or(0);
+    let single_lens: Vec<u32> = single.iter().map(|span| lens[path_of(span)]).collect();
+    let (pieces, piece_lens) = sequences.pieces(rng);
+    for isa in Isa::available() {
+        let run = |spans: &[QuerySpan], path_lens: &[u32]| {
+            with_all_pools(|| {
+                let mut out = vec![A::default(); sequences.rows() * layout.q_width()];
+                let mask = Mask::Full { path_lens };
+                let attention = Attention { mask, window, bias, ..fused(&qkv, layout, &sequences.pages, spans) };
+                attention.run_with(isa, &mut out).unwrap();
+                out
+            })
+        };
+        let expected = run(&whole, &lens);
+        assert_eq!(bits(&expected), bits(&run(&pieces, &piece_lens)), "{isa} pieces");
+        assert_eq!(bits(&expected), bits(&run(&single, &single_lens)), "{isa} single queries");
+        let rows = whole[1].row as usize * layout.q_width()..(whole[1].row + whole[1].len) as usize * layout.q_width();
+        let alone = run(&whole[1..2], &lens[1..2]);
+        assert_eq!(bits(&expected[rows.clone()]), bits(&alone[rows]), "{isa} alone");
+    }
+}
+
 /// NaN and infinity in some rows' keys and values: queries that see a NaN get NaN, the others the same bits as before.
 fn check_isolation<A: Element + Packing<Input = A>>(
     seed: u64,
@@ -149,6 +181,12 @@ proptest! {
     }
 
     #[test]
+    fn full_attention(seed: u64, layout in layouts(), window in windows()) {
+        check_full_attention::<f32>(seed, layout, window);
+        check_full_attention::<bf16>(seed, layout, window);
+    }
+
+    #[test]
     fn attention_isolation(seed: u64, layout in layouts(), max_len in 1..200_usize, window in windows()) {
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
             check_isolation::<f32>(seed, layout, max_len, window, bad);
@@ -180,10 +218,23 @@ fn element_wise_rows_alone() {
             silu_mul_with(isa, x, width, &mut out).unwrap();
             out
         };
+        let layer_norm = |x: &[f32]| {
+            let mut out = x.to_vec();
+            LayerNorm { weight: &weight, bias: &weight, eps: 1e-6 }.run_in_place_with(isa, &mut out).unwrap();
+            out
+        };
+        let gelu = |x: &[f32]| {
+            let mut out = vec![0.0_f32; x.len()];
+            Activation::Gelu.run_with(isa, x, &mut out).unwrap();
+            out
+        };
         let (all_norm, all_silu) = (with_all_pools(|| norm(&x)), with_all_pools(|| silu(&x)));
+        let (all_layer_norm, all_gelu) = (with_all_pools(|| layer_norm(&x)), with_all_pools(|| gelu(&x)));
         for row in 0..rows {
             let x = &x[row * 2 * width..][..2 * width];
             assert_eq!(bits(&norm(x)), bits(&all_norm[row * 2 * width..][..2 * width]), "{isa}");
+            assert_eq!(bits(&layer_norm(x)), bits(&all_layer_norm[row * 2 * width..][..2 * width]), "{isa}");
+            assert_eq!(bits(&gelu(x)), bits(&all_gelu[row * 2 * width..][..2 * width]), "{isa}");
             assert_eq!(bits(&silu(x)), bits(&all_silu[row * width..][..width]), "{isa}");
         }
     }

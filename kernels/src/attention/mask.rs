@@ -1,0 +1,59 @@
+//! Which keys a query sees.
+
+use super::span::{MAX_POSITIONS, QuerySpan};
+use crate::KernelError;
+use std::ops::Range;
+
+/// The keys of its path that a query sees, before a window narrows them.
+#[derive(Debug, Clone, Copy)]
+pub enum Mask<'a> {
+    /// Those up to its own position.
+    Causal,
+    /// All of them.
+    Full {
+        /// Positions of the path of each span, `[spans]`.
+        path_lens: &'a [u32],
+    },
+}
+
+impl Mask<'_> {
+    /// Checks that a full mask has a path for each span, which holds the span and is in a table of `pages` pages.
+    pub(super) fn check(&self, spans: &[QuerySpan], pages: usize) -> Result<(), KernelError> {
+        let Self::Full { path_lens } = self else { return Ok(()) };
+        crate::error::check_len("path lengths", spans.len(), path_lens.len())?;
+        for (span, &len) in spans.iter().zip(*path_lens) {
+            let (found, positions) = (len as usize, span.depth as usize + span.len as usize);
+            if found < positions {
+                let expected = "at least the end of the span";
+                return Err(KernelError::Value { argument: "path length", found, expected });
+            }
+            if found > MAX_POSITIONS {
+                return Err(KernelError::Index { argument: "path length", found, limit: MAX_POSITIONS + 1 });
+            }
+            let end = span.path as usize + found;
+            if end > pages {
+                return Err(KernelError::Index { argument: "end of a path", found: end, limit: pages + 1 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Positions of the path of span `index`, as far as its queries see it.
+    pub(super) fn path_len(&self, index: usize, span: &QuerySpan) -> usize {
+        match self {
+            Self::Causal => span.depth as usize + span.len as usize,
+            Self::Full { path_lens } => path_lens[index] as usize,
+        }
+    }
+
+    /// The keys that the query at `position` sees of a path of `path_len` positions.
+    #[inline(always)]
+    pub(super) fn visible(&self, window: Option<usize>, path_len: usize, position: usize) -> Range<usize> {
+        let reach = window.unwrap_or(MAX_POSITIONS + 1);
+        let end = match self {
+            Self::Causal => position + 1,
+            Self::Full { .. } => path_len.min(position + reach),
+        };
+        (position + 1).saturating_sub(reach)..end
+    }
+}

@@ -1,0 +1,54 @@
+//! Biases of scores by the distance of query and key.
+
+use super::layout::QkvLayout;
+use crate::KernelError;
+use crate::simd::MAX_LANES;
+
+/// A bias for each head and each distance of a query from a key.
+#[derive(Debug, Clone)]
+pub struct RelativeBias {
+    /// `[num_heads, stride]`: the biases of the distances `-(limit - 1) ..= limit - 1`, and room for a whole line of lanes.
+    table: Vec<f32>,
+    stride: usize,
+    limit: usize,
+}
+
+impl RelativeBias {
+    /// The biases of paths of up to `limit` positions: `bias(head, distance)`, where the distance is the position of the query
+    /// less that of the key.
+    pub fn new(num_heads: usize, limit: usize, bias: impl Fn(usize, isize) -> f32) -> Self {
+        let distances = 2 * limit.max(1) - 1;
+        let stride = distances + 2 * MAX_LANES;
+        let mut table = vec![0.0; num_heads * stride];
+        for (head, row) in table.chunks_exact_mut(stride).enumerate() {
+            for (index, value) in row[..distances].iter_mut().enumerate() {
+                *value = bias(head, index as isize - (limit as isize - 1));
+            }
+        }
+        Self { table, stride, limit }
+    }
+
+    /// The bias of a head at a distance.
+    pub(crate) fn value(&self, head: usize, distance: isize) -> f32 {
+        self.table[head * self.stride + (distance + self.limit as isize - 1) as usize]
+    }
+
+    pub(super) fn check(&self, layout: QkvLayout, longest: usize) -> Result<(), KernelError> {
+        if layout.group() != 1 {
+            let expected = "num_heads, where scores have a bias";
+            return Err(KernelError::Value { argument: "num_kv_heads", found: layout.num_kv_heads, expected });
+        }
+        crate::error::check_len("relative bias", layout.num_heads * self.stride, self.table.len())?;
+        match longest > self.limit {
+            true => Err(KernelError::Index { argument: "path length", found: longest, limit: self.limit + 1 }),
+            false => Ok(()),
+        }
+    }
+
+    /// The biases of a line of queries from `position` on and the key at `key`, `[2 * MAX_LANES]`; those of queries that the
+    /// path does not have mean nothing.
+    #[inline(always)]
+    pub(super) fn line(&self, head: usize, position: usize, key: usize) -> &[f32] {
+        &self.table[head * self.stride + self.limit - 1 + position - key..][..2 * MAX_LANES]
+    }
+}
