@@ -32,11 +32,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     write(args.shape, sizes, &args.tokenizer, &args.out)
 }
 
-/// Writes the directory: config, weights (bf16), pooling of the last token, and a tokenizer.
+/// Writes the directory: config, weights (bf16), pooling of the last token or of all, and a tokenizer.
 pub(crate) fn write(shape: Shape, sizes: Sizes, tokenizer: &Path, out: &Path) -> Result<()> {
     std::fs::create_dir_all(out.join("1_Pooling")).with_context(|| format!("cannot create {}", out.display()))?;
     std::fs::write(out.join("config.json"), serde_json::to_vec_pretty(&shape.config(sizes))?)?;
-    std::fs::write(out.join("1_Pooling/config.json"), r#"{"pooling_mode_lasttoken": true}"#)?;
+    let pooling = if shape.is_encoder() { "mean_tokens" } else { "lasttoken" };
+    let pooling = format!("{{\"pooling_mode_{pooling}\": true}}");
+    std::fs::write(out.join("1_Pooling/config.json"), pooling)?;
     for file in ["tokenizer.json", "tokenizer_config.json"] {
         std::fs::copy(tokenizer.join(file), out.join(file))
             .with_context(|| format!("cannot copy {file} from {}", tokenizer.display()))?;

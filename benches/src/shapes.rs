@@ -20,6 +20,15 @@ pub(crate) enum Shape {
     /// Qwen3-8B.
     #[value(name = "qwen3-8b")]
     Qwen3_8b,
+    /// all-MiniLM-L6-v2 (BERT).
+    #[value(name = "minilm-l6")]
+    MiniLmL6,
+    /// bge-base-en-v1.5 (BERT).
+    #[value(name = "bge-base")]
+    BgeBase,
+    /// XLM-RoBERTa-base's sizes in BERT's architecture.
+    #[value(name = "xlm-r-base")]
+    XlmRBase,
 }
 
 /// The sizes that decide what a forward pass costs.
@@ -32,13 +41,15 @@ pub(crate) struct Sizes {
     pub(crate) head_dim: usize,
     pub(crate) intermediate: usize,
     pub(crate) vocab: usize,
+    /// Matrices of the feed-forward block: up and down, and a gate in decoders.
+    pub(crate) feed_forward: usize,
 }
 
 impl Sizes {
     /// Multiply-adds of the linear layers for one row, times two.
     pub(crate) fn linear_flops(&self) -> f64 {
         let attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads);
-        (2 * self.layers * (attention + 3 * self.hidden * self.intermediate)) as f64
+        (2 * self.layers * (attention + self.feed_forward * self.hidden * self.intermediate)) as f64
     }
 }
 
@@ -59,13 +70,21 @@ impl Shape {
             head_dim,
             intermediate,
             vocab,
+            feed_forward: if self.is_encoder() { 2 } else { 3 },
         };
         match self {
             Self::SmolLm2_135m | Self::Qwen3_135m => sizes(576, 30, 9, 3, 64, 1536, 49_152),
             Self::Qwen3_0_6b => sizes(1024, 28, 16, 8, 128, 3072, 151_936),
             Self::Qwen3_4b => sizes(2560, 36, 32, 8, 128, 9728, 151_936),
             Self::Qwen3_8b => sizes(4096, 36, 32, 8, 128, 12_288, 151_936),
+            Self::MiniLmL6 => sizes(384, 6, 12, 12, 32, 1536, 30_522),
+            Self::BgeBase => sizes(768, 12, 12, 12, 64, 3072, 30_522),
+            Self::XlmRBase => sizes(768, 12, 12, 12, 64, 3072, 250_002),
         }
+    }
+
+    pub(crate) fn is_encoder(self) -> bool {
+        matches!(self, Self::MiniLmL6 | Self::BgeBase | Self::XlmRBase)
     }
 
     fn is_qwen3(self) -> bool {
@@ -74,6 +93,21 @@ impl Shape {
 
     /// The same shape with another number of layers or vocabulary where that is asked for.
     pub(crate) fn config(self, sizes: Sizes) -> Value {
+        if self.is_encoder() {
+            return json!({
+                "architectures": ["BertModel"],
+                "hidden_act": "gelu",
+                "hidden_size": sizes.hidden,
+                "intermediate_size": sizes.intermediate,
+                "layer_norm_eps": 1e-12,
+                "max_position_embeddings": 512,
+                "model_type": "bert",
+                "num_attention_heads": sizes.heads,
+                "num_hidden_layers": sizes.layers,
+                "type_vocab_size": 2,
+                "vocab_size": sizes.vocab,
+            });
+        }
         let (model_type, architecture) =
             if self.is_qwen3() { ("qwen3", "Qwen3Model") } else { ("llama", "LlamaModel") };
         json!({
@@ -100,7 +134,10 @@ impl Shape {
 
     /// Names and shapes of all tensors, in the order they are written.
     pub(crate) fn tensors(self, sizes: Sizes) -> Vec<(String, Vec<usize>)> {
-        let Sizes { hidden, layers, heads, kv_heads, head_dim, intermediate, vocab } = sizes;
+        if self.is_encoder() {
+            return encoder_tensors(sizes);
+        }
+        let Sizes { hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, .. } = sizes;
         let mut tensors = vec![("embed_tokens.weight".to_owned(), vec![vocab, hidden])];
         for i in 0..layers {
             let mut add = |name: &str, shape: &[usize]| tensors.push((format!("layers.{i}.{name}"), shape.to_vec()));
@@ -121,4 +158,35 @@ impl Shape {
         tensors.push(("norm.weight".to_owned(), vec![hidden]));
         tensors
     }
+}
+
+fn encoder_tensors(sizes: Sizes) -> Vec<(String, Vec<usize>)> {
+    let Sizes { hidden, layers, intermediate, vocab, .. } = sizes;
+    let mut tensors = Vec::new();
+    let mut add = |name: String, shape: &[usize]| tensors.push((name, shape.to_vec()));
+    for (name, rows) in [("word", vocab), ("position", 512), ("token_type", 2)] {
+        add(format!("embeddings.{name}_embeddings.weight"), &[rows, hidden]);
+    }
+    for kind in ["weight", "bias"] {
+        add(format!("embeddings.LayerNorm.{kind}"), &[hidden]);
+    }
+    for i in 0..layers {
+        for (name, out, width) in [
+            ("attention.self.query", hidden, hidden),
+            ("attention.self.key", hidden, hidden),
+            ("attention.self.value", hidden, hidden),
+            ("attention.output.dense", hidden, hidden),
+            ("intermediate.dense", intermediate, hidden),
+            ("output.dense", hidden, intermediate),
+        ] {
+            add(format!("encoder.layer.{i}.{name}.weight"), &[out, width]);
+            add(format!("encoder.layer.{i}.{name}.bias"), &[out]);
+        }
+        for name in ["attention.output.LayerNorm", "output.LayerNorm"] {
+            for kind in ["weight", "bias"] {
+                add(format!("encoder.layer.{i}.{name}.{kind}"), &[hidden]);
+            }
+        }
+    }
+    tensors
 }

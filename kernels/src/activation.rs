@@ -2,7 +2,7 @@
 
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
-use crate::rows::for_row_blocks;
+use crate::rows::{PIECE, for_row_blocks};
 use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors};
 use crate::{Element, KernelError};
 
@@ -116,9 +116,6 @@ impl Activation {
         }
     }
 }
-
-/// Values of a task's unit; a multiple of every vector.
-const PIECE: usize = 64;
 
 struct Activate<'a, E> {
     activation: Activation,

@@ -31,6 +31,7 @@ mod rows;
 mod scratch;
 mod shared_pointer;
 mod simd;
+mod store;
 mod thread_pool;
 
 #[doc(hidden)]
@@ -40,7 +41,7 @@ pub use attention::{Attention, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBi
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;
-pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder, Store};
+pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder};
 pub use half::bf16;
 #[doc(hidden)]
 pub use isa::Isa;
@@ -51,7 +52,10 @@ pub use norm::rms_norm_with;
 #[doc(hidden)]
 pub use peak::run_peak;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};
-pub use rows::gather_rows;
+#[doc(hidden)]
+pub use rows::convert_with;
+pub use rows::{convert, embed_rows, gather_rows};
 pub use simd::Packing;
+pub use store::Store;
 #[doc(hidden)]
 pub use thread_pool::{ThreadPool, touch};

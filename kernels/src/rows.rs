@@ -1,8 +1,9 @@
-//! Row gather, which moves rows between compact space, ragged space and the pooled rows.
+//! Rows by index, which moves them between compact space, ragged space and the pooled rows, and rows in another type.
 
-use crate::KernelError;
 use crate::error::check_len;
-use crate::thread_pool;
+use crate::isa::Isa;
+use crate::simd::{self, Operation, Simd, Vector, for_vectors};
+use crate::{Element, KernelError, Store, thread_pool};
 
 /// Smallest output in bytes that is shared out: smaller copies are done before a second thread has joined.
 const PARALLEL_BYTES: usize = 1 << 15;
@@ -33,6 +34,75 @@ pub fn gather_rows<T: Copy + Send + Sync>(
         }
     });
     Ok(())
+}
+
+/// `out[i] = table[ids[i]]` as `f32` for rows of `width` elements, or adds it.
+///
+/// `table` is `[rows, width]`, `out` is `[ids.len(), width]`.
+///
+/// # Errors
+/// As for [`gather_rows`].
+pub fn embed_rows<E: Element>(
+    table: &[E],
+    width: usize,
+    ids: &[u32],
+    store: Store,
+    out: &mut [f32],
+) -> Result<(), KernelError> {
+    let rows = crate::error::whole_rows("table", width, table.len())?;
+    check_len("out", ids.len() * width, out.len())?;
+    if let Some(&bad) = ids.iter().find(|&&id| id as usize >= rows) {
+        return Err(KernelError::Index { argument: "id", found: bad as usize, limit: rows });
+    }
+    for_row_blocks(out, width, |first, out| {
+        for (out, &id) in out.chunks_exact_mut(width).zip(&ids[first..]) {
+            let row = out.iter_mut().zip(&table[id as usize * width..][..width]);
+            match store {
+                Store::Overwrite => row.for_each(|(out, x)| *out = x.to_f32()),
+                Store::Accumulate => row.for_each(|(out, x)| *out += x.to_f32()),
+            }
+        }
+    });
+    Ok(())
+}
+
+/// `out = x`, rounded to the nearest, ties to even.
+///
+/// # Errors
+/// If the lengths differ.
+pub fn convert<E: Element>(x: &[f32], out: &mut [E]) -> Result<(), KernelError> {
+    convert_with(Isa::best(), x, out)
+}
+
+/// [`convert`] with a chosen instruction set.
+#[doc(hidden)]
+pub fn convert_with<E: Element>(isa: Isa, x: &[f32], out: &mut [E]) -> Result<(), KernelError> {
+    check_len("out", x.len(), out.len())?;
+    for_row_blocks(out, PIECE, |first, out| {
+        let x = &x[first * PIECE..][..out.len()];
+        simd::run(isa, Convert { x, out });
+    });
+    Ok(())
+}
+
+/// Values of a task's unit where rows do not matter; a multiple of every vector.
+pub(crate) const PIECE: usize = 64;
+
+struct Convert<'a, E> {
+    x: &'a [f32],
+    out: &'a mut [E],
+}
+
+impl<E: Element> Operation for Convert<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for_vectors::<S::V>(self.x.len(), |i, count| {
+            // SAFETY: the instruction set is the caller's duty; vectors are within both slices.
+            unsafe {
+                S::V::loadu_up_to(self.x.as_ptr().add(i), count).store_elements(self.out.as_mut_ptr().add(i), count);
+            }
+        });
+    }
 }
 
 /// Calls `f` with blocks of rows of `out` and the index of their first row, on all cores if the output is large.

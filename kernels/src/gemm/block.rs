@@ -1,6 +1,7 @@
 //! The serial part of a product: a block of rows times some panels, on one core.
 
 use super::pack::{PANEL, PackedMatrix, word};
+use crate::Store;
 use crate::simd::{
     ColumnWords, Dot, MAX_LANES, Operation, Packing, RowTiles, RowWords, Simd, Vector, prefetch, product,
 };
@@ -19,15 +20,6 @@ const MAX_ROWS: usize = 14;
 /// Vectors of columns in a register block of few rows: enough chains of sums to hide the latency of an addition, and enough
 /// panels read at once to hide that of the memory.
 const WIDE: usize = 8;
-
-/// Replaces the output with the product or adds the product to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Store {
-    /// `out = x W^T (+ bias)`
-    Overwrite,
-    /// `out += x W^T (+ bias)`
-    Accumulate,
-}
 
 /// Words that [`Block::scratch`] must have for a block of `rows`.
 pub(super) fn scratch_words(rows: usize, weight: &PackedMatrix<impl Packing>) -> usize {

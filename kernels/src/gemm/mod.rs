@@ -3,16 +3,15 @@
 mod block;
 mod pack;
 
-pub use block::Store;
 pub use pack::{PackedMatrix, PackedMatrixBuilder};
 
-use crate::KernelError;
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
 use crate::scratch::with_words;
 use crate::shared_pointer::SharedPointer;
 use crate::simd::{self, Packing};
 use crate::thread_pool;
+use crate::{KernelError, Store};
 use block::{Block, scratch_words};
 use pack::PANEL;
 use std::ops::Range;

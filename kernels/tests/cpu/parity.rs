@@ -434,6 +434,37 @@ fn attention_refuses_what_does_not_fit() {
 }
 
 #[test]
+fn embed_rows_widens_rows_and_adds_them() {
+    let rng = &mut rng(9);
+    let (table, ids): (Vec<bf16>, Vec<u32>) = (random(rng, 50 * 333), (0..400).map(|i| i * 7 % 50).collect());
+    let before: Vec<f32> = random(rng, 400 * 333);
+    for store in [Store::Overwrite, Store::Accumulate] {
+        let mut out = before.clone();
+        embed_rows(&table, 333, &ids, store, &mut out).unwrap();
+        for ((out, before), &id) in out.chunks(333).zip(before.chunks(333)).zip(&ids) {
+            for ((out, before), x) in out.iter().zip(before).zip(&table[id as usize * 333..]) {
+                let before = if store == Store::Accumulate { *before } else { 0.0 };
+                assert_eq!(out.to_bits(), (before + x.to_f32()).to_bits());
+            }
+        }
+    }
+    let outside = embed_rows(&table, 333, &[50], Store::Overwrite, &mut [0.0; 333]);
+    assert!(matches!(outside, Err(KernelError::Index { argument: "id", found: 50, limit: 50 })));
+}
+
+#[test]
+fn convert_rounds_to_nearest() {
+    let x: Vec<f32> = random(&mut rng(10), 20_003);
+    let expected: Vec<bf16> = x.iter().map(|&x| bf16::from_f32(x)).collect();
+    for isa in Isa::available() {
+        let mut out = Unaligned::new(&vec![bf16::ZERO; x.len()]);
+        convert_with(isa, Unaligned::new(&x).get(), out.get_mut()).unwrap();
+        assert_eq!(bits(out.get()), bits(&expected), "{isa}");
+    }
+    assert!(matches!(convert(&x, &mut [0.0_f32; 3]), Err(KernelError::Length { .. })));
+}
+
+#[test]
 fn gather_rows_copies_rows() {
     let src: Vec<u32> = (0..12).collect();
     let mut out = [0; 9];
