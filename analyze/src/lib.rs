@@ -139,6 +139,7 @@ struct LineTokenizer<'a> {
 impl<'a> LineTokenizer<'a> {
     fn new(model: &ModelSummary, analyze: &'a Analyze) -> Result<Self, AnalyzeError> {
         let limits = EncodeLimits {
+            token_types: 0,
             vocab_size: model.vocab_size,
             max_input_length: model.capabilities.max_input_length,
             auto_truncate: true,

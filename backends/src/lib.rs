@@ -1,4 +1,5 @@
-//! Loading of causal checkpoints (Qwen3, Qwen2, Llama, Mistral) and forward passes in compact space.
+//! Loading of checkpoints, of decoders (Qwen3, Qwen2, Llama, Mistral) and of encoders (BERT and its kin), and forward passes,
+//! those of decoders in compact space.
 //!
 //! [`load`] reads a model's files and returns it as a [`prefold_core::LoadedModel`]. The transformer is written
 //! once (`model/`), over operations that choose the device (`ops/`).
@@ -23,6 +24,7 @@ pub use options::{AttentionMode, DefaultPrompt, DeviceChoice, EmbeddedFile, HubM
 pub use prefold_kernels::Dtype;
 
 use checkpoint::Checkpoint;
+use config::MaskConfig;
 use model::backend::TransformerBackend;
 use prefold_core::{LoadedModel, ModelBackend};
 
@@ -34,7 +36,10 @@ use prefold_core::{LoadedModel, ModelBackend};
 /// The checkpoint cannot be served exactly as it is meant: see [`LoadError`].
 pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let checkpoint = Checkpoint::open(options)?;
-    let backend = TransformerBackend::load(&checkpoint, options)?;
-    // Attention is causal in all models so far.
-    Ok(LoadedModel { backend: ModelBackend::Prefix(Box::new(backend)), tokenizer: checkpoint.tokenizer })
+    let backend = Box::new(TransformerBackend::load(&checkpoint, options)?);
+    let backend: ModelBackend = match checkpoint.config.attention.mask {
+        MaskConfig::Causal => ModelBackend::Prefix(backend),
+        MaskConfig::Full => ModelBackend::Whole(backend),
+    };
+    Ok(LoadedModel { backend, tokenizer: checkpoint.tokenizer })
 }

@@ -199,10 +199,12 @@ pub struct ModelInfo {
     pub capabilities: Arc<Capabilities>,
     /// Token ids must be below this.
     pub vocab_size: usize,
+    /// Types of tokens that the model tells apart; fewer than two for models without types.
+    pub token_types: usize,
     /// `float32`, `bfloat16` or `float16`.
     pub dtype: &'static str,
     /// `cpu` or `cuda:0`.
     pub device: String,
-    /// Attention over a compacted batch: `ragged` or `compact`.
+    /// Attention over a compacted batch, `ragged` or `compact`; `full` without a causal mask.
     pub attention: &'static str,
 }

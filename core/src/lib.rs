@@ -27,7 +27,10 @@ pub use admission::quota::{Quota, Share};
 pub use backend::{
     Backend, Batch, BatchLimits, Folding, ModelBackend, ModelInfo, Output, PrefixBackend, TooLarge, Wanted,
 };
-pub use capabilities::{Capabilities, Classify, Embed, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task};
+pub use capabilities::{
+    Capabilities, Classify, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task,
+    sigmoid, softmax,
+};
 pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
 pub use engine::Engine;
@@ -38,7 +41,6 @@ pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
-pub use postprocess::{sigmoid, softmax};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, Timings, TokenInfo, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};

@@ -1,21 +1,7 @@
 //! Postprocessing of raw outputs into answers.
 
-use crate::{BackendError, Output, RerankScore, TokenVectors};
+use crate::{BackendError, Output, RerankScore, TokenVectors, sigmoid};
 use std::num::NonZero;
-
-/// `1 / (1 + e^-x)`.
-pub fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// Exponentials divided by their sum; the largest logit is subtracted first, so nothing overflows.
-pub fn softmax(logits: &[f32]) -> Vec<f32> {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut values: Vec<f32> = logits.iter().map(|logit| (logit - max).exp()).collect();
-    let sum: f32 = values.iter().sum();
-    values.iter_mut().for_each(|value| *value /= sum);
-    values
-}
 
 /// Scales to unit length; a zero vector stays as it is.
 pub(crate) fn normalize(vector: &mut [f32]) {

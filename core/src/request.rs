@@ -126,6 +126,8 @@ impl EncodeOptions {
 pub struct EncodeLimits {
     /// Token ids must be below this.
     pub vocab_size: usize,
+    /// Types of tokens that the model tells apart; with fewer than two all tokens are of type 0.
+    pub token_types: usize,
     /// The longest sequence in tokens.
     pub max_input_length: usize,
     /// Value of [`EncodeOptions::truncate`] when absent.

@@ -48,7 +48,7 @@ pub(crate) fn reranker() -> Capabilities {
 
 pub(crate) fn classifier(labels: usize) -> Capabilities {
     let labels = (0..labels).map(|label| format!("label {label}")).collect();
-    Capabilities::classifier(Classify { labels, prompts: Prompts::default() }, 500)
+    Capabilities::classifier(Classify::of_labels(labels, Prompts::default()), 500)
 }
 
 pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> ModelInfo {
@@ -56,6 +56,7 @@ pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> Model
         model_type: "fake".to_owned(),
         capabilities: Arc::new(Capabilities { max_input_length, ..capabilities }),
         vocab_size: 1200,
+        token_types: 0,
         dtype: "float32",
         device: "cpu".to_owned(),
         attention: "ragged",
@@ -64,7 +65,7 @@ pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> Model
 
 /// Limits of the models that [`info`] describes.
 pub(crate) fn limits(max_input_length: usize, auto_truncate: bool) -> EncodeLimits {
-    EncodeLimits { vocab_size: 1200, max_input_length, auto_truncate }
+    EncodeLimits { vocab_size: 1200, token_types: 0, max_input_length, auto_truncate }
 }
 
 pub(crate) fn config() -> EngineConfig {

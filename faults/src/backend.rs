@@ -131,6 +131,7 @@ mod tests {
             model_type: "sound".to_owned(),
             capabilities: Arc::new(Capabilities::embedding(embed, 10)),
             vocab_size: 100,
+            token_types: 0,
             dtype: "float32",
             device: "cpu".to_owned(),
             attention: "ragged",

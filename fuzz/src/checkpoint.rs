@@ -83,7 +83,12 @@ fn check_model(model: LoadedModel) {
     let LoadedModel { mut backend, tokenizer } = model;
     let info = backend.info().clone();
     let max_input_length = info.capabilities.max_input_length;
-    let limits = EncodeLimits { vocab_size: info.vocab_size, max_input_length, auto_truncate: true };
+    let limits = EncodeLimits {
+        vocab_size: info.vocab_size,
+        token_types: info.token_types,
+        max_input_length,
+        auto_truncate: true,
+    };
     if let Ok(encoder) = TextEncoder::new(tokenizer, Capabilities::clone(&info.capabilities), limits) {
         let inputs = vec![Input::Text("ab <|im_end|>".to_owned()), Input::Text("é".to_owned())];
         // The engine turns a panic of the library into an error, as here.

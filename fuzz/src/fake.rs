@@ -17,6 +17,7 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
         model_type: "fake".to_owned(),
         capabilities: Arc::new(capabilities),
         vocab_size: 1024,
+        token_types: 0,
         dtype: "float32",
         device: "cpu".to_owned(),
         attention: "ragged",

@@ -97,7 +97,7 @@ fn server() -> &'static Server {
         let recipe = RerankRecipe::builtin(RerankRecipe::QWEN3).expect("it comes along");
         let classifier = |labels: usize| {
             let labels = (0..labels).map(|label| format!("label {label}")).collect();
-            Capabilities::classifier(Classify { labels, prompts: prompts.clone() }, MAX_INPUT_LENGTH)
+            Capabilities::classifier(Classify::of_labels(labels, prompts.clone()), MAX_INPUT_LENGTH)
         };
         let embed = Embed { dim: DIM, token_dim: DIM, pooling: Pooling::LastToken, prompts: prompts.clone() };
         let models: [Capabilities; KINDS] = [

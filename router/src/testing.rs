@@ -116,7 +116,7 @@ pub(crate) fn reranker() -> Capabilities {
 
 pub(crate) fn classifier(labels: &[&str]) -> Capabilities {
     let labels = labels.iter().map(|&label| label.to_owned()).collect();
-    Capabilities::classifier(Classify { labels, prompts: Prompts::default() }, 256)
+    Capabilities::classifier(Classify::of_labels(labels, Prompts::default()), 256)
 }
 
 /// Settings of an app; change them before [`build`](Self::build).
@@ -152,6 +152,7 @@ impl Setup {
             model_type: "fake".to_owned(),
             capabilities: Arc::new(capabilities),
             vocab_size: 1024,
+            token_types: 0,
             dtype: "float32",
             device: "cpu".to_owned(),
             attention: "ragged",

@@ -8,10 +8,7 @@ use crate::formats::Weights;
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
-use prefold_core::{Capabilities, Classify, Embed, Pooling, Prompts, RerankRecipe, Task};
-
-/// The head of a sequence classifier.
-const SCORE_HEAD: &str = "score.weight";
+use prefold_core::{Capabilities, Classify, Embed, LogitActivation, Pooling, Prompts, RerankRecipe, Task};
 
 /// Limit of a classifier's labels; far above any real one.
 const MAX_LABELS: usize = 1 << 16;
@@ -37,7 +34,7 @@ impl Evidence<'_> {
     pub(crate) fn read(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let unweighted = self.weights.is_none().then_some(Task::Embed);
         let task = self.task()?.or(unweighted).ok_or_else(|| {
-            let problem = "does not say what it is for: give --pooling (cls, mean, last-token) for embeddings, \
+            let problem = "does not say what it is for: give --pooling (cls, mean, last-token, ...) for embeddings, \
                            --task, or --rerank-recipe";
             LoadError::Options(format!("{} {problem}", self.files.display_name()))
         })?;
@@ -45,12 +42,13 @@ impl Evidence<'_> {
         if has_recipe && task != Task::Rerank {
             return Err(LoadError::Options(format!("--rerank-recipe is for reranking, the task is {task}")));
         }
+        let head_weight = self.metadata.config.classifier.weight();
         let has_score_head = match self.weights {
-            Some(weights) => weights.contains(SCORE_HEAD),
+            Some(weights) => weights.contains(&head_weight),
             None => self.is_classifier()?,
         };
         if self.options.task == Some(Task::Classify) && !has_score_head {
-            let problem = format!("has no head of a classifier (tensor `{SCORE_HEAD}`), which --task classify needs");
+            let problem = format!("has no head of a classifier (tensor `{head_weight}`), which --task classify needs");
             return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
         }
         if has_recipe && has_score_head {
@@ -72,11 +70,11 @@ impl Evidence<'_> {
         };
         capabilities.warnings.extend(self.doubt(task, has_score_head));
         match &head {
-            HeadSource::Score { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
+            HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
                 let problem = format!("a classifier with {num_labels} labels cannot rerank, only one with 1");
                 Err(LoadError::Options(problem))
             }
-            HeadSource::Dense { .. } | HeadSource::Score { .. } if self.options.rerank_instruction.is_some() => {
+            HeadSource::Dense { .. } | HeadSource::Classifier { .. } if self.options.rerank_instruction.is_some() => {
                 let problem = "`--rerank-instruction`: the model is not told in words what relevant means";
                 Err(LoadError::Options(problem.to_owned()))
             }
@@ -329,11 +327,42 @@ impl Evidence<'_> {
                 "safetensors",
             ));
         };
-        let labels = labels(&Fields::new("config.json", json)?)?;
+        let fields = Fields::new("config.json", json)?;
+        let labels = labels(&fields)?;
         let num_labels = labels.len();
-        let classify = Classify { labels, prompts: self.prompts(Prompts::default())? };
-        let capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
-        Ok((capabilities, HeadSource::Score { num_labels }))
+        let mut classify = Classify::of_labels(labels, self.prompts(Prompts::default())?);
+        match fields.optional::<String>("problem_type")?.as_deref() {
+            Some("multi_label_classification") => classify.activation = LogitActivation::Sigmoid,
+            Some("regression") => classify.activation = LogitActivation::Identity,
+            _ => {}
+        }
+        let named = pair_activation(self.files, &fields)?;
+        let known = named.as_deref().map(|name| match name.rsplit('.').next().unwrap_or_default() {
+            "Identity" => Some(LogitActivation::Identity),
+            "Sigmoid" => Some(LogitActivation::Sigmoid),
+            _ => None,
+        });
+        classify.pair_activation = known.flatten().unwrap_or(classify.pair_activation);
+        let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
+        if let (Some(name), Some(None)) = (named, known) {
+            let name = crate::json::shown(&name.into());
+            capabilities.warnings.push(format!("the files ask for scores by {name}; /v1/score gives the sigmoid"));
+        }
+        Ok((capabilities, HeadSource::Classifier { num_labels }))
+    }
+}
+
+/// The function that a cross-encoder's files name for its logit, as sentence-transformers has written it over time.
+fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<String>, LoadError> {
+    const FILE: &str = "config_sentence_transformers.json";
+    if let Some(own) = files.json(FILE)?
+        && let Some(name) = Fields::new(FILE, &own)?.optional("activation_fn")?
+    {
+        return Ok(Some(name));
+    }
+    match config.object("sentence_transformers")? {
+        Some(fields) => fields.optional("activation_fn"),
+        None => config.optional("sbert_ce_default_activation_function"),
     }
 }
 

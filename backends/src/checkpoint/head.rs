@@ -10,8 +10,8 @@ pub(crate) enum HeadSource {
     Dense { pooling: Pooling, modules: Vec<DenseModule> },
     /// Rows of the output matrix at the last token: for the negative and the positive token, or the positive one alone.
     TokenRows(Vec<RerankToken>),
-    /// `score.weight` of a sequence classifier at the last token.
-    Score { num_labels: usize },
+    /// The head of a sequence classifier.
+    Classifier { num_labels: usize },
 }
 
 /// A token whose logit enters the score.

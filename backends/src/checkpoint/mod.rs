@@ -11,7 +11,7 @@ mod tests;
 mod tokenizer;
 
 pub(crate) use head::{HeadSource, RerankToken};
-pub(crate) use st_modules::{DenseActivation, DenseModule};
+pub(crate) use st_modules::DenseModule;
 pub use summary::{ModelShape, ModelSummary, model_summary};
 
 use crate::LoadError;
@@ -60,7 +60,7 @@ impl Checkpoint {
             model_type = config.model_type,
             layers = config.num_layers,
             hidden_size = config.hidden_size,
-            stored = weights.stored_dtype(),
+            stored = weights.stored_dtype(&config.names.first_projection()),
             max_input_length = capabilities.max_input_length,
             "checkpoint opened"
         );

@@ -1,9 +1,11 @@
 //! Files of sentence-transformers beside a model: modules, pooling, dense layers, prompts.
 
 use crate::LoadError;
+use crate::config::HeadActivation;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{Pooling, Prompts};
+use prefold_kernels::Activation;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -32,14 +34,7 @@ pub(crate) struct DenseModule {
     pub(crate) weight: Vec<f32>,
     /// `[out_features]`
     pub(crate) bias: Option<Vec<f32>>,
-    pub(crate) activation: DenseActivation,
-}
-
-/// Activation after a dense layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DenseActivation {
-    Identity,
-    Tanh,
+    pub(crate) activation: HeadActivation,
 }
 
 /// Folders of the modules between the final states and the embedding.
@@ -158,13 +153,19 @@ pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> R
     };
     let [mode] = modes.as_slice() else {
         let problem = if modes.is_empty() { "no pooling mode".to_owned() } else { modes.join(" with ") };
-        return Err(LoadError::unsupported(&name, problem, "one of cls, mean, lasttoken"));
+        return Err(LoadError::unsupported(&name, problem, "one mode"));
     };
     let pooling = match mode.as_str() {
         "cls" => Pooling::Cls,
         "mean" => Pooling::Mean,
         "lasttoken" => Pooling::LastToken,
-        other => return Err(LoadError::unsupported(&name, format!("pooling mode {other}"), "cls, mean, lasttoken")),
+        "max" => Pooling::Max,
+        "mean_sqrt_len" => Pooling::MeanSqrtLen,
+        "weightedmean" => Pooling::WeightedMean,
+        other => {
+            let supported = "cls, mean, lasttoken, max, mean_sqrt_len, weightedmean";
+            return Err(LoadError::unsupported(&name, format!("pooling mode {other}"), supported));
+        }
     };
     Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
 }
@@ -222,9 +223,15 @@ pub(crate) fn dense(
     // sentence-transformers' own default is Tanh.
     let activation: String = fields.or("activation_function", "Tanh".to_owned())?;
     let activation = match activation.rsplit('.').next().unwrap_or_default() {
-        "Identity" => DenseActivation::Identity,
-        "Tanh" => DenseActivation::Tanh,
-        _ => return Err(fields.unsupported("activation_function", &format!("\"{activation}\""), "Identity, Tanh")),
+        "Identity" => HeadActivation::Identity,
+        "Tanh" => HeadActivation::Tanh,
+        "ReLU" => HeadActivation::Of(Activation::Relu),
+        "GELU" => HeadActivation::Of(Activation::Gelu),
+        "SiLU" => HeadActivation::Of(Activation::Silu),
+        _ => {
+            let supported = "Identity, Tanh, ReLU, GELU, SiLU";
+            return Err(fields.unsupported("activation_function", &format!("\"{activation}\""), supported));
+        }
     };
     for (key, usual) in [("module_input_name", "sentence_embedding"), ("module_output_name", "sentence_embedding")] {
         let value: String = fields.or(key, usual.to_owned())?;

@@ -1,13 +1,19 @@
 //! Description of a transformer as data. Readers of file formats fill it in; the model loads and runs what it says.
 
+mod head;
+pub(crate) mod names;
+mod positions;
 mod rope;
 
+pub(crate) use head::{ClassifierHead, DECODER_HEAD, HeadActivation, HeadName};
+pub(crate) use names::TensorNames;
+pub(crate) use positions::{LearnedPositions, PositionsConfig, RelativeBuckets};
 pub(crate) use rope::{RopeConfig, RopeScaling};
 
 use crate::LoadError;
+use prefold_kernels::Activation;
 
-/// Everything that decides how a transformer computes. The norms are RMS norms before each block, positions are rotary, the
-/// mask is causal, and feed-forward blocks are gated by SiLU; readers refuse everything else.
+/// Everything that decides how a transformer computes. Readers refuse what it cannot say.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransformerConfig {
     /// Name of the family, for display.
@@ -15,15 +21,66 @@ pub(crate) struct TransformerConfig {
     pub(crate) vocab_size: usize,
     pub(crate) hidden_size: usize,
     pub(crate) num_layers: usize,
-    pub(crate) norm_eps: f32,
+    pub(crate) norm: NormConfig,
+    pub(crate) embeddings: EmbeddingsConfig,
     pub(crate) attention: AttentionConfig,
     pub(crate) feed_forward: FeedForwardConfig,
-    pub(crate) rope: RopeConfig,
-    /// Number of last positions that each layer sees, its own included; `None` sees all. `[num_layers]`
+    pub(crate) positions: PositionsConfig,
+    /// A token sees those less than so many positions away; `None` sees all that the mask allows. `[num_layers]`
     pub(crate) sliding_windows: Vec<Option<usize>>,
     /// The embedding matrix is the language model's head too.
     pub(crate) tie_word_embeddings: bool,
+    /// Tokens of the longest input that the positions allow.
     pub(crate) max_position_embeddings: usize,
+    pub(crate) names: TensorNames,
+    /// The head of its sequence classifiers.
+    pub(crate) classifier: ClassifierHead,
+}
+
+/// Norms of all layers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct NormConfig {
+    pub(crate) kind: NormKind,
+    pub(crate) placement: Placement,
+    pub(crate) eps: f32,
+}
+
+/// Kind of a norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NormKind {
+    /// By the root of the mean square, with a weight.
+    Rms,
+    /// By mean and variance, with a weight and a bias.
+    Layer,
+}
+
+/// Place of the norms of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// On the block's input, and once more after the last layer.
+    Before,
+    /// On the sum of the block's input and output.
+    After,
+}
+
+/// What a token's embedding is made of, besides its row of the vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EmbeddingsConfig {
+    /// Width of the tables; other than `hidden_size`, a projection follows.
+    pub(crate) size: usize,
+    /// Rows of the table of token types; 0 for none.
+    pub(crate) token_types: usize,
+    /// The sum is normalised.
+    pub(crate) norm: bool,
+}
+
+/// Which tokens see which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MaskConfig {
+    /// Those before them and themselves.
+    Causal,
+    /// All of their sequence.
+    Full,
 }
 
 /// Attention block of all layers.
@@ -38,6 +95,9 @@ pub(crate) struct AttentionConfig {
     pub(crate) output_bias: bool,
     /// Queries and keys are normalised per head before rotation.
     pub(crate) qk_norm: bool,
+    pub(crate) mask: MaskConfig,
+    /// Biases of the scores, shared by all layers.
+    pub(crate) relative_bias: Option<RelativeBuckets>,
 }
 
 impl AttentionConfig {
@@ -52,12 +112,16 @@ impl AttentionConfig {
     }
 }
 
-/// Feed-forward block of all layers: gate, up and down projections.
+/// Feed-forward block of all layers: up and down projections, with a gate or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FeedForwardConfig {
     pub(crate) intermediate_size: usize,
     /// The projections have biases.
     pub(crate) bias: bool,
+    /// A gate goes through the activation and is multiplied with the up projection; without one the up projection goes
+    /// through it.
+    pub(crate) gated: bool,
+    pub(crate) activation: Activation,
 }
 
 impl TransformerConfig {
@@ -76,6 +140,8 @@ impl TransformerConfig {
             ("num_key_value_heads", self.attention.num_kv_heads, 1 << 12),
             ("head_dim", self.attention.head_dim, 1 << 12),
             ("max_position_embeddings", self.max_position_embeddings, 1 << 31),
+            ("embedding_size", self.embeddings.size, 1 << 18),
+            ("type_vocab_size", self.embeddings.token_types + 1, 1 << 16),
         ];
         for (name, value, limit) in sizes {
             if value == 0 || value > limit {
@@ -88,14 +154,19 @@ impl TransformerConfig {
                 format!("`num_attention_heads` ({heads}) must be a multiple of `num_key_value_heads` ({kv_heads})");
             return Err(LoadError::invalid(file, problem));
         }
-        if !self.attention.head_dim.is_multiple_of(2) {
+        let is_rotary = matches!(self.positions, PositionsConfig::Rotary(_));
+        if is_rotary && !self.attention.head_dim.is_multiple_of(2) {
             return Err(LoadError::invalid(
                 file,
                 format!("`head_dim` must be even, it is {}", self.attention.head_dim),
             ));
         }
-        if !(self.norm_eps > 0.0 && self.norm_eps < 1.0) {
-            let problem = format!("`rms_norm_eps` must be between 0 and 1, it is {}", self.norm_eps);
+        if !(self.norm.eps > 0.0 && self.norm.eps < 1.0) {
+            let name = match self.norm.kind {
+                NormKind::Rms => "rms_norm_eps",
+                NormKind::Layer => "layer_norm_eps",
+            };
+            let problem = format!("`{name}` must be between 0 and 1, it is {}", self.norm.eps);
             return Err(LoadError::invalid(file, problem));
         }
         Ok(())
@@ -108,6 +179,7 @@ impl TransformerConfig {
     pub(crate) fn check_positions(&self, file: &str, positions: usize) -> Result<(), LoadError> {
         // Twice a million positions of 128 components.
         const MAX_TABLE: usize = 1 << 28;
+        let PositionsConfig::Rotary(rope) = &self.positions else { return Ok(()) };
         let head_dim = self.attention.head_dim;
         if positions.saturating_mul(head_dim) > MAX_TABLE {
             let problem = format!(
@@ -116,9 +188,8 @@ impl TransformerConfig {
             );
             return Err(LoadError::invalid(file, problem));
         }
-        if !self.rope.is_finite(head_dim, positions) {
-            let problem =
-                format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", self.rope.theta);
+        if !rope.is_finite(head_dim, positions) {
+            let problem = format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", rope.theta);
             return Err(LoadError::invalid(file, problem));
         }
         Ok(())

@@ -15,8 +15,8 @@ use safetensors::SafetensorsFiles;
 
 /// The tensors of a checkpoint.
 ///
-/// Names are those of Hugging Face's classes with the `model.` prefix (`model.layers.0.self_attn.q_proj.weight`,
-/// `lm_head.weight`, `score.weight`); files without the prefix are read too. Tensors are converted one at a time, so that
+/// Names are those of Hugging Face's classes with the prefix `model.` or the family's (`model.layers.0.self_attn.q_proj.weight`,
+/// `bert.embeddings.LayerNorm.weight`, `score.weight`); files without the prefix are read too. Tensors are converted one at a time, so that
 /// the peak of memory is the mapped file and one converted tensor.
 #[derive(Debug)]
 pub(crate) enum Weights {
@@ -99,9 +99,8 @@ impl Weights {
         }
     }
 
-    /// Type of the first layer's query projection in the file.
-    pub(crate) fn stored_dtype(&self) -> &'static str {
-        let name = "model.layers.0.self_attn.q_proj.weight";
+    /// Type of a tensor in the file.
+    pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
         match self {
             Self::Safetensors(files) => files.stored_dtype(name),
             Self::Gguf(file) => file.stored_dtype(name),

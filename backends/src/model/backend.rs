@@ -3,11 +3,13 @@
 use super::footprint::Footprint;
 use super::head::Head;
 use super::layout::LayoutBuilder;
+use super::pooling;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
+use crate::config::{MaskConfig, PositionsConfig};
 use crate::error::LoadError;
-use crate::ops::{self, Target, Uploader};
+use crate::ops::{self, PoolKind, Target, Uploader};
 use crate::options::{AttentionMode, LoadOptions};
 use prefold_core::{Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, TooLarge};
 use std::sync::Arc;
@@ -32,7 +34,15 @@ impl TransformerBackend {
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, capabilities, head, .. } = checkpoint;
         let target = Target::open(options.device, options.dtype)?;
+        if config.attention.mask == MaskConfig::Full && !target.is_cpu() {
+            let problem = format!("{} models run on the CPU only, so far: --device cpu", config.model_type);
+            return Err(LoadError::Options(problem));
+        }
         let head = Head::load(config, weights, head)?;
+        if pooling::kind(head.pooling()) != PoolKind::Mean && !target.is_cpu() {
+            let problem = format!("pooling {:?} runs on the CPU only, so far: --device cpu", head.pooling());
+            return Err(LoadError::Options(problem));
+        }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         // Forward passes run on another thread, and free memory is measured next.
         target.synchronize()?;
@@ -41,6 +51,12 @@ impl TransformerBackend {
             layouts: LayoutBuilder {
                 mode: options.attention,
                 pooling: head.pooling(),
+                mask: config.attention.mask,
+                positions: match config.positions {
+                    PositionsConfig::Rotary(_) => None,
+                    PositionsConfig::Learned(positions) => Some(positions),
+                },
+                has_token_types: config.embeddings.token_types > 0,
                 qkv: qkv_layout(&config.attention),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
@@ -51,9 +67,13 @@ impl TransformerBackend {
                 model_type: config.model_type.clone(),
                 capabilities: Arc::clone(capabilities),
                 vocab_size: config.vocab_size,
+                token_types: config.embeddings.token_types,
                 dtype: target.dtype().as_str(),
                 device: target.name().to_owned(),
-                attention: options.attention.as_str(),
+                attention: match config.attention.mask {
+                    MaskConfig::Causal => options.attention.as_str(),
+                    MaskConfig::Full => "full",
+                },
             },
             target,
         })

@@ -8,6 +8,8 @@ use candle_core::{DType, Result, Tensor};
 /// A buffer by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
+    /// The embeddings, where their width is not that of the residual stream.
+    Embedded,
     /// The residual stream.
     Residual,
     /// The residual stream of the output rows.
@@ -24,9 +26,9 @@ pub(super) enum Name {
     Attended,
     /// Output of attention in ragged space.
     RaggedAttended,
-    /// Gate and up projections.
+    /// The up projection, after the gate's where there is one.
     GateUp,
-    /// Gated activations.
+    /// Activations of the feed-forward block.
     Activated,
     /// Final states after the last norm.
     Hidden,
@@ -37,12 +39,14 @@ pub(super) enum Name {
 /// Width of a buffer's rows.
 #[derive(Debug, Clone, Copy)]
 enum Width {
+    /// That of the tables of embeddings, or 0 if it is the residual stream's.
+    Embedding,
     Hidden,
     /// All query heads.
     Q,
     /// All query, key and value heads.
     Qkv,
-    /// Twice the width of the feed-forward block.
+    /// The width of the feed-forward block, twice if it is gated.
     GateUp,
     Intermediate,
 }
@@ -83,7 +87,8 @@ const fn spec(name: Name, width: Width, role: Role, lifetime: Lifetime) -> Spec 
 }
 
 /// All buffers, in the order of [`Name`].
-const SPECS: [Spec; 12] = [
+const SPECS: [Spec; 13] = [
+    spec(Name::Embedded, Width::Embedding, Role::F32, Lifetime::Layers),
     spec(Name::Residual, Width::Hidden, Role::F32, Lifetime::Layers),
     spec(Name::OutputResidual, Width::Hidden, Role::F32, Lifetime::Outputs),
     spec(Name::Normed, Width::Hidden, Role::Activation, Lifetime::Block),
@@ -101,9 +106,11 @@ const SPECS: [Spec; 12] = [
 /// Widths and element types of a model on a device.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
+    embedding: usize,
     hidden: usize,
     q: usize,
     qkv: usize,
+    gate_up: usize,
     intermediate: usize,
     projection: DType,
     activation: DType,
@@ -112,11 +119,14 @@ struct Sizes {
 impl Sizes {
     fn new(config: &TransformerConfig, target: &Target) -> Self {
         let (q, kv) = (config.attention.q_width(), config.attention.kv_width());
+        let intermediate = config.feed_forward.intermediate_size;
         Self {
+            embedding: if config.embeddings.size == config.hidden_size { 0 } else { config.embeddings.size },
             hidden: config.hidden_size,
             q,
             qkv: q + 2 * kv,
-            intermediate: config.feed_forward.intermediate_size,
+            gate_up: if config.feed_forward.gated { 2 * intermediate } else { intermediate },
+            intermediate,
             projection: target.projections(),
             activation: target.activations(),
         }
@@ -124,10 +134,11 @@ impl Sizes {
 
     fn width(&self, width: Width) -> usize {
         match width {
+            Width::Embedding => self.embedding,
             Width::Hidden => self.hidden,
             Width::Q => self.q,
             Width::Qkv => self.qkv,
-            Width::GateUp => 2 * self.intermediate,
+            Width::GateUp => self.gate_up,
             Width::Intermediate => self.intermediate,
         }
     }
@@ -173,8 +184,9 @@ impl Buffers {
                 Lifetime::RaggedAttention => ragged,
                 Lifetime::Block => block,
             };
-            if rows > 0 {
-                buffer.reserve(rows, self.sizes.width(spec.width))?;
+            let width = self.sizes.width(spec.width);
+            if rows > 0 && width > 0 {
+                buffer.reserve(rows, width)?;
             }
         }
         Ok(())

@@ -60,8 +60,11 @@ impl Footprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{AttentionConfig, FeedForwardConfig, RopeConfig, RopeScaling};
-    use prefold_kernels::Dtype;
+    use crate::config::{
+        AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind,
+        Placement, PositionsConfig, RopeConfig, RopeScaling, names,
+    };
+    use prefold_kernels::{Activation, Dtype};
 
     /// Qwen3-8B in bfloat16 on a GPU, by hand.
     fn qwen3_8b(mode: AttentionMode) -> Footprint {
@@ -84,19 +87,29 @@ mod tests {
             qkv_bias: false,
             output_bias: false,
             qk_norm: true,
+            mask: MaskConfig::Causal,
+            relative_bias: None,
         };
         let config = TransformerConfig {
             model_type: "qwen3".to_owned(),
             vocab_size: 151_936,
             hidden_size: 4096,
             num_layers: 36,
-            norm_eps: 1e-6,
+            norm: NormConfig { kind: NormKind::Rms, placement: Placement::Before, eps: 1e-6 },
+            embeddings: EmbeddingsConfig { size: 4096, token_types: 0, norm: false },
             attention,
-            feed_forward: FeedForwardConfig { intermediate_size: 12_288, bias: false },
-            rope,
+            feed_forward: FeedForwardConfig {
+                intermediate_size: 12_288,
+                bias: false,
+                gated: true,
+                activation: Activation::Silu,
+            },
+            positions: PositionsConfig::Rotary(rope),
             sliding_windows: vec![None; 36],
             tie_word_embeddings: false,
             max_position_embeddings: 40_960,
+            names: names::DECODER,
+            classifier: DECODER_HEAD,
         };
         // On a CPU projections are float32.
         let target = Target::cpu(Dtype::Bfloat16);

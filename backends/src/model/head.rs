@@ -2,8 +2,8 @@
 
 use super::layout::Layout;
 use super::weights::load_linear;
-use crate::checkpoint::{DenseActivation, DenseModule, HeadSource, RerankToken};
-use crate::config::TransformerConfig;
+use crate::checkpoint::{DenseModule, HeadSource, RerankToken};
+use crate::config::{HeadActivation, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
@@ -23,7 +23,7 @@ pub(super) struct Head {
 #[derive(Debug)]
 struct HeadLayer {
     linear: Linear,
-    activation: DenseActivation,
+    activation: HeadActivation,
 }
 
 impl Head {
@@ -33,19 +33,33 @@ impl Head {
         weights: &Weights,
         source: &HeadSource,
     ) -> std::result::Result<Self, LoadError> {
-        let linear = match source {
+        match source {
             HeadSource::Dense { pooling, modules } => {
                 let layers = modules.iter().map(HeadLayer::dense).collect::<std::result::Result<_, _>>()?;
-                return Ok(Self { pooling: *pooling, layers });
+                Ok(Self { pooling: *pooling, layers })
             }
-            HeadSource::TokenRows(tokens) => output_rows(config, weights, tokens)?,
-            HeadSource::Score { num_labels } => {
-                let parts = [("score".to_owned(), *num_labels)];
-                load_linear(weights, &Target::cpu(Dtype::Float32), &parts, config.hidden_size, false)?
+            HeadSource::TokenRows(tokens) => {
+                let linear = output_rows(config, weights, tokens)?;
+                let layers = vec![HeadLayer { linear, activation: HeadActivation::Identity }];
+                Ok(Self { pooling: Pooling::LastToken, layers })
             }
-        };
-        let layers = vec![HeadLayer { linear, activation: DenseActivation::Identity }];
-        Ok(Self { pooling: Pooling::LastToken, layers })
+            HeadSource::Classifier { num_labels } => Self::classifier(config, weights, *num_labels),
+        }
+    }
+
+    fn classifier(
+        config: &TransformerConfig,
+        weights: &Weights,
+        num_labels: usize,
+    ) -> std::result::Result<Self, LoadError> {
+        let (width, head) = (config.hidden_size, config.classifier);
+        let layers = head.layers.iter().enumerate().map(|(index, layer)| {
+            let rows = if index + 1 == head.layers.len() { num_labels } else { width };
+            let parts = [(layer.name.to_owned(), rows)];
+            let linear = load_linear(weights, &Target::cpu(Dtype::Float32), &parts, width, layer.bias)?;
+            Ok(HeadLayer { linear, activation: layer.activation })
+        });
+        Ok(Self { pooling: head.pooling, layers: layers.collect::<std::result::Result<_, LoadError>>()? })
     }
 
     pub(super) fn pooling(&self) -> Pooling {
@@ -92,8 +106,13 @@ impl Head {
             let out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
             linear.forward(&x, &out, Store::Overwrite)?;
             x = match activation {
-                DenseActivation::Identity => out,
-                DenseActivation::Tanh => out.tanh()?,
+                HeadActivation::Identity => out,
+                HeadActivation::Tanh => out.tanh()?,
+                HeadActivation::Of(activation) => {
+                    let activated = out.zeros_like()?;
+                    ops::activate(*activation, &out, &activated)?;
+                    activated
+                }
             };
         }
         Ok(x)

@@ -10,19 +10,23 @@
 //! | `compact` | a span for each segment | compact rows, page table `scatter` |
 
 use super::pooling;
+use crate::config::{LearnedPositions, MaskConfig};
 use crate::ops::{IndexPack, Pages, Pool, Target, Uploader};
 use crate::options::AttentionMode;
 use candle_core::{Result, Tensor};
 use prefold_core::{Batch, Pooling, RadixPlan, RaggedBatch, Wanted};
 use prefold_kernels::{QkvLayout, QuerySpan};
+use std::borrow::Cow;
 
 /// Indices of one forward pass, on the device that computes it.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// `[rows]`, `u32`
     pub(super) input_ids: Tensor,
-    /// `[rows]`, `u32`
+    /// `[rows]`, `u32`: positions, or rows of the table of learned ones.
     pub(super) position_ids: Tensor,
+    /// `[rows]`, `u32`, where the model has types.
+    pub(super) token_type_ids: Option<Tensor>,
     pub(super) pages: Pages,
     /// Present if attention runs in ragged space over a compacted batch.
     pub(super) expansion: Option<Expansion>,
@@ -58,6 +62,11 @@ pub(super) struct OutputRows {
 pub(super) struct LayoutBuilder {
     pub(super) mode: AttentionMode,
     pub(super) pooling: Pooling,
+    pub(super) mask: MaskConfig,
+    /// The table of positions, where they are learned.
+    pub(super) positions: Option<LearnedPositions>,
+    /// The model has token types.
+    pub(super) has_token_types: bool,
     pub(super) qkv: QkvLayout,
     pub(super) target: Target,
     pub(super) uploader: Uploader,
@@ -70,23 +79,32 @@ impl LayoutBuilder {
     /// The device has no memory.
     pub(super) fn build(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Layout> {
         let queries = Queries::new(&batch.ragged, plan, self.mode);
+        let position_ids = self.position_ids(&batch.ragged, queries.position_ids);
+        let token_type_ids = self.has_token_types.then(|| token_types(&batch.ragged, plan, queries.input_ids.len()));
+        let path_lens = |spans: &[QuerySpan]| match self.mask {
+            MaskConfig::Causal => None,
+            MaskConfig::Full => Some(path_lens(batch.ragged.cu_seqlens(), spans)),
+        };
         let rows = RowMap::new(&batch.ragged, plan);
         let output_spans = rows.output_spans(batch, self.pooling, queries.input_ids.len());
         let output_rows = output_spans.as_ref().map(|spans| spans.iter().map(|span| span.row).collect::<Vec<u32>>());
 
         let mut pack = IndexPack::default();
         let input_ids = pack.push(queries.input_ids);
-        let position_ids = pack.push(queries.position_ids);
+        let token_type_ids = token_type_ids.map(|ids| pack.push(&ids));
         let expansion = queries.expansion.map(|(scatter, gather)| (pack.push(scatter), pack.push(gather)));
         let outputs = output_rows.as_ref().map(|rows| {
-            let positions: Vec<u32> = rows.iter().map(|&row| queries.position_ids[row as usize]).collect();
+            let positions: Vec<u32> = rows.iter().map(|&row| position_ids[row as usize]).collect();
             (pack.push(rows), pack.push(&positions))
         });
         let mut output_pages = output_spans.map(|mut spans| {
             spans.iter_mut().zip(0..).for_each(|(span, row)| span.row = row);
-            Pages::new(queries.table.clone(), spans)
+            let path_lens = path_lens(&spans);
+            Pages::new(queries.table.clone(), spans, path_lens)
         });
-        let mut pages = Pages::new(queries.table, queries.spans);
+        let path_lens = path_lens(&queries.spans);
+        let position_ids = pack.push(&position_ids);
+        let mut pages = Pages::new(queries.table, queries.spans, path_lens);
         let mut pool = rows.pool(self.pooling, output_rows.as_deref());
         pages.pack(&self.target, self.qkv, &mut pack)?;
         if let Some(pages) = &mut output_pages {
@@ -111,6 +129,7 @@ impl LayoutBuilder {
         Ok(Layout {
             input_ids: indices.get(&input_ids)?,
             position_ids: indices.get(&position_ids)?,
+            token_type_ids: token_type_ids.map(|ids| indices.get(&ids)).transpose()?,
             pages,
             expansion: expansion.transpose()?,
             outputs,
@@ -118,6 +137,33 @@ impl LayoutBuilder {
             rows,
         })
     }
+}
+
+impl LayoutBuilder {
+    /// The positions of the rows, or their rows of the table of learned ones, whose models have no plan.
+    fn position_ids<'a>(&self, ragged: &RaggedBatch, position_ids: &'a [u32]) -> Cow<'a, [u32]> {
+        let Some(positions) = self.positions else { return Cow::Borrowed(position_ids) };
+        let mut rows = Vec::with_capacity(ragged.total_tokens());
+        for ends in ragged.cu_seqlens().windows(2) {
+            positions.push_rows(&ragged.input_ids()[ends[0] as usize..ends[1] as usize], &mut rows);
+        }
+        Cow::Owned(rows)
+    }
+}
+
+/// The token type of each row.
+fn token_types(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Vec<u32> {
+    let given = plan.map_or(ragged.token_type_ids(), RadixPlan::token_type_ids);
+    given.map_or_else(|| vec![0; rows], <[u32]>::to_vec)
+}
+
+/// The length of the sequence of each span.
+fn path_lens(cu_seqlens: &[u32], spans: &[QuerySpan]) -> Vec<u32> {
+    let len = |span: &QuerySpan| {
+        let sequence = cu_seqlens.partition_point(|&start| start <= span.path);
+        cu_seqlens.get(sequence).map_or(0, |end| end - span.path)
+    };
+    spans.iter().map(len).collect()
 }
 
 /// Rows, query spans and page table of an attention mode.
@@ -203,7 +249,7 @@ impl RowMap {
             Some(outputs) => outputs.binary_search(&row).map_or(u32::MAX, |index| index as u32),
             None => row,
         };
-        let mut pool = Pool::default();
+        let mut pool = Pool::new(pooling::kind(pooling));
         for (start, len) in self.sequences() {
             pool.push(pooling::positions(pooling, len).map(|position| state(self.row(start + position))));
         }

@@ -1,7 +1,8 @@
-//! Pooling: the states of a sequence whose mean is its pooled state.
+//! Pooling: the states of a sequence that its pooled state is made of.
 //!
 //! This is the one description; [`ops::Pool`](crate::ops::Pool) executes it on every device.
 
+use crate::ops::PoolKind;
 use prefold_core::Pooling;
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ pub(super) fn positions(pooling: Pooling, len: u32) -> Range<u32> {
     match pooling {
         Pooling::Cls => 0..1,
         Pooling::LastToken => len - 1..len,
-        Pooling::Mean => 0..len,
+        Pooling::Mean | Pooling::Max | Pooling::MeanSqrtLen | Pooling::WeightedMean => 0..len,
     }
 }
 
@@ -18,6 +19,16 @@ pub(super) fn positions(pooling: Pooling, len: u32) -> Range<u32> {
 pub(super) fn is_single(pooling: Pooling) -> bool {
     match pooling {
         Pooling::Cls | Pooling::LastToken => true,
-        Pooling::Mean => false,
+        Pooling::Mean | Pooling::Max | Pooling::MeanSqrtLen | Pooling::WeightedMean => false,
+    }
+}
+
+/// What is made of the states.
+pub(super) fn kind(pooling: Pooling) -> PoolKind {
+    match pooling {
+        Pooling::Cls | Pooling::LastToken | Pooling::Mean => PoolKind::Mean,
+        Pooling::Max => PoolKind::Max,
+        Pooling::MeanSqrtLen => PoolKind::MeanSqrtLen,
+        Pooling::WeightedMean => PoolKind::WeightedMean,
     }
 }

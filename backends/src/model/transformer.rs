@@ -7,11 +7,11 @@
 
 use super::buffers::{Buffers, Name};
 use super::layout::{Layout, OutputRows};
-use super::weights::{AttentionBlock, FeedForward, TransformerWeights};
-use crate::config::TransformerConfig;
+use super::weights::{AttentionBlock, Embeddings, FeedForward, TransformerWeights};
+use crate::config::{Placement, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{self, HeadSpan, Pages, Pool, Store, Target};
+use crate::ops::{self, HeadSpan, Norm, Pages, Pool, Store, Target};
 use candle_core::{Result, Tensor};
 use prefold_kernels::QkvLayout;
 use std::ops::Range;
@@ -41,7 +41,7 @@ impl Transformer {
         })
     }
 
-    /// The final states after the last norm, `[output rows or all rows, hidden_size]`, `f32`.
+    /// The final states, after the last norm, `[output rows or all rows, hidden_size]`, `f32`.
     pub(super) fn forward(&mut self, layout: &Layout) -> Result<Tensor> {
         let Self { target, weights, buffers, .. } = self;
         Pass { weights, buffers, layout, row_block: target.row_block() }.run()
@@ -78,8 +78,7 @@ struct Pass<'a> {
 impl Pass<'_> {
     fn run(mut self) -> Result<Tensor> {
         let weights = self.weights;
-        let mut residual = self.buffers.rows(Name::Residual, self.layout.input_ids.dims1()?)?;
-        ops::embed(&weights.embeddings, &self.layout.input_ids, &residual)?;
+        let mut residual = self.embed(&weights.embeddings)?;
         for (i, layer) in weights.layers.iter().enumerate() {
             match &self.layout.outputs {
                 Some(outputs) if i + 1 == weights.layers.len() => {
@@ -89,12 +88,79 @@ impl Pass<'_> {
             }
             self.feed_forward(&layer.feed_forward, &residual)?;
         }
+        let Some(norm) = &weights.final_norm else { return Ok(residual) };
         let hidden = self.buffers.rows(Name::Hidden, residual.dim(0)?)?;
-        weights.norm.forward(&residual, &hidden)?;
+        norm.forward(&residual, &hidden)?;
         Ok(hidden)
     }
 
-    /// `residual += O(attention(QKV(norm(residual))))`
+    /// The sum of the embeddings of each token, normalised and projected where the model does so.
+    fn embed(&mut self, embeddings: &Embeddings) -> Result<Tensor> {
+        let Layout { input_ids, position_ids, token_type_ids, .. } = self.layout;
+        let residual = self.buffers.rows(Name::Residual, input_ids.dims1()?)?;
+        let sum = match &embeddings.projection {
+            Some(_) => self.buffers.rows(Name::Embedded, input_ids.dims1()?)?,
+            None => residual.clone(),
+        };
+        ops::embed(&embeddings.words, input_ids, &sum, Store::Overwrite)?;
+        if let (Some(table), Some(ids)) = (&embeddings.token_types, token_type_ids) {
+            ops::embed(table, ids, &sum, Store::Accumulate)?;
+        }
+        if let Some(table) = &embeddings.positions {
+            ops::embed(table, position_ids, &sum, Store::Accumulate)?;
+        }
+        if let Some(norm) = &embeddings.norm {
+            norm.forward_in_place(&sum)?;
+        }
+        if let Some(projection) = &embeddings.projection {
+            for (sum, residual) in blocks(&sum, self.row_block)?.zip(blocks(&residual, self.row_block)?) {
+                let x = self.activations(&sum?)?;
+                projection.forward(&x, &residual?, Store::Overwrite)?;
+            }
+        }
+        Ok(residual)
+    }
+
+    /// Rows of the residual stream as the input of a product.
+    fn activations(&mut self, rows: &Tensor) -> Result<Tensor> {
+        let (count, width) = rows.dims2()?;
+        let converted = self.buffers.narrow(Name::Normed, count, width)?;
+        if converted.dtype() == rows.dtype() {
+            return Ok(rows.clone());
+        }
+        ops::convert(rows, &converted)?;
+        Ok(converted)
+    }
+
+    /// A block's input: rows of the residual stream, normalised where norms are before blocks.
+    fn input(&mut self, norm: &Norm, residual: &Tensor) -> Result<Tensor> {
+        match self.weights.placement {
+            Placement::Before => {
+                let normed = self.buffers.rows(Name::Normed, residual.dim(0)?)?;
+                norm.forward(residual, &normed)?;
+                Ok(normed)
+            }
+            Placement::After => self.activations(residual),
+        }
+    }
+
+    /// Normalises the sum of a block's input and output where norms are after blocks.
+    fn finish(&self, norm: &Norm, residual: &Tensor) -> Result<()> {
+        match self.weights.placement {
+            Placement::Before => Ok(()),
+            Placement::After => norm.forward_in_place(residual),
+        }
+    }
+
+    /// Rotates heads where positions are rotary.
+    fn rotate(&self, x: &Tensor, position_ids: &Tensor, spans: &[HeadSpan<'_>]) -> Result<()> {
+        match &self.weights.rotary {
+            Some(rotary) => rotary.forward(x, position_ids, spans),
+            None => Ok(()),
+        }
+    }
+
+    /// `residual += O(attention(QKV(x)))`, with x the block's input.
     fn attend(&mut self, block: &AttentionBlock, residual: &Tensor) -> Result<()> {
         let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
         let (rows, q_width) = (residual.dim(0)?, num_heads * head_dim);
@@ -102,7 +168,7 @@ impl Pass<'_> {
         self.project(block, 0..block.qkv.out_features(), residual, &qkv)?;
         let q = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
         let k = HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
-        self.weights.rotary.forward(&qkv, &self.layout.position_ids, &[q, k])?;
+        self.rotate(&qkv, &self.layout.position_ids, &[q, k])?;
 
         let attended = self.buffers.rows(Name::Attended, rows)?;
         let pages = &self.layout.pages;
@@ -117,7 +183,8 @@ impl Pass<'_> {
                 ops::gather_rows(&ragged_attended, &expansion.gather, &attended)?;
             }
         }
-        block.output.forward(&attended, residual, Store::Accumulate)
+        block.output.forward(&attended, residual, Store::Accumulate)?;
+        self.finish(&block.norm, residual)
     }
 
     /// The same for the output rows: K and V of all rows, Q and everything after it of the output rows alone.
@@ -127,7 +194,7 @@ impl Pass<'_> {
         let mut kv = self.buffers.narrow(Name::Qkv, residual.dim(0)?, kv_width)?;
         self.project(block, q_width..q_width + kv_width, residual, &kv)?;
         let k = HeadSpan { offset: 0, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
-        self.weights.rotary.forward(&kv, &self.layout.position_ids, &[k])?;
+        self.rotate(&kv, &self.layout.position_ids, &[k])?;
 
         let count = outputs.index.dims1()?;
         let output_residual = self.buffers.rows(Name::OutputResidual, count)?;
@@ -135,7 +202,7 @@ impl Pass<'_> {
         let q = self.buffers.rows(Name::OutputQ, count)?;
         self.project(block, 0..q_width, &output_residual, &q)?;
         let span = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
-        self.weights.rotary.forward(&q, &outputs.position_ids, &[span])?;
+        self.rotate(&q, &outputs.position_ids, &[span])?;
 
         if let Some(expansion) = &self.layout.expansion {
             let ragged = self.buffers.narrow(Name::RaggedQkv, expansion.scatter.dims1()?, kv_width)?;
@@ -145,10 +212,11 @@ impl Pass<'_> {
         let attended = self.buffers.rows(Name::Attended, count)?;
         block.attention.forward(&q, &kv, &outputs.pages, &attended)?;
         block.output.forward(&attended, &output_residual, Store::Accumulate)?;
+        self.finish(&block.norm, &output_residual)?;
         Ok(output_residual)
     }
 
-    /// `out = QKV(norm(residual))`, some of its columns.
+    /// `out = QKV(x)` with x the block's input, some of its columns.
     fn project(
         &mut self,
         block: &AttentionBlock,
@@ -157,26 +225,27 @@ impl Pass<'_> {
         out: &Tensor,
     ) -> Result<()> {
         for (residual, out) in blocks(residual, self.row_block)?.zip(blocks(out, self.row_block)?) {
-            let (residual, out) = (residual?, out?);
-            let normed = self.buffers.rows(Name::Normed, residual.dim(0)?)?;
-            block.norm.forward(&residual, &normed)?;
-            block.qkv.forward_columns(columns.clone(), &normed, &out, Store::Overwrite)?;
+            let x = self.input(&block.norm, &residual?)?;
+            block.qkv.forward_columns(columns.clone(), &x, &out?, Store::Overwrite)?;
         }
         Ok(())
     }
 
-    /// `residual += down(silu(gate(norm(residual))) * up(norm(residual)))`
+    /// `residual += down(silu(gate(x)) * up(x))` or `residual += down(activation(up(x)))`, with x the block's input.
     fn feed_forward(&mut self, block: &FeedForward, residual: &Tensor) -> Result<()> {
         for residual in blocks(residual, self.row_block)? {
             let residual = residual?;
             let rows = residual.dim(0)?;
-            let normed = self.buffers.rows(Name::Normed, rows)?;
+            let x = self.input(&block.norm, &residual)?;
             let gate_up = self.buffers.rows(Name::GateUp, rows)?;
             let activated = self.buffers.rows(Name::Activated, rows)?;
-            block.norm.forward(&residual, &normed)?;
-            block.gate_up.forward(&normed, &gate_up, Store::Overwrite)?;
-            ops::silu_mul(&gate_up, &activated)?;
+            block.input.forward(&x, &gate_up, Store::Overwrite)?;
+            match block.gated {
+                true => ops::silu_mul(&gate_up, &activated)?,
+                false => ops::activate(block.activation, &gate_up, &activated)?,
+            }
             block.down.forward(&activated, &residual, Store::Accumulate)?;
+            self.finish(&block.norm, &residual)?;
         }
         Ok(())
     }

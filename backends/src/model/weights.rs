@@ -1,27 +1,43 @@
 //! Weights of a transformer on a device, loaded by its description.
 
-use crate::config::{AttentionConfig, TransformerConfig};
+use crate::config::{AttentionConfig, NormKind, Placement, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{Attention, Linear, RmsNorm, Rotary, Target, Vector};
+use crate::ops::{Attention, Linear, Norm, Rotary, Target, Vector};
 use candle_core::Tensor;
-use prefold_kernels::QkvLayout;
+use prefold_kernels::{Activation, QkvLayout, RelativeBias};
+use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, LoadError>;
 
 /// All weights of a transformer without a head.
 #[derive(Debug)]
 pub(super) struct TransformerWeights {
-    /// `[vocab_size, hidden_size]`
-    pub(super) embeddings: Tensor,
+    pub(super) embeddings: Embeddings,
     pub(super) layers: Vec<Layer>,
-    /// The norm after the last layer.
-    pub(super) norm: RmsNorm,
-    pub(super) rotary: Rotary,
+    pub(super) placement: Placement,
+    /// The norm after the last layer, where norms are before blocks.
+    pub(super) final_norm: Option<Norm>,
+    /// The rotation of queries and keys, where positions are rotary.
+    pub(super) rotary: Option<Rotary>,
     pub(super) qkv: QkvLayout,
 }
 
-/// One layer: an attention block and a feed-forward block, each after a norm.
+/// What embeddings are summed from, and what is done with the sum.
+#[derive(Debug)]
+pub(super) struct Embeddings {
+    /// `[vocab_size, size]`
+    pub(super) words: Tensor,
+    /// `[rows, size]`
+    pub(super) positions: Option<Tensor>,
+    /// `[token_types, size]`
+    pub(super) token_types: Option<Tensor>,
+    pub(super) norm: Option<Norm>,
+    /// `[hidden_size, size]`
+    pub(super) projection: Option<Linear>,
+}
+
+/// One layer: an attention block and a feed-forward block, each with a norm.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) attention: AttentionBlock,
@@ -30,7 +46,7 @@ pub(super) struct Layer {
 
 #[derive(Debug)]
 pub(super) struct AttentionBlock {
-    pub(super) norm: RmsNorm,
+    pub(super) norm: Norm,
     /// Q, K and V in one matrix, in this order.
     pub(super) qkv: Linear,
     pub(super) q_norm: Option<Vector>,
@@ -41,9 +57,11 @@ pub(super) struct AttentionBlock {
 
 #[derive(Debug)]
 pub(super) struct FeedForward {
-    pub(super) norm: RmsNorm,
-    /// Gate and up in one matrix, in this order.
-    pub(super) gate_up: Linear,
+    pub(super) norm: Norm,
+    /// The up projection; gate and up in one matrix, in this order, where there is a gate.
+    pub(super) input: Linear,
+    pub(super) gated: bool,
+    pub(super) activation: Activation,
     pub(super) down: Linear,
 }
 
@@ -55,19 +73,39 @@ impl TransformerWeights {
         positions: usize,
         target: &Target,
     ) -> Result<Self> {
-        let layers = (0..config.num_layers).map(|index| Layer::load(&Loader { config, weights, target, index }));
-        let norm = Vector::new(weights.read("model.norm.weight", &[config.hidden_size])?, target)?;
-        let (vocab_size, hidden_size) = (config.vocab_size, config.hidden_size);
-        let embeddings = weights.matrix(target.dtype(), "model.embed_tokens.weight", [vocab_size, hidden_size])?;
-        let frequencies = config.rope.inverse_frequencies(config.attention.head_dim);
+        let bias = relative_bias(config, weights, positions)?.map(Arc::new);
+        let loader =
+            |index| Loader { config, weights, target, bias: bias.as_ref(), prefix: config.names.layer(index), index };
+        let layers = (0..config.num_layers).map(|index| Layer::load(&loader(index)));
+        let top = Loader { prefix: String::new(), ..loader(0) };
+        let rotary = match &config.positions {
+            PositionsConfig::Rotary(rope) => {
+                let frequencies = rope.inverse_frequencies(config.attention.head_dim);
+                Some(Rotary::new(&frequencies, positions, config.norm.eps, target)?)
+            }
+            PositionsConfig::Learned(_) => None,
+        };
         Ok(Self {
-            embeddings: target.upload(&embeddings)?,
+            embeddings: Embeddings::load(&top)?,
             layers: layers.collect::<Result<_>>()?,
-            norm: RmsNorm::new(norm, config.norm_eps),
-            rotary: Rotary::new(&frequencies, positions, config.norm_eps, target)?,
+            placement: config.norm.placement,
+            final_norm: match config.norm.placement {
+                Placement::Before => Some(top.norm(config.names.final_norm, config.hidden_size)?),
+                Placement::After => None,
+            },
+            rotary,
             qkv: qkv_layout(&config.attention),
         })
     }
+}
+
+/// The biases of scores by distance, from the buckets' of the file.
+fn relative_bias(config: &TransformerConfig, weights: &Weights, positions: usize) -> Result<Option<RelativeBias>> {
+    let (Some(buckets), heads) = (config.attention.relative_bias, config.attention.num_heads) else { return Ok(None) };
+    let name = format!("{}.weight", config.names.relative_bias);
+    let values = weights.read::<f32>(&name, &[buckets.buckets, heads])?;
+    let bias = |head, distance| values[buckets.bucket(distance) * heads + head];
+    Ok(Some(RelativeBias::new(heads, positions, bias)))
 }
 
 /// Heads of a fused QKV matrix.
@@ -75,30 +113,63 @@ pub(super) fn qkv_layout(config: &AttentionConfig) -> QkvLayout {
     QkvLayout { num_heads: config.num_heads, num_kv_heads: config.num_kv_heads, head_dim: config.head_dim }
 }
 
-/// Loads the tensors of one layer.
+/// Loads the tensors of one layer, or those outside of the layers.
+#[derive(Clone)]
 struct Loader<'a> {
     config: &'a TransformerConfig,
     weights: &'a Weights,
     target: &'a Target,
+    bias: Option<&'a Arc<RelativeBias>>,
+    /// Before every name.
+    prefix: String,
     index: usize,
 }
 
 impl Loader<'_> {
-    fn name(&self, part: &str) -> String {
-        format!("model.layers.{}.{part}", self.index)
+    fn vector(&self, name: &str, len: usize) -> Result<Vector> {
+        Vector::new(self.weights.read(&format!("{}{name}", self.prefix), &[len])?, self.target)
     }
 
-    fn vector(&self, part: &str, len: usize) -> Result<Vector> {
-        Vector::new(self.weights.read(&self.name(part), &[len])?, self.target)
-    }
-
-    fn norm(&self, part: &str) -> Result<RmsNorm> {
-        Ok(RmsNorm::new(self.vector(part, self.config.hidden_size)?, self.config.norm_eps))
+    fn norm(&self, name: &str, width: usize) -> Result<Norm> {
+        let weight = self.vector(&format!("{name}.weight"), width)?;
+        Ok(match self.config.norm.kind {
+            NormKind::Rms => Norm::rms(weight, self.config.norm.eps),
+            NormKind::Layer => Norm::layer(weight, self.vector(&format!("{name}.bias"), width)?, self.config.norm.eps),
+        })
     }
 
     fn linear(&self, parts: &[(&str, usize)], in_features: usize, bias: bool) -> Result<Linear> {
-        let parts: Vec<(String, usize)> = parts.iter().map(|&(part, out)| (self.name(part), out)).collect();
+        let parts: Vec<(String, usize)> =
+            parts.iter().map(|&(name, out)| (format!("{}{name}", self.prefix), out)).collect();
         load_linear(self.weights, self.target, &parts, in_features, bias)
+    }
+
+    fn table(&self, name: &str, rows: usize) -> Result<Tensor> {
+        let shape = [rows, self.config.embeddings.size];
+        let table = self.weights.matrix(self.target.dtype(), &format!("{}{name}.weight", self.prefix), shape)?;
+        Ok(self.target.upload(&table)?)
+    }
+}
+
+impl Embeddings {
+    fn load(loader: &Loader<'_>) -> Result<Self> {
+        let TransformerConfig { names, embeddings: config, hidden_size, .. } = loader.config;
+        let is_projected = config.size != *hidden_size;
+        Ok(Self {
+            words: loader.table(names.words, loader.config.vocab_size)?,
+            positions: match loader.config.positions {
+                PositionsConfig::Rotary(_) => None,
+                PositionsConfig::Learned(positions) => Some(loader.table(names.positions, positions.rows)?),
+            },
+            token_types: match config.token_types {
+                0 => None,
+                rows => Some(loader.table(names.token_types, rows)?),
+            },
+            norm: config.norm.then(|| loader.norm(names.embedding_norm, config.size)).transpose()?,
+            projection: is_projected
+                .then(|| loader.linear(&[(names.embedding_projection, *hidden_size)], config.size, true))
+                .transpose()?,
+        })
     }
 }
 
@@ -110,29 +181,37 @@ impl Layer {
 
 impl AttentionBlock {
     fn load(loader: &Loader<'_>) -> Result<Self> {
-        let (config, hidden) = (&loader.config.attention, loader.config.hidden_size);
+        let TransformerConfig { attention: config, names, hidden_size: hidden, sliding_windows, .. } = loader.config;
         let (q_width, kv_width) = (config.q_width(), config.kv_width());
-        let qkv = [("self_attn.q_proj", q_width), ("self_attn.k_proj", kv_width), ("self_attn.v_proj", kv_width)];
-        let head_norm = |part: &str| config.qk_norm.then(|| loader.vector(part, config.head_dim)).transpose();
+        let qkv = [(names.q, q_width), (names.k, kv_width), (names.v, kv_width)];
+        let head_norm =
+            |name: &str| config.qk_norm.then(|| loader.vector(&format!("{name}.weight"), config.head_dim)).transpose();
         Ok(Self {
-            norm: loader.norm("input_layernorm.weight")?,
-            qkv: loader.linear(&qkv, hidden, config.qkv_bias)?,
-            q_norm: head_norm("self_attn.q_norm.weight")?,
-            k_norm: head_norm("self_attn.k_norm.weight")?,
-            attention: Attention { layout: qkv_layout(config), window: loader.config.sliding_windows[loader.index] },
-            output: loader.linear(&[("self_attn.o_proj", hidden)], q_width, config.output_bias)?,
+            norm: loader.norm(names.attention_norm, *hidden)?,
+            qkv: loader.linear(&qkv, *hidden, config.qkv_bias)?,
+            q_norm: head_norm(names.q_norm)?,
+            k_norm: head_norm(names.k_norm)?,
+            attention: Attention {
+                layout: qkv_layout(config),
+                window: sliding_windows[loader.index],
+                bias: loader.bias.cloned(),
+            },
+            output: loader.linear(&[(names.output, *hidden)], q_width, config.output_bias)?,
         })
     }
 }
 
 impl FeedForward {
     fn load(loader: &Loader<'_>) -> Result<Self> {
-        let (config, hidden) = (&loader.config.feed_forward, loader.config.hidden_size);
-        let gate_up = [("mlp.gate_proj", config.intermediate_size), ("mlp.up_proj", config.intermediate_size)];
+        let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
+        let input = [(names.gate, config.intermediate_size), (names.up, config.intermediate_size)];
+        let input = if config.gated { &input[..] } else { &input[1..] };
         Ok(Self {
-            norm: loader.norm("post_attention_layernorm.weight")?,
-            gate_up: loader.linear(&gate_up, hidden, config.bias)?,
-            down: loader.linear(&[("mlp.down_proj", hidden)], config.intermediate_size, config.bias)?,
+            norm: loader.norm(names.feed_forward_norm, *hidden)?,
+            input: loader.linear(input, *hidden, config.bias)?,
+            gated: config.gated,
+            activation: config.activation,
+            down: loader.linear(&[(names.down, *hidden)], config.intermediate_size, config.bias)?,
         })
     }
 }

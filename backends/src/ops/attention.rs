@@ -1,4 +1,4 @@
-//! Causal attention over paths of a radix plan.
+//! Attention over paths of a radix plan, or over whole sequences.
 
 #[cfg(feature = "cuda")]
 use super::pages::DevicePages;
@@ -8,14 +8,17 @@ use super::storage::{kernel_error, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::{QkvLayout, RowView};
+use prefold_kernels::{QkvLayout, RelativeBias, RowView};
+use std::sync::Arc;
 
 /// The attention of one layer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Attention {
     pub(crate) layout: QkvLayout,
-    /// A query at path position p sees the keys `p - window + 1 ..= p`; all up to p when absent.
+    /// A query sees the keys less than so many positions away; all that the mask allows when absent.
     pub(crate) window: Option<usize>,
+    /// Added to the scores.
+    pub(crate) bias: Option<Arc<RelativeBias>>,
 }
 
 impl Attention {
@@ -70,7 +73,7 @@ impl InplaceOp3 for AttentionOp<'_> {
         kv: &CpuStorage,
         kv_layout: &Layout,
     ) -> Result<()> {
-        let Attention { layout, window } = *self.attention;
+        let &Attention { layout, window, ref bias } = self.attention;
         let attention = prefold_kernels::Attention {
             q: columns(q, q_layout, 0)?,
             k: columns(kv, kv_layout, 0)?,
@@ -79,7 +82,9 @@ impl InplaceOp3 for AttentionOp<'_> {
             spans: &self.pages.spans,
             layout,
             scale: self.attention.scale(),
+            mask: self.pages.mask(),
             window,
+            bias: bias.as_deref(),
         };
         with_element!(out, T => attention.run::<T>(slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
     }
@@ -100,7 +105,10 @@ impl InplaceOp3 for AttentionOp<'_> {
         let Some(DevicePages { plan, words: Some(words), .. }) = &self.pages.device else {
             candle_core::bail!("attention: the pages were not uploaded")
         };
-        let Attention { layout, window } = *self.attention;
+        let &Attention { layout, window, ref bias } = self.attention;
+        if bias.is_some() || self.pages.path_lens.is_some() {
+            candle_core::bail!("attention: only a causal mask without biases runs on a GPU");
+        }
         let scale = self.attention.scale();
         with_cuda_element!(q, T => with_view::<u32, _>(words, |words| {
             let attention = OnDevice::<T> {

@@ -1,4 +1,4 @@
-//! The operations of the decoder on candle tensors: the one place where kernels meet tensors.
+//! The operations of the transformer on candle tensors: the one place where kernels meet tensors.
 //!
 //! Every operation writes into a tensor that the caller owns (candle's in-place custom ops), so a forward
 //! pass allocates nothing once its [`Buffer`]s have grown. The device is chosen in here: a [`Target`] opens it and says
@@ -28,18 +28,18 @@ mod storage;
 mod target;
 mod weights;
 
-pub(crate) use activation::silu_mul;
+pub(crate) use activation::{activate, silu_mul};
 pub(crate) use attention::Attention;
 pub(crate) use buffer::Buffer;
 pub(crate) use host::on_host;
 pub(crate) use indices::{IndexPack, Uploader};
 pub(crate) use linear::{Linear, Store};
-pub(crate) use norm::RmsNorm;
+pub(crate) use norm::Norm;
 pub(crate) use pages::Pages;
-pub(crate) use pool::Pool;
+pub(crate) use pool::{Pool, PoolKind};
 pub use profile::take_profile;
 pub(crate) use rope::{HeadSpan, Rotary};
-pub(crate) use rows::{embed, gather_rows};
+pub(crate) use rows::{convert, embed, gather_rows};
 pub use target::used_device_bytes;
 pub(crate) use target::{Target, is_out_of_memory};
 pub(crate) use weights::Vector;

@@ -1,40 +1,78 @@
-//! RMSNorm, from the residual stream to a GEMM's input.
+//! Norms of the residual stream.
 
 use super::profile::timed;
 use super::storage::{kernel_error, slice, slice_mut, with_element};
 use super::weights::Vector;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Result, Tensor};
+use prefold_kernels::LayerNorm;
 
-/// `out = x / sqrt(mean(x^2) + eps) * weight`, row by row.
+/// A norm of rows.
 #[derive(Debug)]
-pub(crate) struct RmsNorm {
+pub(crate) struct Norm {
     weight: Vector,
+    kind: Kind,
     eps: f32,
 }
 
-impl RmsNorm {
-    pub(crate) fn new(weight: Vector, eps: f32) -> Self {
-        Self { weight, eps }
+#[derive(Debug)]
+enum Kind {
+    /// `out = x / sqrt(mean(x^2) + eps) * weight`
+    Rms,
+    /// `out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`
+    Layer { bias: Vector },
+}
+
+impl Norm {
+    pub(crate) fn rms(weight: Vector, eps: f32) -> Self {
+        Self { weight, kind: Kind::Rms, eps }
+    }
+
+    pub(crate) fn layer(weight: Vector, bias: Vector, eps: f32) -> Self {
+        Self { weight, kind: Kind::Layer { bias }, eps }
     }
 
     /// `x` is `f32`; `out` has its shape and may be an activation type.
     pub(crate) fn forward(&self, x: &Tensor, out: &Tensor) -> Result<()> {
-        timed("rms-norm", || out.inplace_op2(x, self))
+        timed("norm", || out.inplace_op2(x, self))
+    }
+
+    /// The same in place, of a LayerNorm.
+    pub(crate) fn forward_in_place(&self, x: &Tensor) -> Result<()> {
+        timed("norm", || x.inplace_op1(self))
+    }
+
+    fn as_layer_norm<'a>(&'a self, bias: &'a Vector) -> LayerNorm<'a> {
+        LayerNorm { weight: &self.weight.host, bias: &bias.host, eps: self.eps }
     }
 }
 
-impl InplaceOp2 for RmsNorm {
+impl InplaceOp1 for Norm {
     fn name(&self) -> &'static str {
-        "rms-norm"
+        "norm"
+    }
+
+    fn cpu_fwd(&self, x: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let Kind::Layer { bias } = &self.kind else { candle_core::bail!("norm: only a LayerNorm is in place") };
+        self.as_layer_norm(bias).run_in_place(slice_mut::<f32>(x, layout)?).map_err(kernel_error)
+    }
+}
+
+impl InplaceOp2 for Norm {
+    fn name(&self) -> &'static str {
+        "norm"
     }
 
     fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
         let x = slice::<f32>(x, x_layout)?;
         with_element!(out, T => {
             let out = slice_mut::<T>(out, out_layout)?;
-            prefold_kernels::rms_norm(x, &self.weight.host, self.eps, out).map_err(kernel_error)
+            match &self.kind {
+                Kind::Rms => prefold_kernels::rms_norm(x, &self.weight.host, self.eps, out),
+                Kind::Layer { bias } => self.as_layer_norm(bias).run(x, out),
+            }
+            .map_err(kernel_error)
         })
     }
 
@@ -42,6 +80,7 @@ impl InplaceOp2 for RmsNorm {
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let Kind::Rms = self.kind else { candle_core::bail!("norm: a LayerNorm does not run on a GPU") };
         let cuda = cuda::of(x)?;
         let x = view::<f32>(x, x_layout)?;
         with_cuda_element!(out, T => {

@@ -5,7 +5,7 @@ use super::flash::Sequences;
 use super::indices::{IndexPack, Indices};
 use super::target::Target;
 use candle_core::Result;
-use prefold_kernels::{QkvLayout, QuerySpan};
+use prefold_kernels::{Mask, QkvLayout, QuerySpan};
 #[cfg(feature = "cuda")]
 use {super::indices::Slot, super::storage::kernel_error, candle_core::Tensor, prefold_kernels::cuda::AttentionPlan};
 
@@ -16,6 +16,8 @@ pub(crate) struct Pages {
     pub(crate) table: Vec<u32>,
     /// The query rows.
     pub(crate) spans: Vec<QuerySpan>,
+    /// With a full mask the positions of the path of each span.
+    pub(crate) path_lens: Option<Vec<u32>>,
     #[cfg(feature = "cuda")]
     pub(super) device: Option<DevicePages>,
     #[cfg(feature = "flash-attn")]
@@ -32,14 +34,23 @@ pub(super) struct DevicePages {
 }
 
 impl Pages {
-    pub(crate) fn new(table: Vec<u32>, spans: Vec<QuerySpan>) -> Self {
+    /// `path_lens` as of [`Mask::Full`]; without them the mask is causal.
+    pub(crate) fn new(table: Vec<u32>, spans: Vec<QuerySpan>, path_lens: Option<Vec<u32>>) -> Self {
         Self {
             #[cfg(feature = "flash-attn")]
             sequences: Sequences::new(&table, &spans),
             table,
             spans,
+            path_lens,
             #[cfg(feature = "cuda")]
             device: None,
+        }
+    }
+
+    pub(super) fn mask(&self) -> Mask<'_> {
+        match &self.path_lens {
+            Some(path_lens) => Mask::Full { path_lens },
+            None => Mask::Causal,
         }
     }
 

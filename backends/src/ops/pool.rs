@@ -7,9 +7,23 @@ use super::storage::{dims, slice, slice_mut};
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
-/// Rows of the final states whose mean is the pooled state of a sequence.
-#[derive(Debug, Default)]
+/// What is made of a sequence's rows, in the order of their positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PoolKind {
+    /// Their mean.
+    Mean,
+    /// The largest value of each column.
+    Max,
+    /// Their sum, divided by the root of their number.
+    MeanSqrtLen,
+    /// Their mean with weights 1, 2, 3, ...
+    WeightedMean,
+}
+
+/// Rows of the final states of which the pooled state of a sequence is made.
+#[derive(Debug)]
 pub(crate) struct Pool {
+    kind: PoolKind,
     table: Vec<u32>,
     starts: Vec<u32>,
     slots: Option<[Slot; 2]>,
@@ -17,6 +31,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    pub(crate) fn new(kind: PoolKind) -> Self {
+        Self { kind, table: Vec::new(), starts: Vec::new(), slots: None, tensors: None }
+    }
+
     /// Adds a sequence, which must have a row.
     pub(crate) fn push(&mut self, rows: impl Iterator<Item = u32>) {
         self.starts.push(self.table.len() as u32);
@@ -42,7 +60,7 @@ impl Pool {
         self.starts.len().saturating_sub(1)
     }
 
-    /// `out[b]` = the mean of the sequence's rows of `x`; both are `f32`.
+    /// `out[b]` = what is made of the sequence's rows of `x`; both are `f32`.
     pub(crate) fn forward(&self, x: &Tensor, out: &Tensor) -> Result<()> {
         timed("pool", || out.inplace_op2(x, self))
     }
@@ -61,15 +79,27 @@ impl InplaceOp2 for Pool {
             if table.is_empty() || table.iter().any(|&row| row as usize >= rows) {
                 candle_core::bail!("a pooled state was not computed");
             }
-            // Summed in the order of positions; the sum of one state is the state itself.
+            // In the order of positions; what is made of one state is the state itself.
             for (i, &row) in table.iter().enumerate() {
                 let state = &x[row as usize * width..][..width];
-                match i {
-                    0 => out.copy_from_slice(state),
-                    _ => out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x),
+                let pairs = out.iter_mut().zip(state);
+                match self.kind {
+                    _ if i == 0 => pairs.for_each(|(out, x)| *out = *x),
+                    PoolKind::Mean | PoolKind::MeanSqrtLen => pairs.for_each(|(sum, x)| *sum += x),
+                    PoolKind::WeightedMean => pairs.for_each(|(sum, x)| *sum += x * (i + 1) as f32),
+                    // NaN stays.
+                    PoolKind::Max => {
+                        pairs.for_each(|(max, x)| *max = if max.is_nan() || *x <= *max { *max } else { *x })
+                    }
                 }
             }
-            let scale = 1.0 / table.len() as f32;
+            let count = table.len() as f32;
+            let scale = match self.kind {
+                PoolKind::Mean => 1.0 / count,
+                PoolKind::MeanSqrtLen => 1.0 / count.sqrt(),
+                PoolKind::WeightedMean => 2.0 / (count * (count + 1.0)),
+                PoolKind::Max => continue,
+            };
             out.iter_mut().for_each(|x| *x *= scale);
         }
         Ok(())
@@ -79,6 +109,9 @@ impl InplaceOp2 for Pool {
     fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_view};
         let cuda = cuda::of(x)?;
+        if self.kind != PoolKind::Mean {
+            candle_core::bail!("pool: only the mean is taken on a GPU");
+        }
         let Some([table, starts]) = &self.tensors else { candle_core::bail!("pool: the rows were not uploaded") };
         let (_, width) = x_layout.shape().dims2()?;
         let rows_end = self.table.iter().max().map_or(0, |&row| row as usize + 1);

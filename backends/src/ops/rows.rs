@@ -4,18 +4,35 @@ use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::Element;
-use rayon::prelude::*;
+use candle_core::{CpuStorage, InplaceOp2, InplaceOp3, Layout, Result, Tensor};
+use prefold_kernels::Store;
 
 /// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.
 pub(crate) fn gather_rows(x: &Tensor, index: &Tensor, out: &Tensor) -> Result<()> {
     timed("gather-rows", || out.inplace_op3(x, index, &GatherRows))
 }
 
-/// `out[i] = table[ids[i]]` as `f32`, whatever the table's type.
-pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor) -> Result<()> {
-    timed("embed", || out.inplace_op3(table, ids, &Embed))
+/// `out[i] = table[ids[i]]` as `f32`, whatever the table's type, or adds it.
+pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor, store: Store) -> Result<()> {
+    timed("embed", || out.inplace_op3(table, ids, &Embed(store)))
+}
+
+/// `out = x`, rounded to the type of `out`; `x` is `f32`.
+pub(crate) fn convert(x: &Tensor, out: &Tensor) -> Result<()> {
+    timed("convert", || out.inplace_op2(x, &Convert))
+}
+
+struct Convert;
+
+impl InplaceOp2 for Convert {
+    fn name(&self) -> &'static str {
+        "convert"
+    }
+
+    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+        let x = slice::<f32>(x, x_layout)?;
+        with_element!(out, T => prefold_kernels::convert(x, slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
+    }
 }
 
 struct GatherRows;
@@ -64,7 +81,7 @@ impl InplaceOp3 for GatherRows {
     }
 }
 
-struct Embed;
+struct Embed(Store);
 
 impl InplaceOp3 for Embed {
     fn name(&self) -> &'static str {
@@ -80,19 +97,11 @@ impl InplaceOp3 for Embed {
         ids: &CpuStorage,
         ids_layout: &Layout,
     ) -> Result<()> {
-        let (vocab_size, width) = dims(table_layout)?;
+        let (_, width) = dims(table_layout)?;
         let ids = slice::<u32>(ids, ids_layout)?;
-        if let Some(id) = ids.iter().find(|&&id| id as usize >= vocab_size) {
-            candle_core::bail!("token id {id} is not below the vocabulary size {vocab_size}");
-        }
         let out = slice_mut::<f32>(out, out_layout)?;
         with_element!(table, T => {
-            let table = slice::<T>(table, table_layout)?;
-            out.par_chunks_exact_mut(width).zip(ids).for_each(|(row, &id)| {
-                let values = &table[id as usize * width..][..width];
-                row.iter_mut().zip(values).for_each(|(to, &from)| *to = from.to_f32());
-            });
-            Ok(())
+            prefold_kernels::embed_rows(slice::<T>(table, table_layout)?, width, ids, self.0, out).map_err(kernel_error)
         })
     }
 
@@ -108,6 +117,9 @@ impl InplaceOp3 for Embed {
         ids_layout: &Layout,
     ) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        if self.0 == Store::Accumulate {
+            candle_core::bail!("embed: rows are not added on a GPU");
+        }
         let cuda = cuda::of(table)?;
         let (_, width) = dims(table_layout)?;
         let ids = view::<u32>(ids, ids_layout)?;

@@ -2,7 +2,7 @@
 
 use super::*;
 use candle_core::{D, DType, Device, Tensor};
-use prefold_kernels::{Dtype, PackedMatrix};
+use prefold_kernels::{Activation, Dtype, PackedMatrix};
 
 fn random(shape: (usize, usize)) -> Tensor {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu).unwrap()
@@ -51,8 +51,35 @@ fn rms_norm_is_its_formula() {
     let weight_row = Tensor::new(weight.clone(), &Device::Cpu).unwrap();
     let expected = x.broadcast_mul(&scale).unwrap().broadcast_mul(&weight_row).unwrap();
     let out = zeros((5, 48));
-    RmsNorm::new(Vector::on_cpu(weight), 1e-6).forward(&x, &out).unwrap();
+    Norm::rms(Vector::on_cpu(weight), 1e-6).forward(&x, &out).unwrap();
     assert_close(&out, &expected);
+}
+
+#[test]
+fn layer_norm_is_its_formula() {
+    let x = random((5, 48));
+    let [weight, bias] = [values(&random((1, 48))), values(&random((1, 48)))];
+    let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1).unwrap()).unwrap();
+    let variance = centred.sqr().unwrap().mean_keepdim(D::Minus1).unwrap();
+    let unit = centred.broadcast_div(&(variance + 1e-5).unwrap().sqrt().unwrap()).unwrap();
+    let row = |values: &[f32]| Tensor::new(values, &Device::Cpu).unwrap();
+    let expected = unit.broadcast_mul(&row(&weight)).unwrap().broadcast_add(&row(&bias)).unwrap();
+    let out = zeros((5, 48));
+    let norm = Norm::layer(Vector::on_cpu(weight), Vector::on_cpu(bias), 1e-5);
+    norm.forward(&x, &out).unwrap();
+    assert_close(&out, &expected);
+    norm.forward_in_place(&x).unwrap();
+    assert_close(&x, &expected);
+}
+
+#[test]
+fn gelu_is_its_formula() {
+    let x = random((5, 24));
+    let out = zeros((5, 24));
+    activate(Activation::Gelu, &x, &out).unwrap();
+    assert_close(&out, &x.gelu_erf().unwrap());
+    activate(Activation::GeluTanh, &x, &out).unwrap();
+    assert_close(&out, &x.gelu().unwrap());
 }
 
 #[test]
@@ -73,11 +100,20 @@ fn rows_are_index_select() {
     gather_rows(&x, &index, &out).unwrap();
     assert_close(&out, &expected);
     let half = zeros((4, 10));
-    embed(&x.to_dtype(DType::BF16).unwrap(), &index, &half).unwrap();
-    assert_close(&half, &expected.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap());
+    embed(&x.to_dtype(DType::BF16).unwrap(), &index, &half, Store::Overwrite).unwrap();
+    let rounded = expected.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+    assert_close(&half, &rounded);
+    embed(&x, &index, &half, Store::Accumulate).unwrap();
+    assert_close(&half, &(rounded + &expected).unwrap());
+    let converted = Tensor::zeros((4, 10), DType::BF16, &Device::Cpu).unwrap();
+    convert(&expected, &converted).unwrap();
+    assert_eq!(
+        values(&converted.to_dtype(DType::F32).unwrap()),
+        values(&expected.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap())
+    );
     let outside = Tensor::new(&[6u32, 0, 0, 0], &Device::Cpu).unwrap();
     assert!(gather_rows(&x, &outside, &out).is_err());
-    assert!(embed(&x, &outside, &out).is_err());
+    assert!(embed(&x, &outside, &out, Store::Overwrite).is_err());
 }
 
 #[test]
@@ -91,7 +127,7 @@ fn a_buffer_keeps_its_memory() {
 #[test]
 fn pooled_states_are_means_of_their_rows() {
     let x = random((5, 6));
-    let mut pool = Pool::default();
+    let mut pool = Pool::new(PoolKind::Mean);
     pool.push(2..3);
     pool.push(0..4);
     pool.pack(&mut IndexPack::default());
@@ -99,8 +135,33 @@ fn pooled_states_are_means_of_their_rows() {
     pool.forward(&x, &out).unwrap();
     assert_eq!(values(&out)[..6], values(&x)[12..18], "one row stays as it is");
     assert_close(&out.narrow(0, 1, 1).unwrap(), &x.narrow(0, 0, 4).unwrap().mean_keepdim(0).unwrap());
-    let mut outside = Pool::default();
+    let mut outside = Pool::new(PoolKind::Mean);
     outside.push(0..6);
     outside.pack(&mut IndexPack::default());
     assert!(outside.forward(&x, &zeros((1, 6))).is_err());
+}
+
+#[test]
+fn pooled_states_are_their_formulas() {
+    let x = Tensor::new(&[[1.0_f32, -8.0], [5.0, 2.0], [0.0, f32::NAN], [3.0, 1.0]], &Device::Cpu).unwrap();
+    for (kind, expected) in [
+        (PoolKind::Mean, [3.0, -5.0 / 3.0]),
+        (PoolKind::Max, [5.0, 2.0]),
+        (PoolKind::MeanSqrtLen, [9.0 / 3.0_f32.sqrt(), -5.0 / 3.0_f32.sqrt()]),
+        (PoolKind::WeightedMean, [(1.0 + 2.0 * 5.0 + 3.0 * 3.0) / 6.0, (-8.0 + 2.0 * 2.0 + 3.0) / 6.0]),
+    ] {
+        let mut pool = Pool::new(kind);
+        pool.push([0, 1, 3].into_iter());
+        pool.push([2, 3].into_iter());
+        pool.push([1].into_iter());
+        pool.pack(&mut IndexPack::default());
+        let out = zeros((3, 2));
+        pool.forward(&x, &out).unwrap();
+        let found = values(&out);
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{kind:?}: {found} for {expected}");
+        }
+        assert!(found[3].is_nan(), "{kind:?} hides a NaN");
+        assert_eq!(found[4..], [5.0, 2.0], "{kind:?} of one state");
+    }
 }

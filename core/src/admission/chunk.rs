@@ -3,12 +3,13 @@
 //! A chunk enters the queue while the one before is computed: two of them together must leave room for other requests.
 
 use super::queue_quota::QueueLimits;
+use crate::Tokens;
 
 /// A chunk ends at this fraction of the queue's limits; its last sequence may reach beyond.
 const CHUNKS_IN_QUEUE: usize = 4;
 
 /// The sequences in their order, in chunks that end as soon as they have a quarter of the queue's tokens or inputs.
-pub(crate) fn chunks(sequences: Vec<Vec<u32>>, queue: QueueLimits) -> impl Iterator<Item = Vec<Vec<u32>>> {
+pub(crate) fn chunks(sequences: Vec<Tokens>, queue: QueueLimits) -> impl Iterator<Item = Vec<Tokens>> {
     let [max_tokens, max_inputs] = [queue.tokens, queue.inputs].map(|limit| (limit / CHUNKS_IN_QUEUE).max(1));
     let mut rest = sequences.into_iter();
     std::iter::from_fn(move || {
@@ -29,8 +30,8 @@ mod tests {
     use super::*;
 
     fn lens(sequences: &[usize], tokens: usize, inputs: usize) -> Vec<Vec<usize>> {
-        let sequences = sequences.iter().map(|&len| vec![0; len]).collect();
-        chunks(sequences, QueueLimits { tokens, inputs }).map(|chunk| chunk.iter().map(Vec::len).collect()).collect()
+        let sequences = sequences.iter().map(|&len| Tokens::new(vec![0; len])).collect();
+        chunks(sequences, QueueLimits { tokens, inputs }).map(|chunk| chunk.iter().map(Tokens::len).collect()).collect()
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //!
 //! They are made once, when the checkpoint is read. Routes, `/info`, errors, the log and tools all read them.
 
+mod logit_activation;
 mod recipe;
 mod task;
 mod template;
 #[cfg(test)]
 mod tests;
 
+pub use logit_activation::{LogitActivation, sigmoid, softmax};
 pub use recipe::RerankRecipe;
 pub use task::Task;
 pub use template::RerankTemplate;
@@ -73,6 +75,19 @@ pub struct Classify {
     pub labels: Vec<String>,
     /// Prompts that stand before a text; not before a pair.
     pub prompts: Prompts,
+    /// What makes the logits of an input its scores.
+    pub activation: LogitActivation,
+    /// What makes the single logit of a pair the score that the model was trained for: for `/v1/score`, where `/rerank` always
+    /// gives a probability.
+    pub pair_activation: LogitActivation,
+}
+
+impl Classify {
+    /// A classifier that says nothing else than its labels: one is a probability by itself, several share it.
+    pub fn of_labels(labels: Vec<String>, prompts: Prompts) -> Self {
+        let activation = if labels.len() == 1 { LogitActivation::Sigmoid } else { LogitActivation::Softmax };
+        Self { labels, prompts, activation, pair_activation: LogitActivation::Sigmoid }
+    }
 }
 
 /// Prompts of a model, as its `config_sentence_transformers.json` names them.
@@ -94,6 +109,12 @@ pub enum Pooling {
     Mean,
     /// The first token's state.
     Cls,
+    /// The largest value of each component.
+    Max,
+    /// The sum over all tokens divided by the root of their number.
+    MeanSqrtLen,
+    /// The mean over all tokens, the first with weight 1, the second with weight 2 and so on.
+    WeightedMean,
 }
 
 /// Parses the name that a flag or a file gives.
@@ -105,7 +126,13 @@ impl FromStr for Pooling {
             "last-token" | "last_token" | "lasttoken" => Ok(Self::LastToken),
             "mean" => Ok(Self::Mean),
             "cls" => Ok(Self::Cls),
-            other => Err(format!("pooling `{other}` is not supported (cls, mean, last-token)")),
+            "max" => Ok(Self::Max),
+            "mean-sqrt-len" | "mean_sqrt_len" => Ok(Self::MeanSqrtLen),
+            "weighted-mean" | "weighted_mean" | "weightedmean" => Ok(Self::WeightedMean),
+            other => {
+                let known = "cls, mean, last-token, max, mean-sqrt-len, weighted-mean";
+                Err(format!("pooling `{other}` is not supported ({known})"))
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::growth::Growth;
 use super::options::ResolvedOptions;
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::{TruncationBound, whole};
-use crate::{EncodeLimits, EncodeOptions, Error, Input, Place, Prompts, RerankTemplate, TruncationDirection};
+use crate::{EncodeLimits, EncodeOptions, Error, Input, Place, Prompts, RerankTemplate, Tokens, TruncationDirection};
 use std::collections::HashSet;
 use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
 
@@ -23,7 +23,7 @@ pub(crate) struct Encoder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
     /// Not empty, within the limits.
-    pub(crate) input_ids: Vec<u32>,
+    pub(crate) tokens: Tokens,
     /// Characters of the input's texts.
     pub(crate) characters: usize,
     /// The input had more tokens.
@@ -33,6 +33,8 @@ pub(crate) struct Encoded {
 /// Ids of an input within the limits.
 pub(super) struct Fitted {
     pub(super) ids: Vec<u32>,
+    /// Empty if all are 0.
+    pub(super) token_type_ids: Vec<u32>,
     pub(super) is_truncated: bool,
 }
 
@@ -78,7 +80,7 @@ impl Encoder {
         {
             return Err(Error::invalid(field, "is for texts; token ids are taken as they are"));
         }
-        let Fitted { ids: input_ids, is_truncated } = match input {
+        let Fitted { ids, token_type_ids, is_truncated } = match input {
             Input::Text(text) => self.encode_text(&options.with_prompt(text), None, place, options)?,
             Input::Pair(first, second) => self.encode_text(&first, Some(&second), place, options)?,
             Input::Ids(ids) => self.cut_ids(ids, place, options)?,
@@ -86,12 +88,29 @@ impl Encoder {
                 self.encode_rerank(instruction, (query, query_place), &document, place, options)?
             }
         };
-        if input_ids.is_empty() {
+        if ids.is_empty() {
             return Err(Error::Empty { field: place.field, problem: place.problem("has no tokens") });
         }
         // The tokenizer's files may know more tokens than the model has rows for.
-        self.check_ids(&input_ids, place)?;
-        Ok(Encoded { input_ids, characters, is_truncated })
+        self.check_ids(&ids, place)?;
+        let tokens = match token_type_ids.is_empty() {
+            true => Tokens::new(ids),
+            false => Tokens::new(ids).with_token_types(token_type_ids).map_err(|error| place.untokenizable(error))?,
+        };
+        Ok(Encoded { tokens, characters, is_truncated })
+    }
+
+    /// The types of tokens, empty if the model tells none apart or they are all of type 0.
+    fn token_types(&self, type_ids: &[u32], place: Place) -> Result<Vec<u32>, Error> {
+        let limit = self.limits.token_types;
+        match type_ids.iter().max() {
+            Some(&largest) if limit > 1 && largest as usize >= limit => {
+                Err(place
+                    .untokenizable(format!("the tokenizer gives token type {largest}, the model has {limit} types")))
+            }
+            Some(1..) if limit > 1 => Ok(type_ids.to_vec()),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Ids with those that the post-processor adds. Too long pairs are cut as `longest_first` does: the longer text first,
@@ -137,7 +156,7 @@ impl Encoder {
             let limit = options.max_tokens;
             return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
         }
-        Ok(Fitted { ids: ids.to_vec(), is_truncated })
+        Ok(Fitted { ids: ids.to_vec(), token_type_ids: self.token_types(whole.get_type_ids(), place)?, is_truncated })
     }
 
     fn cut_ids(&self, mut ids: Vec<u32>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
@@ -147,7 +166,7 @@ impl Encoder {
             options.check_truncation(ids.len(), false, place)?;
             options.cut(&mut ids, 0, 0);
         }
-        Ok(Fitted { ids, is_truncated })
+        Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
     }
 
     pub(super) fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {

@@ -92,6 +92,6 @@ impl Encoder {
             options.cut(&mut ids, kept, template.after.len());
         }
         ids.extend_from_slice(&template.after);
-        Ok(Fitted { ids, is_truncated })
+        Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
     }
 }

@@ -36,7 +36,7 @@ impl TextEncoder {
         let options = self.encoder.resolve(options, self.capabilities.text_prompts())?;
         let one = |(index, input)| {
             let place = Place { field, index: Some(index) };
-            self.encoder.encode(input, place, &options).map(|encoded| encoded.input_ids)
+            self.encoder.encode(input, place, &options).map(|encoded| encoded.tokens.input_ids().to_vec())
         };
         let encoded: Vec<_> = inputs.into_par_iter().enumerate().map(one).collect();
         encoded.into_iter().collect()

@@ -92,6 +92,7 @@ impl Engine {
         }
         let limits = EncodeLimits {
             vocab_size: info.vocab_size,
+            token_types: info.token_types,
             max_input_length: capabilities.max_input_length,
             auto_truncate: config.auto_truncate,
         };

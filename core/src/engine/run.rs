@@ -53,11 +53,10 @@ impl Engine {
             let sequences = self.encode(inputs, &resolved, &mut usage).await?;
             tokenization += begun.elapsed();
             if wanted == Wanted::Tokens {
-                cost.grow(sequences.iter().map(Vec::len).sum(), options.field)?;
+                cost.grow(sequences.iter().map(Tokens::len).sum(), options.field)?;
             }
             for chunk in chunks(sequences, pipeline.limits()) {
                 usage.computed_tokens += self.inner.compaction.computed_alone(&chunk);
-                let chunk = chunk.into_iter().map(|sequence| Tokens::new(sequence).in_scope(self.scope)).collect();
                 let pending = match &before {
                     None => pipeline.submit(chunk, wanted, flow)?,
                     Some(before) => pipeline.submit_in_turn(chunk, wanted, flow, before.tickets.start).await?,
@@ -81,23 +80,24 @@ impl Engine {
         })
     }
 
-    /// Token ids of some inputs of a request, counted in its usage.
+    /// Tokens of some inputs of a request, counted in its usage.
     async fn encode(
         &self,
         inputs: Vec<(Place, Input)>,
         options: &Arc<ResolvedOptions>,
         usage: &mut Usage,
-    ) -> Result<Vec<Vec<u32>>, Error> {
+    ) -> Result<Vec<Tokens>, Error> {
         let span = tracing::debug_span!(target: trace::TARGET, "tokenize", inputs = inputs.len() as i64);
         let options = Arc::clone(options);
         let encode = move |encoder: &Encoder, place, input| encoder.encode(input, place, &options);
         let encoded = self.inner.tokenizers.map(inputs, Input::bytes, encode).instrument(span).await?;
-        let sequences = encoded.into_iter().map(|Encoded { input_ids, characters, is_truncated }| {
+        let scope = self.scope;
+        let sequences = encoded.into_iter().map(|Encoded { tokens, characters, is_truncated }| {
             usage.characters += characters;
             usage.truncated_inputs += usize::from(is_truncated);
-            usage.tokens += input_ids.len();
-            metrics::input_length(input_ids.len());
-            input_ids
+            usage.tokens += tokens.len();
+            metrics::input_length(tokens.len());
+            tokens.in_scope(scope)
         });
         Ok(sequences.collect())
     }

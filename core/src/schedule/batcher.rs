@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::whole::WholeFolding;
-use crate::{BackendError, Batch, Folding, Output, PlanBuilder, RadixPlan};
+use crate::{BackendError, Batch, Folding, Output, PlanBuilder, RadixPlan, Tokens};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -28,16 +28,16 @@ impl Compaction {
 
     /// Tokens that would be computed for the sequences of one request if no other were in their batch. What clients are
     /// told is this: counts of a real batch would tell them what others sent.
-    pub(crate) fn computed_alone(self, sequences: &[Vec<u32>]) -> usize {
-        let total = sequences.iter().map(Vec::len).sum();
+    pub(crate) fn computed_alone(self, sequences: &[Tokens]) -> usize {
+        let total = sequences.iter().map(Tokens::len).sum();
         match self.folds() {
             Some(Folding::Prefix) if sequences.len() > 1 => {
                 let mut builder = PlanBuilder::default();
-                let unique = sequences.iter().map(|sequence| builder.push(sequence)).sum();
+                let unique = sequences.iter().map(|sequence| builder.push(sequence.as_slice())).sum();
                 if self.is_under_threshold(unique, total) { unique } else { total }
             }
             Some(Folding::Whole) if sequences.len() > 1 => {
-                sequences.iter().collect::<HashSet<_>>().into_iter().map(Vec::len).sum()
+                sequences.iter().collect::<HashSet<_>>().into_iter().map(Tokens::len).sum()
             }
             _ => total,
         }

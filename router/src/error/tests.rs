@@ -67,9 +67,9 @@ fn not_capable(capabilities: Capabilities) -> Error {
 
 #[test]
 fn a_task_that_the_model_lacks_names_the_routes_of_those_it_has() {
-    let labels = |labels: &[&str]| Classify {
-        labels: labels.iter().map(|&label| label.to_owned()).collect(),
-        prompts: Prompts::default(),
+    let labels = |labels: &[&str]| {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        Classify::of_labels(labels, Prompts::default())
     };
     for (capabilities, words) in [
         (Capabilities::classifier(labels(&["a", "b"]), 8), "with 2 labels; use /predict or /v1/classify"),

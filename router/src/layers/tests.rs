@@ -64,7 +64,7 @@ async fn bad_requests_are_told_what_is_wrong() {
             "`normalize`: invalid type: string",
         ),
         ("/embed", "{\"inputs\": \"a\", \"dimensions\": -1}", 422, "Validation", "`dimensions`: invalid value"),
-        ("/embed", "{\"inputs\": \"a\", \"dimensions\": 9}", 422, "Validation", "1 to 8 dimensions"),
+        ("/embed", "{\"inputs\": \"a\", \"dimensions\": 9}", 422, "Validation", "from 1 to 8"),
         ("/embed", "{\"inputs\": \"a\", \"truncation_direction\": \"up\"}", 422, "Validation", "unknown value `up`"),
         ("/embed", "{\"inputs\": \"a\", \"prompt_name\": \"nix\"}", 422, "Validation", "nix"),
         ("/embed", "{\"inputs\": []}", 400, "Empty", "`inputs`"),

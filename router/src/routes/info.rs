@@ -5,7 +5,7 @@ use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{Capabilities, Pooling, Rerank};
+use prefold_core::{Capabilities, LogitActivation, Pooling, Rerank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -38,6 +38,12 @@ pub(crate) struct Info<'a> {
     dimensions: Option<usize>,
     /// Scores of the rerank routes: `probability` or `cosine_similarity`; null if the model does not rerank.
     rerank_scores: Option<&'static str>,
+    /// Function that makes a classifier's logits its scores: `sigmoid`, `softmax` or `identity`; null for other models.
+    #[schema(value_type = Option<String>)]
+    activation: Option<LogitActivation>,
+    /// The same for the scores of `/v1/score`: null unless the model scores pairs.
+    #[schema(value_type = Option<String>)]
+    pair_activation: Option<LogitActivation>,
     prompts: Vec<&'a str>,
     /// Reasons why answers may not be what is expected.
     warnings: &'a [String],
@@ -94,7 +100,7 @@ impl<'a> ModelType<'a> {
 )]
 pub(crate) async fn info(State(app): State<App>) -> Answer {
     let (model, engine) = (app.engine.info(), app.engine.config());
-    let Capabilities { embed, rerank, max_input_length, .. } = &*model.capabilities;
+    let Capabilities { embed, rerank, classify, max_input_length, .. } = &*model.capabilities;
     Answer::free(&Info {
         model_id: &app.names.id,
         model_sha: None,
@@ -118,6 +124,8 @@ pub(crate) async fn info(State(app): State<App>) -> Answer {
         radix_mlp_pad: engine.radix_mlp_pad,
         dimensions: embed.as_ref().map(|embed| embed.dim),
         rerank_scores: rerank.as_ref().map(Rerank::score_meaning),
+        activation: classify.as_ref().map(|classify| classify.activation),
+        pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
         model_type: ModelType::new(&model.capabilities),
         prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
         warnings: &model.capabilities.warnings,

@@ -12,7 +12,7 @@ use crate::wire::pieces::JsonText;
 use crate::wire::prompt::PromptFields;
 use crate::wire::schema::{InputsSchema, SequencesSchema};
 use crate::wire::usage::UsageBody;
-use prefold_core::{Capabilities, Response, sigmoid, softmax};
+use prefold_core::{Capabilities, LogitActivation, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -81,7 +81,7 @@ struct Parameters {
     top_k: Option<usize>,
 }
 
-/// Function from logits to scores. The number of labels decides between the first two.
+/// Function from logits to scores. Default: the model's.
 #[derive(Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Function {
@@ -101,11 +101,16 @@ async fn classify_all(
     let prompt = PromptFields { prompt_name, ..Default::default() };
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
     let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs", app)?).await?;
-    let is_raw = body.raw_scores.unwrap_or(parameters.function_to_apply == Some(Function::None));
     let top_k = parameters.top_k.unwrap_or(usize::MAX);
     let capabilities = Arc::clone(&app.engine.info().capabilities);
+    let activation = match (body.raw_scores, parameters.function_to_apply) {
+        (Some(true), _) | (None, Some(Function::None)) => LogitActivation::Identity,
+        (_, Some(Function::Sigmoid)) => LogitActivation::Sigmoid,
+        (_, Some(Function::Softmax)) => LogitActivation::Softmax,
+        (_, Some(Function::None) | None) => activation(&capabilities),
+    };
     let labelled = move |logits: Vec<f32>| {
-        let mut best = predictions(&logits, labels(&capabilities), is_raw);
+        let mut best = predictions(&logits, labels(&capabilities), activation);
         best.truncate(top_k);
         best
     };
@@ -177,10 +182,13 @@ pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Resul
         ..Default::default()
     };
     let answered = app.engine.classify(body.input.0, encode.for_field("input", &app)?).await?;
-    let raw = body.use_activation == Some(false);
     let capabilities = Arc::clone(&app.engine.info().capabilities);
+    let activation = match body.use_activation {
+        Some(false) => LogitActivation::Identity,
+        _ => activation(&capabilities),
+    };
     let classified = move |(index, logits): (usize, Vec<f32>)| {
-        let probs = scores(&logits, raw);
+        let probs = activation.apply(&logits);
         let likeliest = (0..probs.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
         Classified { index, label: label(labels(&capabilities), likeliest), num_classes: probs.len(), probs }
     };
@@ -207,16 +215,13 @@ fn label(labels: &[String], index: usize) -> String {
     labels.get(index).cloned().unwrap_or_else(|| format!("LABEL_{index}"))
 }
 
-fn scores(logits: &[f32], raw: bool) -> Vec<f32> {
-    match logits {
-        _ if raw => logits.to_vec(),
-        [logit] => vec![sigmoid(*logit)],
-        _ => softmax(logits),
-    }
+/// The model's function from logits to scores.
+fn activation(capabilities: &Capabilities) -> LogitActivation {
+    capabilities.classify.as_ref().map_or(LogitActivation::Softmax, |classify| classify.activation)
 }
 
-fn predictions(logits: &[f32], labels: &[String], raw: bool) -> Vec<Prediction> {
-    let scores = scores(logits, raw).into_iter().enumerate();
+fn predictions(logits: &[f32], labels: &[String], activation: LogitActivation) -> Vec<Prediction> {
+    let scores = activation.apply(logits).into_iter().enumerate();
     let mut predictions: Vec<_> =
         scores.map(|(index, score)| Prediction { score, label: label(labels, index) }).collect();
     predictions.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -230,11 +235,14 @@ mod tests {
     #[test]
     fn scores_are_probabilities_unless_raw() {
         let labels = ["no".to_owned(), "yes".to_owned()];
-        let raw = predictions(&[-1.0, 2.0], &labels, true);
+        let raw = predictions(&[-1.0, 2.0], &labels, LogitActivation::Identity);
         assert_eq!(raw[0], Prediction { score: 2.0, label: "yes".to_owned() });
-        let soft = predictions(&[-1.0, 2.0], &labels, false);
+        let soft = predictions(&[-1.0, 2.0], &labels, LogitActivation::Softmax);
         assert!((soft[0].score + soft[1].score - 1.0).abs() < 1e-6 && soft[0].label == "yes");
-        assert_eq!(predictions(&[0.0], &labels, false), [Prediction { score: 0.5, label: "no".to_owned() }]);
-        assert_eq!(predictions(&[0.0, 1.0, 2.0], &labels, false)[0].label, "LABEL_2");
+        assert_eq!(
+            predictions(&[0.0], &labels, LogitActivation::Sigmoid),
+            [Prediction { score: 0.5, label: "no".to_owned() }]
+        );
+        assert_eq!(predictions(&[0.0, 1.0, 2.0], &labels, LogitActivation::Softmax)[0].label, "LABEL_2");
     }
 }

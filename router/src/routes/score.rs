@@ -10,7 +10,7 @@ use crate::wire::inputs::Texts;
 use crate::wire::pieces::JsonText;
 use crate::wire::schema::TextsSchema;
 use crate::wire::usage::UsageBody;
-use prefold_core::ScoreRequest;
+use prefold_core::{LogitActivation, ScoreRequest};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -70,7 +70,8 @@ struct PairScore {
 
 /// Scores of pairs
 ///
-/// The scores of the rerank routes, in the order of the request.
+/// In the order of the request. The scores of the rerank routes, but those of a cross-encoder as it was trained: `pair_activation`
+/// in `/info` says whether they are logits or probabilities.
 #[utoipa::path(
     post, path = "/v1/score", tag = "vLLM", request_body = ScoreBody,
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
@@ -91,7 +92,8 @@ pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
         encode: encode.for_field("documents", &app)?,
     };
     let answered = app.engine.score(request).await?;
-    let raw = body.use_activation == Some(false);
+    let own = app.engine.info().capabilities.classify.as_ref().map(|classify| classify.pair_activation);
+    let raw = body.use_activation == Some(false) || own == Some(LogitActivation::Identity);
     let response = ScoreResponse {
         id: response_id("score"),
         object: "list",

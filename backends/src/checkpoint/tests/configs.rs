@@ -1,12 +1,16 @@
 //! Configs, purposes and prompts of the reference checkpoints.
 
-use super::{copy_of, fixture, open, options, read_json, write_json};
-use crate::checkpoint::{Checkpoint, DenseActivation, HeadSource, RerankToken};
-use crate::config::{AttentionConfig, FeedForwardConfig, RopeConfig, RopeScaling, TransformerConfig};
+use super::{copy_of, fixture, open, options, read_json, rope, write_json};
+use crate::checkpoint::{Checkpoint, HeadSource, RerankToken};
+use crate::config::{
+    AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, HeadActivation, MaskConfig, NormConfig,
+    NormKind, Placement, PositionsConfig, RopeConfig, RopeScaling, TransformerConfig, names,
+};
 use crate::formats::config_json;
 use crate::options::{DefaultPrompt, EmbeddedFile, LoadOptions, ModelSource};
-use prefold_core::{Capabilities, Classify, Embed, Pooling, Prompts, RerankRecipe, Task};
-use serde_json::json;
+use prefold_core::{Capabilities, Classify, Embed, LogitActivation, Pooling, Prompts, RerankRecipe, Task};
+use prefold_kernels::Activation;
+use serde_json::{Value, json};
 use std::fs;
 
 /// Attention of all tiny checkpoints, except for the differences of a family.
@@ -17,7 +21,12 @@ const ATTENTION: AttentionConfig = AttentionConfig {
     qkv_bias: false,
     output_bias: false,
     qk_norm: false,
+    mask: MaskConfig::Causal,
+    relative_bias: None,
 };
+
+/// Their norms.
+const NORM: NormConfig = NormConfig { kind: NormKind::Rms, placement: Placement::Before, eps: 1e-6 };
 
 /// Config of all tiny checkpoints, except for the differences of a family.
 fn tiny(model_type: &str) -> TransformerConfig {
@@ -26,13 +35,21 @@ fn tiny(model_type: &str) -> TransformerConfig {
         vocab_size: 1024,
         hidden_size: 64,
         num_layers: 3,
-        norm_eps: 1e-6,
+        norm: NORM,
+        embeddings: EmbeddingsConfig { size: 64, token_types: 0, norm: false },
         attention: ATTENTION,
-        feed_forward: FeedForwardConfig { intermediate_size: 128, bias: false },
-        rope: RopeConfig { theta: 1e6, scaling: RopeScaling::None },
+        feed_forward: FeedForwardConfig {
+            intermediate_size: 128,
+            bias: false,
+            gated: true,
+            activation: Activation::Silu,
+        },
+        positions: PositionsConfig::Rotary(RopeConfig { theta: 1e6, scaling: RopeScaling::None }),
         sliding_windows: vec![None; 3],
         tie_word_embeddings: false,
         max_position_embeddings: 1024,
+        names: names::DECODER,
+        classifier: DECODER_HEAD,
     }
 }
 
@@ -48,7 +65,8 @@ fn llama() -> TransformerConfig {
         high_freq_factor: 4.0,
         original_max_position_embeddings: 64,
     };
-    TransformerConfig { norm_eps: 1e-5, rope: RopeConfig { theta: 5e5, scaling }, ..tiny("llama") }
+    let positions = PositionsConfig::Rotary(RopeConfig { theta: 5e5, scaling });
+    TransformerConfig { norm: NormConfig { eps: 1e-5, ..NORM }, positions, ..tiny("llama") }
 }
 
 /// Capabilities and head of an embedding model without dense layers.
@@ -59,8 +77,8 @@ fn embeds(pooling: Pooling, max_input_length: usize) -> (Capabilities, HeadSourc
 
 fn classifies(names: &[&str]) -> (Capabilities, HeadSource) {
     let labels = names.iter().map(|name| (*name).to_owned()).collect();
-    let capabilities = Capabilities::classifier(Classify { labels, prompts: Prompts::default() }, 1024);
-    (capabilities, HeadSource::Score { num_labels: names.len() })
+    let capabilities = Capabilities::classifier(Classify::of_labels(labels, Prompts::default()), 1024);
+    (capabilities, HeadSource::Classifier { num_labels: names.len() })
 }
 
 /// Reading of a checkpoint, or the reason of its refusal.
@@ -81,7 +99,11 @@ fn every_reference_checkpoint_is_read_as_it_is_meant() {
         ("qwen3-tiny", qwen3(), embeds(Pooling::LastToken, 1024)),
         ("qwen2-tiny", qwen2, embeds(Pooling::LastToken, 512)),
         ("llama-tiny", llama(), embeds(Pooling::Mean, 512)),
-        ("mistral-tiny", TransformerConfig { norm_eps: 1e-5, ..tiny("mistral") }, embeds(Pooling::LastToken, 1024)),
+        (
+            "mistral-tiny",
+            TransformerConfig { norm: NormConfig { eps: 1e-5, ..NORM }, ..tiny("mistral") },
+            embeds(Pooling::LastToken, 1024),
+        ),
         ("qwen3-reranker-tiny", qwen3(), reranker),
         ("llama-seqcls-tiny", llama(), classifies(&["LABEL_0"])),
         ("qwen3-seqcls-tiny", qwen3(), classifies(&["negative", "neutral", "positive"])),
@@ -106,7 +128,7 @@ fn every_reference_checkpoint_is_read_as_it_is_meant() {
         capabilities.warnings.clone_from(&checkpoint.capabilities.warnings);
         assert_eq!(*checkpoint.capabilities, capabilities, "{name}");
         assert_eq!(checkpoint.head, head, "{name}");
-        assert_eq!(checkpoint.weights.stored_dtype(), "float32", "{name}");
+        assert_eq!(checkpoint.weights.stored_dtype(&names::DECODER.first_projection()), "float32", "{name}");
         for case in expected["cases"].as_array().unwrap() {
             let text = case["prompt"].as_str().or(case["text"].as_str());
             let Some(text) = text else { continue };
@@ -128,7 +150,7 @@ fn the_built_in_model_is_read_from_embedded_files() {
     let checkpoint = Checkpoint::open(&options(ModelSource::Embedded(embedded.leak()))).unwrap();
     assert_eq!(checkpoint.config, from_directory.config);
     assert_eq!(checkpoint.head, HeadSource::Dense { pooling: Pooling::LastToken, modules: vec![] });
-    assert_eq!(checkpoint.weights.stored_dtype(), "bfloat16");
+    assert_eq!(checkpoint.weights.stored_dtype(&names::DECODER.first_projection()), "bfloat16");
     let shape = [checkpoint.config.hidden_size];
     let name = "model.norm.weight";
     assert_eq!(
@@ -188,12 +210,12 @@ fn biases_and_head_dim_follow_the_family() {
 fn both_spellings_of_rope_mean_the_same() {
     let linear = RopeConfig { theta: 5e5, scaling: RopeScaling::Linear { factor: 4.0 } };
     let older = json!({"type": "linear", "factor": 4.0});
-    assert_eq!(config_with("llama-tiny", &[("rope_scaling", older.clone())]).rope, linear);
+    assert_eq!(rope(&config_with("llama-tiny", &[("rope_scaling", older.clone())])), &linear);
     let newer = json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5});
     let both = [("rope_scaling", older), ("rope_parameters", newer)];
-    assert_eq!(config_with("llama-tiny", &both).rope, linear);
-    let plain = config_with("llama-tiny", &[("rope_scaling", json!(null)), ("rope_theta", json!(null))]).rope;
-    assert_eq!(plain, RopeConfig { theta: 1e4, scaling: RopeScaling::None });
+    assert_eq!(rope(&config_with("llama-tiny", &both)), &linear);
+    let plain = config_with("llama-tiny", &[("rope_scaling", json!(null)), ("rope_theta", json!(null))]);
+    assert_eq!(rope(&plain), &RopeConfig { theta: 1e4, scaling: RopeScaling::None });
 }
 
 #[test]
@@ -325,7 +347,7 @@ fn prompts_and_dense_layers_are_read() {
         assert_eq!((dense[0].in_features, dense[0].out_features), (64, 2));
         assert_eq!(dense[0].weight, weight);
         assert_eq!(dense[0].bias, Some(vec![bias, 2.0]));
-        assert_eq!(dense[0].activation, DenseActivation::Tanh);
+        assert_eq!(dense[0].activation, HeadActivation::Tanh);
         assert_eq!(checkpoint.capabilities.embed.as_ref().unwrap().prompts.default.as_deref(), Some("Q: "));
         assert_eq!(checkpoint.capabilities.embed.as_ref().unwrap().prompts.by_name["document"], "");
     }
@@ -377,4 +399,32 @@ fn a_llama_tokenizer_config_overrules_the_template() {
     tokenizer["truncation"] = json!({"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0});
     write_json(&path, &tokenizer);
     check();
+}
+
+#[test]
+fn classifiers_say_what_makes_their_scores() {
+    use LogitActivation::{Identity, Sigmoid, Softmax};
+    let activations = |name: &str, changes: &[(&str, Value)]| {
+        let directory = copy_of(name);
+        let path = directory.path().join("config.json");
+        let mut config = read_json(&path);
+        changes.iter().for_each(|(key, value)| config[*key] = value.clone());
+        write_json(&path, &config);
+        let capabilities = open(directory.path()).unwrap().capabilities;
+        let classify = capabilities.classify.as_ref().unwrap();
+        (classify.activation, classify.pair_activation, capabilities.warnings.len())
+    };
+    let st = |name: &str| ("sentence_transformers", json!({"activation_fn": name}));
+    let older = |name: &str| ("sbert_ce_default_activation_function", json!(name));
+    let (one, three) = ("bert-reranker-tiny", "bert-nli-tiny");
+    assert_eq!(activations(one, &[]), (Sigmoid, Identity, 0), "as the fixture says");
+    assert_eq!(activations(one, &[st("torch.nn.modules.activation.Sigmoid")]), (Sigmoid, Sigmoid, 0));
+    let none = ("sentence_transformers", json!(null));
+    assert_eq!(activations(one, std::slice::from_ref(&none)), (Sigmoid, Sigmoid, 0));
+    assert_eq!(activations(one, &[none.clone(), older("sentence_transformers.util.Identity")]), (Sigmoid, Identity, 0));
+    assert_eq!(activations(one, &[none, older("x.Softplus")]), (Sigmoid, Sigmoid, 1), "with a warning");
+    assert_eq!(activations(one, &[("problem_type", json!("regression"))]), (Identity, Identity, 0));
+    assert_eq!(activations(three, &[]), (Softmax, Sigmoid, 0));
+    let many = ("problem_type", json!("multi_label_classification"));
+    assert_eq!(activations(three, &[many]), (Sigmoid, Sigmoid, 0));
 }

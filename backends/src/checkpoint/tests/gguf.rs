@@ -1,7 +1,8 @@
 //! GGUF files, made from the reference checkpoints the way llama.cpp's converter makes them, and the real one.
 
-use super::{fixture, open, read_json, read_tensors};
+use super::{fixture, open, read_json, read_tensors, rope};
 use crate::checkpoint::{Checkpoint, HeadSource};
+use crate::config::names;
 use crate::config::{RopeConfig, RopeScaling, TransformerConfig};
 use crate::formats::Weights;
 use candle_core::quantized::gguf_file::{self, Value};
@@ -144,7 +145,7 @@ impl Gguf {
 /// Llama, with what its converter does about RoPE and special tokens.
 pub(super) fn llama() -> Gguf {
     let mut gguf = Gguf::from_fixture("llama-tiny", "llama-bpe");
-    let scaled = open(fixture("llama-tiny")).unwrap().config.rope.inverse_frequencies(16);
+    let scaled = rope(&open(fixture("llama-tiny")).unwrap().config).inverse_frequencies(16);
     let plain = RopeConfig { theta: 5e5, scaling: RopeScaling::None }.inverse_frequencies(16);
     let divisors: Vec<f32> = plain.iter().zip(&scaled).map(|(plain, scaled)| (plain / scaled) as f32).collect();
     gguf.tensors.insert("rope_freqs.weight".to_owned(), quantized(&divisors, &[8], GgmlDType::F32));
@@ -171,13 +172,11 @@ fn a_converted_checkpoint_is_the_same_model() {
     for (name, gguf) in [("llama-tiny", llama()), ("qwen3-tiny", qwen3()), ("qwen2-tiny", qwen2())] {
         let (converted, original) = (gguf.open().unwrap(), open(fixture(name)).unwrap());
         assert_eq!(converted.head, original.head, "{name}");
-        let rope = original.config.rope.inverse_frequencies(original.config.attention.head_dim);
-        for (found, expected) in
-            converted.config.rope.inverse_frequencies(original.config.attention.head_dim).iter().zip(&rope)
-        {
+        let frequencies = |config| rope(config).inverse_frequencies(original.config.attention.head_dim);
+        for (found, expected) in frequencies(&converted.config).iter().zip(frequencies(&original.config)) {
             assert!((found - expected).abs() <= 1e-6 * expected, "{name}: {found} is not {expected}");
         }
-        let config = TransformerConfig { rope: original.config.rope.clone(), ..converted.config };
+        let config = TransformerConfig { positions: original.config.positions.clone(), ..converted.config };
         assert_eq!(config, original.config, "{name}");
 
         for (tensor, stored) in read_tensors(&fixture(name).join("model.safetensors")) {
@@ -223,7 +222,7 @@ fn every_block_type_is_read_as_the_library_reads_it() {
         gguf.tensors.insert("blk.0.attn_q.weight".to_owned(), quantized(&values, &shape, dtype));
         let weights = gguf.open().unwrap().weights;
         assert_eq!(weights.read::<f32>("model.layers.0.self_attn.v_proj.weight", &shape).unwrap(), expected, "{name}");
-        assert_eq!(weights.stored_dtype(), format!("gguf {name}"));
+        assert_eq!(weights.stored_dtype(&names::DECODER.first_projection()), format!("gguf {name}"));
     }
     for dtype in [GgmlDType::Q5_0, GgmlDType::Q2K] {
         let mut gguf = llama();
@@ -369,9 +368,9 @@ fn smollm2_has_the_reference_token_ids() {
         (config.attention.head_dim, config.feed_forward.intermediate_size, config.vocab_size),
         (64, 1536, 49152)
     );
-    assert_eq!(config.rope, RopeConfig { theta: 1e5, scaling: RopeScaling::None });
-    assert_eq!((config.norm_eps, config.tie_word_embeddings), (1e-5, true));
-    assert_eq!(checkpoint.weights.stored_dtype(), "gguf Q4_1");
+    assert_eq!(rope(config), &RopeConfig { theta: 1e5, scaling: RopeScaling::None });
+    assert_eq!((config.norm.eps, config.tie_word_embeddings), (1e-5, true));
+    assert_eq!(checkpoint.weights.stored_dtype(&names::DECODER.first_projection()), "gguf Q4_1");
 
     let expected = read_json(&fixture("smollm2-135m").join("expected.json"));
     let cases = ["cases", "tokenizer_only"].map(|key| expected[key].as_array().unwrap());

@@ -2,6 +2,7 @@
 
 use super::{fixture, options};
 use crate::checkpoint::Checkpoint;
+use crate::config::names;
 use crate::options::{HubModel, ModelSource};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -350,7 +351,10 @@ fn shards_and_lone_gguf_files_are_downloaded() {
     behaviour.files.insert(shard.to_owned(), weights.clone());
     behaviour.files.insert("model.safetensors.index.json".to_owned(), index);
     let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
-    assert_eq!(open(model(&hub.endpoint, cache.path())).unwrap().weights.stored_dtype(), "float32");
+    assert_eq!(
+        open(model(&hub.endpoint, cache.path())).unwrap().weights.stored_dtype(&names::DECODER.first_projection()),
+        "float32"
+    );
 
     let not_gguf = Behaviour { files: [("a.gguf".to_owned(), weights)].into(), ..Behaviour::default() };
     *hub.behaviour.lock().unwrap() = not_gguf.clone();

@@ -18,6 +18,7 @@ mod tokenizers;
 
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
+use crate::config::{PositionsConfig, RopeConfig, TransformerConfig};
 use crate::options::{LoadOptions, ModelSource};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -30,6 +31,14 @@ use tempfile::TempDir;
 /// A reference checkpoint's directory.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name)
+}
+
+/// The rotation of a model with rotary positions.
+fn rope(config: &TransformerConfig) -> &RopeConfig {
+    match &config.positions {
+        PositionsConfig::Rotary(rope) => rope,
+        PositionsConfig::Learned(_) => panic!("the positions are learned"),
+    }
 }
 
 fn options(source: ModelSource) -> LoadOptions {

@@ -60,7 +60,7 @@ pub(super) fn config(pointer: &'static str, value: Value) -> Change {
 
 #[test]
 fn configs_that_ask_for_more() {
-    let supported = "qwen3, qwen2, llama, mistral";
+    let supported = "qwen3, qwen2, llama, mistral, bert, roberta";
     check(vec![
         ("llama-tiny", config("/model_type", json!("gemma3")), &["LlamaForCausalLM", "gemma3", supported]),
         ("llama-tiny", config("/architectures", json!(["LlamaBidirectionalModel"])), &["LlamaBidirectionalModel"]),
@@ -125,6 +125,33 @@ fn configs_with_missing_or_impossible_values() {
 }
 
 #[test]
+fn encoders_that_ask_for_more() {
+    check(vec![
+        ("bert-mean-tiny", config("/position_embedding_type", json!("relative_key")), &["relative_key", "absolute"]),
+        ("bert-mean-tiny", config("/is_decoder", json!(true)), &["`is_decoder` true"]),
+        ("bert-mean-tiny", config("/add_cross_attention", json!(true)), &["`add_cross_attention` true"]),
+        ("bert-mean-tiny", config("/adapters", json!({"adapters": {}})), &["`adapters`", "merged"]),
+        ("bert-mean-tiny", config("/hidden_act", json!("mish")), &["hidden_act", "mish", "gelu, gelu_new, relu, silu"]),
+        (
+            "bert-mean-tiny",
+            config("/architectures", json!(["BertForTokenClassification"])),
+            &["BertForTokenClassification"],
+        ),
+        (
+            "bert-mean-tiny",
+            config("/num_attention_heads", json!(5)),
+            &["`hidden_size` (32)", "`num_attention_heads` (5)"],
+        ),
+        ("bert-mean-tiny", config("/layer_norm_eps", json!(0)), &["`layer_norm_eps` must be between 0 and 1"]),
+        ("bert-mean-tiny", config("/type_vocab_size", json!(1 << 20)), &["`type_vocab_size`"]),
+        ("roberta-tiny", config("/max_position_embeddings", json!(2)), &["is 2, which leaves no row for a token"]),
+        ("roberta-tiny", config("/pad_token_id", json!(-1)), &["`pad_token_id` must be a whole number"]),
+        ("mpnet-tiny", config("/relative_attention_num_buckets", json!(30)), &["must be a multiple of 4"]),
+        ("distilbert-tiny", config("/dim", json!(30)), &["`dim` (30)", "`n_heads` (4)"]),
+    ]);
+}
+
+#[test]
 fn classifiers_with_wrong_labels() {
     check(vec![
         ("qwen3-seqcls-tiny", config("/num_labels", json!(2)), &["id2label", "3 labels", "2"]),
@@ -170,7 +197,7 @@ fn sentence_transformers_files_that_ask_for_more() {
         ("qwen3-tiny", Delete("1_Pooling/config.json"), &["has no 1_Pooling/config.json"]),
         ("qwen3-tiny", pooling("/pooling_mode_max_tokens", json!(true)), &["lasttoken", "max"]),
         ("qwen3-tiny", pooling("/pooling_mode_lasttoken", json!(false)), &["no pooling mode"]),
-        ("mistral-tiny", pooling("/pooling_mode", json!("weightedmean")), &["weightedmean"]),
+        ("mistral-tiny", pooling("/pooling_mode", json!("splade")), &["splade", "weightedmean"]),
         ("mistral-tiny", pooling("/pooling_mode", json!(["cls", "mean"])), &["cls with mean"]),
         ("qwen3-tiny", pooling("/word_embedding_dimension", json!(32)), &["is 32", "64"]),
         (

@@ -1,12 +1,16 @@
 //! `config.json` of Hugging Face checkpoints.
 
-mod families;
+mod common;
+mod decoder_families;
+mod decoders;
+mod encoder_families;
+mod encoders;
 mod rope;
 
 use crate::LoadError;
-use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
+use crate::config::TransformerConfig;
 use crate::json::Fields;
-use families::{AttentionBias, FILE, Family, Window, family};
+use common::FILE;
 use serde_json::Value;
 
 /// Reads a `config.json`.
@@ -15,146 +19,28 @@ use serde_json::Value;
 /// The architecture or one of its features is not supported; a field is missing, malformed or out of range.
 pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     let fields = Fields::new(FILE, value)?;
-    let family = family(&fields)?;
-    refuse_unsupported(&fields, family)?;
-
-    let num_heads = fields.required("num_attention_heads")?;
-    let hidden_size = fields.required("hidden_size")?;
-    let num_layers = fields.required("num_hidden_layers")?;
-    let bias = fields.or("attention_bias", false)?;
-    let from_config = family.attention_bias == AttentionBias::FromConfig && bias;
-    let config = TransformerConfig {
-        model_type: family.model_type.to_owned(),
-        vocab_size: fields.required("vocab_size")?,
-        hidden_size,
-        feed_forward: FeedForwardConfig {
-            intermediate_size: fields.required("intermediate_size")?,
-            bias: family.mlp_bias && fields.or("mlp_bias", false)?,
-        },
-        num_layers,
-        attention: AttentionConfig {
-            num_heads,
-            num_kv_heads: num_kv_heads(&fields, family, num_heads)?,
-            head_dim: head_dim(&fields, family, hidden_size, num_heads)?,
-            qkv_bias: family.attention_bias == AttentionBias::Qkv || from_config,
-            output_bias: from_config,
-            qk_norm: family.qk_norm,
-        },
-        norm_eps: fields.or("rms_norm_eps", 1e-6)? as f32,
-        rope: rope::read(&fields, family.default_rope_theta)?,
-        sliding_windows: vec![],
-        tie_word_embeddings: fields.or("tie_word_embeddings", false)?,
-        max_position_embeddings: fields.required("max_position_embeddings")?,
+    let model_type: String = fields.required("model_type")?;
+    let architectures: Vec<String> = fields.or("architectures", vec![])?;
+    if let Some(family) = decoder_families::FAMILIES.iter().find(|family| family.model_type == model_type) {
+        check_architectures(&architectures, &decoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)))?;
+        return decoders::read(&fields, family);
+    }
+    if let Some(family) = encoder_families::FAMILIES.iter().find(|family| family.model_type == model_type) {
+        check_architectures(&architectures, &encoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)))?;
+        return encoders::read(&fields, family);
+    }
+    let what = match architectures.first() {
+        Some(architecture) => format!("architecture {architecture} (`model_type` \"{model_type}\")"),
+        None => format!("`model_type` \"{model_type}\""),
     };
-    config.validate(FILE)?;
-    // Validated before, because this allocates by the number of layers.
-    let sliding_windows = sliding_windows(&fields, family, num_layers)?;
-    Ok(TransformerConfig { sliding_windows, ..config })
+    let decoders = decoder_families::FAMILIES.iter().map(|family| family.model_type);
+    let known: Vec<_> = decoders.chain(encoder_families::FAMILIES.iter().map(|family| family.model_type)).collect();
+    Err(LoadError::unsupported(FILE, what, known.join(", ")))
 }
 
-/// Refuses features that would change the computation and are not implemented.
-fn refuse_unsupported(fields: &Fields<'_>, family: &Family) -> Result<(), LoadError> {
-    let activation: String = fields.or("hidden_act", "silu".to_owned())?;
-    if activation != "silu" {
-        return Err(fields.unsupported("hidden_act", &format!("\"{activation}\""), "silu"));
-    }
-    if let Some(quantization) = fields.object("quantization_config")? {
-        let method: String = quantization.or("quant_method", "unnamed".to_owned())?;
-        let supported = "weights in float32, float16 or bfloat16, or a GGUF file";
-        return Err(fields.unsupported("quantization_config", &format!("({method})"), supported));
-    }
-    // Only classes named AutoModel... have code of the model itself.
-    let custom = fields.object("auto_map")?.and_then(|map| map.entries().find(|(k, _)| k.starts_with("AutoModel")));
-    if let Some((_, code)) = custom {
-        let supported = "the checkpoint brings Python code of its own, which is not run";
-        return Err(fields.unsupported("auto_map", &format!("({code})"), supported));
-    }
-    let must_be_false = ["use_bidirectional_attention", "use_mrope", "use_qk_norm", "qk_layernorm"];
-    for name in must_be_false {
-        if fields.or(name, false)? {
-            return Err(fields.unsupported(name, "true", "false"));
-        }
-    }
-    if !fields.or("is_causal", true)? {
-        return Err(fields.unsupported("is_causal", "false", "causal attention only"));
-    }
-    if !family.mlp_bias && fields.or("mlp_bias", false)? {
-        return Err(fields.unsupported("mlp_bias", "true", "llama only"));
-    }
-    if family.attention_bias == AttentionBias::Never && fields.or("attention_bias", false)? {
-        return Err(fields.unsupported("attention_bias", "true", format!("{} has no biases", family.model_type)));
-    }
-    Ok(())
-}
-
-fn num_kv_heads(fields: &Fields<'_>, family: &Family, num_heads: usize) -> Result<usize, LoadError> {
-    let name = "num_key_value_heads";
-    match fields.optional(name)? {
-        Some(num_kv_heads) => Ok(num_kv_heads),
-        None if family.optional_kv_heads || fields.mentions(name) => Ok(num_heads),
-        None => Err(fields.problem(name, "is missing")),
-    }
-}
-
-fn head_dim(fields: &Fields<'_>, family: &Family, hidden_size: usize, num_heads: usize) -> Result<usize, LoadError> {
-    if let Some(head_dim) = fields.optional("head_dim")?.or(family.default_head_dim) {
-        return Ok(head_dim);
-    }
-    if num_heads == 0 || !hidden_size.is_multiple_of(num_heads) {
-        let problem = format!("({hidden_size}) must be a multiple of `num_attention_heads` ({num_heads})");
-        return Err(fields.problem("hidden_size", &problem));
-    }
-    Ok(hidden_size / num_heads)
-}
-
-/// The window of each layer. `[num_layers]`
-fn sliding_windows(fields: &Fields<'_>, family: &Family, num_layers: usize) -> Result<Vec<Option<usize>>, LoadError> {
-    match family.window {
-        Window::Never => Ok(vec![None; num_layers]),
-        Window::AllLayers { .. } if fields.get("sliding_window").is_some() => {
-            Ok(vec![Some(window_size(fields)?); num_layers])
-        }
-        Window::AllLayers { .. } if fields.mentions("sliding_window") => Ok(vec![None; num_layers]),
-        Window::AllLayers { default } => Ok(vec![Some(default); num_layers]),
-        Window::SomeLayers => {
-            let slides = match fields.optional::<Vec<String>>("layer_types")? {
-                Some(layer_types) => slides_by_type(fields, &layer_types, num_layers)?,
-                None if fields.or("use_sliding_window", false)? => {
-                    let first: usize = fields.required("max_window_layers")?;
-                    (0..num_layers).map(|layer| layer >= first).collect()
-                }
-                None => vec![false; num_layers],
-            };
-            if !slides.contains(&true) {
-                return Ok(vec![None; num_layers]);
-            }
-            if !fields.or("use_sliding_window", false)? {
-                return Err(
-                    fields.problem("layer_types", "has sliding_attention, but `use_sliding_window` is not true")
-                );
-            }
-            let size = window_size(fields)?;
-            Ok(slides.into_iter().map(|slides| slides.then_some(size)).collect())
-        }
-    }
-}
-
-fn slides_by_type(fields: &Fields<'_>, layer_types: &[String], num_layers: usize) -> Result<Vec<bool>, LoadError> {
-    if layer_types.len() != num_layers {
-        let problem = format!("has {} entries, `num_hidden_layers` is {num_layers}", layer_types.len());
-        return Err(fields.problem("layer_types", &problem));
-    }
-    let slides = layer_types.iter().map(|layer_type| match layer_type.as_str() {
-        "full_attention" => Ok(false),
-        "sliding_attention" => Ok(true),
-        other => Err(fields.unsupported("layer_types", &format!("\"{other}\""), "full_attention, sliding_attention")),
-    });
-    slides.collect()
-}
-
-fn window_size(fields: &Fields<'_>) -> Result<usize, LoadError> {
-    match fields.required("sliding_window")? {
-        0 => Err(fields.problem("sliding_window", "must be above 0")),
-        size => Ok(size),
+fn check_architectures(found: &[String], known: &[String]) -> Result<(), LoadError> {
+    match found.iter().find(|architecture| !known.contains(architecture)) {
+        Some(other) => Err(LoadError::unsupported(FILE, format!("architecture {other}"), known.join(", "))),
+        None => Ok(()),
     }
 }

@@ -3,8 +3,12 @@
 use super::file::{Architecture, CLASS_ROWS, GgufFile};
 use super::names::{hugging_face_name, layer_part};
 use crate::LoadError;
-use crate::config::{AttentionConfig, FeedForwardConfig, RopeConfig, RopeScaling, TransformerConfig};
+use crate::config::{
+    AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind, Placement,
+    PositionsConfig, RopeConfig, RopeScaling, TransformerConfig, names,
+};
 use prefold_core::Pooling;
+use prefold_kernels::Activation;
 
 /// Tensors without a Hugging Face name: divisors of RoPE, which become part of the description, and rows of a reranker's head.
 const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
@@ -65,6 +69,8 @@ impl GgufFile {
             feed_forward: FeedForwardConfig {
                 intermediate_size: required("feed_forward_length")?,
                 bias: self.tensor("blk.0.ffn_gate.bias").is_some(),
+                gated: true,
+                activation: Activation::Silu,
             },
             num_layers,
             attention: AttentionConfig {
@@ -74,12 +80,21 @@ impl GgufFile {
                 qkv_bias: self.tensor("blk.0.attn_q.bias").is_some(),
                 output_bias: self.tensor("blk.0.attn_output.bias").is_some(),
                 qk_norm: self.tensor("blk.0.attn_q_norm.weight").is_some(),
+                mask: MaskConfig::Causal,
+                relative_bias: None,
             },
-            norm_eps: self.f64(&eps)?.ok_or_else(|| self.lacks(&eps))? as f32,
-            rope: self.rope(architecture, head_dim)?,
+            norm: NormConfig {
+                kind: NormKind::Rms,
+                placement: Placement::Before,
+                eps: self.f64(&eps)?.ok_or_else(|| self.lacks(&eps))? as f32,
+            },
+            embeddings: EmbeddingsConfig { size: hidden_size, token_types: 0, norm: false },
+            positions: PositionsConfig::Rotary(self.rope(architecture, head_dim)?),
             sliding_windows: vec![],
             tie_word_embeddings: self.tensor("output.weight").is_none(),
             max_position_embeddings: required("context_length")?,
+            names: names::DECODER,
+            classifier: DECODER_HEAD,
         };
         config.validate(self.name())?;
         // Biases and norms are detected in the first layer; no other layer may have more.

@@ -4,6 +4,7 @@ mod header;
 
 use super::tensor::{check_shape, decode};
 use crate::LoadError;
+use crate::config::names::OPTIONAL_PREFIXES;
 use crate::disk::{FileBytes, NamedFile};
 use crate::json::{Fields, FromField};
 use header::{TensorHeader, read_header};
@@ -106,8 +107,13 @@ impl SafetensorsFiles {
         Ok(())
     }
 
+    /// A tensor by its name, or by an older spelling of it, with or without the first part.
     fn find(&self, name: &str) -> Option<&StoredTensor> {
-        self.tensors.get(name).or_else(|| self.tensors.get(name.strip_prefix("model.")?))
+        let without = OPTIONAL_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+        [Some(name), without]
+            .into_iter()
+            .flatten()
+            .find_map(|name| self.tensors.get(name).or_else(|| self.tensors.get(&older_name(name)?)))
     }
 
     /// `true` if there is such a tensor.
@@ -155,6 +161,12 @@ impl SafetensorsFiles {
         check_shape(&file.name, name, shape, &tensor.shape)?;
         Ok((file, tensor.dtype, &file.bytes[tensor.bytes.clone()]))
     }
+}
+
+/// The name of a LayerNorm's weight or bias in files converted from TensorFlow.
+fn older_name(name: &str) -> Option<String> {
+    let norm = |suffix| name.strip_suffix(suffix).filter(|norm| norm.ends_with("LayerNorm"));
+    norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
 }
 
 /// File of each tensor by an index. Only plain file names are allowed, so that an index cannot name files elsewhere.

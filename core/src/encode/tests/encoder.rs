@@ -33,7 +33,7 @@ fn truncating(direction: TruncationDirection) -> EncodeOptions {
 }
 
 fn encode(encoder: &Encoder, input: Input, options: &EncodeOptions) -> Result<Vec<u32>, Error> {
-    Ok(encoder.encode(input, PLACE, &encoder.resolve(options, Some(&prompts(None)))?)?.input_ids)
+    Ok(encoder.encode(input, PLACE, &encoder.resolve(options, Some(&prompts(None)))?)?.tokens.input_ids().to_vec())
 }
 
 fn text(value: &Value, key: &str) -> String {
@@ -352,7 +352,7 @@ fn the_default_prompt_is_for_texts_only() {
     let encoder = encoder("qwen3-tiny", 100);
     let with_default = |input, options: &EncodeOptions| {
         let resolved = encoder.resolve(options, Some(&prompts(Some("Find: ")))).unwrap();
-        encoder.encode(input, PLACE, &resolved).unwrap().input_ids
+        encoder.encode(input, PLACE, &resolved).unwrap().tokens.input_ids().to_vec()
     };
     let without = |input| encode(&encoder, input, &options()).unwrap();
     let both = |input: Input, twin: Input| (with_default(input, &options()), without(twin));

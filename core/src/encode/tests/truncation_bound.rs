@@ -24,7 +24,7 @@ fn bare(direction: TruncationDirection) -> EncodeOptions {
 }
 
 fn encode(encoder: &Encoder, input: Input, options: &EncodeOptions) -> Result<Vec<u32>, Error> {
-    Ok(encoder.encode(input, PLACE, &encoder.resolve(options, None)?)?.input_ids)
+    Ok(encoder.encode(input, PLACE, &encoder.resolve(options, None)?)?.tokens.input_ids().to_vec())
 }
 
 fn problem(result: Result<Vec<u32>, Error>) -> String {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::admission::tokenize_quota::MAX_OF_REQUEST;
-use crate::postprocess::{cosine, sigmoid};
+use crate::postprocess::cosine;
+use crate::sigmoid;
 use crate::test_support::{DIM, classifier, fake_values, qwen3_template, reranker};
 use crate::{RerankScore, Timings, TruncationDirection, Usage};
 

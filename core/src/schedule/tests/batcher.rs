@@ -140,7 +140,11 @@ fn what_is_computed_alone_is_what_a_batch_of_its_own_computes() {
         for threshold in [0.0, 0.4, 0.5, 0.9] {
             let compaction = Compaction { folding, threshold, pad_to_multiple: 8, max_tokens: 1000 };
             let ready = form_all(&sequences, compaction);
-            assert_eq!(compaction.computed_alone(&sequences), ready.unique_tokens(), "{folding:?} {threshold}");
+            assert_eq!(
+                compaction.computed_alone(&sequences.clone().map(Tokens::new)),
+                ready.unique_tokens(),
+                "{folding:?} {threshold}"
+            );
         }
     }
 }

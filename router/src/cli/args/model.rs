@@ -30,7 +30,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) served_model_name: Vec<String>,
 
-    /// Pooling of token states into one vector: last-token, mean or cls. Default: as the model specifies
+    /// Pooling of token states into one vector: last-token, mean, cls, max, mean-sqrt-len or weighted-mean. Default: as the
+    /// model specifies
     #[arg(long, env, value_parser = Pooling::from_str)]
     pub(crate) pooling: Option<Pooling>,
 

@@ -1,10 +1,4 @@
-//! Families of models: the differences between them as rows of data.
-
-use crate::LoadError;
-use crate::json::Fields;
-
-/// Name of the config, for messages.
-pub(super) const FILE: &str = "config.json";
+//! Families of decoders: the differences between them as rows of data.
 
 /// One family.
 pub(super) struct Family {
@@ -45,7 +39,7 @@ pub(super) enum Window {
     SomeLayers,
 }
 
-const FAMILIES: [Family; 4] = [
+pub(super) const FAMILIES: [Family; 4] = [
     Family {
         model_type: "qwen3",
         prefix: "Qwen3",
@@ -93,25 +87,4 @@ const FAMILIES: [Family; 4] = [
 ];
 
 /// Suffixes of `architectures`.
-const HEADS: [&str; 3] = ["Model", "ForCausalLM", "ForSequenceClassification"];
-
-/// The family of a config.
-///
-/// # Errors
-/// It is not supported, or the config is malformed.
-pub(super) fn family(fields: &Fields<'_>) -> Result<&'static Family, LoadError> {
-    let architectures: Vec<String> = fields.or("architectures", vec![])?;
-    let model_type: String = fields.required("model_type")?;
-    let Some(family) = FAMILIES.iter().find(|family| family.model_type == model_type) else {
-        let what = match architectures.first() {
-            Some(architecture) => format!("architecture {architecture} (`model_type` \"{model_type}\")"),
-            None => format!("`model_type` \"{model_type}\""),
-        };
-        return Err(LoadError::unsupported(FILE, what, FAMILIES.map(|family| family.model_type).join(", ")));
-    };
-    let known = HEADS.map(|head| format!("{}{head}", family.prefix));
-    match architectures.iter().find(|architecture| !known.contains(architecture)) {
-        Some(other) => Err(LoadError::unsupported(FILE, format!("architecture {other}"), known.join(", "))),
-        None => Ok(family),
-    }
-}
+pub(super) const HEADS: [&str; 3] = ["Model", "ForCausalLM", "ForSequenceClassification"];

@@ -1,0 +1,49 @@
+//! The head of a sequence classifier.
+
+use prefold_core::Pooling;
+use prefold_kernels::Activation;
+
+/// Layers from the states of a sequence to its logits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ClassifierHead {
+    pub(crate) pooling: Pooling,
+    /// The last one has a row for each label, the others as many as the states are wide.
+    pub(crate) layers: &'static [HeadName],
+}
+
+impl ClassifierHead {
+    /// The tensor that a file has if it is a classifier's.
+    pub(crate) fn weight(&self) -> String {
+        self.layers.last().map_or_else(String::new, |last| format!("{}.weight", last.name))
+    }
+}
+
+/// A layer of a head.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct HeadName {
+    /// Name of the tensors, without `.weight` and `.bias`.
+    pub(crate) name: &'static str,
+    pub(crate) bias: bool,
+    pub(crate) activation: HeadActivation,
+}
+
+impl HeadName {
+    /// A layer with a bias.
+    pub(crate) const fn biased(name: &'static str, activation: HeadActivation) -> Self {
+        Self { name, bias: true, activation }
+    }
+}
+
+/// Activation after a layer of a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeadActivation {
+    Identity,
+    Tanh,
+    Of(Activation),
+}
+
+/// That of Llama's classifiers and all that follow them.
+pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
+    pooling: Pooling::LastToken,
+    layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity }],
+};

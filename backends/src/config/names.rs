@@ -1,0 +1,153 @@
+//! Names of a transformer's tensors.
+
+/// Names of the tensors of a family, without `.weight` and `.bias`. Those of layers follow the layer's prefix. The first part of a
+/// name (`model.`, `bert.`) is optional in files. Empty where the family has no such tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TensorNames {
+    pub(crate) words: &'static str,
+    /// Learned positions.
+    pub(crate) positions: &'static str,
+    pub(crate) token_types: &'static str,
+    /// The norm of the embeddings.
+    pub(crate) embedding_norm: &'static str,
+    /// From embeddings to states of another width.
+    pub(crate) embedding_projection: &'static str,
+    /// Biases of scores by distance, `[buckets, num_heads]`.
+    pub(crate) relative_bias: &'static str,
+    /// The norm after the last layer.
+    pub(crate) final_norm: &'static str,
+    /// Before the number of a layer.
+    pub(crate) layers: &'static str,
+    /// The projections of attention.
+    pub(crate) q: &'static str,
+    pub(crate) k: &'static str,
+    pub(crate) v: &'static str,
+    pub(crate) output: &'static str,
+    /// Norms of the heads of q and k.
+    pub(crate) q_norm: &'static str,
+    pub(crate) k_norm: &'static str,
+    /// The norm before or after attention.
+    pub(crate) attention_norm: &'static str,
+    /// The projections of the feed-forward block; a plain one has no gate.
+    pub(crate) gate: &'static str,
+    pub(crate) up: &'static str,
+    pub(crate) down: &'static str,
+    /// The norm before or after the feed-forward block.
+    pub(crate) feed_forward_norm: &'static str,
+}
+
+impl TensorNames {
+    /// What stands before the names of a layer.
+    pub(crate) fn layer(&self, index: usize) -> String {
+        format!("{}.{index}.", self.layers)
+    }
+
+    /// The weight of the first layer's query projection, whose type stands for all weights.
+    pub(crate) fn first_projection(&self) -> String {
+        format!("{}{}.weight", self.layer(0), self.q)
+    }
+}
+
+/// First parts of names that files may lack.
+pub(crate) const OPTIONAL_PREFIXES: [&str; 6] = ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra."];
+
+/// Those of Llama and all that follow it.
+pub(crate) const DECODER: TensorNames = TensorNames {
+    words: "model.embed_tokens",
+    positions: "",
+    token_types: "",
+    embedding_norm: "",
+    embedding_projection: "",
+    relative_bias: "",
+    final_norm: "model.norm",
+    layers: "model.layers",
+    q: "self_attn.q_proj",
+    k: "self_attn.k_proj",
+    v: "self_attn.v_proj",
+    output: "self_attn.o_proj",
+    q_norm: "self_attn.q_norm",
+    k_norm: "self_attn.k_norm",
+    attention_norm: "input_layernorm",
+    gate: "mlp.gate_proj",
+    up: "mlp.up_proj",
+    down: "mlp.down_proj",
+    feed_forward_norm: "post_attention_layernorm",
+};
+
+/// Those of BERT.
+pub(crate) const BERT: TensorNames = TensorNames {
+    words: "bert.embeddings.word_embeddings",
+    positions: "bert.embeddings.position_embeddings",
+    token_types: "bert.embeddings.token_type_embeddings",
+    embedding_norm: "bert.embeddings.LayerNorm",
+    embedding_projection: "",
+    relative_bias: "",
+    final_norm: "",
+    layers: "bert.encoder.layer",
+    q: "attention.self.query",
+    k: "attention.self.key",
+    v: "attention.self.value",
+    output: "attention.output.dense",
+    q_norm: "",
+    k_norm: "",
+    attention_norm: "attention.output.LayerNorm",
+    gate: "",
+    up: "intermediate.dense",
+    down: "output.dense",
+    feed_forward_norm: "output.LayerNorm",
+};
+
+/// Those of RoBERTa, XLM-RoBERTa and CamemBERT.
+pub(crate) const ROBERTA: TensorNames = TensorNames {
+    words: "roberta.embeddings.word_embeddings",
+    positions: "roberta.embeddings.position_embeddings",
+    token_types: "roberta.embeddings.token_type_embeddings",
+    embedding_norm: "roberta.embeddings.LayerNorm",
+    layers: "roberta.encoder.layer",
+    ..BERT
+};
+
+/// Those of ELECTRA's discriminator.
+pub(crate) const ELECTRA: TensorNames = TensorNames {
+    words: "electra.embeddings.word_embeddings",
+    positions: "electra.embeddings.position_embeddings",
+    token_types: "electra.embeddings.token_type_embeddings",
+    embedding_norm: "electra.embeddings.LayerNorm",
+    embedding_projection: "electra.embeddings_project",
+    layers: "electra.encoder.layer",
+    ..BERT
+};
+
+/// Those of MPNet.
+pub(crate) const MPNET: TensorNames = TensorNames {
+    words: "mpnet.embeddings.word_embeddings",
+    positions: "mpnet.embeddings.position_embeddings",
+    token_types: "",
+    embedding_norm: "mpnet.embeddings.LayerNorm",
+    relative_bias: "mpnet.encoder.relative_attention_bias",
+    layers: "mpnet.encoder.layer",
+    q: "attention.attn.q",
+    k: "attention.attn.k",
+    v: "attention.attn.v",
+    output: "attention.attn.o",
+    attention_norm: "attention.LayerNorm",
+    ..BERT
+};
+
+/// Those of DistilBERT.
+pub(crate) const DISTILBERT: TensorNames = TensorNames {
+    words: "distilbert.embeddings.word_embeddings",
+    positions: "distilbert.embeddings.position_embeddings",
+    token_types: "",
+    embedding_norm: "distilbert.embeddings.LayerNorm",
+    layers: "distilbert.transformer.layer",
+    q: "attention.q_lin",
+    k: "attention.k_lin",
+    v: "attention.v_lin",
+    output: "attention.out_lin",
+    attention_norm: "sa_layer_norm",
+    up: "ffn.lin1",
+    down: "ffn.lin2",
+    feed_forward_norm: "output_layer_norm",
+    ..BERT
+};

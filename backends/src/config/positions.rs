@@ -1,0 +1,102 @@
+//! How a model knows where a token stands.
+
+use super::rope::RopeConfig;
+
+/// The positions of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PositionsConfig {
+    /// Queries and keys are rotated by theirs.
+    Rotary(RopeConfig),
+    /// A learned vector for each is added to the embedding of the token.
+    Learned(LearnedPositions),
+}
+
+/// A table of learned positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LearnedPositions {
+    /// Rows of the table.
+    pub(crate) rows: usize,
+    /// The token that stands nowhere: it has the table's row of its own id, and the others are counted from the row after
+    /// that, as RoBERTa does. Without one the first token has row 0.
+    pub(crate) padding_id: Option<u32>,
+}
+
+impl LearnedPositions {
+    /// Tokens of the longest input.
+    pub(crate) fn max_input_length(&self) -> usize {
+        self.rows.saturating_sub(self.padding_id.map_or(0, |id| id as usize + 1))
+    }
+
+    /// Adds the table's row of each token of a sequence to `rows`.
+    pub(crate) fn push_rows(&self, input_ids: &[u32], rows: &mut Vec<u32>) {
+        match self.padding_id {
+            None => rows.extend(0..input_ids.len() as u32),
+            Some(padding_id) => {
+                let mut last = padding_id;
+                rows.extend(input_ids.iter().map(|&id| match id == padding_id {
+                    true => padding_id,
+                    false => {
+                        last += 1;
+                        last
+                    }
+                }));
+            }
+        }
+    }
+}
+
+/// Biases of attention scores by the distance of query and key, as T5 has them: a bucket for each distance, or for more and more
+/// distances the longer they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RelativeBuckets {
+    /// Half of them for each direction.
+    pub(crate) buckets: usize,
+    /// From here on all distances are in the last bucket.
+    pub(crate) max_distance: usize,
+}
+
+impl RelativeBuckets {
+    /// The bucket of a distance, the query's position less the key's.
+    pub(crate) fn bucket(&self, distance: isize) -> usize {
+        let half = self.buckets / 2;
+        let first = if distance < 0 { half } else { 0 };
+        let exact = half / 2;
+        let distance = distance.unsigned_abs();
+        if distance < exact {
+            return first + distance;
+        }
+        // In single precision, as the published models were trained.
+        let relative = (distance as f32 / exact as f32).ln() / (self.max_distance as f32 / exact as f32).ln();
+        let bucket = exact + (relative * (half - exact) as f32) as usize;
+        first + bucket.min(half - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_padding_token_has_its_own_row_and_is_not_counted() {
+        let rows = |padding_id, ids: &[u32]| {
+            let mut rows = Vec::new();
+            LearnedPositions { rows: 514, padding_id }.push_rows(ids, &mut rows);
+            rows
+        };
+        assert_eq!(rows(None, &[7, 1, 8]), [0, 1, 2]);
+        assert_eq!(rows(Some(1), &[0, 7, 1, 8, 1, 2]), [2, 3, 1, 4, 1, 5]);
+        assert_eq!(LearnedPositions { rows: 514, padding_id: Some(1) }.max_input_length(), 512);
+        assert_eq!(LearnedPositions { rows: 512, padding_id: None }.max_input_length(), 512);
+    }
+
+    #[test]
+    fn buckets_are_those_of_mpnet() {
+        let buckets = RelativeBuckets { buckets: 32, max_distance: 128 };
+        let of = |distances: &[isize]| distances.iter().map(|&it| buckets.bucket(it)).collect::<Vec<_>>();
+        assert_eq!(
+            of(&[0, 1, 7, 8, 11, 12, 16, 23, 32, 64, 90, 91, 500]),
+            [0, 1, 7, 8, 8, 9, 10, 11, 12, 14, 14, 15, 15]
+        );
+        assert_eq!(of(&[-1, -7, -8, -91]), [17, 23, 24, 31]);
+    }
+}

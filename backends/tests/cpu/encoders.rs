@@ -1,0 +1,238 @@
+//! Encoders against the values that Hugging Face transformers computed for them, and the same bits in any batch.
+//!
+//! Tolerances: `tests/fixtures/README.md`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
+
+use crate::support::*;
+use prefold_backends::{Dtype, LoadOptions};
+use prefold_core::{Batch, Folding, LoadedModel, Output, Pooling, RaggedBatch, Rerank, Tokens, Wanted};
+use prefold_kernels::ThreadPool;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::cell::RefCell;
+
+const EMBEDDERS: [&str; 8] = [
+    "bert-mean-tiny",
+    "bert-cls-tiny",
+    "bert-legacy-tiny",
+    "roberta-tiny",
+    "xlm-roberta-tiny",
+    "mpnet-tiny",
+    "distilbert-tiny",
+    "electra-tiny",
+];
+
+const CLASSIFIERS: [&str; 6] = [
+    "bert-reranker-tiny",
+    "bert-nli-tiny",
+    "xlm-roberta-reranker-tiny",
+    "mpnet-reranker-tiny",
+    "distilbert-nli-tiny",
+    "electra-reranker-tiny",
+];
+
+fn tokens(case: &Value) -> Tokens {
+    let tokens = Tokens::new(ids(case));
+    match case["token_type_ids"].as_array() {
+        Some(types) => {
+            let types = types.iter().map(|id| id.as_u64().unwrap() as u32).collect();
+            tokens.with_token_types(types).unwrap()
+        }
+        None => tokens,
+    }
+}
+
+fn forward(model: &mut LoadedModel, sequences: &[Tokens], wanted: Wanted) -> Vec<Output> {
+    let mut ragged = RaggedBatch::default();
+    sequences.iter().for_each(|tokens| ragged.push(tokens.as_slice()).unwrap());
+    let batch = Batch { wanted: vec![wanted; sequences.len()], ragged };
+    model.backend.forward(&batch, None).unwrap()
+}
+
+fn values(model: &mut LoadedModel, sequences: &[Tokens]) -> Vec<Vec<f32>> {
+    let wanted = Wanted::pooled(&model.backend.info().capabilities);
+    let outputs = forward(model, sequences, wanted).into_iter();
+    let values = outputs.map(|output| match output {
+        Output::Embedding(values) | Output::Logits(values) => values,
+        Output::Tokens { .. } => panic!("asked for pooled outputs"),
+    });
+    values.collect()
+}
+
+/// Calls `check` with each case's values, computed alone and with all others.
+fn check_cases(model: &mut LoadedModel, cases: &[&Value], check: impl Fn(&str, &Value, &[f32])) {
+    let sequences: Vec<Tokens> = cases.iter().map(|case| tokens(case)).collect();
+    let together = values(model, &sequences);
+    for ((case, sequence), together) in cases.iter().zip(&sequences).zip(together) {
+        check(&format!("{}, with others", case["name"]), case, &together);
+        check(&format!("{}, alone", case["name"]), case, &values(model, std::slice::from_ref(sequence))[0]);
+    }
+}
+
+#[test]
+fn embeddings() {
+    for name in EMBEDDERS {
+        let expected = expected(&fixture(name));
+        let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
+        for pool in ["mean", "cls"] {
+            let mut model = load(&LoadOptions { pooling: Some(pooling(pool)), ..options(fixture(name)) });
+            assert_eq!(model.backend.folding(), Folding::Whole);
+            check_cases(&mut model, &cases, |what, case, found| {
+                let (raw, unit) = (floats(&case[pool]), floats(&case[format!("{pool}_normalized")]));
+                assert_close(&format!("{name}, {pool}, {what}"), found, &raw, 1e-4 * norm(&raw).max(1.0));
+                assert_close(&format!("{name}, {pool}, {what}, normalized"), &normalized(found), &unit, 1e-4);
+            });
+        }
+        let default = load(&options(fixture(name))).backend.info().capabilities.embed.as_ref().unwrap().pooling;
+        assert_eq!(default, pooling(expected["default"]["pooling"].as_str().unwrap()), "{name}");
+    }
+}
+
+#[test]
+fn token_states() {
+    for name in EMBEDDERS {
+        let expected = expected(&fixture(name));
+        let mut model = load(&options(fixture(name)));
+        let with_states = cases(&expected, "cases").iter().filter(|case| case["token_states"].is_array());
+        for case in with_states {
+            let outputs = forward(&mut model, &[tokens(case)], Wanted::Tokens);
+            let Output::Tokens { data, dim } = &outputs[0] else { panic!("asked for tokens") };
+            let states = case["token_states"].as_array().unwrap();
+            assert_eq!(data.len(), states.len() * dim);
+            for (found, state) in data.chunks(*dim).zip(states) {
+                let state = floats(state);
+                assert_close(&format!("{name}, {}", case["name"]), found, &state, 1e-4 * norm(&state).max(1.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn logits() {
+    for name in CLASSIFIERS {
+        let expected = expected(&fixture(name));
+        let cases: Vec<&Value> = cases(&expected, "cases").iter().chain(cases(&expected, "pair_cases")).collect();
+        let mut model = load(&options(fixture(name)));
+        let is_reranker = expected["num_labels"] == 1;
+        assert_eq!(model.backend.info().capabilities.rerank, is_reranker.then_some(Rerank::Pair), "{name}");
+        check_cases(&mut model, &cases, |what, case, found| {
+            for (&found, expected) in found.iter().zip(floats(&case["logits"])) {
+                let tolerance = 1e-4 * expected.abs().max(1.0);
+                assert_close(&format!("{name}, {what}"), &[found], &[expected], tolerance);
+            }
+        });
+    }
+}
+
+#[test]
+fn tokenizers_and_their_templates() {
+    for name in EMBEDDERS.into_iter().chain(CLASSIFIERS) {
+        let expected = expected(&fixture(name));
+        let model = load(&options(fixture(name)));
+        let cases = |key: &str| expected[key].as_array().cloned().unwrap_or_default();
+        for case in cases("cases").iter().filter(|case| case["prompt_name"].is_null()) {
+            let encoding = model.tokenizer.encode(case["text"].as_str().unwrap(), true).unwrap();
+            assert_eq!(encoding.get_ids(), ids(case), "{name}, {}", case["name"]);
+        }
+        for case in cases("pair_ids").iter().chain(&cases("pair_cases")) {
+            let [text, pair] = ["text", "text_pair"].map(|key| case[key].as_str().unwrap());
+            let encoding = model.tokenizer.encode((text, pair), true).unwrap();
+            assert_eq!(encoding.get_ids(), ids(case), "{name}, {}", case["name"]);
+            if model.backend.info().token_types > 1 {
+                let found = Tokens::new(encoding.get_ids().to_vec());
+                let found = found.with_token_types(encoding.get_type_ids().to_vec()).unwrap();
+                assert_eq!(found, tokens(case), "{name}, {}", case["name"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn bfloat16_points_the_same_way() {
+    for name in EMBEDDERS {
+        let expected = expected(&fixture(name));
+        let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
+        let mut model = load(&LoadOptions { dtype: Some(Dtype::Bfloat16), ..options(fixture(name)) });
+        let pool = expected["default"]["pooling"].as_str().unwrap();
+        check_cases(&mut model, &cases, |what, case, found| {
+            let unit = floats(&case[format!("{pool}_normalized")]);
+            let cosine: f32 = normalized(found).iter().zip(&unit).map(|(a, b)| a * b).sum();
+            assert!(cosine >= 0.999, "{name}, {what}: cosine {cosine}");
+        });
+    }
+}
+
+fn sequences() -> impl Strategy<Value = Vec<Tokens>> {
+    let sequence = prop::collection::vec((0u32..400, 0u32..2), 1..200).prop_map(|tokens| {
+        let (ids, types) = tokens.into_iter().unzip();
+        Tokens::new(ids).with_token_types(types).unwrap()
+    });
+    prop::collection::vec(sequence, 1..8)
+}
+
+fn check_same_bits(name: &str, dtype: Dtype, pooling: Option<Pooling>) {
+    let model = RefCell::new(load(&LoadOptions { dtype: Some(dtype), pooling, ..options(fixture(name)) }));
+    let bits = |values: &[Vec<f32>]| -> Vec<Vec<u32>> {
+        values.iter().map(|values| values.iter().map(|value| value.to_bits()).collect()).collect()
+    };
+    proptest!(ProptestConfig::with_cases(4), |(mut sequences in sequences(), rotation in 0usize..8)| {
+        let model = &mut *model.borrow_mut();
+        if model.backend.info().token_types < 2 {
+            sequences.iter_mut().for_each(|tokens| *tokens = Tokens::new(tokens.input_ids().to_vec()));
+        }
+        let mut alone: Vec<_> =
+            sequences.iter().map(|one| bits(&values(model, std::slice::from_ref(one))).remove(0)).collect();
+        for threads in [1, 3] {
+            let len = sequences.len();
+            sequences.rotate_left(rotation % len);
+            alone.rotate_left(rotation % len);
+            let found = ThreadPool::new(threads).enter(|| values(model, &sequences));
+            prop_assert_eq!(&bits(&found), &alone, "{} {:?} {:?} {} threads", name, dtype, pooling, threads);
+        }
+    });
+}
+
+#[test]
+fn same_bits_in_any_batch() {
+    for dtype in [Dtype::Float32, Dtype::Bfloat16] {
+        for pooling in [Pooling::Cls, Pooling::Mean, Pooling::LastToken, Pooling::Max, Pooling::WeightedMean] {
+            ["bert-mean-tiny", "roberta-tiny", "mpnet-tiny", "distilbert-tiny", "electra-tiny"]
+                .into_iter()
+                .for_each(|name| check_same_bits(name, dtype, Some(pooling)));
+        }
+        CLASSIFIERS.into_iter().for_each(|name| check_same_bits(name, dtype, None));
+    }
+}
+
+#[test]
+fn tensors_that_do_not_fit_the_config_are_named() {
+    let cases = [
+        ("bert-mean-tiny", "intermediate_size", 63, "intermediate.dense.weight"),
+        ("bert-mean-tiny", "max_position_embeddings", 289, "position_embeddings.weight"),
+        ("bert-mean-tiny", "type_vocab_size", 3, "token_type_embeddings.weight"),
+        ("mpnet-tiny", "relative_attention_num_buckets", 16, "relative_attention_bias.weight"),
+    ];
+    for (name, field, value, tensor) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        copy_files(&fixture(name), directory.path());
+        let path = directory.path().join("config.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        config[field] = value.into();
+        std::fs::write(&path, config.to_string()).unwrap();
+        let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
+        assert!(error.contains(tensor), "{error}");
+    }
+}
+
+/// Copies a checkpoint.
+fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_files(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
