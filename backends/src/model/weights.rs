@@ -73,11 +73,12 @@ impl TransformerWeights {
         positions: usize,
         target: &Target,
     ) -> Result<Self> {
+        let loader = |index, bias| Loader { config, weights, target, bias, prefix: config.names.layer(index), index };
+        let top = Loader { prefix: String::new(), ..loader(0, None) };
+        // Before the biases, whose memory is bounded by the table of positions that the file has.
+        let embeddings = Embeddings::load(&top)?;
         let bias = relative_bias(config, weights, positions)?.map(Arc::new);
-        let loader =
-            |index| Loader { config, weights, target, bias: bias.as_ref(), prefix: config.names.layer(index), index };
-        let layers = (0..config.num_layers).map(|index| Layer::load(&loader(index)));
-        let top = Loader { prefix: String::new(), ..loader(0) };
+        let layers = (0..config.num_layers).map(|index| Layer::load(&loader(index, bias.as_ref())));
         let rotary = match &config.positions {
             PositionsConfig::Rotary(rope) => {
                 let frequencies = rope.inverse_frequencies(config.attention.head_dim);
@@ -86,7 +87,7 @@ impl TransformerWeights {
             PositionsConfig::Learned(_) => None,
         };
         Ok(Self {
-            embeddings: Embeddings::load(&top)?,
+            embeddings,
             layers: layers.collect::<Result<_>>()?,
             placement: config.norm.placement,
             final_norm: match config.norm.placement {

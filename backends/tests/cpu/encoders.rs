@@ -209,6 +209,7 @@ fn tensors_that_do_not_fit_the_config_are_named() {
     let cases = [
         ("bert-mean-tiny", "intermediate_size", 63, "intermediate.dense.weight"),
         ("bert-mean-tiny", "max_position_embeddings", 289, "position_embeddings.weight"),
+        ("mpnet-tiny", "max_position_embeddings", 1 << 30, "position_embeddings.weight"),
         ("bert-mean-tiny", "type_vocab_size", 3, "token_type_embeddings.weight"),
         ("mpnet-tiny", "relative_attention_num_buckets", 16, "relative_attention_bias.weight"),
     ];

@@ -147,6 +147,7 @@ fn encoders_that_ask_for_more() {
         ("roberta-tiny", config("/max_position_embeddings", json!(2)), &["is 2, which leaves no row for a token"]),
         ("roberta-tiny", config("/pad_token_id", json!(-1)), &["`pad_token_id` must be a whole number"]),
         ("mpnet-tiny", config("/relative_attention_num_buckets", json!(30)), &["must be a multiple of 4"]),
+        ("electra-tiny", config("/embedding_size", json!(64)), &["`embedding_size` 64", "up to `hidden_size`, 32"]),
         ("distilbert-tiny", config("/dim", json!(30)), &["`dim` (30)", "`n_heads` (4)"]),
     ]);
 }

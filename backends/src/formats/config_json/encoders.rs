@@ -35,7 +35,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
             eps: fields.or("layer_norm_eps", family.norm_eps)? as f32,
         },
         embeddings: EmbeddingsConfig {
-            size: if family.projected_embeddings { fields.or("embedding_size", hidden_size)? } else { hidden_size },
+            size: embedding_size(fields, family, hidden_size)?,
             token_types: if family.token_types { fields.or("type_vocab_size", 2)? } else { 0 },
             norm: true,
         },
@@ -97,6 +97,17 @@ fn positions(fields: &Fields<'_>, family: &Family) -> Result<LearnedPositions, L
             Err(fields.problem("max_position_embeddings", &problem))
         }
         _ => Ok(positions),
+    }
+}
+
+fn embedding_size(fields: &Fields<'_>, family: &Family, hidden_size: usize) -> Result<usize, LoadError> {
+    const NAME: &str = "embedding_size";
+    if !family.projected_embeddings {
+        return Ok(hidden_size);
+    }
+    match fields.or(NAME, hidden_size)? {
+        size if size <= hidden_size => Ok(size),
+        size => Err(fields.unsupported(NAME, &size.to_string(), format!("up to `hidden_size`, {hidden_size}"))),
     }
 }
 
