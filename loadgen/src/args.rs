@@ -1,6 +1,8 @@
 //! The command line of `prefold bench`.
 
+use crate::address;
 use crate::api::Api;
+use crate::builtin::{self, Builtin};
 use crate::client::{TargetConfig, bearer};
 use crate::plot::Plot;
 use crate::queries_args::QueriesArgs;
@@ -53,8 +55,8 @@ pub(crate) enum Other {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct TargetArgs {
-    /// Base URL of the server
-    #[arg(long, default_value = "http://127.0.0.1:3000")]
+    /// Base URL of the server; without a scheme it is http
+    #[arg(long, default_value = "http://127.0.0.1:3000", value_parser = address::base_url)]
     url: String,
 
     /// API of the requests
@@ -93,9 +95,13 @@ enum Encoding {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
+    /// Built-in workload of invented sentences. Default without --file and --random: instruction, for rankings rerank
+    #[arg(long, value_enum, conflicts_with_all = ["file", "random"])]
+    workload: Option<Builtin>,
+
     /// File with one text per line. If the name ends in .jsonl, each line is a JSON string or object, whose list
     /// `passages` (`documents`, `texts`) yields one text per item
-    #[arg(long, required_unless_present = "random", conflicts_with = "random")]
+    #[arg(long, conflicts_with = "random")]
     file: Option<PathBuf>,
 
     /// Distinct random texts instead of a file; for rankings distinct queries with random texts (--texts, default 10)
@@ -103,11 +109,12 @@ pub(crate) struct WorkloadArgs {
     random: Option<u32>,
 
     /// Words per random text. Default: 32
-    #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "random", conflicts_with_all = ["file", "workload"], value_parser = clap::value_parser!(u32).range(1..))]
     words: Option<u32>,
 
     /// Template of a text: `{name}` is a field of the line, `{passage}` the text of a list item, `{client}` the client's
-    /// number, `\n` a line feed. Several templates are assigned to the clients in turn. Default: `{text}`
+    /// number, `\n` a line feed. Several templates are assigned to the clients in turn. Default: `{text}`, or that of the
+    /// built-in workload
     #[arg(long)]
     template: Vec<String>,
 
@@ -123,7 +130,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     clients: u32,
 
-    /// Maximum texts per request. Default: 1; for rankings all texts of a line
+    /// Maximum texts per request. Default: 1, of a built-in workload 10; for rankings all texts of a line
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     texts: Option<u32>,
 
@@ -201,28 +208,46 @@ impl TargetArgs {
 }
 
 impl WorkloadArgs {
-    /// Source of the lines, required unless there is a subcommand.
-    pub(crate) fn source(&self, seed: u64) -> Result<Source> {
+    /// Source of the lines.
+    pub(crate) fn source(&self, api: Api, seed: u64) -> Result<Source> {
         if let Some(lines) = self.random {
             let words = self.words.map_or(RANDOM_WORDS, |words| words as usize);
             return Ok(Source::Random { lines: lines as usize, words, seed });
         }
-        Ok(Source::File(self.file.clone().context("--file is missing")?))
+        if let Some(file) = &self.file {
+            return Ok(Source::File(file.clone()));
+        }
+        let workload = self.workload.unwrap_or(Builtin::of(api));
+        ensure!(
+            !api.ranks() || workload == Builtin::Rerank,
+            "--workload {workload} has no queries to rank by: use --workload rerank"
+        );
+        Ok(Source::Builtin { workload, seed })
+    }
+
+    /// Built-in workload, unless there are other texts.
+    fn builtin(&self, api: Api) -> Option<Builtin> {
+        let is_absent = self.file.is_none() && self.random.is_none();
+        is_absent.then(|| self.workload.unwrap_or(Builtin::of(api)))
     }
 
     pub(crate) fn plan(&self, target: &TargetArgs, model: Option<String>) -> Result<Plan> {
+        let builtin = self.builtin(target.api);
+        // All documents of a question are ranked together.
+        let default_texts = builtin.filter(|_| !target.api.ranks()).map(|_| builtin::TEXTS);
         Ok(Plan {
             api: target.api,
-            templates: self.templates()?,
+            templates: self.templates(builtin.map_or("text", |workload| workload.preset(target.api)))?,
             clients: self.clients as usize,
-            texts_per_request: self.texts.map(|texts| texts as usize),
+            texts_per_request: self.texts.map(|texts| texts as usize).or(default_texts),
             model,
             base64: target.encoding_format == Encoding::Base64,
             priority: self.priority,
         })
     }
 
-    fn templates(&self) -> Result<Vec<Template>> {
+    /// Templates of the flags, or else of a preset.
+    fn templates(&self, preset: &str) -> Result<Vec<Template>> {
         let mut templates: Vec<_> = self.template.iter().map(|text| Template::from_flag(text)).collect();
         for path in &self.template_file {
             let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -230,7 +255,7 @@ impl WorkloadArgs {
         }
         templates.extend(self.preset.iter().cloned());
         if templates.is_empty() {
-            templates.push(Template::new("{text}"));
+            templates.push(Template::preset(preset).map_err(anyhow::Error::msg)?);
         }
         ensure!(
             templates.len() <= self.clients as usize,

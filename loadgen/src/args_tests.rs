@@ -30,6 +30,28 @@ fn defaults() {
 }
 
 #[test]
+fn without_a_file_the_api_chooses_a_built_in_workload() {
+    let source = |line: &str| {
+        let bench = read(line).unwrap();
+        let plan = bench.workload.plan(&bench.target, None)?;
+        anyhow::Ok((bench.workload.source(plan.api, 5)?, plan.templates, plan.texts_per_request))
+    };
+    let preset = |name: &str| vec![Template::preset(name).unwrap()];
+    let builtin = |workload| Source::Builtin { workload, seed: 5 };
+    for (line, workload, templates, texts) in [
+        ("", Builtin::Instruction, preset("qwen3-embedding"), Some(10)),
+        ("--workload rerank --texts 3", Builtin::Rerank, preset("chat-embedding"), Some(3)),
+        ("--workload mixed", Builtin::Mixed, preset("text"), Some(10)),
+        ("--workload mixed --template a{text}", Builtin::Mixed, vec![Template::new("a{text}")], Some(10)),
+        ("--api rerank", Builtin::Rerank, preset("text"), None),
+    ] {
+        assert_eq!(source(line).unwrap(), (builtin(workload), templates, texts), "{line}");
+    }
+    let error = source("--api score --workload mixed").unwrap_err().to_string();
+    assert!(error.contains("use --workload rerank"), "{error}");
+}
+
+#[test]
 fn several_loads_are_several_runs() {
     let bench = read("--file f --rate 0.5,20 --seed 3 --requests 5 --warmup-requests 0").unwrap();
     assert_eq!(bench.load.loads(), [Load::Open { rate: 0.5, seed: 3 }, Load::Open { rate: 20.0, seed: 3 }]);
@@ -57,7 +79,10 @@ fn both_loads_together_are_a_mixed_load() {
     assert_eq!(bench.load.loads(), [2, 16].map(|concurrency| Load::Closed { concurrency }));
     assert_eq!(bench.load.queries().unwrap(), Some(Load::Open { rate: 2.0, seed: 3 }));
     assert_eq!(bench.load.rounds(), 2);
-    assert_eq!(bench.workload.source(3).unwrap(), Source::Random { lines: 50, words: RANDOM_WORDS, seed: 3 });
+    assert_eq!(
+        bench.workload.source(Api::Openai, 3).unwrap(),
+        Source::Random { lines: 50, words: RANDOM_WORDS, seed: 3 }
+    );
     let plan = bench.workload.plan(&bench.target, Some("m".to_owned())).unwrap();
     assert_eq!((plan.texts_per_request, plan.priority), (Some(400), Some(7)));
     // Queries are as the bulk, but for their texts and priority.
@@ -109,14 +134,18 @@ fn a_mixed_load_has_one_rate_and_ends_by_time() {
 }
 
 #[test]
-fn a_plot_needs_no_workload_and_a_run_does() {
+fn contradictions_and_bad_values_are_refused() {
     assert!(matches!(read("plot a.json b.json --svg c.svg").unwrap().other, Some(Other::Plot(_))));
     for (line, words) in [
-        ("", "--file"),
         ("plot --svg c.svg", "JSON"),
         ("--file f plot a.json --svg c.svg", "cannot be used with"),
         ("--file f --random 5", "cannot be used with"),
         ("--file f --words 5", "cannot be used with"),
+        ("--words 5", "--random"),
+        ("--file f --workload rerank", "cannot be used with"),
+        ("--random 5 --workload rerank", "cannot be used with"),
+        ("--workload nix", "instruction"),
+        ("--url ftp://a", "'--url <URL>': must begin with http:// or https://"),
         ("--file f --rate 1 --rounds 2", "--concurrency"),
         ("--file f --concurrency 1 --queries-api rerank", "--rate"),
         ("--file f --rate 1 --queries-priority 1", "--concurrency"),

@@ -73,8 +73,8 @@ impl Bench {
             Some(model) => Some(model.clone()),
             None => target.first_model().await,
         };
-        let source = self.workload.source(self.load.seed)?;
         let plan = self.workload.plan(&self.target, model.clone())?;
+        let source = self.workload.source(plan.api, self.load.seed)?;
         let workload = Workload::from_source(&source, &plan)?;
         let queries = queries.map(|load| self.prepare_queries(load, &plan)).transpose()?;
         let mode = match (&queries, self.load.loads().first()) {

@@ -29,6 +29,7 @@ pub(crate) struct Target {
 /// Configuration of a [`Target`].
 #[derive(Debug, Clone)]
 pub(crate) struct TargetConfig {
+    /// Base URL, http or https.
     pub(crate) base: String,
     pub(crate) api: Api,
     /// Path that overrides the API's.
@@ -87,8 +88,7 @@ impl Target {
         let base = config.base.trim_end_matches('/').to_owned();
         let path = config.path.as_deref().unwrap_or(config.api.path());
         let slash = if path.starts_with('/') { "" } else { "/" };
-        let url = Url::parse(&format!("{base}{slash}{path}")).with_context(|| format!("--url {base}"))?;
-        ensure!(matches!(url.scheme(), "http" | "https"), "--url {base}: only http and https are supported");
+        let url = Url::parse(&format!("{base}{slash}{path}")).with_context(|| format!("{base}{slash}{path}"))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.extend(config.authorization.map(|value| (AUTHORIZATION, value)));

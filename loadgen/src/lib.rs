@@ -6,10 +6,12 @@
 //! [`mixed`] those of queries beside bulk clients.
 #![forbid(unsafe_code)]
 
+mod address;
 mod answer;
 mod api;
 mod args;
 mod bench;
+mod builtin;
 pub mod chart;
 mod client;
 mod measure;
@@ -21,6 +23,7 @@ mod record;
 mod report;
 mod run;
 mod schedule;
+mod sentences;
 mod server_side;
 mod template;
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Workload: lines of a file or random ones, rendered by templates and assigned to clients.
+//! Workload: lines of a file, built-in or random ones, rendered by templates and assigned to clients.
 
 use crate::api::{Api, Payload};
+use crate::builtin::{Builtin, Group};
 use crate::random::RandomTexts;
 use crate::template::Template;
 use anyhow::{Context, Result, bail, ensure};
@@ -26,6 +27,10 @@ type Fields = BTreeMap<String, String>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     File(PathBuf),
+    Builtin {
+        workload: Builtin,
+        seed: u64,
+    },
     /// Random lines. A line has one text, or for rankings a query and its passages.
     Random {
         lines: usize,
@@ -39,12 +44,13 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
+            Self::Builtin { workload, .. } => write!(f, "the built-in workload `{workload}`"),
             Self::Random { words, .. } => write!(f, "random texts of {words} words"),
         }
     }
 }
 
-/// Line of the file, or a random one.
+/// Line of the file, or a built-in or random one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     /// Line number, from 1.
@@ -91,6 +97,7 @@ impl Workload {
     pub(crate) fn from_source(source: &Source, plan: &Plan) -> Result<Self> {
         match source {
             Source::File(path) => Self::read(path, plan),
+            Source::Builtin { workload, seed } => Self::from_lines(&builtin_lines(workload.groups(*seed)), plan),
             &Source::Random { lines, words, seed } => Self::from_lines(&plan.random_lines(lines, words, seed), plan),
         }
     }
@@ -191,6 +198,16 @@ impl Line {
         });
         Ok(texts.collect::<Result<_, _>>()?)
     }
+}
+
+/// One line per group.
+fn builtin_lines(groups: Vec<Group>) -> Vec<Line> {
+    let line = |(index, Group { query, texts }): (usize, Group)| Line {
+        number: index + 1,
+        fields: query.map(|query| ("query".to_owned(), query)).into_iter().collect(),
+        passages: Some(texts.into_iter().map(only_text).collect()),
+    };
+    groups.into_iter().enumerate().map(line).collect()
 }
 
 fn parse_lines(text: &str, json: bool) -> Result<Vec<Line>> {

@@ -116,6 +116,40 @@ fn random_lines_are_texts_or_queries_with_passages() {
 }
 
 #[test]
+fn built_in_workloads_share_what_they_should() {
+    let templates = |preset: &str| vec![Template::preset(preset).unwrap()];
+    let of = |workload: Builtin, api: Api| {
+        let templates = templates(workload.preset(api));
+        let plan = Plan { templates, texts_per_request: Some(10), ..plan(api, "") };
+        Workload::from_source(&Source::Builtin { workload, seed: 1 }, &plan).unwrap()
+    };
+    let common = |texts: &[Value]| {
+        let [first, others @ ..] = texts else { return 0 };
+        let first = first.as_str().unwrap();
+        let shared =
+            |other: &Value| first.bytes().zip(other.as_str().unwrap().bytes()).take_while(|(a, b)| a == b).count();
+        others.iter().map(shared).min().unwrap_or(0)
+    };
+    for (workload, least, most) in [
+        (Builtin::Instruction, 80, 110),
+        // The system prompt and the question.
+        (Builtin::Rerank, 300, 500),
+        (Builtin::Mixed, 0, 10),
+    ] {
+        let workload = of(workload, Api::Embed);
+        assert_eq!((workload.len(), workload.request(7).texts), (2000, 10));
+        for body in bodies(&workload, 20) {
+            let shared = common(body["inputs"].as_array().unwrap());
+            assert!((least..=most).contains(&shared), "{shared}: {body}");
+        }
+    }
+    let ranking = of(Builtin::Rerank, Api::Rerank);
+    let bodies = bodies(&ranking, 2);
+    assert!(bodies[0]["query"].as_str().unwrap().ends_with('?') && bodies[0]["query"] != bodies[1]["query"]);
+    assert_eq!((ranking.len(), ranking.request(0).texts), (2000, 10));
+}
+
+#[test]
 fn the_rerank_workload_has_its_published_shape() {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/workloads/docs-rerank.jsonl"));
     let templates = vec![Template::preset("chat-embedding").unwrap()];

@@ -164,6 +164,26 @@ def test_errors_are_counted_and_told(tmp_path):
         assert run["answered"] == 1
 
 
+@pytest.mark.parametrize("workload, low, high", [("instruction", 0.3, 0.7), ("rerank", 0.4, 0.8), ("mixed", 0.7, 0.95)])
+def test_a_binary_measures_itself_without_a_file(tmp_path, builtin, workload, low, high):
+    """The address needs no scheme, and texts of one request share what the workload says."""
+    status, out, err = bench(
+        tmp_path, "--url", builtin.url().removeprefix("http://"), "--workload", workload, "--requests", 5, "--warmup", 0,
+        "--json", "out.json")
+    assert status == 0, (out, err)
+    report = json.loads((tmp_path / "out.json").read_text())
+    (run,) = report["runs"]
+    assert f"2000 distinct requests from the built-in workload `{workload}`" in out
+    assert (run["answered"], run["failed"], report["texts_per_request"]) == (5, 0, 10)
+    assert low < run["server"]["compaction_ratio"] < high
+
+
+def test_rerankers_need_no_file_either(tmp_path, served):
+    server = served("qwen3-reranker-tiny")
+    status, out, err = bench(tmp_path, "--url", server.url(), "--api", "rerank", "--requests", 2, "--warmup", 0)
+    assert status == 0 and "built-in workload `rerank`" in out, (out, err)
+
+
 def test_a_server_that_is_not_there_is_said(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -174,7 +194,10 @@ def test_a_server_that_is_not_there_is_said(tmp_path):
 
 @pytest.mark.parametrize("args, named", [
     (["--file", "none.jsonl"], "none.jsonl"),
-    ([], "--file"),
+    (["--file", WORKLOAD, "--workload", "mixed"], "cannot be used with"),
+    (["--api", "rerank", "--workload", "mixed"], "use --workload rerank"),
+    (["--url", "http://"], "has no host"),
+    (["--url", "localhost:x"], "invalid port number"),
     (["--file", WORKLOAD, "--template", "{nix} {text}"], "line 1: the template's {nix}"),
     (["--file", WORKLOAD, "--preset", "nix"], "nix"),
     (["--file", WORKLOAD, "--clients", 201, "--preset", "chat-embedding"], "too few for --clients 201"),
