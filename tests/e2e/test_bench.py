@@ -178,6 +178,16 @@ def test_a_binary_measures_itself_without_a_file(tmp_path, builtin, workload, lo
     assert low < run["server"]["compaction_ratio"] < high
 
 
+def test_flags_are_variables_too(tmp_path, builtin):
+    variables = {"PREFOLD_BENCH_URL": builtin.url(), "PREFOLD_BENCH_WORKLOAD": "mixed", "PREFOLD_BENCH_REQUESTS": "2"}
+    status, out, err = bench(tmp_path, "--warmup", 0, env=variables)
+    assert status == 0 and "`mixed`" in out, (out, err)
+    status, out, err = bench(tmp_path, "--requests", 1, env={**variables, "PREFOLD_BENCH_CONCURRENCY": "0"})
+    assert status == 2 and "(environment variable PREFOLD_BENCH_CONCURRENCY)" in err, (out, err)
+    status, out, err = bench(tmp_path, "--concurrency", 0, env=variables)
+    assert status == 2 and "environment variable" not in err, (out, err)
+
+
 def test_rerankers_need_no_file_either(tmp_path, served):
     server = served("qwen3-reranker-tiny")
     status, out, err = bench(tmp_path, "--url", server.url(), "--api", "rerank", "--requests", 2, "--warmup", 0)

@@ -14,7 +14,8 @@ would save: [analyze.md](analyze.md).
 
 Every flag of the server is also an environment variable: its name in upper case with underscores and `PREFOLD_` before it
 (`--max-batch-tokens`, `PREFOLD_MAX_BATCH_TOKENS`). Variables that text-embeddings-inference or Hugging Face's tools use are read under their
-names too; the one with the prefix comes first. Empty variables count as absent. A flag is also a key of the file that `--config` names:
+names too; the one with the prefix comes first. Empty variables count as absent. For flags of `prefold bench` and `prefold analyze` the
+prefix is `PREFOLD_BENCH_` and `PREFOLD_ANALYZE_`. A flag of the server is also a key of the file that `--config` names:
 
 ```toml
 # prefold.toml

@@ -1,6 +1,6 @@
 //! Environment variables of the flags.
 //!
-//! The variable of a flag is its name with `PREFOLD_` before it. Names that text-embeddings-inference and Hugging Face's tools
+//! The variable of a flag is its name with `PREFOLD_` before it, of a subcommand's flag with `PREFOLD_BENCH_` or `PREFOLD_ANALYZE_`. Names that text-embeddings-inference and Hugging Face's tools
 //! use are read too, after it. Other names without a prefix are not: `TASK` or `DEVICE` may be anybody's.
 
 use super::messages::{sentence, without_value};
@@ -51,24 +51,41 @@ const SHARED: [&str; 31] = [
 
 /// The command with the variable of each flag: of its names the first that is set. A flag's `-1` is its value.
 pub(super) fn with_variables(command: Command) -> Command {
-    command.mut_args(|flag| {
+    let command = command.mut_args(|flag| {
         let takes_values = flag.get_long().is_some() && flag.get_action().takes_values();
-        let flag = flag.allow_negative_numbers(takes_values);
         let names = names(&flag);
-        let is_absent = |name: &&String| env::var_os(name).is_none();
-        // The first one, if it is absent, is for the help.
-        match names.iter().find(|name| counts(name)).or(names.first().filter(is_absent)) {
-            Some(name) => flag.env(name.clone()),
-            None => flag.env(Resettable::Reset),
-        }
+        with_variable(flag.allow_negative_numbers(takes_values), &names)
+    });
+    command.mut_subcommands(|subcommand| {
+        let prefix = format!("{PREFIX}{}_", in_variable(subcommand.get_name()));
+        subcommand.mut_args(|flag| {
+            let own = flag.get_long().map(|long| format!("{prefix}{}", in_variable(long)));
+            let names: Vec<_> = own.into_iter().chain(names(&flag)).collect();
+            with_variable(flag, &names)
+        })
     })
+}
+
+/// The flag with the first of its variables that is set.
+fn with_variable(flag: Arg, names: &[String]) -> Arg {
+    let is_absent = |name: &&String| env::var_os(name).is_none();
+    // The first one, if it is absent, is for the help.
+    match names.iter().find(|name| counts(name)).or(names.first().filter(is_absent)) {
+        Some(name) => flag.env(name.clone()),
+        None => flag.env(Resettable::Reset),
+    }
+}
+
+/// A flag's or subcommand's name as a part of a variable's.
+fn in_variable(name: &str) -> String {
+    name.to_uppercase().replace('-', "_")
 }
 
 /// The variables of a flag as it was declared, the first one first.
 pub(crate) fn names(declared: &Arg) -> Vec<String> {
     let Some(own) = declared.get_env().map(|name| name.to_string_lossy().into_owned()) else { return Vec::new() };
     let long = declared.get_long().unwrap_or_default();
-    let prefixed = format!("{PREFIX}{}", long.to_uppercase().replace('-', "_"));
+    let prefixed = format!("{PREFIX}{}", in_variable(long));
     let shared = SHARED.contains(&own.as_str()).then_some(own);
     std::iter::once(prefixed).chain(shared).collect()
 }
@@ -88,7 +105,10 @@ fn counts(name: &str) -> bool {
 pub(super) fn name_variable(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return error };
     command.build();
-    let Some(flag) = command.get_arguments().find(|flag| flag.to_string() == *shown) else { return error };
+    let subcommand = arguments.get(1).and_then(|word| command.find_subcommand(word));
+    let Some(flag) = subcommand.unwrap_or(&*command).get_arguments().find(|flag| flag.to_string() == *shown) else {
+        return error;
+    };
     let Some(variable) = flag.get_env().filter(|name| env::var_os(name).is_some() && !is_given(flag, arguments)) else {
         return error;
     };
