@@ -21,6 +21,12 @@ pub enum AnalyzeError {
         #[source]
         source: std::io::Error,
     },
+    /// The file of texts is a directory.
+    #[error("{path} is a directory; give a file with one text or request per line")]
+    Directory {
+        /// Path of the directory.
+        path: String,
+    },
     /// Reading ended early, or the text is not UTF-8.
     #[error("line {line}: cannot be read: {source}")]
     Read {

@@ -13,6 +13,7 @@ mod progress;
 mod recommend;
 mod report;
 mod template;
+mod words;
 
 pub use error::AnalyzeError;
 
@@ -66,8 +67,10 @@ pub struct Analyze {
 
 impl Analyze {
     /// Analyses the input for the model and prints the report.
-    pub fn run(self, source: ModelSource) -> ExitCode {
-        let printed = self.report(source).and_then(|report| {
+    ///
+    /// `model_flags` are the words of the command line that make the server use the same model.
+    pub fn run(self, source: ModelSource, model_flags: Vec<String>) -> ExitCode {
+        let printed = self.report(source, model_flags).and_then(|report| {
             let text = if self.json { report.to_json()? } else { report.to_string() };
             std::io::stdout().write_all(text.as_bytes()).map_err(AnalyzeError::Write)
         });
@@ -80,20 +83,42 @@ impl Analyze {
         }
     }
 
-    fn report(&self, source: ModelSource) -> Result<Report, AnalyzeError> {
+    fn report(&self, source: ModelSource, model_flags: Vec<String>) -> Result<Report, AnalyzeError> {
+        let file = self.open()?;
         let model = model_summary(&source, self.task)?;
-        match self.file.as_deref().filter(|file| *file != Path::new("-")) {
-            None => self.read(model, std::io::stdin().lock(), None),
-            Some(path) => {
-                let failed = |source| AnalyzeError::Open { path: path.display().to_string(), source };
-                let file = File::open(path).map_err(failed)?;
-                let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
-                self.read(model, BufReader::new(file), size)
-            }
-        }
+        let flags = [model_flags, self.server_flags()].concat();
+        let Some(file) = file else { return self.read(model, flags, std::io::stdin().lock(), None) };
+        let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
+        self.read(model, flags, BufReader::new(file), size)
     }
 
-    fn read(&self, model: ModelSummary, from: impl BufRead, size: Option<u64>) -> Result<Report, AnalyzeError> {
+    /// The file, or `None` for standard input.
+    fn open(&self) -> Result<Option<File>, AnalyzeError> {
+        let Some(path) = self.file.as_deref().filter(|file| *file != Path::new("-")) else { return Ok(None) };
+        let name = || path.display().to_string();
+        // Opening a directory succeeds; only reading it would fail.
+        if path.is_dir() {
+            return Err(AnalyzeError::Directory { path: name() });
+        }
+        File::open(path).map(Some).map_err(|source| AnalyzeError::Open { path: name(), source })
+    }
+
+    /// Flags of the server that stand for those of the analysis.
+    fn server_flags(&self) -> Vec<String> {
+        let flags = [
+            ("--task", self.task.map(|task| task.as_str().to_owned())),
+            ("--default-prompt-name", self.prompt_name.clone()),
+        ];
+        flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten().collect()
+    }
+
+    fn read(
+        &self,
+        model: ModelSummary,
+        flags: Vec<String>,
+        from: impl BufRead,
+        size: Option<u64>,
+    ) -> Result<Report, AnalyzeError> {
         let costs = flops::Costs::of(&model.shape);
         let mut sizes = BATCH_SIZES.map(|texts| BatchSize::new(texts, &costs));
         let mut input = InputReport::default();
@@ -123,7 +148,7 @@ impl Analyze {
         input.texts = lengths.total();
         input.tokens = lengths.sum();
         input.tokens_per_text = lengths.quantiles();
-        Ok(Report::new(ModelReport::new(&model, &costs), input, sizes.into()))
+        Ok(Report::new(ModelReport::new(&model, &costs), input, sizes.into(), flags))
     }
 }
 

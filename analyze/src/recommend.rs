@@ -1,6 +1,7 @@
 //! Recommended flags.
 
 use crate::batches::{BatchSizeReport, DEFAULT_THRESHOLD};
+use crate::words::shell;
 use prefold_core::EngineConfig;
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ pub(crate) struct Recommendation {
     pub(crate) batch_size: usize,
     /// Speed-up at that size with compact attention, the server's default.
     pub(crate) predicted_speed_up: f64,
+    /// The largest speed-up of all sizes.
+    pub(crate) most_speed_up: f64,
     /// `--radix-mlp-threshold`
     pub(crate) radix_mlp_threshold: f64,
     /// `--max-batch-tokens`
@@ -29,37 +32,46 @@ pub(crate) struct Recommendation {
     /// `--max-batch-ragged-tokens`, if its default would make batches smaller
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_batch_ragged_tokens: Option<u64>,
+    /// Command line of the server with the model and all recommended flags.
+    pub(crate) command: String,
 }
 
 impl Recommendation {
-    /// Recommendation from batch sizes, or `None` without any.
-    pub(crate) fn from(sizes: &[BatchSizeReport], longest_text: usize) -> Option<Self> {
+    /// Recommendation from batch sizes, or `None` without any. `flags` are the server's others, those of the model.
+    pub(crate) fn from(sizes: &[BatchSizeReport], longest_text: usize, flags: Vec<String>) -> Option<Self> {
         let saved = |size: &BatchSizeReport| 1.0 - 1.0 / size.speed_up_compact;
         let most = sizes.iter().map(saved).fold(0.0, f64::max);
         let size = sizes.iter().find(|size| saved(size) >= ENOUGH * most)?;
-        let predicted_speed_up = size.speed_up_compact;
-        let worth_it = predicted_speed_up >= MIN_SPEED_UP;
+        let most_speed_up = sizes.iter().map(|size| size.speed_up_compact).fold(1.0, f64::max);
+        // As rounded in the report, which would contradict itself otherwise.
+        let worth_it = (most_speed_up * 100.0).round() / 100.0 >= MIN_SPEED_UP;
         let rows = (size.unique_tokens_per_batch.ceil() as u64).max(longest_text as u64);
         let max_batch_tokens =
             if worth_it { rows.next_power_of_two().max(DEFAULT_BATCH_TOKENS) } else { DEFAULT_BATCH_TOKENS };
         let ragged = (size.tokens_per_batch.ceil() as u64).next_power_of_two();
         let default_ragged = max_batch_tokens * EngineConfig::RAGGED_TOKENS_FACTOR as u64;
-        Some(Self {
+        let mut advice = Self {
             worth_it,
             batch_size: size.texts,
-            predicted_speed_up,
+            predicted_speed_up: size.speed_up_compact,
+            most_speed_up,
             radix_mlp_threshold: if worth_it { DEFAULT_THRESHOLD } else { 0.0 },
             max_batch_tokens,
             max_batch_ragged_tokens: Some(ragged).filter(|&ragged| worth_it && ragged > default_ragged),
-        })
+            command: String::new(),
+        };
+        let words = [vec!["prefold".to_owned()], flags, advice.flags()].concat();
+        advice.command = shell(&words);
+        Some(advice)
     }
 
-    /// The flags to start the server with.
-    pub(crate) fn flags(&self) -> String {
-        let mut flags = vec![format!("--radix-mlp-threshold {}", self.radix_mlp_threshold)];
-        flags.push(format!("--max-batch-tokens {}", self.max_batch_tokens));
-        flags.extend(self.max_batch_ragged_tokens.map(|tokens| format!("--max-batch-ragged-tokens {tokens}")));
-        flags.join(" ")
+    fn flags(&self) -> Vec<String> {
+        let flags = [
+            ("--radix-mlp-threshold", Some(self.radix_mlp_threshold.to_string())),
+            ("--max-batch-tokens", Some(self.max_batch_tokens.to_string())),
+            ("--max-batch-ragged-tokens", self.max_batch_ragged_tokens.map(|tokens| tokens.to_string())),
+        ];
+        flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten().collect()
     }
 }
 
@@ -85,25 +97,32 @@ mod tests {
             size(64, 6400.0, 4000.0, [1.5, 1.5]),
             size(128, 12_800.0, 7900.0, [1.51, 1.51]),
         ];
-        let advice = Recommendation::from(&sizes, 300).unwrap();
-        assert_eq!((advice.worth_it, advice.batch_size, advice.predicted_speed_up), (true, 64, 1.5));
-        assert_eq!(advice.flags(), "--radix-mlp-threshold 0.95 --max-batch-tokens 16384");
+        let model = ["--model-id", "my model"].map(str::to_owned).to_vec();
+        let advice = Recommendation::from(&sizes, 300, model).unwrap();
+        assert_eq!((advice.worth_it, advice.batch_size), (true, 64));
+        assert_eq!((advice.predicted_speed_up, advice.most_speed_up), (1.5, 1.51));
+        let expected = "prefold --model-id 'my model' --radix-mlp-threshold 0.95 --max-batch-tokens 16384";
+        assert_eq!(advice.command, expected);
     }
 
     #[test]
     fn long_batches_and_many_repeats_need_larger_limits() {
-        let advice = Recommendation::from(&[size(1024, 900_000.0, 20_000.0, [8.0, 20.0])], 300).unwrap();
-        let expected = "--radix-mlp-threshold 0.95 --max-batch-tokens 32768 --max-batch-ragged-tokens 1048576";
-        assert_eq!(advice.flags(), expected);
+        let advice = Recommendation::from(&[size(1024, 900_000.0, 20_000.0, [8.0, 20.0])], 300, vec![]).unwrap();
+        let expected = "prefold --radix-mlp-threshold 0.95 --max-batch-tokens 32768 --max-batch-ragged-tokens 1048576";
+        assert_eq!(advice.command, expected);
         assert_eq!(advice.predicted_speed_up, 20.0);
     }
 
     #[test]
     fn little_is_not_worth_it() {
-        let advice = Recommendation::from(&[size(1, 9.0, 9.0, [1.0, 1.0]), size(64, 576.0, 560.0, [1.03, 1.04])], 9);
-        let advice = advice.unwrap();
-        assert!(!advice.worth_it);
-        assert_eq!(advice.flags(), "--radix-mlp-threshold 0 --max-batch-tokens 16384");
-        assert_eq!(Recommendation::from(&[], 9), None);
+        // 1.046 is written as 1.05, which is enough.
+        for (speed_up, worth_it, threshold) in [(1.044, false, "0"), (1.046, true, "0.95")] {
+            let sizes = [size(1, 9.0, 9.0, [1.0, 1.0]), size(64, 576.0, 560.0, [1.03, speed_up])];
+            let advice = Recommendation::from(&sizes, 9, vec![]).unwrap();
+            assert_eq!(advice.worth_it, worth_it, "{speed_up}");
+            let expected = format!("prefold --radix-mlp-threshold {threshold} --max-batch-tokens 16384");
+            assert_eq!(advice.command, expected);
+        }
+        assert_eq!(Recommendation::from(&[], 9, vec![]), None);
     }
 }

@@ -1,11 +1,12 @@
 //! The report, as data and as text.
 
-use crate::batches::{BatchSize, BatchSizeReport};
+use crate::batches::{BatchSize, BatchSizeReport, DEFAULT_THRESHOLD};
 use crate::flops::Costs;
 use crate::lengths::{Bucket, Quantiles};
 use crate::recommend::Recommendation;
+use crate::words::{count, factor};
 use prefold_backends::ModelSummary;
-use prefold_core::Task;
+use prefold_core::{EngineConfig, Task};
 use serde::Serialize;
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
@@ -71,10 +72,16 @@ impl ModelReport {
 }
 
 impl Report {
-    pub(crate) fn new(model: ModelReport, input: InputReport, mut sizes: Vec<BatchSize<'_>>) -> Self {
+    /// The report on batch sizes; `flags` are those that make the server use the same model.
+    pub(crate) fn new(
+        model: ModelReport,
+        input: InputReport,
+        mut sizes: Vec<BatchSize<'_>>,
+        flags: Vec<String>,
+    ) -> Self {
         sizes.retain(|size| size.batches > 0);
         let batch_sizes: Vec<_> = sizes.iter().map(BatchSize::report).collect();
-        let recommendation = Recommendation::from(&batch_sizes, input.tokens_per_text.max);
+        let recommendation = Recommendation::from(&batch_sizes, input.tokens_per_text.max, flags);
         let shared_prefix_lengths = sizes.last().map_or_else(Vec::new, |size| size.shared.buckets());
         Self { model, input, batch_sizes, shared_prefix_lengths, recommendation }
     }
@@ -91,9 +98,9 @@ impl Report {
             let BatchSizeReport { texts, tokens_per_batch, unique_tokens_per_batch, compaction_ratio, .. } = size;
             let Quantiles { p10, p50, p90, max, .. } = size.shared_prefix;
             let share = 100.0 * size.attention_share;
-            let (ragged, compact) = (size.speed_up_ragged, size.speed_up_compact);
+            let (ragged, compact) = (factor(size.speed_up_ragged), factor(size.speed_up_compact));
             write!(f, "{texts:8} {tokens_per_batch:9.0} {unique_tokens_per_batch:9.0} {compaction_ratio:6.3}")?;
-            writeln!(f, " {p10:5} {p50:5} {p90:5} {max:6} {share:12.1}% {ragged:8.2}x {compact:8.2}x")?;
+            writeln!(f, " {p10:5} {p50:5} {p90:5} {max:6} {share:12.1}% {ragged:>8}x {compact:>8}x")?;
         }
         Ok(())
     }
@@ -101,31 +108,47 @@ impl Report {
     fn write_prefixes(&self, f: &mut Formatter<'_>) -> FmtResult {
         let Some(size) = self.batch_sizes.last() else { return Ok(()) };
         let total: usize = self.shared_prefix_lengths.iter().map(|bucket| bucket.texts).sum();
-        writeln!(f, "\nTokens that an earlier text of the batch begins with too, batches of {}:\n", size.texts)?;
+        let texts = count(size.texts, "text");
+        writeln!(f, "\nTokens that an earlier text of the batch begins with too, batches of {texts}:\n")?;
         for &Bucket { from, to, texts } in &self.shared_prefix_lengths {
             let range = if from == to { from.to_string() } else { format!("{from} to {to}") };
             let percent = 100.0 * texts as f64 / total as f64;
             let bar = "#".repeat((percent / 2.0).round() as usize);
-            writeln!(f, "{range:>16} {texts:9} texts {percent:5.1}%  {bar}")?;
+            let line = format!("{range:>16} {:>15} {percent:5.1}%  {bar}", count(texts, "text"));
+            writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
     }
 
     fn write_recommendation(&self, f: &mut Formatter<'_>) -> FmtResult {
         let Some(advice) = &self.recommendation else { return Ok(()) };
-        let &Recommendation { worth_it, batch_size, predicted_speed_up, .. } = advice;
+        let &Recommendation { worth_it, batch_size, predicted_speed_up, most_speed_up, .. } = advice;
+        let (speed_up, most) = (factor(predicted_speed_up).to_string(), factor(most_speed_up).to_string());
         if worth_it {
-            let size = self.batch_sizes.iter().find(|size| size.texts == batch_size);
-            let under = 100.0 * size.map_or(0.0, |size| size.batches_under_threshold);
+            let more = if most == speed_up { String::new() } else { format!(" ({most} times with the best size)") };
+            let texts = count(batch_size, "text");
             writeln!(
                 f,
-                "\nWorth it: up to {predicted_speed_up:.2} times as fast with batches of at least {batch_size} texts (compact attention);"
+                "\nWorth it: up to {speed_up} times as fast in batches of {texts}{more}, with compact attention."
             )?;
-            writeln!(f, "{under:.0}% of these batches have N'/N at or under 0.95 and would be compacted.")?;
+            if let Some(size) = self.batch_sizes.iter().find(|size| size.texts == batch_size) {
+                let batches = count(size.batches, "such batch");
+                let under = (size.batches_under_threshold * size.batches as f64).round();
+                let has = if size.batches == 1 { "has" } else { "have" };
+                writeln!(f, "{under} of {batches} {has} N'/N at or under {DEFAULT_THRESHOLD} and would be compacted.")?;
+            }
+            writeln!(
+                f,
+                "\nThis assumes full batches of {texts}, consecutive in the input. A server has them if requests have as many\n\
+                 texts or as many wait in its queue; on a CPU it also ends a batch at about {} ms (--max-batch-ms).",
+                EngineConfig::MAX_BATCH_MS_ON_CPU
+            )?;
         } else {
-            writeln!(f, "\nNot worth it: at most {predicted_speed_up:.2} times as fast; the texts share too little.")?;
+            writeln!(f, "\nNot worth it: at most {most} times as fast; the texts share too little.")?;
+            let largest = count(self.batch_sizes.last().map_or(1, |size| size.texts), "text");
+            writeln!(f, "\nThis assumes full batches of up to {largest}, consecutive in the input.")?;
         }
-        writeln!(f, "\n    prefold {}", advice.flags())
+        writeln!(f, "\n    {}", advice.command)
     }
 }
 
@@ -135,11 +158,13 @@ impl Display for Report {
         let InputReport { requests, texts, tokens, tokens_per_text } = &self.input;
         let Quantiles { mean, p50, p99, max, .. } = tokens_per_text;
         let gigaflops = self.model.position_wise_flops_per_token as f64 / 1e9;
+        let layers = count(*layers, "layer");
         writeln!(
             f,
-            "model    {model_type} ({task}): {layers} layers of {hidden_size}, MLP {intermediate_size}, {gigaflops:.3} GFLOPs per token"
+            "model    {model_type} ({task}): {layers} of {hidden_size}, MLP {intermediate_size}, {gigaflops:.3} GFLOPs per token"
         )?;
-        writeln!(f, "input    {texts} texts in {requests} lines, {tokens} tokens")?;
+        let (texts, lines, tokens) = (count(*texts, "text"), count(*requests, "line"), count(*tokens, "token"));
+        writeln!(f, "input    {texts} in {lines}, {tokens}")?;
         writeln!(f, "lengths  mean {mean:.1} tokens, p50 {p50}, p99 {p99}, max {max}\n")?;
         self.write_sizes(f)?;
         self.write_prefixes(f)?;

@@ -24,7 +24,7 @@ fn report_of(model: &str, text: &str, arguments: &[&str]) -> Result<Value, Strin
     file.write_all(text.as_bytes()).unwrap();
     let path = file.path().to_str().unwrap().to_owned();
     let analyze = analyze(&[&[path.as_str()], arguments].concat());
-    let report = analyze.report(source(model)).map_err(|error| error.to_string())?;
+    let report = analyze.report(source(model), vec![]).map_err(|error| error.to_string())?;
     Ok(serde_json::from_str(&report.to_json().unwrap()).unwrap())
 }
 
@@ -115,7 +115,7 @@ fn the_order_of_lines_is_kept_over_many_chunks() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let missing = analyze(&["/no/such/file"]).report(source("qwen3-tiny")).unwrap_err().to_string();
+    let missing = analyze(&["/no/such/file"]).report(source("qwen3-tiny"), vec![]).unwrap_err().to_string();
     assert!(missing.contains("/no/such/file"), "{missing}");
     let refused = |text: &str, arguments: &[&str]| report_of("qwen3-tiny", text, arguments).unwrap_err();
     assert!(refused("", &[]).contains("no text"));
@@ -123,18 +123,62 @@ fn what_is_wrong_is_said() {
     assert!(refused("a", &["--prompt-name", "nobody"]).contains("nobody"));
     let empty = report_of("qwen3-seqcls-tiny", "{\"text\": \"ok\"}\n{\"text\": \"\"}", &[]).unwrap_err();
     assert!(empty.starts_with("line 2:") && empty.contains("no tokens"), "{empty}");
-    let no_model = analyze(&[]).report(source("no-such-model")).unwrap_err().to_string();
+    let no_model = analyze(&[]).report(source("no-such-model"), vec![]).unwrap_err().to_string();
     assert!(no_model.contains("no-such-model"), "{no_model}");
     let parsed = Line::try_parse_from(["analyze", "--template", "{query}"]).err().unwrap().to_string();
     assert!(parsed.contains("must contain {text}"), "{parsed}");
 }
 
+fn text_of(lines: &str, arguments: &[&str]) -> String {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(lines.as_bytes()).unwrap();
+    let analyze = analyze(&[&[file.path().to_str().unwrap()], arguments].concat());
+    let flags = ["--model-id", "a b"].map(str::to_owned).to_vec();
+    analyze.report(source("qwen3-tiny"), flags).unwrap().to_string()
+}
+
 #[test]
 fn the_text_tells_the_same() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all("The tide comes in twice a day.\n".repeat(4).as_bytes()).unwrap();
-    let report = analyze(&[file.path().to_str().unwrap()]).report(source("qwen3-tiny")).unwrap().to_string();
-    for words in ["4 texts in 4 lines", "0.250", "4.00x", "Worth it: up to 4.00", "--radix-mlp-threshold 0.95"] {
+    let report = text_of(&"The tide comes in twice a day.\n".repeat(4), &["--task", "embed"]);
+    for words in [
+        "4 texts in 4 lines",
+        "0.250",
+        "4.00x",
+        "Worth it: up to 4.00 times as fast in batches of 4 texts, with",
+        "1 of 1 such batch has N'/N",
+        "assumes full batches of 4 texts, consecutive",
+        "    prefold --model-id 'a b' --task embed --radix-mlp-threshold 0.95 --max-batch-tokens 16384\n",
+    ] {
         assert!(report.contains(words), "{words}\n{report}");
     }
+    let alone = text_of("apple\n", &[]);
+    for words in ["1 text in 1 line,", "batches of 1 text:", "Not worth it: at most 1.00 times", "up to 1 text,"] {
+        assert!(alone.contains(words), "{words}\n{alone}");
+    }
+}
+
+#[test]
+fn the_sentence_has_the_factors_of_the_table() {
+    // Groups of growing size, so that larger batches share a little more.
+    let lines: String = (0..600).map(|line| format!("Instruct: find what matters. {} {line}\n", line / 64)).collect();
+    let report = text_of(&lines, &[]);
+    let rows: Vec<Vec<&str>> = report.lines().map(|line| line.split_whitespace().collect()).collect();
+    let factors: Vec<(&str, &str)> = rows.iter().filter(|row| row.len() == 11).map(|row| (row[0], row[10])).collect();
+    let sentence = report.lines().find(|line| line.starts_with("Worth it")).unwrap();
+    let words: Vec<&str> = sentence.split(' ').collect();
+    let (speed_up, texts) = (words[4], words[11]);
+    assert!(factors.contains(&(texts, format!("{speed_up}x").as_str())), "{report}");
+    let most = factors.iter().map(|(_, factor)| factor.trim_end_matches('x')).max_by(|a, b| {
+        let [a, b] = [a, b].map(|factor| factor.parse::<f64>().unwrap());
+        a.total_cmp(&b)
+    });
+    assert!(sentence.contains(&format!("({} times with the best size)", most.unwrap())), "{report}");
+}
+
+#[test]
+fn a_directory_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let error = analyze(&[path]).report(source("qwen3-tiny"), vec![]).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{path} is a directory")), "{error}");
 }

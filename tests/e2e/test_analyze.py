@@ -1,11 +1,12 @@
 """`prefold analyze` agrees with the server's own token counts on the rerank workload."""
 
 import json
+import shlex
 import subprocess
 
 import pytest
 
-from harness import PREFOLD, ROOT, environment
+from harness import FIXTURES, PREFOLD, ROOT, Server, environment
 
 WORKLOAD = ROOT / "tests" / "workloads" / "docs-rerank.jsonl"
 PROMPT = ("<|im_start|>system\nYou are a helpful assistant specialized in embedding text for retrieval tasks.<|im_end|>\n"
@@ -13,8 +14,8 @@ PROMPT = ("<|im_start|>system\nYou are a helpful assistant specialized in embedd
           "find relevant web documents. {text}<|im_end|>\n<|im_start|>assistant\n")
 
 
-def analyze(tmp_path, *args, stdin=None):
-    return subprocess.run([PREFOLD, "analyze", *map(str, args)], cwd=tmp_path, env=environment(tmp_path),
+def analyze(tmp_path, *args, stdin=None, env=None):
+    return subprocess.run([PREFOLD, "analyze", *map(str, args)], cwd=tmp_path, env={**environment(tmp_path), **(env or {})},
                           input=stdin, capture_output=True, text=True, timeout=120)
 
 
@@ -93,6 +94,24 @@ def test_lines_that_share_nothing_are_not_worth_it(tmp_path):
     assert done.stderr == "", "no progress bar without a terminal"
 
 
+def test_the_recommended_command_starts_the_server(tmp_path):
+    model = FIXTURES / "qwen3-tiny"
+    done = analyze(tmp_path, "--model-id", model, "--task", "embed", stdin="The tide comes in twice a day.\n" * 4)
+    assert done.returncode == 0, done.stderr
+    program, *flags = shlex.split(done.stdout.splitlines()[-1])
+    assert program == "prefold" and flags[:2] == ["--model-id", str(model)] and "--task embed" in done.stdout
+    with Server(*flags) as server:
+        assert server.get("/info").json()["model_id"] == str(model)
+
+
+def test_flags_are_variables_too(tmp_path):
+    for variable in ["PREFOLD_ANALYZE_MODEL_ID", "PREFOLD_MODEL_ID", "MODEL_ID"]:
+        done = analyze(tmp_path, stdin="a\n", env={variable: str(FIXTURES / "llama-tiny")})
+        assert done.returncode == 0 and done.stdout.startswith("model    llama "), (variable, done.stdout, done.stderr)
+    done = analyze(tmp_path, stdin="a\n", env={"PREFOLD_ANALYZE_FORMAT": "csv"})
+    assert done.returncode == 2 and "(environment variable PREFOLD_ANALYZE_FORMAT)" in done.stderr, done.stderr
+
+
 def test_errors_name_the_line_and_exit_1(tmp_path):
     done = analyze(tmp_path, stdin='{"text": "a"}\n{"query": "q"}\n')
     assert done.returncode == 1
@@ -100,3 +119,5 @@ def test_errors_name_the_line_and_exit_1(tmp_path):
     assert "line 2: has no text" in done.stderr
     done = analyze(tmp_path, "--model-id", "/no/such/model", stdin="a")
     assert done.returncode == 2 and "/no/such/model" in done.stderr
+    done = analyze(tmp_path, tmp_path)
+    assert done.returncode == 1 and f"{tmp_path} is a directory" in done.stderr

@@ -35,7 +35,7 @@ impl Command {
 impl AnalyzeArgs {
     fn run(self) -> ExitCode {
         match model_source(&self.source, true) {
-            Ok((_, source)) => self.analyze.run(source),
+            Ok((_, source)) => self.analyze.run(source, self.source.given()),
             Err(error) => {
                 eprintln!("error: {error}");
                 ExitCode::from(2)

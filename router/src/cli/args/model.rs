@@ -100,3 +100,17 @@ pub(crate) struct SourceArgs {
     #[arg(long, env)]
     pub(crate) huggingface_hub_cache: Option<PathBuf>,
 }
+
+impl SourceArgs {
+    /// Words of a command line that name the same model. The token is not repeated: it is a secret.
+    pub(crate) fn given(&self) -> Vec<String> {
+        let values = [
+            ("--model-id", self.model_id.clone()),
+            ("--revision", self.revision.clone()),
+            ("--hf-endpoint", self.hf_endpoint.clone()),
+            ("--huggingface-hub-cache", self.huggingface_hub_cache.as_ref().map(|path| path.display().to_string())),
+        ];
+        let values = values.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten();
+        values.chain(self.offline.then(|| "--offline".to_owned())).collect()
+    }
+}
