@@ -1,6 +1,7 @@
 //! Request formats of the supported APIs, and validation of their responses.
 
 use crate::answer::{Embeddings, Scores, Vectors};
+use crate::words::count;
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::json;
@@ -109,7 +110,7 @@ impl Api {
             Self::Score => parse::<Listed<Scores>>(body).map(|answer| (answer.data.0, answer.usage)),
         }?;
         if results != texts {
-            return Err(format!("{results} results for {texts} texts"));
+            return Err(format!("{} for {}", count(results as u64, "result"), count(texts as u64, "text")));
         }
         let usage = usage.unwrap_or_default();
         Ok(usage.total_tokens.or(usage.prompt_tokens))

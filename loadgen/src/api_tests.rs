@@ -81,9 +81,8 @@ fn good_answers_are_good_and_tell_their_tokens() {
 #[test]
 fn an_answer_for_other_texts_than_those_sent_is_bad() {
     for (api, answer, _) in good() {
-        for texts in [1, 3] {
-            let problem = api.check(answer.as_bytes(), texts).unwrap_err();
-            assert_eq!(problem, format!("2 results for {texts} texts"), "{api:?} {answer}");
+        for (texts, words) in [(1, "2 results for 1 text"), (3, "2 results for 3 texts")] {
+            assert_eq!(api.check(answer.as_bytes(), texts).unwrap_err(), words, "{api:?} {answer}");
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::mixed;
 use crate::plot;
 use crate::report::{self, QueriesReport, Report};
 use crate::run::{Driver, Load, Stream};
+use crate::words::count;
 use crate::workload::{Plan, Workload};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
@@ -145,17 +146,19 @@ async fn interrupt() {
 
 /// What is sent where.
 fn title(report: &Report) -> Vec<String> {
-    let Report { url, file, different_requests, .. } = report;
+    let Report { url, file, .. } = report;
+    let requests = |number: usize| count(number as u64, "distinct request");
     let clients = match report.clients {
         1 => String::new(),
         clients => format!(" of {clients} clients"),
     };
     let model = report.model.as_ref().map_or(String::new(), |model| format!(", model {model}"));
     let mut lines =
-        vec![format!("POST {url}{model}"), format!("{different_requests} distinct requests{clients} from {file}")];
+        vec![format!("POST {url}{model}"), format!("{}{clients} from {file}", requests(report.different_requests))];
     lines.extend(report.queries.as_ref().map(|queries| {
-        let QueriesReport { url, file, rate, different_requests, .. } = queries;
-        format!("beside queries, {rate} per second: POST {url}, {different_requests} distinct requests from {file}")
+        let QueriesReport { url, file, rate, .. } = queries;
+        let requests = requests(queries.different_requests);
+        format!("beside queries, {rate} per second: POST {url}, {requests} from {file}")
     }));
     lines
 }

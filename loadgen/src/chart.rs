@@ -1,15 +1,31 @@
 //! SVG line charts for all measuring tools of the project.
 
+use crate::text_width::{shorten, width};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::Path;
 
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 360.0;
+/// Area of the lines.
+const PLOT_WIDTH: f64 = 480.0;
+const PLOT_HEIGHT: f64 = 260.0;
+/// Least space left of the lines for labels of the y axis, and right of them for the legend.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 210.0;
+/// Most space of a name in the legend.
+const MOST_NAME: f64 = 420.0;
+/// Space between the lines and a name in the legend.
+const BEFORE_NAME: f64 = 46.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
+/// Height of a line of the legend.
+const LEGEND_LINE: f64 = 18.0;
+/// Empty space at the edges.
+const MARGIN: f64 = 8.0;
+const FONT_SIZE: f64 = 12.0;
+/// Width of bold letters relative to others.
+const BOLD: f64 = 1.15;
+/// Labels of a logarithmic axis, above which only powers of ten have one.
+const MOST_LOG_TICKS: usize = 12;
 /// Points of a line up to which each has a circle.
 const MOST_CIRCLES: usize = 50;
 const COLOURS: [&str; 10] =
@@ -58,18 +74,32 @@ pub fn write(charts: &[Chart], path: &Path) -> Result<()> {
 
 /// SVG of charts, one below the other.
 pub fn svg(charts: &[Chart]) -> String {
-    let height = HEIGHT * charts.len() as f64;
+    let space = |space: fn(&Chart) -> f64, least: f64| charts.iter().map(space).fold(least, f64::max);
+    let left = space(Chart::width_of_y_labels, LEFT);
+    let frame = Frame { left, width: left + PLOT_WIDTH + space(Chart::width_of_legend, RIGHT) };
+    let height: f64 = charts.iter().map(Chart::height).sum();
     let mut svg = format!(
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' font-family='sans-serif' \
-         font-size='12'>\n<rect width='100%' height='100%' fill='white'/>\n"
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {:.0} {height}' font-family='sans-serif' \
+         font-size='{FONT_SIZE}'>\n<rect width='100%' height='100%' fill='white'/>\n",
+        frame.width.ceil()
     );
-    for (i, chart) in charts.iter().enumerate() {
-        let _ = writeln!(svg, "<g transform='translate(0 {})'>", HEIGHT * i as f64);
-        chart.draw(&mut svg);
+    let mut top = 0.0;
+    for chart in charts {
+        let _ = writeln!(svg, "<g transform='translate(0 {top})'>");
+        chart.draw(&frame, &mut svg);
         svg.push_str("</g>\n");
+        top += chart.height();
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// Place of the lines in the picture, common to all charts.
+struct Frame {
+    /// Left end of the x axis.
+    left: f64,
+    /// Width of the picture.
+    width: f64,
 }
 
 /// Axis with its ends and label positions.
@@ -82,12 +112,12 @@ struct Axis {
 }
 
 impl Axis {
-    /// Linear axis from 0 to a round number at or above `high`.
-    fn linear(high: f64) -> Self {
+    /// Linear axis from 0 to a round number at or above `high`, for whole numbers with whole labels.
+    fn linear(high: f64, whole: bool) -> Self {
         let high = if high > 0.0 { high } else { 1.0 };
         let power = 10f64.powf(high.log10().floor());
         let step = [0.1, 0.2, 0.5, 1.0, 2.0].map(|part| part * power).into_iter().find(|step| high / step <= 8.0);
-        let step = step.unwrap_or(power);
+        let step = if whole { step.unwrap_or(power).max(1.0) } else { step.unwrap_or(power) };
         let count = (high / step).ceil();
         Self {
             low: 0.0,
@@ -105,7 +135,11 @@ impl Axis {
         let steps: Vec<f64> = steps.collect();
         let low = steps.iter().copied().rfind(|step| *step <= low).unwrap_or(low);
         let high = steps.iter().copied().find(|step| *step >= high && *step > low).unwrap_or(high);
-        Self { low, high, log: true, ticks: steps.into_iter().filter(|step| (low..=high).contains(step)).collect() }
+        let mut ticks: Vec<f64> = steps.into_iter().filter(|step| (low..=high).contains(step)).collect();
+        if ticks.len() > MOST_LOG_TICKS {
+            ticks.retain(|tick| (tick.log10() - tick.log10().round()).abs() < 1e-9);
+        }
+        Self { low, high, log: true, ticks }
     }
 
     /// Relative position: 0 at the low end, 1 at the high end.
@@ -128,7 +162,8 @@ impl Chart {
         let axis = |log: bool, value: fn((f64, f64)) -> f64| {
             let low = self.points().map(value).fold(f64::INFINITY, f64::min);
             let high = self.points().map(value).fold(0.0_f64, f64::max);
-            if log { Axis::logarithmic(low, high) } else { Axis::linear(high) }
+            let whole = self.points().map(value).all(|value| value.fract() == 0.0);
+            if log { Axis::logarithmic(low, high) } else { Axis::linear(high, whole) }
         };
         let (mut x, y) = (axis(self.log_x, |point| point.0), axis(self.log_y, |point| point.1));
         if let (Some(first), Some(last)) = (self.x_labels.first(), self.x_labels.last()) {
@@ -137,20 +172,38 @@ impl Chart {
         (x, y)
     }
 
-    fn draw(&self, svg: &mut String) {
+    fn height(&self) -> f64 {
+        let legend = TOP + LEGEND_LINE * self.lines.len() as f64;
+        legend.max(TOP + PLOT_HEIGHT + BOTTOM)
+    }
+
+    fn width_of_y_labels(&self) -> f64 {
+        let widths = self.axes().1.ticks.into_iter().map(|tick| FONT_SIZE * width(&number(tick)));
+        widths.fold(0.0, f64::max) + 2.0 * MARGIN
+    }
+
+    fn width_of_legend(&self) -> f64 {
+        let widths = self.lines.iter().map(|line| (FONT_SIZE * width(&line.name)).min(MOST_NAME));
+        BEFORE_NAME + widths.fold(0.0, f64::max) + MARGIN
+    }
+
+    fn draw(&self, frame: &Frame, svg: &mut String) {
         let (x_axis, y_axis) = self.axes();
-        let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * x_axis.place(value);
-        let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y_axis.place(value);
-        text(svg, (LEFT, 18.0), "start' font-weight='bold", &self.title);
-        text(svg, ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 12.0), "middle", &self.x_title);
-        text(svg, (8.0, TOP - 14.0), "start", &self.y_title);
+        let (left, right, bottom) = (frame.left, frame.left + PLOT_WIDTH, TOP + PLOT_HEIGHT);
+        let x = |value: f64| left + PLOT_WIDTH * x_axis.place(value);
+        let y = |value: f64| bottom - PLOT_HEIGHT * y_axis.place(value);
+        let bold = "start' font-weight='bold";
+        text(svg, (left, 18.0), bold, &self.title, (frame.width - left - MARGIN) / BOLD);
+        let x_title = axis_title(&self.x_title, x_axis.log);
+        text(svg, (left + PLOT_WIDTH / 2.0, bottom + 38.0), "middle", &x_title, PLOT_WIDTH);
+        text(svg, (MARGIN, TOP - 14.0), "start", &axis_title(&self.y_title, y_axis.log), frame.width - 2.0 * MARGIN);
         for &tick in &y_axis.ticks {
-            let _ = writeln!(svg, "<path d='M{LEFT} {:.1}H{:.1}' stroke='#ddd'/>", y(tick), WIDTH - RIGHT);
-            text(svg, (LEFT - 8.0, y(tick) + 4.0), "end", &number(tick));
+            let _ = writeln!(svg, "<path d='M{left:.1} {:.1}H{right:.1}' stroke='#ddd'/>", y(tick));
+            text(svg, (left - MARGIN, y(tick) + 4.0), "end", &number(tick), f64::INFINITY);
         }
         let numbers = x_axis.ticks.iter().map(|&tick| (tick, number(tick)));
         for (tick, label) in self.x_labels.iter().cloned().chain(numbers) {
-            text(svg, (x(tick), HEIGHT - BOTTOM + 18.0), "middle", &label);
+            text(svg, (x(tick), bottom + 18.0), "middle", &label, 2.0 * (LEFT - MARGIN));
         }
         for (i, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[line.colour % COLOURS.len()];
@@ -163,16 +216,27 @@ impl Chart {
             for point in points.iter().filter(|_| points.len() <= MOST_CIRCLES) {
                 let _ = writeln!(svg, "<circle cx='{:.1}' cy='{:.1}' r='3' fill='{colour}'/>", x(point.0), y(point.1));
             }
-            let (left, top) = (WIDTH - RIGHT + 16.0, TOP + 18.0 * i as f64);
-            let _ = writeln!(svg, "<path d='M{left} {top}h24' {stroke}/>");
-            text(svg, (left + 30.0, top + 4.0), "start", &line.name);
+            let (sample, top) = (right + 16.0, TOP + LEGEND_LINE * i as f64);
+            let _ = writeln!(svg, "<path d='M{sample:.1} {top}h24' {stroke}/>");
+            text(svg, (right + BEFORE_NAME, top + 4.0), "start", &line.name, MOST_NAME);
         }
     }
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let _ = writeln!(svg, "<text x='{x:.1}' y='{y:.1}' text-anchor='{anchor}'>{text}</text>");
+fn axis_title(title: &str, log: bool) -> String {
+    match (log, title) {
+        (false, title) => title.to_owned(),
+        (true, "") => "log scale".to_owned(),
+        (true, title) => format!("{title} (log scale)"),
+    }
+}
+
+/// Draws a text, shortened to a width. The whole of a shortened one appears where the mouse points at it.
+fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str, most: f64) {
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let shown = shorten(text, most / FONT_SIZE);
+    let whole = if shown == text { String::new() } else { format!("<title>{}</title>", escape(text)) };
+    let _ = writeln!(svg, "<text x='{x:.1}' y='{y:.1}' text-anchor='{anchor}'>{}{whole}</text>", escape(&shown));
 }
 
 /// Formats a number without the rounding errors of binary fractions.
@@ -183,69 +247,5 @@ fn number(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chart(points: Vec<(f64, f64)>, log_y: bool) -> Chart {
-        let line = Line { name: "a < b & c".to_owned(), points, colour: 0, dashed: true };
-        let text = String::new;
-        let log_x = false;
-        Chart { title: text(), x_title: text(), y_title: text(), x_labels: Vec::new(), log_x, log_y, lines: vec![line] }
-    }
-
-    #[test]
-    fn axes_end_at_round_numbers_and_hold_every_value() {
-        for high in [1e-6, 0.3, 0.7, 1.0, 7.9, 8.1, 55.0, 99.0, 100.0, 101.0, 123_456.0] {
-            let axis = Axis::linear(high);
-            assert!(axis.high >= high * (1.0 - 1e-9) && axis.high <= high * 1.5, "{high}: {axis:?}");
-            assert!((4..=10).contains(&axis.ticks.len()), "{high}: {axis:?}");
-            assert!(axis.ticks.iter().all(|tick| number(*tick).len() <= 9), "{high}: {axis:?}");
-            let axis = Axis::logarithmic(high, high * 30.0);
-            assert!(axis.low <= high && axis.high >= high * 30.0 * (1.0 - 1e-9), "{high}: {axis:?}");
-            assert!(axis.place(axis.low) == 0.0 && axis.place(axis.high) == 1.0);
-        }
-        assert_eq!(Axis::linear(0.0).high, 1.0);
-        assert_eq!(number(0.1 + 0.2), "0.3");
-    }
-
-    #[test]
-    fn what_has_no_place_is_left_out() {
-        let points = vec![(1.0, 10.0), (2.0, f64::NAN), (3.0, 0.0), (4.0, 20.0)];
-        for (log_y, circles) in [(false, 3), (true, 2)] {
-            let svg = svg(&[chart(points.clone(), log_y)]);
-            assert_eq!(svg.matches("<circle").count(), circles, "{svg}");
-            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-            assert!(svg.contains("a &lt; b &amp; c"), "{svg}");
-        }
-        for log_y in [false, true] {
-            let svg = svg(&[chart(Vec::new(), log_y)]);
-            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        }
-    }
-
-    #[test]
-    fn a_logarithmic_x_axis_puts_factors_at_equal_distances() {
-        let logarithmic =
-            Chart { log_x: true, ..chart(vec![(0.0, 1.0), (1.0, 1.0), (10.0, 2.0), (100.0, 3.0)], false) };
-        let svg = svg(&[logarithmic]);
-        let points = svg.split("<polyline points='").nth(1).unwrap().split('\'').next().unwrap();
-        let x: Vec<f64> = points.split(' ').map(|point| point.split(',').next().unwrap().parse().unwrap()).collect();
-        assert!(x.len() == 3 && (x[2] - x[1] - (x[1] - x[0])).abs() < 0.2 && x[1] > x[0], "{x:?}");
-    }
-
-    #[test]
-    fn a_line_of_many_points_has_no_circles() {
-        let svg = svg(&[chart((0..200).map(|i| (f64::from(i), 1.0)).collect(), false)]);
-        assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (0, 1));
-    }
-
-    #[test]
-    fn greater_values_stand_higher_and_further_right() {
-        for log_y in [false, true] {
-            let svg = svg(&[chart(vec![(1.0, 10.0), (2.0, 30.0)], log_y)]);
-            let points = svg.split("<polyline points='").nth(1).unwrap().split('\'').next().unwrap();
-            let points: Vec<f64> = points.split([' ', ',']).map(|value| value.parse().unwrap()).collect();
-            assert!(points[0] < points[2] && points[1] > points[3], "{points:?}");
-        }
-    }
-}
+#[path = "chart_tests.rs"]
+mod tests;

@@ -28,6 +28,8 @@ mod server_side;
 mod template;
 #[cfg(test)]
 mod test_server;
+mod text_width;
+mod words;
 mod workload;
 
 pub use args::Bench;

@@ -1,6 +1,7 @@
 //! Tables of a mixed load: queries and bulk clients, each alone and beside the other.
 
 use crate::report::{self, Latency, Part, RunReport};
+use crate::words::count;
 use std::fmt::Write;
 
 /// Width of the names in the first column.
@@ -35,8 +36,7 @@ pub(crate) fn lines(runs: &[RunReport]) -> Vec<String> {
 }
 
 fn throughput_and_latency(parts: &[(Part, &RunReport)]) -> Vec<String> {
-    let clients = parts.first().map_or(0.0, |(_, run)| run.load);
-    let name = format!("{clients} bulk client{}", if clients == 1.0 { "" } else { "s" });
+    let name = count(parts.first().map_or(0, |(_, run)| run.load as u64), "bulk client");
     let rows = parts.iter().map(|(part, run)| run.row(&format!("{:<NAME$}", part.name())));
     ["".to_owned(), report::header(&format!("{name:<NAME$}"))].into_iter().chain(rows).collect()
 }

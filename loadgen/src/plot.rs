@@ -2,6 +2,7 @@
 
 use crate::chart::{self, Chart, Line};
 use crate::report::{Part, Report, RunReport};
+use crate::words::count;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -113,7 +114,7 @@ fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
 
 /// Cumulative distribution of the queries' latency, alone and beside the bulk.
 fn latencies(series: &Series<'_>, title: &str, clients: f64) -> Chart {
-    let title = format!("{title}: queries beside {clients} bulk clients");
+    let title = format!("{title}: queries beside {}", count(clients as u64, "bulk client"));
     let mut chart = Chart { log_x: true, ..chart(&title, "latency, ms", "% of the queries") };
     for (colour, (label, runs)) in series.iter().enumerate() {
         for (part, name, dashed) in

@@ -3,6 +3,7 @@
 use crate::record::{Interval, Record};
 use crate::run::{Finished, Load};
 use crate::server_side::ServerSide;
+use crate::words::count;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -193,8 +194,8 @@ impl RunReport {
         let error = |error: &ErrorReport| format!("{} x {}, first: {}", error.count, error.kind, error.example);
         let mut remarks: Vec<_> = self.errors.iter().map(error).collect();
         if self.interrupted {
-            let in_flight = self.sent - self.answered - self.failed;
-            remarks.push(format!("interrupted after {:.1} s with {in_flight} requests in flight", self.elapsed_s));
+            let in_flight = count(self.sent - self.answered - self.failed, "request");
+            remarks.push(format!("interrupted after {:.1} s with {in_flight} in flight", self.elapsed_s));
         }
         if self.start_delay_ms.p99 > REMARKABLE_START_DELAY_MS {
             let StartDelay { p99, max } = self.start_delay_ms;

@@ -1,6 +1,7 @@
 //! Server-side results of a run: number and size of batches, compaction ratio, time breakdown.
 
 use crate::record::Record;
+use crate::words::count;
 use serde::{Deserialize, Serialize};
 
 /// Names of metrics that count batches.
@@ -169,8 +170,8 @@ impl ServerSide {
     /// Remarks from the metrics, besides the ratio.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let batches = self.batches.zip(self.texts_per_batch);
-        let batches =
-            batches.map(|(batches, texts)| format!("the server formed {batches} batches of {texts:.1} texts"));
+        let batches = batches
+            .map(|(batches, texts)| format!("the server formed {} of {texts:.1} texts", count(batches, "batch")));
         let request = self.request_ms.map(|RequestTime { total, tokenization, queue, inference }| {
             let rest = (total - tokenization - queue - inference).max(0.0);
             format!(

@@ -45,7 +45,7 @@ impl fmt::Display for Source {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::Builtin { workload, .. } => write!(f, "the built-in workload `{workload}`"),
-            Self::Random { words, .. } => write!(f, "random texts of {words} words"),
+            Self::Random { words, .. } => write!(f, "random texts of {}", crate::words::count(*words as u64, "word")),
         }
     }
 }

@@ -1,0 +1,22 @@
+//! Numbers with their nouns.
+
+/// `1 text`, `2 texts`: the number with a noun whose plural ends in `s`, or in `es` after `ch`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    let end = match noun {
+        _ if number == 1 => "",
+        noun if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|number| count(number, "client")), ["0 clients", "1 client", "2 clients"]);
+        assert_eq!([1, 2].map(|number| count(number, "batch")), ["1 batch", "2 batches"]);
+    }
+}
