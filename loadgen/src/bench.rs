@@ -7,6 +7,7 @@ use crate::mixed;
 use crate::plot;
 use crate::report::{self, QueriesReport, Report};
 use crate::run::{Driver, Load, Stream};
+use crate::summary;
 use crate::words::count;
 use crate::workload::{Plan, Workload};
 use anyhow::{Context, Result};
@@ -56,6 +57,7 @@ impl Bench {
                 break;
             }
         }
+        summary::lines(&report).iter().for_each(|line| println!("{line}"));
         self.write(&report)?;
         let answered = report.runs.iter().all(|run| run.answered > 0);
         Ok(match (interrupted, answered) {

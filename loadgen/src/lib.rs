@@ -3,7 +3,7 @@
 //! It supports OpenAI's, text-embeddings-inference's, Cohere's and vLLM's APIs, so that the same requests can compare
 //! servers. [`workload`] builds them before the clock starts, [`run`] sends them in a closed or open loop, [`measure`] puts
 //! runs together to warm-up and rounds, [`api`] validates responses, [`record`] counts results, [`report`] prints them,
-//! [`mixed`] those of queries beside bulk clients.
+//! [`mixed`] those of queries beside bulk clients, [`summary`] says in words what they show.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -25,6 +25,7 @@ mod run;
 mod schedule;
 mod sentences;
 mod server_side;
+mod summary;
 mod template;
 #[cfg(test)]
 mod test_server;
