@@ -1,6 +1,7 @@
 """Encoders through HTTP: the values of Hugging Face, the routes of each head, and equal inputs computed once."""
 
 import math
+import os
 
 import pytest
 
@@ -99,3 +100,13 @@ def test_inputs_beyond_the_table_of_positions():
         assert (answer.status, answer.headers["x-truncated-inputs"]) == (200, "1")
         refused = server.post("/embed", {"inputs": " ".join(words), "truncate": False})
         assert refused.status == 413 and "368" in refused.json()["error"], refused
+
+
+@pytest.mark.skipif("PREFOLD_MINILM" not in os.environ, reason="PREFOLD_MINILM is not set (scripts/fetch-minilm.sh)")
+def test_minilm(servers):
+    """Texts of up to 256 tokens; sentence_bert_config.json truncates longer ones."""
+    server, values = servers("--model-id", os.environ["PREFOLD_MINILM"], "--allow-empty-inputs"), expected("all-minilm-l6-v2")
+    cases = [case for case in values["cases"] if case["n_tokens"] <= 256]
+    for row, case in zip(server.ask("/embed", inputs=[case["text"] for case in cases]), cases, strict=True):
+        assert_unit(row, case["mean_normalized"], case["name"])
+    assert server.get("/info").json()["max_input_length"] == 256

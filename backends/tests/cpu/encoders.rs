@@ -237,3 +237,27 @@ fn copy_files(from: &std::path::Path, to: &std::path::Path) {
         }
     }
 }
+
+/// all-MiniLM-L6-v2. `PREFOLD_MINILM` names its directory (scripts/fetch-minilm.sh); without it, the test is skipped.
+#[test]
+fn minilm() {
+    let Some(path) = std::env::var_os("PREFOLD_MINILM") else {
+        eprintln!("skipped: PREFOLD_MINILM is not set");
+        return;
+    };
+    let expected = expected(&fixture("all-minilm-l6-v2"));
+    let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
+    for dtype in [Dtype::Float32, Dtype::Bfloat16] {
+        let mut model = load(&LoadOptions { dtype: Some(dtype), ..options(path.clone().into()) });
+        check_cases(&mut model, &cases, |what, case, found| {
+            let unit = floats(&case["mean_normalized"]);
+            let cosine: f32 = normalized(found).iter().zip(&unit).map(|(a, b)| a * b).sum();
+            assert!(cosine >= 0.9999, "{what}, {dtype}: cosine {cosine}");
+            if dtype == Dtype::Float32 {
+                let l2 = case["mean_l2"].as_f64().unwrap() as f32;
+                assert_close(what, &[norm(found)], &[l2], 1e-4 * l2);
+                assert_close(what, &normalized(found), &unit, 1e-4);
+            }
+        });
+    }
+}
