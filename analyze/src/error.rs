@@ -12,6 +12,12 @@ pub enum AnalyzeError {
     /// The model's prompts or template are invalid.
     #[error(transparent)]
     Encoder(#[from] prefold_core::Error),
+    /// The model's texts share nothing with one another.
+    #[error("the model ({model_type}) is an encoder: its texts share no prefixes, only equal ones are computed once")]
+    NoPrefixes {
+        /// The family's name in `config.json`.
+        model_type: String,
+    },
     /// The file of texts cannot be opened.
     #[error("cannot read {path}: {source}")]
     Open {

@@ -21,7 +21,9 @@ use batches::BatchSize;
 use input::{Format, Record, Records};
 use lengths::Lengths;
 use prefold_backends::{ModelSource, ModelSummary, model_summary};
-use prefold_core::{EncodeLimits, EncodeOptions, Error, Input, Prompt, Rerank, ScoreRequest, Task, TextEncoder};
+use prefold_core::{
+    EncodeLimits, EncodeOptions, Error, Folding, Input, Prompt, Rerank, ScoreRequest, Task, TextEncoder,
+};
 use progress::{CountedReader, Progress};
 use rayon::prelude::*;
 use report::{InputReport, ModelReport, Report};
@@ -86,6 +88,9 @@ impl Analyze {
     fn report(&self, source: ModelSource, model_flags: Vec<String>) -> Result<Report, AnalyzeError> {
         let file = self.open()?;
         let model = model_summary(&source, self.task)?;
+        if model.folding == Folding::Whole {
+            return Err(AnalyzeError::NoPrefixes { model_type: model.model_type });
+        }
         let flags = [model_flags, self.server_flags()].concat();
         let Some(file) = file else { return self.read(model, flags, std::io::stdin().lock(), None) };
         let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());

@@ -24,9 +24,8 @@ pub use options::{AttentionMode, DefaultPrompt, DeviceChoice, EmbeddedFile, HubM
 pub use prefold_kernels::Dtype;
 
 use checkpoint::Checkpoint;
-use config::MaskConfig;
 use model::backend::TransformerBackend;
-use prefold_core::{LoadedModel, ModelBackend};
+use prefold_core::{Folding, LoadedModel, ModelBackend};
 
 /// Finds a model's files, downloading them if necessary, checks them, and packs the weights.
 ///
@@ -37,9 +36,9 @@ use prefold_core::{LoadedModel, ModelBackend};
 pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let checkpoint = Checkpoint::open(options)?;
     let backend = Box::new(TransformerBackend::load(&checkpoint, options)?);
-    let backend: ModelBackend = match checkpoint.config.attention.mask {
-        MaskConfig::Causal => ModelBackend::Prefix(backend),
-        MaskConfig::Full => ModelBackend::Whole(backend),
+    let backend: ModelBackend = match checkpoint.config.attention.mask.folding() {
+        Folding::Prefix => ModelBackend::Prefix(backend),
+        Folding::Whole => ModelBackend::Whole(backend),
     };
     Ok(LoadedModel { backend, tokenizer: checkpoint.tokenizer })
 }

@@ -112,6 +112,11 @@ def test_flags_are_variables_too(tmp_path):
     assert done.returncode == 2 and "(environment variable PREFOLD_ANALYZE_FORMAT)" in done.stderr, done.stderr
 
 
+def test_an_encoder_shares_no_prefixes(tmp_path):
+    done = analyze(tmp_path, "--model-id", FIXTURES / "bert-mean-tiny", stdin="a text\n")
+    assert done.returncode == 1 and "(bert) is an encoder" in done.stderr, done
+
+
 def test_errors_name_the_line_and_exit_1(tmp_path):
     done = analyze(tmp_path, stdin='{"text": "a"}\n{"query": "q"}\n')
     assert done.returncode == 1

@@ -7,7 +7,7 @@ use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
 use crate::options::{LoadOptions, ModelSource};
 use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
-use prefold_core::{Capabilities, Task};
+use prefold_core::{Capabilities, Folding, Task};
 use tokenizers::Tokenizer;
 
 /// Tokenizer, sizes and capabilities of a model; see [`model_summary`].
@@ -23,6 +23,8 @@ pub struct ModelSummary {
     pub vocab_size: usize,
     /// Sizes of the layers.
     pub shape: ModelShape,
+    /// What its attention allows to be computed once.
+    pub folding: Folding,
 }
 
 /// Sizes of a transformer's layers, which determine the number of its operations.
@@ -61,6 +63,7 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
         capabilities,
         tokenizer,
         vocab_size: config.vocab_size,
+        folding: config.attention.mask.folding(),
         shape: ModelShape::of(config),
     })
 }

@@ -11,6 +11,7 @@ pub(crate) use positions::{LearnedPositions, PositionsConfig, RelativeBuckets};
 pub(crate) use rope::{RopeConfig, RopeScaling};
 
 use crate::LoadError;
+use prefold_core::Folding;
 use prefold_kernels::Activation;
 
 /// Everything that decides how a transformer computes. Readers refuse what it cannot say.
@@ -81,6 +82,16 @@ pub(crate) enum MaskConfig {
     Causal,
     /// All of their sequence.
     Full,
+}
+
+impl MaskConfig {
+    /// What may be computed once for several sequences.
+    pub(crate) fn folding(self) -> Folding {
+        match self {
+            Self::Causal => Folding::Prefix,
+            Self::Full => Folding::Whole,
+        }
+    }
 }
 
 /// Attention block of all layers.
