@@ -23,7 +23,7 @@ pub struct ModelSummary {
     pub vocab_size: usize,
     /// Sizes of the layers.
     pub shape: ModelShape,
-    /// What its attention allows to be computed once.
+    /// Folding that its attention allows.
     pub folding: Folding,
 }
 

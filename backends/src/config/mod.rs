@@ -64,7 +64,7 @@ pub(crate) enum Placement {
     After,
 }
 
-/// What a token's embedding is made of, besides its row of the vocabulary.
+/// Parts of a token's embedding besides its row of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EmbeddingsConfig {
     /// Width of the tables; other than `hidden_size`, a projection follows.
@@ -75,7 +75,7 @@ pub(crate) struct EmbeddingsConfig {
     pub(crate) norm: bool,
 }
 
-/// Which tokens see which.
+/// The tokens that a token sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaskConfig {
     /// Those before them and themselves.
@@ -85,7 +85,7 @@ pub(crate) enum MaskConfig {
 }
 
 impl MaskConfig {
-    /// What may be computed once for several sequences.
+    /// Folding that the mask allows.
     pub(crate) fn folding(self) -> Folding {
         match self {
             Self::Causal => Folding::Prefix,

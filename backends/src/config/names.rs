@@ -37,7 +37,7 @@ pub(crate) struct TensorNames {
 }
 
 impl TensorNames {
-    /// What stands before the names of a layer.
+    /// The prefix of the names of a layer.
     pub(crate) fn layer(&self, index: usize) -> String {
         format!("{}.{index}.", self.layers)
     }

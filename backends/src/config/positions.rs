@@ -1,4 +1,4 @@
-//! How a model knows where a token stands.
+//! Positions of tokens, and biases by their distance.
 
 use super::rope::RopeConfig;
 

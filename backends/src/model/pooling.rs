@@ -23,7 +23,7 @@ pub(super) fn is_single(pooling: Pooling) -> bool {
     }
 }
 
-/// What is made of the states.
+/// Function of the states.
 pub(super) fn kind(pooling: Pooling) -> PoolKind {
     match pooling {
         Pooling::Cls | Pooling::LastToken | Pooling::Mean => PoolKind::Mean,

@@ -7,7 +7,7 @@ use super::storage::{dims, slice, slice_mut};
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
-/// What is made of a sequence's rows, in the order of their positions.
+/// Function of a sequence's rows, in the order of their positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PoolKind {
     /// Their mean.

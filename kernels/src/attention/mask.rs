@@ -1,4 +1,4 @@
-//! Which keys a query sees.
+//! The keys that a query sees.
 
 use super::span::{MAX_POSITIONS, QuerySpan};
 use crate::KernelError;

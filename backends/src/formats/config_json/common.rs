@@ -1,4 +1,4 @@
-//! What configs of decoders and encoders have in common.
+//! Parts that configs of decoders and encoders have in common.
 
 use crate::LoadError;
 use crate::json::Fields;
@@ -7,7 +7,7 @@ use prefold_kernels::Activation;
 /// Name of the config, for messages.
 pub(super) const FILE: &str = "config.json";
 
-/// Refuses features of any model that would change the computation and are not implemented.
+/// Refuses features of any model that would change the computation and are not supported.
 pub(super) fn refuse_unsupported(fields: &Fields<'_>) -> Result<(), LoadError> {
     if let Some(quantization) = fields.object("quantization_config")? {
         let method: String = quantization.or("quant_method", "unnamed".to_owned())?;

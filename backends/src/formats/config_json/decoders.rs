@@ -64,7 +64,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
     Ok(TransformerConfig { sliding_windows, ..config })
 }
 
-/// Refuses features of decoders that would change the computation and are not implemented.
+/// Refuses features of decoders that would change the computation and are not supported.
 fn refuse_other_decoders(fields: &Fields<'_>, family: &Family) -> Result<(), LoadError> {
     if activation(fields, "hidden_act", Activation::Silu)? != Activation::Silu {
         let found: String = fields.or("hidden_act", String::new())?;

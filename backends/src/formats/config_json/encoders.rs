@@ -67,7 +67,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
     Ok(TransformerConfig { sliding_windows: vec![None; num_layers], ..config })
 }
 
-/// Refuses features of encoders that would change the computation and are not implemented.
+/// Refuses features of encoders that would change the computation and are not supported.
 fn refuse_other_encoders(fields: &Fields<'_>) -> Result<(), LoadError> {
     let kind: String = fields.or("position_embedding_type", "absolute".to_owned())?;
     if kind != "absolute" {
