@@ -69,6 +69,36 @@ fn gemm_matches_the_reference() {
     check_gemm::<bf16>(1, 400, 700, 40);
 }
 
+/// The activated product is the activation of the product, bit for bit.
+fn check_activated_gemm<A: Element + Packing<Input = A>, O: Element>(seed: u64, m: usize, n: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let packed = PackedMatrix::<A>::pack(&random::<A>(rng, n * k), n, k).unwrap();
+    let x = random::<A>(rng, m * k);
+    let start = rng.random_range(0..n);
+    let columns = start..rng.random_range(start..=n);
+    let bias: Vec<f32> = random(rng, columns.len());
+    let gemm = Gemm { columns, bias: Some(&bias), ..Gemm::new(&x, &packed) };
+    for isa in Isa::available() {
+        let mut product = vec![0.0; m * bias.len()];
+        gemm.run_with(isa, &mut product).unwrap();
+        for kind in [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu] {
+            let (mut expected, mut out) =
+                (vec![O::from_f32(7.0); product.len()], vec![O::from_f32(8.0); product.len()]);
+            kind.run_with(isa, &product, &mut expected).unwrap();
+            gemm.run_activated_with(isa, kind, &mut out).unwrap();
+            assert_eq!(bits(&out), bits(&expected), "{isa} {kind:?} m {m} n {n} k {k}");
+        }
+    }
+}
+
+#[test]
+fn an_activated_product_is_the_activation_of_the_product() {
+    for (seed, (m, n, k)) in (0..).zip([(1, 1, 1), (1, 300, 40), (15, 70, 641), (29, 100, 1300), (400, 500, 30)]) {
+        check_activated_gemm::<f32, f32>(seed, m, n, k);
+        check_activated_gemm::<bf16, bf16>(seed, m, n, k);
+    }
+}
+
 fn check_gemm_non_finite<A: Element + Packing<Input = A>>() {
     let (m, n, k) = (30, 40, 50);
     let rng = &mut rng(5);
