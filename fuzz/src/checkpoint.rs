@@ -40,6 +40,14 @@ pub fn safetensors(bytes: &[u8]) {
     try_model(&files);
 }
 
+/// Target: a file of PyTorch.
+pub fn pytorch(bytes: &[u8]) {
+    let mut files = base().clone();
+    files.remove(WEIGHTS);
+    files.insert("pytorch_model.bin".to_owned(), bytes.to_vec());
+    try_model(&files);
+}
+
 /// Target: a GGUF file.
 pub fn gguf(bytes: &[u8]) {
     try_model(&Files::from([("model.gguf".to_owned(), bytes.to_vec())]));

@@ -13,9 +13,10 @@ pub mod requests;
 pub type Target = fn(&[u8]);
 
 /// All targets by name; the corpus of each is in `corpus/NAME`.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("config", checkpoint::config),
     ("gguf", checkpoint::gguf),
+    ("pytorch", checkpoint::pytorch),
     ("radix", radix::run),
     ("recipe", recipe::run),
     ("requests", requests::run),

@@ -130,6 +130,11 @@ fn requests() {
 }
 
 #[test]
+fn pytorch() {
+    run("pytorch", 1500);
+}
+
+#[test]
 fn safetensors() {
     run("safetensors", 1500);
 }

@@ -16,6 +16,14 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// Bytes of a value.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Float32 => 4,
+            Self::Float16 | Self::Bfloat16 => 2,
+        }
+    }
+
     const ALL: [Self; 3] = [Self::Float32, Self::Bfloat16, Self::Float16];
 
     /// The name in flags, logs and metrics.

@@ -2,16 +2,19 @@
 
 pub(crate) mod config_json;
 pub(crate) mod gguf;
-pub(crate) mod safetensors;
+pub(crate) mod pytorch;
+mod safetensors;
 pub(crate) mod special_tokens;
 mod tensor;
+mod tensor_files;
+
+pub(crate) use tensor_files::{TensorFiles, TensorFormat};
 
 use crate::LoadError;
 use candle_core::{Device, Tensor};
 use gguf::{ClassRows, GgufWeights};
 use half::{bf16, f16};
 use prefold_kernels::{Dtype, Element};
-use safetensors::SafetensorsFiles;
 
 /// The tensors of a checkpoint.
 ///
@@ -20,8 +23,8 @@ use safetensors::SafetensorsFiles;
 /// the peak of memory is the mapped file and one converted tensor.
 #[derive(Debug)]
 pub(crate) enum Weights {
-    /// One or more safetensors files.
-    Safetensors(SafetensorsFiles),
+    /// One or more files of named tensors.
+    Files(TensorFiles),
     /// A GGUF file.
     Gguf(GgufWeights),
 }
@@ -33,7 +36,7 @@ impl Weights {
     /// It is missing, or its shape is not `shape`.
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
         match self {
-            Self::Safetensors(files) => files.read(name, shape),
+            Self::Files(files) => files.read(name, shape),
             Self::Gguf(file) => file.read(name, shape),
         }
     }
@@ -51,18 +54,18 @@ impl Weights {
             ));
         }
         match self {
-            Self::Safetensors(files) => files.read_rows(name, shape, rows),
+            Self::Files(files) => files.read_rows(name, shape, rows),
             Self::Gguf(file) => file.f32_rows(name, shape, rows),
         }
     }
 
-    /// Rows of the head, of this width, that a reranker's file stores separately; none in safetensors.
+    /// Rows of the head, of this width, that a reranker's GGUF file stores separately; none in other formats.
     ///
     /// # Errors
     /// They are malformed.
     pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
         match self {
-            Self::Safetensors(_) => Ok(None),
+            Self::Files(_) => Ok(None),
             Self::Gguf(file) => file.class_rows(width),
         }
     }
@@ -86,7 +89,7 @@ impl Weights {
     /// As for [`read`](Self::read).
     pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
         match self {
-            Self::Safetensors(files) => files.check(name, shape),
+            Self::Files(files) => files.check(name, shape),
             Self::Gguf(file) => file.check(name, shape),
         }
     }
@@ -94,7 +97,7 @@ impl Weights {
     /// `true` if there is such a tensor.
     pub(crate) fn contains(&self, name: &str) -> bool {
         match self {
-            Self::Safetensors(files) => files.contains(name),
+            Self::Files(files) => files.contains(name),
             Self::Gguf(file) => file.contains(name),
         }
     }
@@ -102,7 +105,7 @@ impl Weights {
     /// Type of a tensor in the file.
     pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
         match self {
-            Self::Safetensors(files) => files.stored_dtype(name),
+            Self::Files(files) => files.stored_dtype(name),
             Self::Gguf(file) => file.stored_dtype(name),
         }
     }

@@ -5,9 +5,8 @@ mod names;
 
 use crate::LoadError;
 use crate::disk::{self, FileBytes};
-use crate::formats::Weights;
 use crate::formats::gguf::{GgufFile, has_gguf_extension};
-use crate::formats::safetensors::{SafetensorsFiles, WEIGHTS, WEIGHTS_INDEX, weight_map};
+use crate::formats::{TensorFiles, TensorFormat, Weights};
 use crate::json::parse_json;
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use hub::FileSet;
@@ -109,59 +108,46 @@ impl ModelFiles {
         LoadError::MissingFile { location: self.display_name(), file: file.to_owned(), hint: hint.to_owned() }
     }
 
-    /// The tensors of the model's safetensors files.
+    /// The tensors of the model's files.
     ///
     /// # Errors
     /// They are missing or malformed.
     pub(crate) fn weights(&self) -> Result<Weights, LoadError> {
-        if let Some(bytes) = self.bytes(WEIGHTS)? {
-            return Ok(Weights::Safetensors(SafetensorsFiles::single(WEIGHTS, bytes)?));
+        for format in TensorFormat::ALL {
+            let (name, index) = (format.single(), format.index());
+            if let Some(bytes) = self.bytes(name)? {
+                return Ok(Weights::Files(TensorFiles::single(format, name, bytes)?));
+            }
+            if let Some(json) = self.json(index)? {
+                let open = |shard: &str| {
+                    if let Location::Directory(directory) = &self.location {
+                        named_by_a_file(directory, shard)?;
+                    }
+                    self.bytes(shard)?.ok_or_else(|| self.missing(shard, &format!(", which {index} names")))
+                };
+                return Ok(Weights::Files(TensorFiles::sharded(format, &format.weight_map(&json)?, open)?));
+            }
         }
-        if let Some(index) = self.json(WEIGHTS_INDEX)? {
-            let weight_map = weight_map(&index)?;
-            let open = |shard: &str| {
-                let hint = format!(", which {WEIGHTS_INDEX} names");
-                if let Location::Directory(directory) = &self.location {
-                    named_by_a_file(directory, shard)?;
-                }
-                self.bytes(shard)?.ok_or_else(|| self.missing(shard, &hint))
-            };
-            return Ok(Weights::Safetensors(SafetensorsFiles::sharded(WEIGHTS_INDEX, &weight_map, open)?));
-        }
-        Err(self.missing(WEIGHTS, self.pickle_hint("")?))
+        Err(self.no_weights(""))
     }
 
-    /// The tensors of one safetensors file in a folder of the model.
+    /// The tensors of one file in a folder of the model.
     ///
     /// # Errors
     /// It is missing or malformed.
-    pub(crate) fn weights_in(&self, folder: &str) -> Result<SafetensorsFiles, LoadError> {
-        let name = format!("{folder}/{WEIGHTS}");
-        match self.bytes(&name)? {
-            Some(bytes) => SafetensorsFiles::single(&name, bytes),
-            None => Err(self.missing(&name, self.pickle_hint(&format!("{folder}/"))?)),
-        }
-    }
-
-    /// Advice for missing weights, if there are weights in Python's own format.
-    fn pickle_hint(&self, folder: &str) -> Result<&'static str, LoadError> {
-        let hint = ", and pytorch_model.bin is not supported: convert it to safetensors";
-        for name in ["pytorch_model.bin", "pytorch_model.bin.index.json"] {
-            if self.exists(&format!("{folder}{name}"))? {
-                return Ok(hint);
+    pub(crate) fn weights_in(&self, folder: &str) -> Result<TensorFiles, LoadError> {
+        for format in TensorFormat::ALL {
+            let name = format!("{folder}/{}", format.single());
+            if let Some(bytes) = self.bytes(&name)? {
+                return TensorFiles::single(format, &name, bytes);
             }
         }
-        Ok("")
+        Err(self.no_weights(&format!("{folder}/")))
     }
 
-    fn exists(&self, name: &str) -> Result<bool, LoadError> {
-        Ok(match &self.location {
-            Location::Embedded(files) => files.iter().any(|file| file.name == name),
-            Location::Directory(directory) => {
-                let path = path_of(directory, name)?;
-                path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?
-            }
-        })
+    fn no_weights(&self, folder: &str) -> LoadError {
+        let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
+        self.missing(&format!("{folder}{preferred}"), &format!(" nor {other}"))
     }
 
     /// Content of a large file, mapped if it is on disk.

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 pub(crate) type Seeds = Vec<(String, Vec<u8>)>;
 
 /// All seeds by target.
-pub(crate) fn all() -> [(&'static str, Seeds); 6] {
+pub(crate) fn all() -> [(&'static str, Seeds); 7] {
     [
         ("config", config()),
         ("gguf", gguf::seeds()),
+        ("pytorch", pytorch()),
         ("radix", radix()),
         ("recipe", recipe()),
         ("requests", requests::seeds()),
@@ -133,6 +134,12 @@ fn safetensors() -> Seeds {
     ]
     .map(|(name, bytes)| (name.to_owned(), bytes))
     .into()
+}
+
+fn pytorch() -> Seeds {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/pytorch");
+    let read = |name: &str| std::fs::read(format!("{fixtures}/{name}.bin")).unwrap();
+    ["archive", "older", "model"].map(|name| (name.to_owned(), read(name))).into()
 }
 
 fn radix() -> Seeds {

@@ -317,10 +317,10 @@ fn repositories_without_a_needed_file_are_refused() {
     for (removed, words) in [
         ("config.json", "cannot get config.json"),
         ("tokenizer.json", "cannot get tokenizer.json"),
-        ("model.safetensors", "pytorch_model.bin is not supported"),
+        ("model.safetensors", "no such file, nor pytorch_model.bin"),
     ] {
         let mut behaviour = repository("qwen3-tiny");
-        behaviour.files.remove(removed);
+        [removed, "pytorch_model.bin"].iter().for_each(|&name| drop(behaviour.files.remove(name)));
         let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
         let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
         assert!(message.contains(words) && message.contains("no such file"), "{message}");

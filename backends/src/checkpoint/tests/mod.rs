@@ -9,6 +9,7 @@ mod gguf_rerankers;
 mod hub;
 mod hub_faults;
 mod logit_score;
+mod pytorch_files;
 mod refusals;
 mod safetensors_headers;
 mod strange_files;

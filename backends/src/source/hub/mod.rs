@@ -5,8 +5,8 @@ mod watch;
 
 use crate::LoadError;
 use crate::disk;
+use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
-use crate::formats::safetensors::{WEIGHTS, WEIGHTS_INDEX, weight_map};
 use crate::json::{Fields, parse_json};
 use crate::options::HubModel;
 use crate::source::names::{check_inside, max_bytes};
@@ -119,7 +119,7 @@ impl<'a> Download<'a> {
             return Ok(snapshot);
         }
         let snapshot =
-            if has_config { self.safetensors(&listing, dense_path).await? } else { self.gguf(&listing).await? };
+            if has_config { self.tensor_files(&listing, dense_path).await? } else { self.gguf(&listing).await? };
         self.remember(&listing.commit, &snapshot);
         Ok(snapshot)
     }
@@ -156,19 +156,19 @@ impl<'a> Download<'a> {
         }
     }
 
-    async fn safetensors(&self, listing: &Listing, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
+    async fn tensor_files(&self, listing: &Listing, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
         self.require(listing, "tokenizer.json")?;
-        if !listing.files.contains(WEIGHTS) {
-            self.require(listing, WEIGHTS_INDEX).map_err(|_| self.no_weights(listing))?;
-        }
+        let has = |name: &str| listing.files.contains(name);
+        let format = TensorFormat::ALL.into_iter().find(|format| has(format.single()) || has(format.index()));
+        let format = format.ok_or_else(|| self.no_weights())?;
         let snapshot = self.small_files(listing).await?;
         self.module_files(listing, &snapshot, dense_path, is_module_file).await?;
-        if listing.files.contains(WEIGHTS) {
-            return self.fetch(listing, WEIGHTS).await;
+        if has(format.single()) {
+            return self.fetch(listing, format.single()).await;
         }
-        self.fetch(listing, WEIGHTS_INDEX).await?;
-        let shards: BTreeSet<String> = match read_json(&snapshot, WEIGHTS_INDEX)? {
-            Some(index) => weight_map(&index)?.into_values().collect(),
+        self.fetch(listing, format.index()).await?;
+        let shards: BTreeSet<String> = match read_json(&snapshot, format.index())? {
+            Some(index) => format.weight_map(&index)?.into_values().collect(),
             None => BTreeSet::new(),
         };
         for shard in &shards {
@@ -215,7 +215,11 @@ impl<'a> Download<'a> {
     ) -> Result<(), LoadError> {
         for folder in self.folders(listing, snapshot, dense)? {
             let prefix = format!("{}/", folder.trim_end_matches('/'));
-            let inside = |file: &&String| file.strip_prefix(&prefix).is_some_and(is_wanted);
+            // Of a module's weights those alone that will be read.
+            let weights = TensorFormat::ALL.map(|format| format!("{prefix}{}", format.single()));
+            let read = weights.iter().find(|name| listing.files.contains(*name));
+            let is_read = |file: &String| !weights.contains(file) || Some(file) == read;
+            let inside = |file: &&String| file.strip_prefix(&prefix).is_some_and(is_wanted) && is_read(file);
             for file in listing.files.iter().filter(inside) {
                 self.fetch(listing, file).await?;
             }
@@ -310,10 +314,9 @@ impl<'a> Download<'a> {
         }
     }
 
-    fn no_weights(&self, listing: &Listing) -> LoadError {
-        let pickled = listing.files.iter().any(|file| file.starts_with("pytorch_model"));
-        let hint = if pickled { "; pytorch_model.bin is not supported" } else { "" };
-        self.error(WEIGHTS, format!("the repository has no such file{hint}"))
+    fn no_weights(&self) -> LoadError {
+        let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
+        self.error(preferred, format!("the repository has no such file, nor {other}"))
     }
 
     fn failed(&self, file: &str, failure: Failure) -> LoadError {
@@ -361,7 +364,7 @@ impl<'a> Download<'a> {
 
 /// `true` for a file of a module's folder that loading may read.
 fn is_module_file(name: &str) -> bool {
-    name == WEIGHTS || (name.ends_with(".json") && !name.contains('/'))
+    TensorFormat::ALL.iter().any(|format| name == format.single()) || (name.ends_with(".json") && !name.contains('/'))
 }
 
 fn read_json(folder: &Path, name: &str) -> Result<Option<Value>, LoadError> {

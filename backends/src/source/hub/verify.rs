@@ -2,7 +2,7 @@
 
 use crate::disk::{self, FileBytes};
 use crate::formats::gguf::{GgufFile, has_gguf_extension};
-use crate::formats::safetensors::SafetensorsFiles;
+use crate::formats::{TensorFiles, TensorFormat};
 use crate::source::names::max_bytes;
 use serde::de::IgnoredAny;
 use std::fs;
@@ -20,8 +20,8 @@ pub(crate) fn check(path: &Path, file: &str, announced: Option<u64>) -> Result<(
     }
     let problem = if file.ends_with(".json") {
         check_json(path, file)
-    } else if file.ends_with(".safetensors") {
-        check_safetensors(path, file)
+    } else if let Some(format) = TensorFormat::of_file(file) {
+        check_tensors(format, path, file)
     } else if has_gguf_extension(Path::new(file)) {
         GgufFile::open(path).map(drop).map_err(|error| error.to_string())
     } else {
@@ -35,10 +35,10 @@ fn check_json(path: &Path, file: &str) -> Result<(), String> {
     serde_json::from_slice::<IgnoredAny>(&bytes).map(drop).map_err(|error| format!("it is not JSON: {error}"))
 }
 
-fn check_safetensors(path: &Path, file: &str) -> Result<(), String> {
+fn check_tensors(format: TensorFormat, path: &Path, file: &str) -> Result<(), String> {
     let bytes = FileBytes::map(path).map_err(|error| error.to_string())?;
     let bytes = bytes.ok_or_else(|| "it is gone".to_owned())?;
-    SafetensorsFiles::single(file, bytes).map(drop).map_err(|error| error.to_string())
+    TensorFiles::single(format, file, bytes).map(drop).map_err(|error| error.to_string())
 }
 
 /// The beginning of a file that is text, as the rest of a sentence: an error page names the cause.

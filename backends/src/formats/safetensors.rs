@@ -1,27 +1,20 @@
 //! The header of a safetensors file.
 
+use super::tensor::{StoredType, TensorHeader};
 use crate::LoadError;
+use prefold_kernels::Dtype as Known;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::fmt;
-use std::ops::Range;
 
 /// Maximum bytes of a header. A tensor has about a hundred, and takes up to ten times as many once parsed.
 const MAX_HEADER_BYTES: u64 = 8 << 20;
 
 /// The entry that is not a tensor.
 const METADATA: &str = "__metadata__";
-
-/// Type, shape and place of a tensor.
-pub(super) struct TensorHeader {
-    pub(super) dtype: Dtype,
-    pub(super) shape: Vec<usize>,
-    /// Offsets from the start of the file.
-    pub(super) bytes: Range<usize>,
-}
 
 /// Reads the header of a whole file.
 ///
@@ -59,9 +52,18 @@ fn parse(bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, String> {
     let tensors = tensors.into_iter().map(|(name, info)| {
         let (start, end) = info.data_offsets;
         let bytes = data_start + start..data_start + end;
-        (name, TensorHeader { dtype: info.dtype, shape: info.shape, bytes })
+        (name, TensorHeader { dtype: stored_type(info.dtype), shape: info.shape, strides: None, bytes })
     });
     Ok(tensors.collect())
+}
+
+fn stored_type(dtype: Dtype) -> StoredType {
+    match dtype {
+        Dtype::F32 => StoredType::Known(Known::Float32),
+        Dtype::F16 => StoredType::Known(Known::Float16),
+        Dtype::BF16 => StoredType::Known(Known::Bfloat16),
+        other => StoredType::Other(format!("{other:?}")),
+    }
 }
 
 /// The fault of a tensor on its own, if any.

@@ -1,0 +1,237 @@
+//! Files of named tensors, in one file or in shards with an index.
+
+use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows};
+use super::{pytorch, safetensors};
+use crate::LoadError;
+use crate::config::names::OPTIONAL_PREFIXES;
+use crate::disk::{FileBytes, NamedFile};
+use crate::json::{Fields, FromField};
+use prefold_kernels::{Dtype, Element};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+/// A format of files that hold named tensors. A model's files are in the first of these that it has, a single file before shards,
+/// as transformers takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TensorFormat {
+    Safetensors,
+    /// What `torch.save` writes.
+    Pytorch,
+}
+
+impl TensorFormat {
+    pub(crate) const ALL: [Self; 2] = [Self::Safetensors, Self::Pytorch];
+
+    /// Name of the single file.
+    pub(crate) fn single(self) -> &'static str {
+        match self {
+            Self::Safetensors => "model.safetensors",
+            Self::Pytorch => "pytorch_model.bin",
+        }
+    }
+
+    /// Name of the index of shards.
+    pub(crate) fn index(self) -> &'static str {
+        match self {
+            Self::Safetensors => "model.safetensors.index.json",
+            Self::Pytorch => "pytorch_model.bin.index.json",
+        }
+    }
+
+    /// The ending of its files' names.
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Safetensors => ".safetensors",
+            Self::Pytorch => ".bin",
+        }
+    }
+
+    /// The format of a file, by its name.
+    pub(crate) fn of_file(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| name.ends_with(format.extension()))
+    }
+
+    /// Where the tensors of a whole file are.
+    fn read_header(self, file: &str, bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, LoadError> {
+        match self {
+            Self::Safetensors => safetensors::read_header(file, bytes),
+            Self::Pytorch => pytorch::read_header(file, bytes),
+        }
+    }
+
+    /// File of each tensor by an index. Only plain file names are allowed, so that an index cannot name files elsewhere.
+    ///
+    /// # Errors
+    /// The index is malformed, or a name contains folders or has another ending.
+    pub(crate) fn weight_map(self, index: &Value) -> Result<BTreeMap<String, String>, LoadError> {
+        let fields = Fields::new(self.index(), index)?;
+        let map = fields.object("weight_map")?.ok_or_else(|| fields.problem("weight_map", "is missing"))?;
+        let entries = map.entries().map(|(tensor, file)| {
+            let file = String::from_field(file).ok_or_else(|| map.problem(tensor, "must be a file name"))?;
+            let extension = self.extension();
+            let plain = file.ends_with(extension) && !file.contains(['/', '\\', ':']) && !file.starts_with('.');
+            match plain {
+                true => Ok((tensor.clone(), file)),
+                false => {
+                    Err(map.problem(tensor, &format!("must name a {extension} file beside the index, not \"{file}\"")))
+                }
+            }
+        });
+        entries.collect()
+    }
+}
+
+/// One or more files of a format, with a common index.
+#[derive(Debug)]
+pub(crate) struct TensorFiles {
+    files: Vec<NamedFile>,
+    tensors: HashMap<String, StoredTensor>,
+    /// Name of the files together, for messages.
+    description: String,
+}
+
+/// Place of a tensor.
+#[derive(Debug)]
+struct StoredTensor {
+    file: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    strides: Option<Vec<usize>>,
+    bytes: Range<usize>,
+}
+
+impl TensorFiles {
+    /// Opens a file that contains all tensors.
+    ///
+    /// # Errors
+    /// The header is malformed, or a tensor's type is not supported.
+    pub(crate) fn single(format: TensorFormat, name: &str, bytes: FileBytes) -> Result<Self, LoadError> {
+        let tensors = format.read_header(name, &bytes)?;
+        let mut files = Self { files: vec![], tensors: HashMap::new(), description: name.to_owned() };
+        for (tensor, info) in tensors {
+            files.insert(name, &tensor, info)?;
+        }
+        files.files.push(NamedFile { name: name.to_owned(), bytes });
+        Ok(files)
+    }
+
+    /// Opens the files of an index. `weight_map` contains each tensor's file.
+    ///
+    /// # Errors
+    /// As for [`single`](Self::single), or a tensor is missing from the file in the index.
+    pub(crate) fn sharded(
+        format: TensorFormat,
+        weight_map: &BTreeMap<String, String>,
+        mut open: impl FnMut(&str) -> Result<FileBytes, LoadError>,
+    ) -> Result<Self, LoadError> {
+        let index = format.index();
+        let mut by_file: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (tensor, file) in weight_map {
+            by_file.entry(file).or_default().push(tensor);
+        }
+        let mut files = Self { files: vec![], tensors: HashMap::new(), description: index.to_owned() };
+        for (file, tensors) in by_file {
+            let bytes = open(file)?;
+            let mut header = format.read_header(file, &bytes)?;
+            for tensor in tensors {
+                let Some(info) = header.remove(tensor) else {
+                    let problem = format!("tensor `{tensor}` is not in {file}, where {index} says it is");
+                    return Err(LoadError::invalid(index, problem));
+                };
+                files.insert(file, tensor, info)?;
+            }
+            files.files.push(NamedFile { name: file.to_owned(), bytes });
+        }
+        Ok(files)
+    }
+
+    /// Adds a tensor of the next file.
+    fn insert(&mut self, file: &str, name: &str, info: TensorHeader) -> Result<(), LoadError> {
+        let TensorHeader { dtype, shape, strides, bytes } = info;
+        // Buffers such as position ids may have any type; only weights and biases are refused.
+        let dtype = match dtype {
+            StoredType::Known(dtype) => dtype,
+            StoredType::Other(dtype) if name.ends_with(".weight") || name.ends_with(".bias") => {
+                let what = format!("tensor `{name}` of type {dtype}");
+                return Err(LoadError::unsupported(file, what, "F32, F16, BF16"));
+            }
+            StoredType::Other(_) => return Ok(()),
+        };
+        let tensor = StoredTensor { file: self.files.len(), dtype, shape, strides, bytes };
+        self.tensors.insert(name.to_owned(), tensor);
+        Ok(())
+    }
+
+    /// A tensor by its name, or by an older spelling of it, with or without the first part.
+    fn find(&self, name: &str) -> Option<&StoredTensor> {
+        let without = OPTIONAL_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+        [Some(name), without]
+            .into_iter()
+            .flatten()
+            .find_map(|name| self.tensors.get(name).or_else(|| self.tensors.get(&older_name(name)?)))
+    }
+
+    /// `true` if there is such a tensor.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// Type of a tensor in the file.
+    pub(super) fn stored_dtype(&self, name: &str) -> &'static str {
+        self.find(name).map_or("unknown", |tensor| tensor.dtype.as_str())
+    }
+
+    /// A whole tensor, converted.
+    ///
+    /// # Errors
+    /// It is missing, or its shape is not `shape`.
+    pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        let (file, tensor) = self.checked(name, shape)?;
+        file.reading(|| decode(tensor.dtype, &tensor.in_rows(file)))
+    }
+
+    /// Rows of a matrix, converted; `rows` must be below `shape[0]`.
+    pub(super) fn read_rows<T: Element>(
+        &self,
+        name: &str,
+        shape: [usize; 2],
+        rows: &[u32],
+    ) -> Result<Vec<T>, LoadError> {
+        let (file, tensor) = self.checked(name, &shape)?;
+        file.reading(|| {
+            let bytes = tensor.in_rows(file);
+            let row_bytes = bytes.len() / shape[0];
+            let row = |row: u32| decode(tensor.dtype, &bytes[row as usize * row_bytes..][..row_bytes]);
+            rows.iter().flat_map(|&i| row(i)).collect()
+        })
+    }
+
+    /// Checks the presence and shape of a tensor.
+    pub(super) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        self.checked(name, shape).map(drop)
+    }
+
+    fn checked(&self, name: &str, shape: &[usize]) -> Result<(&NamedFile, &StoredTensor), LoadError> {
+        let Some(tensor) = self.find(name) else {
+            return Err(LoadError::MissingTensor { file: self.description.clone(), name: name.to_owned() });
+        };
+        let file = &self.files[tensor.file];
+        check_shape(&file.name, name, shape, &tensor.shape)?;
+        Ok((file, tensor))
+    }
+}
+
+impl StoredTensor {
+    /// Its elements in its file, row by row.
+    fn in_rows<'a>(&self, file: &'a NamedFile) -> Cow<'a, [u8]> {
+        in_rows(&file.bytes[self.bytes.clone()], self.dtype, &self.shape, self.strides.as_deref())
+    }
+}
+
+/// The name of a LayerNorm's weight or bias in files converted from TensorFlow.
+fn older_name(name: &str) -> Option<String> {
+    let norm = |suffix| name.strip_suffix(suffix).filter(|norm| norm.ends_with("LayerNorm"));
+    norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
+}
