@@ -5,6 +5,7 @@ pub(crate) mod gguf;
 pub(crate) mod safetensors;
 pub(crate) mod special_tokens;
 mod tensor;
+pub(crate) mod wordpiece;
 
 use crate::LoadError;
 use candle_core::{Device, Tensor};

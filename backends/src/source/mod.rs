@@ -2,6 +2,7 @@
 
 pub(crate) mod hub;
 mod names;
+pub(crate) mod tokenizer_files;
 
 use crate::LoadError;
 use crate::disk::{self, FileBytes};
@@ -154,7 +155,11 @@ impl ModelFiles {
         Ok("")
     }
 
-    fn exists(&self, name: &str) -> Result<bool, LoadError> {
+    /// `true` if there is such a file.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn exists(&self, name: &str) -> Result<bool, LoadError> {
         Ok(match &self.location {
             Location::Embedded(files) => files.iter().any(|file| file.name == name),
             Location::Directory(directory) => {
