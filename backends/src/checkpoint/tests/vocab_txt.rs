@@ -100,7 +100,8 @@ fn what_is_missing_is_said() {
         }
         open(dir.path()).unwrap_err().to_string()
     };
-    let cases: [(&[(&str, &str)], Value, &[&str]); 9] = [
+    type Case<'a> = (&'a [(&'a str, &'a str)], Value, &'a [&'a str]);
+    let cases: [Case<'_>; 9] = [
         (&[("vocab.txt", "")], json!({}), &["has no tokenizer.json"]),
         (
             &[("vocab.txt", ""), ("sentencepiece.bpe.model", "x")],

@@ -1,7 +1,7 @@
 //! Byte-level BPE in a GGUF file's metadata.
 
 use super::file::GgufFile;
-use super::tokenizer::{BESIDE, Token, added_tokens, failed, strings, token_at, tokens, vocab};
+use super::tokens::{BESIDE, Token, added_tokens, failed, strings, token_at, tokens, vocab};
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;

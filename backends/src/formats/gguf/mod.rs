@@ -9,6 +9,7 @@ mod file;
 mod header;
 mod names;
 pub(crate) mod tokenizer;
+mod tokens;
 mod unigram;
 mod weights;
 mod wordpiece;

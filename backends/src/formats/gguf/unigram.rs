@@ -1,7 +1,7 @@
 //! Unigram in a GGUF file's metadata, with the normaliser and the special tokens of XLM-RoBERTa.
 
 use super::file::GgufFile;
-use super::tokenizer::{BESIDE, Kind, Token, added_tokens, failed, token_at, tokens};
+use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, token_at, tokens};
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;

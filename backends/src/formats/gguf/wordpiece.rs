@@ -4,7 +4,7 @@
 //! say whether texts are converted to lower case; the vocabulary does.
 
 use super::file::GgufFile;
-use super::tokenizer::{Kind, Token, failed, token_at, tokens, vocab};
+use super::tokens::{Kind, Token, failed, token_at, tokens, vocab};
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
 use crate::formats::wordpiece::{BertTokenizer, CONTINUES};
