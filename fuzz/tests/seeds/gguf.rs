@@ -134,9 +134,9 @@ impl Gguf {
         for (key, id) in [("bos", 0), ("eos", 2), ("unknown", 3), ("mask", 7)] {
             gguf.set(&format!("tokenizer.ggml.{key}_token_id"), Value::U32(id));
         }
-        // The smallest map of characters: a trie of one unit, and one text.
-        let map = [4, 0, 0, 0, 0, 0, 0, 0, b'a', 0].map(Value::U8);
-        gguf.set("tokenizer.ggml.precompiled_charsmap", Value::Array(map.into()));
+        // A map of characters that maps none: a trie with a unit for each byte, and one text.
+        let map = 1024u32.to_le_bytes().into_iter().chain([0; 1024]).chain(*b"a\0").map(Value::U8);
+        gguf.set("tokenizer.ggml.precompiled_charsmap", Value::Array(map.collect()));
         for (name, rows) in [("cls", 8), ("cls.output", 1)] {
             gguf.tensor(&format!("{name}.weight"), &[rows, 8]);
             gguf.tensor(&format!("{name}.bias"), &[rows]);

@@ -23,6 +23,14 @@ fn number(json: &Json) -> Value {
     Value::U32(json.as_u64().unwrap() as u32)
 }
 
+/// A list of the tokenizer's metadata.
+fn list<'a>(gguf: &'a mut Gguf, key: &str) -> &'a mut Vec<Value> {
+    match gguf.metadata.get_mut(&format!("tokenizer.ggml.{key}")) {
+        Some(Value::Array(list)) => list,
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
 /// Converts a reference checkpoint.
 fn converted(name: &str) -> Gguf {
     let mut gguf = Gguf { metadata: BTreeMap::new(), tensors: BTreeMap::new() };
@@ -266,18 +274,25 @@ fn unigram_pieces_and_the_map_of_characters() {
         let pair = |tokenizer: &tokenizers::Tokenizer| tokenizer.encode((*text, "b"), true).unwrap().get_ids().to_vec();
         assert_eq!(pair(&found), pair(&original), "{text:?}");
     }
+    // An unknown letter costs 10 more than the worst piece: less than the three pieces that would avoid it.
+    let pieces = [("\u{3b1}", -12.0), ("\u{3b2}\u{1f98a}\u{3b3}", -12.0), ("\u{3b4}", -12.0), ("\u{3b1}\u{3b2}", -1.0)];
+    for (index, (piece, score)) in (300..).zip(pieces.into_iter().chain([("\u{3b3}\u{3b4}", -1.0)])) {
+        list(&mut gguf, "tokens")[index] = string(piece);
+        list(&mut gguf, "scores")[index] = Value::F32(score);
+    }
+    let letters = "\u{3b1}\u{3b2}\u{1f98a}\u{3b3}\u{3b4}";
+    let expected = ids(&gguf.open().unwrap().tokenizer, letters);
+    assert!(expected.contains(&3), "{expected:?}");
     // A number without a token, with the score that converters give it, changes nothing.
-    let Some(Value::Array(scores)) = gguf.metadata.get_mut("tokenizer.ggml.scores") else { panic!("no scores") };
-    scores.push(Value::F32(-10_000.0));
-    let Some(Value::Array(tokens)) = gguf.metadata.get_mut("tokenizer.ggml.tokens") else { panic!("no tokens") };
-    tokens.push(string("[PAD445]"));
-    let Some(Value::Array(kinds)) = gguf.metadata.get_mut("tokenizer.ggml.token_type") else { panic!("no types") };
-    kinds.push(Value::I32(5));
+    list(&mut gguf, "scores").push(Value::F32(-10_000.0));
+    list(&mut gguf, "tokens").push(string("[PAD445]"));
+    list(&mut gguf, "token_type").push(Value::I32(5));
     let rows = quantized(&vec![0.0; 446 * 32], &[446, 32], GgmlDType::F32);
     gguf.tensors.insert("token_embd.weight".to_owned(), rows);
     let map = charsmap().into_iter().map(Value::U8).collect();
     gguf.set("tokenizer.ggml.precompiled_charsmap", Value::Array(map));
     let found = gguf.open().unwrap().tokenizer;
+    assert_eq!(ids(&found, letters), expected);
     assert_eq!(ids(&found, "the \u{ff54}rain \u{1f98a}x"), ids(&original, "the train \u{1f98a}x"));
 }
 
@@ -293,8 +308,7 @@ fn charsmap() -> Vec<u8> {
 fn a_vocabulary_tells_how_it_was_normalized() {
     let normalizer = |edit: &dyn Fn(&mut Vec<Value>)| {
         let mut gguf = converted("bert-mean-tiny");
-        let Some(Value::Array(tokens)) = gguf.metadata.get_mut("tokenizer.ggml.tokens") else { panic!("no tokens") };
-        edit(tokens);
+        edit(list(&mut gguf, "tokens"));
         let tokenizer = gguf.open().unwrap().tokenizer;
         match tokenizer.get_normalizer() {
             Some(NormalizerWrapper::BertNormalizer(it)) => (it.lowercase, it.strip_accents),
@@ -387,7 +401,7 @@ fn what_is_not_supported_is_refused_by_name() {
         assert!(words.iter().all(|word| message.contains(word)), "{key}: {message}");
     }
     let mut twice = converted("bert-mean-tiny");
-    let Some(Value::Array(tokens)) = twice.metadata.get_mut("tokenizer.ggml.tokens") else { panic!("no tokens") };
+    let tokens = list(&mut twice, "tokens");
     tokens[20] = tokens[21].clone();
     let message = twice.open().unwrap_err();
     assert!(message.contains("459 tokens, only 458 different ones"), "{message}");
