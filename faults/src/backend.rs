@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn faulty(source: &str) -> FaultyBackend<Sound> {
-        let embed = Embed { dim: DIM, token_dim: DIM, pooling: Pooling::LastToken, prompts: Prompts::default() };
+        let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts: Prompts::default() };
         let info = ModelInfo {
             model_type: "sound".to_owned(),
             capabilities: Arc::new(Capabilities::embedding(embed, 10)),

@@ -86,7 +86,8 @@ impl Activation {
         check_len("out", x.len(), out.len())?;
         for_row_blocks(out, PIECE, |first, out| {
             let x = &x[first * PIECE..][..out.len()];
-            simd::run(isa, Activate { activation: self, x, out });
+            let (width, out) = (x.len(), out.as_mut_ptr());
+            simd::run(isa, Rows { activation: self, x, width, out, out_stride: width });
         });
         Ok(())
     }
@@ -117,27 +118,36 @@ impl Activation {
     }
 }
 
-struct Activate<'a, E> {
-    activation: Activation,
-    x: &'a [f32],
-    out: &'a mut [E],
+/// Some rows.
+pub(crate) struct Rows<'a, E> {
+    pub(crate) activation: Activation,
+    /// `[rows, width]`
+    pub(crate) x: &'a [f32],
+    pub(crate) width: usize,
+    /// The address of the first row; rows are `out_stride` apart, and the caller's alone to write.
+    pub(crate) out: *mut E,
+    pub(crate) out_stride: usize,
 }
 
-impl<E: Element> Operation for Activate<'_, E> {
+impl<E: Element> Operation for Rows<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Self { activation, x, out } = self;
+        let Self { activation, x, width, out, out_stride } = self;
         macro_rules! all {
             ($($kind:ident)*) => {
                 match activation {
                     // One loop for each function, so that it is chosen once.
-                    $(Activation::$kind => for_vectors::<S::V>(x.len(), |i, count| {
-                        // SAFETY: the instruction set is the caller's duty; vectors are within both slices.
-                        unsafe {
-                            let x = S::V::loadu_up_to(x.as_ptr().add(i), count);
-                            Activation::$kind.of::<S::V>(x).store_elements(out.as_mut_ptr().add(i), count);
-                        }
-                    }),)*
+                    $(Activation::$kind => for (row, x) in x.chunks_exact(width.max(1)).enumerate() {
+                        for_vectors::<S::V>(width, |i, count| {
+                            // SAFETY: the instruction set and the rows of `out` are the caller's duty; vectors are within
+                            // rows of `width`.
+                            unsafe {
+                                let x = S::V::loadu_up_to(x.as_ptr().add(i), count);
+                                let activated = Activation::$kind.of::<S::V>(x);
+                                activated.store_elements(out.add(row * out_stride + i), count);
+                            }
+                        });
+                    },)*
                 }
             };
         }

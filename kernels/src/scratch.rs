@@ -22,6 +22,12 @@ impl Line {
     }
 }
 
+/// The same bits as `f32`.
+pub(crate) fn as_f32(words: &mut [u32]) -> &mut [f32] {
+    // SAFETY: same size, same alignment, and all bits are valid for both.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
+}
+
 /// Calls `f` with at least `count` words of this thread's buffer; their content is arbitrary.
 ///
 /// The buffer is taken out for the call: a nested call gets another one.

@@ -107,7 +107,7 @@ fn vector(ids: &[u32]) -> Vec<f32> {
 
 pub(crate) fn embedding() -> Capabilities {
     let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), default: None };
-    Capabilities::embedding(Embed { dim: DIM, token_dim: DIM, pooling: Pooling::LastToken, prompts }, 256)
+    Capabilities::embedding(Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts }, 256)
 }
 
 pub(crate) fn reranker() -> Capabilities {

@@ -186,10 +186,10 @@ impl Evidence<'_> {
             list.replace_dense(folder)?;
         }
         let pooling = match (given, &list.pooling) {
-            (Some(pooling), _) => PoolingConfig { pooling, include_prompt: true },
+            (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
             (None, Some(folder)) => st_modules::pooling(self.files, folder, self.metadata.config.hidden_size)?,
             (None, None) if self.weights.is_none() => {
-                PoolingConfig { pooling: Pooling::LastToken, include_prompt: true }
+                PoolingConfig { pooling: vec![Pooling::LastToken], include_prompt: true }
             }
             (None, None) => {
                 let problem = format!("{} does not say how to pool: give --pooling", self.files.display_name());
@@ -198,20 +198,21 @@ impl Evidence<'_> {
         };
         // Last-token pooling does not depend on the prompt's rows.
         let prompted = self.metadata.prompts.by_name.values().any(|prompt| !prompt.is_empty());
-        if !pooling.include_prompt && prompted && pooling.pooling != Pooling::LastToken {
+        if !pooling.include_prompt && prompted && pooling.pooling != [Pooling::LastToken] {
             let what = "`include_prompt` false with prompts";
             return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
         }
         let pooling = pooling.pooling;
         let token_dim = self.metadata.config.hidden_size;
-        let mut dim = token_dim;
+        let mut dim = token_dim * pooling.len();
         let mut modules = Vec::with_capacity(list.dense.len());
         for folder in &list.dense {
             let module = st_modules::dense(self.files, folder, dim, self.weights.is_some())?;
             dim = module.out_features;
             modules.push(module);
         }
-        let embed = Embed { dim, token_dim, pooling, prompts: self.prompts(self.metadata.prompts.clone())? };
+        let embed =
+            Embed { dim, token_dim, pooling: pooling.clone(), prompts: self.prompts(self.metadata.prompts.clone())? };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules }))
     }

@@ -6,8 +6,8 @@ use prefold_core::Pooling;
 /// Source of a head's layers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HeadSource {
-    /// Pooling, then dense layers in order. The engine scales to unit length, whatever `modules.json` says.
-    Dense { pooling: Pooling, modules: Vec<DenseModule> },
+    /// Pooling, whose vectors follow one another where it has several modes, then dense layers in order. The engine scales to unit length, whatever `modules.json` says.
+    Dense { pooling: Vec<Pooling>, modules: Vec<DenseModule> },
     /// Rows of the output matrix at the last token: for the negative and the positive token, or the positive one alone.
     TokenRows(Vec<RerankToken>),
     /// The head of a sequence classifier.

@@ -126,9 +126,10 @@ impl ModuleList {
 }
 
 /// Pooling in a folder's `config.json`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PoolingConfig {
-    pub(crate) pooling: Pooling,
+    /// Modes, in the order of their vectors.
+    pub(crate) pooling: Vec<Pooling>,
     /// The tokens of a prompt are pooled too.
     pub(crate) include_prompt: bool,
 }
@@ -151,24 +152,27 @@ pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> R
         Some(_) => vec![fields.required::<String>("pooling_mode")?],
         None => true_modes(&fields)?,
     };
-    let [mode] = modes.as_slice() else {
-        let problem = if modes.is_empty() { "no pooling mode".to_owned() } else { modes.join(" with ") };
-        return Err(LoadError::unsupported(&name, problem, "one mode"));
-    };
-    let pooling = match mode.as_str() {
-        "cls" => Pooling::Cls,
-        "mean" => Pooling::Mean,
-        "lasttoken" => Pooling::LastToken,
-        "max" => Pooling::Max,
-        "mean_sqrt_len" => Pooling::MeanSqrtLen,
-        "weightedmean" => Pooling::WeightedMean,
-        other => {
-            let supported = "cls, mean, lasttoken, max, mean_sqrt_len, weightedmean";
-            return Err(LoadError::unsupported(&name, format!("pooling mode {other}"), supported));
-        }
-    };
+    let supported = || MODES.map(|(mode, _)| mode).join(", ");
+    if let Some(other) = modes.iter().find(|mode| MODES.iter().all(|(known, _)| known != mode)) {
+        return Err(LoadError::unsupported(&name, format!("pooling mode {other}"), supported()));
+    }
+    let pooling: Vec<Pooling> =
+        MODES.iter().filter(|(mode, _)| modes.iter().any(|given| given == mode)).map(|&(_, pooling)| pooling).collect();
+    if pooling.is_empty() {
+        return Err(LoadError::unsupported(&name, "no pooling mode", supported()));
+    }
     Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
 }
+
+/// Modes by their names, in the order in which sentence-transformers joins their vectors, whatever the order in the file.
+const MODES: [(&str, Pooling); 6] = [
+    ("cls", Pooling::Cls),
+    ("max", Pooling::Max),
+    ("mean", Pooling::Mean),
+    ("mean_sqrt_len", Pooling::MeanSqrtLen),
+    ("weightedmean", Pooling::WeightedMean),
+    ("lasttoken", Pooling::LastToken),
+];
 
 /// The older spelling: one boolean per mode.
 fn true_modes(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {

@@ -39,7 +39,8 @@ impl TransformerBackend {
             return Err(LoadError::Options(problem));
         }
         let head = Head::load(config, weights, head)?;
-        if pooling::kind(head.pooling()) != PoolKind::Mean && !target.is_cpu() {
+        let is_mean = head.pooling().iter().all(|&mode| pooling::kind(mode) == PoolKind::Mean);
+        if !is_mean && !target.is_cpu() {
             let problem = format!("pooling {:?} runs on the CPU only, so far: --device cpu", head.pooling());
             return Err(LoadError::Options(problem));
         }
@@ -50,7 +51,7 @@ impl TransformerBackend {
             transformer,
             layouts: LayoutBuilder {
                 mode: options.attention,
-                pooling: head.pooling(),
+                pooling: head.pooling().to_vec(),
                 mask: config.attention.mask,
                 positions: match config.positions {
                     PositionsConfig::Rotary(_) => None,

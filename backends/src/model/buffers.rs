@@ -26,7 +26,7 @@ pub(super) enum Name {
     Attended,
     /// Output of attention in ragged space.
     RaggedAttended,
-    /// The up projection, after the gate's where there is one.
+    /// The gate's and the up projection, where there is a gate.
     GateUp,
     /// Activations of the feed-forward block.
     Activated,
@@ -46,7 +46,7 @@ enum Width {
     Q,
     /// All query, key and value heads.
     Qkv,
-    /// The width of the feed-forward block, twice if it is gated.
+    /// Twice the width of the feed-forward block if it is gated, else 0.
     GateUp,
     Intermediate,
 }
@@ -125,7 +125,7 @@ impl Sizes {
             hidden: config.hidden_size,
             q,
             qkv: q + 2 * kv,
-            gate_up: if config.feed_forward.gated { 2 * intermediate } else { intermediate },
+            gate_up: if config.feed_forward.gated { 2 * intermediate } else { 0 },
             intermediate,
             projection: target.projections(),
             activation: target.activations(),

@@ -15,7 +15,7 @@ use prefold_kernels::{Dtype, PackedMatrix};
 /// Layers from the pooled state of a sequence to its answer, computed in `f32` on the host.
 #[derive(Debug)]
 pub(super) struct Head {
-    pooling: Pooling,
+    pooling: Vec<Pooling>,
     /// Applied in order; empty for a plain embedding.
     layers: Vec<HeadLayer>,
 }
@@ -36,12 +36,12 @@ impl Head {
         match source {
             HeadSource::Dense { pooling, modules } => {
                 let layers = modules.iter().map(HeadLayer::dense).collect::<std::result::Result<_, _>>()?;
-                Ok(Self { pooling: *pooling, layers })
+                Ok(Self { pooling: pooling.clone(), layers })
             }
             HeadSource::TokenRows(tokens) => {
                 let linear = output_rows(config, weights, tokens)?;
                 let layers = vec![HeadLayer { linear, activation: HeadActivation::Identity }];
-                Ok(Self { pooling: Pooling::LastToken, layers })
+                Ok(Self { pooling: vec![Pooling::LastToken], layers })
             }
             HeadSource::Classifier { num_labels } => Self::classifier(config, weights, *num_labels),
         }
@@ -59,11 +59,11 @@ impl Head {
             let linear = load_linear(weights, &Target::cpu(Dtype::Float32), &parts, width, layer.bias)?;
             Ok(HeadLayer { linear, activation: layer.activation })
         });
-        Ok(Self { pooling: head.pooling, layers: layers.collect::<std::result::Result<_, LoadError>>()? })
+        Ok(Self { pooling: vec![head.pooling], layers: layers.collect::<std::result::Result<_, LoadError>>()? })
     }
 
-    pub(super) fn pooling(&self) -> Pooling {
-        self.pooling
+    pub(super) fn pooling(&self) -> &[Pooling] {
+        &self.pooling
     }
 
     /// Answers every sequence of `batch` from its pooled state, or from the final states of its tokens.
@@ -103,17 +103,15 @@ impl Head {
         }
         let mut x = Tensor::from_vec(ops::on_host(pooled, <[f32]>::to_vec)?, pooled.dims2()?, &Device::Cpu)?;
         for HeadLayer { linear, activation } in &self.layers {
-            let out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
-            linear.forward(&x, &out, Store::Overwrite)?;
-            x = match activation {
-                HeadActivation::Identity => out,
-                HeadActivation::Tanh => out.tanh()?,
-                HeadActivation::Of(activation) => {
-                    let activated = out.zeros_like()?;
-                    ops::activate(*activation, &out, &activated)?;
-                    activated
-                }
-            };
+            let mut out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
+            match activation {
+                HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out)?,
+                HeadActivation::Identity | HeadActivation::Tanh => linear.forward(&x, &out, Store::Overwrite)?,
+            }
+            if *activation == HeadActivation::Tanh {
+                out = out.tanh()?;
+            }
+            x = out;
         }
         Ok(x)
     }

@@ -61,7 +61,7 @@ pub(super) struct OutputRows {
 #[derive(Debug)]
 pub(super) struct LayoutBuilder {
     pub(super) mode: AttentionMode,
-    pub(super) pooling: Pooling,
+    pub(super) pooling: Vec<Pooling>,
     pub(super) mask: MaskConfig,
     /// The table of positions, where they are learned.
     pub(super) positions: Option<LearnedPositions>,
@@ -86,7 +86,7 @@ impl LayoutBuilder {
             MaskConfig::Full => Some(path_lens(batch.ragged.cu_seqlens(), spans)),
         };
         let rows = RowMap::new(&batch.ragged, plan);
-        let output_spans = rows.output_spans(batch, self.pooling, queries.input_ids.len());
+        let output_spans = rows.output_spans(batch, &self.pooling, queries.input_ids.len());
         let output_rows = output_spans.as_ref().map(|spans| spans.iter().map(|span| span.row).collect::<Vec<u32>>());
 
         let mut pack = IndexPack::default();
@@ -105,7 +105,7 @@ impl LayoutBuilder {
         let path_lens = path_lens(&queries.spans);
         let position_ids = pack.push(&position_ids);
         let mut pages = Pages::new(queries.table, queries.spans, path_lens);
-        let mut pool = rows.pool(self.pooling, output_rows.as_deref());
+        let mut pool = rows.pool(&self.pooling, output_rows.as_deref());
         pages.pack(&self.target, self.qkv, &mut pack)?;
         if let Some(pages) = &mut output_pages {
             pages.pack(&self.target, self.qkv, &mut pack)?;
@@ -227,31 +227,35 @@ impl RowMap {
         self.cu_seqlens.windows(2).map(|ends| (ends[0], ends[1] - ends[0]))
     }
 
-    /// The pooled row of each sequence, in the order of rows; `None` if some answer needs more rows.
-    fn output_spans(&self, batch: &Batch, pooling: Pooling, rows: usize) -> Option<Vec<QuerySpan>> {
-        if !pooling::is_single(pooling) || batch.wanted.contains(&Wanted::Tokens) {
+    /// The pooled rows of the sequences, in the order of rows; `None` if some answer needs more rows.
+    fn output_spans(&self, batch: &Batch, pooling: &[Pooling], rows: usize) -> Option<Vec<QuerySpan>> {
+        if !pooling.iter().copied().all(pooling::is_single) || batch.wanted.contains(&Wanted::Tokens) {
             return None;
         }
-        let span_of = |(path, len)| {
-            let depth = pooling::positions(pooling, len).start;
-            QuerySpan { row: self.row(path + depth), len: 1, depth, path }
-        };
-        let mut spans: Vec<QuerySpan> = self.sequences().map(span_of).collect();
+        let spans = self.sequences().flat_map(|(path, len)| {
+            pooling.iter().map(move |&mode| {
+                let depth = pooling::positions(mode, len).start;
+                QuerySpan { row: self.row(path + depth), len: 1, depth, path }
+            })
+        });
+        let mut spans: Vec<QuerySpan> = spans.collect();
         spans.sort_unstable_by_key(|span| span.row);
         spans.dedup_by_key(|span| span.row);
         (spans.len() < rows).then_some(spans)
     }
 
     /// The pooled states of each sequence, as rows of the final states; `outputs` are those that are computed.
-    fn pool(&self, pooling: Pooling, outputs: Option<&[u32]>) -> Pool {
+    fn pool(&self, pooling: &[Pooling], outputs: Option<&[u32]>) -> Pool {
         let state = |row: u32| match outputs {
             // `Pool` refuses a row that is not there.
             Some(outputs) => outputs.binary_search(&row).map_or(u32::MAX, |index| index as u32),
             None => row,
         };
-        let mut pool = Pool::new(pooling::kind(pooling));
+        let mut pool = Pool::new(pooling.iter().copied().map(pooling::kind).collect());
         for (start, len) in self.sequences() {
-            pool.push(pooling::positions(pooling, len).map(|position| state(self.row(start + position))));
+            for &mode in pooling {
+                pool.push(pooling::positions(mode, len).map(|position| state(self.row(start + position))));
+            }
         }
         pool
     }

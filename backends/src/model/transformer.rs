@@ -47,12 +47,12 @@ impl Transformer {
         Pass { weights, buffers, layout, row_block: target.row_block() }.run()
     }
 
-    /// The pooled state of each sequence, `[sequences, hidden_size]`, from the states that [`forward`](Self::forward)
+    /// The pooled states of each sequence, `[sequences, kinds * hidden_size]`, from the states that [`forward`](Self::forward)
     /// returned.
     pub(super) fn pool(&mut self, hidden: &Tensor, pool: &Pool) -> Result<Tensor> {
         let pooled = self.buffers.rows(Name::Pooled, pool.len())?;
         pool.forward(hidden, &pooled)?;
-        Ok(pooled)
+        pooled.reshape((pool.len() / pool.kinds(), ()))
     }
 
     /// Allocates and touches the memory of forward passes; see [`Buffers::reserve`].
@@ -237,12 +237,14 @@ impl Pass<'_> {
             let residual = residual?;
             let rows = residual.dim(0)?;
             let x = self.input(&block.norm, &residual)?;
-            let gate_up = self.buffers.rows(Name::GateUp, rows)?;
             let activated = self.buffers.rows(Name::Activated, rows)?;
-            block.input.forward(&x, &gate_up, Store::Overwrite)?;
             match block.gated {
-                true => ops::silu_mul(&gate_up, &activated)?,
-                false => ops::activate(block.activation, &gate_up, &activated)?,
+                true => {
+                    let gate_up = self.buffers.rows(Name::GateUp, rows)?;
+                    block.input.forward(&x, &gate_up, Store::Overwrite)?;
+                    ops::silu_mul(&gate_up, &activated)?;
+                }
+                false => block.input.forward_activated(block.activation, &x, &activated)?,
             }
             block.down.forward(&activated, &residual, Store::Accumulate)?;
             self.finish(&block.norm, &residual)?;

@@ -1,33 +1,14 @@
-//! The activation between the two halves of an MLP, gated or plain.
+//! The activation between the two halves of a gated MLP; that of a plain one is the epilogue of its first product.
 
 use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
-use prefold_kernels::Activation;
 
 /// `out = silu(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
 pub(crate) fn silu_mul(gate_up: &Tensor, out: &Tensor) -> Result<()> {
     timed("silu-mul", || out.inplace_op2(gate_up, &SiluMul))
-}
-
-/// `out = activation(x)`, value by value.
-pub(crate) fn activate(activation: Activation, x: &Tensor, out: &Tensor) -> Result<()> {
-    timed("activation", || out.inplace_op2(x, &Activate(activation)))
-}
-
-struct Activate(Activation);
-
-impl InplaceOp2 for Activate {
-    fn name(&self) -> &'static str {
-        "activation"
-    }
-
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
-        let x = slice::<f32>(x, x_layout)?;
-        with_element!(out, T => self.0.run(x, slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
-    }
 }
 
 struct SiluMul;

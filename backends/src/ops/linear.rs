@@ -9,7 +9,7 @@ use crate::LoadError;
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, WithDType};
 use half::bf16;
-use prefold_kernels::{Dtype, Gemm, PackedMatrix, PackedMatrixBuilder, Packing};
+use prefold_kernels::{Activation, Dtype, Gemm, PackedMatrix, PackedMatrixBuilder, Packing};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ trait Packed: Debug + Send + Sync {
     fn shape(&self) -> (usize, usize);
 
     /// The product with `x`, which has the elements that the format is multiplied with.
-    fn multiply(&self, op: &LinearOp<'_>, x: &CpuStorage, x_layout: &Layout, out: &mut [f32]) -> Result<()>;
+    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()>;
 }
 
 impl<P: Packing<Input: WithDType>> Packed for PackedMatrix<P> {
@@ -45,11 +45,22 @@ impl<P: Packing<Input: WithDType>> Packed for PackedMatrix<P> {
         (self.rows(), self.cols())
     }
 
-    fn multiply(&self, op: &LinearOp<'_>, x: &CpuStorage, x_layout: &Layout, out: &mut [f32]) -> Result<()> {
+    fn multiply(
+        &self,
+        op: &LinearOp<'_>,
+        x: (&CpuStorage, &Layout),
+        (out, out_layout): (&mut CpuStorage, &Layout),
+    ) -> Result<()> {
         let columns = op.columns.clone();
         let bias = op.linear.bias.as_ref().map(|bias| &bias.host[columns.clone()]);
-        let gemm = Gemm { x: slice::<P::Input>(x, x_layout)?, weight: self, columns, bias, store: op.store };
-        gemm.run(out).map_err(kernel_error)
+        let gemm = Gemm { columns, bias, ..Gemm::new(slice::<P::Input>(x.0, x.1)?, self) };
+        let computed = match op.epilogue {
+            Epilogue::Store(store) => Gemm { store, ..gemm }.run(slice_mut::<f32>(out, out_layout)?),
+            Epilogue::Activate(activation) => with_element!(out, T => {
+                gemm.run_activated(activation, slice_mut::<T>(out, out_layout)?)
+            }),
+        };
+        computed.map_err(kernel_error)
     }
 }
 
@@ -117,14 +128,28 @@ impl Linear {
 
     /// The same for some of the output columns; `out` has only those.
     pub(crate) fn forward_columns(&self, columns: Range<usize>, x: &Tensor, out: &Tensor, store: Store) -> Result<()> {
-        timed("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, store }))
+        let epilogue = Epilogue::Store(store);
+        timed("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, epilogue }))
+    }
+
+    /// Writes `activation(x W^T + b)` to `out`, which may be of an activation type.
+    pub(crate) fn forward_activated(&self, activation: Activation, x: &Tensor, out: &Tensor) -> Result<()> {
+        let (columns, epilogue) = (0..self.out_features(), Epilogue::Activate(activation));
+        timed("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, epilogue }))
     }
 }
 
 struct LinearOp<'a> {
     linear: &'a Linear,
     columns: Range<usize>,
-    store: Store,
+    epilogue: Epilogue,
+}
+
+/// What becomes of a product.
+#[derive(Debug, Clone, Copy)]
+enum Epilogue {
+    Store(Store),
+    Activate(Activation),
 }
 
 impl InplaceOp2 for LinearOp<'_> {
@@ -140,7 +165,7 @@ impl InplaceOp2 for LinearOp<'_> {
         if dims(out_layout)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
             candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
         }
-        weight.multiply(self, x, x_layout, slice_mut::<f32>(out, out_layout)?)
+        weight.multiply(self, (x, x_layout), (out, out_layout))
     }
 
     #[cfg(feature = "cuda")]
@@ -154,7 +179,9 @@ impl InplaceOp2 for LinearOp<'_> {
             candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
         }
         let cuda = cuda::of(x)?;
-        let mut store = self.store;
+        let Epilogue::Store(mut store) = self.epilogue else {
+            candle_core::bail!("linear: an activation does not run on a GPU")
+        };
         if let Some(bias) = &self.linear.bias {
             // The product is added to the bias.
             let bias = bias.device()?.slice(self.columns.clone());

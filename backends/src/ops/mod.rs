@@ -28,7 +28,7 @@ mod storage;
 mod target;
 mod weights;
 
-pub(crate) use activation::{activate, silu_mul};
+pub(crate) use activation::silu_mul;
 pub(crate) use attention::Attention;
 pub(crate) use buffer::Buffer;
 pub(crate) use host::on_host;

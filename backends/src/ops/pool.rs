@@ -20,10 +20,10 @@ pub(crate) enum PoolKind {
     WeightedMean,
 }
 
-/// Rows of the final states of which the pooled state of a sequence is made.
+/// Rows of the final states of which the pooled states of the sequences are made, one for each kind.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    kind: PoolKind,
+    kinds: Vec<PoolKind>,
     table: Vec<u32>,
     starts: Vec<u32>,
     slots: Option<[Slot; 2]>,
@@ -31,11 +31,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(kind: PoolKind) -> Self {
-        Self { kind, table: Vec::new(), starts: Vec::new(), slots: None, tensors: None }
+    pub(crate) fn new(kinds: Vec<PoolKind>) -> Self {
+        Self { kinds, table: Vec::new(), starts: Vec::new(), slots: None, tensors: None }
     }
 
-    /// Adds a sequence, which must have a row.
+    /// Adds a pooled state, which must have a row; those of a sequence follow one another in the order of the kinds.
     pub(crate) fn push(&mut self, rows: impl Iterator<Item = u32>) {
         self.starts.push(self.table.len() as u32);
         self.table.extend(rows);
@@ -55,12 +55,17 @@ impl Pool {
         Ok(())
     }
 
-    /// Number of sequences.
+    /// Pooled states of a sequence.
+    pub(crate) fn kinds(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Number of pooled states.
     pub(crate) fn len(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 
-    /// `out[b]` = what is made of the sequence's rows of `x`; both are `f32`.
+    /// `out[i]` = what is made of the rows of `x` of pooled state `i`; both are `f32`.
     pub(crate) fn forward(&self, x: &Tensor, out: &Tensor) -> Result<()> {
         timed("pool", || out.inplace_op2(x, self))
     }
@@ -74,7 +79,8 @@ impl InplaceOp2 for Pool {
     fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
         let (rows, width) = dims(x_layout)?;
         let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
-        for (ends, out) in self.starts.windows(2).zip(out.chunks_exact_mut(width)) {
+        let kinds = self.kinds.iter().cycle();
+        for ((ends, out), kind) in self.starts.windows(2).zip(out.chunks_exact_mut(width)).zip(kinds) {
             let table = &self.table[ends[0] as usize..ends[1] as usize];
             if table.is_empty() || table.iter().any(|&row| row as usize >= rows) {
                 candle_core::bail!("a pooled state was not computed");
@@ -83,7 +89,7 @@ impl InplaceOp2 for Pool {
             for (i, &row) in table.iter().enumerate() {
                 let state = &x[row as usize * width..][..width];
                 let pairs = out.iter_mut().zip(state);
-                match self.kind {
+                match kind {
                     _ if i == 0 => pairs.for_each(|(out, x)| *out = *x),
                     PoolKind::Mean | PoolKind::MeanSqrtLen => pairs.for_each(|(sum, x)| *sum += x),
                     PoolKind::WeightedMean => pairs.for_each(|(sum, x)| *sum += x * (i + 1) as f32),
@@ -94,7 +100,7 @@ impl InplaceOp2 for Pool {
                 }
             }
             let count = table.len() as f32;
-            let scale = match self.kind {
+            let scale = match kind {
                 PoolKind::Mean => 1.0 / count,
                 PoolKind::MeanSqrtLen => 1.0 / count.sqrt(),
                 PoolKind::WeightedMean => 2.0 / (count * (count + 1.0)),
@@ -109,7 +115,7 @@ impl InplaceOp2 for Pool {
     fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_view};
         let cuda = cuda::of(x)?;
-        if self.kind != PoolKind::Mean {
+        if self.kinds.iter().any(|&kind| kind != PoolKind::Mean) {
             candle_core::bail!("pool: only the mean is taken on a GPU");
         }
         let Some([table, starts]) = &self.tensors else { candle_core::bail!("pool: the rows were not uploaded") };

@@ -73,13 +73,16 @@ fn layer_norm_is_its_formula() {
 }
 
 #[test]
-fn gelu_is_its_formula() {
-    let x = random((5, 24));
-    let out = zeros((5, 24));
-    activate(Activation::Gelu, &x, &out).unwrap();
-    assert_close(&out, &x.gelu_erf().unwrap());
-    activate(Activation::GeluTanh, &x, &out).unwrap();
-    assert_close(&out, &x.gelu().unwrap());
+fn an_activated_product_is_its_formula() {
+    let (x, weight, bias) = (random((5, 24)), random((7, 24)), random((1, 7)));
+    let sums = x.matmul(&weight.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
+    let parts = std::iter::once(Ok(weight));
+    let linear = Linear::load(&Target::cpu(Dtype::Float32), (7, 24), parts, Some(values(&bias))).unwrap();
+    let out = zeros((5, 7));
+    linear.forward_activated(Activation::Gelu, &x, &out).unwrap();
+    assert_close(&out, &sums.gelu_erf().unwrap());
+    linear.forward_activated(Activation::GeluTanh, &x, &out).unwrap();
+    assert_close(&out, &sums.gelu().unwrap());
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn a_buffer_keeps_its_memory() {
 #[test]
 fn pooled_states_are_means_of_their_rows() {
     let x = random((5, 6));
-    let mut pool = Pool::new(PoolKind::Mean);
+    let mut pool = Pool::new(vec![PoolKind::Mean]);
     pool.push(2..3);
     pool.push(0..4);
     pool.pack(&mut IndexPack::default());
@@ -135,7 +138,7 @@ fn pooled_states_are_means_of_their_rows() {
     pool.forward(&x, &out).unwrap();
     assert_eq!(values(&out)[..6], values(&x)[12..18], "one row stays as it is");
     assert_close(&out.narrow(0, 1, 1).unwrap(), &x.narrow(0, 0, 4).unwrap().mean_keepdim(0).unwrap());
-    let mut outside = Pool::new(PoolKind::Mean);
+    let mut outside = Pool::new(vec![PoolKind::Mean]);
     outside.push(0..6);
     outside.pack(&mut IndexPack::default());
     assert!(outside.forward(&x, &zeros((1, 6))).is_err());
@@ -150,7 +153,7 @@ fn pooled_states_are_their_formulas() {
         (PoolKind::MeanSqrtLen, [9.0 / 3.0_f32.sqrt(), -5.0 / 3.0_f32.sqrt()]),
         (PoolKind::WeightedMean, [(1.0 + 2.0 * 5.0 + 3.0 * 3.0) / 6.0, (-8.0 + 2.0 * 2.0 + 3.0) / 6.0]),
     ] {
-        let mut pool = Pool::new(kind);
+        let mut pool = Pool::new(vec![kind]);
         pool.push([0, 1, 3].into_iter());
         pool.push([2, 3].into_iter());
         pool.push([1].into_iter());

@@ -8,7 +8,7 @@ use prefold_backends::{Dtype, LoadOptions};
 use prefold_core::{Batch, Folding, LoadedModel, Output, Pooling, RaggedBatch, Rerank, Tokens, Wanted};
 use prefold_kernels::ThreadPool;
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::cell::RefCell;
 
 const EMBEDDERS: [&str; 8] = [
@@ -83,8 +83,9 @@ fn embeddings() {
                 assert_close(&format!("{name}, {pool}, {what}, normalized"), &normalized(found), &unit, 1e-4);
             });
         }
-        let default = load(&options(fixture(name))).backend.info().capabilities.embed.as_ref().unwrap().pooling;
-        assert_eq!(default, pooling(expected["default"]["pooling"].as_str().unwrap()), "{name}");
+        let model = load(&options(fixture(name)));
+        let default = &model.backend.info().capabilities.embed.as_ref().unwrap().pooling;
+        assert_eq!(*default, [pooling(expected["default"]["pooling"].as_str().unwrap())], "{name}");
     }
 }
 
@@ -214,14 +215,42 @@ fn tensors_that_do_not_fit_the_config_are_named() {
         ("mpnet-tiny", "relative_attention_num_buckets", 16, "relative_attention_bias.weight"),
     ];
     for (name, field, value, tensor) in cases {
-        let directory = tempfile::tempdir().unwrap();
-        copy_files(&fixture(name), directory.path());
-        let path = directory.path().join("config.json");
-        let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let config = std::fs::read(fixture(name).join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_slice(&config).unwrap();
         config[field] = value.into();
-        std::fs::write(&path, config.to_string()).unwrap();
+        let directory = with_file(name, "config.json", &config);
         let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
         assert!(error.contains(tensor), "{error}");
+    }
+}
+
+/// A copy of a checkpoint, one of whose files is another.
+fn with_file(name: &str, file: &str, content: &Value) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    copy_files(&fixture(name), directory.path());
+    std::fs::write(directory.path().join(file), content.to_string()).unwrap();
+    directory
+}
+
+#[test]
+fn several_poolings_are_joined_in_the_order_of_sentence_transformers() {
+    let modes = json!({"pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": true,
+        "pooling_mode_cls_token": true});
+    let listed = json!({"pooling_mode": ["lasttoken", "cls"]});
+    let ordered = [Pooling::Cls, Pooling::Max, Pooling::Mean, Pooling::LastToken];
+    for (config, expected) in [(modes, &ordered[..]), (listed, &[Pooling::Cls, Pooling::LastToken])] {
+        let directory = with_file("bert-mean-tiny", "1_Pooling/config.json", &config);
+        let mut joined = load(&options(directory.path().to_owned()));
+        let embed = joined.backend.info().capabilities.embed.clone().unwrap();
+        assert_eq!((embed.pooling.as_slice(), embed.dim), (expected, 32 * expected.len()));
+        let sequences: Vec<Tokens> = [vec![5], vec![7, 8, 9], vec![7, 8, 10, 11]].map(Tokens::from).into();
+        let mut parts = vec![Vec::new(); sequences.len()];
+        for &pooling in expected {
+            let options = LoadOptions { pooling: Some(pooling), ..options(fixture("bert-mean-tiny")) };
+            let states = values(&mut load(&options), &sequences);
+            parts.iter_mut().zip(states).for_each(|(part, state)| part.extend(state));
+        }
+        assert_eq!(values(&mut joined, &sequences), parts, "{config}");
     }
 }
 

@@ -39,8 +39,8 @@ fn the_default_pooling_is_the_checkpoint_s() {
     for name in EMBEDDING_FIXTURES {
         let model = load(&options(fixture(name)));
         let default = expected(&fixture(name))["default"]["pooling"].as_str().unwrap().to_owned();
-        let found = model.backend.info().capabilities.embed.as_ref().unwrap().pooling;
-        assert_eq!(found, pooling(&default), "{name}");
+        let found = &model.backend.info().capabilities.embed.as_ref().unwrap().pooling;
+        assert_eq!(*found, [pooling(&default)], "{name}");
     }
 }
 

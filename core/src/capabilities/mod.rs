@@ -14,7 +14,6 @@ pub use recipe::RerankRecipe;
 pub use task::Task;
 pub use template::RerankTemplate;
 
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -41,8 +40,8 @@ pub struct Embed {
     pub dim: usize,
     /// Width of a token's final state.
     pub token_dim: usize,
-    /// Pooling of token states into one vector.
-    pub pooling: Pooling,
+    /// Pooling of token states into one vector, which has the vectors of all modes one after another; nearly always one.
+    pub pooling: Vec<Pooling>,
     /// Prompts that stand before a text.
     pub prompts: Prompts,
 }
@@ -100,8 +99,7 @@ pub struct Prompts {
 }
 
 /// Pooling of token states into one vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pooling {
     /// The last token's state.
     LastToken,
@@ -115,6 +113,20 @@ pub enum Pooling {
     MeanSqrtLen,
     /// The mean over all tokens, the first with weight 1, the second with weight 2 and so on.
     WeightedMean,
+}
+
+/// The name in `/info`.
+impl fmt::Display for Pooling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LastToken => "last_token",
+            Self::Mean => "mean",
+            Self::Cls => "cls",
+            Self::Max => "max",
+            Self::MeanSqrtLen => "mean_sqrt_len",
+            Self::WeightedMean => "weighted_mean",
+        })
+    }
 }
 
 /// Parses the name that a flag or a file gives.

@@ -1,6 +1,7 @@
 //! The softmax of one line of queries over a tile of keys, kept up from tile to tile.
 
 use super::products::{MAX_ROWS, Scores, WeightedSums, by_rows, line_vector};
+use crate::scratch::as_f32;
 use crate::simd::{Dot, RowTiles, RowWords, Vector, exp};
 use std::ops::Range;
 
@@ -167,9 +168,4 @@ impl Line<'_> {
             }
         }
     }
-}
-
-pub(super) fn as_f32(words: &mut [u32]) -> &mut [f32] {
-    // SAFETY: same size, same alignment, and all bits are valid for both.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
 }

@@ -11,7 +11,8 @@
 use super::input::Attention;
 use super::item::{Item, QUERIES};
 use super::keys::{Path, row_words};
-use super::line::{Line, as_f32};
+use super::line::Line;
+use crate::scratch::as_f32;
 use crate::shared_pointer::SharedPointer;
 use crate::simd::{Dot, MAX_LANES, Vector};
 use std::ops::Range;

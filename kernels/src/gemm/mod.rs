@@ -5,13 +5,14 @@ mod pack;
 
 pub use pack::{PackedMatrix, PackedMatrixBuilder};
 
+use crate::activation::{Activation, Rows};
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
-use crate::scratch::with_words;
+use crate::scratch::{as_f32, with_words};
 use crate::shared_pointer::SharedPointer;
 use crate::simd::{self, Packing};
 use crate::thread_pool;
-use crate::{KernelError, Store};
+use crate::{Element, KernelError, Store};
 use block::{Block, scratch_words};
 use pack::PANEL;
 use std::ops::Range;
@@ -64,21 +65,69 @@ impl<'a, P: Packing> Gemm<'a, P> {
     /// [`run`](Self::run) with a chosen instruction set.
     #[doc(hidden)]
     pub fn run_with(&self, isa: Isa, out: &mut [f32]) -> Result<(), KernelError> {
-        let m = self.check(out.len())?;
-        if out.is_empty() {
-            return Ok(());
+        let width = self.columns.len();
+        let first = SharedPointer::new(out);
+        self.for_each_block(out.len(), |rows, columns| {
+            let out = first.at(rows.start * width + columns.start - self.columns.start);
+            self.run_block(isa, rows, columns, self.store, out, width);
+        })
+    }
+
+    /// Writes `activation(x W^T + b)` to `out`, `[m, columns.len()]`, which is replaced whatever [`store`](Self::store) is.
+    ///
+    /// Each core activates the blocks that it computes, while they are in its cache.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_activated<E: Element>(&self, activation: Activation, out: &mut [E]) -> Result<(), KernelError> {
+        self.run_activated_with(Isa::best(), activation, out)
+    }
+
+    /// [`run_activated`](Self::run_activated) with a chosen instruction set.
+    #[doc(hidden)]
+    pub fn run_activated_with<E: Element>(
+        &self,
+        isa: Isa,
+        activation: Activation,
+        out: &mut [E],
+    ) -> Result<(), KernelError> {
+        let out_stride = self.columns.len();
+        let first = SharedPointer::new(out);
+        self.for_each_block(out.len(), |rows, columns| {
+            let out = first.at(rows.start * out_stride + columns.start - self.columns.start);
+            let width = columns.len();
+            with_words(rows.len() * width, |sums| {
+                let sums = as_f32(&mut sums[..rows.len() * width]);
+                self.run_block(isa, rows, columns, Store::Overwrite, sums.as_mut_ptr(), width);
+                simd::run(isa, Rows { activation, x: sums, width, out, out_stride });
+            });
+        })
+    }
+
+    /// Calls `f` with the rows and columns of each block of the product, on all cores.
+    fn for_each_block(&self, out_len: usize, f: impl Fn(Range<usize>, Range<usize>) + Sync) -> Result<(), KernelError> {
+        let m = self.check(out_len)?;
+        if out_len > 0 {
+            let split = Split::new(m, self.columns.clone(), self.weight.cols());
+            thread_pool::for_each(split.tasks(), |task| {
+                let (rows, columns) = split.task(task);
+                f(rows, columns);
+            });
         }
-        let split = Split::new(m, self.columns.clone(), self.weight.cols());
-        let out = SharedPointer::new(out);
-        thread_pool::for_each(split.tasks(), |task| {
-            let (rows, columns) = split.task(task);
-            self.run_block(isa, rows, columns, out);
-        });
         Ok(())
     }
 
-    /// Only one block of a product may have these rows and columns.
-    fn run_block(&self, isa: Isa, rows: Range<usize>, columns: Range<usize>, out: SharedPointer<f32>) {
+    /// Computes a block; `out` is the address of its first element, and its rows are `out_stride` apart. All of it is this
+    /// call's alone to write.
+    fn run_block(
+        &self,
+        isa: Isa,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        store: Store,
+        out: *mut f32,
+        out_stride: usize,
+    ) {
         let k = self.weight.cols();
         let skipped = columns.start - self.columns.start;
         with_words(scratch_words(rows.len(), self.weight), |scratch| {
@@ -90,9 +139,9 @@ impl<'a, P: Packing> Gemm<'a, P> {
                     weight: self.weight,
                     bias: self.bias.map(|bias| &bias[skipped..][..columns.len()]),
                     columns,
-                    store: self.store,
-                    out: out.at(rows.start * self.columns.len() + skipped),
-                    out_stride: self.columns.len(),
+                    store,
+                    out,
+                    out_stride,
                     scratch,
                 },
             );

@@ -2,5 +2,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod gemm;
 mod parity;
 mod same_bits;

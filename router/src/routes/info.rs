@@ -5,7 +5,7 @@ use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{Capabilities, LogitActivation, Pooling, Rerank};
+use prefold_core::{Capabilities, LogitActivation, Rerank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -54,9 +54,8 @@ pub(crate) struct Info<'a> {
 #[serde(rename_all = "lowercase")]
 enum ModelType<'a> {
     Embedding {
-        /// Pooling of token states into one vector.
-        #[schema(value_type = String)]
-        pooling: Pooling,
+        /// Pooling of token states into one vector; several modes, whose vectors follow one another, are separated by commas.
+        pooling: String,
     },
     Reranker(Labels<'a>),
     Classifier(Labels<'a>),
@@ -86,7 +85,10 @@ impl<'a> ModelType<'a> {
         let Capabilities { embed, rerank, classify, .. } = capabilities;
         let labels = classify.as_ref().map(|classify| Labels::new(&classify.labels)).unwrap_or_default();
         match (embed, rerank) {
-            (Some(embed), _) => Self::Embedding { pooling: embed.pooling },
+            (Some(embed), _) => {
+                let modes: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
+                Self::Embedding { pooling: modes.join(",") }
+            }
             (None, Some(_)) => Self::Reranker(labels),
             (None, None) => Self::Classifier(labels),
         }

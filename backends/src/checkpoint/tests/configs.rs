@@ -71,7 +71,8 @@ fn llama() -> TransformerConfig {
 
 /// Capabilities and head of an embedding model without dense layers.
 fn embeds(pooling: Pooling, max_input_length: usize) -> (Capabilities, HeadSource) {
-    let embed = Embed { dim: 64, token_dim: 64, pooling, prompts: Prompts::default() };
+    let pooling = vec![pooling];
+    let embed = Embed { dim: 64, token_dim: 64, pooling: pooling.clone(), prompts: Prompts::default() };
     (Capabilities::embedding(embed, max_input_length), HeadSource::Dense { pooling, modules: vec![] })
 }
 
@@ -149,7 +150,7 @@ fn the_built_in_model_is_read_from_embedded_files() {
         .collect();
     let checkpoint = Checkpoint::open(&options(ModelSource::Embedded(embedded.leak()))).unwrap();
     assert_eq!(checkpoint.config, from_directory.config);
-    assert_eq!(checkpoint.head, HeadSource::Dense { pooling: Pooling::LastToken, modules: vec![] });
+    assert_eq!(checkpoint.head, HeadSource::Dense { pooling: vec![Pooling::LastToken], modules: vec![] });
     assert_eq!(checkpoint.weights.stored_dtype(&names::DECODER.first_projection()), "bfloat16");
     let shape = [checkpoint.config.hidden_size];
     let name = "model.norm.weight";

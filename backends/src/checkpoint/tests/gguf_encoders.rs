@@ -249,7 +249,7 @@ fn the_library_of_llama_cpp_writes_the_same_model() {
     let (mut found, mut original) = (loaded(&path), loaded(&fixture("bert-mean-tiny")));
     check_same_tokens(&found.tokenizer, &original.tokenizer, "bert-gguf-tiny");
     let embed = found.backend.info().capabilities.embed.clone().unwrap();
-    assert_eq!((embed.pooling, embed.dim), (Pooling::Mean, 32));
+    assert_eq!((embed.pooling, embed.dim), (vec![Pooling::Mean], 32));
     for (found, original) in answers(&mut found).iter().zip(answers(&mut original)) {
         let (Output::Embedding(found), Output::Embedding(original)) = (found, original) else { panic!("no embedding") };
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();

@@ -196,10 +196,10 @@ fn sentence_transformers_files_that_ask_for_more() {
         ("qwen3-tiny", Set("modules.json", "/2", module("Dense")), &["has no x/config.json"]),
         ("qwen3-tiny", Write("modules.json", "[]"), &["no Pooling"]),
         ("qwen3-tiny", Delete("1_Pooling/config.json"), &["has no 1_Pooling/config.json"]),
-        ("qwen3-tiny", pooling("/pooling_mode_max_tokens", json!(true)), &["lasttoken", "max"]),
         ("qwen3-tiny", pooling("/pooling_mode_lasttoken", json!(false)), &["no pooling mode"]),
         ("mistral-tiny", pooling("/pooling_mode", json!("splade")), &["splade", "weightedmean"]),
-        ("mistral-tiny", pooling("/pooling_mode", json!(["cls", "mean"])), &["cls with mean"]),
+        ("mistral-tiny", pooling("/pooling_mode", json!(["cls", "median"])), &["median", "mean_sqrt_len"]),
+        ("mistral-tiny", pooling("/pooling_mode", json!([])), &["no pooling mode"]),
         ("qwen3-tiny", pooling("/word_embedding_dimension", json!(32)), &["is 32", "64"]),
         (
             "qwen3-tiny",

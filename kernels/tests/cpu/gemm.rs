@@ -1,0 +1,164 @@
+//! Products, with every instruction set of this CPU, against their reference in f64.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use crate::common::*;
+use prefold_kernels::*;
+use rand::Rng;
+
+fn pack<A: Element + Packing<Input = A>>(weight: &[A], n: usize, k: usize) -> PackedMatrix<A> {
+    // Two pushes that do not end at a panel.
+    let mut builder = PackedMatrixBuilder::new(n, k).unwrap();
+    let cut = (n / 3) * k;
+    builder.push(&weight[..cut]).unwrap();
+    builder.push(&weight[cut..]).unwrap();
+    builder.finish().unwrap()
+}
+
+/// The sum of the sizes of the products: what rounding errors are relative to.
+fn sizes<A: Element + Packing<Input = A>>(gemm: &Gemm<'_, A>, weight: &[A], out: &[f32]) -> Vec<f64> {
+    let size = |values: &[A]| values.iter().map(|x| A::from_f32(x.to_f32().abs())).collect::<Vec<_>>();
+    let out: Vec<f32> = out.iter().map(|x| x.abs()).collect();
+    let (x, bias) = (size(gemm.x), gemm.bias.map(|bias| bias.iter().map(|x| x.abs()).collect::<Vec<_>>()));
+    reference::gemm(&Gemm { x: &x, bias: bias.as_deref(), ..gemm.clone() }, &size(weight), &out)
+}
+
+fn check_gemm<A: Element + Packing<Input = A>>(seed: u64, m: usize, n: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let weight: Vec<A> = random(rng, n * k);
+    let packed = pack(&weight, n, k);
+    let x = Unaligned::new(&random::<A>(rng, m * k));
+    let start = rng.random_range(0..n);
+    for columns in [0..n, start..rng.random_range(start..=n)] {
+        let bias: Vec<f32> = random(rng, columns.len());
+        let before: Vec<f32> = random(rng, m * columns.len());
+        for (bias, store) in [
+            (None, Store::Overwrite),
+            (Some(bias.as_slice()), Store::Overwrite),
+            (None, Store::Accumulate),
+            (Some(bias.as_slice()), Store::Accumulate),
+        ] {
+            let gemm = Gemm { columns: columns.clone(), bias, store, ..Gemm::new(x.get(), &packed) };
+            let expected = reference::gemm(&gemm, &weight, &before);
+            let sizes = sizes(&gemm, &weight, &before);
+            for isa in Isa::available() {
+                let mut out = Unaligned::new(&before);
+                gemm.run_with(isa, out.get_mut()).unwrap();
+                let what = format!("{isa} {} m {m} n {n} k {k} {gemm:?}", <A as Element>::DTYPE);
+                assert_close(&what[..what.len().min(100)], out.get(), &expected, |i| 2e-6 * sizes[i] + 1e-30);
+            }
+        }
+    }
+}
+
+#[test]
+fn gemm_matches_the_reference() {
+    let shapes = [(1, 1, 1), (1, 33, 7), (2, 32, 64), (13, 31, 65), (14, 64, 640), (15, 70, 641), (29, 100, 1300)];
+    for (seed, (m, n, k)) in (0..).zip(shapes) {
+        check_gemm::<f32>(seed, m, n, k);
+        check_gemm::<bf16>(seed, m, n, k);
+    }
+    for seed in 100..140 {
+        let rng = &mut rng(seed);
+        let (m, n, k) = (rng.random_range(1..60), rng.random_range(1..90), rng.random_range(1..100));
+        check_gemm::<f32>(seed, m, n, k);
+        check_gemm::<bf16>(seed, m, n, k);
+    }
+    // More than one block of rows and of columns, on several threads.
+    check_gemm::<f32>(1, 400, 700, 40);
+    check_gemm::<bf16>(1, 400, 700, 40);
+}
+
+/// The activated product is the activation of the product, bit for bit.
+fn check_activated_gemm<A: Element + Packing<Input = A>, O: Element>(seed: u64, m: usize, n: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let packed = PackedMatrix::<A>::pack(&random::<A>(rng, n * k), n, k).unwrap();
+    let x = random::<A>(rng, m * k);
+    let start = rng.random_range(0..n);
+    let columns = start..rng.random_range(start..=n);
+    let bias: Vec<f32> = random(rng, columns.len());
+    let gemm = Gemm { columns, bias: Some(&bias), ..Gemm::new(&x, &packed) };
+    for isa in Isa::available() {
+        let mut product = vec![0.0; m * bias.len()];
+        gemm.run_with(isa, &mut product).unwrap();
+        for kind in [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu] {
+            let (mut expected, mut out) =
+                (vec![O::from_f32(7.0); product.len()], vec![O::from_f32(8.0); product.len()]);
+            kind.run_with(isa, &product, &mut expected).unwrap();
+            gemm.run_activated_with(isa, kind, &mut out).unwrap();
+            assert_eq!(bits(&out), bits(&expected), "{isa} {kind:?} m {m} n {n} k {k}");
+        }
+    }
+}
+
+#[test]
+fn an_activated_product_is_the_activation_of_the_product() {
+    for (seed, (m, n, k)) in (0..).zip([(1, 1, 1), (1, 300, 40), (15, 70, 641), (29, 100, 1300), (400, 500, 30)]) {
+        check_activated_gemm::<f32, f32>(seed, m, n, k);
+        check_activated_gemm::<bf16, bf16>(seed, m, n, k);
+    }
+}
+
+fn check_gemm_non_finite<A: Element + Packing<Input = A>>() {
+    let (m, n, k) = (30, 40, 50);
+    let rng = &mut rng(5);
+    let weight: Vec<A> = random(rng, n * k);
+    let packed = pack(&weight, n, k);
+    let clean: Vec<A> = random(rng, m * k);
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut x = clean.clone();
+        x[17 * k + k - 1] = A::from_f32(bad);
+        for isa in Isa::available() {
+            let (mut expected, mut out) = (vec![0.0; m * n], vec![0.0; m * n]);
+            Gemm::new(&clean, &packed).run_with(isa, &mut expected).unwrap();
+            Gemm::new(&x, &packed).run_with(isa, &mut out).unwrap();
+            for (row, (out, expected)) in out.chunks(n).zip(expected.chunks(n)).enumerate() {
+                if row == 17 {
+                    assert!(out.iter().all(|x| !x.is_finite()), "{isa} {bad}");
+                    assert!(!bad.is_nan() || out.iter().all(|x| x.is_nan()), "{isa}");
+                } else {
+                    assert_eq!(bits(out), bits(expected), "{isa} {bad} row {row}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gemm_keeps_non_finite_values_in_their_row() {
+    check_gemm_non_finite::<f32>();
+    check_gemm_non_finite::<bf16>();
+}
+
+#[test]
+fn gemm_of_extreme_values() {
+    for isa in Isa::available() {
+        for (size, expected) in [(1e19_f32, 2e38), (1e-18, 2e-36), (1e20, f64::INFINITY)] {
+            let packed = PackedMatrix::<f32>::pack(&[size, size], 1, 2).unwrap();
+            let mut out = [0.0];
+            Gemm::new(&[size, size], &packed).run_with(isa, &mut out).unwrap();
+            assert_close("f32", &out, &[expected], |_| 1e-6 * expected);
+        }
+        let large = bf16::from_f32(2.0_f32.powi(63));
+        let packed = PackedMatrix::<bf16>::pack(&[large, large], 1, 2).unwrap();
+        let mut out = [0.0];
+        Gemm::new(&[large, large], &packed).run_with(isa, &mut out).unwrap();
+        assert_eq!(out, [2.0_f32.powi(127)], "{isa}");
+    }
+}
+
+#[test]
+fn gemm_refuses_what_does_not_fit() {
+    let packed = PackedMatrix::<f32>::pack(&[0.0; 12], 4, 3).unwrap();
+    assert!(matches!(PackedMatrix::<f32>::pack(&[0.0; 12], 4, 4), Err(KernelError::Length { .. })));
+    assert!(matches!(PackedMatrix::<f32>::pack::<f32>(&[], 4, 0), Err(KernelError::Value { .. })));
+    assert!(matches!(PackedMatrix::<f32>::pack(&[0.0; 15], 4, 3), Err(KernelError::Index { .. })));
+    let x = [0.0; 6];
+    let gemm = Gemm::new(&x, &packed);
+    assert!(matches!(gemm.run(&mut [0.0; 7]), Err(KernelError::Length { argument: "out", expected: 8, found: 7 })));
+    assert!(matches!(Gemm::new(&[0.0; 5], &packed).run(&mut [0.0; 8]), Err(KernelError::Rows { argument: "x", .. })));
+    let wide = Gemm { columns: 2..5, ..gemm.clone() };
+    assert!(matches!(wide.run(&mut [0.0; 6]), Err(KernelError::Index { found: 5, limit: 5, .. })));
+    let biased = Gemm { bias: Some(&[0.0; 3]), ..gemm };
+    assert!(matches!(biased.run(&mut [0.0; 8]), Err(KernelError::Length { argument: "bias", .. })));
+}
