@@ -44,4 +44,4 @@ pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, Timings, TokenInfo, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
-pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile};
+pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile, check_charsmap};

@@ -1,5 +1,6 @@
 //! Capabilities of a checkpoint and its head, from options and files.
 
+use super::classifier;
 use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
 use super::st_modules::{self, ModuleList, PoolingConfig};
@@ -8,13 +9,7 @@ use crate::formats::Weights;
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
-use prefold_core::{Capabilities, Classify, Embed, LogitActivation, Pooling, Prompts, RerankRecipe, Task};
-
-/// Limit of a classifier's labels; far above any real one.
-const MAX_LABELS: usize = 1 << 16;
-
-/// Bytes of a label's name at most. Every answer of a classifier repeats the names.
-const MAX_LABEL_BYTES: usize = 256;
+use prefold_core::{Capabilities, Embed, Pooling, Prompts, RerankRecipe, Task};
 
 /// Facts from which the capabilities are made.
 #[derive(Clone, Copy)]
@@ -94,12 +89,13 @@ impl Evidence<'_> {
         }
     }
 
-    /// `true` if the config names a sequence classifier.
+    /// `true` if the config names a sequence classifier, or a GGUF file has the head of one.
     ///
     /// # Errors
     /// The config is malformed.
     fn is_classifier(&self) -> Result<bool, LoadError> {
-        Ok(self.architectures()?.iter().any(|name| name.ends_with("ForSequenceClassification")))
+        Ok(self.metadata.gguf_labels.is_some()
+            || self.architectures()?.iter().any(|name| name.ends_with("ForSequenceClassification")))
     }
 
     /// `architectures` of `config.json`; empty for a GGUF file.
@@ -321,76 +317,10 @@ impl Evidence<'_> {
     }
 
     fn classify(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        let Some(json) = &self.metadata.json else {
-            return Err(LoadError::unsupported(
-                self.files.display_name(),
-                "a classifier in a GGUF file",
-                "safetensors",
-            ));
-        };
-        let fields = Fields::new("config.json", json)?;
-        let labels = labels(&fields)?;
-        let num_labels = labels.len();
-        let mut classify = Classify::of_labels(labels, self.prompts(Prompts::default())?);
-        match fields.optional::<String>("problem_type")?.as_deref() {
-            Some("multi_label_classification") => classify.activation = LogitActivation::Sigmoid,
-            Some("regression") => classify.activation = LogitActivation::Identity,
-            _ => {}
-        }
-        let named = pair_activation(self.files, &fields)?;
-        let known = named.as_deref().map(|name| match name.rsplit('.').next().unwrap_or_default() {
-            "Identity" => Some(LogitActivation::Identity),
-            "Sigmoid" => Some(LogitActivation::Sigmoid),
-            _ => None,
-        });
-        classify.pair_activation = known.flatten().unwrap_or(classify.pair_activation);
+        let (classify, warning) = classifier::read(self.files, self.metadata, self.prompts(Prompts::default())?)?;
+        let num_labels = classify.labels.len();
         let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
-        if let (Some(name), Some(None)) = (named, known) {
-            let name = crate::json::shown(&name.into());
-            capabilities.warnings.push(format!("the files ask for scores by {name}; /v1/score gives the sigmoid"));
-        }
+        capabilities.warnings.extend(warning);
         Ok((capabilities, HeadSource::Classifier { num_labels }))
     }
-}
-
-/// The function that a cross-encoder's files name for its logit, as sentence-transformers has written it over time.
-fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<String>, LoadError> {
-    const FILE: &str = "config_sentence_transformers.json";
-    if let Some(own) = files.json(FILE)?
-        && let Some(name) = Fields::new(FILE, &own)?.optional("activation_fn")?
-    {
-        return Ok(Some(name));
-    }
-    match config.object("sentence_transformers")? {
-        Some(fields) => fields.optional("activation_fn"),
-        None => config.optional("sbert_ce_default_activation_function"),
-    }
-}
-
-/// Labels of a classifier by index.
-fn labels(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
-    let num_labels = fields.optional::<usize>("num_labels")?;
-    let Some(names) = fields.object("id2label")? else {
-        // Hugging Face omits `id2label` if it has its default value: two labels.
-        return match num_labels.unwrap_or(2) {
-            n @ 1..=MAX_LABELS => Ok((0..n).map(|i| format!("LABEL_{i}")).collect()),
-            n => Err(fields.problem("num_labels", &format!("must be from 1 to {MAX_LABELS}, it is {n}"))),
-        };
-    };
-    let count = names.entries().count();
-    if count == 0 || num_labels.is_some_and(|n| n != count) {
-        let problem = format!("has {count} labels, `num_labels` is {}", num_labels.map_or(0, |n| n));
-        return Err(fields.problem("id2label", &problem));
-    }
-    if count > MAX_LABELS {
-        return Err(fields.problem("id2label", &format!("has {count} labels, the limit is {MAX_LABELS}")));
-    }
-    let label = |i: usize| match names.required::<String>(&i.to_string())? {
-        name if name.len() <= MAX_LABEL_BYTES => Ok(name),
-        name => {
-            let problem = format!("has a name of {} bytes, the limit is {MAX_LABEL_BYTES}", name.len());
-            Err(names.problem(&i.to_string(), &problem))
-        }
-    };
-    (0..count).map(label).collect()
 }

@@ -2,13 +2,13 @@
 
 use super::catch_panic::catch_panic;
 use super::st_modules;
-use super::tokenizer;
+use super::{tokenizer, vocab_txt};
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::formats::config_json;
 use crate::formats::gguf::{self, GgufFile};
 use crate::json::Fields;
-use crate::source::ModelFiles;
+use crate::source::{ModelFiles, tokenizer_files};
 use prefold_core::{Pooling, Prompts};
 use serde_json::Value;
 use tokenizers::Tokenizer;
@@ -31,6 +31,10 @@ pub(crate) struct Metadata {
     pub(crate) gguf_pooling: Option<Pooling>,
     /// The GGUF file declares a reranker.
     pub(crate) gguf_ranks: bool,
+    /// Labels of a classifier in a GGUF file.
+    pub(crate) gguf_labels: Option<Vec<String>>,
+    /// Types that tokens of an input may have; fewer than two if they are all alike.
+    pub(crate) token_types: usize,
 }
 
 impl Metadata {
@@ -47,14 +51,17 @@ impl Metadata {
             }
         };
         let tokenizer = catch_panic(tokenizer::FILE, || {
-            let tokenizer = match (tokenizer::read(files)?, gguf) {
-                (Some(tokenizer), _) => tokenizer,
-                (None, Some(gguf)) => gguf::tokenizer::tokenizer(gguf)?,
-                (None, None) => return Err(files.missing(tokenizer::FILE, "")),
-            };
+            let mut tokenizer = read_tokenizer(files, gguf, &config)?;
+            if st_modules::lowercases(files)? {
+                tokenizer::lowercase(&mut tokenizer)?;
+            }
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
         })?;
+        let token_types = match tokenizer::gives_token_types(files)? {
+            true => config.embeddings.token_types,
+            false => config.embeddings.token_types.min(1),
+        };
         let max_input_length = max_input_length(files, &config)?;
         config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
         Ok(Self {
@@ -65,7 +72,27 @@ impl Metadata {
             max_input_length,
             gguf_pooling: gguf.map(GgufFile::pooling).transpose()?.flatten(),
             gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
+            gguf_labels: gguf.map(GgufFile::classifier_labels).transpose()?.flatten(),
+            token_types,
         })
+    }
+}
+
+/// The tokenizer of `tokenizer.json`, of the GGUF file, or of `vocab.txt`: the first of them that is there.
+fn read_tokenizer(
+    files: &ModelFiles,
+    gguf: Option<&GgufFile>,
+    config: &TransformerConfig,
+) -> Result<Tokenizer, LoadError> {
+    if let Some(tokenizer) = tokenizer::read(files)? {
+        return Ok(tokenizer);
+    }
+    match gguf {
+        Some(gguf) => gguf::tokenizer::tokenizer(gguf),
+        None => match vocab_txt::read(files, &config.model_type)? {
+            Some(tokenizer) => Ok(tokenizer),
+            None => Err(files.missing(tokenizer::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
+        },
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod catch_panic;
+mod classifier;
 mod head;
 mod metadata;
 mod st_modules;
@@ -9,6 +10,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+mod vocab_txt;
 
 pub(crate) use head::{HeadSource, RerankToken};
 pub(crate) use st_modules::DenseModule;
@@ -35,6 +37,8 @@ pub(crate) struct Checkpoint {
     pub(crate) weights: Weights,
     /// Without truncation or padding.
     pub(crate) tokenizer: Tokenizer,
+    /// Types that tokens of an input may have.
+    pub(crate) token_types: usize,
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) head: HeadSource,
 }
@@ -54,7 +58,7 @@ impl Checkpoint {
         };
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: Some(&weights) };
         let (capabilities, head) = evidence.read()?;
-        let Metadata { config, tokenizer, .. } = metadata;
+        let Metadata { config, tokenizer, token_types, .. } = metadata;
         tracing::info!(
             model = files.display_name(),
             model_type = config.model_type,
@@ -64,6 +68,6 @@ impl Checkpoint {
             max_input_length = capabilities.max_input_length,
             "checkpoint opened"
         );
-        Ok(Self { config, weights, tokenizer, capabilities: Arc::new(capabilities), head })
+        Ok(Self { config, weights, tokenizer, token_types, capabilities: Arc::new(capabilities), head })
     }
 }

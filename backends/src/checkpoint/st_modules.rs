@@ -293,13 +293,10 @@ pub(crate) fn prompts(files: &ModelFiles) -> Result<Prompts, LoadError> {
 /// Maximum input length in `sentence_bert_config.json`, if any.
 ///
 /// # Errors
-/// The file is malformed, converts texts to lower case, or changes the model's config.
+/// The file is malformed, or changes the model's config.
 pub(crate) fn max_seq_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
     let Some(config) = files.json(SENTENCE_CONFIG)? else { return Ok(None) };
     let fields = Fields::new(SENTENCE_CONFIG, &config)?;
-    if fields.or("do_lower_case", false)? {
-        return Err(fields.unsupported("do_lower_case", "true", "texts as they are"));
-    }
     // These override config.json. The library ignores `trust_remote_code` here.
     for name in ["config_args", "config_kwargs"] {
         let changes = fields.object(name)?;
@@ -310,6 +307,17 @@ pub(crate) fn max_seq_length(files: &ModelFiles) -> Result<Option<usize>, LoadEr
     match fields.optional("max_seq_length")? {
         Some(0) => Err(fields.problem("max_seq_length", "must be above 0")),
         limit => Ok(limit),
+    }
+}
+
+/// `true` if `sentence_bert_config.json` asks for texts in lower case, whatever the tokenizer does with them.
+///
+/// # Errors
+/// The file is malformed.
+pub(crate) fn lowercases(files: &ModelFiles) -> Result<bool, LoadError> {
+    match files.json(SENTENCE_CONFIG)? {
+        Some(config) => Fields::new(SENTENCE_CONFIG, &config)?.or("do_lower_case", false),
+        None => Ok(false),
     }
 }
 

@@ -1,15 +1,16 @@
 //! Reading of `tokenizer.json`.
 
 use crate::LoadError;
-use crate::formats::special_tokens::{Template, set_template};
+use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{MAX_TOKEN_BYTES, TokenizerFile};
 use serde_json::Value;
-use tokenizers::{ModelWrapper, Tokenizer};
+use tokenizers::normalizers::{Lowercase, Sequence};
+use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer};
 
 pub(crate) const FILE: &str = "tokenizer.json";
-const CONFIG: &str = "tokenizer_config.json";
+pub(super) const CONFIG: &str = "tokenizer_config.json";
 
 /// Reads `tokenizer.json` without truncation, padding and dropout; `None` if there is no such file.
 ///
@@ -33,6 +34,26 @@ pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
         apply_llama_template(&mut tokenizer, &config)?;
     }
     Ok(Some(tokenizer))
+}
+
+/// Converts texts to lower case before everything else that the tokenizer does with them, special tokens in a text excepted.
+///
+/// # Errors
+/// The library refuses it.
+pub(crate) fn lowercase(tokenizer: &mut Tokenizer) -> Result<(), LoadError> {
+    let mut steps: Vec<NormalizerWrapper> = vec![Lowercase.into()];
+    steps.extend(tokenizer.get_normalizer().cloned());
+    tokenizer.with_normalizer(Some(Sequence::new(steps))).map(drop).map_err(invalid)
+}
+
+/// `false` if `model_input_names` of `tokenizer_config.json` says that the model gets no token types: all are of type 0 then.
+///
+/// # Errors
+/// The file is malformed.
+pub(crate) fn gives_token_types(files: &ModelFiles) -> Result<bool, LoadError> {
+    let Some(config) = files.json(CONFIG)? else { return Ok(true) };
+    let names: Option<Vec<String>> = Fields::new(CONFIG, &config)?.optional("model_input_names")?;
+    Ok(names.is_none_or(|names| names.iter().any(|name| name == "token_type_ids")))
 }
 
 /// Dropout gives equal texts different tokens, which is for training.
@@ -90,7 +111,7 @@ fn apply_llama_template(tokenizer: &mut Tokenizer, config: &Value) -> Result<(),
         return Ok(());
     }
     let encoded = tokenizer.encode("a", true).map_err(invalid)?;
-    let mut wanted = Template { bos: None, eos: None };
+    let mut wanted = Template { bos: None, eos: None, second: SecondText::Own };
     let mut differs = false;
     let ends =
         [("bos", &mut wanted.bos, encoded.get_ids().first()), ("eos", &mut wanted.eos, encoded.get_ids().last())];

@@ -47,3 +47,32 @@ pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
     layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity }],
 };
+
+/// A head on the state of the first token.
+const fn on_first_token(layers: &'static [HeadName]) -> ClassifierHead {
+    ClassifierHead { pooling: Pooling::Cls, layers }
+}
+
+/// BERT's.
+pub(crate) const BERT_HEAD: ClassifierHead = on_first_token(&[
+    HeadName::biased("bert.pooler.dense", HeadActivation::Tanh),
+    HeadName::biased("classifier", HeadActivation::Identity),
+]);
+
+/// RoBERTa's, which MPNet shares.
+pub(crate) const ROBERTA_HEAD: ClassifierHead = on_first_token(&[
+    HeadName::biased("classifier.dense", HeadActivation::Tanh),
+    HeadName::biased("classifier.out_proj", HeadActivation::Identity),
+]);
+
+/// DistilBERT's.
+pub(crate) const DISTILBERT_HEAD: ClassifierHead = on_first_token(&[
+    HeadName::biased("pre_classifier", HeadActivation::Of(Activation::Relu)),
+    HeadName::biased("classifier", HeadActivation::Identity),
+]);
+
+/// ELECTRA's.
+pub(crate) const ELECTRA_HEAD: ClassifierHead = on_first_token(&[
+    HeadName::biased("classifier.dense", HeadActivation::Of(Activation::Gelu)),
+    HeadName::biased("classifier.out_proj", HeadActivation::Identity),
+]);

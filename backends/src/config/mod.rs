@@ -5,7 +5,9 @@ pub(crate) mod names;
 mod positions;
 mod rope;
 
-pub(crate) use head::{ClassifierHead, DECODER_HEAD, HeadActivation, HeadName};
+pub(crate) use head::{
+    BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, HeadActivation, ROBERTA_HEAD,
+};
 pub(crate) use names::TensorNames;
 pub(crate) use positions::{LearnedPositions, PositionsConfig, RelativeBuckets};
 pub(crate) use rope::{RopeConfig, RopeScaling};

@@ -7,6 +7,7 @@ mod safetensors;
 pub(crate) mod special_tokens;
 mod tensor;
 mod tensor_files;
+pub(crate) mod wordpiece;
 
 pub(crate) use tensor_files::{TensorFiles, TensorFormat};
 

@@ -11,6 +11,18 @@ pub(crate) struct Template {
     pub(crate) bos: Option<(String, u32)>,
     /// Last token.
     pub(crate) eos: Option<(String, u32)>,
+    pub(crate) second: SecondText,
+}
+
+/// Tokens around the second text of a pair, and its token type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SecondText {
+    /// First and last token of its own, all of type 1.
+    Own,
+    /// The last token after it, both of type 1, as BERT does.
+    Joined,
+    /// The last token before and after it, all of type 0, as RoBERTa does.
+    Separated,
 }
 
 /// Replaces the tokenizer's post-processor by one that adds a template's tokens to every text and pair.
@@ -18,9 +30,16 @@ pub(crate) struct Template {
 /// # Errors
 /// The tokenizer rejects them.
 pub(crate) fn set_template(tokenizer: &mut Tokenizer, template: &Template) -> Result<(), tokenizers::Error> {
-    let around = |text: &str, segment: usize| -> Vec<String> {
-        let token = |token: &Option<(String, u32)>| token.as_ref().map(|(name, _)| format!("{name}:{segment}"));
-        [token(&template.bos), Some(format!("{text}:{segment}")), token(&template.eos)].into_iter().flatten().collect()
+    let token = |token: &Option<(String, u32)>, segment: usize| -> Option<String> {
+        token.as_ref().map(|(name, _)| format!("{name}:{segment}"))
+    };
+    let (bos, eos) = (|segment| token(&template.bos, segment), |segment| token(&template.eos, segment));
+    let text = |name: &str, segment: usize| Some(format!("{name}:{segment}"));
+    let first = [bos(0), text("$A", 0), eos(0)];
+    let second = match template.second {
+        SecondText::Own => [bos(1), text("$B", 1), eos(1)],
+        SecondText::Joined => [None, text("$B", 1), eos(1)],
+        SecondText::Separated => [eos(0), text("$B", 0), eos(0)],
     };
     let mut tokens: Vec<(String, u32)> = template.bos.iter().chain(&template.eos).cloned().collect();
     tokens.dedup();
@@ -28,9 +47,10 @@ pub(crate) fn set_template(tokenizer: &mut Tokenizer, template: &Template) -> Re
         tokenizer.with_post_processor(None::<PostProcessorWrapper>);
         return Ok(());
     }
+    let single: Vec<String> = first.iter().flatten().cloned().collect();
     let template = TemplateProcessing::builder()
-        .try_single(around("$A", 0))?
-        .try_pair([around("$A", 0), around("$B", 1)].concat())?
+        .try_single(single)?
+        .try_pair(first.into_iter().chain(second).flatten().collect::<Vec<String>>())?
         .special_tokens(tokens)
         .build()?;
     tokenizer.with_post_processor(Some(template));

@@ -32,7 +32,7 @@ pub(crate) struct TransformerBackend {
 impl TransformerBackend {
     /// Packs the checkpoint's weights for the device; afterwards the checkpoint is not needed.
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
-        let Checkpoint { config, weights, capabilities, head, .. } = checkpoint;
+        let Checkpoint { config, weights, token_types, capabilities, head, .. } = checkpoint;
         let target = Target::open(options.device, options.dtype)?;
         if config.attention.mask == MaskConfig::Full && !target.is_cpu() {
             let problem = format!("{} models run on the CPU only, so far: --device cpu", config.model_type);
@@ -68,7 +68,7 @@ impl TransformerBackend {
                 model_type: config.model_type.clone(),
                 capabilities: Arc::clone(capabilities),
                 vocab_size: config.vocab_size,
-                token_types: config.embeddings.token_types,
+                token_types: *token_types,
                 dtype: target.dtype().as_str(),
                 device: target.name().to_owned(),
                 attention: match config.attention.mask {

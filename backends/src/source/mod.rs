@@ -2,6 +2,7 @@
 
 pub(crate) mod hub;
 mod names;
+pub(crate) mod tokenizer_files;
 
 use crate::LoadError;
 use crate::disk::{self, FileBytes};
@@ -148,6 +149,20 @@ impl ModelFiles {
     fn no_weights(&self, folder: &str) -> LoadError {
         let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
         self.missing(&format!("{folder}{preferred}"), &format!(" nor {other}"))
+    }
+
+    /// `true` if there is such a file.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn exists(&self, name: &str) -> Result<bool, LoadError> {
+        Ok(match &self.location {
+            Location::Embedded(files) => files.iter().any(|file| file.name == name),
+            Location::Directory(directory) => {
+                let path = path_of(directory, name)?;
+                path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?
+            }
+        })
     }
 
     /// Content of a large file, mapped if it is on disk.

@@ -14,9 +14,24 @@ pub(super) fn growth(charsmap: &str) -> Result<u64, String> {
     let bytes = BASE64_STANDARD
         .decode(charsmap)
         .map_err(|error| format!("has a `precompiled_charsmap` that is no base64: {error}"))?;
-    let cut = || "has a `precompiled_charsmap` that is cut".to_owned();
-    let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut)?;
-    let length = u32::from_le_bytes(*length) as usize;
-    let texts = rest.get(length..).ok_or_else(cut)?;
-    Ok(texts.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0).max(1) as u64)
+    longest(&bytes).ok_or_else(|| "has a `precompiled_charsmap` that is cut".to_owned())
+}
+
+/// Checks a `precompiled_charsmap` of another file than `tokenizer.json`, before it is built.
+///
+/// # Errors
+/// It is too long or cut; the rest of a sentence.
+pub fn check_charsmap(bytes: &[u8]) -> Result<(), String> {
+    match longest(bytes) {
+        _ if bytes.len() > MAX_LEN => Err(format!("has {} bytes, the limit is {MAX_LEN}", bytes.len())),
+        Some(_) => Ok(()),
+        None => Err("is cut".to_owned()),
+    }
+}
+
+/// Length of the longest replacement; `None` if the trie is longer than the data.
+fn longest(bytes: &[u8]) -> Option<u64> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let texts = rest.get(u32::from_le_bytes(*length) as usize..)?;
+    Some(texts.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0).max(1) as u64)
 }

@@ -7,6 +7,7 @@ mod pattern;
 #[cfg(test)]
 mod tests;
 
+pub use charsmap::check_charsmap;
 pub(crate) use growth::{of_decoder, of_normalizer};
 
 use serde::Deserialize;

@@ -34,6 +34,8 @@ pub(crate) fn seeds() -> Seeds {
         ("qwen3-q8_0", qwen3(GgmlDType::Q8_0).bytes()),
         ("qwen3-q4_1", qwen3(GgmlDType::Q4_1).bytes()),
         ("split", split.bytes()),
+        ("bert", Gguf::bert().bytes()),
+        ("xlm-roberta-reranker", Gguf::xlm_roberta_reranker().bytes()),
         ("cut", whole[..whole.len() - 40].to_vec()),
         ("header", whole[..200].to_vec()),
         ("empty", b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec()),
@@ -83,6 +85,71 @@ impl Gguf {
         gguf.tensor("output_norm.weight", &[hidden]);
         gguf.tensor("token_embd.weight", &[8, hidden]);
         gguf
+    }
+
+    /// An encoder of one layer with a WordPiece tokenizer.
+    fn bert() -> Self {
+        const HIDDEN: usize = 8;
+        let mut gguf = Self { dtype: GgmlDType::F32, metadata: BTreeMap::new(), tensors: BTreeMap::new() };
+        gguf.set("general.architecture", Value::String("bert".to_owned()));
+        for (key, value) in [
+            ("block_count", 1),
+            ("embedding_length", HIDDEN),
+            ("feed_forward_length", HIDDEN),
+            ("attention.head_count", 2),
+            ("context_length", 32),
+            ("pooling_type", 1),
+        ] {
+            gguf.set(&format!("bert.{key}"), Value::U32(value as u32));
+        }
+        gguf.set("bert.attention.layer_norm_epsilon", Value::F32(1e-12));
+        gguf.set("bert.attention.causal", Value::Bool(false));
+        gguf.set("tokenizer.ggml.model", Value::String("bert".to_owned()));
+        gguf.add_vocabulary(&["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u{2581}a", "b", "\u{2581}e", "\u{2581}<"]);
+        for name in
+            ["blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v", "blk.0.attn_output", "blk.0.ffn_up", "blk.0.ffn_down"]
+        {
+            gguf.tensor(&format!("{name}.weight"), &[HIDDEN, HIDDEN]);
+            gguf.tensor(&format!("{name}.bias"), &[HIDDEN]);
+        }
+        for name in ["token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"] {
+            gguf.tensor(&format!("{name}.weight"), &[HIDDEN]);
+            gguf.tensor(&format!("{name}.bias"), &[HIDDEN]);
+        }
+        for (name, rows) in [("token_embd", 8), ("position_embd", 32), ("token_types", 2)] {
+            gguf.tensor(&format!("{name}.weight"), &[rows, HIDDEN]);
+        }
+        gguf
+    }
+
+    /// The same with a Unigram tokenizer and the head of a classifier.
+    fn xlm_roberta_reranker() -> Self {
+        let mut gguf = Self::bert();
+        gguf.set("bert.pooling_type", Value::U32(4));
+        gguf.set("bert.classifier.output_labels", Value::Array(vec![Value::String("LABEL_0".to_owned())]));
+        gguf.set("tokenizer.ggml.model", Value::String("t5".to_owned()));
+        gguf.add_vocabulary(&["<s>", "<pad>", "</s>", "<unk>", "\u{2581}a", "b", "\u{2581}", "<mask>"]);
+        let scores = [0.0, 0.0, 0.0, 0.0, -1.0, -2.0, -3.0, 0.0].map(Value::F32);
+        gguf.set("tokenizer.ggml.scores", Value::Array(scores.into()));
+        for (key, id) in [("bos", 0), ("eos", 2), ("unknown", 3), ("mask", 7)] {
+            gguf.set(&format!("tokenizer.ggml.{key}_token_id"), Value::U32(id));
+        }
+        // A map of characters that maps none: a trie with a unit for each byte, and one text.
+        let map = 1024u32.to_le_bytes().into_iter().chain([0; 1024]).chain(*b"a\0").map(Value::U8);
+        gguf.set("tokenizer.ggml.precompiled_charsmap", Value::Array(map.collect()));
+        for (name, rows) in [("cls", 8), ("cls.output", 1)] {
+            gguf.tensor(&format!("{name}.weight"), &[rows, 8]);
+            gguf.tensor(&format!("{name}.bias"), &[rows]);
+        }
+        gguf.tensor("token_types.weight", &[1, 8]);
+        gguf
+    }
+
+    /// A vocabulary whose first four tokens are special.
+    fn add_vocabulary(&mut self, tokens: &[&str; 8]) {
+        let tokens = tokens.map(|token| Value::String(token.to_owned()));
+        self.set("tokenizer.ggml.tokens", Value::Array(tokens.into()));
+        self.set("tokenizer.ggml.token_type", Value::Array([3, 3, 3, 3, 1, 1, 1, 1].map(Value::I32).into()));
     }
 
     fn set(&mut self, key: &str, value: Value) {

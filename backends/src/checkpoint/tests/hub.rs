@@ -1,5 +1,6 @@
 //! Downloads, from a small hub on this machine.
 
+use super::vocab_txt::vocab_txt;
 use super::{fixture, options};
 use crate::checkpoint::Checkpoint;
 use crate::config::names;
@@ -326,6 +327,20 @@ fn repositories_without_a_needed_file_are_refused() {
         assert!(message.contains(words) && message.contains("no such file"), "{message}");
         assert!(!hub.lines().iter().any(|line| line.contains("resolve")), "nothing is downloaded in vain");
     }
+}
+
+#[test]
+fn a_vocabulary_is_downloaded_where_there_is_no_tokenizer_json() {
+    let mut behaviour = repository("bert-mean-tiny");
+    behaviour.files.remove("tokenizer.json");
+    behaviour.files.insert("spiece.model".to_owned(), vec![]);
+    let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+    let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
+    assert!(message.contains("none is made from spiece.model"), "{message}");
+    let vocabulary = vocab_txt(&fixture("bert-mean-tiny")).into_bytes();
+    hub.behaviour.lock().unwrap().files.insert("vocab.txt".to_owned(), vocabulary);
+    let tokenizer = open(model(&hub.endpoint, cache.path())).unwrap().tokenizer;
+    assert_eq!(tokenizer.token_to_id("[CLS]"), Some(6));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod absurd_configs;
 mod configs;
 mod damage;
 mod gguf;
+mod gguf_encoders;
 mod gguf_headers;
 mod gguf_rerankers;
 mod hub;
@@ -15,7 +16,9 @@ mod safetensors_headers;
 mod strange_files;
 mod summaries;
 mod tensors;
+mod token_types;
 mod tokenizers;
+mod vocab_txt;
 
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
@@ -28,6 +31,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+
+type Tokenizer = ::tokenizers::Tokenizer;
 
 /// A reference checkpoint's directory.
 fn fixture(name: &str) -> PathBuf {
@@ -48,6 +53,34 @@ fn options(source: ModelSource) -> LoadOptions {
 
 fn open(path: impl Into<PathBuf>) -> Result<Checkpoint, LoadError> {
     Checkpoint::open(&options(ModelSource::Path(path.into())))
+}
+
+/// Texts on which tokenizers differ that are only alike.
+const TEXTS: [&str; 12] = [
+    "",
+    "The night train leaves at 22:45, and ARRIVES (late) the next morning!",
+    "Caf\u{e9} na\u{ef}ve \u{130}STANBUL \u{df} e\u{301}",
+    "\u{5317}\u{4eac}river\u{4e2d} \u{d55c}\u{ad6d} \u{30ac}",
+    "tab\there\r\nline\u{a0}space\u{3000}wide  two",
+    "zero\u{0}control\u{7}soft\u{ad}join\u{200b}replaced\u{fffd}",
+    "[MASK] <mask> [CLS] </s> [unused1] ##ing",
+    "\u{2581}under \u{2581} the\u{2581}block",
+    "\u{1f98a} fox \u{ff21}\u{ff22} \u{fb01}ne \u{2460}",
+    "don't stop-gap a_b $5 ^ ` ~",
+    "   ",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa end",
+];
+
+/// Checks that two tokenizers give the same ids and token types for texts and pairs.
+fn check_same_tokens(found: &Tokenizer, expected: &Tokenizer, what: &str) {
+    let encode = |tokenizer: &Tokenizer, text: &str| {
+        let one = tokenizer.encode(text, true).unwrap();
+        let pair = tokenizer.encode((text, "the river"), true).unwrap();
+        (one.get_ids().to_vec(), pair.get_ids().to_vec(), pair.get_type_ids().to_vec())
+    };
+    for text in TEXTS {
+        assert_eq!(encode(found, text), encode(expected, text), "{what}: {text:?}");
+    }
 }
 
 fn read_json(path: &Path) -> Value {

@@ -211,7 +211,6 @@ fn sentence_transformers_files_that_ask_for_more() {
             Set("config_sentence_transformers.json", "/prompts", json!([])),
             &["`prompts` must be an object"],
         ),
-        ("llama-tiny", Set("sentence_bert_config.json", "/do_lower_case", json!(true)), &["do_lower_case"]),
         (
             "llama-tiny",
             Set("sentence_bert_config.json", "/config_args", json!({"trust_remote_code": true, "is_causal": false})),

@@ -1,8 +1,6 @@
 //! Families of encoders: the differences between them as rows of data.
 
-use crate::config::{ClassifierHead, HeadActivation, HeadName, TensorNames, names};
-use prefold_core::Pooling;
-use prefold_kernels::Activation;
+use crate::config::{BERT_HEAD, ClassifierHead, DISTILBERT_HEAD, ELECTRA_HEAD, ROBERTA_HEAD, TensorNames, names};
 
 /// One family.
 pub(super) struct Family {
@@ -59,17 +57,6 @@ const DISTILBERT_KEYS: Keys = Keys {
     activation: "activation",
 };
 
-/// A head on the state of the first token.
-const fn head(layers: &'static [HeadName]) -> ClassifierHead {
-    ClassifierHead { pooling: Pooling::Cls, layers }
-}
-
-/// RoBERTa's head, which MPNet shares.
-const ROBERTA_HEAD: ClassifierHead = head(&[
-    HeadName::biased("classifier.dense", HeadActivation::Tanh),
-    HeadName::biased("classifier.out_proj", HeadActivation::Identity),
-]);
-
 const BERT: Family = Family {
     model_type: "bert",
     prefix: "Bert",
@@ -80,10 +67,7 @@ const BERT: Family = Family {
     relative_bias: false,
     norm_eps: 1e-12,
     names: names::BERT,
-    classifier: head(&[
-        HeadName::biased("bert.pooler.dense", HeadActivation::Tanh),
-        HeadName::biased("classifier", HeadActivation::Identity),
-    ]),
+    classifier: BERT_HEAD,
 };
 
 const ROBERTA: Family = Family {
@@ -116,10 +100,7 @@ pub(super) const FAMILIES: [Family; 7] = [
         keys: &DISTILBERT_KEYS,
         token_types: false,
         names: names::DISTILBERT,
-        classifier: head(&[
-            HeadName::biased("pre_classifier", HeadActivation::Of(Activation::Relu)),
-            HeadName::biased("classifier", HeadActivation::Identity),
-        ]),
+        classifier: DISTILBERT_HEAD,
         ..BERT
     },
     Family {
@@ -127,10 +108,7 @@ pub(super) const FAMILIES: [Family; 7] = [
         prefix: "Electra",
         projected_embeddings: true,
         names: names::ELECTRA,
-        classifier: head(&[
-            HeadName::biased("classifier.dense", HeadActivation::Of(Activation::Gelu)),
-            HeadName::biased("classifier.out_proj", HeadActivation::Identity),
-        ]),
+        classifier: ELECTRA_HEAD,
         ..BERT
     },
 ];

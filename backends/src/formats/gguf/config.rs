@@ -1,19 +1,15 @@
 //! The transformer's description in a GGUF file's metadata.
 
 use super::file::{Architecture, CLASS_ROWS, GgufFile};
-use super::names::{hugging_face_name, layer_part};
+use super::names::{DECODER, ENCODER, layer_part};
 use crate::LoadError;
-use crate::config::{
-    AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind, Placement,
-    PositionsConfig, RopeConfig, RopeScaling, TransformerConfig, names,
-};
+use crate::config::TransformerConfig;
 use prefold_core::Pooling;
-use prefold_kernels::Activation;
 
 /// Tensors without a Hugging Face name: divisors of RoPE, which become part of the description, and rows of a reranker's head.
 const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
 
-/// The `pooling_type` of a reranker, which scores by the language model's head.
+/// The `pooling_type` of a reranker, which scores by the language model's head or that of a classifier.
 const RANK: usize = 4;
 
 impl GgufFile {
@@ -51,50 +47,9 @@ impl GgufFile {
     pub(crate) fn config(&self) -> Result<TransformerConfig, LoadError> {
         let architecture = self.architecture()?;
         self.refuse_unsupported(architecture)?;
-        let key = |name: &str| format!("{}.{name}", architecture.name);
-        let required = |name: &str| self.usize(&key(name))?.ok_or_else(|| self.lacks(&key(name)));
-
-        let num_heads = required("attention.head_count")?;
-        let hidden_size = required("embedding_length")?;
-        let head_dim = match self.usize(&key("attention.key_length"))? {
-            Some(head_dim) => head_dim,
-            None => hidden_size.checked_div(num_heads).unwrap_or(0),
-        };
-        let eps = key("attention.layer_norm_rms_epsilon");
-        let num_layers = required("block_count")?;
-        let config = TransformerConfig {
-            model_type: architecture.name.to_owned(),
-            vocab_size: self.vocab_size()?,
-            hidden_size,
-            feed_forward: FeedForwardConfig {
-                intermediate_size: required("feed_forward_length")?,
-                bias: self.tensor("blk.0.ffn_gate.bias").is_some(),
-                gated: true,
-                activation: Activation::Silu,
-            },
-            num_layers,
-            attention: AttentionConfig {
-                num_heads,
-                num_kv_heads: self.usize(&key("attention.head_count_kv"))?.unwrap_or(num_heads),
-                head_dim,
-                qkv_bias: self.tensor("blk.0.attn_q.bias").is_some(),
-                output_bias: self.tensor("blk.0.attn_output.bias").is_some(),
-                qk_norm: self.tensor("blk.0.attn_q_norm.weight").is_some(),
-                mask: MaskConfig::Causal,
-                relative_bias: None,
-            },
-            norm: NormConfig {
-                kind: NormKind::Rms,
-                placement: Placement::Before,
-                eps: self.f64(&eps)?.ok_or_else(|| self.lacks(&eps))? as f32,
-            },
-            embeddings: EmbeddingsConfig { size: hidden_size, token_types: 0, norm: false },
-            positions: PositionsConfig::Rotary(self.rope(architecture, head_dim)?),
-            sliding_windows: vec![],
-            tie_word_embeddings: self.tensor("output.weight").is_none(),
-            max_position_embeddings: required("context_length")?,
-            names: names::DECODER,
-            classifier: DECODER_HEAD,
+        let config = match architecture.is_encoder {
+            true => self.encoder(architecture)?,
+            false => self.decoder(architecture)?,
         };
         config.validate(self.name())?;
         // Biases and norms are detected in the first layer; no other layer may have more.
@@ -103,11 +58,15 @@ impl GgufFile {
                 return Err(LoadError::invalid(self.name(), format!("tensor `{name}` has no counterpart in layer 0")));
             }
         }
-        Ok(TransformerConfig { sliding_windows: vec![None; num_layers], ..config })
+        // Validated before, because this allocates by the number of layers.
+        Ok(TransformerConfig { sliding_windows: vec![None; config.num_layers], ..config })
     }
 
-    fn vocab_size(&self) -> Result<usize, LoadError> {
-        let name = "token_embd.weight";
+    /// Rows of a matrix.
+    ///
+    /// # Errors
+    /// There is no such matrix.
+    pub(super) fn rows(&self, name: &str) -> Result<usize, LoadError> {
         match self.tensor(name).map(|info| info.shape.dims()) {
             Some(&[rows, _]) => Ok(rows),
             Some(dims) => {
@@ -127,8 +86,12 @@ impl GgufFile {
         if let Some(experts @ 1..) = self.usize(&key("expert_count"))? {
             return refused(format!("`{}` {experts}", key("expert_count")), "one MLP per layer");
         }
-        if self.bool(&key("attention.causal"))? == Some(false) {
-            return refused(format!("`{}` false", key("attention.causal")), "causal attention only");
+        match (self.bool(&key("attention.causal"))?, architecture.is_encoder) {
+            (Some(false), false) => {
+                return refused(format!("`{}` false", key("attention.causal")), "causal attention only");
+            }
+            (Some(true), true) => return refused(format!("`{}` true", key("attention.causal")), "false"),
+            _ => {}
         }
         let context = self.usize(&key("context_length"))?.unwrap_or(0);
         match self.usize(&key("attention.sliding_window"))? {
@@ -145,52 +108,14 @@ impl GgufFile {
         if key_length.is_some() && value_length.is_some() && key_length != value_length {
             return refused(format!("`{}` other than key_length", key("attention.value_length")), "equal lengths");
         }
-        let known = |name: &str| hugging_face_name(name).is_some() || OTHER_PARTS.contains(&name);
+        let (naming, families) = match architecture.is_encoder {
+            true => (&ENCODER, "the tensors of BERT, RoBERTa, XLM-RoBERTa and DistilBERT"),
+            false => (&DECODER, "the tensors of Llama, Qwen2 and Qwen3"),
+        };
+        let known = |name: &str| naming.hugging_face_name(name).is_some() || OTHER_PARTS.contains(&name);
         match self.tensor_names().find(|name| !known(name)) {
-            Some(name) => refused(format!("tensor `{name}`"), "the tensors of Llama, Qwen2 and Qwen3"),
+            Some(name) => refused(format!("tensor `{name}`"), families),
             None => Ok(()),
-        }
-    }
-
-    fn rope(&self, architecture: &Architecture, head_dim: usize) -> Result<RopeConfig, LoadError> {
-        let key = |name: &str| format!("{}.rope.{name}", architecture.name);
-        let theta = match self.f64(&key("freq_base"))? {
-            Some(theta) if theta > 0.0 => theta,
-            Some(theta) => return Err(self.wrong(&key("freq_base"), &format!("above 0, it is {theta}"))),
-            None => architecture.default_rope_theta.ok_or_else(|| self.lacks(&key("freq_base")))?,
-        };
-        if let Some(rotated) = self.usize(&key("dimension_count"))?.filter(|&rotated| rotated != head_dim) {
-            let what = format!("`{}` {rotated} of {head_dim}", key("dimension_count"));
-            return Err(LoadError::unsupported(self.name(), what, "rotation of every component"));
-        }
-        let scaling = match self.str(&key("scaling.type"))? {
-            None | Some("none") => RopeScaling::None,
-            Some("linear") => match self.f64(&key("scaling.factor"))? {
-                Some(factor) if factor > 0.0 => RopeScaling::Linear { factor },
-                Some(factor) => return Err(self.wrong(&key("scaling.factor"), &format!("above 0, it is {factor}"))),
-                None => return Err(self.lacks(&key("scaling.factor"))),
-            },
-            Some(other) => {
-                let what = format!("`{}` \"{other}\"", key("scaling.type"));
-                return Err(LoadError::unsupported(self.name(), what, "none, linear"));
-            }
-        };
-        let scaling = match (self.tensor("rope_freqs.weight").is_some(), scaling) {
-            (false, scaling) => scaling,
-            (true, RopeScaling::None) => self.rope_factors(head_dim)?,
-            (true, _) => {
-                return Err(LoadError::unsupported(self.name(), "`rope_freqs.weight` with scaling", "one of the two"));
-            }
-        };
-        Ok(RopeConfig { theta, scaling })
-    }
-
-    fn rope_factors(&self, head_dim: usize) -> Result<RopeScaling, LoadError> {
-        let name = "rope_freqs.weight";
-        let factors: Vec<f32> = self.read(name, name, &[head_dim / 2])?;
-        match factors.iter().all(|&factor| factor.is_finite() && factor > 0.0) {
-            true => Ok(RopeScaling::Factors(factors)),
-            false => Err(LoadError::invalid(self.name(), format!("tensor `{name}` must hold numbers above 0"))),
         }
     }
 }

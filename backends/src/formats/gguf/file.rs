@@ -20,17 +20,23 @@ pub(crate) fn has_gguf_extension(path: &Path) -> bool {
 #[derive(Debug)]
 pub(super) struct Architecture {
     pub(super) name: &'static str,
+    /// Attention sees all of a text, not only what is before a token; the other differences of encoders come with it.
+    pub(super) is_encoder: bool,
     /// Converters reorder the rows of q and k for a rotation of neighbours (2i, 2i + 1).
     pub(super) interleaved_rope: bool,
     /// Default of `rope.freq_base`; if absent, the value is required.
     pub(super) default_rope_theta: Option<f64>,
 }
 
-/// Supported architectures. Mistral's files name `llama`.
-const ARCHITECTURES: [Architecture; 3] = [
-    Architecture { name: "llama", interleaved_rope: true, default_rope_theta: Some(10_000.0) },
-    Architecture { name: "qwen2", interleaved_rope: false, default_rope_theta: None },
-    Architecture { name: "qwen3", interleaved_rope: false, default_rope_theta: None },
+const QWEN2: Architecture =
+    Architecture { name: "qwen2", is_encoder: false, interleaved_rope: false, default_rope_theta: None };
+
+/// Supported architectures. Mistral's files name `llama`; those of RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT `bert`.
+const ARCHITECTURES: [Architecture; 4] = [
+    Architecture { name: "llama", interleaved_rope: true, default_rope_theta: Some(10_000.0), ..QWEN2 },
+    QWEN2,
+    Architecture { name: "qwen3", ..QWEN2 },
+    Architecture { name: "bert", is_encoder: true, ..QWEN2 },
 ];
 
 /// Rows of a reranker's head kept by converters, one per entry of `classifier.output_labels`.
@@ -228,7 +234,11 @@ impl GgufFile {
     pub(super) fn check(&self, name: &str, shown: &str, shape: &[usize]) -> Result<&TensorInfo, LoadError> {
         let missing = || LoadError::MissingTensor { file: self.name().to_owned(), name: shown.to_owned() };
         let info = self.tensor(name).ok_or_else(missing)?;
-        check_shape(self.name(), shown, shape, info.shape.dims())?;
+        let found = info.shape.dims();
+        // Tools that rewrite a file, such as quantisers, leave out that a matrix has one row.
+        if !matches!((shape, found), (&[1, width], &[found]) if width == found) {
+            check_shape(self.name(), shown, shape, found)?;
+        }
         Ok(info)
     }
 

@@ -1,12 +1,18 @@
 //! GGUF files.
 
 mod blocks;
+mod byte_level;
 mod config;
+mod decoder;
+mod encoder;
 mod file;
 mod header;
 mod names;
 pub(crate) mod tokenizer;
+mod tokens;
+mod unigram;
 mod weights;
+mod wordpiece;
 
 pub(crate) use file::{CLASS_ROWS, GgufFile, has_gguf_extension};
 pub(crate) use weights::{ClassRows, GgufWeights};

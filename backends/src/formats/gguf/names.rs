@@ -1,26 +1,87 @@
 //! Names of tensors in GGUF files and in Hugging Face's.
 
-/// Parts of a layer: GGUF's name and Hugging Face's.
-const LAYER_PARTS: [(&str, &str); 11] = [
-    ("attn_norm", "input_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("ffn_norm", "post_attention_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-];
+/// Names of the tensors of a kind of model, without `.weight` and `.bias`: GGUF's and Hugging Face's.
+pub(crate) struct Naming {
+    /// Hugging Face's name of the layers.
+    layers: &'static str,
+    /// Parts of a layer.
+    layer_parts: &'static [(&'static str, &'static str)],
+    /// Tensors outside the layers.
+    whole_parts: &'static [(&'static str, &'static str)],
+}
 
-/// Tensors outside the layers: GGUF's name and Hugging Face's.
-const WHOLE_PARTS: [(&str, &str); 3] = [
-    ("token_embd.weight", "model.embed_tokens.weight"),
-    ("output_norm.weight", "model.norm.weight"),
-    ("output.weight", "lm_head.weight"),
-];
+pub(crate) const DECODER: Naming = Naming {
+    layers: "model.layers",
+    layer_parts: &[
+        ("attn_norm", "input_layernorm"),
+        ("attn_q", "self_attn.q_proj"),
+        ("attn_k", "self_attn.k_proj"),
+        ("attn_v", "self_attn.v_proj"),
+        ("attn_output", "self_attn.o_proj"),
+        ("attn_q_norm", "self_attn.q_norm"),
+        ("attn_k_norm", "self_attn.k_norm"),
+        ("ffn_norm", "post_attention_layernorm"),
+        ("ffn_gate", "mlp.gate_proj"),
+        ("ffn_up", "mlp.up_proj"),
+        ("ffn_down", "mlp.down_proj"),
+    ],
+    whole_parts: &[("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")],
+};
+
+pub(crate) const ENCODER: Naming = Naming {
+    layers: "bert.encoder.layer",
+    layer_parts: &[
+        ("attn_q", "attention.self.query"),
+        ("attn_k", "attention.self.key"),
+        ("attn_v", "attention.self.value"),
+        ("attn_output", "attention.output.dense"),
+        ("attn_output_norm", "attention.output.LayerNorm"),
+        ("ffn_up", "intermediate.dense"),
+        ("ffn_down", "output.dense"),
+        ("layer_output_norm", "output.LayerNorm"),
+    ],
+    whole_parts: &[
+        ("token_embd", "bert.embeddings.word_embeddings"),
+        ("position_embd", "bert.embeddings.position_embeddings"),
+        ("token_types", "bert.embeddings.token_type_embeddings"),
+        ("token_embd_norm", "bert.embeddings.LayerNorm"),
+        // RoBERTa's head, and DistilBERT's.
+        ("cls", "classifier.dense"),
+        ("cls.output", "classifier.out_proj"),
+        ("cls", "pre_classifier"),
+        ("cls.output", "classifier"),
+    ],
+};
+
+impl Naming {
+    /// `blk.3.attn_q.weight` to `model.layers.3.self_attn.q_proj.weight`.
+    pub(crate) fn hugging_face_name(&self, gguf: &str) -> Option<String> {
+        let (part, kind) = parameter(gguf)?;
+        if let Some((_, name)) = self.whole_parts.iter().find(|(known, _)| *known == part) {
+            return Some(format!("{name}.{kind}"));
+        }
+        let part = layer_part(part)?;
+        let layer = gguf.split('.').nth(1)?;
+        let (_, name) = self.layer_parts.iter().find(|(known, _)| *known == part)?;
+        Some(format!("{}.{layer}.{name}.{kind}", self.layers))
+    }
+
+    /// The reverse of [`hugging_face_name`](Self::hugging_face_name).
+    fn gguf_name(&self, name: &str) -> Option<String> {
+        let (part, kind) = parameter(name)?;
+        if let Some((gguf, _)) = self.whole_parts.iter().find(|(_, known)| *known == part) {
+            return Some(format!("{gguf}.{kind}"));
+        }
+        let (layer, part) = part.strip_prefix(self.layers)?.strip_prefix('.')?.split_once('.')?;
+        let (gguf, _) = self.layer_parts.iter().find(|(_, known)| *known == part)?;
+        Some(format!("blk.{layer}.{gguf}.{kind}"))
+    }
+}
+
+/// Name in a GGUF file of a tensor by Hugging Face's name.
+pub(crate) fn gguf_name(name: &str) -> Option<String> {
+    DECODER.gguf_name(name).or_else(|| ENCODER.gguf_name(name))
+}
 
 /// `blk.3.attn_q.weight` to `attn_q.weight`.
 pub(crate) fn layer_part(gguf: &str) -> Option<&str> {
@@ -28,26 +89,9 @@ pub(crate) fn layer_part(gguf: &str) -> Option<&str> {
     layer.parse::<usize>().is_ok().then_some(part)
 }
 
-/// `blk.3.attn_q.weight` to `model.layers.3.self_attn.q_proj.weight`.
-pub(crate) fn hugging_face_name(gguf: &str) -> Option<String> {
-    if let Some((_, name)) = WHOLE_PARTS.iter().find(|(part, _)| *part == gguf) {
-        return Some((*name).to_owned());
-    }
-    let (part, kind) = layer_part(gguf)?.rsplit_once('.')?;
-    let layer = gguf.split('.').nth(1)?;
-    let (_, name) = LAYER_PARTS.iter().find(|(known, _)| *known == part)?;
-    matches!(kind, "weight" | "bias").then(|| format!("model.layers.{layer}.{name}.{kind}"))
-}
-
-/// The reverse of [`hugging_face_name`].
-pub(crate) fn gguf_name(name: &str) -> Option<String> {
-    if let Some((part, _)) = WHOLE_PARTS.iter().find(|(_, known)| *known == name) {
-        return Some((*part).to_owned());
-    }
-    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
-    let (part, kind) = rest.rsplit_once('.')?;
-    let (gguf, _) = LAYER_PARTS.iter().find(|(_, known)| *known == part)?;
-    Some(format!("blk.{layer}.{gguf}.{kind}"))
+/// `attn_q.weight` to `attn_q` and `weight`.
+fn parameter(name: &str) -> Option<(&str, &str)> {
+    name.rsplit_once('.').filter(|(_, kind)| matches!(*kind, "weight" | "bias"))
 }
 
 #[cfg(test)]
@@ -56,17 +100,23 @@ mod tests {
 
     #[test]
     fn names_go_both_ways() {
-        for (gguf, name) in [
-            ("token_embd.weight", "model.embed_tokens.weight"),
-            ("output.weight", "lm_head.weight"),
-            ("blk.12.attn_q.bias", "model.layers.12.self_attn.q_proj.bias"),
-            ("blk.0.ffn_norm.weight", "model.layers.0.post_attention_layernorm.weight"),
+        for (naming, gguf, name) in [
+            (&DECODER, "token_embd.weight", "model.embed_tokens.weight"),
+            (&DECODER, "output.weight", "lm_head.weight"),
+            (&DECODER, "blk.12.attn_q.bias", "model.layers.12.self_attn.q_proj.bias"),
+            (&DECODER, "blk.0.ffn_norm.weight", "model.layers.0.post_attention_layernorm.weight"),
+            (&ENCODER, "token_embd_norm.bias", "bert.embeddings.LayerNorm.bias"),
+            (&ENCODER, "cls.output.weight", "classifier.out_proj.weight"),
+            (&ENCODER, "blk.12.attn_output.weight", "bert.encoder.layer.12.attention.output.dense.weight"),
+            (&ENCODER, "blk.0.layer_output_norm.bias", "bert.encoder.layer.0.output.LayerNorm.bias"),
         ] {
-            assert_eq!(hugging_face_name(gguf).as_deref(), Some(name));
+            assert_eq!(naming.hugging_face_name(gguf).as_deref(), Some(name));
             assert_eq!(gguf_name(name).as_deref(), Some(gguf));
         }
+        assert_eq!(gguf_name("pre_classifier.bias").as_deref(), Some("cls.bias"));
         for unknown in ["blk.x.attn_q.weight", "blk.0.attn_q.scale", "blk.0.ssm_a.weight", "other"] {
-            assert_eq!(hugging_face_name(unknown), None, "{unknown}");
+            assert_eq!(DECODER.hugging_face_name(unknown), None, "{unknown}");
+            assert_eq!(ENCODER.hugging_face_name(unknown), None, "{unknown}");
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::formats::gguf::has_gguf_extension;
 use crate::json::{Fields, parse_json};
 use crate::options::HubModel;
 use crate::source::names::{check_inside, max_bytes};
+use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
 use hf_hub::{HFClient, HFError, split_id};
 use prefold_core::without_credentials;
@@ -23,13 +24,14 @@ use watch::{Failure, Meter, follow, lock_model, wait_for_lock};
 /// Optional files at the top of a repository.
 const SMALL_FILES: [&str; 6] = [
     "config.json",
-    "tokenizer.json",
+    TOKENIZER,
     "tokenizer_config.json",
     MODULES,
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
 ];
 const MODULES: &str = "modules.json";
+const TOKENIZER: &str = "tokenizer.json";
 /// Name of the first request, for messages.
 const LISTING: &str = "the list of files";
 /// Branch if no revision is given.
@@ -112,7 +114,7 @@ impl<'a> Download<'a> {
         let has_config = listing.files.contains("config.json");
         if has_config && files == FileSet::WithoutWeights {
             // Not remembered: without the hub, a commit with its weights in the cache has priority.
-            self.require(&listing, "tokenizer.json")?;
+            self.require_tokenizer(&listing)?;
             let snapshot = self.small_files(&listing).await?;
             let is_config = |name: &str| name == "config.json";
             self.module_files(&listing, &snapshot, dense_path, is_config).await?;
@@ -157,7 +159,7 @@ impl<'a> Download<'a> {
     }
 
     async fn tensor_files(&self, listing: &Listing, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
-        self.require(listing, "tokenizer.json")?;
+        self.require_tokenizer(listing)?;
         let has = |name: &str| listing.files.contains(name);
         let format = TensorFormat::ALL.into_iter().find(|format| has(format.single()) || has(format.index()));
         let format = format.ok_or_else(|| self.no_weights())?;
@@ -181,7 +183,8 @@ impl<'a> Download<'a> {
     /// Fetches the small files of the listing, and returns their folder.
     async fn small_files(&self, listing: &Listing) -> Result<PathBuf, LoadError> {
         let mut snapshot = PathBuf::new();
-        for file in SMALL_FILES.into_iter().filter(|&file| listing.files.contains(file)) {
+        let vocabulary = VOCABULARY_FILES.into_iter().filter(|_| !listing.files.contains(TOKENIZER));
+        for file in SMALL_FILES.into_iter().chain(vocabulary).filter(|&file| listing.files.contains(file)) {
             snapshot = self.fetch(listing, file).await?;
         }
         Ok(snapshot)
@@ -312,6 +315,15 @@ impl<'a> Download<'a> {
             true => Ok(()),
             false => Err(self.error(file, "the repository has no such file".to_owned())),
         }
+    }
+
+    /// Refuses a repository without a tokenizer before anything is downloaded.
+    fn require_tokenizer(&self, listing: &Listing) -> Result<(), LoadError> {
+        if listing.files.contains(TOKENIZER) || listing.files.contains(VOCABULARY_FILES[0]) {
+            return Ok(());
+        }
+        let hint = hint(|file| Ok(listing.files.contains(file)))?;
+        Err(self.error(TOKENIZER, format!("the repository has no such file{hint}")))
     }
 
     fn no_weights(&self) -> LoadError {

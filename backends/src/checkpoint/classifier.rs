@@ -1,0 +1,109 @@
+//! Labels of a sequence classifier, and the functions that its files ask for.
+
+use super::metadata::Metadata;
+use crate::LoadError;
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use prefold_core::{Classify, LogitActivation, Prompts};
+
+/// Limit of a classifier's labels; far above any real one.
+const MAX_LABELS: usize = 1 << 16;
+
+/// Bytes of a label's name at most. Every answer of a classifier repeats the names.
+const MAX_LABEL_BYTES: usize = 256;
+
+/// The classifier that the files describe, with a warning about what is not followed.
+///
+/// # Errors
+/// The files are malformed, or are those of a GGUF file without the head of a classifier.
+pub(super) fn read(
+    files: &ModelFiles,
+    metadata: &Metadata,
+    prompts: Prompts,
+) -> Result<(Classify, Option<String>), LoadError> {
+    let Some(json) = &metadata.json else {
+        let what = "a classifier in a GGUF file of a decoder";
+        let labels = metadata.gguf_labels.clone();
+        let labels = labels.ok_or_else(|| LoadError::unsupported(files.display_name(), what, "safetensors"))?;
+        check_labels(&files.display_name(), &labels)?;
+        return Ok((Classify::of_labels(labels, prompts), None));
+    };
+    let fields = Fields::new("config.json", json)?;
+    let mut classify = Classify::of_labels(labels(&fields)?, prompts);
+    match fields.optional::<String>("problem_type")?.as_deref() {
+        Some("multi_label_classification") => classify.activation = LogitActivation::Sigmoid,
+        Some("regression") => classify.activation = LogitActivation::Identity,
+        _ => {}
+    }
+    let named = pair_activation(files, &fields)?;
+    let known = named.as_deref().map(|name| match name.rsplit('.').next().unwrap_or_default() {
+        "Identity" => Some(LogitActivation::Identity),
+        "Sigmoid" => Some(LogitActivation::Sigmoid),
+        _ => None,
+    });
+    classify.pair_activation = known.flatten().unwrap_or(classify.pair_activation);
+    let warning = match (named, known) {
+        (Some(name), Some(None)) => {
+            let name = crate::json::shown(&name.into());
+            Some(format!("the files ask for scores by {name}; /v1/score gives the sigmoid"))
+        }
+        _ => None,
+    };
+    Ok((classify, warning))
+}
+
+/// Checks the labels of a GGUF file.
+fn check_labels(file: &str, labels: &[String]) -> Result<(), LoadError> {
+    let invalid = |problem: String| Err(LoadError::invalid(file, problem));
+    if labels.is_empty() || labels.len() > MAX_LABELS {
+        return invalid(format!("has a classifier with {} labels, of 1 to {MAX_LABELS}", labels.len()));
+    }
+    match labels.iter().map(String::len).max() {
+        Some(longest) if longest > MAX_LABEL_BYTES => {
+            invalid(format!("has a label of {longest} bytes, the limit is {MAX_LABEL_BYTES}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The function that a cross-encoder's files name for its logit, as sentence-transformers has written it over time.
+fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<String>, LoadError> {
+    const FILE: &str = "config_sentence_transformers.json";
+    if let Some(own) = files.json(FILE)?
+        && let Some(name) = Fields::new(FILE, &own)?.optional("activation_fn")?
+    {
+        return Ok(Some(name));
+    }
+    match config.object("sentence_transformers")? {
+        Some(fields) => fields.optional("activation_fn"),
+        None => config.optional("sbert_ce_default_activation_function"),
+    }
+}
+
+/// Labels of a classifier by index.
+fn labels(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
+    let num_labels = fields.optional::<usize>("num_labels")?;
+    let Some(names) = fields.object("id2label")? else {
+        // Hugging Face omits `id2label` if it has its default value: two labels.
+        return match num_labels.unwrap_or(2) {
+            n @ 1..=MAX_LABELS => Ok((0..n).map(|i| format!("LABEL_{i}")).collect()),
+            n => Err(fields.problem("num_labels", &format!("must be from 1 to {MAX_LABELS}, it is {n}"))),
+        };
+    };
+    let count = names.entries().count();
+    if count == 0 || num_labels.is_some_and(|n| n != count) {
+        let problem = format!("has {count} labels, `num_labels` is {}", num_labels.map_or(0, |n| n));
+        return Err(fields.problem("id2label", &problem));
+    }
+    if count > MAX_LABELS {
+        return Err(fields.problem("id2label", &format!("has {count} labels, the limit is {MAX_LABELS}")));
+    }
+    let label = |i: usize| match names.required::<String>(&i.to_string())? {
+        name if name.len() <= MAX_LABEL_BYTES => Ok(name),
+        name => {
+            let problem = format!("has a name of {} bytes, the limit is {MAX_LABEL_BYTES}", name.len());
+            Err(names.problem(&i.to_string(), &problem))
+        }
+    };
+    (0..count).map(label).collect()
+}

@@ -1,0 +1,158 @@
+//! WordPiece tokenizer from `vocab.txt`, made as transformers makes it where a model has no `tokenizer.json`.
+
+use super::tokenizer::CONFIG;
+use crate::LoadError;
+use crate::formats::special_tokens::{SecondText, Template};
+use crate::formats::wordpiece::BertTokenizer;
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use serde_json::Value;
+use tokenizers::models::bpe::Vocab;
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::{AddedToken, Tokenizer};
+
+const FILE: &str = "vocab.txt";
+const TOKENS: &str = "special_tokens_map.json";
+const ADDED_TOKENS: &str = "added_tokens.json";
+
+/// A tokenizer class of transformers, or several that are alike.
+struct Class {
+    names: &'static [&'static str],
+    /// Models that have this class if no file names one.
+    model_types: &'static [&'static str],
+    /// Special tokens by the name of their field.
+    tokens: [(&'static str, &'static str); 5],
+    /// The mask takes the space before it along.
+    mask_takes_space: bool,
+    second: SecondText,
+}
+
+const CLASSES: [Class; 2] = [
+    Class {
+        names: &["BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"],
+        model_types: &["bert", "distilbert", "electra"],
+        tokens: [
+            ("unk_token", "[UNK]"),
+            ("cls_token", "[CLS]"),
+            ("sep_token", "[SEP]"),
+            ("pad_token", "[PAD]"),
+            ("mask_token", "[MASK]"),
+        ],
+        mask_takes_space: false,
+        second: SecondText::Joined,
+    },
+    Class {
+        names: &["MPNetTokenizer"],
+        model_types: &["mpnet"],
+        tokens: [
+            ("unk_token", "[UNK]"),
+            ("cls_token", "<s>"),
+            ("sep_token", "</s>"),
+            ("pad_token", "<pad>"),
+            ("mask_token", "<mask>"),
+        ],
+        mask_takes_space: true,
+        second: SecondText::Separated,
+    },
+];
+
+/// Makes the tokenizer of a model of this type; `None` if there is no `vocab.txt`, or the type has no such tokenizer.
+///
+/// # Errors
+/// A file is malformed, lacks a special token, or asks for another kind of tokenizer.
+pub(crate) fn read(files: &ModelFiles, model_type: &str) -> Result<Option<Tokenizer>, LoadError> {
+    let Some(bytes) = files.read(FILE)? else { return Ok(None) };
+    let empty = Value::Object(serde_json::Map::new());
+    let config = files.json(CONFIG)?.unwrap_or_else(|| empty.clone());
+    let config = Fields::new(CONFIG, &config)?;
+    let Some(class) = class(&config, model_type)? else { return Ok(None) };
+    if files.json(ADDED_TOKENS)?.is_some() {
+        return Err(LoadError::unsupported(ADDED_TOKENS, format!("a file beside {FILE}"), "tokenizer.json"));
+    }
+    let tokens = files.json(TOKENS)?.unwrap_or(empty);
+    let tokens = Fields::new(TOKENS, &tokens)?;
+    let vocab = vocabulary(&bytes)?;
+    let normalizer = BertNormalizer::new(
+        true,
+        config.or("tokenize_chinese_chars", true)?,
+        config.optional("strip_accents")?,
+        config.or("do_lower_case", true)?,
+    );
+    let special = class.tokens.map(|(field, usual)| {
+        let fields = if config.get(field).is_some() { &config } else { &tokens };
+        let takes_space = class.mask_takes_space && field == "mask_token";
+        match fields.get(field) {
+            Some(Value::Object(_)) => {
+                fields.object(field)?.map_or_else(|| Ok(special(usual)), |it| described(&it, true))
+            }
+            _ => Ok(special(&fields.or(field, usual.to_owned())?).lstrip(takes_space)),
+        }
+    });
+    let [unk, cls, sep, pad, mask] = special;
+    let (unk, cls, sep) = (unk?, cls?, sep?);
+    let id = |token: &AddedToken| match vocab.get(&token.content) {
+        Some(&id) => Ok((token.content.clone(), id)),
+        None => Err(LoadError::invalid(FILE, format!("has no line \"{}\", a special token", token.content))),
+    };
+    let (unknown, _) = id(&unk)?;
+    let template = Template { bos: Some(id(&cls)?), eos: Some(id(&sep)?), second: class.second };
+    // The others are for training: a model without a row for them has none.
+    let added = [pad?, unk, cls, sep, mask?].into_iter().chain(listed(&config)?);
+    let added = added.filter(|token| vocab.contains_key(&token.content)).collect();
+    let tokenizer = BertTokenizer { vocab, unk: unknown, normalizer, added, template }.build();
+    tokenizer.map(Some).map_err(|error| LoadError::invalid(FILE, error.to_string()))
+}
+
+/// The class that `tokenizer_config.json` names, otherwise that of the model; `None` if the model has another.
+fn class(config: &Fields<'_>, model_type: &str) -> Result<Option<&'static Class>, LoadError> {
+    const FIELD: &str = "tokenizer_class";
+    if !config.or("do_basic_tokenize", true)? {
+        return Err(config.unsupported("do_basic_tokenize", "false", format!("with {FILE}: true")));
+    }
+    let name: String = config.or(FIELD, String::new())?;
+    let name = name.trim_end_matches("Fast");
+    // Names of no class in particular.
+    if matches!(name, "" | "PreTrainedTokenizer" | "TokenizersBackend") {
+        return Ok(CLASSES.iter().find(|class| class.model_types.contains(&model_type)));
+    }
+    match CLASSES.iter().find(|class| class.names.contains(&name)) {
+        Some(class) => Ok(Some(class)),
+        None => {
+            let known: Vec<_> = CLASSES.iter().flat_map(|class| class.names).copied().collect();
+            let supported = format!("with {FILE}: {}; or tokenizer.json", known.join(", "));
+            Err(config.unsupported(FIELD, &format!("\"{name}\""), supported))
+        }
+    }
+}
+
+/// A token in each line; the line's number, from 0, is the id. The last of equal lines counts.
+fn vocabulary(bytes: &[u8]) -> Result<Vocab, LoadError> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| LoadError::invalid(FILE, format!("is not UTF-8: {error}")))?;
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let lines = text.strip_suffix('\n').unwrap_or(&text).split('\n');
+    Ok(lines.zip(0u32..).map(|(line, id)| (line.to_owned(), id)).collect())
+}
+
+fn special(name: &str) -> AddedToken {
+    AddedToken::from(name, true).normalized(false)
+}
+
+/// Tokens of `added_tokens_decoder`, which are matched as a whole.
+fn listed(config: &Fields<'_>) -> Result<Vec<AddedToken>, LoadError> {
+    let Some(list) = config.object("added_tokens_decoder")? else { return Ok(vec![]) };
+    let ids: Vec<String> = list.entries().map(|(id, _)| id.clone()).collect();
+    let tokens = ids.iter().filter_map(|id| list.object(id).transpose());
+    tokens.map(|token| described(&token?, false)).collect()
+}
+
+/// A token as an object.
+fn described(token: &Fields<'_>, is_special: bool) -> Result<AddedToken, LoadError> {
+    let is_special = token.or("special", is_special)?;
+    let content: String = token.required("content")?;
+    Ok(AddedToken::from(content, is_special)
+        .normalized(token.or("normalized", !is_special)?)
+        .lstrip(token.or("lstrip", false)?)
+        .rstrip(token.or("rstrip", false)?)
+        .single_word(token.or("single_word", false)?))
+}

@@ -1,0 +1,126 @@
+//! Vocabulary in a GGUF file's metadata: what all kinds of tokenizers have in common.
+
+use super::file::GgufFile;
+use crate::LoadError;
+use candle_core::quantized::gguf_file::Value;
+use tokenizers::AddedToken;
+use tokenizers::models::bpe::Vocab;
+
+const TOKENS: &str = "tokenizer.ggml.tokens";
+const TOKEN_TYPES: &str = "tokenizer.ggml.token_type";
+
+/// Advice where the tokenizer of a file is not supported.
+pub(super) const BESIDE: &str = "put the model's tokenizer.json beside the file and it will be used";
+
+/// A token of the vocabulary; its id is its place.
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
+    pub(super) kind: Kind,
+}
+
+/// Kind of a token, by `tokenizer.ggml.token_type`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Part of texts; unknown and byte tokens too.
+    Normal,
+    /// Special.
+    Control,
+    /// Matched as a whole, and not special.
+    UserDefined,
+    /// A number without a token.
+    Unused,
+}
+
+/// The vocabulary by id.
+///
+/// # Errors
+/// It is missing or malformed.
+pub(super) fn tokens(file: &GgufFile) -> Result<Vec<Token<'_>>, LoadError> {
+    let texts = strings(file, TOKENS)?;
+    let wrong = || file.wrong(TOKEN_TYPES, "a list of whole numbers");
+    let kinds = match file.get(TOKEN_TYPES) {
+        Some(Value::Array(kinds)) => kinds,
+        Some(_) => return Err(wrong()),
+        None => return Err(file.lacks(TOKEN_TYPES)),
+    };
+    if kinds.len() != texts.len() {
+        let problem = format!("metadata `{TOKEN_TYPES}` has {} entries for {} tokens", kinds.len(), texts.len());
+        return Err(LoadError::invalid(file.name(), problem));
+    }
+    let token = |(text, kind): (_, &Value)| {
+        let kind = match *kind {
+            Value::I32(kind) => i64::from(kind),
+            Value::U32(kind) => i64::from(kind),
+            _ => return Err(wrong()),
+        };
+        let kind = match kind {
+            3 => Kind::Control,
+            4 => Kind::UserDefined,
+            5 => Kind::Unused,
+            _ => Kind::Normal,
+        };
+        Ok(Token { text, kind })
+    };
+    texts.into_iter().zip(kinds).map(token).collect()
+}
+
+/// Ids by piece, in their order.
+///
+/// # Errors
+/// A piece is there twice.
+pub(super) fn vocab(file: &GgufFile, pieces: impl ExactSizeIterator<Item = String>) -> Result<Vocab, LoadError> {
+    let len = pieces.len();
+    let vocab: Vocab = pieces.zip(0u32..).collect();
+    if vocab.len() != len {
+        let problem = format!("metadata `{TOKENS}` has {len} tokens, only {} different ones", vocab.len());
+        return Err(LoadError::invalid(file.name(), problem));
+    }
+    Ok(vocab)
+}
+
+/// Tokens that are matched as a whole. The mask takes the space before it along.
+///
+/// # Errors
+/// The mask's id is malformed.
+pub(super) fn added_tokens(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<AddedToken>, LoadError> {
+    let mask = token_at(file, tokens, "tokenizer.ggml.mask_token_id")?.map(|(text, _)| text);
+    let added = tokens.iter().filter(|token| matches!(token.kind, Kind::Control | Kind::UserDefined));
+    let added = added.map(|token| {
+        let takes_space = mask.as_deref() == Some(token.text);
+        AddedToken::from(token.text, token.kind == Kind::Control).normalized(false).lstrip(takes_space)
+    });
+    Ok(added.collect())
+}
+
+/// The token whose id is the value of a key, and the id; `None` without the key.
+///
+/// # Errors
+/// The value is no token's id.
+pub(super) fn token_at(file: &GgufFile, tokens: &[Token<'_>], key: &str) -> Result<Option<(String, u32)>, LoadError> {
+    let Some(id) = file.usize(key)? else { return Ok(None) };
+    match (tokens.get(id), u32::try_from(id)) {
+        (Some(token), Ok(id)) => Ok(Some((token.text.to_owned(), id))),
+        _ => Err(file.wrong(key, &format!("below the number of tokens ({}), it is {id}", tokens.len()))),
+    }
+}
+
+/// The strings of a list.
+///
+/// # Errors
+/// It is missing or malformed.
+pub(super) fn strings<'a>(file: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, LoadError> {
+    let wrong = || file.wrong(key, "a list of strings");
+    match file.get(key) {
+        None => Err(file.lacks(key)),
+        Some(Value::Array(values)) => values
+            .iter()
+            .map(|value| if let Value::String(s) = value { Ok(s.as_str()) } else { Err(wrong()) })
+            .collect(),
+        Some(_) => Err(wrong()),
+    }
+}
+
+/// Error of the tokenizer library.
+pub(super) fn failed(file: &GgufFile) -> impl Fn(tokenizers::Error) -> LoadError + Copy {
+    |error| LoadError::invalid(file.name(), format!("tokenizer: {error}"))
+}

@@ -1,0 +1,100 @@
+//! Unigram in a GGUF file's metadata, with the normaliser and the special tokens of XLM-RoBERTa.
+
+use super::file::GgufFile;
+use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, token_at, tokens};
+use crate::LoadError;
+use crate::formats::special_tokens::{SecondText, Template, set_template};
+use crate::formats::wordpiece::add_tokens;
+use candle_core::quantized::gguf_file::Value;
+use prefold_core::check_charsmap;
+use tokenizers::models::unigram::Unigram;
+use tokenizers::normalizers::{Precompiled, Replace, Sequence as Normalizers};
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
+use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
+use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
+use tokenizers::{NormalizerWrapper, Tokenizer};
+
+const SCORES: &str = "tokenizer.ggml.scores";
+const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+
+/// SentencePiece's mark of a space.
+const SPACE: char = '\u{2581}';
+
+/// Builds the tokenizer.
+///
+/// # Errors
+/// The metadata is incomplete or malformed, or spaces are treated in another way than XLM-RoBERTa's.
+pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
+    for key in ["tokenizer.ggml.add_space_prefix", "tokenizer.ggml.remove_extra_whitespaces"] {
+        if file.bool(key)? == Some(false) {
+            return Err(LoadError::unsupported(file.name(), format!("`{key}` false"), format!("true; {BESIDE}")));
+        }
+    }
+    let tokens = tokens(file)?;
+    let required = |key: &str| token_at(file, &tokens, key)?.ok_or_else(|| file.lacks(key));
+    let template = Template {
+        bos: Some(required("tokenizer.ggml.bos_token_id")?),
+        eos: Some(required("tokenizer.ggml.eos_token_id")?),
+        second: SecondText::Separated,
+    };
+    let (_, unk) = required("tokenizer.ggml.unknown_token_id")?;
+    let failed = failed(file);
+    let model = Unigram::from(scored(file, &tokens)?, Some(unk as usize), false).map_err(failed)?;
+    let mut tokenizer = Tokenizer::new(model);
+    tokenizer.with_normalizer(Some(normalizer(file)?)).map_err(failed)?;
+    let metaspace = || Metaspace::new(SPACE, PrependScheme::Always, true);
+    tokenizer.with_pre_tokenizer(Some(PreTokenizers::new(vec![WhitespaceSplit.into(), metaspace().into()])));
+    tokenizer.with_decoder(Some(metaspace()));
+    add_tokens(&mut tokenizer, added_tokens(file, &tokens)?).map_err(failed)?;
+    set_template(&mut tokenizer, &template).map_err(failed)?;
+    Ok(tokenizer)
+}
+
+/// Pieces and their scores by id. A number without a token gets the lowest score of the others: converters give it a far lower
+/// one, from which the score of an unknown letter would be made.
+fn scored(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<(String, f64)>, LoadError> {
+    let wrong = || file.wrong(SCORES, "a list of finite numbers, one for each token");
+    let scores = match file.get(SCORES) {
+        Some(Value::Array(scores)) if scores.len() == tokens.len() => scores,
+        Some(_) => return Err(wrong()),
+        None => return Err(file.lacks(SCORES)),
+    };
+    let score = |score: &Value| match *score {
+        Value::F32(score) if score.is_finite() => Ok(f64::from(score)),
+        _ => Err(wrong()),
+    };
+    let scores = scores.iter().map(score).collect::<Result<Vec<_>, _>>()?;
+    let used = tokens.iter().zip(&scores).filter(|(token, _)| token.kind != Kind::Unused);
+    let lowest = used.map(|(_, &score)| score).fold(0.0, f64::min);
+    let scored = tokens.iter().zip(scores).map(|(token, score)| {
+        let score = if token.kind == Kind::Unused { lowest } else { score };
+        (token.text.to_owned(), score)
+    });
+    Ok(scored.collect())
+}
+
+/// SentencePiece's map of characters, then runs of spaces to one.
+fn normalizer(file: &GgufFile) -> Result<NormalizerWrapper, LoadError> {
+    let wrong = || file.wrong(CHARSMAP, "a list of bytes");
+    let bytes = match file.get(CHARSMAP) {
+        None => Vec::new(),
+        Some(Value::Array(bytes)) => {
+            let byte = |byte: &Value| match *byte {
+                Value::U8(byte) => Ok(byte),
+                Value::I8(byte) => Ok(byte.cast_unsigned()),
+                _ => Err(wrong()),
+            };
+            bytes.iter().map(byte).collect::<Result<Vec<_>, _>>()?
+        }
+        Some(_) => return Err(wrong()),
+    };
+    let mut steps: Vec<NormalizerWrapper> = Vec::new();
+    if !bytes.is_empty() {
+        let invalid = |problem| LoadError::invalid(file.name(), format!("metadata `{CHARSMAP}` {problem}"));
+        check_charsmap(&bytes).map_err(invalid)?;
+        steps.push(Precompiled::from(&bytes).map_err(|error| invalid(error.to_string()))?.into());
+    }
+    let spaces = Replace::new(tokenizers::normalizers::replace::ReplacePattern::Regex(" {2,}".to_owned()), " ");
+    steps.push(spaces.map_err(failed(file))?.into());
+    Ok(Normalizers::new(steps).into())
+}

@@ -1,0 +1,84 @@
+//! WordPiece in a GGUF file's metadata.
+//!
+//! Converters mark the pieces that begin a word by U+2581, and leave out the `##` of those that continue one. The file does not
+//! say whether texts are converted to lower case; the vocabulary does.
+
+use super::file::GgufFile;
+use super::tokens::{Kind, Token, failed, token_at, tokens, vocab};
+use crate::LoadError;
+use crate::formats::special_tokens::{SecondText, Template};
+use crate::formats::wordpiece::{BertTokenizer, CONTINUES};
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::{AddedToken, NormalizedString, Normalizer, Tokenizer};
+
+/// What converters put before the pieces that begin a word.
+const BEGINS: char = '\u{2581}';
+
+/// Builds the tokenizer.
+///
+/// # Errors
+/// The metadata is incomplete or malformed.
+pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
+    let tokens = tokens(file)?;
+    let pieces: Vec<String> = tokens.iter().map(piece).collect();
+    let normal = tokens.iter().zip(&pieces).filter(|(token, _)| token.kind == Kind::Normal);
+    let normalizer = normalizer(normal.map(|(_, piece)| piece.as_str()));
+    let cls = special(file, (&tokens, &pieces), &["cls_token_id", "bos_token_id"], "[CLS]")?;
+    // The format's own spelling.
+    let sep = special(file, (&tokens, &pieces), &["seperator_token_id", "eos_token_id"], "[SEP]")?;
+    let (unk, _) = special(file, (&tokens, &pieces), &["unknown_token_id"], "[UNK]")?;
+    let added = tokens.iter().zip(&pieces).filter_map(|(token, piece)| match token.kind {
+        Kind::Control => Some(AddedToken::from(piece.as_str(), true).normalized(false)),
+        Kind::UserDefined => Some(AddedToken::from(piece.as_str(), false)),
+        Kind::Normal | Kind::Unused => None,
+    });
+    let added = added.collect();
+    let template = Template { bos: Some(cls), eos: Some(sep), second: SecondText::Joined };
+    let vocab = vocab(file, pieces.into_iter())?;
+    BertTokenizer { vocab, unk, normalizer, added, template }.build().map_err(failed(file))
+}
+
+/// A token in BERT's own spelling.
+fn piece(token: &Token<'_>) -> String {
+    match token.text.strip_prefix(BEGINS) {
+        _ if token.kind == Kind::Control => token.text.to_owned(),
+        // U+2581 alone continues a word: no word begins with nothing.
+        None | Some("") => format!("{CONTINUES}{}", token.text),
+        Some(word) => word.to_owned(),
+    }
+}
+
+/// The normaliser that a vocabulary was made with: one that would change a piece was not used, because the piece could never be
+/// found. Names in brackets, such as `[unused1]`, are not words.
+fn normalizer<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormalizer {
+    let mut words = pieces.filter(|piece| !(piece.contains('[') && piece.ends_with(']')));
+    let is_cased = |piece: &str| piece.chars().any(|letter| !letter.to_lowercase().eq([letter]));
+    let mut normalizer = BertNormalizer::new(true, true, None, !words.clone().any(is_cased));
+    if normalizer.lowercase {
+        let stripped = BertNormalizer::new(false, false, Some(true), false);
+        let has_accent = |piece: &str| {
+            let mut text = NormalizedString::from(piece);
+            stripped.normalize(&mut text).is_err() || text.get() != piece
+        };
+        normalizer.strip_accents = Some(!words.any(|piece| !piece.is_ascii() && has_accent(piece)));
+    }
+    normalizer
+}
+
+/// A special token: that of the first key in the file, otherwise the one with its usual name.
+fn special(
+    file: &GgufFile,
+    (tokens, pieces): (&[Token<'_>], &[String]),
+    keys: &[&str],
+    name: &str,
+) -> Result<(String, u32), LoadError> {
+    let keys = keys.iter().map(|key| format!("tokenizer.ggml.{key}"));
+    for key in keys.clone() {
+        if let Some((_, id)) = token_at(file, tokens, &key)? {
+            return Ok((pieces[id as usize].clone(), id));
+        }
+    }
+    let named = pieces.iter().zip(0u32..).find(|(piece, _)| *piece == name);
+    let missing = || file.lacks(&keys.collect::<Vec<_>>().join("` or `"));
+    named.map(|(piece, id)| (piece.clone(), id)).ok_or_else(missing)
+}

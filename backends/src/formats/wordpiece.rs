@@ -1,0 +1,55 @@
+//! BERT's tokenizer, made from its vocabulary and settings.
+
+use super::special_tokens::{Template, set_template};
+use tokenizers::decoders::wordpiece::WordPiece as WordPieceDecoder;
+use tokenizers::models::bpe::Vocab;
+use tokenizers::models::wordpiece::WordPiece;
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
+use tokenizers::{AddedToken, Tokenizer};
+
+/// What precedes the pieces that continue a word.
+pub(crate) const CONTINUES: &str = "##";
+
+/// Parts of BERT's tokenizer.
+pub(crate) struct BertTokenizer {
+    /// Ids by piece.
+    pub(crate) vocab: Vocab,
+    /// The piece for words that the vocabulary does not cover.
+    pub(crate) unk: String,
+    pub(crate) normalizer: BertNormalizer,
+    /// Tokens that are matched as a whole.
+    pub(crate) added: Vec<AddedToken>,
+    pub(crate) template: Template,
+}
+
+impl BertTokenizer {
+    /// Builds the tokenizer.
+    ///
+    /// # Errors
+    /// The library refuses a part.
+    pub(crate) fn build(self) -> Result<Tokenizer, tokenizers::Error> {
+        let model = WordPiece::builder().vocab(self.vocab).unk_token(self.unk).build()?;
+        let mut tokenizer = Tokenizer::new(model);
+        tokenizer.with_normalizer(Some(self.normalizer))?;
+        tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
+        tokenizer.with_decoder(Some(WordPieceDecoder::new(CONTINUES.to_owned(), true)));
+        add_tokens(&mut tokenizer, self.added)?;
+        set_template(&mut tokenizer, &self.template)?;
+        Ok(tokenizer)
+    }
+}
+
+/// Adds tokens that are matched as a whole, special and others.
+///
+/// # Errors
+/// The library refuses one.
+pub(crate) fn add_tokens(tokenizer: &mut Tokenizer, added: Vec<AddedToken>) -> Result<(), tokenizers::Error> {
+    for token in added {
+        match token.special {
+            true => tokenizer.add_special_tokens([token])?,
+            false => tokenizer.add_tokens([token])?,
+        };
+    }
+    Ok(())
+}
