@@ -8,8 +8,10 @@ use std::ops::Range;
 /// The queries of a register block's width and their state, and the tile of keys and values.
 pub(super) struct Line<'a> {
     pub(super) dim: usize,
-    /// Lanes.
+    /// Lanes from one line of numbers to the next.
     pub(super) width: usize,
+    /// Vectors that have queries; what is in the lanes beyond them is neither read nor written.
+    pub(super) vectors: usize,
     /// `[head_dim words, width]`
     pub(super) queries: &'a [u32],
     /// `[keys, head_dim words]`
@@ -49,7 +51,7 @@ impl Line<'_> {
             let to = scores[rows.start * self.width..].as_mut_ptr().cast();
             // SAFETY: `a` has the words of its rows, `queries` a line for each word, `scores` one for each row.
             unsafe {
-                by_rows::<D>(rows.len(), words, a, queries.as_ptr(), Scores(to));
+                by_rows::<D>((rows.len(), self.vectors), words, a, queries.as_ptr(), Scores(to));
             }
         }
     }
@@ -63,7 +65,7 @@ impl Line<'_> {
         let scores = as_f32(&mut self.scores[..keys.len() * self.width]);
         for (key, scores) in keys.clone().zip(scores.chunks_exact_mut(self.width)) {
             let bias = &bias(key)[..scores.len()];
-            for c in (0..scores.len()).step_by(V::LANES) {
+            for c in (0..self.vectors).map(|c| c * V::LANES) {
                 // SAFETY: the instructions are the caller's duty; each vector is within a line.
                 unsafe {
                     let score = V::loadu(scores[c..].as_ptr());
@@ -84,7 +86,7 @@ impl Line<'_> {
         // SAFETY: the instructions are the caller's duty; each vector is within a line.
         unsafe {
             let nothing = V::set1(f32::NEG_INFINITY);
-            for c in (0..self.width).step_by(V::LANES) {
+            for c in (0..self.vectors).map(|c| c * V::LANES) {
                 let (last, before) = (V::loadu(last[c..].as_ptr()), V::loadu(before[c..].as_ptr()));
                 for (key, scores) in keys.clone().zip(scores.chunks_exact_mut(self.width)) {
                     let key = V::set1(key as f32);
@@ -104,7 +106,7 @@ impl Line<'_> {
     pub(super) unsafe fn softmax<D: Dot>(&mut self, count: usize) {
         let scores = as_f32(&mut self.scores[..(count.next_multiple_of(2)) * self.width]);
         let scores = scores.as_mut_ptr();
-        for c in 0..D::VECTORS {
+        for c in 0..self.vectors {
             let lanes = c * D::V::LANES;
             let maximum = self.maxima[lanes..lanes + D::V::LANES].as_mut_ptr();
             let total = self.totals[lanes..lanes + D::V::LANES].as_mut_ptr();
@@ -164,7 +166,7 @@ impl Line<'_> {
             // row; positions and factors have a line.
             unsafe {
                 let sink = WeightedSums { to, factors, positions, only };
-                by_rows::<D>(rows.len(), steps, a, weights.as_ptr(), sink);
+                by_rows::<D>((rows.len(), self.vectors), steps, a, weights.as_ptr(), sink);
             }
         }
     }

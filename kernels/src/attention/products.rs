@@ -62,14 +62,20 @@ impl BlockSink for WeightedSums {
 /// [`product`] for a number of rows and vectors known at run time.
 ///
 /// # Safety
-/// As [`product`], with `D::VECTORS` vectors; `1 <= rows <= MAX_ROWS`.
+/// As [`product`]; `1 <= rows <= MAX_ROWS`, `1 <= vectors <= D::VECTORS`.
 #[inline(always)]
-pub(super) unsafe fn by_rows<D: Dot>(rows: usize, steps: usize, a: RowWords, b: *const u32, sink: impl BlockSink) {
+pub(super) unsafe fn by_rows<D: Dot>(
+    (rows, vectors): (usize, usize),
+    steps: usize,
+    a: RowWords,
+    b: *const u32,
+    sink: impl BlockSink,
+) {
     macro_rules! by_rows {
         ($($rows:literal)*) => {
             match rows {
                 // SAFETY: the caller's duty.
-                $($rows if $rows <= D::ROWS => unsafe { by_vectors::<D, $rows>(steps, a, b, sink) },)*
+                $($rows if $rows <= D::ROWS => unsafe { by_vectors::<D, $rows>(vectors, steps, a, b, sink) },)*
                 _ => unreachable!("1 to MAX_ROWS rows"),
             }
         };
@@ -80,17 +86,23 @@ pub(super) unsafe fn by_rows<D: Dot>(rows: usize, steps: usize, a: RowWords, b: 
 /// # Safety
 /// As [`by_rows`], for `R` rows.
 #[inline(always)]
-unsafe fn by_vectors<D: Dot, const R: usize>(steps: usize, a: RowWords, b: *const u32, sink: impl BlockSink) {
+unsafe fn by_vectors<D: Dot, const R: usize>(
+    vectors: usize,
+    steps: usize,
+    a: RowWords,
+    b: *const u32,
+    sink: impl BlockSink,
+) {
     // SAFETY: the caller's duty.
     unsafe {
-        if D::VECTORS == 2 {
-            let sums = product::<D, R, 2>(steps, a, lines(b, 2 * D::V::LANES));
+        if D::VECTORS == 2 && vectors == 2 {
+            let sums = product::<D, R, 2>(steps, a, lines(b, D::WIDTH));
             for r in 0..R {
                 sink.put::<D>(r, 0, D::to_f32(sums[r][0]));
                 sink.put::<D>(r, 1, D::to_f32(sums[r][1]));
             }
         } else {
-            let sums = product::<D, R, 1>(steps, a, lines(b, D::V::LANES));
+            let sums = product::<D, R, 1>(steps, a, lines(b, D::WIDTH));
             for r in 0..R {
                 sink.put::<D>(r, 0, D::to_f32(sums[r][0]));
             }

@@ -182,6 +182,7 @@ impl<'a> Tile<'a> {
         Line {
             dim,
             width,
+            vectors: self.line_lanes(line).len().div_ceil(D::V::LANES),
             queries: &self.queries[line * words * width..][..words * width],
             keys: &*self.keys,
             values: &*self.values,
@@ -196,7 +197,7 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Transposes the queries into lines and resets the sums. Lanes beyond the last query repeat it.
+    /// Transposes the queries into lines and resets the sums. Lanes of the last vector beyond the last query repeat it.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
@@ -204,7 +205,7 @@ impl<'a> Tile<'a> {
     unsafe fn load_queries<D: Dot>(&mut self) {
         let Attention { q, scale, .. } = *self.path.attention;
         let words = self.dim().div_ceil(D::ELEMENTS);
-        for first in (0..self.lines() * self.width).step_by(D::V::LANES) {
+        for first in (0..self.lanes.len()).step_by(D::V::LANES) {
             for i in first..first + D::V::LANES {
                 let lane = (self.lanes.start + i).min(self.lanes.end - 1);
                 let (row, column) = self.query(lane);
