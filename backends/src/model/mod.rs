@@ -5,6 +5,7 @@ mod buffers;
 mod footprint;
 mod head;
 mod layout;
+mod parts;
 mod pooling;
 mod transformer;
 mod weights;

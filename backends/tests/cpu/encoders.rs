@@ -224,6 +224,18 @@ fn tensors_that_do_not_fit_the_config_are_named() {
     }
 }
 
+#[test]
+fn a_batch_of_several_parts_is_answered_in_its_order() {
+    let mut model = load(&options(fixture("bert-mean-tiny")));
+    // More than 2,048 rows, and a length that no part ends at.
+    let sequences: Vec<Tokens> =
+        (0..120).map(|i| Tokens::from((0..20 + i % 30).map(|j| 5 + (i * j) % 50).collect::<Vec<u32>>())).collect();
+    let together = values(&mut model, &sequences);
+    for (index, sequence) in sequences.iter().enumerate().step_by(7) {
+        assert_eq!(together[index], values(&mut model, std::slice::from_ref(sequence))[0], "sequence {index}");
+    }
+}
+
 /// A copy of a checkpoint, one of whose files is another.
 fn with_file(name: &str, file: &str, content: &Value) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
