@@ -30,7 +30,11 @@ from oracle import HEALTH_MEDIAN, MOST, quantiles  # noqa: E402
 from routes import ROUTES  # noqa: E402
 from target import Target  # noqa: E402
 
-KINDS = {"embedding": (), "classifier": ("--model-id", str(FIXTURES / "qwen3-seqcls-tiny"))}
+KINDS = {
+    "embedding": (),
+    "classifier": ("--model-id", str(FIXTURES / "qwen3-seqcls-tiny")),
+    "encoder": ("--model-id", str(FIXTURES / "bert-mean-tiny")),
+}
 # Open files of the attacker, and of the server.
 FILES = 8000
 # Random attacks between two floods, in a run of hours.
@@ -155,7 +159,7 @@ def afterwards(field):
 
 def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: None, attacks=None):
     """Attacks a new server for a time; returns its field with what was found."""
-    with Target(limits, *KINDS[kind], is_json=kind == "embedding") as target:
+    with Target(limits, *KINDS[kind], is_json=kind != "classifier") as target:
         field = Field(target, limits, kind)
 
         async def all_of_it():

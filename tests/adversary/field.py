@@ -24,11 +24,11 @@ KEPT = 96 * MB
 
 def warm_up(target, kind):
     """Requests after which a server's memory is that of one in use: full batches, long answers, large bodies."""
-    path, field = ("/v1/embeddings", "input") if kind == "embedding" else ("/predict", "inputs")
-    wrap = (lambda text: text) if kind == "embedding" else lambda text: [text]
+    path, field = ("/v1/embeddings", "input") if kind != "classifier" else ("/predict", "inputs")
+    wrap = (lambda text: text) if kind != "classifier" else lambda text: [text]
     inputs = [wrap(f"{number} {'zebra quince ' * 60}") for number in range(16)]
     for body in ({field: inputs}, {field: [wrap("a")] * 2000}, {field: wrap("a"), "ignored": "x" * MB}) * 3:
-        response = target.post(path, body if kind == "embedding" else {**body, field: inputs}, {"authorization": f"Bearer {BAD}"})
+        response = target.post(path, body if kind != "classifier" else {**body, field: inputs}, {"authorization": f"Bearer {BAD}"})
         assert response.status == 200, response
 
 

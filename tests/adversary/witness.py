@@ -52,6 +52,7 @@ QUESTIONS = {
         "/decode": post("/decode", {"ids": [52, 82, 68]}),
     },
 }
+QUESTIONS["encoder"] = QUESTIONS["embedding"]
 HEALTH = request("GET", "/health")
 
 

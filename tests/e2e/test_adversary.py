@@ -24,8 +24,8 @@ from target import fault  # noqa: E402
 from test_slow_clients import artefact  # noqa: E402
 
 SEED = 1
-# All floods and shapes on the first, all shapes on the second; random attacks fill the rest of the time.
-SECONDS = {"embedding": 75, "classifier": 15}
+# All floods and shapes on the first, all shapes on the others; random attacks fill the rest of the time.
+SECONDS = {"embedding": 75, "classifier": 15, "encoder": 15}
 
 
 @pytest.mark.parametrize("kind", SECONDS)
