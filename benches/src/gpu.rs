@@ -11,7 +11,7 @@ use prefold_kernels::cuda::{
     AddRmsNorm, Attention, AttentionPlan, Columns, Gemm, Kernels, Properties, QkNormRope, RopeSpan, exclusive_stream,
     prefer_exact_sums,
 };
-use prefold_kernels::{QkvLayout, QuerySpan, Store};
+use prefold_kernels::{Mask, QkvLayout, QuerySpan, Store};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -214,7 +214,7 @@ impl Gpu {
         let rows = sequences * len;
         let span = |start| QuerySpan { row: start, len: len as u32, depth: 0, path: start };
         let spans: Vec<QuerySpan> = (0..rows as u32).step_by(len).map(span).collect();
-        let plan = AttentionPlan::new(layout, true, &(0..rows as u32).collect::<Vec<_>>(), &spans)?;
+        let plan = AttentionPlan::new(layout, true, &(0..rows as u32).collect::<Vec<_>>(), &spans, Mask::Causal)?;
         let words = self.up(plan.words())?;
         let (qkv, mut out) = (self.random(rows * layout.qkv_width())?, self.random(rows * layout.q_width())?);
         let columns = |from: usize| Columns { data: qkv.slice(from..), row_stride: layout.qkv_width() };
@@ -229,6 +229,7 @@ impl Gpu {
                 layout,
                 scale: 1.0 / (layout.head_dim as f32).sqrt(),
                 window: None,
+                bias: None,
             };
             Ok(attention.run(&self.kernels, &mut out.as_view_mut())?)
         })

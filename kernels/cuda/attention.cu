@@ -49,11 +49,11 @@ template <typename T, int DIM, int M> struct FlashTile {
         }
     }
 
-    // Looks the rows of a block of keys up, well before they are copied. Keys after the last query's are not on every path.
+    // Looks the rows of a block of keys up, well before they are copied. Keys that no query sees may not be on the path.
     DEVICE_METHOD void find_pages(uint32_t block) {
         const uint32_t i = lane % (PASSES * WARP_ROWS);
         const uint32_t key = block * KEYS + i / WARP_ROWS * PASS + warp * WARP_ROWS + i % WARP_ROWS;
-        page = key <= place.last_position ? a.pages[place.span.path + key] : NO_PAGE;
+        page = key <= place.last_key ? a.pages[place.span.path + key] : NO_PAGE;
     }
 
     DEVICE_METHOD void copy_kv(uint32_t stage) const {
@@ -98,9 +98,26 @@ template <typename T, int DIM, int M> struct FlashTile {
         }
     }
 
+    // scores += biases, in units of the scores.
+    DEVICE_METHOD void add_bias(uint32_t block) {
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const float *bias = a.biases(place.kv_head, place.position(a, (warp * M + m) * 16 + half * 8 + lane / 4));
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; ++n)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        const uint32_t key = block * KEYS + n * 8 + lane % 4 * 2 + i;
+                        // There is none for keys after the path's end.
+                        if (key <= place.last_key) scores[m][n][2 * half + i] += bias[-int(key)] * a.bias_scale;
+                    }
+            }
+    }
+
     DEVICE_METHOD void mask(uint32_t block) {
-        const bool all_seen = block * KEYS + KEYS - 1 <= place.first_position &&
-                              (a.window == 0 || block * KEYS + a.window > place.last_position);
+        const bool all_seen = block * KEYS >= place.first_of_all && block * KEYS + KEYS - 1 <= place.last_of_all;
         if (all_seen) return;
 #pragma unroll
         for (int m = 0; m < M; ++m)
@@ -110,8 +127,9 @@ template <typename T, int DIM, int M> struct FlashTile {
                 const uint32_t query = place.first + (warp * M + m) * 16 + half * 8 + lane / 4;
                 const uint32_t position = place.span.depth + Place::offset(a, query);
                 // The last and the first key that it sees, counted from this lane's first.
-                const int last = int(position) - int(block * KEYS + lane % 4 * 2);
-                const int first = a.window ? last - int(a.window) + 1 : 0;
+                const int origin = int(block * KEYS + lane % 4 * 2);
+                const int last = int(a.last_key(position, place.last_key)) - origin;
+                const int first = int(a.first_key(position)) - origin;
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; ++n)
 #pragma unroll
@@ -230,7 +248,7 @@ template <typename T, int DIM, int M> struct FlashTile {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
         }
-        const uint32_t begin = place.first_key / KEYS, end = place.last_position / KEYS + 1;
+        const uint32_t begin = place.first_key / KEYS, end = place.last_key / KEYS + 1;
         find_pages(begin);
         copy_q();
         copy_kv(begin % 2);
@@ -247,6 +265,7 @@ template <typename T, int DIM, int M> struct FlashTile {
                 find_pages(block + 2);
             }
             score(block % 2);
+            if (a.bias) add_bias(block);
             mask(block);
             soften();
             weigh(block % 2);

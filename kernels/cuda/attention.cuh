@@ -1,7 +1,8 @@
-// Causal attention over the paths of a radix plan: the part that both kernels share.
+// Attention over the paths of a radix plan, or over whole sequences: the part that both kernels share.
 //
 // A *span* is a run of queries at neighbouring positions of a path: rows `row .. row + len` of `q`, the first at path
-// position `depth`. The key and value of path position p are row `pages[path + p]`: a page table with pages of one token.
+// position `depth`. The key and value of path position p are row `pages[path + p]`: a page table with pages of one token. The
+// path has `path_len` positions, as far as its queries may see it.
 // A *query* here is one head at one position; the `group` query heads that share a key/value head stand side by side, so
 // query i of a span is head `i % group` of the group at position `i / group`. A *tile* is a run of neighbouring queries of a
 // span for one key/value head; a block of threads computes it.
@@ -9,7 +10,7 @@
 #include "common.cuh"
 
 struct Span {
-    uint32_t row, len, depth, path;
+    uint32_t row, len, depth, path, path_len;
 };
 
 struct Tile {
@@ -27,10 +28,29 @@ struct Attention {
     uint32_t num_kv_heads, group, head_dim;
     // 2^32 / group rounded up; 0 for a group of 1, where that is too large.
     uint32_t group_inverse;
-    // A query at position p sees the keys p - window + 1 ..= p; 0: all up to p.
-    uint32_t window;
+    // A query at position p sees no key before p - window + 1 (0: no such limit), and of its path none after p + ahead.
+    uint32_t window, ahead;
     // On the scores, times log2(e).
     float scale_log2;
+    // Bias of a query at position p for a key at position k: bias[head * bias_stride + bias_origin + p - k] * bias_scale, added
+    // before `scale_log2` is applied; none: nullptr. Only with a group of 1.
+    float bias_scale;
+    const float *bias;
+    uint32_t bias_stride, bias_origin;
+
+    DEVICE_METHOD uint32_t first_key(uint32_t position) const {
+        return window && position >= window ? position - window + 1 : 0;
+    }
+
+    // `end` is the path's last position, or that of the last key which a query at or after this one sees.
+    DEVICE_METHOD uint32_t last_key(uint32_t position, uint32_t end) const {
+        return position + ahead < end ? position + ahead : end;
+    }
+
+    // The biases of a query by its distance from the keys: that of key k is [-k].
+    DEVICE_METHOD const float *biases(uint32_t head, uint32_t position) const {
+        return bias + size_t(head) * bias_stride + bias_origin + position;
+    }
 };
 
 // The block's tile of `queries` queries. The grid has a block for each key/value head of each tile, the heads of a tile
@@ -38,8 +58,8 @@ struct Attention {
 struct Place {
     Span span;
     uint32_t kv_head, first, count;
-    // Path positions of the first and of the last query, and of the first key that any of them sees.
-    uint32_t first_position, last_position, first_key;
+    // Path positions of the first and last key that any of the queries sees, and of those that all of them see.
+    uint32_t first_key, last_key, first_of_all, last_of_all;
 
     DEVICE_METHOD Place(const Attention &a, uint32_t queries) {
         const Tile tile = a.tiles[blockIdx.x / a.num_kv_heads];
@@ -48,9 +68,12 @@ struct Place {
         first = tile.index * queries;
         const uint32_t left = span.len * a.group - first;
         count = left < queries ? left : queries;
-        first_position = span.depth + offset(a, first);
-        last_position = span.depth + offset(a, first + count - 1);
-        first_key = a.window && first_position >= a.window ? first_position - a.window + 1 : 0;
+        const uint32_t first_position = span.depth + offset(a, first), end = span.path_len - 1;
+        const uint32_t last_position = span.depth + offset(a, first + count - 1);
+        first_key = a.first_key(first_position);
+        last_key = a.last_key(last_position, end);
+        first_of_all = a.first_key(last_position);
+        last_of_all = a.last_key(first_position, end);
     }
 
     // A query's position in its span. The product's high half is the quotient while span.len * group^2 is below 2^32.

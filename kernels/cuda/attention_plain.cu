@@ -16,21 +16,24 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
         const T *q = static_cast<const T *>(a.q) + place.row(a, i) * a.q_stride + place.column(a, i);
         __syncwarp();
         for (uint32_t d = lane; d < dim; d += 32) {
-            query[d] = to_float(q[d]) * a.scale_log2;
+            query[d] = to_float(q[d]);
             sums[d] = 0.0f;
         }
         __syncwarp();
         const uint32_t position = place.position(a, i);
-        const uint32_t first = a.window && position >= a.window ? position - a.window + 1 : 0;
+        const uint32_t last = a.last_key(position, place.last_key);
+        const float *bias = a.bias ? a.biases(place.kv_head, position) : nullptr;
         float maximum = -INFINITY, total = 0.0f;
-        for (uint32_t block = first; block <= position; block += 32) {
-            const uint32_t count = position + 1 - block < 32 ? position + 1 - block : 32;
+        for (uint32_t block = a.first_key(position); block <= last; block += 32) {
+            const uint32_t count = last + 1 - block < 32 ? last + 1 - block : 32;
             const uint32_t page = pages[block + (lane < count ? lane : 0)];
             float score = -INFINITY;
             if (lane < count) {
                 const T *key = keys + size_t(page) * a.kv_stride;
                 score = 0.0f;
                 for (uint32_t d = 0; d < dim; ++d) score += query[d] * to_float(key[d]);
+                if (bias) score += bias[-int(block + lane)] * a.bias_scale;
+                score *= a.scale_log2;
             }
             const float largest = fmaxf(maximum, warp_max(score));
             const float zero = largest == -INFINITY ? 0.0f : largest;

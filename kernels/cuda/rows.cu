@@ -45,33 +45,59 @@ GATHER_ROWS(16, Unit16)
 GATHER_ROWS(4, uint32_t)
 GATHER_ROWS(2, uint16_t)
 
-// out[i] = table[ids[i]] as f32; NaN where the id is not below `vocab`. Grid: rows.
+// out[i] = table[ids[i]] as f32, or out[i] += it; NaN where the id is not below `vocab`. Grid: rows.
 template <typename T, int N>
 DEVICE void embed(const T *__restrict__ table, const uint32_t *__restrict__ ids, float *__restrict__ out,
-                  uint32_t vocab, uint32_t width) {
+                  uint32_t vocab, uint32_t width, uint32_t accumulate) {
     const uint32_t id = ids[blockIdx.x];
     const Vector<T, N> *source = reinterpret_cast<const Vector<T, N> *>(table + size_t(id < vocab ? id : 0) * width);
     Vector<float, N> *target = reinterpret_cast<Vector<float, N> *>(out + size_t(blockIdx.x) * width);
     for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
         const Vector<T, N> from = source[i];
-        Vector<float, N> to;
+        Vector<float, N> to = {};
+        if (accumulate) to = target[i];
 #pragma unroll
-        for (int j = 0; j < N; ++j) to.value[j] = id < vocab ? to_float(from.value[j]) : NAN;
+        for (int j = 0; j < N; ++j) to.value[j] = id < vocab ? to.value[j] + to_float(from.value[j]) : NAN;
         target[i] = to;
     }
 }
 
 // `_4`: the width is a multiple of 4.
-#define EMBED(NAME, T)                                                                                                 \
-    KERNEL embed_##NAME##_1(const T *table, const uint32_t *ids, float *out, uint32_t vocab, uint32_t width) {         \
-        embed<T, 1>(table, ids, out, vocab, width);                                                                    \
-    }                                                                                                                  \
-    KERNEL embed_##NAME##_4(const T *table, const uint32_t *ids, float *out, uint32_t vocab, uint32_t width) {         \
-        embed<T, 4>(table, ids, out, vocab, width);                                                                    \
+#define EMBED(NAME, T, N)                                                                                              \
+    KERNEL embed_##NAME##_##N(const T *table, const uint32_t *ids, float *out, uint32_t vocab, uint32_t width,         \
+                              uint32_t accumulate) {                                                                   \
+        embed<T, N>(table, ids, out, vocab, width, accumulate);                                                        \
     }
-EMBED(f32, float)
-EMBED(bf16, bf16)
-EMBED(f16, f16)
+EMBED(f32, float, 1)
+EMBED(f32, float, 4)
+EMBED(bf16, bf16, 1)
+EMBED(bf16, bf16, 4)
+EMBED(f16, f16, 1)
+EMBED(f16, f16, 4)
+
+// out = x, rounded to the type of `out`. Grid: rows.
+template <typename T, int N>
+DEVICE void convert(const float *__restrict__ x, T *__restrict__ out, uint32_t width) {
+    const Vector<float, N> *source = reinterpret_cast<const Vector<float, N> *>(x + size_t(blockIdx.x) * width);
+    Vector<T, N> *target = reinterpret_cast<Vector<T, N> *>(out + size_t(blockIdx.x) * width);
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        const Vector<float, N> from = source[i];
+        Vector<T, N> to;
+#pragma unroll
+        for (int j = 0; j < N; ++j) to.value[j] = from_float<T>(from.value[j]);
+        target[i] = to;
+    }
+}
+
+// `_4`: the width is a multiple of 4.
+#define CONVERT(NAME, T, N)                                                                                            \
+    KERNEL convert_##NAME##_##N(const float *x, T *out, uint32_t width) { convert<T, N>(x, out, width); }
+CONVERT(f32, float, 1)
+CONVERT(f32, float, 4)
+CONVERT(bf16, bf16, 1)
+CONVERT(bf16, bf16, 4)
+CONVERT(f16, f16, 1)
+CONVERT(f16, f16, 4)
 
 // Output that a product with beta = 1 is added to: out = bias, or out += bias, row by row. Grid: rows.
 template <typename T>
@@ -90,21 +116,45 @@ BIAS_ROWS(f32, float)
 BIAS_ROWS(bf16, bf16)
 BIAS_ROWS(f16, f16)
 
-// out[b] = the mean of x[table[i]] for i in starts[b] .. starts[b + 1], summed in this order; then divided by its length
-// where `normalize` is set, a zero vector staying what it is. One row is a gather. `parts` blocks share the columns of an
-// output; one where there is a length to be known. Grid: outputs * parts.
+// Functions of a sequence's rows, by the numbers that the launcher gives them.
+enum Pooling : uint32_t { MEAN, LARGEST, MEAN_SQRT_LEN, WEIGHTED_MEAN };
+
+// One column of the rows of an output, in their order: the mean, the largest value, the sum over the root of their number, or
+// the mean with weights 1, 2, 3, ... What is made of one row is the row itself; NaN stays.
+DEVICE float pooled(const float *__restrict__ x, const uint32_t *__restrict__ rows, uint32_t count, uint32_t width,
+                    uint32_t column, uint32_t kind) {
+    float result = x[size_t(rows[0]) * width + column];
+    if (count == 1) return result;
+    for (uint32_t i = 1; i < count; ++i) {
+        const float value = x[size_t(rows[i]) * width + column];
+        if (kind == LARGEST) {
+            result = result != result || value <= result ? result : value;
+        } else {
+            result += kind == WEIGHTED_MEAN ? value * float(i + 1) : value;
+        }
+    }
+    const float rows_count = float(count);
+    switch (kind) {
+    case LARGEST: return result;
+    case MEAN_SQRT_LEN: return result / sqrtf(rows_count);
+    case WEIGHTED_MEAN: return result / (0.5f * rows_count * (rows_count + 1.0f));
+    default: return result / rows_count;
+    }
+}
+
+// out[b] = what is made of x[table[i]] for i in starts[b] .. starts[b + 1], of which there is one at least; then divided by its
+// length where `normalize` is set, a zero vector staying what it is. `parts` blocks share the columns of an output; one where
+// there is a length to be known. Grid: outputs * parts.
 KERNEL pool_rows(const float *__restrict__ x, const uint32_t *__restrict__ table, const uint32_t *__restrict__ starts,
-                 float *__restrict__ out, uint32_t width, uint32_t parts, uint32_t normalize) {
+                 float *__restrict__ out, uint32_t width, uint32_t parts, uint32_t kind, uint32_t normalize) {
     const uint32_t output = blockIdx.x / parts, part = blockIdx.x % parts;
-    const uint32_t begin = starts[output], end = starts[output + 1];
+    const uint32_t begin = starts[output], count = starts[output + 1] - begin;
     float *row = out + size_t(output) * width;
     float squares = 0.0f;
     for (uint32_t column = part * blockDim.x + threadIdx.x; column < width; column += parts * blockDim.x) {
-        float sum = 0.0f;
-        for (uint32_t i = begin; i < end; ++i) sum += x[size_t(table[i]) * width + column];
-        const float mean = end - begin == 1 ? sum : sum / float(end - begin);
-        row[column] = mean;
-        squares += mean * mean;
+        const float value = pooled(x, table + begin, count, width, column, kind);
+        row[column] = value;
+        squares += value * value;
     }
     if (!normalize) return;
     const float length = sqrtf(block_sum(squares));

@@ -25,6 +25,7 @@ mod isa;
 mod layer_norm;
 mod norm;
 mod peak;
+mod pool;
 pub mod reference;
 mod rope;
 mod rows;
@@ -51,6 +52,7 @@ pub use norm::rms_norm;
 pub use norm::rms_norm_with;
 #[doc(hidden)]
 pub use peak::run_peak;
+pub use pool::PoolKind;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};
 #[doc(hidden)]
 pub use rows::convert_with;

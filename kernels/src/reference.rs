@@ -2,7 +2,7 @@
 //!
 //! Inputs are taken as they are; nothing is rounded on the way.
 
-use crate::{Activation, Attention, Element, Gemm, HeadSpan, LayerNorm, Mask, Packing, QkNormRope, RowView};
+use crate::{Activation, Attention, Element, Gemm, HeadSpan, LayerNorm, Mask, Packing, PoolKind, QkNormRope, RowView};
 
 /// `x W^T`, `x` `[m, k]`, `weight` `[n, k]`; the result is `[m, n]`.
 pub fn matmul(x: &[f64], weight: &[f64], k: usize) -> Vec<f64> {
@@ -138,6 +138,24 @@ pub fn attention(op: &Attention<'_>) -> Vec<f64> {
         }
     }
     out
+}
+
+/// One pooled row of `width` values, of the rows of `x` that `rows` names; NaN where one of them has it.
+pub fn pool(kind: PoolKind, x: &[f32], width: usize, rows: &[u32]) -> Vec<f64> {
+    let count = rows.len() as f64;
+    let column = |column: usize| {
+        let values = rows.iter().map(|&row| f64::from(x[row as usize * width + column]));
+        match kind {
+            PoolKind::Mean => values.sum::<f64>() / count,
+            PoolKind::MeanSqrtLen => values.sum::<f64>() / count.sqrt(),
+            PoolKind::WeightedMean => {
+                let weighted = values.zip(1..).map(|(value, weight)| value * f64::from(weight));
+                weighted.sum::<f64>() / (count * (count + 1.0) / 2.0)
+            }
+            PoolKind::Max => values.fold(f64::NEG_INFINITY, |max, x| if max.is_nan() || x <= max { max } else { x }),
+        }
+    };
+    (0..width).map(column).collect()
 }
 
 fn widen(values: &[f32]) -> Vec<f64> {

@@ -4,13 +4,12 @@ use super::footprint::Footprint;
 use super::head::Head;
 use super::layout::LayoutBuilder;
 use super::parts::parts;
-use super::pooling;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
 use crate::config::{MaskConfig, PositionsConfig};
 use crate::error::LoadError;
-use crate::ops::{self, PoolKind, Target, Uploader};
+use crate::ops::{self, Target, Uploader};
 use crate::options::{AttentionMode, LoadOptions};
 use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch, TooLarge,
@@ -41,14 +40,9 @@ impl TransformerBackend {
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, token_types, capabilities, head, .. } = checkpoint;
         let target = Target::open(options.device, options.dtype)?;
-        if config.attention.mask == MaskConfig::Full && !target.is_cpu() {
-            let problem = format!("{} models run on the CPU only, so far: --device cpu", config.model_type);
-            return Err(LoadError::Options(problem));
-        }
         let head = Head::load(config, weights, head)?;
-        let is_mean = head.pooling().iter().all(|&mode| pooling::kind(mode) == PoolKind::Mean);
-        if !is_mean && !target.is_cpu() {
-            let problem = format!("pooling {:?} runs on the CPU only, so far: --device cpu", head.pooling());
+        if head.pooling().len() > 1 && !target.is_cpu() {
+            let problem = "several pooling modes at once run on the CPU only, so far: --device cpu".to_owned();
             return Err(LoadError::Options(problem));
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;

@@ -3,7 +3,7 @@
 use crate::config::{AttentionConfig, NormKind, Placement, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{Attention, Linear, Norm, Rotary, Target, Vector};
+use crate::ops::{Attention, Linear, Norm, Rotary, ScoreBias, Target, Vector};
 use candle_core::Tensor;
 use prefold_kernels::{Activation, QkvLayout, RelativeBias};
 use std::sync::Arc;
@@ -77,7 +77,8 @@ impl TransformerWeights {
         let top = Loader { prefix: String::new(), ..loader(0, None) };
         // Before the biases, whose memory is bounded by the table of positions that the file has.
         let embeddings = Embeddings::load(&top)?;
-        let bias = relative_bias(config, weights, positions)?.map(Arc::new);
+        let bias = relative_bias(config, weights, positions)?;
+        let bias = bias.map(|bias| ScoreBias::new(bias, target)).transpose()?.map(Arc::new);
         let layers = (0..config.num_layers).map(|index| Layer::load(&loader(index, bias.as_ref())));
         let rotary = match &config.positions {
             PositionsConfig::Rotary(rope) => {
@@ -120,7 +121,7 @@ struct Loader<'a> {
     config: &'a TransformerConfig,
     weights: &'a Weights,
     target: &'a Target,
-    bias: Option<&'a Arc<RelativeBias>>,
+    bias: Option<&'a Arc<ScoreBias>>,
     /// Before every name.
     prefix: String,
     index: usize,

@@ -4,11 +4,12 @@
 use super::pages::DevicePages;
 use super::pages::Pages;
 use super::profile::timed;
+use super::score_bias::ScoreBias;
 use super::storage::{kernel_error, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::{QkvLayout, RelativeBias, RowView};
+use prefold_kernels::{QkvLayout, RowView};
 use std::sync::Arc;
 
 /// The attention of one layer.
@@ -18,7 +19,7 @@ pub(crate) struct Attention {
     /// A query sees the keys less than so many positions away; all that the mask allows when absent.
     pub(crate) window: Option<usize>,
     /// Added to the scores.
-    pub(crate) bias: Option<Arc<RelativeBias>>,
+    pub(crate) bias: Option<Arc<ScoreBias>>,
 }
 
 impl Attention {
@@ -27,6 +28,7 @@ impl Attention {
     pub(crate) fn forward(&self, q: &Tensor, kv: &Tensor, pages: &Pages, out: &Tensor) -> Result<()> {
         #[cfg(feature = "flash-attn")]
         if let Some(sequences) = &pages.sequences
+            && self.bias.is_none()
             && sequences.suit(q, self.layout)
         {
             let attended = timed("attention", || sequences.attend(self.layout, self.scale(), self.window, q, kv))?;
@@ -84,7 +86,7 @@ impl InplaceOp3 for AttentionOp<'_> {
             scale: self.attention.scale(),
             mask: self.pages.mask(),
             window,
-            bias: bias.as_deref(),
+            bias: bias.as_ref().map(|bias| &bias.host),
         };
         with_element!(out, T => attention.run::<T>(slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
     }
@@ -106,9 +108,6 @@ impl InplaceOp3 for AttentionOp<'_> {
             candle_core::bail!("attention: the pages were not uploaded")
         };
         let &Attention { layout, window, ref bias } = self.attention;
-        if bias.is_some() || self.pages.path_lens.is_some() {
-            candle_core::bail!("attention: only a causal mask without biases runs on a GPU");
-        }
         let scale = self.attention.scale();
         with_cuda_element!(q, T => with_view::<u32, _>(words, |words| {
             let attention = OnDevice::<T> {
@@ -118,6 +117,7 @@ impl InplaceOp3 for AttentionOp<'_> {
                 layout,
                 scale,
                 window,
+                bias: bias.as_ref().map(|bias| bias.on_device()).transpose()?,
             };
             attention.run(&cuda.kernels, &mut view_mut::<T>(out, out_layout)?).map_err(cuda_error)
         }))

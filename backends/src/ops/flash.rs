@@ -9,13 +9,16 @@ use prefold_kernels::{QkvLayout, QuerySpan};
 pub(super) struct Sequences {
     cu_seqlens: Vec<u32>,
     max_seqlen: usize,
+    /// Queries see the keys after them too.
+    full: bool,
     slot: Option<Slot>,
     on_device: Option<Tensor>,
 }
 
 impl Sequences {
-    /// `None` unless the page table is 0, 1, 2, ... and the spans are the sequences, one after another.
-    pub(super) fn new(table: &[u32], spans: &[QuerySpan]) -> Option<Self> {
+    /// `None` unless the page table is 0, 1, 2, ... and the spans are the sequences, one after another. `path_lens` are those of
+    /// a full mask.
+    pub(super) fn new(table: &[u32], spans: &[QuerySpan], path_lens: Option<&[u32]>) -> Option<Self> {
         let mut cu_seqlens = vec![0];
         for span in spans {
             let start = cu_seqlens[cu_seqlens.len() - 1];
@@ -24,9 +27,16 @@ impl Sequences {
             }
             cu_seqlens.push(start + span.len);
         }
+        let is_whole = path_lens.is_none_or(|lens| spans.iter().zip(lens).all(|(span, &len)| span.len == len));
         let is_identity = table.iter().zip(0..).all(|(&page, row)| page == row);
         let max_seqlen = spans.iter().map(|span| span.len as usize).max()?;
-        is_identity.then_some(Self { cu_seqlens, max_seqlen, slot: None, on_device: None })
+        (is_whole && is_identity).then_some(Self {
+            cu_seqlens,
+            max_seqlen,
+            full: path_lens.is_some(),
+            slot: None,
+            on_device: None,
+        })
     }
 
     pub(super) fn pack(&mut self, pack: &mut IndexPack) {
@@ -60,6 +70,8 @@ impl Sequences {
         };
         let QkvLayout { num_heads, num_kv_heads, head_dim } = layout;
         let (rows, kv_width) = (q.dim(0)?, num_kv_heads * head_dim);
+        // The library counts the keys on either side of the query's own.
+        let before = window.map(|window| window - 1);
         let heads = |x: Tensor, count| x.reshape((rows, count, head_dim));
         let attended = candle_flash_attn::flash_attn_varlen_windowed(
             &heads(q.clone(), num_heads)?,
@@ -70,9 +82,8 @@ impl Sequences {
             self.max_seqlen,
             self.max_seqlen,
             scale,
-            // The library counts the keys before the query's own.
-            window.map(|window| window - 1),
-            Some(0),
+            before,
+            if self.full { before } else { Some(0) },
         )?;
         attended.reshape((rows, num_heads * head_dim))
     }

@@ -179,17 +179,21 @@ impl InplaceOp2 for LinearOp<'_> {
             candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
         }
         let cuda = cuda::of(x)?;
-        let Epilogue::Store(mut store) = self.epilogue else {
-            candle_core::bail!("linear: an activation does not run on a GPU")
+        let bias = match &self.linear.bias {
+            Some(bias) => Some(bias.device()?.slice(self.columns.clone())),
+            None => None,
         };
-        if let Some(bias) = &self.linear.bias {
-            // The product is added to the bias.
-            let bias = bias.device()?.slice(self.columns.clone());
-            with_cuda_element!(out, O => {
-                let out = &mut view_mut::<O>(out, out_layout)?;
-                cuda.kernels.bias_rows(&bias, store == Store::Accumulate, out).map_err(cuda_error)?;
-            });
-            store = Store::Accumulate;
+        let mut store = Store::Overwrite;
+        if let Epilogue::Store(given) = self.epilogue {
+            store = given;
+            if let Some(bias) = &bias {
+                // The product is added to the bias.
+                with_cuda_element!(out, O => {
+                    let out = &mut view_mut::<O>(out, out_layout)?;
+                    cuda.kernels.bias_rows(bias, store == Store::Accumulate, out).map_err(cuda_error)?;
+                });
+                store = Store::Accumulate;
+            }
         }
         with_cuda_element!(x, T => with_view::<T, _>(weight, |weight| {
             let columns = self.columns.clone();
@@ -197,6 +201,13 @@ impl InplaceOp2 for LinearOp<'_> {
             with_cuda_element!(out, O => {
                 gemm.run(&cuda.kernels, &cuda.blas, &mut view_mut::<O>(out, out_layout)?).map_err(cuda_error)
             })
-        }))
+        }))?;
+        if let Epilogue::Activate(activation) = self.epilogue {
+            let activate = prefold_kernels::cuda::Activate { activation, width: self.columns.len(), bias };
+            with_cuda_element!(out, O => {
+                activate.run_in_place(&cuda.kernels, &mut view_mut::<O>(out, out_layout)?).map_err(cuda_error)?;
+            });
+        }
+        Ok(())
     }
 }

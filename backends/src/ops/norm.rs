@@ -46,6 +46,20 @@ impl Norm {
     fn as_layer_norm<'a>(&'a self, bias: &'a Vector) -> LayerNorm<'a> {
         LayerNorm { weight: &self.weight.host, bias: &bias.host, eps: self.eps }
     }
+
+    #[cfg(feature = "cuda")]
+    fn on_device<'a>(&'a self, bias: &'a Vector) -> Result<prefold_kernels::cuda::LayerNorm<'a>> {
+        let (weight, bias) = (self.weight.device()?.as_view(), bias.device()?.as_view());
+        Ok(prefold_kernels::cuda::LayerNorm { weight, bias, eps: self.eps })
+    }
+
+    /// The bias of a norm that runs in place.
+    fn in_place(&self) -> Result<&Vector> {
+        match &self.kind {
+            Kind::Layer { bias } => Ok(bias),
+            Kind::Rms => candle_core::bail!("norm: only a LayerNorm is in place"),
+        }
+    }
 }
 
 impl InplaceOp1 for Norm {
@@ -54,8 +68,15 @@ impl InplaceOp1 for Norm {
     }
 
     fn cpu_fwd(&self, x: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let Kind::Layer { bias } = &self.kind else { candle_core::bail!("norm: only a LayerNorm is in place") };
-        self.as_layer_norm(bias).run_in_place(slice_mut::<f32>(x, layout)?).map_err(kernel_error)
+        self.as_layer_norm(self.in_place()?).run_in_place(slice_mut::<f32>(x, layout)?).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, x: &mut CudaStorage, layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view_mut};
+        let cuda = cuda::of(x)?;
+        let norm = self.on_device(self.in_place()?)?;
+        norm.run_in_place(&cuda.kernels, &mut view_mut::<f32>(x, layout)?).map_err(cuda_error)
     }
 }
 
@@ -80,13 +101,19 @@ impl InplaceOp2 for Norm {
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
-        let Kind::Rms = self.kind else { candle_core::bail!("norm: a LayerNorm does not run on a GPU") };
         let cuda = cuda::of(x)?;
         let x = view::<f32>(x, x_layout)?;
         with_cuda_element!(out, T => {
-            let weight = self.weight.device()?.as_view();
-            let norm = prefold_kernels::cuda::AddRmsNorm::<T> { delta: None, weight, eps: self.eps };
-            norm.run_shared(&cuda.kernels, &x, &mut view_mut::<T>(out, out_layout)?).map_err(cuda_error)
+            let out = &mut view_mut::<T>(out, out_layout)?;
+            match &self.kind {
+                Kind::Rms => {
+                    let weight = self.weight.device()?.as_view();
+                    let norm = prefold_kernels::cuda::AddRmsNorm::<T> { delta: None, weight, eps: self.eps };
+                    norm.run_shared(&cuda.kernels, &x, out)
+                }
+                Kind::Layer { bias } => self.on_device(bias)?.run(&cuda.kernels, &x, out),
+            }
+            .map_err(cuda_error)
         })
     }
 }

@@ -38,7 +38,7 @@ impl Pages {
     pub(crate) fn new(table: Vec<u32>, spans: Vec<QuerySpan>, path_lens: Option<Vec<u32>>) -> Self {
         Self {
             #[cfg(feature = "flash-attn")]
-            sequences: Sequences::new(&table, &spans),
+            sequences: Sequences::new(&table, &spans, path_lens.as_deref()),
             table,
             spans,
             path_lens,
@@ -62,7 +62,7 @@ impl Pages {
         #[cfg(feature = "cuda")]
         if !target.is_cpu() {
             let half = target.projections() != candle_core::DType::F32;
-            let plan = AttentionPlan::new(layout, half, &self.table, &self.spans).map_err(kernel_error)?;
+            let plan = AttentionPlan::new(layout, half, &self.table, &self.spans, self.mask()).map_err(kernel_error)?;
             let slot = pack.push(plan.words());
             self.device = Some(DevicePages { plan, slot, words: None });
             #[cfg(feature = "flash-attn")]

@@ -7,18 +7,7 @@ use super::storage::{dims, slice, slice_mut};
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 
-/// Function of a sequence's rows, in the order of their positions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PoolKind {
-    /// Their mean.
-    Mean,
-    /// The largest value of each column.
-    Max,
-    /// Their sum, divided by the root of their number.
-    MeanSqrtLen,
-    /// Their mean with weights 1, 2, 3, ...
-    WeightedMean,
-}
+pub(crate) use prefold_kernels::PoolKind;
 
 /// Rows of the final states of which the pooled states of the sequences are made, one for each kind.
 #[derive(Debug)]
@@ -115,16 +104,16 @@ impl InplaceOp2 for Pool {
     fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_view};
         let cuda = cuda::of(x)?;
-        if self.kinds.iter().any(|&kind| kind != PoolKind::Mean) {
-            candle_core::bail!("pool: only the mean is taken on a GPU");
-        }
+        let &[kind] = self.kinds.as_slice() else {
+            candle_core::bail!("pool: a GPU makes one pooled state of a sequence")
+        };
         let Some([table, starts]) = &self.tensors else { candle_core::bail!("pool: the rows were not uploaded") };
         let (_, width) = x_layout.shape().dims2()?;
         let rows_end = self.table.iter().max().map_or(0, |&row| row as usize + 1);
         with_view::<u32, _>(table, |table| {
             with_view::<u32, _>(starts, |starts| {
                 // The engine scales to unit length, after it has cut off dimensions that were not asked for.
-                let pool = prefold_kernels::cuda::PoolRows { table, starts, rows_end, normalize: false };
+                let pool = prefold_kernels::cuda::PoolRows { kind, table, starts, rows_end, normalize: false };
                 let out = &mut view_mut::<f32>(out, out_layout)?;
                 cuda.kernels.pool_rows(&view::<f32>(x, x_layout)?, width, &pool, out).map_err(cuda_error)
             })

@@ -33,6 +33,17 @@ impl InplaceOp2 for Convert {
         let x = slice::<f32>(x, x_layout)?;
         with_element!(out, T => prefold_kernels::convert(x, slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let cuda = cuda::of(x)?;
+        let (_, width) = dims(x_layout)?;
+        let x = view::<f32>(x, x_layout)?;
+        with_cuda_element!(out, T => {
+            cuda.kernels.convert(&x, width, &mut view_mut::<T>(out, out_layout)?).map_err(cuda_error)
+        })
+    }
 }
 
 struct GatherRows;
@@ -117,15 +128,12 @@ impl InplaceOp3 for Embed {
         ids_layout: &Layout,
     ) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
-        if self.0 == Store::Accumulate {
-            candle_core::bail!("embed: rows are not added on a GPU");
-        }
         let cuda = cuda::of(table)?;
         let (_, width) = dims(table_layout)?;
         let ids = view::<u32>(ids, ids_layout)?;
         let out = &mut view_mut::<f32>(out, out_layout)?;
         with_cuda_element!(table, T => {
-            cuda.kernels.embed(&view::<T>(table, table_layout)?, width, &ids, out).map_err(cuda_error)
+            cuda.kernels.embed(&view::<T>(table, table_layout)?, width, &ids, self.0, out).map_err(cuda_error)
         })
     }
 }

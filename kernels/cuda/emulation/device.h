@@ -14,6 +14,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <setjmp.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -52,10 +53,12 @@ struct Warp {
 };
 
 struct Thread {
+    // How it begins, and where it goes on: `swapcontext` would ask the system to set the signals' mask at every turn.
     ucontext_t context;
+    jmp_buf place;
     std::unique_ptr<char[]> stack;
     Index index;
-    bool done = false;
+    bool begun = false, done = false;
     std::vector<Copy> started, committed;
 };
 
@@ -65,7 +68,7 @@ struct Block {
     std::vector<unsigned char> shared;
     Index index, dim, grid;
     Thread *current = nullptr;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     uint32_t arrived = 0, barriers = 0;
     // Counts what shows that somebody got on.
     uint64_t progress = 0;
@@ -77,8 +80,16 @@ inline Block &block() {
 }
 
 inline void yield() {
-    Thread *self = block().current;
-    swapcontext(&self->context, &block().scheduler);
+    if (!_setjmp(block().current->place)) _longjmp(block().scheduler, 1);
+}
+
+// Gives the current thread its turn.
+inline void resume() {
+    Thread &thread = *block().current;
+    if (_setjmp(block().scheduler)) return;
+    if (thread.begun) _longjmp(thread.place, 1);
+    thread.begun = true;
+    setcontext(&thread.context);
 }
 
 inline uint32_t lane() { return block().current->index.x % 32; }
@@ -124,12 +135,12 @@ inline void launch(uint32_t grid, uint32_t threads, uint32_t shared, bool backwa
             Thread &thread = b.threads[i];
             constexpr size_t STACK = 128 << 10;
             if (!thread.stack) thread.stack.reset(new char[STACK]);
-            thread.index.x = i, thread.done = false;
+            thread.index.x = i, thread.begun = thread.done = false;
             thread.started.clear(), thread.committed.clear();
             getcontext(&thread.context);
             thread.context.uc_stack.ss_sp = thread.stack.get();
             thread.context.uc_stack.ss_size = STACK;
-            thread.context.uc_link = &b.scheduler;
+            thread.context.uc_link = nullptr;
             makecontext(&thread.context, run_thread, 0);
         }
         for (bool running = true; running;) {
@@ -139,7 +150,7 @@ inline void launch(uint32_t grid, uint32_t threads, uint32_t shared, bool backwa
                 b.current = &b.threads[backwards ? threads - 1 - i : i];
                 if (b.current->done) continue;
                 running = true;
-                swapcontext(&b.scheduler, &b.current->context);
+                resume();
             }
             if (running && b.progress == before) fail("all threads wait: a barrier or collective is not reached by all");
         }

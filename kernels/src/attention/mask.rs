@@ -18,7 +18,7 @@ pub enum Mask<'a> {
 
 impl Mask<'_> {
     /// Checks that a full mask has a path for each span, which holds the span and is in a table of `pages` pages.
-    pub(super) fn check(&self, spans: &[QuerySpan], pages: usize) -> Result<(), KernelError> {
+    pub(crate) fn check(&self, spans: &[QuerySpan], pages: usize) -> Result<(), KernelError> {
         let Self::Full { path_lens } = self else { return Ok(()) };
         crate::error::check_len("path lengths", spans.len(), path_lens.len())?;
         for (span, &len) in spans.iter().zip(*path_lens) {
@@ -39,7 +39,7 @@ impl Mask<'_> {
     }
 
     /// Positions of the path of span `index`, as far as its queries see it.
-    pub(super) fn path_len(&self, index: usize, span: &QuerySpan) -> usize {
+    pub(crate) fn path_len(&self, index: usize, span: &QuerySpan) -> usize {
         match self {
             Self::Causal => span.depth as usize + span.len as usize,
             Self::Full { path_lens } => path_lens[index] as usize,

@@ -1,5 +1,6 @@
 //! The work list of attention on a GPU.
 
+use super::mask::Mask;
 use super::span::QuerySpan;
 use std::cmp::Reverse;
 
@@ -18,15 +19,16 @@ pub struct QueryTile {
 /// A span has `len * group` queries, `group` being the query heads that share a key/value head.
 ///
 /// # Panics
-/// If `queries_per_tile` or `group` is 0.
-pub fn query_tiles(spans: &[QuerySpan], group: usize, queries_per_tile: usize) -> Vec<QueryTile> {
-    let mut tiles: Vec<(u64, QueryTile)> = Vec::new();
-    for (span, number) in spans.iter().zip(0..) {
+/// If `queries_per_tile` or `group` is 0, or a full mask has no path length for a span.
+pub fn query_tiles(spans: &[QuerySpan], mask: Mask<'_>, group: usize, queries_per_tile: usize) -> Vec<QueryTile> {
+    let mut tiles: Vec<(usize, QueryTile)> = Vec::new();
+    for (span, number) in spans.iter().zip(0_u32..) {
         let queries = span.len as usize * group;
         for index in 0..queries.div_ceil(queries_per_tile) {
             let last = ((index + 1) * queries_per_tile).min(queries) - 1;
             // The time of a block of threads depends on its last query's keys, not on its number of queries.
-            let keys = u64::from(span.depth) + (last / group) as u64 + 1;
+            let position = span.depth as usize + last / group;
+            let keys = mask.visible(None, mask.path_len(number as usize, span), position).end;
             tiles.push((keys, QueryTile { span: number, index: index as u32 }));
         }
     }
@@ -55,7 +57,7 @@ mod tests {
         #[test]
         fn every_query_is_in_one_tile_and_the_longest_come_first(spans in spans(), group in 1usize..9, power in 0u32..8) {
             let queries_per_tile = 1 << power;
-            let tiles = query_tiles(&spans, group, queries_per_tile);
+            let tiles = query_tiles(&spans, Mask::Causal, group, queries_per_tile);
             let mut seen: Vec<Vec<usize>> = spans.iter().map(|span| vec![0; span.len as usize * group]).collect();
             let mut before = u64::MAX;
             for tile in tiles {
@@ -75,8 +77,17 @@ mod tests {
     #[test]
     fn tiles_of_equal_length_keep_their_order() {
         let span = |row, len, depth| QuerySpan { row, len, depth, path: 0 };
-        let tiles = query_tiles(&[span(0, 3, 0), span(3, 5, 7), span(8, 3, 0)], 2, 4);
+        let tiles = query_tiles(&[span(0, 3, 0), span(3, 5, 7), span(8, 3, 0)], Mask::Causal, 2, 4);
         let pairs: Vec<(u32, u32)> = tiles.iter().map(|tile| (tile.span, tile.index)).collect();
         assert_eq!(pairs, [(1, 2), (1, 1), (1, 0), (0, 1), (2, 1), (0, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn with_a_full_mask_the_longest_paths_come_first() {
+        let span = |row, len, path| QuerySpan { row, len, depth: 0, path };
+        let spans = [span(0, 5, 0), span(5, 9, 5)];
+        let tiles = query_tiles(&spans, Mask::Full { path_lens: &[5, 9] }, 1, 4);
+        let pairs: Vec<(u32, u32)> = tiles.iter().map(|tile| (tile.span, tile.index)).collect();
+        assert_eq!(pairs, [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1)]);
     }
 }

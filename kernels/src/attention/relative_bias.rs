@@ -28,12 +28,23 @@ impl RelativeBias {
         Self { table, stride, limit }
     }
 
+    /// All values, `[num_heads, stride]`.
+    pub fn values(&self) -> &[f32] {
+        &self.table
+    }
+
+    /// Values from one head to the next, and the index of distance 0 in a head's.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn geometry(&self) -> (usize, usize) {
+        (self.stride, self.limit - 1)
+    }
+
     /// The bias of a head at a distance.
     pub(crate) fn value(&self, head: usize, distance: isize) -> f32 {
         self.table[head * self.stride + (distance + self.limit as isize - 1) as usize]
     }
 
-    pub(super) fn check(&self, layout: QkvLayout, longest: usize) -> Result<(), KernelError> {
+    pub(crate) fn check(&self, layout: QkvLayout, longest: usize) -> Result<(), KernelError> {
         if layout.group() != 1 {
             let expected = "num_heads, where scores have a bias";
             return Err(KernelError::Value { argument: "num_kv_heads", found: layout.num_kv_heads, expected });

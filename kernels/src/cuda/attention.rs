@@ -6,7 +6,7 @@ use super::names::{flash_shared_bytes, names};
 use crate::Element;
 use crate::attention::{check_layout, check_spans};
 use crate::error::check_len;
-use crate::{KernelError, QkvLayout, QuerySpan, QueryTile, query_tiles};
+use crate::{KernelError, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, query_tiles};
 use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
 
 /// Threads of a block of either kernel.
@@ -14,6 +14,12 @@ const THREADS: u32 = 128;
 
 /// Queries of a tile of the kernel without tensor cores; `QUERIES` in its file.
 const PLAIN_QUERIES: usize = 64;
+
+/// Words of `struct Span` of `cuda/attention.cuh`.
+const SPAN_WORDS: usize = 5;
+
+/// No limit on positions, to which it can be added.
+const UNLIMITED: u32 = 1 << 30;
 
 /// Neighbouring columns of a row-major matrix on the device.
 #[derive(Debug)]
@@ -35,7 +41,7 @@ impl<T> Columns<'_, T> {
 /// The queries of a batch and their page table, prepared and checked on the host.
 #[derive(Debug, Clone)]
 pub struct AttentionPlan {
-    /// [`crate::Attention::pages`], then the spans as `[row, len, depth, path]`, then the tiles as `[span, index]`.
+    /// [`crate::Attention::pages`], then the spans as `[row, len, depth, path, path_len]`, then the tiles as `[span, index]`.
     words: Vec<u32>,
     shape: PlanShape,
 }
@@ -47,6 +53,10 @@ struct PlanShape {
     tiles: usize,
     queries_per_tile: usize,
     group: usize,
+    /// Queries see the keys after them too.
+    full: bool,
+    /// Positions of the longest path, as far as queries see it.
+    longest: usize,
     /// One more than the last row of a query, and than the largest page.
     q_rows: usize,
     kv_rows: usize,
@@ -65,16 +75,25 @@ impl AttentionPlan {
     /// Checks spans and pages, and lists the tiles.
     ///
     /// # Errors
-    /// A span's path is not in `pages`, or the spans are not in ascending order.
-    pub fn new(layout: QkvLayout, half: bool, pages: &[u32], spans: &[QuerySpan]) -> Result<Self, KernelError> {
+    /// A span's path is not in `pages`, the spans are not in ascending order, or the mask is of other spans.
+    pub fn new(
+        layout: QkvLayout,
+        half: bool,
+        pages: &[u32],
+        spans: &[QuerySpan],
+        mask: Mask<'_>,
+    ) -> Result<Self, KernelError> {
         check_layout(layout)?;
         check_spans(spans, usize::MAX - 1, pages.len())?;
+        mask.check(spans, pages.len())?;
         check_queries(layout.group(), spans)?;
         let queries_per_tile = plan_queries_per_tile(layout, half, spans);
-        let tiles = query_tiles(spans, layout.group(), queries_per_tile);
-        let mut words = Vec::with_capacity(pages.len() + 4 * spans.len() + 2 * tiles.len());
+        let tiles = query_tiles(spans, mask, layout.group(), queries_per_tile);
+        let path_lens = || spans.iter().enumerate().map(|(index, span)| mask.path_len(index, span));
+        let mut words = Vec::with_capacity(pages.len() + SPAN_WORDS * spans.len() + 2 * tiles.len());
         words.extend_from_slice(pages);
-        words.extend(spans.iter().flat_map(|span| [span.row, span.len, span.depth, span.path]));
+        let span_words = |(span, len): (&QuerySpan, usize)| [span.row, span.len, span.depth, span.path, len as u32];
+        words.extend(spans.iter().zip(path_lens()).flat_map(span_words));
         words.extend(tiles.iter().flat_map(|tile: &QueryTile| [tile.span, tile.index]));
         let shape = PlanShape {
             pages: pages.len(),
@@ -82,6 +101,8 @@ impl AttentionPlan {
             tiles: tiles.len(),
             queries_per_tile,
             group: layout.group(),
+            full: matches!(mask, Mask::Full { .. }),
+            longest: path_lens().max().unwrap_or(0),
             q_rows: spans.last().map_or(0, |span| span.row as usize + span.len as usize),
             kv_rows: pages.iter().max().map_or(0, |&page| page as usize + 1),
         };
@@ -110,7 +131,7 @@ pub struct DevicePlan<'a> {
     shape: PlanShape,
 }
 
-/// Causal attention by path position, as [`crate::Attention`].
+/// Attention by path position, as [`crate::Attention`]; the plan has the mask.
 #[derive(Debug)]
 pub struct Attention<'a, T> {
     /// Queries, `[rows, num_heads * head_dim]`.
@@ -123,8 +144,19 @@ pub struct Attention<'a, T> {
     pub layout: QkvLayout,
     /// Factor on the scores, usually `1 / sqrt(head_dim)`.
     pub scale: f32,
-    /// A query at position `p` sees the keys `p - window + 1 ..= p`; `None` for all up to `p`.
+    /// A query sees the keys less than so many positions away; `None` for no such limit.
     pub window: Option<usize>,
+    /// Added to the scores, after the factor. Only where each query head has a key/value head of its own.
+    pub bias: Option<ScoreBias<'a>>,
+}
+
+/// Biases of scores by distance, on the device.
+#[derive(Debug)]
+pub struct ScoreBias<'a> {
+    /// The biases on the host.
+    pub bias: &'a RelativeBias,
+    /// A copy of [`RelativeBias::values`] in device memory.
+    pub values: CudaView<'a, f32>,
 }
 
 /// `struct Attention` of `cuda/attention.cuh`.
@@ -146,10 +178,15 @@ struct Argument {
     head_dim: u32,
     group_inverse: u32,
     window: u32,
+    ahead: u32,
     scale_log2: f32,
+    bias_scale: f32,
+    bias: u64,
+    bias_stride: u32,
+    bias_origin: u32,
 }
 
-// SAFETY: plain numbers in the layout of the C structure: seven pointers, then nine words and padding.
+// SAFETY: plain numbers in the layout of the C structure: seven pointers, eleven words and padding, a pointer and two words.
 unsafe impl DeviceRepr for Argument {}
 
 impl<T: Element> Attention<'_, T> {
@@ -167,6 +204,9 @@ impl<T: Element> Attention<'_, T> {
         let out = address_mut(kernels, out);
         let pages = address(kernels, &self.plan.words);
         let spans = pages + 4 * shape.pages as u64;
+        // A window that no path is longer than is none.
+        let window = self.window.and_then(|window| u32::try_from(window).ok()).filter(|&window| window < UNLIMITED);
+        let (bias_stride, bias_origin) = self.bias.as_ref().map_or((0, 0), |bias| bias.bias.geometry());
         let argument = Argument {
             q,
             k,
@@ -174,7 +214,7 @@ impl<T: Element> Attention<'_, T> {
             out,
             pages,
             spans,
-            tiles: spans + 16 * shape.spans as u64,
+            tiles: spans + (4 * SPAN_WORDS * shape.spans) as u64,
             q_stride: self.q.row_stride as u32,
             kv_stride: self.kv.row_stride as u32,
             out_stride: self.layout.q_width() as u32,
@@ -182,9 +222,13 @@ impl<T: Element> Attention<'_, T> {
             group: self.layout.group() as u32,
             head_dim: head_dim as u32,
             group_inverse: group_inverse(self.layout.group()),
-            // A window that no path is longer than is none; smaller ones can be added to a position.
-            window: self.window.filter(|&window| window < 1 << 30).map_or(0, |window| window as u32),
+            window: window.unwrap_or(0),
+            ahead: if shape.full { window.map_or(UNLIMITED, |window| window - 1) } else { 0 },
             scale_log2: self.scale * std::f32::consts::LOG2_E,
+            bias_scale: 1.0 / self.scale,
+            bias: self.bias.as_ref().map_or(0, |bias| address(kernels, &bias.values)),
+            bias_stride: bias_stride as u32,
+            bias_origin: bias_origin as u32,
         };
         let strides = (self.q.row_stride | self.kv.row_stride) as u64 * element;
         let aligned = (q | k | v | out | strides).is_multiple_of(16);
@@ -227,6 +271,10 @@ impl<T: Element> Attention<'_, T> {
         let kv_rows = self.kv.rows(0, 2 * layout.kv_width());
         if shape.kv_rows > kv_rows {
             return Err(KernelError::Index { argument: "page", found: shape.kv_rows - 1, limit: kv_rows });
+        }
+        if let Some(ScoreBias { bias, values }) = &self.bias {
+            bias.check(layout, shape.longest)?;
+            check_len("relative bias on the device", bias.values().len(), values.len())?;
         }
         // Without more than this a block of threads cannot be asked for.
         let limit = 48 << 10;
@@ -287,13 +335,20 @@ mod tests {
     #[test]
     fn a_plan_s_words_are_pages_then_spans_then_tiles() {
         let spans = [QuerySpan { row: 0, len: 2, depth: 0, path: 0 }, QuerySpan { row: 2, len: 1, depth: 2, path: 0 }];
-        let plan = AttentionPlan::new(LAYOUT, true, &[0, 1, 2], &spans).unwrap();
-        assert_eq!(plan.words(), [0, 1, 2, 0, 2, 0, 0, 2, 1, 2, 0, 1, 0, 0, 0]);
+        let plan = AttentionPlan::new(LAYOUT, true, &[0, 1, 2], &spans, Mask::Causal).unwrap();
+        assert_eq!(plan.words(), [0, 1, 2, 0, 2, 0, 0, 2, 2, 1, 2, 0, 3, 1, 0, 0, 0]);
         assert_eq!((plan.shape.q_rows, plan.shape.kv_rows, plan.shape.tiles), (3, 3, 2));
+        let plan = |spans: &[QuerySpan], mask| AttentionPlan::new(LAYOUT, true, &[0, 1, 2], spans, mask);
         let outside = [QuerySpan { row: 0, len: 4, depth: 0, path: 0 }];
-        assert!(matches!(AttentionPlan::new(LAYOUT, true, &[0, 1, 2], &outside), Err(KernelError::Index { .. })));
+        assert!(matches!(plan(&outside, Mask::Causal), Err(KernelError::Index { .. })));
         let crossed = [spans[1], spans[0]];
-        assert!(matches!(AttentionPlan::new(LAYOUT, true, &[0, 1, 2], &crossed), Err(KernelError::Value { .. })));
+        assert!(matches!(plan(&crossed, Mask::Causal), Err(KernelError::Value { .. })));
+
+        let full = plan(&spans, Mask::Full { path_lens: &[3, 3] }).unwrap();
+        assert_eq!(full.words()[3..13], [0, 2, 0, 0, 3, 2, 1, 2, 0, 3], "every span has its whole path");
+        assert!(full.shape.full && full.shape.longest == 3);
+        assert!(matches!(plan(&spans, Mask::Full { path_lens: &[3, 4] }), Err(KernelError::Index { .. })));
+        assert!(matches!(plan(&spans, Mask::Full { path_lens: &[3] }), Err(KernelError::Length { .. })));
     }
 
     #[test]
@@ -313,7 +368,8 @@ mod tests {
 
     #[test]
     fn the_argument_has_the_layout_of_the_c_structure() {
-        assert_eq!(size_of::<Argument>(), 7 * 8 + 9 * 4 + 4);
+        assert_eq!(size_of::<Argument>(), 7 * 8 + 11 * 4 + 4 + 8 + 2 * 4);
         assert_eq!(std::mem::offset_of!(Argument, q_stride), 56);
+        assert_eq!(std::mem::offset_of!(Argument, bias), 104);
     }
 }

@@ -166,6 +166,20 @@ pub(super) struct Launch {
 }
 
 impl Launch {
+    /// A block for each row of `width` values: by the second kernel, which takes `step` values at once, if all rows at these
+    /// addresses can be divided so, else by the first.
+    pub(super) fn by_rows(
+        names: [&'static str; 2],
+        rows: usize,
+        width: usize,
+        step: usize,
+        addresses: &[CUdeviceptr],
+    ) -> Self {
+        let wide = width.is_multiple_of(step) && is_aligned(addresses);
+        let threads = row_threads(if wide { width / step } else { width });
+        Self { name: names[usize::from(wide)], blocks: rows, threads, shared_bytes: 0 }
+    }
+
     fn config(&self) -> Result<LaunchConfig, CudaError> {
         /// The limit of a grid's first dimension.
         const MAX_BLOCKS: usize = i32::MAX as usize;
@@ -201,9 +215,19 @@ pub(super) fn is_aligned(addresses: &[CUdeviceptr]) -> bool {
 }
 
 fn all_names<T: Element>() -> Vec<&'static str> {
-    let Names { embed, add_rms_norm, qk_norm_rope, silu_mul, bias_rows, plain_attention, flash_attention } =
-        names::<T>();
-    let mut names = [embed, add_rms_norm, qk_norm_rope, silu_mul].concat();
+    let Names {
+        embed,
+        convert,
+        add_rms_norm,
+        layer_norm,
+        qk_norm_rope,
+        silu_mul,
+        activate,
+        bias_rows,
+        plain_attention,
+        flash_attention,
+    } = names::<T>();
+    let mut names = [embed, convert, add_rms_norm, layer_norm, qk_norm_rope, silu_mul, activate].concat();
     names.extend([bias_rows, plain_attention]);
     names.extend(flash_attention.into_iter().flatten().flatten());
     names

@@ -4,6 +4,7 @@
 //! the stream. Indices in device memory cannot be checked there: an index of a row gather or an embedding that is out of
 //! range makes a row of NaN, and [`AttentionPlan`] checks page tables while they are still on the host.
 
+mod activation;
 mod attention;
 mod error;
 mod gemm;
@@ -14,12 +15,13 @@ mod pinned;
 mod rope;
 mod rows;
 
-pub use attention::{Attention, AttentionPlan, Columns, DevicePlan, plan_queries_per_tile};
+pub use activation::Activate;
+pub use attention::{Attention, AttentionPlan, Columns, DevicePlan, ScoreBias, plan_queries_per_tile};
 pub use cudarc;
 pub use error::CudaError;
 pub use gemm::{Gemm, prefer_exact_sums};
 pub use launch::{Kernels, Properties, exclusive_stream};
-pub use norm::AddRmsNorm;
+pub use norm::{AddRmsNorm, LayerNorm};
 pub use pinned::Pinned;
 pub use rope::{QkNormRope, RopeSpan};
 pub use rows::PoolRows;

@@ -7,9 +7,12 @@ use cudarc::cublas::sys::cudaDataType;
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) embed: [&'static str; 2],
+    pub(super) convert: [&'static str; 2],
     pub(super) add_rms_norm: [&'static str; 2],
+    pub(super) layer_norm: [&'static str; 2],
     pub(super) qk_norm_rope: [&'static str; 2],
     pub(super) silu_mul: [&'static str; 2],
+    pub(super) activate: [&'static str; 2],
     pub(super) bias_rows: &'static str,
     pub(super) plain_attention: &'static str,
     /// `[head_dim 64, head_dim 128][64 queries, 128 queries]`; none for f32.
@@ -20,9 +23,12 @@ macro_rules! names {
     ($type:literal, $wide:literal, $flash:expr) => {
         Names {
             embed: [concat!("embed_", $type, "_1"), concat!("embed_", $type, "_4")],
+            convert: [concat!("convert_", $type, "_1"), concat!("convert_", $type, "_4")],
             add_rms_norm: [concat!("add_rms_norm_", $type, "_1"), concat!("add_rms_norm_", $type, "_4")],
+            layer_norm: [concat!("layer_norm_", $type, "_1"), concat!("layer_norm_", $type, "_4")],
             qk_norm_rope: [concat!("qk_norm_rope_", $type, "_1"), concat!("qk_norm_rope_", $type, "_", $wide)],
             silu_mul: [concat!("silu_mul_", $type, "_1"), concat!("silu_mul_", $type, "_", $wide)],
+            activate: [concat!("activate_", $type, "_1"), concat!("activate_", $type, "_4")],
             bias_rows: concat!("bias_rows_", $type),
             plain_attention: concat!("plain_attention_", $type),
             flash_attention: $flash,

@@ -1,7 +1,7 @@
-//! Launcher of `cuda/norm.cu`.
+//! Launchers of `cuda/norm.cu`.
 
 use super::error::CudaError;
-use super::launch::{Kernels, Launch, address, address_mut, is_aligned, row_threads};
+use super::launch::{Kernels, Launch, address, address_mut};
 use super::names::names;
 use crate::Element;
 use crate::error::{check_len, whole_rows};
@@ -63,13 +63,53 @@ impl<T: Element> AddRmsNorm<'_, T> {
         let width = self.weight.len();
         let delta = self.delta.as_ref().map_or(0, |delta| address(kernels, delta));
         let (weight, out) = (address(kernels, &self.weight), address_mut(kernels, out));
-        let wide = width.is_multiple_of(4) && is_aligned(&[x, delta, weight, out]);
-        let launch = Launch {
-            name: names::<T>().add_rms_norm[usize::from(wide)],
-            blocks: len / width,
-            threads: row_threads(if wide { width / 4 } else { width }),
-            shared_bytes: 0,
-        };
+        let launch = Launch::by_rows(names::<T>().add_rms_norm, len / width, width, 4, &[x, delta, weight, out]);
         kernels.launch(launch, &[x, delta, weight, self.eps.to_bits().into(), out, width as u64])
+    }
+}
+
+/// LayerNorm, as [`crate::LayerNorm`].
+#[derive(Debug)]
+pub struct LayerNorm<'a> {
+    /// `[width]`
+    pub weight: CudaView<'a, f32>,
+    /// `[width]`
+    pub bias: CudaView<'a, f32>,
+    /// Added to the variance.
+    pub eps: f32,
+}
+
+impl LayerNorm<'_> {
+    /// Normalises `x`, `[rows, width]`, into `out`.
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn run<T: Element>(
+        &self,
+        kernels: &Kernels,
+        x: &CudaView<'_, f32>,
+        out: &mut CudaViewMut<'_, T>,
+    ) -> Result<(), CudaError> {
+        check_len("out", x.len(), out.len())?;
+        self.queue::<T>(kernels, address(kernels, x), address_mut(kernels, out), x.len())
+    }
+
+    /// Normalises `x`, `[rows, width]`, in place.
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn run_in_place(&self, kernels: &Kernels, x: &mut CudaViewMut<'_, f32>) -> Result<(), CudaError> {
+        let len = x.len();
+        let x = address_mut(kernels, x);
+        self.queue::<f32>(kernels, x, x, len)
+    }
+
+    fn queue<T: Element>(&self, kernels: &Kernels, x: u64, out: u64, len: usize) -> Result<(), CudaError> {
+        let width = self.weight.len();
+        check_len("bias", width, self.bias.len())?;
+        let blocks = whole_rows("x", width, len)?;
+        let (weight, bias) = (address(kernels, &self.weight), address(kernels, &self.bias));
+        let launch = Launch::by_rows(names::<T>().layer_norm, blocks, width, 4, &[x, weight, bias, out]);
+        kernels.launch(launch, &[x, weight, bias, self.eps.to_bits().into(), out, width as u64])
     }
 }

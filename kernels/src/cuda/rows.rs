@@ -1,11 +1,11 @@
-//! Launchers of `cuda/rows.cu` and `cuda/activation.cu`.
+//! Launchers of `cuda/rows.cu`.
 
 use super::error::CudaError;
-use super::launch::{Kernels, Launch, address, address_mut, is_aligned, row_threads};
-use super::names::{names, per_16_bytes};
+use super::launch::{Kernels, Launch, address, address_mut, row_threads};
+use super::names::names;
 use crate::Element;
-use crate::KernelError;
 use crate::error::{check_len, whole_rows};
+use crate::{KernelError, PoolKind, Store};
 use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
 
 /// Threads of a block of the row gather, and rows that it copies.
@@ -35,7 +35,7 @@ impl Kernels {
         self.launch(launch, &[from, index, to, rows as u64, src_rows as u64, (row_bytes / unit) as u64])
     }
 
-    /// `out[i] = table[ids[i]]` as f32, rows of `width`; NaN where an id is out of range.
+    /// `out[i] = table[ids[i]]` as f32, rows of `width`, or adds it; NaN where an id is out of range.
     ///
     /// # Errors
     /// The lengths do not fit together.
@@ -44,20 +44,33 @@ impl Kernels {
         table: &CudaView<'_, T>,
         width: usize,
         ids: &CudaView<'_, u32>,
+        store: Store,
         out: &mut CudaViewMut<'_, f32>,
     ) -> Result<(), CudaError> {
         let vocab_size = whole_rows("table", width, table.len())?;
         check_len("out", ids.len() * width, out.len())?;
         let (blocks, table, ids) = (ids.len(), address(self, table), address(self, ids));
         let out = address_mut(self, out);
-        let wide = width.is_multiple_of(4) && is_aligned(&[table, out]);
-        let launch = Launch {
-            name: names::<T>().embed[usize::from(wide)],
-            blocks,
-            threads: row_threads(if wide { width / 4 } else { width }),
-            shared_bytes: 0,
-        };
-        self.launch(launch, &[table, ids, out, vocab_size as u64, width as u64])
+        let launch = Launch::by_rows(names::<T>().embed, blocks, width, 4, &[table, out]);
+        let accumulate = u64::from(store == Store::Accumulate);
+        self.launch(launch, &[table, ids, out, vocab_size as u64, width as u64, accumulate])
+    }
+
+    /// `out = x`, rounded to the type of `out`, rows of `width`.
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn convert<T: Element>(
+        &self,
+        x: &CudaView<'_, f32>,
+        width: usize,
+        out: &mut CudaViewMut<'_, T>,
+    ) -> Result<(), CudaError> {
+        let blocks = whole_rows("x", width, x.len())?;
+        check_len("out", x.len(), out.len())?;
+        let (x, out) = (address(self, x), address_mut(self, out));
+        let launch = Launch::by_rows(names::<T>().convert, blocks, width, 4, &[x, out]);
+        self.launch(launch, &[x, out, width as u64])
     }
 
     /// `out = bias` for every row, or `out += bias`.
@@ -77,7 +90,7 @@ impl Kernels {
         self.launch(launch, &[out, bias, width as u64, u64::from(accumulate)])
     }
 
-    /// `out[b]` = the mean of `x[table[i]]` for i in `starts[b]..starts[b + 1]`, scaled to unit length if asked for; rows of
+    /// `out[b]` = what is made of `x[table[i]]` for i in `starts[b]..starts[b + 1]`, scaled to unit length if asked for; rows of
     /// `width`. The caller vouches for the indices, which are in device memory: see [`crate::cuda`].
     ///
     /// # Errors
@@ -100,36 +113,22 @@ impl Kernels {
         let launch = Launch { name: "pool_rows", blocks: outputs * parts, threads, shared_bytes: 0 };
         let (x, out) = (address(self, x), address_mut(self, out));
         let (table, starts) = (address(self, &pool.table), address(self, &pool.starts));
-        self.launch(launch, &[x, table, starts, out, width as u64, parts as u64, u64::from(pool.normalize)])
-    }
-
-    /// `out = silu(gate) * up`, a row of `gate_up` being `[gate | up]`, each of `width`.
-    ///
-    /// # Errors
-    /// The lengths do not fit together.
-    pub fn silu_mul<T: Element>(
-        &self,
-        gate_up: &CudaView<'_, T>,
-        width: usize,
-        out: &mut CudaViewMut<'_, T>,
-    ) -> Result<(), CudaError> {
-        let blocks = whole_rows("gate_up", width.saturating_mul(2), gate_up.len())?;
-        check_len("out", blocks * width, out.len())?;
-        let (gate_up, out) = (address(self, gate_up), address_mut(self, out));
-        let wide = width.is_multiple_of(per_16_bytes::<T>()) && is_aligned(&[gate_up, out]);
-        let launch = Launch {
-            name: names::<T>().silu_mul[usize::from(wide)],
-            blocks,
-            threads: row_threads(if wide { width / per_16_bytes::<T>() } else { width }),
-            shared_bytes: 0,
+        let kind = match pool.kind {
+            PoolKind::Mean => 0,
+            PoolKind::Max => 1,
+            PoolKind::MeanSqrtLen => 2,
+            PoolKind::WeightedMean => 3,
         };
-        self.launch(launch, &[gate_up, out, width as u64])
+        let sizes = [width as u64, parts as u64];
+        self.launch(launch, &[&[x, table, starts, out][..], &sizes, &[kind, u64::from(pool.normalize)]].concat())
     }
 }
 
 /// The rows to pool. The indices are in device memory; `rows_end` was found while they were on the host.
 #[derive(Debug)]
 pub struct PoolRows<'a> {
+    /// Function of an output's rows.
+    pub kind: PoolKind,
     /// The rows of all outputs, one after another.
     pub table: CudaView<'a, u32>,
     /// Start of each output's rows in the table, then the end of the last one's. None is empty.

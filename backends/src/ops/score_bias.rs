@@ -1,0 +1,39 @@
+//! Biases of attention scores by distance.
+
+use super::target::Target;
+use crate::LoadError;
+#[cfg(feature = "cuda")]
+use candle_core::Result;
+use prefold_kernels::RelativeBias;
+#[cfg(feature = "cuda")]
+use prefold_kernels::cuda::cudarc::driver::CudaSlice;
+
+/// Biases on the host, and on the device too where that is another.
+#[derive(Debug)]
+pub(crate) struct ScoreBias {
+    pub(super) host: RelativeBias,
+    #[cfg(feature = "cuda")]
+    values: Option<CudaSlice<f32>>,
+}
+
+impl ScoreBias {
+    /// # Errors
+    /// The device has no room.
+    pub(crate) fn new(host: RelativeBias, target: &Target) -> std::result::Result<Self, LoadError> {
+        #[cfg(not(feature = "cuda"))]
+        let _ = target;
+        Ok(Self {
+            #[cfg(feature = "cuda")]
+            values: target.cuda.as_ref().map(|cuda| cuda.vector(host.values())).transpose()?,
+            host,
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(super) fn on_device(&self) -> Result<prefold_kernels::cuda::ScoreBias<'_>> {
+        match &self.values {
+            Some(values) => Ok(prefold_kernels::cuda::ScoreBias { bias: &self.host, values: values.as_view() }),
+            None => candle_core::bail!("attention: the biases are on the CPU, the scores on a GPU"),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+// Checks of the kernels that take each row alone, and of pooling.
+#pragma once
+#include "../activation.cu"
+#include "../norm.cu"
+#include "../rope.cu"
+#include "../rows.cu"
+#include "support.h"
+
+template <typename Unit> void check_gather(uint32_t width, void (*kernel)(const Unit *, const uint32_t *, Unit *, uint32_t, uint32_t, uint32_t)) {
+    const uint32_t src_rows = 7, rows = 13;
+    Array<Unit> src(src_rows * width), out(rows * width);
+    for (size_t i = 0; i < src_rows * width * sizeof(Unit); ++i) src.start[i] = uint8_t(below(256));
+    Array<uint32_t> index(rows);
+    for (uint32_t i = 0; i < rows; ++i) index[i] = i == 5 ? src_rows : below(src_rows);
+    emulation::launch((rows + 7) / 8, 256, 0, false, [&] { kernel(src.get(), index.get(), out.get(), rows, src_rows, width); });
+    const std::string what = "gather of " + std::to_string(width) + " x " + std::to_string(sizeof(Unit));
+    out.check_guards(what);
+    for (uint32_t i = 0; i < rows; ++i) {
+        for (size_t j = 0; j < width * sizeof(Unit); ++j) {
+            const uint8_t expected = i == 5 ? 0xff : src.start[index[i] * width * sizeof(Unit) + j];
+            close(what, i, out.start[i * width * sizeof(Unit) + j], expected, 0);
+        }
+    }
+}
+
+template <typename T>
+void check_embed(uint32_t width, void (*kernel)(const T *, const uint32_t *, float *, uint32_t, uint32_t, uint32_t)) {
+    Array<T> table = random_values<T>(9 * width);
+    Array<uint32_t> ids(4);
+    ids[0] = 8, ids[1] = 0, ids[2] = 9, ids[3] = 3;
+    Array<float> out(4 * width);
+    for (uint32_t accumulate = 0; accumulate < 2; ++accumulate) {
+        emulation::launch(4, 64, 0, false, [&] { kernel(table.get(), ids.get(), out.get(), 9, width, accumulate); });
+        out.check_guards("embed");
+        for (uint32_t i = 0; i < 4 * width; ++i) {
+            if (i / width == 2) {
+                if (out[i] == out[i]) close("embed outside", i, 0, 1, 0);
+            } else {
+                close("embed", i, out[i], (1 + accumulate) * to_float(table[ids[i / width] * width + i % width]), 0);
+            }
+        }
+    }
+}
+
+template <typename T> void check_convert(uint32_t width, void (*kernel)(const float *, T *, uint32_t)) {
+    Array<float> x = random_values<float>(3 * width);
+    Array<T> out(3 * width);
+    emulation::launch(3, 64, 0, false, [&] { kernel(x.get(), out.get(), width); });
+    out.check_guards("convert");
+    for (uint32_t i = 0; i < 3 * width; ++i) close("convert", i, to_float(out[i]), to_float(from_float<T>(x[i])), 0);
+}
+
+template <typename T>
+void check_norm(uint32_t width, bool add, void (*kernel)(float *, const T *, const float *, float, T *, uint32_t)) {
+    const uint32_t rows = 3;
+    Array<float> x = random_values<float>(rows * width), before(x), weight = random_values<float>(width);
+    Array<T> delta = random_values<T>(rows * width), out(rows * width);
+    emulation::launch(rows, 128, 0, width % 2, [&] {
+        kernel(x.get(), add ? delta.get() : nullptr, weight.get(), 1e-6f, out.get(), width);
+    });
+    const std::string what = "norm " + std::to_string(width) + (add ? " add" : "");
+    out.check_guards(what), x.check_guards(what);
+    for (uint32_t r = 0; r < rows; ++r) {
+        double squares = 0;
+        for (uint32_t i = r * width; i < (r + 1) * width; ++i) {
+            const double value = double(before[i]) + (add ? double(to_float(delta[i])) : 0);
+            close(what + " x", i, x[i], value, 1e-6);
+            squares += value * value;
+        }
+        for (uint32_t i = 0; i < width; ++i) {
+            const double expected = x[r * width + i] / std::sqrt(squares / width + 1e-6) * weight[i];
+            close(what, i, to_float(out[r * width + i]), expected, rounding<T>() * (std::abs(expected) + 1e-3));
+        }
+    }
+}
+
+template <typename T>
+void check_layer_norm(uint32_t width, void (*kernel)(const float *, const float *, const float *, float, T *, uint32_t)) {
+    const uint32_t rows = 3;
+    // Means far from zero: a variance by the mean of the squares would lose it.
+    Array<float> x = random_values<float>(rows * width), weight = random_values<float>(width), bias = random_values<float>(width);
+    for (uint32_t i = 0; i < rows * width; ++i) x[i] += float(i / width) * 100;
+    Array<T> out(rows * width);
+    Array<float> before(x);
+    const std::string what = "layer norm " + std::to_string(width);
+    // Then in place, where the types allow it.
+    for (int in_place = 0; in_place < (std::is_same<T, float>::value ? 2 : 1); ++in_place) {
+        T *to = in_place ? reinterpret_cast<T *>(x.get()) : out.get();
+        emulation::launch(rows, 128, 0, width % 2, [&] { kernel(x.get(), weight.get(), bias.get(), 1e-5f, to, width); });
+        out.check_guards(what), x.check_guards(what);
+        for (uint32_t i = 0; i < rows * width; ++i) {
+            const float *row = before.get() + i / width * width;
+            double mean = 0, variance = 0;
+            for (uint32_t j = 0; j < width; ++j) mean += double(row[j]) / width;
+            for (uint32_t j = 0; j < width; ++j) variance += (row[j] - mean) * (row[j] - mean) / width;
+            const double expected = (before[i] - mean) / std::sqrt(variance + 1e-5) * weight[i % width] + bias[i % width];
+            // Values of 200 have steps of 1.5e-5.
+            close(what, i, to_float(to[i]), expected, rounding<T>() * (std::abs(expected) + 1e-3) + 1e-4);
+        }
+    }
+}
+
+template <typename T> using RopeKernel = void (*)(T *, const uint32_t *, const float *, const float *, uint32_t, uint32_t,
+                                                  const float *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
+
+// `wide` is how many values the kernel reads at once.
+template <typename T>
+void check_rope(uint32_t dim, uint32_t heads, uint32_t kv_heads, bool norm, uint32_t wide, RopeKernel<T> kernel) {
+    const uint32_t rows = 5, positions = 50, half = dim / 2, width = (heads + 2 * kv_heads) * dim;
+    Array<T> x = random_values<T>(rows * width), before(x);
+    Array<float> table(positions * dim), q_norm = random_values<float>(dim), k_norm = random_values<float>(dim);
+    for (uint32_t p = 0; p < positions; ++p)
+        for (uint32_t i = 0; i < half; ++i) {
+            const double angle = p * std::pow(1e4, -2.0 * i / dim);
+            table[p * dim + i] = float(std::cos(angle)), table[p * dim + half + i] = float(std::sin(angle));
+        }
+    Array<uint32_t> position_ids(rows);
+    for (uint32_t i = 0; i < rows; ++i) position_ids[i] = i == 4 ? positions - 1 : below(positions);
+    const uint32_t items = rows * (heads + kv_heads);
+    const uint32_t at_once = 128 / (wide == 1 ? 32 : half / wide);
+    emulation::launch((items + at_once - 1) / at_once, 128, 0, heads % 2, [&] {
+        kernel(x.get(), position_ids.get(), table.get(), norm ? q_norm.get() : nullptr, 0, heads,
+               norm ? k_norm.get() : nullptr, heads * dim, kv_heads, rows, width, half, positions, 1e-6f);
+    });
+    const std::string what = "rope " + std::to_string(dim);
+    x.check_guards(what);
+    for (uint32_t r = 0; r < rows; ++r)
+        for (uint32_t h = 0; h < heads + 2 * kv_heads; ++h) {
+            const size_t start = size_t(r) * width + h * dim;
+            if (h >= heads + kv_heads) {
+                for (uint32_t i = 0; i < dim; ++i) close(what + " v", i, to_float(x[start + i]), to_float(before[start + i]), 0);
+                continue;
+            }
+            double squares = 0;
+            for (uint32_t i = 0; i < dim; ++i) squares += std::pow(to_float(before[start + i]), 2);
+            auto value = [&](uint32_t i) {
+                const double raw = to_float(before[start + i]);
+                return norm ? raw / std::sqrt(squares / dim + 1e-6) * (h < heads ? q_norm : k_norm)[i] : raw;
+            };
+            for (uint32_t i = 0; i < half; ++i) {
+                const double c = table[position_ids[r] * dim + i], s = table[position_ids[r] * dim + half + i];
+                const double low = value(i) * c - value(half + i) * s, high = value(half + i) * c + value(i) * s;
+                close(what, i, to_float(x[start + i]), low, rounding<T>() * 4);
+                close(what, i, to_float(x[start + half + i]), high, rounding<T>() * 4);
+            }
+        }
+}
+
+template <typename T> void check_silu(uint32_t width, void (*kernel)(const T *, T *, uint32_t)) {
+    const uint32_t rows = 3;
+    Array<T> gate_up = random_values<T>(rows * 2 * width, 12), out(rows * width);
+    emulation::launch(rows, 64, 0, false, [&] { kernel(gate_up.get(), out.get(), width); });
+    out.check_guards("silu");
+    for (uint32_t i = 0; i < rows * width; ++i) {
+        const uint32_t row = i / width * 2 * width, column = i % width;
+        const double gate = to_float(gate_up[row + column]), up = to_float(gate_up[row + width + column]);
+        const double expected = gate / (1 + std::exp(-gate)) * up;
+        close("silu", i, to_float(out[i]), expected, rounding<T>() * (std::abs(expected) + 1e-3));
+    }
+}
+
+template <typename T>
+void check_activate(uint32_t width, void (*kernel)(const T *, const float *, T *, uint32_t, uint32_t)) {
+    const uint32_t rows = 3;
+    const auto activated = [](uint32_t kind, double x) {
+        switch (kind) {
+        case GELU: return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+        case GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+        case RELU: return std::max(x, 0.0);
+        default: return x / (1 + std::exp(-x));
+        }
+    };
+    for (uint32_t kind : {GELU, GELU_TANH, RELU, SILU})
+        for (int biased = 0; biased < 2; ++biased) {
+            Array<T> x = random_values<T>(rows * width, 12), before(x);
+            Array<float> bias = random_values<float>(width);
+            // In place.
+            emulation::launch(rows, 64, 0, false, [&] { kernel(x.get(), biased ? bias.get() : nullptr, x.get(), width, kind); });
+            x.check_guards("activate");
+            for (uint32_t i = 0; i < rows * width; ++i) {
+                const double expected = activated(kind, to_float(before[i]) + (biased ? double(bias[i % width]) : 0.0));
+                close("activate " + std::to_string(kind), i, to_float(x[i]), expected, rounding<T>() * (std::abs(expected) + 1e-3));
+            }
+        }
+}
+
+static void check_pool(uint32_t width, uint32_t kind, bool normalize) {
+    Array<float> x = random_values<float>(6 * width), out(3 * width);
+    const uint32_t parts = normalize ? 1 : (width + 31) / 32;
+    const uint32_t rows[] = {5, 0, 1, 2, 2}, begins[] = {0, 1, 4, 5};
+    Array<uint32_t> table(5), starts(4);
+    std::copy(rows, rows + 5, table.get()), std::copy(begins, begins + 4, starts.get());
+    // NaN is never hidden.
+    if (!normalize) x[2 * width] = NAN;
+    emulation::launch(3 * parts, 32, 0, false, [&] {
+        pool_rows(x.get(), table.get(), starts.get(), out.get(), width, parts, kind, normalize);
+    });
+    out.check_guards("pool");
+    for (uint32_t b = 0; b < 3; ++b) {
+        std::vector<double> expected(width);
+        const double count = begins[b + 1] - begins[b];
+        const double divisor = kind == MEAN_SQRT_LEN ? std::sqrt(count) : kind == WEIGHTED_MEAN ? count * (count + 1) / 2 : count;
+        double squares = 0;
+        for (uint32_t c = 0; c < width; ++c) {
+            double sum = 0, largest = -INFINITY;
+            for (uint32_t i = begins[b]; i < begins[b + 1]; ++i) {
+                const double value = x[rows[i] * width + c];
+                sum += kind == WEIGHTED_MEAN ? value * (i + 1 - begins[b]) : value;
+                largest = std::max(value, largest);
+            }
+            expected[c] = kind == LARGEST ? largest : sum / divisor;
+            squares += expected[c] * expected[c];
+        }
+        for (uint32_t c = 0; c < width; ++c) {
+            const float found = out[b * width + c];
+            if (!normalize && c == 0 && b > 0) {
+                close("pool hides NaN", c, found == found, 0, 0);
+            } else {
+                close("pool " + std::to_string(kind), c, found, normalize ? expected[c] / std::sqrt(squares) : expected[c], 1e-6);
+            }
+        }
+    }
+}
+
+static void check_bias() {
+    Array<float> bias = random_values<float>(37);
+    Array<bf16> out = random_values<bf16>(3 * 37), before(out);
+    for (uint32_t accumulate = 0; accumulate < 2; ++accumulate) {
+        emulation::launch(3, 32, 0, false, [&] { bias_rows_bf16(out.get(), bias.get(), 37, accumulate); });
+        out.check_guards("bias");
+        for (uint32_t i = 0; i < 3 * 37; ++i) {
+            const double once = to_float(from_float<bf16>(bias[i % 37]));
+            close("bias", i, to_float(out[i]), accumulate ? once + bias[i % 37] : once, accumulate ? 0.03 : 0);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Every CUDA kernel against the naive reference, on random shapes and plans. Skipped with the words "no CUDA device" where
+//! there is none, unless REQUIRE_CUDA=1.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
+
+mod attention;
+#[path = "../common/mod.rs"]
+mod common;
+mod products;
+mod rows;
+
+use common::*;
+use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
+use prefold_kernels::cuda::cudarc::driver::{CudaContext, CudaSlice, DeviceRepr};
+use prefold_kernels::cuda::*;
+use prefold_kernels::{Dtype, Element};
+use rand::Rng;
+use rand::rngs::StdRng;
+
+/// A device with its kernels.
+struct Gpu {
+    kernels: Kernels,
+    blas: CudaBlas,
+}
+
+fn gpu() -> Option<Gpu> {
+    let context = match CudaContext::device_count() {
+        Ok(1..) => CudaContext::new(0).unwrap(),
+        _ => {
+            assert!(std::env::var_os("REQUIRE_CUDA").is_none(), "REQUIRE_CUDA is set, but there is no CUDA device");
+            println!("skipped: no CUDA device");
+            return None;
+        }
+    };
+    exclusive_stream(&context);
+    let stream = context.new_stream().unwrap();
+    let blas = CudaBlas::new(stream.clone()).unwrap();
+    prefer_exact_sums(&blas).unwrap();
+    Some(Gpu { kernels: Kernels::new(stream).unwrap(), blas })
+}
+
+impl Gpu {
+    fn up<T: DeviceRepr>(&self, values: &[T]) -> CudaSlice<T> {
+        self.kernels.stream().clone_htod(values).unwrap()
+    }
+
+    fn down<T: DeviceRepr>(&self, slice: &CudaSlice<T>) -> Vec<T> {
+        let values = self.kernels.stream().clone_dtoh(slice).unwrap();
+        self.kernels.stream().synchronize().unwrap();
+        values
+    }
+}
+
+/// Relative rounding error of a result.
+fn rounding<T: Element>() -> f64 {
+    match T::DTYPE {
+        Dtype::Float32 => 4e-6,
+        Dtype::Bfloat16 => 1.0 / 256.0,
+        Dtype::Float16 => 1.0 / 2048.0,
+    }
+}
+
+/// Values of about 1 that the type has exactly, and the same as f32.
+fn values<T: Element>(rng: &mut StdRng, len: usize) -> (Vec<T>, Vec<f32>) {
+    let narrow: Vec<T> = (0..len).map(|_| T::from_f32(rng.random_range(-1.7..1.7))).collect();
+    let wide = narrow.iter().map(|x| x.to_f32()).collect();
+    (narrow, wide)
+}
+
+fn close<T: Element>(what: &str, found: &[T], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
+    let found: Vec<f32> = found.iter().map(|x| x.to_f32()).collect();
+    assert_close(what, &found, expected, tolerance);
+}
+
+#[test]
+fn indices_reach_the_device_through_pinned_memory() {
+    let Some(gpu) = gpu() else { return };
+    let mut pinned = Pinned::default();
+    for len in [1, 1000, 70_000, 3] {
+        let words: Vec<u32> = (0..len).map(|i| i * 7 + len).collect();
+        let mut to = gpu.up(&vec![0_u32; len as usize]);
+        pinned.upload(&gpu.kernels, &words, &mut to.as_view_mut()).unwrap();
+        assert_eq!(gpu.down(&to), words);
+    }
+}
