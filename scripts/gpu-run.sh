@@ -33,7 +33,7 @@ fi
 
 table=()
 failed=0
-wanted() { [[ " ${CHECKS:-kernels models serve bandwidth forward http transformers} " == *" $1 "* ]]; }
+wanted() { [[ " ${CHECKS:-kernels models serve bandwidth encoders forward http transformers} " == *" $1 "* ]]; }
 check() {
     local name=$1 log=$results/$1.log start=$SECONDS verdict=ok
     shift
@@ -63,8 +63,17 @@ if wanted sanitizer; then
             --skip matrices_of_more_than_2_to_the_31
     done
 fi
-wanted serve && check serve "${ours[@]}" python3 serve.py compare bin/prefold "$PREFOLD_FIXTURES/models/prefold-mini" cuda
+if wanted serve; then
+    check serve "${ours[@]}" python3 serve.py compare bin/prefold "$PREFOLD_FIXTURES/models/prefold-mini" cuda
+    check serve-encoder "${ours[@]}" python3 serve.py compare bin/prefold "$PREFOLD_FIXTURES/tests/fixtures/bert-mean-tiny" cuda
+fi
 wanted bandwidth && check bandwidth "${ours[@]}" bin/prefold-bench gpu --json "$results/gpu.json"
+if wanted encoders; then
+    for shape in minilm-l6 bge-base; do
+        check "forward-$shape" "${ours[@]}" bin/prefold-bench forward --device cuda --shape "$shape" --no-msmarco --prefix 1 \
+            --unshared 1x12,512x89,64x512 --runs 5 --models "$results/models" --json "$results/forward-$shape.json"
+    done
+fi
 
 unshared=1x32,1x128,8x128,32x128,32x512
 all="qwen3-0.6b qwen3-4b qwen3-8b"

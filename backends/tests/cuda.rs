@@ -6,11 +6,13 @@
 mod support;
 
 use prefold_backends::{DeviceChoice, Dtype, LoadOptions};
-use prefold_core::{BatchLimits, LoadedModel};
+use prefold_core::{BatchLimits, LoadedModel, Pooling, Tokens};
 use prefold_kernels::cuda::cudarc::driver::CudaContext;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde_json::Value;
 use std::path::PathBuf;
+use support::encoders::{CLASSIFIERS, EMBEDDERS, check_cases, values};
 use support::*;
 
 fn no_gpu() -> bool {
@@ -71,6 +73,71 @@ fn classifiers_and_rerankers_agree_with_hugging_face() {
             let logits = floats(&cases[i]["logits"]);
             assert_close(&format!("{name}, {way}"), found, &logits, 2e-3 * norm(&logits) + 1e-3);
         });
+    }
+}
+
+#[test]
+fn encoders_agree_with_hugging_face_in_every_type() {
+    if no_gpu() {
+        return;
+    }
+    for name in EMBEDDERS {
+        let expected = expected(&fixture(name));
+        let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
+        for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
+            for pool in ["mean", "cls"] {
+                let pooling = Some(pooling(pool));
+                let mut model = load(&LoadOptions { pooling, ..on_gpu(fixture(name), dtype) });
+                check_cases(&mut model, &cases, |what, case, found| {
+                    let cosine = cosine(found, &floats(&case[pool]));
+                    assert!(cosine >= least, "{name}, {dtype}, {pool}, {what}: cosine {cosine}");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn cross_encoders_agree_with_hugging_face() {
+    if no_gpu() {
+        return;
+    }
+    for name in CLASSIFIERS {
+        let expected = expected(&fixture(name));
+        let cases: Vec<&Value> = cases(&expected, "cases").iter().chain(cases(&expected, "pair_cases")).collect();
+        let mut model = load(&on_gpu(fixture(name), Dtype::Float32));
+        check_cases(&mut model, &cases, |what, case, found| {
+            let logits = floats(&case["logits"]);
+            assert_close(&format!("{name}, {what}"), found, &logits, 2e-3 * norm(&logits) + 1e-3);
+        });
+    }
+}
+
+#[test]
+fn every_pooling_of_an_encoder_agrees_with_the_cpu() {
+    if no_gpu() {
+        return;
+    }
+    let mut rng = StdRng::seed_from_u64(12);
+    let poolings =
+        [Pooling::Cls, Pooling::Mean, Pooling::LastToken, Pooling::Max, Pooling::MeanSqrtLen, Pooling::WeightedMean];
+    for name in ["bert-mean-tiny", "mpnet-tiny", "electra-tiny"] {
+        for pooling in poolings.map(Some) {
+            let mut exact = load(&LoadOptions { pooling, ..options(fixture(name)) });
+            let vocab_size = exact.backend.info().vocab_size as u32;
+            let mut sequences = sharing(&mut rng, vocab_size);
+            // The tables of positions are short.
+            sequences.iter_mut().for_each(|ids| ids.truncate(200));
+            let sequences: Vec<Tokens> = sequences.into_iter().map(Tokens::new).collect();
+            let expected = values(&mut exact, &sequences);
+            for (dtype, tolerance) in [(Dtype::Float32, 1e-4), (Dtype::Bfloat16, 5e-2), (Dtype::Float16, 1e-2)] {
+                let mut model = load(&LoadOptions { pooling, ..on_gpu(fixture(name), dtype) });
+                for (found, expected) in values(&mut model, &sequences).iter().zip(&expected) {
+                    let what = format!("{name}, {dtype}, {pooling:?}");
+                    assert_close(&what, &normalized(found), &normalized(expected), tolerance);
+                }
+            }
+        }
     }
 }
 

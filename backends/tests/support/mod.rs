@@ -2,6 +2,8 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
+pub mod encoders;
+
 use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource};
 use prefold_core::{Batch, LoadedModel, ModelBackend, Output, Pooling, RadixPlan, RaggedBatch, Wanted};
 use serde_json::Value;

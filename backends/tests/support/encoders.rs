@@ -1,0 +1,62 @@
+//! Encoders: their fixtures, and batches of tokens with types.
+
+use super::*;
+use prefold_core::Tokens;
+
+pub const EMBEDDERS: [&str; 8] = [
+    "bert-mean-tiny",
+    "bert-cls-tiny",
+    "bert-legacy-tiny",
+    "roberta-tiny",
+    "xlm-roberta-tiny",
+    "mpnet-tiny",
+    "distilbert-tiny",
+    "electra-tiny",
+];
+
+pub const CLASSIFIERS: [&str; 6] = [
+    "bert-reranker-tiny",
+    "bert-nli-tiny",
+    "xlm-roberta-reranker-tiny",
+    "mpnet-reranker-tiny",
+    "distilbert-nli-tiny",
+    "electra-reranker-tiny",
+];
+
+pub fn tokens(case: &Value) -> Tokens {
+    let tokens = Tokens::new(ids(case));
+    match case["token_type_ids"].as_array() {
+        Some(types) => {
+            let types = types.iter().map(|id| id.as_u64().unwrap() as u32).collect();
+            tokens.with_token_types(types).unwrap()
+        }
+        None => tokens,
+    }
+}
+
+pub fn forward(model: &mut LoadedModel, sequences: &[Tokens], wanted: Wanted) -> Vec<Output> {
+    let mut ragged = RaggedBatch::default();
+    sequences.iter().for_each(|tokens| ragged.push(tokens.as_slice()).unwrap());
+    let batch = Batch { wanted: vec![wanted; sequences.len()], ragged };
+    model.backend.forward(&batch, None).unwrap()
+}
+
+pub fn values(model: &mut LoadedModel, sequences: &[Tokens]) -> Vec<Vec<f32>> {
+    let wanted = Wanted::pooled(&model.backend.info().capabilities);
+    let outputs = forward(model, sequences, wanted).into_iter();
+    let values = outputs.map(|output| match output {
+        Output::Embedding(values) | Output::Logits(values) => values,
+        Output::Tokens { .. } => panic!("asked for pooled outputs"),
+    });
+    values.collect()
+}
+
+/// Calls `check` with each case's values, computed alone and with all others.
+pub fn check_cases(model: &mut LoadedModel, cases: &[&Value], check: impl Fn(&str, &Value, &[f32])) {
+    let sequences: Vec<Tokens> = cases.iter().map(|case| tokens(case)).collect();
+    let together = values(model, &sequences);
+    for ((case, sequence), together) in cases.iter().zip(&sequences).zip(together) {
+        check(&format!("{}, with others", case["name"]), case, &together);
+        check(&format!("{}, alone", case["name"]), case, &values(model, std::slice::from_ref(sequence))[0]);
+    }
+}
