@@ -10,7 +10,7 @@ SECONDS ?= 600
 SEED ?= 1
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-clients fuzz bench overload soak schemathesis first-request adversary lint check fmt cuda-check gpu-check docker-check
+.PHONY: help demo serve test test-clients fuzz bench compare overload soak schemathesis first-request adversary lint check fmt cuda-check gpu-check docker-check
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
@@ -19,6 +19,7 @@ help:
 	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and what is large'
 	@echo 'make fuzz    fuzzes every target with coverage feedback for a minute (FUZZ="TARGET SECONDS" for one)'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
+	@echo 'make compare       beside PyTorch, ONNX Runtime, OpenVINO and fastembed on this CPU, in alternating runs; 3 GB, half an hour'
 	@echo 'make overload      ten times as many clients as the server takes: throughput, latency, memory; 3 minutes'
 	@echo 'make soak          30 minutes of mixed traffic, 10 of them warm-up: whether memory, descriptors or threads grow'
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
@@ -48,6 +49,12 @@ fuzz:
 
 bench:
 	scripts/bench.sh
+
+COMPARE ?= minilm queries bge-base reranker mixed start
+
+compare:
+	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-benches
+	for table in $(COMPARE); do python3 benches/compare/compare.py $$table || exit 1; done
 
 # Long forms of what the end-to-end tests do for a minute. Figures go to target/reliability.
 overload soak schemathesis first-request:

@@ -1,0 +1,74 @@
+"""Peers: other engines, each in a process of its own that speaks worker.py's protocol."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+
+import venvs
+from process import Answer, Process
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A row of PEERS: requirements/`venv`.txt, a module of engines/, and the type that it is asked to compute in (`default`: its own choice)."""
+
+    title: str
+    venv: str
+    engine: str
+    dtype: str
+    exported: bool  # reads the exported forms of a model instead of its checkpoint
+
+
+PEERS = {
+    "torch-f32": Kind("sentence-transformers float32", "torch", "sentence_transformers_torch", "float32", False),
+    "torch-bf16": Kind("sentence-transformers bfloat16", "torch", "sentence_transformers_torch", "bfloat16", False),
+    "onnxruntime": Kind("ONNX Runtime float32", "onnxruntime", "onnx_runtime", "float32", True),
+    "openvino-f32": Kind("OpenVINO float32", "openvino", "openvino_cpu", "float32", True),
+    "openvino": Kind("OpenVINO default", "openvino", "openvino_cpu", "default", True),
+    "fastembed": Kind("fastembed float32", "fastembed", "fastembed_onnx", "float32", True),
+}
+
+
+class Peer(Process):
+    def __init__(self, label, model, threads, streams=1):
+        """`streams` texts are computed at once, by `threads` / `streams` threads each."""
+        self.kind = PEERS[label]
+        super().__init__(self.kind.title, self.kind.dtype, label)
+        self.model, self.threads, self.streams = model, threads, streams
+
+    def start(self):
+        """Starts the worker; returns the seconds from exec until its model is loaded."""
+        here = venvs.HERE
+        log = venvs.TARGET / "logs" / f"{self.label}-{self.streams}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        interpreter = venvs.python(self.kind.venv)
+        with log.open("w") as file:
+            self.launch([interpreter, here / "worker.py", self.kind.engine, self.model, self.kind.dtype, self.threads, self.streams],
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True)
+        self.log = log
+        loaded = self.ask(do="load")
+        self.versions, self.dtype = loaded["versions"], loaded["dtype"]
+        return loaded["at"] - self.launched
+
+    def ask(self, **command):
+        self.child.stdin.write(json.dumps(command) + "\n")
+        self.child.stdin.flush()
+        line = self.child.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} ended (log: {self.log})")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{self.name}: {answer['error']} (log: {self.log})")
+        return answer
+
+    def embed(self, texts):
+        answer = self.ask(do="embed", texts=texts)
+        return Answer(answer["seconds"], answer["tokens"], answer["values"])
+
+    def score(self, query, texts):
+        answer = self.ask(do="score", query=query, texts=texts)
+        return Answer(answer["seconds"], answer["tokens"], answer["values"])
+
+    def serve(self, gather=False):
+        """Port on which the worker now answers /v1/embeddings (http_server.py)."""
+        return self.ask(do="serve", gather=gather)["port"]

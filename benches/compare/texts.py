@@ -1,0 +1,39 @@
+"""The texts of the tables, all from tests/workloads."""
+
+import json
+
+from venvs import ROOT
+
+WORKLOADS = ROOT / "tests" / "workloads"
+
+
+def lines(name):
+    with (WORKLOADS / name).open() as file:
+        return [json.loads(line) for line in file]
+
+
+def passages():
+    """512 passages of documentation: 45,558 tokens of BERT's uncased vocabulary."""
+    return [line["text"] for line in lines("docs-passages.jsonl")]
+
+
+def queries(server, shortest, longest):
+    """The questions of the rerank workload that have so many tokens, the two special ones included."""
+    questions = [line["query"] for line in lines("docs-rerank.jsonl")]
+    return [text for text, count in zip(questions, server.token_counts(questions)) if shortest <= count + 2 <= longest]
+
+
+def of_lengths(server, lengths):
+    """Texts of exactly so many tokens without special ones, made of the passages' words; each begins where the one before ends."""
+    words = " ".join(passages()).split()
+    counts = server.token_counts(words)
+    one = next(word for word, count in zip(words, counts) if count == 1)
+    made, at = [], 0
+    for length in lengths:
+        chosen = []
+        while length and length >= counts[at % len(words)]:
+            chosen.append(words[at % len(words)])
+            length -= counts[at % len(words)]
+            at += 1
+        made.append(" ".join(chosen + [one] * length))
+    return made
