@@ -8,8 +8,9 @@ use prefold_core::trace::TARGET;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
 use thiserror::Error as ThisError;
+use tracing::Metadata;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::filter::{FilterExt, FilterFn, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
@@ -40,8 +41,7 @@ pub(crate) enum LogError {
 /// Sends log lines, panics among them, to standard output, and spans to the collector if there is one.
 pub(crate) fn install(config: &TelemetryConfig) -> Result<Option<Exporter>, LogError> {
     let exporter = config.traces.as_ref().map(Exporter::start).transpose()?;
-    let filter = log_filter::parse(&config.filter)?;
-    let filter = filter.and(filter_fn(|metadata| metadata.target() != TARGET));
+    let filter = log_filter::parse(&config.filter)?.and(no_spans_of_requests());
     let lines = tracing_subscriber::fmt::layer().with_writer(|| &LOG).with_ansi(std::io::stdout().is_terminal());
     let lines = match config.json {
         true => lines.json().flatten_event(true).with_current_span(config.spans).with_span_list(false).boxed(),
@@ -55,4 +55,26 @@ pub(crate) fn install(config: &TelemetryConfig) -> Result<Option<Exporter>, LogE
         tracing::error!(target: "panic", backtrace = captured.then(|| tracing::field::display(backtrace)), "{panic}");
     }));
     Ok(exporter)
+}
+
+/// What is exported is no log line. The filter says that it lowers no level: with a level unknown, every record of every library
+/// would be built and asked about, and the tokenizer makes some for each character.
+fn no_spans_of_requests() -> FilterFn {
+    FilterFn::new((|metadata| metadata.target() != TARGET) as fn(&Metadata<'_>) -> bool)
+        .with_max_level_hint(LevelFilter::TRACE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::Registry;
+    use tracing_subscriber::layer::Filter;
+
+    #[test]
+    fn libraries_build_no_records_that_nobody_reads() {
+        for (directives, most) in [("info", LevelFilter::INFO), ("warn,request=debug", LevelFilter::DEBUG)] {
+            let filter = log_filter::parse(directives).unwrap().and(no_spans_of_requests());
+            assert_eq!(Filter::<Registry>::max_level_hint(&filter), Some(most), "{directives}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Timeout of sending the last spans at shutdown.
@@ -56,7 +56,7 @@ impl Exporter {
             .with_location(false)
             .with_threads(false)
             .with_target(false)
-            .with_filter(filter_fn(|metadata| metadata.target() == TARGET))
+            .with_filter(Targets::new().with_target(TARGET, LevelFilter::DEBUG))
     }
 
     /// Sends the remaining spans, within [`FLUSH_TIMEOUT`].
