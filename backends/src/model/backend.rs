@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Rows of a part of a batch on a CPU. Weights are read once for each part, which takes a hundredth of the time of computing with
 /// them; the states of a part stay in the caches of the cores.
-const PART_ROWS: usize = 2048;
+const PART_ROWS: usize = 512;
 
 /// Bytes reserved on a CPU at most. A CPU has no memory of its own to compare with, so a limit on batches that no machine
 /// could hold must not end the server at its start; buffers of larger batches grow when these come.

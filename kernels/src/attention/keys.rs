@@ -1,6 +1,7 @@
 //! Keys and values of a tile, collected through the page table and converted to words.
 
 use super::input::Attention;
+use super::layout::RowView;
 use crate::simd::{Dot, Vector};
 use std::ops::Range;
 
@@ -46,7 +47,18 @@ unsafe fn load<V: Vector>(from: &[f32], count: usize) -> V {
     unsafe { V::loadu_up_to(from.as_ptr(), count) }
 }
 
+/// Rows between the one that is read and the one that is fetched.
+pub(super) const PREFETCH: usize = 12;
+
 impl Path<'_> {
+    /// Fetches the row of the head that is needed [`PREFETCH`] positions later, if the path is so long.
+    #[inline(always)]
+    fn prefetch(&self, rows: &RowView<'_>, position: usize) {
+        if let Some(&page) = self.pages.get(position + PREFETCH) {
+            rows.prefetch(page as usize, self.column, self.attention.layout.head_dim);
+        }
+    }
+
     /// Writes the keys of some positions, a row of words for each.
     ///
     /// # Safety
@@ -54,7 +66,9 @@ impl Path<'_> {
     #[inline(always)]
     pub(super) unsafe fn copy_keys<D: Dot>(&self, positions: Range<usize>, keys: &mut [u32]) {
         let dim = self.attention.layout.head_dim;
-        for (&page, words) in self.pages[positions].iter().zip(keys.chunks_exact_mut(dim.div_ceil(D::ELEMENTS))) {
+        for (position, words) in positions.zip(keys.chunks_exact_mut(dim.div_ceil(D::ELEMENTS))) {
+            self.prefetch(&self.attention.k, position);
+            let page = self.pages[position];
             let row = self.attention.k.values(page as usize, self.column, dim);
             // SAFETY: the caller's duty.
             unsafe { row_words::<D>(row, 1.0, words) };
@@ -89,6 +103,7 @@ impl Path<'_> {
             let margin = D::V::set1(1.01);
             let mut not_finite = zero;
             for (position, words) in positions.clone().step_by(D::ELEMENTS).zip(values.chunks_exact_mut(dim)) {
+                (position..position + D::ELEMENTS).for_each(|position| self.prefetch(&self.attention.v, position));
                 let low = row(position);
                 let high = if D::ELEMENTS == 2 { row(position + 1) } else { none };
                 let mut i = 0;

@@ -1,6 +1,10 @@
 //! The layout of heads in rows.
 
 use crate::KernelError;
+use crate::simd::prefetch;
+
+/// Values of a cache line.
+const LINE: usize = 16;
 
 /// The heads of an attention layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +59,15 @@ impl<'a> RowView<'a> {
 }
 
 impl RowView<'_> {
+    /// Has the cache fetch what [`values`](Self::values) will read. Rows lie pages apart, where the CPU does not do it by itself.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, row: usize, column: usize, len: usize) {
+        let start = self.data.as_ptr().wrapping_add(row * self.row_stride + self.offset + column);
+        for i in (0..len).step_by(LINE) {
+            prefetch(start.wrapping_add(i));
+        }
+    }
+
     /// The number of rows of `width` columns in the view.
     pub(super) fn rows(&self, width: usize) -> usize {
         if self.offset + width > self.row_stride || self.data.len() < self.offset + width {

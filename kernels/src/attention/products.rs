@@ -1,6 +1,6 @@
 //! Register blocks of attention: products of queries and keys, and of weights and values.
 
-use crate::simd::{ColumnWords, Dot, RowWords, Vector, product};
+use crate::simd::{ColumnWords, Dot, RowWords, Vector, for_rows, product};
 
 /// Rows of a register block: as many as can be addressed with a stride without running out of registers.
 pub(super) const MAX_ROWS: usize = 8;
@@ -97,15 +97,15 @@ unsafe fn by_vectors<D: Dot, const R: usize>(
     unsafe {
         if D::VECTORS == 2 && vectors == 2 {
             let sums = product::<D, R, 2>(steps, a, lines(b, D::WIDTH));
-            for r in 0..R {
+            for_rows!(r < R, {
                 sink.put::<D>(r, 0, D::to_f32(sums[r][0]));
                 sink.put::<D>(r, 1, D::to_f32(sums[r][1]));
-            }
+            });
         } else {
             let sums = product::<D, R, 1>(steps, a, lines(b, D::WIDTH));
-            for r in 0..R {
+            for_rows!(r < R, {
                 sink.put::<D>(r, 0, D::to_f32(sums[r][0]));
-            }
+            });
         }
     }
 }

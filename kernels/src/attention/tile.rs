@@ -10,7 +10,7 @@
 
 use super::input::Attention;
 use super::item::{Item, QUERIES};
-use super::keys::{Path, row_words};
+use super::keys::{PREFETCH, Path, row_words};
 use super::line::Line;
 use crate::scratch::as_f32;
 use crate::shared_pointer::SharedPointer;
@@ -208,6 +208,8 @@ impl<'a> Tile<'a> {
         for first in (0..self.lanes.len()).step_by(D::V::LANES) {
             for i in first..first + D::V::LANES {
                 let lane = (self.lanes.start + i).min(self.lanes.end - 1);
+                let (ahead, column) = self.query(lane + PREFETCH);
+                q.prefetch(ahead, column, self.dim());
                 let (row, column) = self.query(lane);
                 let position = self.position(lane);
                 let query = &mut self.row_words[(i - first) * words..][..words];

@@ -3,7 +3,8 @@
 use super::pack::{PANEL, PackedMatrix, word};
 use crate::Store;
 use crate::simd::{
-    ColumnWords, Dot, MAX_LANES, Operation, Packing, RowTiles, RowWords, Simd, Vector, prefetch, product,
+    ColumnWords, Dot, MAX_LANES, MAX_ROWS, Operation, Packing, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
+    product,
 };
 use std::ops::Range;
 
@@ -13,9 +14,6 @@ use std::ops::Range;
 ///
 /// The blocks of a row are as equal as can be; they depend on k alone, as the order of additions must.
 const MAX_STEPS: usize = 512;
-
-/// No register block has more rows.
-const MAX_ROWS: usize = 14;
 
 /// Vectors of columns in a register block of few rows: enough chains of sums to hide the latency of an addition, and enough
 /// panels read at once to hide that of the memory.
@@ -231,7 +229,7 @@ impl<P: Packing> Block<'_, P> {
             let add = !block.is_first || self.store == Store::Accumulate;
             // More columns than a panel are whole ones.
             if C * D::V::LANES > PANEL || block.columns.len() == C * D::V::LANES {
-                for r in 0..R {
+                for_rows!(r < R, {
                     for c in 0..C {
                         let sum = D::to_f32(sums[r][c]);
                         let out = out.add(r * self.out_stride + c * D::V::LANES);
@@ -239,15 +237,15 @@ impl<P: Packing> Block<'_, P> {
                         let sum = if add { D::V::loadu(out).add(sum) } else { sum };
                         sum.storeu(out);
                     }
-                }
+                });
             } else {
                 let skip = block.columns.start - block.first_column;
                 let mut values = [[0.0_f32; PANEL]; MAX_ROWS];
-                for (values, sums) in values.iter_mut().zip(&sums) {
-                    for (c, sum) in sums.iter().enumerate() {
-                        D::to_f32(*sum).storeu(values[c * D::V::LANES..].as_mut_ptr());
+                for_rows!(r < R, {
+                    for c in 0..C {
+                        D::to_f32(sums[r][c]).storeu(values[r][c * D::V::LANES..].as_mut_ptr());
                     }
-                }
+                });
                 for (r, values) in values.iter().take(R).enumerate() {
                     for (j, &sum) in values[skip..][..block.columns.len()].iter().enumerate() {
                         let out = out.add(r * self.out_stride + j);

@@ -18,7 +18,7 @@ mod vector;
 pub(crate) use dot::{Dot, Simd};
 pub(crate) use math::{erfc_of_positive, exp};
 pub use packing::Packing;
-pub(crate) use product::{ColumnWords, RowTiles, RowWords, product};
+pub(crate) use product::{ColumnWords, MAX_ROWS, RowTiles, RowWords, for_rows, product};
 pub(crate) use vector::{MAX_LANES, Vector, for_vectors};
 
 use crate::isa::{Isa, Kind};

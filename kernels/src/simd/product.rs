@@ -3,6 +3,25 @@
 use super::{Dot, Vector};
 use std::ops::Range;
 
+/// No register block has more rows.
+pub(crate) const MAX_ROWS: usize = 14;
+
+/// Repeats a block for each row `$r` below `$rows`, at most [`MAX_ROWS`], with the row as a constant.
+///
+/// A loop that the compiler does not unroll would have it keep the sums in memory from their first zero to their last use.
+macro_rules! for_rows {
+    ($r:ident < $rows:ident, $block:block) => {
+        for_rows!($r < $rows, $block, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    };
+    ($r:ident < $rows:ident, $block:block, $($row:literal)*) => {
+        $(if $row < $rows {
+            let $r: usize = $row;
+            $block
+        })*
+    };
+}
+pub(crate) use for_rows;
+
 /// Addresses of the rows of the first factor of a [`product`]: word `s` of row `r` is at `start + s * step + r * row`.
 #[derive(Clone, Copy)]
 pub(crate) struct RowWords {
@@ -49,19 +68,20 @@ pub(crate) unsafe fn product<D: Dot, const R: usize, const C: usize>(
 ) -> [[D::Sums; C]; R] {
     // SAFETY: the caller's duty; every address is one that it promised.
     unsafe {
-        let mut sums = [[D::zero(); C]; R];
+        // Not a loop of `D::zero()`, for the same reason as `for_rows`. Sums are floats, and floats of zero bits are zero.
+        let mut sums: [[D::Sums; C]; R] = std::mem::zeroed();
         for s in 0..steps {
             let a_step = a.start.add(s * a.step);
             let mut columns = [D::loadu(b.at(s, 0)); C];
             for c in 1..C {
                 columns[c] = D::loadu(b.at(s, c * D::V::LANES));
             }
-            for r in 0..R {
+            for_rows!(r < R, {
                 let row = D::set1(a_step.add(r * a.row));
                 for c in 0..C {
                     sums[r][c] = D::fmadd(sums[r][c], row, columns[c]);
                 }
-            }
+            });
         }
         sums
     }
