@@ -6,8 +6,8 @@ import math
 from venvs import ROOT
 
 # float32: largest difference of a component of a unit vector, or of a logit. The others: least cosine of vectors; largest difference of a
-# logit relative to its size where that is above 1.
-FLOAT32, LEAST_COSINE, LOGIT = 1e-4, 0.999, 0.05
+# logit relative to its size where that is above 1. PyTorch rounds the residual stream to bfloat16 too and is off by 0.14 with random weights.
+FLOAT32, LEAST_COSINE, LOGIT = 1e-4, 0.999, 0.2
 
 
 def minilm_cases():

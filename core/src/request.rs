@@ -92,7 +92,7 @@ impl Prompt {
 pub struct EncodeOptions {
     /// Cut what is too long instead of refusing it; [`EncodeLimits::auto_truncate`] when absent.
     pub truncate: Option<bool>,
-    /// Cut to this many tokens, whatever `truncate` says; the model's own limit when absent.
+    /// Cut to this many tokens, whatever `truncate` says, and of a pair only the second text; the model's own limit when absent.
     pub max_tokens: Option<usize>,
     /// The end to cut.
     pub direction: TruncationDirection,

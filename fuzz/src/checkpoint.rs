@@ -66,7 +66,8 @@ pub fn config(bytes: &[u8]) {
     try_model(&files);
 }
 
-fn try_model(files: &Files) {
+/// Asserts that files end as a working model or as an error message.
+pub(crate) fn try_model(files: &Files) {
     let directory = write(files);
     let source = ModelSource::Path(directory.path().to_owned());
     let described = model_summary(&source, None);

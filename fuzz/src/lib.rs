@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a panic is how a target reports a find")]
 
 pub mod checkpoint;
+pub mod encoder;
 mod fake;
 mod radix;
 pub mod recipe;
@@ -13,8 +14,9 @@ pub mod requests;
 pub type Target = fn(&[u8]);
 
 /// All targets by name; the corpus of each is in `corpus/NAME`.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("config", checkpoint::config),
+    ("encoder", encoder::run),
     ("gguf", checkpoint::gguf),
     ("pytorch", checkpoint::pytorch),
     ("radix", radix::run),

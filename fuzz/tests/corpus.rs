@@ -110,6 +110,11 @@ fn config() {
 }
 
 #[test]
+fn encoder() {
+    run("encoder", 1500);
+}
+
+#[test]
 fn gguf() {
     run("gguf", 1500);
 }

@@ -183,6 +183,33 @@ def test_llama_index(builtin, rows, ranking):
     assert_ranking([(node.node.metadata["i"], node.score) for node in ranked], ranking[:2])
 
 
+def test_encoders(served):
+    """The same clients with an encoder and a cross-encoder, whose queries and documents are pairs."""
+    import openai
+    from huggingface_hub import InferenceClient
+    from langchain_openai import OpenAIEmbeddings
+    from llama_index.core.schema import NodeWithScore, TextNode
+    from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
+    from llama_index.postprocessor.tei_rerank import TextEmbeddingInference as Rerank
+
+    embedder, reranker = served("bert-mean-tiny"), served("xlm-roberta-reranker-tiny")
+    rows = embedder.ask("/embed", inputs=TEXTS)
+    client = openai.OpenAI(base_url=embedder.url("/v1"), api_key="none", max_retries=0)
+    assert_rows([item.embedding for item in client.embeddings.create(model=MODEL, input=TEXTS).data], rows)
+    chain = OpenAIEmbeddings(model=MODEL, base_url=embedder.url("/v1"), api_key="none", check_embedding_ctx_length=False)
+    assert_rows(chain.embed_documents(TEXTS), rows)
+    index = TextEmbeddingsInference(model_name=MODEL, base_url=embedder.url(), text_instruction="", query_instruction="")
+    assert_rows(index.get_text_embedding_batch(TEXTS), rows)
+    assert_rows(InferenceClient(embedder.url()).feature_extraction(TEXTS), rows)
+
+    scores = {item["index"]: item["score"] for item in reranker.ask("/rerank", query=QUERY, texts=TEXTS)}
+    nodes = [NodeWithScore(node=TextNode(text=text, metadata={"i": i}, excluded_embed_metadata_keys=["i"]), score=0.0)
+             for i, text in enumerate(TEXTS)]
+    ranked = Rerank(base_url=reranker.url(), top_n=2).postprocess_nodes(nodes, query_str=QUERY)
+    assert_ranking([(node.node.metadata["i"], node.score) for node in ranked],
+                   sorted(scores.items(), key=lambda item: -item[1])[:2])
+
+
 def test_litellm_embedding(builtin, rows):
     import litellm
 

@@ -2,21 +2,22 @@
 
 import json
 import shutil
+import socket
 import struct
 import subprocess
 import sys
 
 import pytest
 
-from harness import ROOT
+from harness import FIXTURES, PREFOLD, ROOT, environment
 from reference import assert_close
 
 EXAMPLES = ROOT / "examples"
 PASSAGES = ["The tide comes in twice a day.", "Use flock to lock a file.", "A dog runs across a field."]
 
 
-def run(*command, cwd=None):
-    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=300)
+def run(*command, cwd=None, env=None):
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -45,6 +46,21 @@ def test_curl(builtin):
     lines = run(EXAMPLES / "curl.sh", builtin.url()).splitlines()
     answers = [json.loads(line) for line in lines if not line.startswith("POST")]
     assert len(answers) == 6 and answers[-1]["status"] == "ready"
+
+
+def test_minilm(builtin, tmp_path):
+    """With a small encoder of the repository in the place of the one that would be downloaded."""
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    given = {**environment(tmp_path), "PREFOLD": str(PREFOLD), "PORT": port, "MODEL": str(FIXTURES / "bert-mean-tiny")}
+    cosines = json.loads(run(EXAMPLES / "minilm.sh", env=given))
+    assert len(cosines) == 2 and all(-1 <= cosine <= 1 for cosine in cosines)
+    failed = subprocess.run([EXAMPLES / "minilm.sh"], env={**given, "MODEL": str(tmp_path)}, capture_output=True, text=True,
+                            timeout=60)
+    assert failed.returncode == 1 and "config.json" in failed.stderr
 
 
 def test_node(builtin, tmp_path):

@@ -3,8 +3,9 @@
 use super::classifier;
 use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
-use super::st_modules::{self, ModuleList, PoolingConfig};
+use super::st_modules::{self, DenseModule, ModuleList, PoolingConfig};
 use crate::LoadError;
+use crate::config::HeadActivation;
 use crate::formats::Weights;
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
@@ -114,7 +115,7 @@ impl Evidence<'_> {
             return Ok(Some(Task::Embed));
         }
         let modules = ModuleList::read(self.files)?;
-        if modules.pooling.is_some() {
+        if modules.pooling.is_some() || modules.pooler {
             return Ok(Some(Task::Embed));
         }
         let qwen3 = match &self.metadata.json {
@@ -174,6 +175,8 @@ impl Evidence<'_> {
     fn embed(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let given = self.options.pooling.or(self.metadata.gguf_pooling);
         let mut list = match ModuleList::read(self.files) {
+            // The pooler is one way to pool, --pooling asks for another.
+            Ok(list) if given.is_some() => ModuleList { pooler: false, ..list },
             // With --pooling, a list of unsupported modules is ignored.
             Err(error) if self.options.pooling.is_some() => {
                 tracing::warn!("modules are left out because --pooling is given: {error}");
@@ -188,6 +191,7 @@ impl Evidence<'_> {
         let pooling = match (given, &list.pooling) {
             (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
             (None, Some(folder)) => st_modules::pooling(self.files, folder, self.metadata.config.hidden_size)?,
+            (None, None) if list.pooler => PoolingConfig { pooling: vec![Pooling::Cls], include_prompt: true },
             (None, None) if self.weights.is_none() => {
                 PoolingConfig { pooling: vec![Pooling::LastToken], include_prompt: true }
             }
@@ -205,7 +209,10 @@ impl Evidence<'_> {
         let pooling = pooling.pooling;
         let token_dim = self.metadata.config.hidden_size;
         let mut dim = token_dim * pooling.len();
-        let mut modules = Vec::with_capacity(list.dense.len());
+        let mut modules = Vec::with_capacity(list.dense.len() + 1);
+        if list.pooler {
+            modules.push(self.pooler()?);
+        }
         for folder in &list.dense {
             let module = st_modules::dense(self.files, folder, dim, self.weights.is_some())?;
             dim = module.out_features;
@@ -215,6 +222,24 @@ impl Evidence<'_> {
             Embed { dim, token_dim, pooling: pooling.clone(), prompts: self.prompts(self.metadata.prompts.clone())? };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules }))
+    }
+
+    /// The model's own pooler as the first dense layer.
+    ///
+    /// # Errors
+    /// The family has none, or its tensors are missing or malformed.
+    fn pooler(&self) -> Result<DenseModule, LoadError> {
+        let (width, name) = (self.metadata.config.hidden_size, self.metadata.config.names.pooler);
+        if name.is_empty() {
+            let what = format!("the pooler of {}, which has none,", self.metadata.config.model_type);
+            return Err(LoadError::unsupported("sentence_bert_config.json", what, "last_hidden_state, or --pooling"));
+        }
+        let read = |suffix: &str, shape: &[usize]| match self.weights {
+            Some(weights) => weights.read(&format!("{name}.{suffix}"), shape),
+            None => Ok(vec![]),
+        };
+        let (weight, bias) = (read("weight", &[width, width])?, Some(read("bias", &[width])?));
+        Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation: HeadActivation::Tanh })
     }
 
     /// The prompts that the files name, with the default that the options give.

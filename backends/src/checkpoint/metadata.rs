@@ -1,8 +1,7 @@
 //! Metadata of a model: everything in its files except the tensors.
 
 use super::catch_panic::catch_panic;
-use super::st_modules;
-use super::{tokenizer, vocab_txt};
+use super::{st_modules, st_transformer, tokenizer, vocab_txt};
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::formats::config_json;
@@ -52,7 +51,7 @@ impl Metadata {
         };
         let tokenizer = catch_panic(tokenizer::FILE, || {
             let mut tokenizer = read_tokenizer(files, gguf, &config)?;
-            if st_modules::lowercases(files)? {
+            if st_transformer::lowercases(files)? {
                 tokenizer::lowercase(&mut tokenizer)?;
             }
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
@@ -101,7 +100,7 @@ fn max_input_length(files: &ModelFiles, config: &TransformerConfig) -> Result<us
     /// Tokenizers without a limit have values around 1e30.
     const NO_LIMIT: f64 = 1e9;
     let mut limit = config.max_position_embeddings;
-    if let Some(length) = st_modules::max_seq_length(files)? {
+    if let Some(length) = st_transformer::max_seq_length(files)? {
         limit = limit.min(length);
     }
     if let Some(tokenizer_config) = files.json(TOKENIZER_CONFIG)? {

@@ -6,6 +6,7 @@ mod classifier;
 mod head;
 mod metadata;
 mod st_modules;
+mod st_transformer;
 mod summary;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Files of sentence-transformers beside a model: modules, pooling, dense layers, prompts.
 
+use super::st_transformer::{self, TextOutput};
 use crate::LoadError;
 use crate::config::HeadActivation;
 use crate::json::Fields;
@@ -11,7 +12,6 @@ use std::collections::BTreeMap;
 
 const MODULES: &str = "modules.json";
 const PROMPTS: &str = "config_sentence_transformers.json";
-const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
 /// Limit of dense layers after pooling; each is kept in memory. No model has as many.
 const MAX_DENSE: usize = 16;
 /// Prompts of a model at most, and bytes of a prompt's name and text.
@@ -37,10 +37,12 @@ pub(crate) struct DenseModule {
     pub(crate) activation: HeadActivation,
 }
 
-/// Folders of the modules between the final states and the embedding.
+/// The modules between the final states and the embedding, most of them as folders.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ModuleList {
     pub(crate) pooling: Option<String>,
+    /// The model's own pooler takes the place of a pooling module.
+    pub(crate) pooler: bool,
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
     pub(crate) dense: Vec<String>,
@@ -53,20 +55,19 @@ impl ModuleList {
     /// The file is malformed, or a module or the order of modules is not supported.
     pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
         if let Some(modules) = files.json(MODULES)? {
-            return Self::parse(&modules);
+            return Self::parse(&modules, st_transformer::output(files)? == TextOutput::Pooler);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
         Ok(Self { pooling, ..Self::default() })
     }
 
-    /// The modules of a `modules.json`.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read).
-    pub(crate) fn parse(modules: &Value) -> Result<Self, LoadError> {
+    /// The modules of a `modules.json` behind a Transformer that gives the states of tokens, or of its pooler.
+    fn parse(modules: &Value, pooler: bool) -> Result<Self, LoadError> {
         let invalid = |problem: &str| Err(LoadError::invalid(MODULES, problem));
         let Value::Array(modules) = modules else { return invalid("must be a list of modules") };
-        let mut list = Self::default();
+        let mut list = Self { pooler, ..Self::default() };
+        // The first module that Dense and Normalize may be.
+        let behind = if pooler { 1 } else { 2 };
         let mut normalize = false;
         for (index, module) in modules.iter().enumerate() {
             let fields = Fields::new(MODULES, module)?;
@@ -85,18 +86,18 @@ impl ModuleList {
                     let what = format!("Transformer in the folder \"{path}\"");
                     return Err(LoadError::unsupported(MODULES, what, "the model's files at the top"));
                 }
-                ("Pooling", 1) => list.pooling = Some(path),
-                ("LogitScore", 1) => list.logit_score = Some(path),
+                ("Pooling", 1) if !pooler => list.pooling = Some(path),
+                ("LogitScore", 1) if !pooler => list.logit_score = Some(path),
                 (_, 2..) if list.logit_score.is_some() => {
                     let what = format!("{kind} after LogitScore");
                     return Err(LoadError::unsupported(MODULES, what, "LogitScore as the last module"));
                 }
-                ("Dense", 2..) if list.dense.len() == MAX_DENSE => {
+                ("Dense", _) if index >= behind && list.dense.len() == MAX_DENSE => {
                     let what = format!("more than {MAX_DENSE} Dense modules");
                     return Err(LoadError::unsupported(MODULES, what, "one or a few"));
                 }
-                ("Dense", 2..) => list.dense.push(path),
-                ("Normalize", 2..) => normalize = true,
+                ("Dense", _) if index >= behind => list.dense.push(path),
+                ("Normalize", _) if index >= behind => normalize = true,
                 _ => {
                     let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
                                      or Transformer, then LogitScore; --task or --pooling can overrule the file";
@@ -104,7 +105,7 @@ impl ModuleList {
                 }
             }
         }
-        match list.pooling.is_some() || list.logit_score.is_some() {
+        match list.pooling.is_some() || list.logit_score.is_some() || pooler {
             true => Ok(list),
             false => invalid("has no Pooling or LogitScore module"),
         }
@@ -288,37 +289,6 @@ pub(crate) fn prompts(files: &ModelFiles) -> Result<Prompts, LoadError> {
         },
     };
     Ok(Prompts { by_name, default })
-}
-
-/// Maximum input length in `sentence_bert_config.json`, if any.
-///
-/// # Errors
-/// The file is malformed, or changes the model's config.
-pub(crate) fn max_seq_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
-    let Some(config) = files.json(SENTENCE_CONFIG)? else { return Ok(None) };
-    let fields = Fields::new(SENTENCE_CONFIG, &config)?;
-    // These override config.json. The library ignores `trust_remote_code` here.
-    for name in ["config_args", "config_kwargs"] {
-        let changes = fields.object(name)?;
-        if let Some((key, _)) = changes.iter().flat_map(Fields::entries).find(|(key, _)| *key != "trust_remote_code") {
-            return Err(fields.unsupported(name, &format!("with `{key}`"), "changes of config.json in config.json"));
-        }
-    }
-    match fields.optional("max_seq_length")? {
-        Some(0) => Err(fields.problem("max_seq_length", "must be above 0")),
-        limit => Ok(limit),
-    }
-}
-
-/// `true` if `sentence_bert_config.json` asks for texts in lower case, whatever the tokenizer does with them.
-///
-/// # Errors
-/// The file is malformed.
-pub(crate) fn lowercases(files: &ModelFiles) -> Result<bool, LoadError> {
-    match files.json(SENTENCE_CONFIG)? {
-        Some(config) => Fields::new(SENTENCE_CONFIG, &config)?.or("do_lower_case", false),
-        None => Ok(false),
-    }
 }
 
 /// Path of a module's config.

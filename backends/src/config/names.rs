@@ -34,6 +34,8 @@ pub(crate) struct TensorNames {
     pub(crate) down: &'static str,
     /// The norm before or after the feed-forward block.
     pub(crate) feed_forward_norm: &'static str,
+    /// The dense layer, with tanh behind it, on the state of the first token.
+    pub(crate) pooler: &'static str,
 }
 
 impl TensorNames {
@@ -72,6 +74,7 @@ pub(crate) const DECODER: TensorNames = TensorNames {
     up: "mlp.up_proj",
     down: "mlp.down_proj",
     feed_forward_norm: "post_attention_layernorm",
+    pooler: "",
 };
 
 /// Those of BERT.
@@ -95,6 +98,7 @@ pub(crate) const BERT: TensorNames = TensorNames {
     up: "intermediate.dense",
     down: "output.dense",
     feed_forward_norm: "output.LayerNorm",
+    pooler: "bert.pooler.dense",
 };
 
 /// Those of RoBERTa, XLM-RoBERTa and CamemBERT.
@@ -104,6 +108,7 @@ pub(crate) const ROBERTA: TensorNames = TensorNames {
     token_types: "roberta.embeddings.token_type_embeddings",
     embedding_norm: "roberta.embeddings.LayerNorm",
     layers: "roberta.encoder.layer",
+    pooler: "roberta.pooler.dense",
     ..BERT
 };
 
@@ -115,6 +120,7 @@ pub(crate) const ELECTRA: TensorNames = TensorNames {
     embedding_norm: "electra.embeddings.LayerNorm",
     embedding_projection: "electra.embeddings_project",
     layers: "electra.encoder.layer",
+    pooler: "",
     ..BERT
 };
 
@@ -131,6 +137,7 @@ pub(crate) const MPNET: TensorNames = TensorNames {
     v: "attention.attn.v",
     output: "attention.attn.o",
     attention_norm: "attention.LayerNorm",
+    pooler: "mpnet.pooler.dense",
     ..BERT
 };
 
@@ -149,5 +156,6 @@ pub(crate) const DISTILBERT: TensorNames = TensorNames {
     up: "ffn.lin1",
     down: "ffn.lin2",
     feed_forward_norm: "output_layer_norm",
+    pooler: "",
     ..BERT
 };

@@ -170,7 +170,7 @@ fn tensors_that_do_not_fit_the_config_are_named() {
 #[test]
 fn a_batch_of_several_parts_is_answered_in_its_order() {
     let mut model = load(&options(fixture("bert-mean-tiny")));
-    // More than 2,048 rows, and a length that no part ends at.
+    // Several times the 512 rows of a part, and lengths that no part ends at.
     let sequences: Vec<Tokens> =
         (0..120).map(|i| Tokens::from((0..20 + i % 30).map(|j| 5 + (i * j) % 50).collect::<Vec<u32>>())).collect();
     let together = values(&mut model, &sequences);
@@ -206,6 +206,45 @@ fn several_poolings_are_joined_in_the_order_of_sentence_transformers() {
             parts.iter_mut().zip(states).for_each(|(part, state)| part.extend(state));
         }
         assert_eq!(values(&mut joined, &sequences), parts, "{config}");
+    }
+}
+
+#[test]
+fn the_pooler_is_the_embedding_where_sentence_transformers_takes_it() {
+    let with_pooler = |name: &str, module_output: &str| {
+        let output = json!({"text": {"method": "forward", "method_output_name": "pooler_output"}});
+        let sentence = json!({"modality_config": output, "module_output_name": module_output});
+        let directory = with_file(name, "sentence_bert_config.json", &sentence);
+        let module =
+            |path: &str, kind: &str| json!({"path": path, "type": format!("sentence_transformers.base.{kind}")});
+        let modules = json!([module("", "Transformer"), module("1_Normalize", "Normalize")]);
+        std::fs::write(directory.path().join("modules.json"), modules.to_string()).unwrap();
+        directory
+    };
+    let directory = with_pooler("bert-mean-tiny", "sentence_embedding");
+    let mut model = load(&options(directory.path().to_owned()));
+    let tokens = |text: &str| Tokens::new(model.tokenizer.encode(text, true).unwrap().get_ids().to_vec());
+    // By sentence-transformers 6.2.0 from these files.
+    let expected = [
+        ("How do I lock a file?", [-0.1662336, 0.1013091, 0.00881746, -0.17913558, -0.08236413, 0.01324681]),
+        ("x", [-0.03511684, -0.0853671, -0.03418885, -0.06745456, -0.08392954, 0.24698403]),
+    ];
+    let sequences = expected.map(|(text, _)| tokens(text));
+    for (found, (text, unit)) in values(&mut model, &sequences).iter().zip(expected) {
+        assert_close(text, &normalized(found)[..unit.len()], &unit, 1e-4);
+    }
+    let overruled = LoadOptions { pooling: Some(Pooling::Mean), ..options(directory.path().to_owned()) };
+    let mean = LoadOptions { pooling: Some(Pooling::Mean), ..options(fixture("bert-mean-tiny")) };
+    assert_eq!(values(&mut load(&overruled), &sequences), values(&mut load(&mean), &sequences));
+    for (name, output, problem) in [
+        ("distilbert-tiny", "sentence_embedding", "the pooler of distilbert"),
+        ("bert-mean-tiny", "token_embeddings", "`module_output_name`"),
+        // A file without the pooler's tensors.
+        ("roberta-tiny", "sentence_embedding", "pooler.dense.weight"),
+    ] {
+        let directory = with_pooler(name, output);
+        let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
+        assert!(error.contains(problem), "{error}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bfloat16;
 mod compaction;
+mod encoder_oracle;
 mod encoders;
 mod golden;
 mod same_bits;

@@ -114,7 +114,7 @@ impl Encoder {
     }
 
     /// Ids with those that the post-processor adds. Too long pairs are cut as `longest_first` does: the longer text first,
-    /// and both to equal lengths if that is not enough.
+    /// and both to equal lengths if that is not enough; where the request gives a number of tokens, only the second text.
     fn encode_text(
         &self,
         first: &str,
@@ -128,7 +128,10 @@ impl Encoder {
         }
         let is_long = |text| self.bound.exceeds(text, options.max_tokens);
         let is_part = is_long(first) || second.is_some_and(is_long);
-        let mut first = self.pieces(first, place, options)?;
+        let mut first = match second {
+            Some(_) => self.pieces_of_first(first, place, options)?,
+            None => self.pieces(first, place, options)?,
+        };
         let mut second = second.map(|text| self.pieces(text, place, options)).transpose()?;
         let processor = self.tokenizer.get_post_processor().filter(|_| options.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
@@ -136,10 +139,17 @@ impl Encoder {
         let is_truncated = len > options.max_tokens;
         if is_truncated {
             options.check_truncation(len, is_part, place)?;
+            let strategy = match second {
+                Some(_) if options.cuts_documents_only => {
+                    options.check_room(first.len() + added, place)?;
+                    TruncationStrategy::OnlySecond
+                }
+                _ => TruncationStrategy::LongestFirst,
+            };
             let params = TruncationParams {
                 direction: direction(options.direction),
                 max_length: options.max_tokens.saturating_sub(added),
-                strategy: TruncationStrategy::LongestFirst,
+                strategy,
                 stride: 0,
             };
             (first, second) = truncate_encodings(first, second, &params).map_err(|error| place.untokenizable(error))?;
@@ -176,6 +186,15 @@ impl Encoder {
                 let (id, limit) = (ids[position], self.limits.vocab_size);
                 Err(place.invalid(format!("has token id {id} at position {position}, ids must be below {limit}")))
             }
+        }
+    }
+
+    /// [`pieces`](Self::pieces) of a pair's first text, made once for all pairs of the request that have the same.
+    fn pieces_of_first(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Encoding, Error> {
+        let encode = || self.pieces(text, place, options);
+        match options.first.get_or_init(|| encode().ok().map(|pieces| (text.to_owned(), pieces))) {
+            Some((known, pieces)) if known == text => Ok(pieces.clone()),
+            _ => encode(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::{EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, Truncati
 use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
+use tokenizers::Encoding;
 
 /// Names of prompts at most that an error lists.
 const MAX_NAMES: usize = 20;
@@ -19,9 +20,13 @@ pub(crate) struct ResolvedOptions {
     /// Tokens of an input at most.
     pub(super) max_tokens: usize,
     pub(super) direction: TruncationDirection,
+    /// Of a pair that is too long, only the second text is cut.
+    pub(super) cuts_documents_only: bool,
     pub(super) add_special_tokens: bool,
     /// Prompt before each document of a rerank request, encoded with the first of them.
     pub(super) head: OnceLock<Option<EncodedHead>>,
+    /// First text of the first pair, with its tokens: a rerank request has the same query in all pairs.
+    pub(super) first: OnceLock<Option<(String, Encoding)>>,
     /// Tokens that the request shows, or their upper bound.
     pub(super) shown: AtomicUsize,
 }
@@ -59,8 +64,10 @@ impl ResolvedOptions {
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
             max_tokens,
             direction: options.direction,
+            cuts_documents_only: options.max_tokens.is_some(),
             add_special_tokens: options.add_special_tokens,
             head: OnceLock::new(),
+            first: OnceLock::new(),
             shown: AtomicUsize::new(0),
         })
     }
@@ -85,6 +92,18 @@ impl ResolvedOptions {
             TruncationDirection::Right => ids.truncate(ids.len() - excess),
             TruncationDirection::Left => drop(ids.drain(kept..kept + excess)),
         }
+    }
+
+    /// # Errors
+    /// [`Error::TooLong`] if `kept` tokens, which are not cut, leave no room for a document.
+    pub(super) fn check_room(&self, kept: usize, place: Place) -> Result<(), Error> {
+        if kept < self.max_tokens {
+            return Ok(());
+        }
+        let limit = self.max_tokens;
+        Err(place.too_long(format!(
+            "has no room behind a query of {kept} tokens, special ones included; the limit is {limit}"
+        )))
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! Seeds of the corpora: small valid inputs of every kind, and some nearly valid ones.
 
+mod encoder;
 mod gguf;
 mod requests;
 
@@ -12,9 +13,10 @@ use serde_json::{Value, json};
 pub(crate) type Seeds = Vec<(String, Vec<u8>)>;
 
 /// All seeds by target.
-pub(crate) fn all() -> [(&'static str, Seeds); 7] {
+pub(crate) fn all() -> [(&'static str, Seeds); 8] {
     [
         ("config", config()),
+        ("encoder", encoder::seeds()),
         ("gguf", gguf::seeds()),
         ("pytorch", pytorch()),
         ("radix", radix()),
@@ -25,7 +27,7 @@ pub(crate) fn all() -> [(&'static str, Seeds); 7] {
 }
 
 /// Copy of a JSON value with another value at a JSON pointer.
-fn with(mut value: Value, pointer: &str, new: Value) -> Value {
+pub(crate) fn with(mut value: Value, pointer: &str, new: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     value.pointer_mut(parent).unwrap()[key] = new;
     value

@@ -38,7 +38,7 @@ pub(crate) struct RerankBody {
     /// Side to truncate. Default: right.
     #[serde(alias = "truncation_side")]
     truncation_direction: Option<Direction>,
-    /// Truncate each prompt to this many tokens, at the expense of the document only; -1 is the model's limit.
+    /// Truncate each prompt or pair to this many tokens, at the expense of the document only; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
     /// Logits instead of probabilities.
     raw_scores: Option<bool>,

@@ -143,6 +143,50 @@ fn pairs_are_cut_longest_first() {
     assert_eq!(pair(&long, &long), [&[bos], &b[..9], &[bos], &b[..9]].concat(), "halves when both are long");
 }
 
+#[test]
+fn the_query_of_a_rerank_request_is_encoded_once_and_cut_for_each_document() {
+    let encoder = encoder("llama-seqcls-tiny", 20);
+    let long = "The tide comes in twice a day. ".repeat(20);
+    let pairs = [("tide", "x"), ("tide", &long), (&long, "x"), (&long, &long), ("", "x"), ("tide", "x")];
+    let pair = |(first, second): (&str, &str)| Input::Pair(first.to_owned(), second.to_owned());
+    let asked = truncating(TruncationDirection::Left);
+    // Whatever pair of a request comes first, the others have the tokens that they have alone.
+    for start in 0..pairs.len() {
+        let shared = encoder.resolve(&asked, None).unwrap();
+        for index in (start..pairs.len()).chain(0..start) {
+            let found = encoder.encode(pair(pairs[index]), PLACE, &shared).unwrap();
+            assert_eq!(found.tokens.input_ids(), encode(&encoder, pair(pairs[index]), &asked).unwrap(), "{index}");
+        }
+        assert_eq!(shared.first.get().unwrap().as_ref().unwrap().0, pairs[start].0);
+    }
+}
+
+#[test]
+fn a_pair_within_a_number_of_tokens_loses_those_of_the_document() {
+    let model = "llama-seqcls-tiny";
+    let encoder = encoder(model, 1000);
+    let long = "The tide comes in twice a day. ".repeat(20);
+    let pair = |second: &str| Input::Pair(long.clone(), second.to_owned());
+    let whole = encode(&encoder, pair(&long), &options()).unwrap();
+    let query = whole.len() - encode(&encoder, Input::Text(long.clone()), &options()).unwrap().len();
+    for direction in [TruncationDirection::Right, TruncationDirection::Left] {
+        let within = |limit| EncodeOptions { max_tokens: Some(limit), direction, ..options() };
+        let cut = encode(&encoder, pair(&long), &within(query + 1 + 4)).unwrap();
+        let document = &whole[query + 1..];
+        let kept = match direction {
+            TruncationDirection::Right => &document[..4],
+            TruncationDirection::Left => &document[document.len() - 4..],
+        };
+        assert_eq!(cut, [&whole[..=query], kept].concat());
+        let message = problem(encode(&encoder, pair(&long), &within(query + 1)));
+        assert!(message.contains(&format!("no room behind a query of {} tokens", query + 1)), "{message}");
+        assert_eq!(
+            encode(&encoder, pair("tide"), &within(1000)).unwrap(),
+            encode(&encoder, pair("tide"), &options()).unwrap()
+        );
+    }
+}
+
 /// `fixed`: tokens in front of the first one that holds a part of the document.
 fn check_document_cuts(case: &Value, fixed: usize) {
     let model = "qwen3-reranker-tiny";
