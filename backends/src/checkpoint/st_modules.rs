@@ -140,51 +140,77 @@ pub(crate) struct PoolingConfig {
 /// # Errors
 /// The config is missing or malformed, has an unsupported mode of pooling, or another width.
 pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> Result<PoolingConfig, LoadError> {
-    let name = config_of(folder);
-    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
-    let fields = Fields::new(&name, &config)?;
+    let file = config_of(folder);
+    let config = files.json(&file)?.ok_or_else(|| files.missing(&file, ""))?;
+    let fields = Fields::new(&file, &config)?;
     for width in ["word_embedding_dimension", "embedding_dimension"] {
         if let Some(found) = fields.optional::<usize>(width)?.filter(|&found| found != hidden_size) {
             return Err(fields.problem(width, &format!("is {found}, but the model's `hidden_size` is {hidden_size}")));
         }
     }
-    let modes = match fields.get("pooling_mode") {
-        Some(Value::Array(_)) => fields.required::<Vec<String>>("pooling_mode")?,
-        Some(_) => vec![fields.required::<String>("pooling_mode")?],
-        None => true_modes(&fields)?,
+    let supported = || MODES.map(|mode| mode.name).join(", ");
+    let pooling: Vec<Pooling> = match fields.get("pooling_mode") {
+        None => flagged_modes(&fields)?,
+        Some(given) => {
+            let names: Vec<String> = match given {
+                Value::Array(_) => fields.required("pooling_mode")?,
+                _ => vec![fields.required("pooling_mode")?],
+            };
+            if names.len() > MODES.len() {
+                let problem = format!("has {} modes, the limit is {}", names.len(), MODES.len());
+                return Err(fields.problem("pooling_mode", &problem));
+            }
+            let mode = |name: &String| match MODES.iter().find(|mode| mode.name == name) {
+                Some(mode) => Ok(mode.pooling),
+                None => Err(LoadError::unsupported(&file, format!("pooling mode {name}"), supported())),
+            };
+            names.iter().map(mode).collect::<Result<_, _>>()?
+        }
     };
-    let supported = || MODES.map(|(mode, _)| mode).join(", ");
-    if let Some(other) = modes.iter().find(|mode| MODES.iter().all(|(known, _)| known != mode)) {
-        return Err(LoadError::unsupported(&name, format!("pooling mode {other}"), supported()));
-    }
-    let pooling: Vec<Pooling> =
-        MODES.iter().filter(|(mode, _)| modes.iter().any(|given| given == mode)).map(|&(_, pooling)| pooling).collect();
     if pooling.is_empty() {
-        return Err(LoadError::unsupported(&name, "no pooling mode", supported()));
+        return Err(LoadError::unsupported(&file, "no pooling mode", supported()));
     }
     Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
 }
 
-/// Modes by their names, in the order in which sentence-transformers joins their vectors, whatever the order in the file.
-const MODES: [(&str, Pooling); 6] = [
-    ("cls", Pooling::Cls),
-    ("max", Pooling::Max),
-    ("mean", Pooling::Mean),
-    ("mean_sqrt_len", Pooling::MeanSqrtLen),
-    ("weightedmean", Pooling::WeightedMean),
-    ("lasttoken", Pooling::LastToken),
+/// A mode of pooling in sentence-transformers.
+struct Mode {
+    /// In `pooling_mode`.
+    name: &'static str,
+    /// The older spelling: one boolean for each mode.
+    flag: &'static str,
+    pooling: Pooling,
+}
+
+const fn mode(name: &'static str, flag: &'static str, pooling: Pooling) -> Mode {
+    Mode { name, flag, pooling }
+}
+
+/// All modes, in the order in which sentence-transformers joins the vectors of those whose flags are set.
+const MODES: [Mode; 6] = [
+    mode("cls", "pooling_mode_cls_token", Pooling::Cls),
+    mode("max", "pooling_mode_max_tokens", Pooling::Max),
+    mode("mean", "pooling_mode_mean_tokens", Pooling::Mean),
+    mode("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
+    mode("weightedmean", "pooling_mode_weightedmean_tokens", Pooling::WeightedMean),
+    mode("lasttoken", "pooling_mode_lasttoken", Pooling::LastToken),
 ];
 
-/// The older spelling: one boolean per mode.
-fn true_modes(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
-    let mut modes = Vec::new();
-    for (key, _) in fields.entries() {
-        let Some(mode) = key.strip_prefix("pooling_mode_") else { continue };
+/// Modes of a file with flags; mean if none is set, as in sentence-transformers.
+fn flagged_modes(fields: &Fields<'_>) -> Result<Vec<Pooling>, LoadError> {
+    let known = |key: &str| MODES.iter().any(|mode| mode.flag == key);
+    for (key, _) in fields.entries().filter(|(key, _)| key.starts_with("pooling_mode_") && !known(key)) {
         if fields.or(key, false)? {
-            modes.push(mode.trim_end_matches("_tokens").trim_end_matches("_token").to_owned());
+            return Err(fields.unsupported(key, "true", MODES.map(|mode| mode.flag).join(", ")));
         }
     }
-    Ok(modes)
+    let mut set = Vec::new();
+    for mode in &MODES {
+        if fields.or(mode.flag, false)? {
+            set.push(mode.pooling);
+        }
+    }
+    Ok(if set.is_empty() { vec![Pooling::Mean] } else { set })
 }
 
 /// Reads a LogitScore module.

@@ -191,9 +191,12 @@ fn with_file(name: &str, file: &str, content: &Value) -> tempfile::TempDir {
 fn several_poolings_are_joined_in_the_order_of_sentence_transformers() {
     let modes = json!({"pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": true,
         "pooling_mode_cls_token": true});
-    let listed = json!({"pooling_mode": ["lasttoken", "cls"]});
+    let listed = json!({"pooling_mode": ["lasttoken", "mean_sqrt_len_tokens", "cls"]});
     let ordered = [Pooling::Cls, Pooling::Max, Pooling::Mean, Pooling::LastToken];
-    for (config, expected) in [(modes, &ordered[..]), (listed, &[Pooling::Cls, Pooling::LastToken])] {
+    // A list keeps its order, flags have none.
+    let as_listed = [Pooling::LastToken, Pooling::MeanSqrtLen, Pooling::Cls];
+    let unset = json!({"pooling_mode_cls_token": false});
+    for (config, expected) in [(modes, &ordered[..]), (listed, &as_listed), (unset, &[Pooling::Mean])] {
         let directory = with_file("bert-mean-tiny", "1_Pooling/config.json", &config);
         let mut joined = load(&options(directory.path().to_owned()));
         let embed = joined.backend.info().capabilities.embed.clone().unwrap();

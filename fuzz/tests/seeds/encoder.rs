@@ -43,7 +43,7 @@ pub(super) fn seeds() -> Seeds {
         "inputs",
         br#"{"model_input_names": ["input_ids"], "strip_accents": false, "tokenize_chinese_chars": false}"#,
     );
-    for mode in ["cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken"] {
+    for mode in ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"] {
         add("1_Pooling/config.json", mode, json!({"pooling_mode": mode}).to_string().as_bytes());
     }
     let pooler = json!({"modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}},

@@ -196,7 +196,11 @@ fn sentence_transformers_files_that_ask_for_more() {
         ("qwen3-tiny", Set("modules.json", "/2", module("Dense")), &["has no x/config.json"]),
         ("qwen3-tiny", Write("modules.json", "[]"), &["no Pooling"]),
         ("qwen3-tiny", Delete("1_Pooling/config.json"), &["has no 1_Pooling/config.json"]),
-        ("qwen3-tiny", pooling("/pooling_mode_lasttoken", json!(false)), &["no pooling mode"]),
+        (
+            "qwen3-tiny",
+            pooling("/pooling_mode_median_tokens", json!(true)),
+            &["pooling_mode_median_tokens", "lasttoken"],
+        ),
         ("mistral-tiny", pooling("/pooling_mode", json!("splade")), &["splade", "weightedmean"]),
         ("mistral-tiny", pooling("/pooling_mode", json!(["cls", "median"])), &["median", "mean_sqrt_len"]),
         ("mistral-tiny", pooling("/pooling_mode", json!([])), &["no pooling mode"]),
