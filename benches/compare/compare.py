@@ -36,12 +36,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (default 5)")
     parser.add_argument("--out", type=Path, help="file of the results; default: target/compare/TABLE.json")
     parser.add_argument("--prefold", type=Path, default=ROOT / "target/release/prefold", help="the binary, with prefold-bench beside it")
+    parser.add_argument("--tei", type=Path, help="a text-embeddings-router with its ONNX Runtime backend, to run beside them")
     args = parser.parse_args()
 
     out = args.out or TARGET / f"{args.table}.json"
     TARGET.mkdir(parents=True, exist_ok=True)
     before = machine.describe()
-    result = TABLES[args.table](Setting(args.prefold.resolve(), args.peers, args.rounds))
+    result = TABLES[args.table](Setting(args.prefold.resolve(), args.peers, args.rounds, args.tei and args.tei.resolve()))
     markdown = result.pop("markdown")
     result = {"table": args.table, "command": sys.argv, "machine": before, "load_average_after": os.getloadavg(), **result}
     out.write_text(json.dumps(result, indent=2) + "\n")

@@ -1,78 +1,14 @@
-"""prefold as a contender: the real binary over HTTP."""
+"""prefold as a contender: the real binary."""
 
-import http.client
-import json
-import socket
-import time
-
-from process import Answer, Process
-from venvs import TARGET
-
-READY_S = 300
+from server import Server
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+class Prefold(Server):
+    product, ready = "prefold", "/ready"
 
-
-class Prefold(Process):
     def __init__(self, binary, model, dtype):
         super().__init__(f"prefold {dtype}", dtype, f"prefold-{dtype}")
         self.binary, self.model = binary, model
 
-    def start(self):
-        """Starts the server; returns the seconds from exec until /ready answers 200."""
-        self.port = free_port()
-        log = TARGET / "logs" / f"{self.label}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w") as file:
-            self.launch([self.binary, self.model, "--hostname", "127.0.0.1", "--port", self.port, "--dtype", self.dtype,
-                         "--max-client-batch-size", 1024], stdout=file, stderr=file)
-        while True:
-            try:
-                status, _, body = self.request("GET", "/ready")
-                if status == 200:
-                    break
-            except ConnectionError:
-                body = b""
-            if self.child.poll() is not None or time.perf_counter() - self.launched > READY_S:
-                raise RuntimeError(f"{self.name} is not ready: {body.decode()} (log: {log})")
-            time.sleep(0.001)
-        seconds = time.perf_counter() - self.launched
-        self.versions = {"prefold": json.loads(self.request("GET", "/info")[2])["version"]}
-        return seconds
-
-    def request(self, method, path, value=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
-        try:
-            body = None if value is None else json.dumps(value).encode()
-            connection.request(method, path, body, {"content-type": "application/json"})
-            response = connection.getresponse()
-            return response.status, response.headers, response.read()
-        finally:
-            connection.close()
-
-    def timed(self, path, value):
-        start = time.perf_counter()
-        status, headers, body = self.request("POST", path, value)
-        seconds = time.perf_counter() - start
-        if status != 200:
-            raise RuntimeError(f"{self.name}, {path}: status {status}: {body[:500].decode()}")
-        return seconds, int(headers["x-compute-tokens"]), json.loads(body)
-
-    def embed(self, texts):
-        return Answer(*self.timed("/embed", {"inputs": texts}))
-
-    def score(self, query, texts):
-        seconds, tokens, ranks = self.timed("/rerank", {"query": query, "texts": texts, "raw_scores": True})
-        return Answer(seconds, tokens, [rank["score"] for rank in sorted(ranks, key=lambda rank: rank["index"])])
-
-    def token_counts(self, texts):
-        """Tokens of each text without special ones."""
-        _, _, body = self.request("POST", "/tokenize", {"inputs": texts, "add_special_tokens": False})
-        return [len(tokens) for tokens in json.loads(body)]
-
-    def serve(self, gather=False):
-        return self.port
+    def command(self):
+        return [self.binary, self.model, "--hostname", "127.0.0.1", "--port", self.port, "--dtype", self.dtype, "--max-client-batch-size", 1024]

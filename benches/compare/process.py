@@ -23,11 +23,11 @@ class Process:
     def __init__(self, name, dtype, label):
         self.name, self.dtype, self.label, self.child = name, dtype, label, None
 
-    def launch(self, command, **streams):
+    def launch(self, command, more=None, **streams):
         self.launched = time.perf_counter()
         # Settings of the caller's shell must not reach the server.
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PREFOLD_", "OMP_"))}
-        self.child = subprocess.Popen([str(part) for part in command], env=environment, **streams)
+        self.child = subprocess.Popen([str(part) for part in command], env=environment | (more or {}), **streams)
 
     def pause(self):
         os.kill(self.child.pid, signal.SIGSTOP)

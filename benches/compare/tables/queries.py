@@ -26,7 +26,7 @@ PEERS = ["onnxruntime", "openvino-f32", "openvino", "fastembed"]
 def queries(setting: Setting):
     cases, expected = check.minilm_cases()
     forms = {False: models.minilm(), True: models.minilm_exported()}
-    contenders = setting.own(forms[False])
+    contenders = setting.own(forms[False]) + setting.other_server(forms[True])
     for streams in sorted({1, machine.threads()}):
         contenders += named(setting.others(PEERS, forms, streams), streams)
     with running(contenders):

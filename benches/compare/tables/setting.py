@@ -8,6 +8,7 @@ import machine
 from peer import PEERS, Peer
 from prefold import Prefold
 from rounds import turn
+from tei import Tei
 
 DTYPES = ["float32", "bfloat16"]
 
@@ -17,10 +18,15 @@ class Setting:
     prefold: Path
     peers: list | None  # as asked for; None: the table's own
     rounds: int
+    tei: Path | None = None
 
     def own(self, model):
         """prefold in each type."""
         return [Prefold(self.prefold, model, dtype) for dtype in DTYPES]
+
+    def other_server(self, exported):
+        """text-embeddings-inference, if there is a build of it."""
+        return [Tei(self.tei, exported)] if self.tei else []
 
     def others(self, own, models, streams=1):
         """The asked-for peers among the table's own; `models[exported]` is the model in each form."""

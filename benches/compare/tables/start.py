@@ -16,7 +16,8 @@ FIRST = "Where is the nearest railway station?"
 
 def start(setting: Setting):
     forms = {False: models.minilm(), True: models.minilm_exported()}
-    contenders = setting.own(forms[False]) + setting.others(["torch-f32", "torch-bf16", "onnxruntime", "openvino-f32", "openvino", "fastembed"], forms)
+    contenders = setting.own(forms[False]) + setting.other_server(forms[True])
+    contenders += setting.others(["torch-f32", "torch-bf16", "onnxruntime", "openvino-f32", "openvino", "fastembed"], forms)
     once(contenders)  # files into the page cache
     measured = [[] for _ in contenders]
     for _ in range(setting.rounds):

@@ -17,7 +17,8 @@ def minilm(setting: Setting):
     """all-MiniLM-L6-v2, 512 passages; checked against the values of tests/fixtures."""
     cases, expected = check.minilm_cases()
     forms = {False: models.minilm(), True: models.minilm_exported()}
-    contenders = setting.own(forms[False]) + setting.others(TORCH + ["onnxruntime", "openvino-f32", "openvino", "fastembed"], forms)
+    contenders = setting.own(forms[False]) + setting.other_server(forms[True])
+    contenders += setting.others(TORCH + ["onnxruntime", "openvino-f32", "openvino", "fastembed"], forms)
     with running(contenders):
         right, checks = check_all(contenders, lambda one: check.vectors(one.dtype, one.embed(cases).values, expected))
         return measured(setting, right, checks, lambda one, some: one.embed(texts.passages()[:some]))
