@@ -13,10 +13,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <memory>
-#include <setjmp.h>
-#include <ucontext.h>
 #include <vector>
+
+#include "coroutine.h"
 
 #define __device__
 #define __global__
@@ -32,9 +31,17 @@
 
 namespace emulation {
 
-[[noreturn]] inline void fail(const char *what) {
+[[noreturn]] inline void end(const char *what) {
     fprintf(stderr, "emulation: %s\n", what);
     exit(1);
+}
+
+// What happens to a wrong program; does not return.
+inline void (*on_failure)(const char *what) = end;
+
+[[noreturn]] inline void fail(const char *what) {
+    on_failure(what);
+    abort();
 }
 
 struct Index {
@@ -53,12 +60,9 @@ struct Warp {
 };
 
 struct Thread {
-    // How it begins, and where it goes on: `swapcontext` would ask the system to set the signals' mask at every turn.
-    ucontext_t context;
-    jmp_buf place;
-    std::unique_ptr<char[]> stack;
+    Coroutine coroutine;
     Index index;
-    bool begun = false, done = false;
+    bool done = false;
     std::vector<Copy> started, committed;
 };
 
@@ -68,7 +72,6 @@ struct Block {
     std::vector<unsigned char> shared;
     Index index, dim, grid;
     Thread *current = nullptr;
-    jmp_buf scheduler;
     uint32_t arrived = 0, barriers = 0;
     // Counts what shows that somebody got on.
     uint64_t progress = 0;
@@ -79,18 +82,8 @@ inline Block &block() {
     return block;
 }
 
-inline void yield() {
-    if (!_setjmp(block().current->place)) _longjmp(block().scheduler, 1);
-}
-
-// Gives the current thread its turn.
-inline void resume() {
-    Thread &thread = *block().current;
-    if (_setjmp(block().scheduler)) return;
-    if (thread.begun) _longjmp(thread.place, 1);
-    thread.begun = true;
-    setcontext(&thread.context);
-}
+// Ends the current thread's turn.
+inline void yield() { block().current->coroutine.leave(); }
 
 inline uint32_t lane() { return block().current->index.x % 32; }
 
@@ -133,15 +126,9 @@ inline void launch(uint32_t grid, uint32_t threads, uint32_t shared, bool backwa
         std::fill(b.shared.begin(), b.shared.end(), 0xff); // NaN: no kernel may rely on the old content.
         for (uint32_t i = 0; i < threads; ++i) {
             Thread &thread = b.threads[i];
-            constexpr size_t STACK = 128 << 10;
-            if (!thread.stack) thread.stack.reset(new char[STACK]);
-            thread.index.x = i, thread.begun = thread.done = false;
+            thread.index.x = i, thread.done = false;
             thread.started.clear(), thread.committed.clear();
-            getcontext(&thread.context);
-            thread.context.uc_stack.ss_sp = thread.stack.get();
-            thread.context.uc_stack.ss_size = STACK;
-            thread.context.uc_link = nullptr;
-            makecontext(&thread.context, run_thread, 0);
+            thread.coroutine.prepare(run_thread);
         }
         for (bool running = true; running;) {
             running = false;
@@ -150,7 +137,7 @@ inline void launch(uint32_t grid, uint32_t threads, uint32_t shared, bool backwa
                 b.current = &b.threads[backwards ? threads - 1 - i : i];
                 if (b.current->done) continue;
                 running = true;
-                resume();
+                b.current->coroutine.enter();
             }
             if (running && b.progress == before) fail("all threads wait: a barrier or collective is not reached by all");
         }
