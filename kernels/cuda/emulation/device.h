@@ -54,14 +54,20 @@ struct Copy {
 };
 
 // Values that the lanes of a warp exchange in one collective operation.
-struct Warp {
-    uint32_t arrived = 0, left = 0;
+struct Exchange {
+    uint32_t arrived = 0;
     uint32_t words[32][8];
+};
+
+// Operations take turns: a lane that is two ahead knows that all have arrived at the one between, and so have read the first.
+struct Warp {
+    Exchange exchanges[2];
 };
 
 struct Thread {
     Coroutine coroutine;
     Index index;
+    uint32_t collectives = 0;
     bool done = false;
     std::vector<Copy> started, committed;
 };
@@ -77,10 +83,10 @@ struct Block {
     uint64_t progress = 0;
 };
 
-inline Block &block() {
-    static Block block;
-    return block;
-}
+// Never destroyed: a device's thread may still run when the process ends.
+inline Block *const the_block = new Block;
+
+inline Block &block() { return *the_block; }
 
 // Ends the current thread's turn.
 inline void yield() { block().current->coroutine.leave(); }
@@ -90,14 +96,12 @@ inline uint32_t lane() { return block().current->index.x % 32; }
 // Gives up to eight words to the warp and calls `read` once all lanes have given theirs.
 template <typename Read> void collective(std::initializer_list<uint32_t> words, Read read) {
     Block &b = block();
-    Warp &warp = b.warps[b.current->index.x / 32];
-    while (warp.left) yield(); // The operation before is not over for all lanes.
-    std::copy(words.begin(), words.end(), warp.words[lane()]);
-    ++warp.arrived, ++b.progress;
-    while (warp.arrived < 32) yield();
-    read(warp);
-    ++b.progress;
-    if (++warp.left == 32) warp.arrived = warp.left = 0;
+    Exchange &exchange = b.warps[b.current->index.x / 32].exchanges[b.current->collectives++ % 2];
+    if (exchange.arrived == 32) exchange.arrived = 0;
+    std::copy(words.begin(), words.end(), exchange.words[lane()]);
+    ++exchange.arrived, ++b.progress;
+    while (exchange.arrived < 32) yield();
+    read(exchange);
 }
 
 inline unsigned char *shared_bytes(uint32_t address, uint32_t count) {
@@ -126,7 +130,7 @@ inline void launch(uint32_t grid, uint32_t threads, uint32_t shared, bool backwa
         std::fill(b.shared.begin(), b.shared.end(), 0xff); // NaN: no kernel may rely on the old content.
         for (uint32_t i = 0; i < threads; ++i) {
             Thread &thread = b.threads[i];
-            thread.index.x = i, thread.done = false;
+            thread.index.x = i, thread.done = false, thread.collectives = 0;
             thread.started.clear(), thread.committed.clear();
             thread.coroutine.prepare(run_thread);
         }
@@ -163,7 +167,7 @@ static inline void __syncthreads() {
 }
 
 static inline void __syncwarp() {
-    emulation::collective({}, [](emulation::Warp &) {});
+    emulation::collective({}, [](const emulation::Exchange &) {});
 }
 
 static inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
@@ -174,7 +178,7 @@ template <typename T> static inline T __shfl_sync(uint32_t, T value, uint32_t fr
     static_assert(sizeof(T) == 4, "one word");
     uint32_t word;
     memcpy(&word, &value, 4);
-    emulation::collective({word}, [&](emulation::Warp &warp) { memcpy(&value, warp.words[from % 32], 4); });
+    emulation::collective({word}, [&](const emulation::Exchange &exchange) { memcpy(&value, exchange.words[from % 32], 4); });
     return value;
 }
 
@@ -242,21 +246,21 @@ static inline void copy_async_wait_all() {
 }
 
 static inline void load_matrices(uint32_t (&r)[4], uint32_t address) {
-    emulation::collective({address}, [&](emulation::Warp &warp) {
+    emulation::collective({address}, [&](const emulation::Exchange &exchange) {
         const uint32_t lane = emulation::lane();
         for (int i = 0; i < 4; ++i) {
-            memcpy(&r[i], emulation::shared_bytes(warp.words[8 * i + lane / 4][0], 16) + lane % 4 * 4, 4);
+            memcpy(&r[i], emulation::shared_bytes(exchange.words[8 * i + lane / 4][0], 16) + lane % 4 * 4, 4);
         }
     });
 }
 
 static inline void load_matrices_transposed(uint32_t (&r)[4], uint32_t address) {
-    emulation::collective({address}, [&](emulation::Warp &warp) {
+    emulation::collective({address}, [&](const emulation::Exchange &exchange) {
         const uint32_t lane = emulation::lane();
         for (int i = 0; i < 4; ++i) {
             uint16_t pair[2];
             for (int j = 0; j < 2; ++j) {
-                const uint32_t row = warp.words[8 * i + lane % 4 * 2 + j][0];
+                const uint32_t row = exchange.words[8 * i + lane % 4 * 2 + j][0];
                 memcpy(&pair[j], emulation::shared_bytes(row, 16) + lane / 4 * 2, 2);
             }
             memcpy(&r[i], pair, 4);
@@ -272,13 +276,13 @@ template <typename T> static inline float half_of(uint32_t word, uint32_t half) 
 }
 
 template <typename T> static inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    emulation::collective({a[0], a[1], a[2], a[3], b0, b1}, [&](emulation::Warp &warp) {
+    emulation::collective({a[0], a[1], a[2], a[3], b0, b1}, [&](const emulation::Exchange &exchange) {
         const uint32_t lane = emulation::lane();
         for (uint32_t i = 0; i < 4; ++i) {
             const uint32_t row = lane / 4 + 8 * (i / 2), column = lane % 4 * 2 + i % 2;
             float sum = c[i];
             for (uint32_t k = 0; k < 16; ++k) {
-                const uint32_t *left = warp.words[row % 8 * 4 + k % 8 / 2], *right = warp.words[column * 4 + k % 8 / 2];
+                const uint32_t *left = exchange.words[row % 8 * 4 + k % 8 / 2], *right = exchange.words[column * 4 + k % 8 / 2];
                 sum += half_of<T>(left[row / 8 + 2 * (k / 8)], k % 2) * half_of<T>(right[4 + k / 8], k % 2);
             }
             c[i] = sum;

@@ -1,0 +1,448 @@
+// The driver's entry points: arguments checked as the driver checks them, work queued on streams.
+#include "driver.h"
+
+#include "kernels.h"
+#include "memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+
+using namespace simulated;
+
+struct CUctx_st {
+    int device;
+    std::atomic<int> retained{0};
+};
+
+struct CUmod_st {
+    int device;
+};
+
+struct CUfunc_st {
+    const Kernel *kernel;
+    int device;
+    uint32_t max_shared = 48 << 10;
+};
+
+struct CUevent_st {
+    int device;
+    Ticket ticket;
+};
+
+static CUctx_st *const contexts = new CUctx_st[MAX_DEVICES];
+static thread_local CUctx_st *current = nullptr;
+static std::atomic<bool> initialized{false};
+
+namespace simulated {
+
+int current_device() { return current ? current->device : -1; }
+
+Stream *stream_of(CUstream handle) {
+    return handle ? reinterpret_cast<Stream *>(handle) : legacy_stream(current_device());
+}
+
+} // namespace simulated
+
+// What every call that works on a device answers first.
+static CUresult ready() {
+    if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    return state(current->device);
+}
+
+#define READY                                                                                                          \
+    if (const CUresult error = ready()) return error
+
+static CUresult same_device(CUstream handle) {
+    return device_of(stream_of(handle)) == current->device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// An error that breaks the device comes with the work, any other is the call's answer.
+#define FAULT(POINT)                                                                                                   \
+    const CUresult due = fault(POINT);                                                                                 \
+    if (due != CUDA_SUCCESS && !is_sticky(due)) return due
+
+CUresult cuInit(unsigned) {
+    if (const CUresult due = fault(Point::Init)) return due;
+    reserve_addresses();
+    for (int i = 0; i < MAX_DEVICES; ++i) contexts[i].device = i;
+    if (settings().devices > MAX_DEVICES) fail("SIM_DEVICES: at most %d", MAX_DEVICES);
+    if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
+    initialized = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version) {
+    *version = settings().driver_version;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count) {
+    if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+    if (const CUresult due = fault(Point::Count)) return due;
+    *count = settings().devices;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+    if (ordinal < 0 || ordinal >= settings().devices) return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice) {
+    strncpy(name, settings().name.c_str(), size_t(len));
+    if (len > 0) name[len - 1] = 0;
+    return CUDA_SUCCESS;
+}
+
+// Shared memory that a block may ask for, by compute capability.
+static int most_shared() { return settings().major == 8 && settings().minor != 0 ? 99 << 10 : settings().major == 8 ? 163 << 10 : 227 << 10; }
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = settings().major; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = settings().minor; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = 1; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 16; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = most_shared(); break;
+    default: fail("cuDeviceGetAttribute: attribute %d is not simulated", int(attribute));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+    if (device < 0 || device >= settings().devices) return CUDA_ERROR_INVALID_DEVICE;
+    ++contexts[device].retained;
+    *context = &contexts[device];
+    return state(device);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    if (contexts[device].retained-- <= 0) return CUDA_ERROR_INVALID_CONTEXT;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy(CUcontext) { return CUDA_ERROR_INVALID_CONTEXT; } // There are only primary ones.
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+    current = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+    if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+    *context = current;
+    return CUDA_SUCCESS;
+}
+
+// Waits, then looks behind every allocation.
+template <typename Wait> static CUresult synchronize(const char *call, Wait wait) {
+    FAULT(Point::Synchronize);
+    if (due != CUDA_SUCCESS) enqueue(legacy_stream(current->device), {call, [] {}, {}}, due);
+    const CUresult result = wait();
+    check_red_zones(call);
+    return result;
+}
+
+CUresult cuCtxSynchronize() {
+    READY;
+    return synchronize("cuCtxSynchronize", [] { return wait_for_device(current->device); });
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    READY;
+    *stream = reinterpret_cast<CUstream>(new_stream(current->device, flags != CU_STREAM_NON_BLOCKING));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    end_stream(stream_of(stream));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+    READY;
+    return synchronize("cuStreamSynchronize", [=] {
+        const CUresult result = wait_for(last(stream_of(stream)));
+        return result;
+    });
+}
+
+CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus *status) {
+    READY;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned) {
+    READY;
+    *event = new CUevent_st{current->device, {}};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent event) {
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    delete event;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+    READY;
+    if (event->device != device_of(stream_of(stream))) return CUDA_ERROR_INVALID_HANDLE;
+    event->ticket = enqueue(stream_of(stream), {"cuEventRecord", [] {}, {}});
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+    READY;
+    if (!event->ticket.stream) return CUDA_SUCCESS; // Never recorded: nothing to wait for.
+    enqueue(stream_of(stream), {"cuStreamWaitEvent", [] {}, {event->ticket}});
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    READY;
+    if (!event->ticket.stream) return CUDA_SUCCESS;
+    return synchronize("cuEventSynchronize", [=] { return wait_for(event->ticket); });
+}
+
+CUresult cuMemGetInfo(size_t *available, size_t *total) {
+    READY;
+    *available = free_bytes(current->device), *total = settings().bytes;
+    return CUDA_SUCCESS;
+}
+
+// Memory that is given back in the order of a stream can be had again once that work is done: then the driver waits.
+static uint64_t allocate_or_wait(size_t bytes) {
+    if (const uint64_t address = allocate(current->device, bytes)) return address;
+    wait_for_device(current->device);
+    return allocate(current->device, bytes);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
+    READY;
+    FAULT(Point::Alloc);
+    if (const CUresult error = same_device(stream)) return error;
+    *address = 0;
+    if (bytes == 0) return CUDA_SUCCESS;
+    const uint64_t allocated = allocate_or_wait(bytes);
+    if (!allocated) return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = allocated;
+    enqueue(stream_of(stream), {"cuMemAllocAsync", [=] { open_memory(allocated); }, {}}, due);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    READY;
+    if (!address) return CUDA_SUCCESS;
+    if (!is_allocated(address, 0)) fail("cuMemFreeAsync: %#llx is not allocated: freed twice, or never given out", address);
+    enqueue(stream_of(stream), {"cuMemFreeAsync", [=] { close_memory(address, "cuMemFreeAsync"); }, {}});
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
+    READY;
+    FAULT(Point::Alloc);
+    if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    *address = allocate_or_wait(bytes);
+    if (!*address) return CUDA_ERROR_OUT_OF_MEMORY;
+    open_memory(*address);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree(CUdeviceptr address) {
+    READY;
+    const CUresult result = wait_for_device(current->device);
+    if (address) close_memory(address, "cuMemFree");
+    return result;
+}
+
+CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
+    READY;
+    *pointer = allocate_host(bytes);
+    return *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFreeHost(void *pointer) {
+    READY;
+    // Copies that are under way find it gone: a fault.
+    return free_host(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// A copy of page-locked memory is read when its turn comes, and must still be what it was; other memory is read at once.
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
+    READY;
+    FAULT(Point::Copy);
+    if (const CUresult error = same_device(stream)) return error;
+    if (bytes == 0) return CUDA_SUCCESS;
+    if (!is_allocated(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    const unsigned char *source = static_cast<const unsigned char *>(from);
+    const auto copy = std::make_shared<std::vector<unsigned char>>(source, source + bytes);
+    const bool late = is_page_locked(from, bytes);
+    const auto run = [=] {
+        if (late && memcmp(from, copy->data(), bytes)) fail("cuMemcpyHtoDAsync: the host's memory was changed before it was copied");
+        memcpy(view(to, bytes, "cuMemcpyHtoDAsync"), copy->data(), bytes);
+    };
+    enqueue(stream_of(stream), {"cuMemcpyHtoDAsync", run, {}}, due);
+    return CUDA_SUCCESS;
+}
+
+// Whatever was in the host's memory is gone from the call on; the values come when the copy's turn does.
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    READY;
+    FAULT(Point::Copy);
+    if (const CUresult error = same_device(stream)) return error;
+    if (bytes == 0) return CUDA_SUCCESS;
+    if (!is_allocated(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    memset(to, 0xff, bytes);
+    const auto run = [=] { memcpy(to, view(from, bytes, "cuMemcpyDtoHAsync"), bytes); };
+    enqueue(stream_of(stream), {"cuMemcpyDtoHAsync", run, {}}, due);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_on_device(const char *call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    FAULT(Point::Copy);
+    if (bytes == 0) return CUDA_SUCCESS;
+    if (!is_allocated(to, bytes) || !is_allocated(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    const auto run = [=] { memmove(view(to, bytes, call), view(from, bytes, call), bytes); };
+    enqueue(stream_of(stream), {call, run, {}}, due);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    READY;
+    return copy_on_device("cuMemcpyDtoDAsync", to, from, bytes, stream);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream stream) {
+    READY;
+    return copy_on_device("cuMemcpyPeerAsync", to, from, bytes, stream);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+    READY;
+    if (bytes == 0) return CUDA_SUCCESS;
+    if (!is_allocated(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    enqueue(stream_of(stream), {"cuMemsetD8Async", [=] { memset(view(to, bytes, "cuMemsetD8Async"), value, bytes); }, {}});
+    return CUDA_SUCCESS;
+}
+
+// True if one of a fat binary's images is for this device: the same major version, or PTX.
+static bool fits(const unsigned char *image) {
+    uint16_t header_size;
+    uint64_t size;
+    memcpy(&header_size, image + 6, 2), memcpy(&size, image + 8, 8);
+    const uint32_t device = uint32_t(settings().major * 10 + settings().minor);
+    for (uint64_t at = header_size; at < header_size + size;) {
+        uint16_t kind;
+        uint32_t entry_header, architecture;
+        uint64_t entry_size;
+        memcpy(&kind, image + at, 2), memcpy(&entry_header, image + at + 4, 4);
+        memcpy(&entry_size, image + at + 8, 8), memcpy(&architecture, image + at + 28, 4);
+        const bool is_ptx = kind == 1;
+        if (architecture <= device && (is_ptx || architecture / 10 == device / 10)) return true;
+        at += entry_header + entry_size;
+    }
+    return false;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    READY;
+    constexpr uint32_t FATBIN = 0xba55ed50;
+    uint32_t magic;
+    memcpy(&magic, image, 4);
+    const bool is_text = memcmp(image, "//", 2) == 0 || memcmp(image, ".version", 8) == 0;
+    if (magic == FATBIN && !fits(static_cast<const unsigned char *>(image))) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (magic != FATBIN && !is_text) return CUDA_ERROR_INVALID_IMAGE;
+    if (is_text && settings().driver_version < 13000) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    *module = new CUmod_st{current->device};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoad(CUmodule *, const char *) { fail("cuModuleLoad is not simulated"); }
+
+CUresult cuModuleUnload(CUmodule module) {
+    delete module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    READY;
+    const Kernel *kernel = find_kernel(name);
+    if (!kernel) {
+        if (settings().verbose) fprintf(stderr, "simulated device: there is no kernel %s\n", name);
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    *function = new CUfunc_st{kernel, module->device};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    READY;
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) fail("cuFuncSetAttribute: attribute %d is not simulated", int(attribute));
+    if (value < 0 || value > most_shared()) return CUDA_ERROR_INVALID_VALUE;
+    function->max_shared = uint32_t(value);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y, unsigned threads_z,
+                        unsigned shared_bytes, CUstream stream, void **arguments, void **extra) {
+    READY;
+    FAULT(Point::Launch);
+    const Kernel &kernel = *function->kernel;
+    if (function->device != current->device || same_device(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!x || !y || !z || !threads || threads > kernel.max_threads) return CUDA_ERROR_INVALID_VALUE;
+    if (shared_bytes > function->max_shared || x > 0x7fffffff) return CUDA_ERROR_INVALID_VALUE;
+    if (y != 1 || z != 1 || threads_y != 1 || threads_z != 1 || extra) fail("%s: only grids and blocks of one dimension are simulated", kernel.name);
+    const auto run = kernel.bind(arguments);
+    const Grid grid = {x, threads, shared_bytes};
+    enqueue(stream_of(stream), {kernel.name, [=] { run(grid); }, {}}, due);
+    return CUDA_SUCCESS;
+}
+
+static const struct {
+    CUresult error;
+    const char *name, *text;
+} ERRORS[] = {
+    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {CUDA_ERROR_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {CUDA_ERROR_HARDWARE_STACK_ERROR, "CUDA_ERROR_HARDWARE_STACK_ERROR", "hardware stack error"},
+    {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+    {CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+CUresult cuGetErrorString(CUresult error, const char **text) {
+    for (const auto &known : ERRORS) {
+        if (known.error == error) return *text = known.text, CUDA_SUCCESS;
+    }
+    return *text = nullptr, CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **name) {
+    for (const auto &known : ERRORS) {
+        if (known.error == error) return *name = known.name, CUDA_SUCCESS;
+    }
+    return *name = nullptr, CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,46 @@
+// prefold's kernels by name, compiled from the sources that nvcc compiles, a coroutine for each thread.
+#include "../activation.cu"
+#include "../attention.cu"
+#include "../norm.cu"
+#include "../rope.cu"
+#include "../rows.cu"
+namespace plain {
+#include "../attention_plain.cu"
+}
+
+namespace simulated {
+static Attention on_device(Attention a);
+}
+#include "arguments.h"
+
+namespace simulated {
+
+static Attention on_device(Attention a) {
+    a.q = on_device(a.q), a.k = on_device(a.k), a.v = on_device(a.v), a.out = on_device(a.out);
+    a.pages = on_device(a.pages), a.spans = on_device(a.spans), a.tiles = on_device(a.tiles), a.bias = on_device(a.bias);
+    return a;
+}
+
+static void in_coroutines(const std::function<void()> &body, const Grid &grid) {
+    emulation::launch(grid.blocks, grid.threads, grid.shared_bytes, random_below(2) == 1, body);
+}
+
+#define OWN(NAME) make_kernel(#NAME, NAME, 1024, in_coroutines)
+#define BOUNDED(NAME, FUNCTION) make_kernel(#NAME, FUNCTION, 128, in_coroutines)
+#define OF_TYPE(T, WIDE)                                                                                               \
+    OWN(embed_##T##_1), OWN(embed_##T##_4), OWN(convert_##T##_1), OWN(convert_##T##_4), OWN(add_rms_norm_##T##_1),     \
+        OWN(add_rms_norm_##T##_4), OWN(layer_norm_##T##_1), OWN(layer_norm_##T##_4), OWN(qk_norm_rope_##T##_1),        \
+        OWN(qk_norm_rope_##T##_##WIDE), OWN(silu_mul_##T##_1), OWN(silu_mul_##T##_##WIDE), OWN(activate_##T##_1),      \
+        OWN(activate_##T##_4), OWN(bias_rows_##T), BOUNDED(plain_attention_##T, plain::plain_attention_##T)
+#define FLASH(NAME) BOUNDED(NAME, NAME)
+#define FLASH_OF_TYPE(T)                                                                                               \
+    FLASH(flash_attention_##T##_64_1), FLASH(flash_attention_##T##_64_2), FLASH(flash_attention_##T##_128_1),          \
+        FLASH(flash_attention_##T##_128_2)
+
+std::vector<Kernel> own_kernels() {
+    emulation::on_failure = [](const char *what) { fail("%s: %s", running ? running : "", what); };
+    return {OWN(gather_rows_16), OWN(gather_rows_4), OWN(gather_rows_2), OWN(pool_rows), OF_TYPE(f32, 4),
+            OF_TYPE(bf16, 8),    OF_TYPE(f16, 8),    FLASH_OF_TYPE(bf16), FLASH_OF_TYPE(f16)};
+}
+
+} // namespace simulated
