@@ -1,4 +1,4 @@
-// What cuBLAS and the others ask of the driver.
+// What the entry points share.
 #pragma once
 
 #include "executor.h"
@@ -11,5 +11,19 @@ namespace simulated {
 int current_device();
 // A stream by its handle; nullptr is the current device's legacy stream.
 Stream *stream_of(CUstream handle);
+// What every call that works on a device answers first.
+CUresult ready();
+// CUDA_SUCCESS for a stream of the current device.
+CUresult same_device(CUstream handle);
+// Shared memory that a block may ask for, by compute capability.
+int most_shared();
 
 } // namespace simulated
+
+#define READY                                                                                                          \
+    if (const CUresult error = ready()) return error
+
+// An error that breaks the device comes with the work (`due`), any other is the call's answer.
+#define FAULT(POINT)                                                                                                   \
+    const CUresult due = fault(POINT);                                                                                 \
+    if (due != CUDA_SUCCESS && !is_sticky(due)) return due
