@@ -29,4 +29,5 @@ stage "clippy with the feature cuda" cargo clippy "${cargo_flags[@]}" --workspac
 stage "programs with the feature cuda" cargo build "${cargo_flags[@]}" --workspace --bins --features cuda \
     --config profile.dev.opt-level=0 --config profile.dev.package.candle-core.opt-level=0
 "${CARGO_TARGET_DIR:-target}/debug/prefold" --version
+scripts/python-env.sh
 stage "the server on the simulated device" .venv/bin/python -m pytest -q tests/e2e/test_simulated_device.py
