@@ -22,12 +22,7 @@ struct Kernel {
     std::function<std::function<void(const Grid &)>(void **arguments)> bind;
 };
 
-// nullptr: there is no such kernel.
+// One of prefold's, from their sources; nullptr: there is no such kernel. No kernel of candle is reached.
 const Kernel *find_kernel(const std::string &name);
-
-// prefold's kernels, from their sources.
-std::vector<Kernel> own_kernels();
-// Those of candle that prefold reaches, from their definition.
-std::vector<Kernel> candle_kernels();
 
 } // namespace simulated

@@ -37,10 +37,18 @@ static void in_coroutines(const std::function<void()> &body, const Grid &grid) {
     FLASH(flash_attention_##T##_64_1), FLASH(flash_attention_##T##_64_2), FLASH(flash_attention_##T##_128_1),          \
         FLASH(flash_attention_##T##_128_2)
 
-std::vector<Kernel> own_kernels() {
+static std::vector<Kernel> all_kernels() {
     emulation::on_failure = [](const char *what) { fail("%s: %s", running ? running : "", what); };
     return {OWN(gather_rows_16), OWN(gather_rows_4), OWN(gather_rows_2), OWN(pool_rows), OF_TYPE(f32, 4),
             OF_TYPE(bf16, 8),    OF_TYPE(f16, 8),    FLASH_OF_TYPE(bf16), FLASH_OF_TYPE(f16)};
+}
+
+const Kernel *find_kernel(const std::string &name) {
+    static const std::vector<Kernel> &kernels = *new std::vector<Kernel>(all_kernels());
+    for (const Kernel &kernel : kernels) {
+        if (name == kernel.name) return &kernel;
+    }
+    return nullptr;
 }
 
 } // namespace simulated
