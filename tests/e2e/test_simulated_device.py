@@ -48,7 +48,9 @@ def test_the_built_in_model():
 
 @pytest.mark.parametrize("model", RERANKERS)
 def test_cross_encoders(model):
-    query, cases = next(iter(by_query(expected(model)["pair_cases"], "text").items()))
+    short = [case for case in expected(model)["pair_cases"] if len(case["input_ids"]) <= 100]
+    query, cases = max(by_query(short, "text").items(), key=lambda group: len(group[1]))
+    assert len(cases) >= 3
     with Simulated(model, "--dtype", "float32", "--allow-empty-inputs", SIM_SEED=4) as server:
         for item in server.ask("/rerank", query=query, texts=[case["text_pair"] for case in cases]):
             assert abs(item["score"] - cases[item["index"]]["sigmoid"][0]) <= 1e-3, cases[item["index"]]["name"]

@@ -1,6 +1,6 @@
 //! The driver and cuBLAS: opened at first use, and what is wrong with them in words.
 
-use super::shims::{self, Slot};
+use super::shims::{self, EntryPoints};
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUresult, cuDriverGetVersion};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -79,7 +79,7 @@ pub fn device_count() -> Result<usize, Unavailable> {
 
 /// Fills the slots of all entry points, starts the driver, and checks its version.
 fn open_libraries() -> Result<(), Unavailable> {
-    let missing = fill(open(DRIVER)?, shims::DRIVER);
+    let missing = fill(open(DRIVER)?, &shims::DRIVER);
     cudarc::driver::result::init().map_err(failure)?;
     let mut found = 0;
     // SAFETY: the driver writes a number.
@@ -88,7 +88,7 @@ fn open_libraries() -> Result<(), Unavailable> {
         return Err(Unavailable::OldDriver { found });
     }
     check(DRIVER, missing)?;
-    check(CUBLAS, fill(open(CUBLAS)?, shims::CUBLAS))
+    check(CUBLAS, fill(open(CUBLAS)?, &shims::CUBLAS))
 }
 
 /// Opens a library, which stays open until the process ends.
@@ -115,9 +115,9 @@ fn unopened(library: &'static str, error: &libloading::Error) -> Unavailable {
 }
 
 /// Writes the addresses of a library's entry points to their slots; returns the first name that it lacks.
-fn fill(library: Library, entries: &[(&'static str, &Slot)]) -> Option<&'static str> {
+fn fill<const N: usize>(library: Library, entries: &EntryPoints<N>) -> Option<&'static str> {
     let mut missing = None;
-    for (name, slot) in entries {
+    for (name, slot) in entries.names.iter().zip(entries.slots) {
         // SAFETY: the symbol is a function, of which only the address is taken.
         match unsafe { library.get::<*mut c_void>(name.as_bytes()) } {
             Ok(address) => slot.store(address.into_raw(), Ordering::Release),

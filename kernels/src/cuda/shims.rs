@@ -3,12 +3,12 @@
 //! cudarc and candle link against the libraries, and a program linked so does not start where one is missing. A shim has the name of an
 //! entry point and jumps to the address in its slot; [`libraries`](super::libraries) opens the real library at first use and fills
 //! the slots. Until then, and where an entry point is missing, a call returns an error of its library. A name that is not
-//! here makes the linker fall back to the library itself; `scripts/cuda-linkage.sh` fails then.
+//! here makes the linker fall back to the library itself; `scripts/cuda-simulated.sh` fails then.
 //!
 //! Two libraries are never opened, since prefold computes nothing with them. candle makes a cuRAND generator with every device, and its
 //! kernels for quantized experts are registered with the CUDA runtime before `main`: both succeed without effect, anything further is
 //! refused.
-#![allow(non_snake_case, non_upper_case_globals, reason = "the libraries' own names")]
+#![allow(non_camel_case_types, non_snake_case, reason = "the libraries' own names")]
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicPtr;
@@ -16,13 +16,22 @@ use std::sync::atomic::AtomicPtr;
 /// Address of an entry point.
 pub(super) type Slot = AtomicPtr<c_void>;
 
-/// Defines the entry points of a library, each with a slot that has the function `$missing` at first.
+/// Entry points of a library: names and slots in the same order.
+pub(super) struct EntryPoints<const N: usize> {
+    pub(super) names: [&'static str; N],
+    pub(super) slots: &'static [Slot; N],
+}
+
+/// Defines the entry points of a library, whose slots have the function `$missing` at first. `$index` numbers them.
 macro_rules! entry_points {
-    ($entries:ident, $slots:ident, $missing:expr; $($name:ident)+) => {
-        mod $slots {
-            use super::*;
-            $(pub(super) static $name: Slot = Slot::new($missing as *const () as *mut c_void);)+
-        }
+    ($entries:ident, $slots:ident, $index:ident, $missing:expr; $($name:ident)+) => {
+        #[derive(Clone, Copy)]
+        enum $index { $($name),+ }
+
+        const _: () = assert!(size_of::<Slot>() == 8);
+        static $slots: [Slot; [$(stringify!($name)),+].len()] =
+            [const { Slot::new($missing as *const () as *mut c_void) }; [$(stringify!($name)),+].len()];
+
         $(
             #[unsafe(naked)]
             // SAFETY: the name is the library's, which is not linked; the slot always has a function that takes these arguments
@@ -30,15 +39,20 @@ macro_rules! entry_points {
             #[unsafe(no_mangle)]
             extern "C" fn $name() {
                 #[cfg(target_arch = "x86_64")]
-                std::arch::naked_asm!("jmp qword ptr [rip + {slot}]", slot = sym $slots::$name);
+                std::arch::naked_asm!(
+                    "jmp qword ptr [rip + {slots} + {offset}]",
+                    slots = sym $slots, offset = const $index::$name as usize * 8,
+                );
                 #[cfg(target_arch = "aarch64")]
                 std::arch::naked_asm!(
-                    "adrp x16, {slot}", "ldr x16, [x16, :lo12:{slot}]", "br x16", slot = sym $slots::$name
+                    "adrp x16, {slots} + {offset}", "ldr x16, [x16, :lo12:{slots} + {offset}]", "br x16",
+                    slots = sym $slots, offset = const $index::$name as usize * 8,
                 );
             }
         )+
-        /// Names and slots.
-        pub(super) static $entries: &[(&str, &Slot)] = &[$((stringify!($name), &$slots::$name)),+];
+
+        pub(super) static $entries: EntryPoints<{ [$(stringify!($name)),+].len() }> =
+            EntryPoints { names: [$(stringify!($name)),+], slots: &$slots };
     };
 }
 
@@ -53,7 +67,7 @@ extern "C" fn no_cublas() -> c_int {
 }
 
 entry_points! {
-    DRIVER, driver, no_driver;
+    DRIVER, DRIVER_SLOTS, DriverEntry, no_driver;
     cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString
     cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2
@@ -67,7 +81,7 @@ entry_points! {
 }
 
 entry_points! {
-    CUBLAS, cublas, no_cublas;
+    CUBLAS, CUBLAS_SLOTS, CublasEntry, no_cublas;
     cublasCreate_v2 cublasDestroy_v2 cublasSetStream_v2 cublasSetMathMode cublasGemmEx
 }
 
