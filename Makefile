@@ -10,7 +10,7 @@ SECONDS ?= 600
 SEED ?= 1
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-clients fuzz bench compare overload soak schemathesis first-request adversary lint check fmt cuda-check gpu-check docker-check
+.PHONY: help demo serve test test-clients fuzz bench compare overload soak schemathesis first-request adversary lint check fmt cuda-check cuda-simulated cuda-mutants gpu-check docker-check cpu cuda
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
@@ -27,8 +27,10 @@ help:
 	@echo 'make adversary     attacks of every shape on every route, floods and random ones: SECONDS=600 SEED=1'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
+	@echo 'make cuda-simulated   the tests and servers of the CUDA code on a simulated device; a part of cuda-check'
+	@echo 'make cuda-mutants     faults injected into the CUDA code, which those tests must notice (MUTANTS="NAME ..." for some)'
 	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.xz'
-	@echo 'make docker-check  builds the cpu image without a daemon, runs it and asks it'
+	@echo 'make docker-check  builds the cpu image (make docker-check cuda: the cuda image) without a daemon, runs it and asks it'
 
 demo:
 	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-demo
@@ -72,11 +74,23 @@ check: lint test
 cuda-check:
 	scripts/cuda-check.sh
 
+cuda-simulated:
+	scripts/cuda-simulated.sh
+
+MUTANTS ?=
+
+cuda-mutants:
+	scripts/cuda-mutants.sh $(MUTANTS)
+
 gpu-check:
 	scripts/gpu-check.sh
 
+# `make docker-check` is that of `cpu`; `make docker-check cuda` that of `cuda`.
 docker-check:
-	scripts/docker-check.sh
+	scripts/docker-check.sh $(or $(filter cpu cuda,$(MAKECMDGOALS)),cpu)
+
+cpu cuda:
+	@:
 
 fmt:
 	cargo fmt --all

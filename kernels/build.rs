@@ -1,7 +1,7 @@
 //! Compiles `cuda/*.cu` for all supported GPUs; does nothing without the feature `cuda`.
 //!
-//! One fat binary for each file holds the code of every architecture in [`TARGETS`] and PTX of the last, which newer
-//! GPUs compile for themselves. Results are kept by the hash of everything they are made from, beside the build
+//! One fat binary for each file holds the code of every architecture in [`TARGETS`] and the PTX of those in [`PTX`], which the
+//! driver compiles for GPUs between and after them. Results are kept by the hash of everything they are made from, beside the build
 //! directories, so that check, clippy, test and release builds compile a kernel once.
 
 use std::collections::hash_map::DefaultHasher;
@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Compute capabilities: A100, L4 and RTX 40, H100 and H200.
-const TARGETS: [&str; 3] = ["80", "89", "90"];
+/// Compute capabilities: A100; A10 and RTX 30; L4, L40S and RTX 40; H100 and H200; B200; RTX 50 and RTX PRO. Code runs on the later ones
+/// of the same generation too, as on a B300 (10.3).
+const TARGETS: [&str; 6] = ["80", "86", "89", "90", "100", "120"];
+const PTX: [&str; 2] = ["100", "120"];
 
 /// Files without the extension; what they include is hashed with each of them.
 const SOURCES: [&str; 6] = ["activation", "attention", "attention_plain", "norm", "rope", "rows"];
@@ -79,8 +81,7 @@ impl Nvcc {
         let mut arguments: Vec<String> =
             ["-std=c++17", "-O3", "-lineinfo", "-Werror", "all-warnings", "-fatbin"].map(str::to_owned).to_vec();
         arguments.extend(TARGETS.map(|target| format!("-gencode=arch=compute_{target},code=sm_{target}")));
-        let newest = TARGETS[TARGETS.len() - 1];
-        arguments.push(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
+        arguments.extend(PTX.map(|target| format!("-gencode=arch=compute_{target},code=compute_{target}")));
         arguments
     }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the simulated device (kernels/cuda/simulated): libraries with the names of the CUDA driver, cuBLAS, cuRAND and the CUDA
-# runtime, which run an unchanged prefold on the CPU. Prints their directory, to be put into LD_LIBRARY_PATH. Needs a C++ compiler and
+# Builds the simulated device (kernels/cuda/simulated): libraries with the names of the CUDA driver and cuBLAS, which run an unchanged
+# prefold on the CPU. Prints their directory, to be put into LD_LIBRARY_PATH. Needs a C++ compiler and
 # the toolkit's headers (CUDA_HOME, see cuda-toolchain.sh). Compiles what has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,8 +26,6 @@ if [ "$(cat "$out/built" 2>/dev/null)" != "$hash" ]; then
     mapfile -t driver < <(objects settings memory faults executor kernels driver driver_errors modules)
     library libcuda 1 "${driver[@]}"
     library libcublas 13 "$out/objects/cublas.o" -l:libcuda.so.1
-    library libcurand 10 "$out/objects/curand.o"
-    library libcudart 13 "$out/objects/cudart.o" -l:libcuda.so.1
     echo "$hash" >"$out/built"
 fi
 echo "$out/lib"

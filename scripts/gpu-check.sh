@@ -6,11 +6,12 @@
 #     # on the GPU machine (if tar lacks xz: python3 -m tarfile -e gpu-check.tar.xz):
 #     tar xf gpu-check.tar.xz && gpu-check/run.sh [--quick]
 #
-# run.sh runs each test of the kernels and models in its own process, then a server, then forward passes with the shapes of
-# Qwen3-0.6B, 4B and 8B, with Hugging Face transformers on the same batches if installed, and prints one table at the end. cuBLAS 13
-# comes from LD_LIBRARY_PATH, a toolkit, or PyTorch's packages.
+# run.sh runs what is worth most first: a forward pass against reference values, a server, batches of MS MARCO's shape with the shapes of
+# Qwen3-0.6B, 4B and 8B. Then each test of the kernels and models in its own process, and forward passes over a grid of batches, with
+# Hugging Face transformers on the same ones if installed. One table is printed at the end. cuBLAS 13 comes from LD_LIBRARY_PATH, a
+# toolkit, or PyTorch's packages.
 #
-# --libraries  packs the toolkit's libraries too (about 1 GB)
+# --libraries  packs cuBLAS too (0.6 GB)
 # --programs   omits models and fixtures, for a machine with a checkout, whose fixtures PREFOLD_FIXTURES names
 # --sanitizer  packs NVIDIA's compute-sanitizer (7 MB) for CHECKS=sanitizer: memcheck, racecheck, initcheck and synccheck over
 #              all kernels
@@ -65,7 +66,7 @@ if [ -n "$data" ]; then
 fi
 if [ -n "$libraries" ]; then
     mkdir "$pack/lib"
-    cp -L "${CUDA_HOME:?}"/lib64/lib{cublas,cublasLt,cudart}.so.13 "$CUDA_HOME"/lib64/libcurand.so.10 "$pack/lib/"
+    cp -L "${CUDA_HOME:?}"/lib64/lib{cublas,cublasLt}.so.13 "$pack/lib/"
 fi
 if [ -n "$sanitizer" ]; then
     wheel=$(mktemp -d)

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct LoadOptions {
     /// Location of the model's files.
     pub source: ModelSource,
-    /// Device; if absent, the first GPU if there is one, otherwise the CPU.
+    /// Device; if absent, the first GPU, or the CPU on a machine without a driver or a GPU.
     pub device: Option<DeviceChoice>,
     /// Type of the weights in memory; if absent, float32 on a CPU and bfloat16 on a GPU.
     pub dtype: Option<Dtype>,

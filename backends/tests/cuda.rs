@@ -1,13 +1,13 @@
 //! Whole models on a GPU against Hugging Face's values and against themselves. Skipped with the words "no CUDA device" where
-//! there is none, unless REQUIRE_CUDA=1.
+//! there is none, unless REQUIRE_CUDA=1. On the simulated device (SIMULATED_DEVICE, set by scripts/cuda-simulated.sh), where every thread
+//! of a kernel is emulated, on short sequences and some of the combinations.
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 mod support;
 
-use prefold_backends::{DeviceChoice, Dtype, LoadOptions};
+use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions};
 use prefold_core::{BatchLimits, LoadedModel, Pooling, Tokens};
-use prefold_kernels::cuda::cudarc::driver::CudaContext;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -16,12 +16,28 @@ use support::encoders::{CLASSIFIERS, EMBEDDERS, check_cases, values};
 use support::*;
 
 fn no_gpu() -> bool {
-    let missing = !matches!(CudaContext::device_count(), Ok(1..));
-    assert!(!missing || std::env::var_os("REQUIRE_CUDA").is_none(), "REQUIRE_CUDA is set, but there is no CUDA device");
-    if missing {
-        println!("skipped: no CUDA device");
-    }
-    missing
+    let Err(error) = prefold_kernels::cuda::device_count() else { return false };
+    assert!(std::env::var_os("REQUIRE_CUDA").is_none(), "REQUIRE_CUDA is set, but there is no CUDA device: {error}");
+    println!("skipped: no CUDA device: {error}");
+    true
+}
+
+/// The device is simulated, and slow.
+fn simulated() -> bool {
+    std::env::var_os("SIMULATED_DEVICE").is_some()
+}
+
+/// True for the combination of this number: for one of `few` on the simulated device.
+fn takes_turn(number: usize, few: usize) -> bool {
+    !simulated() || number.is_multiple_of(few)
+}
+
+/// The cases that a test runs: the short ones on the simulated device.
+fn runnable(cases: &[Value]) -> Vec<Value> {
+    let longest = if simulated() { 40 } else { usize::MAX };
+    let cases: Vec<Value> = cases.iter().filter(|case| ids(case).len() <= longest).cloned().collect();
+    assert!(cases.len() >= 3, "{} cases of at most {longest} tokens", cases.len());
+    cases
 }
 
 fn on_gpu(path: PathBuf, dtype: Dtype) -> LoadOptions {
@@ -37,13 +53,18 @@ fn fixtures_agree_with_hugging_face_in_every_type_and_every_way() {
     if no_gpu() {
         return;
     }
+    let mut combination = 0;
     for name in EMBEDDING_FIXTURES {
         let expected = expected(&fixture(name));
-        let cases = cases(&expected, "cases");
+        let cases = runnable(cases(&expected, "cases"));
         let sequences: Vec<_> = cases.iter().map(ids).collect();
         for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
             for attention in ATTENTION_MODES {
                 for pool in ["last", "mean", "cls"] {
+                    combination += 1;
+                    if !takes_turn(combination, 7) {
+                        continue;
+                    }
                     let options =
                         LoadOptions { attention, pooling: Some(pooling(pool)), ..on_gpu(fixture(name), dtype) };
                     let mut model = load(&options);
@@ -66,7 +87,7 @@ fn classifiers_and_rerankers_agree_with_hugging_face() {
     }
     for name in CLASSIFIER_FIXTURES {
         let expected = expected(&fixture(name));
-        let cases = cases(&expected, "cases");
+        let cases = runnable(cases(&expected, "cases"));
         let sequences: Vec<_> = cases.iter().map(ids).collect();
         let mut model = load(&on_gpu(fixture(name), Dtype::Float32));
         run_every_way(&mut model.backend, &sequences, |way, i, found| {
@@ -81,11 +102,17 @@ fn encoders_agree_with_hugging_face_in_every_type() {
     if no_gpu() {
         return;
     }
+    let mut combination = 0;
     for name in EMBEDDERS {
         let expected = expected(&fixture(name));
-        let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
+        let cases = runnable(cases(&expected, "cases"));
+        let cases: Vec<&Value> = cases.iter().collect();
         for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
             for pool in ["mean", "cls"] {
+                combination += 1;
+                if !takes_turn(combination, 5) {
+                    continue;
+                }
                 let pooling = Some(pooling(pool));
                 let mut model = load(&LoadOptions { pooling, ..on_gpu(fixture(name), dtype) });
                 check_cases(&mut model, &cases, |what, case, found| {
@@ -104,7 +131,8 @@ fn cross_encoders_agree_with_hugging_face() {
     }
     for name in CLASSIFIERS {
         let expected = expected(&fixture(name));
-        let cases: Vec<&Value> = cases(&expected, "cases").iter().chain(cases(&expected, "pair_cases")).collect();
+        let cases = runnable(&[cases(&expected, "cases"), cases(&expected, "pair_cases")].concat());
+        let cases: Vec<&Value> = cases.iter().collect();
         let mut model = load(&on_gpu(fixture(name), Dtype::Float32));
         check_cases(&mut model, &cases, |what, case, found| {
             let logits = floats(&case["logits"]);
@@ -121,13 +149,19 @@ fn every_pooling_of_an_encoder_agrees_with_the_cpu() {
     let mut rng = StdRng::seed_from_u64(12);
     let poolings =
         [Pooling::Cls, Pooling::Mean, Pooling::LastToken, Pooling::Max, Pooling::MeanSqrtLen, Pooling::WeightedMean];
+    let mut combination = 0;
     for name in ["bert-mean-tiny", "mpnet-tiny", "electra-tiny"] {
         for pooling in poolings.map(Some) {
+            combination += 1;
+            if !takes_turn(combination, 2) {
+                continue;
+            }
             let mut exact = load(&LoadOptions { pooling, ..options(fixture(name)) });
             let vocab_size = exact.backend.info().vocab_size as u32;
             let mut sequences = sharing(&mut rng, vocab_size);
             // The tables of positions are short.
             sequences.iter_mut().for_each(|ids| ids.truncate(200));
+            shorten(&mut sequences);
             let sequences: Vec<Tokens> = sequences.into_iter().map(Tokens::new).collect();
             let expected = values(&mut exact, &sequences);
             for (dtype, tolerance) in [(Dtype::Float32, 1e-4), (Dtype::Bfloat16, 5e-2), (Dtype::Float16, 1e-2)] {
@@ -138,6 +172,14 @@ fn every_pooling_of_an_encoder_agrees_with_the_cpu() {
                 }
             }
         }
+    }
+}
+
+/// Few and short sequences on the simulated device.
+fn shorten(sequences: &mut Vec<Vec<u32>>) {
+    if simulated() {
+        sequences.truncate(6);
+        sequences.iter_mut().for_each(|ids| ids.truncate(24));
     }
 }
 
@@ -166,8 +208,9 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
         for (dtype, tolerance) in [(Dtype::Float32, 1e-4), (Dtype::Bfloat16, 5e-2), (Dtype::Float16, 1e-2)] {
             let mut models =
                 ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..on_gpu(path.clone(), dtype) }));
-            for round in 0..20 {
-                let sequences = sharing(&mut rng, vocab_size);
+            for round in 0..if simulated() { 1 } else { 20 } {
+                let mut sequences = sharing(&mut rng, vocab_size);
+                shorten(&mut sequences);
                 let expected = run(&mut exact.backend, &sequences, Compaction::Off);
                 for model in &mut models {
                     for compaction in COMPACTIONS {
@@ -195,4 +238,25 @@ fn a_batch_that_does_not_fit_is_refused_with_the_largest_that_does() {
     assert!(refused.largest_max_tokens > 1024 && refused.needed_bytes > refused.free_bytes, "{refused:?}");
     // The other tests take memory meanwhile.
     model.backend.check_limits(limits(refused.largest_max_tokens / 10 * 9)).unwrap();
+}
+
+/// Buffers that grow from batch to batch: what was queued on the old memory must be done before it is given back.
+#[test]
+fn batches_of_growing_sizes_agree_with_the_cpu() {
+    if no_gpu() {
+        return;
+    }
+    let mut rng = StdRng::seed_from_u64(13);
+    let mut exact = load(&options(fixture("qwen3-tiny")));
+    let vocab_size = exact.backend.info().vocab_size as u32;
+    let attention = AttentionMode::Compact;
+    let mut model = load(&LoadOptions { attention, ..on_gpu(fixture("qwen3-tiny"), Dtype::Float32) });
+    for len in [1, 3, 9, 27, 2, 40] {
+        let sequences: Vec<Vec<u32>> =
+            (0..3).map(|_| (0..len).map(|_| rng.random_range(0..vocab_size)).collect()).collect();
+        let expected = run(&mut exact.backend, &sequences, Compaction::Off);
+        for (found, expected) in run(&mut model.backend, &sequences, Compaction::Off).iter().zip(&expected) {
+            assert_close(&format!("{len} tokens"), &normalized(found), &normalized(expected), 1e-4);
+        }
+    }
 }

@@ -36,6 +36,7 @@ pub(crate) struct Args {
 const REPEATS: usize = 20;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    prefold_kernels::cuda::device_count()?;
     let context = CudaContext::new(0)?;
     exclusive_stream(&context);
     let stream = context.new_stream()?;

@@ -142,6 +142,9 @@ pub enum BackendError {
     /// The device has no memory left for this batch.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
+    /// The device has failed for good: every later call fails as well, until the process is started again.
+    #[error("the device has failed: {0}")]
+    DeviceLost(String),
     /// A panic was caught in the backend's thread.
     #[error("the backend panicked: {0}")]
     Panic(String),

@@ -90,6 +90,8 @@ pub(crate) fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
 pub(crate) enum Fate {
     Answer,
     Fail,
+    /// The device fails for good.
+    Lose,
     Panic,
     /// The value `.1` in the output of sequence `.0`.
     Poison(usize, f32),
@@ -175,6 +177,7 @@ impl FakeBackend {
         match fate {
             Fate::Answer => {}
             Fate::Fail => return Err(BackendError::Compute("the test said so".to_owned())),
+            Fate::Lose => return Err(BackendError::DeviceLost("the test said so".to_owned())),
             Fate::Panic => panic!("the test said so"),
             Fate::Poison(sequence, value) => match &mut outputs[sequence] {
                 Output::Embedding(data) | Output::Logits(data) | Output::Tokens { data, .. } => data[1] = value,

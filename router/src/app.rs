@@ -1,11 +1,11 @@
 //! The binary: from the command line to the exit code.
 
 use crate::cli::{Args, Config};
-use crate::loading::{self, Wrap};
+use crate::loading::{self, StartError, Wrap};
 use crate::server::connections;
 use crate::server::listening::{allow_files, listen};
 use crate::server::routing;
-use crate::server::stopping::{self, ServerConfig, Signals, Stopped};
+use crate::server::stopping::{self, DEVICE_LOST_STATUS, ServerConfig, Signals, Stopped};
 use crate::state::{App, HttpConfig, ModelNames};
 use crate::telemetry::log_writer::LOG;
 use crate::telemetry::{log_filter, logs, metrics};
@@ -39,14 +39,16 @@ pub fn run(wrap: Wrap) -> ExitCode {
     let code = match start(config, wrap) {
         Ok(Stopped::Drained | Stopped::TimedOut { .. }) => ExitCode::SUCCESS,
         Ok(Stopped::Interrupted | Stopped::Stuck) => ExitCode::FAILURE,
+        Ok(Stopped::DeviceLost) => ExitCode::from(DEVICE_LOST_STATUS),
         Err(error) => {
+            let is_lost = error.downcast_ref::<StartError>().is_some_and(StartError::is_device_lost);
             let error = with_origins(&without_credentials(&format!("{error:#}")), &origins);
             tracing::error!("{error}");
             // A disabled or unopened log must not hide why the server did not start.
             if is_silent || !tracing::dispatcher::has_been_set() {
                 eprintln!("error: {error}");
             }
-            ExitCode::FAILURE
+            if is_lost { ExitCode::from(DEVICE_LOST_STATUS) } else { ExitCode::FAILURE }
         }
     };
     LOG.finish();

@@ -12,7 +12,7 @@
 //! | 424 | the forward pass failed |
 //! | 429 | overloaded; `Retry-After` says when to come back |
 //! | 500 | a bug |
-//! | 503 | unhealthy, or shutting down |
+//! | 503 | unhealthy, or shutting down, or the device has failed for good |
 //!
 //! A handler's error travels as an extension of an empty response until [`ApiError::render`] writes the body, because
 //! the body's form depends on the route and not on the error.
@@ -202,6 +202,9 @@ impl ApiError {
                     code: Some("rate_limit_exceeded"),
                     ..ErrorClass::server(StatusCode::TOO_MANY_REQUESTS, "Overloaded")
                 },
+                Error::Backend(BackendError::DeviceLost(_)) => {
+                    ErrorClass::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy")
+                }
                 Error::Backend(_) => ErrorClass::server(StatusCode::FAILED_DEPENDENCY, "Backend"),
                 Error::ShuttingDown => ErrorClass::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
             },

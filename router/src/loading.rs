@@ -2,7 +2,9 @@
 
 use crate::error::flag;
 use prefold_backends::{LoadError, LoadOptions};
-use prefold_core::{Engine, EngineConfig, Error, InvalidSetting, ModelBackend, StartError as EngineError};
+use prefold_core::{
+    BackendError, Engine, EngineConfig, Error, InvalidSetting, ModelBackend, StartError as EngineError,
+};
 use thiserror::Error as ThisError;
 
 /// Wraps the loaded backend before the engine takes it.
@@ -17,6 +19,13 @@ pub(crate) enum StartError {
     Setting(InvalidSetting),
     #[error("the engine could not start: {0}")]
     Engine(Error),
+}
+
+impl StartError {
+    /// True if the device failed for good while the model was loaded.
+    pub(crate) fn is_device_lost(&self) -> bool {
+        matches!(self, Self::Engine(Error::Backend(BackendError::DeviceLost(_))))
+    }
 }
 
 impl From<EngineError> for StartError {

@@ -23,6 +23,8 @@ pub(crate) const DIM: usize = 8;
 pub(crate) enum Mode {
     Answer,
     Fail,
+    /// The device fails for good.
+    Lose,
     Panic,
     /// Answers when the gate is open.
     Gate(Arc<Gate>),
@@ -69,6 +71,7 @@ impl Backend for Fake {
         match &self.mode {
             Mode::Answer => {}
             Mode::Fail => return Err(BackendError::Compute("the fake was told to fail".to_owned())),
+            Mode::Lose => return Err(BackendError::DeviceLost("the fake was told to lose its device".to_owned())),
             Mode::Panic => panic!("the fake was told to panic"),
             Mode::Gate(gate) => gate.pass(),
         }

@@ -53,8 +53,9 @@ def variables(container):
 
 
 def stage(target):
-    """The Dockerfile's settings for the image of this target."""
-    return re.search(rf"^FROM \S+ AS {target}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.M | re.S).group(1)
+    """The Dockerfile's settings for the image of this target, and before them those of the stage that it is built on."""
+    base, settings = re.search(rf"^FROM (\S+) AS {target}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.M | re.S).groups()
+    return (stage(base) if f" AS {base}\n" in DOCKERFILE else "") + settings
 
 
 def image_variables(target):
@@ -163,6 +164,46 @@ def test_the_kubernetes_manifests_are_valid():
     assert_runs_on_a_plain_cluster(found)
     with pytest.raises(Exception, match="Additional properties|additional"):
         validate({**found[0], "specs": {}})
+
+
+def merged(base, patch):
+    """A strategic merge patch, as far as the overlays use it: containers are merged by name, other lists are replaced."""
+    result = dict(base)
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            result[key] = merged(base.get(key, {}), value)
+        elif key == "containers":
+            patches = {container["name"]: container for container in value}
+            result[key] = [merged(container, patches.pop(container["name"], {})) for container in base[key]]
+            assert not patches, "a container of the patch is not in the manifest"
+        else:
+            result[key] = value
+    return result
+
+
+def test_the_kubernetes_overlay_for_gpus():
+    overlay = DEPLOY / "kubernetes" / "gpu"
+    kustomization = yaml.safe_load((overlay / "kustomization.yaml").read_text())
+    base = yaml.safe_load((overlay / kustomization["resources"][0] / "kustomization.yaml").read_text())
+    (image,) = kustomization["images"]
+    (patch,) = [yaml.safe_load((overlay / patch["path"]).read_text()) for patch in kustomization["patches"]]
+    found = [merged(manifest, patch) if manifest["kind"] == patch["kind"] else manifest
+             for resource in base["resources"] for manifest in manifests((DEPLOY / "kubernetes" / resource).read_text())]
+    spec, container = check(found)
+    assert container["image"].split(":")[0] == image["name"] and image["newTag"] == "cuda" in TARGETS
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1" and spec["tolerations"]
+
+
+def test_the_truss_configuration():
+    truss_config = pytest.importorskip("truss.base.truss_config", reason="make test-clients installs it")
+    path = DEPLOY / "truss" / "config.yaml"
+    config = truss_config.TrussConfig.from_yaml(path)
+    server, accelerator = config.docker_server, config.resources.accelerator
+    assert config.base_image.image.endswith(":cuda") and accelerator.count == 1
+    assert server.run_as_user_id == image_user()
+    assert f"--port {server.server_port} " in server.start_command and "--hostname 0.0.0.0 " in server.start_command
+    assert (server.liveness_endpoint, server.readiness_endpoint) == ("/health", "/ready")
+    assert_caches_in("/data", config.environment_variables)
 
 
 def test_every_flag_in_the_files_is_one():

@@ -1,52 +1,90 @@
-"""`--device cuda` on the simulated device (kernels/cuda/simulated): values of Hugging Face under every order of asynchronous work, and
-memory that runs out. Needs programs built with the feature `cuda`; SIMULATED_DEVICE names the directory of the simulator's libraries."""
-
-import math
-import os
+"""`--device cuda` on the simulated device: values of Hugging Face for every family and head, under every order of asynchronous work."""
 
 import pytest
 
-from harness import FIXTURES, Server
-from reference import expected
+from harness import Server
+from reference import difference, expected
+from simulated import Simulated, assert_values, required
+from test_encoders import EMBEDDERS, RERANKERS
+from test_reference_values import EMBEDDING_MODELS
 
-LIBRARIES = os.environ.get("SIMULATED_DEVICE")
-pytestmark = pytest.mark.skipif(not LIBRARIES, reason="SIMULATED_DEVICE is not set; scripts/cuda-check.sh sets it")
+pytestmark = required
 
-# The warm-up runs the largest batch, and each of its threads is emulated.
-SMALL = ["--max-batch-tokens", 256, "--max-input-length", 200]
-LEAST_COSINE = {"float32": 0.99999, "bfloat16": 0.999, "float16": 0.9999}
-
-
-def simulated(model, *args, **environment):
-    path = os.environ.get("LD_LIBRARY_PATH", "")
-    libraries = {"LD_LIBRARY_PATH": f"{LIBRARIES}:{path}"}
-    return Server(FIXTURES / model, "--device", "cuda", *SMALL, *args, env={**libraries, **environment})
+DTYPES = ["bfloat16", "float16", "float32"]
+# Which work is done when: SIM_SEED picks one of three orders, and within it what runs next.
+SEEDS = range(20)
+MODES = [("compact", "1"), ("compact", "0"), ("ragged", "1")]
 
 
-def cosine(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
-
-
-def assert_values(server, model, dtype):
-    values = expected(model)
-    pooling = values["default"]["pooling"]
-    cases = [case for case in values["cases"] if case.get("text") and "prompt_name" not in case and len(case["input_ids"]) <= 64]
-    assert len(cases) >= 4
-    for found, case in zip(server.ask("/embed", inputs=[case["text"] for case in cases]), cases, strict=True):
-        assert cosine(found, case[f"{pooling}_normalized"]) >= LEAST_COSINE[dtype], case["name"]
-
-
-@pytest.mark.parametrize("order", ["at-once", "soon", "late"])
-@pytest.mark.parametrize("model, dtype", [("qwen3-tiny", "bfloat16"), ("bert-mean-tiny", "float32"), ("llama-tiny", "float16")])
-def test_values(model, dtype, order):
-    with simulated(model, "--dtype", dtype, SIM_ORDER=order) as server:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_embeddings_in_any_order(seed):
+    """Each seed has another order; the families, types and ways to compact take turns."""
+    models = EMBEDDING_MODELS + EMBEDDERS
+    model, dtype = models[seed % len(models)], DTYPES[seed // 3 % 3]
+    attention, threshold = MODES[seed // 2 % 3]
+    flags = ["--dtype", dtype, "--attention", attention, "--radix-mlp-threshold", threshold]
+    with Simulated(model, *flags, SIM_SEED=seed) as server:
         assert server.get("/info").json()["device"] == "cuda:0"
         assert_values(server, model, dtype)
 
 
-def test_a_batch_without_memory_fails_alone(tmp_path):
-    faults = tmp_path / "faults"
-    with simulated("qwen3-tiny", SIM_FAULTS_FILE=str(faults)) as server:
-        faults.write_text("gemm@1=out_of_memory")
-        assert server.post("/embed", {"inputs": "there is no room for this"}).status == 424
-        assert_values(server, "qwen3-tiny", "bfloat16")
+@pytest.mark.parametrize("order", ["at-once", "soon", "late"])
+@pytest.mark.parametrize("model, dtype", [("qwen3-tiny", "bfloat16"), ("bert-mean-tiny", "float32"), ("llama-tiny", "float16")])
+def test_embeddings_in_each_order(model, dtype, order):
+    with Simulated(model, "--dtype", dtype, SIM_ORDER=order) as server:
+        assert_values(server, model, dtype)
+
+
+def test_the_built_in_model():
+    """Its heads have 64 values, for which there is the kernel of the tensor cores."""
+    texts = ["how do I lock a file?", "how do I lock a door?", "a file", "x"]
+    with Server("--device", "cpu") as exact, Simulated("../../models/prefold-mini", tokens=64) as server:
+        for found, want in zip(server.ask("/embed", inputs=texts), exact.ask("/embed", inputs=texts), strict=True):
+            assert difference(found, want) <= 0.03
+        # Hidden states of each token, their norm is about 20.
+        for found, want in zip(server.ask("/embed_all", inputs=texts), exact.ask("/embed_all", inputs=texts), strict=True):
+            assert max(difference(a, b) for a, b in zip(found, want, strict=True)) <= 0.5
+
+
+@pytest.mark.parametrize("model", RERANKERS)
+def test_cross_encoders(model):
+    short = [case for case in expected(model)["pair_cases"] if len(case["input_ids"]) <= 100]
+    query, cases = max(by_query(short, "text").items(), key=lambda group: len(group[1]))
+    assert len(cases) >= 3
+    with Simulated(model, "--dtype", "float32", "--allow-empty-inputs", SIM_SEED=4) as server:
+        for item in server.ask("/rerank", query=query, texts=[case["text_pair"] for case in cases]):
+            assert abs(item["score"] - cases[item["index"]]["sigmoid"][0]) <= 1e-3, cases[item["index"]]["name"]
+
+
+@pytest.mark.parametrize("attention", ["compact", "ragged"])
+def test_a_language_model_reranks(attention):
+    cases = expected("qwen3-reranker-tiny")["cases"]
+    asked = {}
+    for case in cases:
+        asked.setdefault((case["instruction"], case["query"]), []).append(case)
+    (instruction, query), cases = next(iter(asked.items()))
+    cases = [case for case in cases if case["document"]][:3]
+    with Simulated("qwen3-reranker-tiny", "--attention", attention, "--dtype", "float32", tokens=400) as server:
+        texts = [case["document"] for case in cases]
+        for item in server.ask("/rerank", query=query, texts=texts, instruction=instruction):
+            assert abs(item["score"] - cases[item["index"]]["score"]) <= 1e-3, cases[item["index"]]["name"]
+
+
+@pytest.mark.parametrize("model, activation", [("llama-seqcls-tiny", "sigmoid"), ("qwen3-seqcls-tiny", "softmax"),
+                                               ("bert-nli-tiny", "softmax"), ("distilbert-nli-tiny", "sigmoid")])
+def test_classifiers(model, activation):
+    values = expected(model)
+    cases = [case for case in values["cases"] if case.get("text") and len(case["input_ids"]) <= 64]
+    labels = values.get("id2label")
+    labels = labels if isinstance(labels, dict) else dict(enumerate(labels))
+    with Simulated(model, "--dtype", "float32", SIM_SEED=5) as server:
+        for found, case in zip(server.ask("/predict", inputs=[[case["text"]] for case in cases]), cases, strict=True):
+            scores = {item["label"]: item["score"] for item in found}
+            assert difference([scores[labels[str(i)]] for i in range(len(scores))], case[activation]) <= 1e-3, case["name"]
+
+
+def by_query(cases, key):
+    groups = {}
+    for case in cases:
+        groups.setdefault(case[key], []).append(case)
+    return groups

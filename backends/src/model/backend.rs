@@ -46,6 +46,10 @@ impl TransformerBackend {
             return Err(LoadError::Options(problem));
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
+        let mut capabilities = Arc::clone(capabilities);
+        if let Some(warning) = target.warning() {
+            Arc::make_mut(&mut capabilities).warnings.push(warning.to_owned());
+        }
         // Forward passes run on another thread, and free memory is measured next.
         target.synchronize()?;
         Ok(Self {
@@ -67,7 +71,7 @@ impl TransformerBackend {
             footprint: Footprint::new(config, &target, options.attention),
             info: ModelInfo {
                 model_type: config.model_type.clone(),
-                capabilities: Arc::clone(capabilities),
+                capabilities,
                 vocab_size: config.vocab_size,
                 token_types: *token_types,
                 dtype: target.dtype().as_str(),
@@ -118,12 +122,16 @@ impl TransformerBackend {
         self.head.answer(&hidden, &pooled, &layout, batch)
     }
 
-    /// Turns a failure into an error of the batch; if memory ran out, frees the buffers for later batches.
+    /// Turns a failure into an error of the batch, or of the device; if memory ran out, frees the buffers for later batches.
     fn failed(&mut self, error: &candle_core::Error) -> BackendError {
         if !ops::is_out_of_memory(error) {
-            return BackendError::Compute(error.to_string());
+            return match self.target.is_lost() {
+                true => BackendError::DeviceLost(error.to_string()),
+                false => BackendError::Compute(error.to_string()),
+            };
         }
         match self.transformer.release_buffers() {
+            Err(again) if self.target.is_lost() => BackendError::DeviceLost(again.to_string()),
             Ok(()) => BackendError::OutOfMemory(format!("{error}; a smaller --max-batch-tokens needs less")),
             Err(again) => BackendError::OutOfMemory(format!("{error}; and again: {again}")),
         }

@@ -3,8 +3,8 @@
 use candle_core::cuda_backend::{CudaDType, CudaDevice, DeviceId};
 use candle_core::{CudaStorage, Device, Layout, Result, Tensor, bail};
 use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
-use prefold_kernels::cuda::cudarc::driver::{CudaContext, CudaSlice, CudaView, CudaViewMut, DriverError};
-use prefold_kernels::cuda::{CudaError, Kernels, Properties, exclusive_stream, prefer_exact_sums};
+use prefold_kernels::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DriverError};
+use prefold_kernels::cuda::{CudaError, Kernels, Properties, Unavailable, exclusive_stream, prefer_exact_sums};
 use std::sync::{Arc, RwLock};
 
 /// A device's kernels and cuBLAS handle, on the stream of the candle device.
@@ -18,9 +18,9 @@ pub(super) struct Cuda {
 /// All devices in use; they stay until the process ends, as contexts do.
 static DEVICES: RwLock<Vec<Arc<Cuda>>> = RwLock::new(Vec::new());
 
-/// The number of devices: 0 without a driver.
-pub(super) fn count() -> usize {
-    CudaContext::device_count().map_or(0, |count| usize::try_from(count).unwrap_or(0))
+/// The number of devices, at least one.
+pub(super) fn count() -> std::result::Result<usize, Unavailable> {
+    prefold_kernels::cuda::device_count()
 }
 
 /// Device `ordinal` with its kernels loaded; the same one each time.

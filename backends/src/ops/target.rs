@@ -14,6 +14,7 @@ pub(crate) struct Target {
     pub(super) device: Device,
     dtype: Dtype,
     name: String,
+    warning: Option<String>,
     #[cfg(feature = "cuda")]
     pub(super) cuda: Option<Arc<cuda::Cuda>>,
 }
@@ -31,23 +32,40 @@ impl Target {
             device: Device::Cpu,
             dtype,
             name: "cpu".to_owned(),
+            warning: None,
             #[cfg(feature = "cuda")]
             cuda: None,
         }
     }
 
-    /// Opens a device: the first GPU, or else the CPU, when none is chosen. The type is the device's usual one when none is
-    /// given: float32 on a CPU, bfloat16 on a GPU.
+    /// Opens a device. When none is chosen, that is the first GPU; the CPU, with a warning, on a machine without a driver or a GPU.
+    /// The type is the device's usual one when none is given: float32 on a CPU, bfloat16 on a GPU.
     ///
     /// # Errors
-    /// The device is not there, is too old, or does not have the type.
+    /// The device is not there, is too old, or does not have the type; none is chosen and the GPU or its driver does not work.
     pub(crate) fn open(choice: Option<DeviceChoice>, dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
         match choice {
             Some(DeviceChoice::Cpu) => Self::open_cpu(dtype),
             Some(DeviceChoice::Cuda(ordinal)) => Self::open_cuda(ordinal, dtype),
             #[cfg(feature = "cuda")]
-            None if cuda::count() > 0 => Self::open_cuda(0, dtype),
+            None => Self::open_first(dtype),
+            #[cfg(not(feature = "cuda"))]
             None => Self::open_cpu(dtype),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn open_first(dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+        match cuda::count() {
+            Ok(_) => Self::open_cuda(0, dtype),
+            Err(absent) if absent.is_absent() => {
+                let warning = Some(format!("runs on the CPU, although built for CUDA: {absent}"));
+                Ok(Self { warning, ..Self::open_cpu(dtype)? })
+            }
+            Err(broken) => {
+                let problem = format!("no GPU can be used: {broken} (--device cpu serves from the CPU nevertheless)");
+                Err(LoadError::Options(problem))
+            }
         }
     }
 
@@ -70,7 +88,7 @@ impl Target {
     #[cfg(feature = "cuda")]
     fn open_cuda(ordinal: usize, dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
         let refused = |problem: String| LoadError::Options(format!("--device cuda:{ordinal}: {problem}"));
-        let count = cuda::count();
+        let count = cuda::count().map_err(|error| refused(error.to_string()))?;
         if ordinal >= count {
             return Err(refused(format!("there is no such device; this machine has {count} that CUDA can use")));
         }
@@ -83,12 +101,17 @@ impl Target {
             "device opened"
         );
         let name = format!("cuda:{ordinal}");
-        Ok(Self { device, dtype: dtype.unwrap_or(Dtype::Bfloat16), name, cuda: Some(cuda) })
+        Ok(Self { device, dtype: dtype.unwrap_or(Dtype::Bfloat16), name, warning: None, cuda: Some(cuda) })
     }
 
     /// `cpu` or `cuda:0`.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Reason why the device is not the one that the program was built for.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// The type of the weights.
@@ -131,6 +154,15 @@ impl Target {
             return Ok(Some(cuda.properties()?.free_bytes));
         }
         Ok(None)
+    }
+
+    /// True if the device answers no call any more, as after an illegal address, a failed launch or an uncorrectable memory error;
+    /// never true of a CPU.
+    pub(crate) fn is_lost(&self) -> bool {
+        #[cfg(feature = "cuda")]
+        return self.cuda.as_ref().is_some_and(|cuda| cuda.kernels.is_lost());
+        #[cfg(not(feature = "cuda"))]
+        false
     }
 
     /// Waits until everything that was queued is done.

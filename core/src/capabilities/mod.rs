@@ -29,7 +29,7 @@ pub struct Capabilities {
     pub classify: Option<Classify>,
     /// The longest input of any answer, in tokens.
     pub max_input_length: usize,
-    /// Reasons why its answers may not be what the operator expects, as sentences.
+    /// Reasons why its answers, or the device, may not be what the operator expects, as sentences.
     pub warnings: Vec<String>,
 }
 

@@ -21,8 +21,8 @@ use crate::execute::warm_up::WarmUp;
 use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::{
-    Account, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Priority, Resource,
-    Scope, StartError, Task, Wanted, execute,
+    Account, BackendError, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Priority,
+    Resource, Scope, StartError, Task, Wanted, execute,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -184,9 +184,12 @@ impl Engine {
     /// its result is the answer, so the engine is healthy again as soon as the backend is.
     ///
     /// # Errors
-    /// [`Error::ShuttingDown`], or [`Error::Backend`] with the probe's failure.
+    /// [`Error::ShuttingDown`], or [`Error::Backend`] with the probe's failure or the device's.
     pub async fn health(&self) -> Result<(), Error> {
         let Inner { pipeline, accepting, .. } = &*self.inner;
+        if let Some(error) = pipeline.lost_device() {
+            return Err(Error::Backend(error));
+        }
         if !accepting.load(Ordering::SeqCst) {
             return Err(Error::ShuttingDown);
         }
@@ -199,6 +202,12 @@ impl Engine {
     /// Time since the running forward pass began; `None` while the backend waits for work.
     pub fn busy_for(&self) -> Option<Duration> {
         self.inner.pipeline.busy_for()
+    }
+
+    /// Waits until the device has failed for good ([`BackendError::DeviceLost`](crate::BackendError::DeviceLost)). From then on
+    /// every request gets that error, and so does [`health`](Self::health).
+    pub async fn until_device_lost(&self) -> BackendError {
+        self.inner.pipeline.until_device_lost().await
     }
 
     /// Stops accepting, waits until everything accepted is answered, and ends the threads. May be called again.

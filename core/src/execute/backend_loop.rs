@@ -72,12 +72,20 @@ impl Pipeline {
         let traces = entries.iter().map(|entry| &entry.trace);
         let spans = forward_spans(traces, &ForwardSpan { id, sequences, total_tokens, unique_tokens });
         let taken = Instant::now();
-        let outputs = catch_unwind(AssertUnwindSafe(|| backend.forward(batch, plan.as_ref())))
+        let was_lost = self.lost_device();
+        let forward = || was_lost.map_or_else(|| backend.forward(batch, plan.as_ref()), Err);
+        let outputs = catch_unwind(AssertUnwindSafe(forward))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))))
             .and_then(|outputs| check_count(outputs, batch.ragged.num_sequences()))
             .map(|outputs| ready.unfold(outputs));
         let inference = taken.elapsed();
         drop(spans);
+        if let Err(error @ BackendError::DeviceLost(_)) = &outputs
+            && self.lost_device().is_none()
+        {
+            tracing::error!(%error, "no answer is possible any more; start the process again");
+            self.lose_device(error);
+        }
         if outputs.is_ok() {
             self.observe_cost(unique_tokens, attention_work, inference);
         }
@@ -109,7 +117,9 @@ impl Pipeline {
         };
         if let Some(error) = replies.iter().find_map(|reply| reply.as_ref().err()) {
             let failed = replies.iter().filter(|reply| reply.is_err()).count();
-            tracing::error!(batch = batch.id, failed, sequences = entries.len(), %error, "inference failed");
+            if self.lost_device().is_none() {
+                tracing::error!(batch = batch.id, failed, sequences = entries.len(), %error, "inference failed");
+            }
             metrics::failed_sequences(failed);
         }
         // Before the replies: who reads one and then asks for the health sees the new state.

@@ -2,14 +2,15 @@
 
 use crate::Scheduling;
 use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
-use crate::metrics;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget, Policy};
 use crate::schedule::cost_model::CostModel;
 use crate::schedule::queue::Queue;
+use crate::{BackendError, metrics};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// Tokens of a request below which its size makes no difference to its turn: a query, or a passage or two.
 const QUANTUM: usize = 512;
@@ -38,6 +39,8 @@ pub(crate) struct Pipeline {
     /// Work for the backend: the slot was filled, or nothing more comes.
     pub(super) backend_wake: Condvar,
     failed_batches: AtomicUsize,
+    /// [`BackendError::DeviceLost`] from when the device has failed for good.
+    lost: watch::Sender<Option<BackendError>>,
 }
 
 #[derive(Debug)]
@@ -84,6 +87,7 @@ impl Pipeline {
             planner_wake: Condvar::new(),
             backend_wake: Condvar::new(),
             failed_batches: AtomicUsize::new(0),
+            lost: watch::Sender::new(None),
         }
     }
 
@@ -96,6 +100,26 @@ impl Pipeline {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.planner_wake.notify_one();
+    }
+
+    /// Closes for good, since the device has failed: what was accepted gets the same error.
+    pub(super) fn lose_device(&self, error: &BackendError) {
+        self.lost.send_replace(Some(error.clone()));
+        self.close();
+    }
+
+    /// Failure of the device, if it has failed for good.
+    pub(crate) fn lost_device(&self) -> Option<BackendError> {
+        self.lost.borrow().clone()
+    }
+
+    /// Waits until the device has failed for good.
+    pub(crate) async fn until_device_lost(&self) -> BackendError {
+        match self.lost.subscribe().wait_for(Option::is_some).await.map(|error| error.clone()) {
+            Ok(Some(error)) => error,
+            // The sender is this pipeline's, and the value was waited for.
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
     }
 
     /// Batches in a row, up to now, without a single good answer.

@@ -38,7 +38,7 @@ impl Pipeline {
     /// Submits a request or its first chunk: all sequences or none.
     ///
     /// # Errors
-    /// [`Error::ShuttingDown`]; [`Error::Overloaded`] where the queue is full.
+    /// [`Error::ShuttingDown`]; [`BackendError::DeviceLost`]; [`Error::Overloaded`] where the queue is full.
     pub(crate) fn submit(
         self: &Arc<Self>,
         sequences: Vec<Tokens>,
@@ -87,7 +87,7 @@ impl Pipeline {
     ) -> Result<Pending, Error> {
         let mut state = self.lock();
         if state.closed {
-            return Err(Error::ShuttingDown);
+            return Err(self.lost_device().map_or(Error::ShuttingDown, Error::Backend));
         }
         state.share.absorb(share);
         let tickets = state.queue.push(submission.entries, flow, follows);

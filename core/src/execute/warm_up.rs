@@ -2,7 +2,7 @@
 //!
 //! A first pass finds cold caches, threads that sleep, and memory that the system has not backed yet. The backend's thread
 //! reserves the memory of the largest batch and runs one small pass in each mode that can occur: over all rows, and over
-//! compact rows. On a GPU the pass is a full batch, since kernels are loaded and workspaces sized by what runs.
+//! compact rows. On a GPU it runs full batches before them, since workspaces are sized and the kernels of products chosen by what runs.
 
 use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, Wanted};
 use crate::error::BackendError;
@@ -17,7 +17,7 @@ const SEQUENCES: usize = 4;
 /// Size of the warm-up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WarmUp {
-    /// Distinct tokens of a pass on a CPU; 0 for no warm-up.
+    /// Distinct tokens of the small pass; 0 for no warm-up.
     pub(crate) tokens: usize,
     /// Limits of the largest batch.
     pub(crate) limits: BatchLimits,
@@ -45,9 +45,21 @@ impl WarmUp {
             return Ok(());
         }
         backend.reserve(self.limits)?;
+        let small = self.tokens.min(self.limits.max_tokens);
+        if backend.info().device != "cpu" {
+            self.pass(backend, self.limits.max_tokens, &observe)?;
+        }
+        self.pass(backend, small, &observe)
+    }
+
+    /// Runs passes of this many distinct tokens: over all rows, and over compact ones where batches are compacted.
+    fn pass(
+        &self,
+        backend: &mut ModelBackend,
+        tokens: usize,
+        observe: &impl Fn(usize, u64, Duration),
+    ) -> Result<(), BackendError> {
         let info = backend.info();
-        let tokens =
-            if info.device == "cpu" { self.tokens.min(self.limits.max_tokens) } else { self.limits.max_tokens };
         let (longest, vocab_size) = (info.capabilities.max_input_length, info.vocab_size);
         let wanted = Wanted::pooled(&info.capabilities);
         let all = batch(&distinct(tokens, longest), vocab_size, wanted)?;
@@ -55,7 +67,8 @@ impl WarmUp {
         backend.forward(&all, None)?;
         observe(all.ragged.total_tokens(), all.ragged.attention_work(), start.elapsed());
         if self.compaction.folds() == Some(Folding::Prefix) {
-            let batch = batch(&folded(tokens, longest), vocab_size, wanted)?;
+            let most = (self.limits.max_ragged_tokens * 2 / 5).max(1);
+            let batch = batch(&folded(tokens.min(most), longest), vocab_size, wanted)?;
             let plan = RadixPlan::new(&batch.ragged, self.compaction.pad_to_multiple);
             let start = Instant::now();
             backend.forward(&batch, Some(&plan))?;
@@ -71,9 +84,10 @@ fn distinct(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
     (0..tokens).step_by(len).map(|start| (start..tokens.min(start + len)).collect()).collect()
 }
 
-/// Sequences with `tokens` distinct tokens of which the first half is shared, as far as `longest` allows.
+/// Sequences with `tokens` distinct tokens of which the first half, or half of a sequence, is shared; 2.5 times as many tokens in all
+/// at most.
 fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
-    let shared = (tokens / 2).min(longest - 1);
+    let shared = (tokens / 2).min(longest / 2);
     let tails = distinct(tokens - shared, longest - shared);
     tails.into_iter().map(|tail| (0..shared).chain(tail.into_iter().map(|id| shared + id)).collect()).collect()
 }

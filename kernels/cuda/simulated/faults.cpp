@@ -32,7 +32,7 @@ static const struct {
 } ERRORS[] = {
     {"out_of_memory", CUDA_ERROR_OUT_OF_MEMORY},
     {"no_device", CUDA_ERROR_NO_DEVICE},
-    {"unknown", CUDA_ERROR_UNKNOWN},
+    {"unknown", CUDA_ERROR_UNKNOWN}, // Also what a device that fell off the bus answers.
     {"system_driver_mismatch", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH},
     {"device_unavailable", CUDA_ERROR_DEVICE_UNAVAILABLE},
     {"launch_out_of_resources", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
@@ -44,7 +44,7 @@ static const struct {
 
 bool is_sticky(CUresult error) {
     return error == CUDA_ERROR_ILLEGAL_ADDRESS || error == CUDA_ERROR_LAUNCH_FAILED || error == CUDA_ERROR_ECC_UNCORRECTABLE ||
-           error == CUDA_ERROR_HARDWARE_STACK_ERROR;
+           error == CUDA_ERROR_HARDWARE_STACK_ERROR || error == CUDA_ERROR_UNKNOWN;
 }
 
 static Scheduled parse(const std::string &item) {

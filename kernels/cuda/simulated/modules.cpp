@@ -14,6 +14,8 @@ struct CUfunc_st {
     const Kernel *kernel;
     int device;
     uint32_t max_shared = 48 << 10;
+    // Code is loaded at the first launch unless it is asked for, as with CUDA_MODULE_LOADING=LAZY.
+    bool loaded = false;
 };
 
 // True if one of a fat binary's images is for this device: the same major version, or PTX.
@@ -66,6 +68,12 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return CUDA_SUCCESS;
 }
 
+CUresult cuFuncLoad(CUfunction function) {
+    READY;
+    function->loaded = true;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
     READY;
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) fail("cuFuncSetAttribute: attribute %d is not simulated", int(attribute));
@@ -83,6 +91,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
     if (!x || !y || !z || !threads || threads > kernel.max_threads) return CUDA_ERROR_INVALID_VALUE;
     if (shared_bytes > function->max_shared || x > 0x7fffffff) return CUDA_ERROR_INVALID_VALUE;
     if (y != 1 || z != 1 || threads_y != 1 || threads_z != 1 || extra) fail("%s: only grids and blocks of one dimension are simulated", kernel.name);
+    if (!function->loaded) fprintf(stderr, "simulated device: loads %s at its first launch\n", kernel.name);
+    function->loaded = true;
     const auto run = kernel.bind(arguments);
     const Grid grid = {x, threads, shared_bytes};
     enqueue(stream_of(stream), {kernel.name, [=] { run(grid); }, {}}, due);

@@ -23,6 +23,14 @@ pub enum CudaError {
     MissingKernel(&'static str),
 }
 
+/// A driver's error by its name and in the driver's words.
+pub(super) fn driver_error(error: DriverError) -> String {
+    match error.error_string() {
+        Ok(text) => format!("{:?} ({})", error.0, text.to_string_lossy()),
+        Err(_) => format!("{:?}", error.0),
+    }
+}
+
 impl CudaError {
     /// True if the device has no memory left.
     pub fn is_out_of_memory(&self) -> bool {

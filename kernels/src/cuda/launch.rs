@@ -4,7 +4,7 @@ use super::error::CudaError;
 use super::names::{Names, flash_shared_bytes, names};
 use crate::Element;
 use crate::KernelError;
-use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum};
+use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, cuFuncLoad};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, LaunchConfig, PushKernelArg,
 };
@@ -95,6 +95,11 @@ impl Kernels {
         if let Some(&name) = names.first() {
             return Err(CudaError::MissingKernel(name));
         }
+        for function in functions.values() {
+            // Otherwise the driver would load each at its first launch, in a client's request.
+            // SAFETY: the function is of a module that it keeps loaded.
+            unsafe { cuFuncLoad(function.cu_function()) }.result()?;
+        }
         let kernels = Self { stream, functions };
         kernels.allow_shared_memory::<bf16>()?;
         kernels.allow_shared_memory::<f16>()?;
@@ -116,6 +121,13 @@ impl Kernels {
     /// The stream that everything is queued on.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
+    }
+
+    /// True if the device's context answers no call any more: an error of work on the device stays with the context until the
+    /// process ends (CUDA driver API, `cuCtxSynchronize`).
+    pub fn is_lost(&self) -> bool {
+        // The first answer may be an earlier call's.
+        self.stream.synchronize().is_err() && self.stream.synchronize().is_err()
     }
 
     fn function(&self, name: &'static str) -> Result<&CudaFunction, CudaError> {

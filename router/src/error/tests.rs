@@ -24,6 +24,7 @@ fn table() -> Vec<(ApiError, [u16; 2], &'static str, Option<&'static str>)> {
         (Error::Overloaded { resource: Resource::Requests, limit: 8 }.into(), [429, 429], "Overloaded", None),
         (Error::Backend(BackendError::Compute("broken".to_owned())).into(), [424, 424], "Backend", None),
         (Error::Backend(BackendError::NotFinite("row 3".to_owned())).into(), [424, 424], "Backend", None),
+        (Error::Backend(BackendError::DeviceLost("gone".to_owned())).into(), [503, 503], "Unhealthy", None),
         (Error::ShuttingDown.into(), [503, 503], "Unhealthy", None),
         (ApiError::Syntax("EOF".to_owned()), [400, 400], "Validation", None),
         (ApiError::Body { field: Some("inputs[1]".to_owned()), problem }, [422, 400], "Validation", Some("inputs[1]")),

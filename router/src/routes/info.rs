@@ -45,7 +45,7 @@ pub(crate) struct Info<'a> {
     #[schema(value_type = Option<String>)]
     pair_activation: Option<LogitActivation>,
     prompts: Vec<&'a str>,
-    /// Reasons why answers may not be what is expected.
+    /// Reasons why answers, or the device, may not be what is expected.
     warnings: &'a [String],
 }
 

@@ -102,10 +102,15 @@ pub(crate) enum Stopped {
     Interrupted,
     /// A forward pass was stuck (`--exit-on-stuck`).
     Stuck,
+    /// The device failed for good; what was in flight was answered with status 503.
+    DeviceLost,
 }
 
-/// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, then
-/// finishes the accepted requests within the shutdown timeout.
+/// Exit status after [`Stopped::DeviceLost`]: `EX_TEMPFAIL` of sysexits.h, a failure that another start may cure.
+pub(crate) const DEVICE_LOST_STATUS: u8 = 75;
+
+/// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, or until the
+/// device fails for good, then finishes the accepted requests within the shutdown timeout.
 pub(crate) async fn serve(
     listener: Listener,
     loading: impl Future<Output = anyhow::Result<App>>,
@@ -126,26 +131,27 @@ pub(crate) async fn serve(
         }
     };
     opener.send_replace(Some(routing::router(app.clone())));
-    let name = tokio::select! {
-        name = signals.next() => name,
+    let (reason, delay, end) = tokio::select! {
+        name = signals.next() => (name, config.shutdown_delay, Stopped::Drained),
+        _ = app.engine.until_device_lost() => ("the device has failed", Duration::ZERO, Stopped::DeviceLost),
         ended = &mut serving => return Ok(ended.map(|()| Stopped::Drained)?),
         stuck = stuck(&app), if config.exit_on_stuck => return Ok(stuck),
     };
-    tracing::info!(signal = name, unfinished = unfinished.load(Ordering::Relaxed), "stopping");
+    tracing::info!(reason, unfinished = unfinished.load(Ordering::Relaxed), "stopping");
     app.is_stopping.store(true, Ordering::SeqCst);
     let drain = async {
-        tokio::time::sleep(config.shutdown_delay.max(BACKLOG_GRACE)).await;
+        tokio::time::sleep(delay.max(BACKLOG_GRACE)).await;
         drop(stop);
         serving.await?;
         app.engine.shutdown().await;
-        Ok(Stopped::Drained)
+        Ok(end)
     };
     tokio::select! {
         result = drain => result,
-        () = tokio::time::sleep(config.shutdown_delay + config.shutdown_timeout) => {
+        () = tokio::time::sleep(delay + config.shutdown_timeout) => {
             let requests = unfinished.load(Ordering::Relaxed);
             tracing::warn!(requests, "the time to stop is over (--shutdown-timeout); requests were cut off");
-            Ok(Stopped::TimedOut { requests })
+            Ok(if end == Stopped::DeviceLost { end } else { Stopped::TimedOut { requests } })
         }
         name = signals.another() => {
             let requests = unfinished.load(Ordering::Relaxed);

@@ -274,6 +274,23 @@ async fn a_failed_batch_fails_alone_and_counts() {
 }
 
 #[tokio::test]
+async fn a_lost_device_fails_whatever_waits_and_comes() {
+    let (pipeline, control, threads) = start_with(budget(100, 1));
+    let pending: Vec<_> = [1, 2, 3, 4].map(|id| submit(&pipeline, &[&[id]])).into();
+    control.started();
+    control.release(Fate::Lose);
+    let is_lost = |result: &Result<_, Error>| matches!(result, Err(Error::Backend(BackendError::DeviceLost(_))));
+    for pending in pending {
+        assert!(is_lost(&pending.collect().await.map(drop)));
+    }
+    assert!(control.is_idle(), "nothing is computed any more");
+    let later = pipeline.submit(vec![Tokens::new(vec![5])], Wanted::Embedding, Flow::default());
+    assert!(is_lost(&later.map(drop)));
+    assert!(matches!(pipeline.until_device_lost().await, BackendError::DeviceLost(_)));
+    stop(&pipeline, threads);
+}
+
+#[tokio::test]
 async fn a_batch_that_is_lost_outside_the_forward_pass_counts() {
     let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
     // No vector has this many rows: a plan that is used makes the backend's thread panic before the forward pass.

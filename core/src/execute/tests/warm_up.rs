@@ -90,7 +90,8 @@ fn each_mode_that_can_occur_runs_once() {
     assert_eq!(calls(64, "cpu", 0.95, Folding::Whole), [reserve, ragged]);
     assert_eq!(calls(0, "cpu", 0.95, Folding::Prefix), []);
     let full = Call::Pass { tokens: 1000, compact: None };
-    assert_eq!(calls(64, "cuda:0", 0.95, Folding::Prefix)[..2], [reserve, full], "a GPU runs a full batch");
+    let full_compact = Call::Pass { tokens: 1750, compact: Some(1000) };
+    assert_eq!(calls(64, "cuda:0", 0.95, Folding::Prefix), [reserve, full, full_compact, ragged, compact]);
     assert_eq!(calls(5000, "cpu", 0.0, Folding::Prefix), [reserve, full], "no pass is larger than a batch");
     for tokens in 1..20 {
         calls(tokens, "cpu", 0.95, Folding::Prefix);
@@ -102,6 +103,8 @@ fn no_sequence_is_longer_than_the_model_takes() {
     for (tokens, longest) in [(64, 500), (64, 3), (64, 1), (1000, 500), (1, 1)] {
         for sequences in [distinct(tokens, longest), folded(tokens, longest)] {
             assert!(sequences.iter().all(|sequence| (1..=longest).contains(&sequence.len())), "{tokens} {longest}");
+            let all: usize = sequences.iter().map(Vec::len).sum();
+            assert!(2 * all <= 5 * tokens, "{tokens} {longest}: {all}");
         }
         assert_eq!(distinct(tokens, longest).concat(), (0..tokens).collect::<Vec<_>>());
     }

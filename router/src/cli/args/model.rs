@@ -15,8 +15,8 @@ pub(crate) struct ModelArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no GPU or
-    /// this binary was built without GPU support
+    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no
+    /// driver or no GPU, or this binary was built without GPU support
     #[arg(long, env, value_parser = DeviceChoice::from_str)]
     pub(crate) device: Option<DeviceChoice>,
 

@@ -172,6 +172,16 @@ async fn a_forward_pass_that_never_ends_ends_the_server_when_it_should() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lost_device_is_told_and_ends_the_server() {
+    let running = start_with(|setup, _| setup.mode = Mode::Lose).await;
+    assert!(get(&running.app, "/health").await.status.is_success());
+    let told = join(request(running.address)).await;
+    assert!(told.starts_with("HTTP/1.1 503") && told.contains("the device has failed"), "{told}");
+    assert_eq!(get(&running.app, "/health").await.status.as_u16(), 503);
+    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::DeviceLost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_forward_pass_that_takes_long_ends_nothing_by_default() {
     let running = start_with(|setup, _| setup.http.stall_timeout = Duration::from_millis(1)).await;
     let client = request(running.address);

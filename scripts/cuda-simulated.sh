@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs the CUDA code on the simulated device (kernels/cuda/simulated): the tests of the kernels and of whole models, and a server with the
+# feature `cuda`, unchanged, under reference values, faults, load and a minute of traffic. Needs a C++ compiler, no GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo_flags=(${CARGO_FLAGS---locked})
+# Host code is compiled fast, since the emulated kernels take most of the time; candle's own kernels, most of which prefold never
+# calls, take eight minutes with optimisation, and none of them runs here.
+unoptimised=(--config profile.dev.opt-level=0 --config profile.dev.package.candle-core.opt-level=0)
+
+source scripts/stages.sh
+
+fetch_toolkit() {
+    toolchain=$(scripts/cuda-toolchain.sh)
+    eval "$toolchain"
+}
+
+# NVIDIA's libraries are opened when they are needed, so that one program serves with and without them.
+names_none_of_the_libraries() {
+    local program
+    for program in "$@"; do
+        if readelf -d "$program" | grep -E 'NEEDED.*\[lib(cu|nv)'; then
+            echo "$program needs a library of NVIDIA's to start: kernels/src/cuda/shims.rs lacks one of"
+            nm -D --undefined-only "$program" | grep -E ' (cu[A-Z]|cuda|cublas|curand|nvrtc|__cuda)' || true
+            return 1
+        fi
+    done
+}
+
+stage "CUDA toolkit" fetch_toolkit
+stage "simulated device" scripts/cuda-simulate.sh
+SIMULATED_DEVICE=$(scripts/cuda-simulate.sh)
+export SIMULATED_DEVICE REQUIRE_CUDA=1
+simulated=(env "LD_LIBRARY_PATH=$SIMULATED_DEVICE:${LD_LIBRARY_PATH:-}")
+# Fails if a kernel does not compile for a target of kernels/build.rs.
+stage "CUDA kernels" cargo build "${cargo_flags[@]}" -p prefold-kernels --features cuda
+export NVCC_APPEND_FLAGS="-Xcicc -O1 -Xptxas -O0 -Xcompiler -O0" CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)}
+stage "programs with the feature cuda" cargo build "${cargo_flags[@]}" "${unoptimised[@]}" --workspace --bins --features cuda
+programs=${CARGO_TARGET_DIR:-target}/debug
+stage "programs without NVIDIA's libraries" names_none_of_the_libraries "$programs"/prefold "$programs"/prefold-bench
+"$programs/prefold" --version
+# Left out: attention alone, which takes minutes there and is checked by the emulation, and what needs more memory than there is.
+stage "kernels and models on the simulated device" "${simulated[@]}" cargo test "${cargo_flags[@]}" "${unoptimised[@]}" --workspace \
+    --features cuda --test cuda -- --skip attention:: --skip 2_to_the_31
+scripts/python-env.sh
+stage "servers on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_simulated_device.py \
+    tests/e2e/test_simulated_faults.py tests/e2e/test_simulated_load.py
