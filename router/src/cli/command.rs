@@ -1,8 +1,13 @@
 //! Subcommands, each a crate of its own. Without one, `prefold` serves.
 
-use super::args::SourceArgs;
-use super::config::model::model_source;
+use super::args::{LoadArgs, SourceArgs, chosen_dtype};
+use super::config::model::{load_options, model_source};
+use crate::loading;
 use clap::Subcommand;
+use prefold_backends::{Dtype, LoadOptions, check_device};
+use prefold_core::EngineConfig;
+use std::convert::identity;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 /// A command to run instead of serving.
@@ -12,6 +17,8 @@ pub(crate) enum Command {
     Bench(Box<prefold_loadgen::Bench>),
     /// Estimate from texts, without running the model, what compaction would save
     Analyze(Box<AnalyzeArgs>),
+    /// Compare a model's answers in another type of values with those in float32
+    Accuracy(Box<AccuracyArgs>),
 }
 
 /// The model and the texts to analyse.
@@ -23,11 +30,28 @@ pub(crate) struct AnalyzeArgs {
     analyze: prefold_analyze::Analyze,
 }
 
+/// The model, the type of values and the texts to compare with.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct AccuracyArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// Type of weights and matrix products to compare with float32
+    #[arg(long, default_value = "bfloat16", value_parser = chosen_dtype)]
+    dtype: Dtype,
+
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten, next_help_heading = "Comparison")]
+    accuracy: prefold_accuracy::Accuracy,
+}
+
 impl Command {
     pub(crate) fn run(self) -> ExitCode {
         match self {
             Self::Bench(bench) => bench.run(),
             Self::Analyze(args) => args.run(),
+            Self::Accuracy(args) => args.run(),
         }
     }
 }
@@ -36,10 +60,33 @@ impl AnalyzeArgs {
     fn run(self) -> ExitCode {
         match model_source(&self.source, true) {
             Ok((_, source)) => self.analyze.run(source, self.source.given()),
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::from(2)
-            }
+            Err(error) => refuse(&error),
         }
     }
+}
+
+impl AccuracyArgs {
+    fn run(self) -> ExitCode {
+        let Self { source, dtype, load, accuracy } = self;
+        let loaded = model_source(&source, true)
+            .and_then(|(model, source)| Ok((model, load_options(source, load, Some(dtype))?)));
+        let (model, options) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return refuse(&error),
+        };
+        // Before the pass in float32, which takes a while.
+        if let Err(error) = check_device(&options) {
+            return refuse(&error);
+        }
+        accuracy.run(model, dtype, |dtype| {
+            let options = LoadOptions { dtype: Some(dtype), ..options.clone() };
+            Ok(loading::start_engine(&options, identity, EngineConfig::default())?)
+        })
+    }
+}
+
+/// Reports arguments that are invalid.
+fn refuse(error: &dyn Display) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(2)
 }

@@ -15,11 +15,6 @@ pub(crate) struct ModelArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no GPU or
-    /// this binary was built without GPU support
-    #[arg(long, env, value_parser = DeviceChoice::from_str)]
-    pub(crate) device: Option<DeviceChoice>,
-
     /// Type of weights and matrix products: float32, bfloat16, or float16 (GPU only); auto is float32 on the CPU and bfloat16
     /// on a GPU
     #[arg(long, env, default_value = "auto", value_parser = dtype)]
@@ -29,6 +24,19 @@ pub(crate) struct ModelArgs {
     /// id
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) served_model_name: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+/// Flags of how the model is loaded, whatever its type of values.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct LoadArgs {
+    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no GPU or
+    /// this binary was built without GPU support
+    #[arg(long, env, value_parser = DeviceChoice::from_str)]
+    pub(crate) device: Option<DeviceChoice>,
 
     /// Pooling of token states into one vector: last-token, mean, cls, max, mean-sqrt-len or weighted-mean. Default: as the
     /// model specifies

@@ -1,0 +1,111 @@
+//! `prefold accuracy`: what another type of values changes in a model's answers, and what it saves.
+//!
+//! The same checkpoint runs twice over the same texts, first in float32 and then in the other type, each time in an engine as
+//! the server's. [`texts`] chooses the texts, [`pass`] runs them, [`embeddings`] and [`scores`] compare the answers with the
+//! statistics of [`rank`] and [`measure`], [`report`] and [`picture`] show what they found.
+#![forbid(unsafe_code)]
+
+mod builtin;
+mod embeddings;
+mod error;
+mod measure;
+mod memory;
+mod pass;
+mod picture;
+mod rank;
+mod report;
+mod scores;
+mod texts;
+
+pub use error::{AccuracyError, StartError};
+
+use pass::Model;
+use prefold_analyze::input::Format;
+use prefold_backends::Dtype;
+use prefold_core::Engine;
+use prefold_loadgen::chart;
+use report::{Agreement, Report};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use texts::Texts;
+
+/// Flags of the comparison.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Accuracy {
+    /// File with one text or rerank request per line, as for `prefold analyze`; `-` is standard input. Default: built-in
+    /// texts
+    #[arg(long, value_name = "FILE")]
+    texts: Option<PathBuf>,
+
+    /// Format of a line: a text (lines); a JSON string, list of strings or object (jsonl) with {"text"}, {"input"},
+    /// {"inputs"}, or {"query"} with {"texts"}, {"documents"} or {"passages"}; or detected from the first line (auto)
+    #[arg(long, default_value = "auto")]
+    format: Format,
+
+    /// Texts, or pairs of query and document, at most. Of more, this many are taken, evenly over the input
+    #[arg(long, default_value_t = 500, value_parser = at_least_one)]
+    max_texts: usize,
+
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Draw the results as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+impl Accuracy {
+    /// Compares `dtype` with float32 and prints the report.
+    ///
+    /// `start` loads the model in a type of values and starts its engine; it is called for float32, and for `dtype` when the
+    /// first engine has ended. `model` is the model's name.
+    pub fn run(self, model: String, dtype: Dtype, start: impl Fn(Dtype) -> Result<Engine, StartError>) -> ExitCode {
+        match self.compare(model, dtype, start).and_then(|report| self.write(&report)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {}", prefold_core::without_credentials(&error.to_string()));
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn compare(
+        &self,
+        model: String,
+        dtype: Dtype,
+        start: impl Fn(Dtype) -> Result<Engine, StartError>,
+    ) -> Result<Report, AccuracyError> {
+        let texts = match &self.texts {
+            Some(path) => Texts::read(path, self.format)?,
+            None => Texts::builtin()?,
+        };
+        let source = texts.source.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(AccuracyError::Runtime)?;
+        let first = Model::start(Dtype::Float32, &start)?;
+        let info = first.engine.info().clone();
+        info.capabilities.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        let (work, selection) = texts.work(&info.capabilities, self.max_texts)?;
+        let (reference, reference_cost) = runtime.block_on(first.run(&work))?;
+        let second = Model::start(dtype, &start)?;
+        let (other, other_cost) = runtime.block_on(second.run(&work))?;
+        let agreement = Agreement::of(&work, &reference, &other).ok_or(AccuracyError::DifferentAnswers)?;
+        Ok(Report::new(model, &info, (source, selection), (reference_cost, other_cost), agreement))
+    }
+
+    fn write(&self, report: &Report) -> Result<(), AccuracyError> {
+        std::io::stdout().write_all(report.to_string().as_bytes()).map_err(AccuracyError::Print)?;
+        let outputs = [(&self.json, report.to_json()?), (&self.svg, chart::svg(&picture::charts(report)))];
+        for (path, text) in outputs {
+            let Some(path) = path else { continue };
+            std::fs::write(path, text).map_err(|source| AccuracyError::Write { path: path.clone(), source })?;
+        }
+        Ok(())
+    }
+}
+
+fn at_least_one(s: &str) -> Result<usize, String> {
+    s.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a whole number, at least 1".to_owned())
+}
