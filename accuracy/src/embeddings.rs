@@ -2,7 +2,7 @@
 
 use crate::measure::{Measure, quantiles};
 use crate::rank::{kendall_tau_b, top_overlap};
-use crate::texts::{Item, Place};
+use crate::texts::Place;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -47,27 +47,27 @@ pub(crate) struct SimilarityError {
 
 impl Embeddings {
     /// Compares `[texts, dim]` vectors with their references.
-    pub(crate) fn compare(items: &[Item], reference: &[Vec<f32>], other: &[Vec<f32>]) -> Self {
+    pub(crate) fn compare(places: &[&Place], reference: &[Vec<f32>], other: &[Vec<f32>]) -> Self {
         let (reference, other) = (unit(reference), unit(other));
         let (reference_rows, other_rows) = (similarities(&reference), similarities(&other));
-        let agreement = |(index, item): (usize, &Item)| {
+        let agreement = |(index, place): (usize, &&Place)| {
             let without_itself = |row: &[f64]| [&row[..index], &row[index + 1..]].concat();
             let rows = [&reference_rows, &other_rows].map(|rows| without_itself(&rows[index]));
             TextAgreement {
-                place: item.place.clone(),
+                place: (*place).clone(),
                 // Rounding may give more than 1.
                 cosine: dot(&reference[index], &other[index]).min(1.0),
                 kendall_tau_b: kendall_tau_b(&rows[0], &rows[1]),
                 top_10_overlap: top_overlap(&rows[0], &rows[1], TOP),
             }
         };
-        let texts: Vec<TextAgreement> = items.par_iter().enumerate().map(agreement).collect();
+        let texts: Vec<TextAgreement> = places.par_iter().enumerate().map(agreement).collect();
         let measure = |value: fn(&TextAgreement) -> Option<f64>| {
             Measure::of_agreement(texts.iter().map(|text| (&text.place, value(text))))
         };
         Self {
             cosine: measure(|text| Some(text.cosine)),
-            similarity_error: SimilarityError::of(items, &reference_rows, &other_rows),
+            similarity_error: SimilarityError::of(places, &reference_rows, &other_rows),
             kendall_tau_b: measure(|text| text.kendall_tau_b),
             top_10_overlap: measure(|text| text.top_10_overlap),
             texts,
@@ -76,11 +76,11 @@ impl Embeddings {
 }
 
 impl SimilarityError {
-    fn of(items: &[Item], reference: &[Vec<f64>], other: &[Vec<f64>]) -> Self {
-        let mut errors = Vec::with_capacity(items.len() * items.len().saturating_sub(1) / 2);
+    fn of(places: &[&Place], reference: &[Vec<f64>], other: &[Vec<f64>]) -> Self {
+        let mut errors = Vec::with_capacity(places.len() * places.len().saturating_sub(1) / 2);
         let mut worst = (0.0, None);
         for (first, rows) in reference.iter().zip(other).enumerate() {
-            for second in first + 1..items.len() {
+            for second in first + 1..places.len() {
                 let error = (rows.0[second] - rows.1[second]).abs();
                 if error > worst.0 || worst.1.is_none() {
                     worst = (error, Some([first, second]));
@@ -92,7 +92,7 @@ impl SimilarityError {
             pairs: errors.len(),
             mean: errors.iter().sum::<f64>() / errors.len() as f64,
             worst: worst.0,
-            worst_texts: worst.1.map(|pair| pair.map(|index| items[index].place.clone())),
+            worst_texts: worst.1.map(|pair| pair.map(|index| places[index].clone())),
             percentiles: quantiles(errors),
         }
     }
@@ -120,11 +120,13 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefold_core::Input;
 
-    fn items(count: usize) -> Vec<Item> {
-        let place = |index| Place { index, line: None, text: String::new() };
-        (1..=count).map(|index| Item { place: place(index), input: Input::Text(index.to_string()) }).collect()
+    fn places(count: usize) -> Vec<Place> {
+        (1..=count).map(|index| Place { index, line: None, text: String::new() }).collect()
+    }
+
+    fn compare(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Embeddings {
+        Embeddings::compare(&places(reference.len()).iter().collect::<Vec<_>>(), reference, other)
     }
 
     /// Vectors in a plane, by their angles in degrees.
@@ -136,7 +138,7 @@ mod tests {
     fn angles_in_a_plane() {
         // The third moves by 60 degrees and changes places with the fourth as seen from the first two.
         let (reference, other) = (plane(&[0.0, 10.0, 30.0, 65.0]), plane(&[0.0, 10.0, 90.0, 65.0]));
-        let found = Embeddings::compare(&items(4), &reference, &other);
+        let found = compare(&reference, &other);
         let cosine = found.cosine.unwrap();
         assert!((cosine.worst - 0.5).abs() < 1e-6 && (cosine.mean - 0.875).abs() < 1e-6);
         assert_eq!(cosine.worst_text.index, 3);
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn the_same_vectors_agree_and_opposite_ones_do_not() {
         let vectors = plane(&(0..12).map(|angle| 7.0 * angle as f32).collect::<Vec<_>>());
-        let same = Embeddings::compare(&items(12), &vectors, &vectors);
+        let same = compare(&vectors, &vectors);
         let worst = |measure: &Option<Measure>| measure.as_ref().unwrap().worst;
         assert!((worst(&same.cosine) - 1.0).abs() < 1e-15);
         assert_eq!(
@@ -166,7 +168,7 @@ mod tests {
             (1.0, 1.0, 0.0)
         );
         let collapsed = vec![vec![1.0, 0.0]; 12];
-        let none = Embeddings::compare(&items(12), &vectors, &collapsed);
+        let none = compare(&vectors, &collapsed);
         assert_eq!(worst(&none.kendall_tau_b), 0.0);
     }
 }

@@ -33,28 +33,20 @@ pub enum AccuracyError {
         problem: String,
     },
     /// The model does not load, or the engine does not start.
-    #[error("{dtype}: {source}")]
-    Start {
-        /// Type of values.
-        dtype: String,
-        /// The cause.
-        source: StartError,
-    },
+    #[error(transparent)]
+    Start(StartError),
     /// The engine refuses a text, or a forward pass fails.
-    #[error("{dtype}: {source}")]
-    Engine {
-        /// Type of values.
-        dtype: String,
-        /// The cause.
-        #[source]
-        source: prefold_core::Error,
-    },
+    #[error(transparent)]
+    Engine(#[from] prefold_core::Error),
     /// The two runs answered in different ways.
     #[error("the two types have answers of different kinds, which cannot be compared")]
     DifferentAnswers,
-    /// There is no runtime.
-    #[error("no runtime: {0}")]
-    Runtime(std::io::Error),
+    /// The process of a pass cannot be started, or what it writes cannot be read.
+    #[error("a pass cannot run: {0}")]
+    Process(std::io::Error),
+    /// The process of a pass ended before its answers.
+    #[error("a pass ended without answers")]
+    Ended,
     /// A result cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -67,7 +59,7 @@ pub enum AccuracyError {
     /// The report cannot be printed.
     #[error("cannot print the report: {0}")]
     Print(std::io::Error),
-    /// The report cannot be converted to JSON.
-    #[error("cannot write the report as JSON: {0}")]
+    /// Results cannot be converted to or from JSON.
+    #[error("cannot write or read JSON: {0}")]
     Json(#[from] serde_json::Error),
 }

@@ -1,7 +1,7 @@
 //! `prefold accuracy`: what another type of values changes in a model's answers, and what it saves.
 //!
-//! The same checkpoint runs twice over the same texts, first in float32 and then in the other type, each time in an engine as
-//! the server's. [`texts`] chooses the texts, [`pass`] runs them, [`embeddings`] and [`scores`] compare the answers with the
+//! The same checkpoint runs twice over the same texts, first in float32 and then in the other type, each time in a process of its
+//! own with an engine as the server's. [`texts`] chooses the texts, [`mod@pass`] and [`requests`] run them, [`embeddings`] and [`scores`] compare the answers with the
 //! statistics of [`rank`] and [`measure`], [`report`] and [`picture`] show what they found.
 #![forbid(unsafe_code)]
 
@@ -14,20 +14,21 @@ mod pass;
 mod picture;
 mod rank;
 mod report;
+mod requests;
 mod scores;
 mod texts;
 
 pub use error::{AccuracyError, StartError};
 
-use pass::Model;
+use pass::Process;
 use prefold_analyze::input::Format;
 use prefold_backends::Dtype;
 use prefold_core::Engine;
 use prefold_loadgen::chart;
-use report::{Agreement, Report};
-use std::io::Write;
+use report::Report;
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use texts::Texts;
 
 /// Flags of the comparison.
@@ -59,50 +60,59 @@ pub struct Accuracy {
 impl Accuracy {
     /// Compares `dtype` with float32 and prints the report.
     ///
-    /// `start` loads the model in a type of values and starts its engine; it is called for float32, and for `dtype` when the
-    /// first engine has ended. `model` is the model's name.
-    pub fn run(self, model: String, dtype: Dtype, start: impl Fn(Dtype) -> Result<Engine, StartError>) -> ExitCode {
-        match self.compare(model, dtype, start).and_then(|report| self.write(&report)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {}", prefold_core::without_credentials(&error.to_string()));
-                ExitCode::FAILURE
-            }
-        }
+    /// `pass` is the command of a process that calls [`pass`](crate::pass()) with the model in a type of values. `model` is the
+    /// model's name.
+    pub fn run(self, model: String, dtype: Dtype, pass: impl Fn(Dtype) -> io::Result<Command>) -> ExitCode {
+        exit_code(self.compare(model, dtype, pass).and_then(|report| self.write(&report)))
     }
 
     fn compare(
         &self,
         model: String,
         dtype: Dtype,
-        start: impl Fn(Dtype) -> Result<Engine, StartError>,
+        pass: impl Fn(Dtype) -> io::Result<Command>,
     ) -> Result<Report, AccuracyError> {
         let texts = match &self.texts {
             Some(path) => Texts::read(path, self.format)?,
             None => Texts::builtin()?,
         };
         let source = texts.source.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(AccuracyError::Runtime)?;
-        let first = Model::start(Dtype::Float32, &start)?;
-        let info = first.engine.info().clone();
-        info.capabilities.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-        let (work, selection) = texts.work(&info.capabilities, self.max_texts)?;
-        let (reference, reference_cost) = runtime.block_on(first.run(&work))?;
-        let second = Model::start(dtype, &start)?;
-        let (other, other_cost) = runtime.block_on(second.run(&work))?;
-        let agreement = Agreement::of(&work, &reference, &other).ok_or(AccuracyError::DifferentAnswers)?;
-        Ok(Report::new(model, &info, (source, selection), (reference_cost, other_cost), agreement))
+        let start = |dtype| Process::start(pass(dtype).map_err(AccuracyError::Process)?);
+        let first = start(Dtype::Float32)?;
+        let ready = first.ready.clone();
+        ready.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        let (work, selection) = texts.work(ready.kind, self.max_texts)?;
+        let reference = (ready, first.run(&work)?);
+        let second = start(dtype)?;
+        let other = (second.ready.clone(), second.run(&work)?);
+        Report::new(model, (source, selection), &work, [reference, other])
     }
 
     fn write(&self, report: &Report) -> Result<(), AccuracyError> {
-        std::io::stdout().write_all(report.to_string().as_bytes()).map_err(AccuracyError::Print)?;
+        io::stdout().write_all(report.to_string().as_bytes()).map_err(AccuracyError::Print)?;
         let outputs = [(&self.json, report.to_json()?), (&self.svg, chart::svg(&picture::charts(report)))];
         for (path, text) in outputs {
             let Some(path) = path else { continue };
             std::fs::write(path, text).map_err(|source| AccuracyError::Write { path: path.clone(), source })?;
         }
         Ok(())
+    }
+}
+
+/// One pass: loads a model by `start`, answers the texts that the comparing process sends, and ends.
+pub fn pass(start: impl FnOnce() -> Result<Engine, StartError>) -> ExitCode {
+    exit_code(pass::answer(start))
+}
+
+fn exit_code(outcome: Result<(), AccuracyError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // The process of the pass has said why.
+        Err(AccuracyError::Ended) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {}", prefold_core::without_credentials(&error.to_string()));
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -7,14 +7,9 @@ pub(crate) fn resident() -> Option<u64> {
     status("VmRSS")
 }
 
-/// The most bytes that were resident since [`forget_peak`], or since the start if there was none.
+/// The most bytes that were resident since the process began.
 pub(crate) fn peak() -> Option<u64> {
     status("VmHWM")
-}
-
-/// Counts the peak from here on. False where the system does not let it.
-pub(crate) fn forget_peak() -> bool {
-    fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
 /// A field of `/proc/self/status` in bytes.
@@ -41,9 +36,6 @@ mod tests {
         assert!(during >= before + SIZE as u64 / 2, "{before} {during}");
         // The system counts in steps of some pages.
         assert!(peak().unwrap() + SIZE as u64 / 8 >= during);
-        if forget_peak() {
-            assert!(peak().unwrap() < during, "the large list is still in the peak");
-        }
         assert_eq!(status("VmNothing"), None);
     }
 }

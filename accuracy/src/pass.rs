@@ -1,202 +1,156 @@
-//! A pass over the texts in one type of values: answers, memory and time.
+//! A pass over the texts in one type of values, in a process of its own, so that its memory is its own.
+//!
+//! The process writes a line when its model is ready ([`Ready`]), reads a line with the texts ([`Work`]), and writes a line with
+//! the answers ([`Done`]). All lines are JSON; errors go to standard error.
 
 use crate::error::{AccuracyError, StartError};
 use crate::memory;
-use crate::texts::{Item, Question, Work};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use prefold_backends::{DeviceChoice, Dtype, used_device_bytes};
-use prefold_core::{
-    EmbedOptions, EncodeOptions, Engine, Error, Input, LogitActivation, RerankScore, Response, ScoreRequest, Usage,
-};
-use serde::Serialize;
+use crate::requests::Requests;
+use crate::texts::{Kind, Work};
+use prefold_backends::{DeviceChoice, used_device_bytes};
+use prefold_core::{Engine, Usage};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-/// Inputs of a request to the engine. Several batches, so that the device does not wait; few, so that progress is seen.
-const AT_ONCE: usize = 64;
+/// A model that is ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) model_type: String,
+    pub(crate) dtype: String,
+    pub(crate) device: String,
+    pub(crate) kind: Kind,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) load_s: f64,
+    pub(crate) resident_bytes: Option<u64>,
+    pub(crate) device_bytes: Option<u64>,
+}
 
-/// A running model.
-pub(crate) struct Model {
-    pub(crate) engine: Engine,
-    dtype: String,
-    load_s: f64,
-    resident_bytes: Option<u64>,
-    device_bytes: Option<u64>,
-    counts_peak: bool,
+/// Answers of a model, and what they cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) answers: Answers,
+    pub(crate) peak_bytes: Option<u64>,
+    pub(crate) tokens: usize,
+    pub(crate) truncated: usize,
+    pub(crate) elapsed_s: f64,
 }
 
 /// Answers of a pass, in the order of the work.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Answers {
     /// A unit vector for each text.
     Vectors(Vec<Vec<f32>>),
-    /// A score for each document of each query.
-    Scores(Vec<Vec<RerankScore>>),
-    /// Logits and scores of the labels for each input.
-    Labels(Vec<Labels>),
+    /// For each query the scores of its documents, or for each input those of the labels.
+    Scored(Vec<Scored>),
 }
 
-/// Logits of the labels, and what the model makes of them.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Labels {
+/// Logits, and the scores that the model makes of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Scored {
     pub(crate) logits: Vec<f32>,
     pub(crate) scores: Vec<f32>,
 }
 
-/// Cost of a pass.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Cost {
-    pub(crate) dtype: String,
-    /// Seconds until the model was ready.
-    pub(crate) load_s: f64,
-    /// Resident memory of the process when the model was ready and nothing ran.
-    pub(crate) resident_bytes: Option<u64>,
-    /// The most resident memory, from the start of loading to the last answer.
-    pub(crate) peak_bytes: Option<u64>,
-    /// Memory of a GPU that is taken, by whomever, when the model was ready.
-    pub(crate) device_bytes: Option<u64>,
-    /// Tokens of all inputs, prompts included.
-    pub(crate) tokens: usize,
-    /// Inputs that were too long and were truncated.
-    pub(crate) truncated: usize,
-    /// Seconds of all requests.
-    pub(crate) elapsed_s: f64,
-    pub(crate) tokens_per_s: f64,
-}
-
-impl Model {
-    /// Loads the model and starts its engine.
-    pub(crate) fn start(
-        dtype: Dtype,
-        start: impl FnOnce(Dtype) -> Result<Engine, StartError>,
-    ) -> Result<Self, AccuracyError> {
-        let counts_peak = memory::forget_peak();
-        let begun = Instant::now();
-        let engine = start(dtype).map_err(|source| AccuracyError::Start { dtype: dtype.to_string(), source })?;
-        let load_s = begun.elapsed().as_secs_f64();
-        let device: Option<DeviceChoice> = engine.info().device.parse().ok();
-        Ok(Self {
-            dtype: engine.info().dtype.to_owned(),
+/// Loads the model, answers the texts of standard input, and ends.
+pub(crate) fn answer(start: impl FnOnce() -> Result<Engine, StartError>) -> Result<(), AccuracyError> {
+    let begun = Instant::now();
+    let engine = start().map_err(AccuracyError::Start)?;
+    let load_s = begun.elapsed().as_secs_f64();
+    let info = engine.info();
+    let device: Option<DeviceChoice> = info.device.parse().ok();
+    write_line(
+        &mut std::io::stdout(),
+        &Ready {
+            model_type: info.model_type.clone(),
+            dtype: info.dtype.to_owned(),
+            device: info.device.clone(),
+            kind: Kind::of(&info.capabilities),
+            warnings: info.capabilities.warnings.clone(),
             load_s,
             resident_bytes: memory::resident(),
             device_bytes: device.and_then(used_device_bytes).map(|bytes| bytes as u64),
-            counts_peak,
-            engine,
-        })
-    }
-
-    /// Answers the work, stops the engine and drops the model.
-    pub(crate) async fn run(self, work: &Work) -> Result<(Answers, Cost), AccuracyError> {
-        let mut pass = Pass::new(&self.engine, &self.dtype, work.inputs());
-        let begun = Instant::now();
-        let answers = match work {
-            Work::Embed(items) => pass.embed(items).await.map(Answers::Vectors),
-            Work::Rerank(questions) => pass.score(questions).await.map(Answers::Scores),
-            Work::Classify(items) => pass.classify(items).await.map(Answers::Labels),
-        };
-        let elapsed_s = begun.elapsed().as_secs_f64();
-        let peak_bytes = self.counts_peak.then(memory::peak).flatten();
-        pass.bar.finish_and_clear();
-        let Usage { tokens, truncated_inputs, .. } = pass.usage;
-        self.engine.shutdown().await;
-        let Self { dtype, load_s, resident_bytes, device_bytes, .. } = self;
-        let answers = answers.map_err(|source| AccuracyError::Engine { dtype: dtype.clone(), source })?;
-        let cost = Cost {
-            dtype,
-            load_s,
-            resident_bytes,
-            peak_bytes,
-            device_bytes,
-            tokens,
-            truncated: truncated_inputs,
-            elapsed_s,
-            tokens_per_s: tokens as f64 / elapsed_s,
-        };
-        Ok((answers, cost))
-    }
+        },
+    )?;
+    // None, if the texts are not what this model answers; the other process has said so.
+    let Some(work) = read_line::<Work>(&mut std::io::stdin().lock())? else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(AccuracyError::Process)?.block_on(run(&engine, &work))?;
+    write_line(&mut std::io::stdout(), &done)
 }
 
-impl Work {
-    fn inputs(&self) -> usize {
-        match self {
-            Self::Embed(items) | Self::Classify(items) => items.len(),
-            Self::Rerank(questions) => questions.iter().map(|question| question.documents.len()).sum(),
-        }
-    }
+async fn run(engine: &Engine, work: &Work) -> Result<Done, AccuracyError> {
+    let mut requests = Requests::new(engine, work.inputs());
+    let begun = Instant::now();
+    let answers = match work {
+        Work::Embed(items) => requests.embed(items).await.map(Answers::Vectors),
+        Work::Rerank(questions) => requests.score(questions).await.map(Answers::Scored),
+        Work::Classify(items) => requests.classify(items).await.map(Answers::Scored),
+    };
+    let elapsed_s = begun.elapsed().as_secs_f64();
+    let Usage { tokens, truncated_inputs, .. } = requests.finish();
+    let answers = answers?;
+    let peak_bytes = memory::peak();
+    engine.shutdown().await;
+    Ok(Done { answers, peak_bytes, tokens, truncated: truncated_inputs, elapsed_s })
 }
 
-/// Requests to an engine.
-struct Pass<'a> {
-    engine: &'a Engine,
-    usage: Usage,
-    bar: ProgressBar,
+/// A process that runs [`answer`]. Ended when dropped.
+pub(crate) struct Process {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    pub(crate) ready: Ready,
 }
 
-impl<'a> Pass<'a> {
-    fn new(engine: &'a Engine, dtype: &str, inputs: usize) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(inputs as u64), ProgressDrawTarget::stderr());
-        let bar = bar.with_prefix(dtype.to_owned());
-        let bar = match ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} texts {eta}") {
-            Ok(style) => bar.with_style(style.progress_chars("=> ")),
-            Err(_) => bar,
-        };
-        Self { engine, usage: Usage::default(), bar }
-    }
-
-    async fn embed(&mut self, items: &[Item]) -> Result<Vec<Vec<f32>>, Error> {
-        let mut vectors = Vec::with_capacity(items.len());
-        for items in items.chunks(AT_ONCE) {
-            let options = EmbedOptions { encode: EncodeOptions::new("text"), normalize: true, dimensions: None };
-            let response = self.engine.embed(inputs(items), options).await?;
-            vectors.extend(self.count(response));
-        }
-        Ok(vectors)
-    }
-
-    async fn classify(&mut self, items: &[Item]) -> Result<Vec<Labels>, Error> {
-        let activation = self.engine.info().capabilities.classify.as_ref().map(|classify| classify.activation);
-        let activation = activation.unwrap_or(LogitActivation::Identity);
-        let mut answers = Vec::with_capacity(items.len());
-        for items in items.chunks(AT_ONCE) {
-            let response = self.engine.classify(inputs(items), EncodeOptions::new("text")).await?;
-            let labels = self.count(response).into_iter();
-            answers.extend(labels.map(|logits| Labels { scores: activation.apply(&logits), logits }));
-        }
-        Ok(answers)
-    }
-
-    /// Queries with the same instruction share requests.
-    async fn score<'q>(&mut self, questions: &'q [Question]) -> Result<Vec<Vec<RerankScore>>, Error> {
-        let mut answers = Vec::with_capacity(questions.len());
-        for questions in questions.chunk_by(|a, b| a.instruction == b.instruction) {
-            let pairs = |question: &'q Question| question.documents.iter().map(|document| (&question.query, document));
-            let pairs: Vec<(&String, &String)> = questions.iter().flat_map(pairs).collect();
-            let mut scores = Vec::with_capacity(pairs.len());
-            for pairs in pairs.chunks(AT_ONCE) {
-                let request = ScoreRequest {
-                    queries: pairs.iter().map(|pair| pair.0.clone()).collect(),
-                    query_field: "query",
-                    documents: pairs.iter().map(|pair| pair.1.clone()).collect(),
-                    instruction: questions.first().and_then(|question| question.instruction.clone()),
-                    encode: EncodeOptions::new("text"),
-                };
-                let response = self.engine.score(request).await?;
-                scores.extend(self.count(response));
+impl Process {
+    /// Starts the process and waits until its model is ready.
+    pub(crate) fn start(mut command: Command) -> Result<Self, AccuracyError> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(AccuracyError::Process)?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (stdin, stdout) = pipes.ok_or(AccuracyError::Ended)?;
+        let mut stdout = BufReader::new(stdout);
+        let ready = read_line(&mut stdout).and_then(|ready| ready.ok_or(AccuracyError::Ended));
+        match ready {
+            Ok(ready) => Ok(Self { child, stdin, stdout, ready }),
+            Err(error) => {
+                end(&mut child);
+                Err(error)
             }
-            let mut scores = scores.into_iter();
-            answers.extend(questions.iter().map(|question| scores.by_ref().take(question.documents.len()).collect()));
         }
-        Ok(answers)
     }
 
-    /// The results, whose cost is added.
-    fn count<T>(&mut self, response: Response<T>) -> Vec<T> {
-        self.usage.tokens += response.usage.tokens;
-        self.usage.truncated_inputs += response.usage.truncated_inputs;
-        self.bar.inc(response.results.len() as u64);
-        response.results
+    /// The answers to the work.
+    pub(crate) fn run(mut self, work: &Work) -> Result<Done, AccuracyError> {
+        write_line(&mut self.stdin, work)?;
+        read_line(&mut self.stdout)?.ok_or(AccuracyError::Ended)
     }
 }
 
-fn inputs(items: &[Item]) -> Vec<Input> {
-    items.iter().map(|item| item.input.clone()).collect()
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Ends a process, whether or not it has ended by itself.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn write_line(to: &mut impl Write, value: &impl Serialize) -> Result<(), AccuracyError> {
+    let line = serde_json::to_string(value)? + "\n";
+    to.write_all(line.as_bytes()).and_then(|()| to.flush()).map_err(AccuracyError::Process)
+}
+
+/// The next line; `None` at the end.
+fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<Option<T>, AccuracyError> {
+    let mut line = String::new();
+    match from.read_line(&mut line).map_err(AccuracyError::Process)? {
+        0 => Ok(None),
+        _ => Ok(Some(serde_json::from_str(&line)?)),
+    }
 }

@@ -2,8 +2,7 @@
 
 use crate::embeddings::Embeddings;
 use crate::measure::quantiles;
-use crate::pass::Cost;
-use crate::report::{Agreement, Report};
+use crate::report::{Agreement, Cost, Report};
 use crate::scores::{Classification, Errors, Rerank};
 use prefold_loadgen::chart::{Chart, Line};
 

@@ -1,12 +1,12 @@
 //! The report, as data and as text.
 
 use crate::embeddings::{Embeddings, TOP};
+use crate::error::AccuracyError;
 use crate::measure::Measure;
-use crate::pass::{Answers, Cost};
+use crate::pass::{Answers, Done, Ready};
 use crate::scores::{Classification, Errors, Rerank};
-use crate::texts::{Selection, Work};
+use crate::texts::{Place, Selection, Work};
 use prefold_analyze::count;
-use prefold_core::ModelInfo;
 use serde::Serialize;
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
@@ -30,6 +30,36 @@ pub(crate) struct Report {
     pub(crate) agreement: Agreement,
 }
 
+/// Cost of a pass.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Cost {
+    pub(crate) dtype: String,
+    /// Seconds until the model was ready.
+    pub(crate) load_s: f64,
+    /// Resident memory of the pass's process when the model was ready and nothing ran.
+    pub(crate) resident_bytes: Option<u64>,
+    /// The most resident memory, from the start of the process to the last answer.
+    pub(crate) peak_bytes: Option<u64>,
+    /// Memory of the GPU that is taken, by whomever, when the model was ready.
+    pub(crate) device_bytes: Option<u64>,
+    /// Tokens of all inputs, prompts included.
+    pub(crate) tokens: usize,
+    /// Inputs that were too long and were truncated.
+    pub(crate) truncated: usize,
+    /// Seconds of all requests.
+    pub(crate) elapsed_s: f64,
+    pub(crate) tokens_per_s: f64,
+}
+
+impl Cost {
+    fn new(ready: Ready, done: &Done) -> Self {
+        let Ready { dtype, load_s, resident_bytes, device_bytes, .. } = ready;
+        let &Done { peak_bytes, tokens, truncated, elapsed_s, .. } = done;
+        let tokens_per_s = tokens as f64 / elapsed_s;
+        Self { dtype, load_s, resident_bytes, peak_bytes, device_bytes, tokens, truncated, elapsed_s, tokens_per_s }
+    }
+}
+
 /// Agreement of the answers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,17 +70,21 @@ pub(crate) enum Agreement {
 }
 
 impl Agreement {
-    /// Compares two runs over the same work. `None` if their answers are not of the work's kind, or of different kinds.
-    pub(crate) fn of(work: &Work, reference: &Answers, other: &Answers) -> Option<Self> {
+    /// Compares two runs over the same work. `None` if their answers are not of the work's kind.
+    fn of(work: &Work, reference: &Answers, other: &Answers) -> Option<Self> {
+        let places: Vec<&Place> = match work {
+            Work::Embed(items) | Work::Classify(items) => items.iter().map(|item| &item.place).collect(),
+            Work::Rerank(questions) => questions.iter().map(|question| &question.place).collect(),
+        };
         match (work, reference, other) {
-            (Work::Embed(items), Answers::Vectors(reference), Answers::Vectors(other)) => {
-                Some(Self::Embeddings(Embeddings::compare(items, reference, other)))
+            (Work::Embed(_), Answers::Vectors(reference), Answers::Vectors(other)) => {
+                Some(Self::Embeddings(Embeddings::compare(&places, reference, other)))
             }
-            (Work::Rerank(questions), Answers::Scores(reference), Answers::Scores(other)) => {
-                Some(Self::Rerank(Rerank::compare(questions, reference, other)))
+            (Work::Rerank(_), Answers::Scored(reference), Answers::Scored(other)) => {
+                Some(Self::Rerank(Rerank::compare(&places, reference, other)))
             }
-            (Work::Classify(items), Answers::Labels(reference), Answers::Labels(other)) => {
-                Some(Self::Classification(Classification::compare(items, reference, other)))
+            (Work::Classify(_), Answers::Scored(reference), Answers::Scored(other)) => {
+                Some(Self::Classification(Classification::compare(&places, reference, other)))
             }
             _ => None,
         }
@@ -58,24 +92,28 @@ impl Agreement {
 }
 
 impl Report {
+    /// Compares the two passes over the work, the one in float32 first.
+    ///
+    /// # Errors
+    /// The answers are of different kinds.
     pub(crate) fn new(
         model: String,
-        info: &ModelInfo,
         (source, selection): (String, Selection),
-        (reference, other): (Cost, Cost),
-        agreement: Agreement,
-    ) -> Self {
-        Self {
+        work: &Work,
+        [(ready, reference), (other_ready, other)]: [(Ready, Done); 2],
+    ) -> Result<Self, AccuracyError> {
+        let agreement = Agreement::of(work, &reference.answers, &other.answers);
+        Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             model,
-            model_type: info.model_type.clone(),
-            device: info.device.clone(),
+            model_type: ready.model_type.clone(),
+            device: ready.device.clone(),
             source,
             selection,
-            reference,
-            other,
-            agreement,
-        }
+            reference: Cost::new(ready, &reference),
+            other: Cost::new(other_ready, &other),
+            agreement: agreement.ok_or(AccuracyError::DifferentAnswers)?,
+        })
     }
 
     /// Indented JSON object with a final line feed.

@@ -1,10 +1,9 @@
 //! Agreement of two runs of a reranker or classifier over the same inputs.
 
 use crate::measure::{Measure, quantiles};
-use crate::pass::Labels;
+use crate::pass::Scored;
 use crate::rank::{kendall_tau_b, top_overlap};
-use crate::texts::{Item, Place, Question};
-use prefold_core::RerankScore;
+use crate::texts::Place;
 use serde::Serialize;
 
 /// Agreement of a reranker's scores.
@@ -67,21 +66,18 @@ struct Values {
 }
 
 impl Values {
-    fn of<T>(reference: &[T], other: &[T], score: impl Fn(&T) -> f32, logit: impl Fn(&T) -> f32) -> Self {
-        let values =
-            |of: &dyn Fn(&T) -> f32| [reference, other].map(|all| all.iter().map(|one| f64::from(of(one))).collect());
-        Self { scores: values(&score), logits: values(&logit) }
+    fn of(reference: &Scored, other: &Scored) -> Self {
+        let wide = |values: &Vec<f32>| values.iter().copied().map(f64::from).collect();
+        Self {
+            scores: [&reference.scores, &other.scores].map(wide),
+            logits: [&reference.logits, &other.logits].map(wide),
+        }
     }
 
-    fn of_documents(reference: &[RerankScore], other: &[RerankScore]) -> Self {
-        Self::of(reference, other, |one| one.score, |one| one.raw)
-    }
-
-    fn of_labels(reference: &Labels, other: &Labels) -> Self {
-        let [reference, other] = [reference, other].map(|labels| {
-            labels.scores.iter().copied().zip(labels.logits.iter().copied()).collect::<Vec<(f32, f32)>>()
-        });
-        Self::of(&reference, &other, |one| one.0, |one| one.1)
+    /// The values of each text or query.
+    fn of_all<'a>(places: &[&'a Place], reference: &[Scored], other: &[Scored]) -> Vec<(&'a Place, Self)> {
+        let values = reference.iter().zip(other).map(|(reference, other)| Self::of(reference, other));
+        places.iter().copied().zip(values).collect()
     }
 
     fn score_errors(&self) -> Vec<f64> {
@@ -117,9 +113,8 @@ impl Errors {
 
 impl Rerank {
     /// Compares the scores of each query's documents with their references.
-    pub(crate) fn compare(questions: &[Question], reference: &[Vec<RerankScore>], other: &[Vec<RerankScore>]) -> Self {
-        let values = reference.iter().zip(other).map(|(reference, other)| Values::of_documents(reference, other));
-        let values: Vec<(&Place, Values)> = questions.iter().map(|question| &question.place).zip(values).collect();
+    pub(crate) fn compare(places: &[&Place], reference: &[Scored], other: &[Scored]) -> Self {
+        let values = Values::of_all(places, reference, other);
         let agreement = |(place, values): &(&Place, Values)| QueryAgreement {
             place: (*place).clone(),
             documents: values.scores[0].len(),
@@ -143,9 +138,8 @@ impl Rerank {
 
 impl Classification {
     /// Compares the labels of each input with their references.
-    pub(crate) fn compare(items: &[Item], reference: &[Labels], other: &[Labels]) -> Self {
-        let values = reference.iter().zip(other).map(|(reference, other)| Values::of_labels(reference, other));
-        let values: Vec<(&Place, Values)> = items.iter().map(|item| &item.place).zip(values).collect();
+    pub(crate) fn compare(places: &[&Place], reference: &[Scored], other: &[Scored]) -> Self {
+        let values = Values::of_all(places, reference, other);
         let agreement = |(place, values): &(&Place, Values)| InputAgreement {
             place: (*place).clone(),
             worst_score_error: largest(&values.score_errors()),
@@ -173,28 +167,20 @@ fn largest(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefold_core::Input;
 
-    fn place(index: usize) -> Place {
-        Place { index, line: None, text: String::new() }
+    fn places(count: usize) -> Vec<Place> {
+        (1..=count).map(|index| Place { index, line: None, text: String::new() }).collect()
     }
 
-    fn scores(raw: &[f32]) -> Vec<RerankScore> {
-        raw.iter().map(|&raw| RerankScore { raw, score: raw / 8.0 }).collect()
+    fn scored(logits: &[f32]) -> Scored {
+        Scored { logits: logits.to_vec(), scores: logits.iter().map(|logit| logit / 8.0).collect() }
     }
 
     #[test]
     fn rerank_by_hand() {
-        let question = |(index, documents): (usize, usize)| Question {
-            place: place(index),
-            query: String::new(),
-            documents: vec![String::new(); documents],
-            instruction: None,
-        };
-        let questions: Vec<Question> = [(1, 3), (2, 2), (3, 1)].map(question).into();
-        let reference = [scores(&[1.0, 2.0, 3.0]), scores(&[2.0, 1.0]), scores(&[5.0])];
-        let other = [scores(&[1.0, 2.5, 3.0]), scores(&[1.0, 2.0]), scores(&[5.25])];
-        let found = Rerank::compare(&questions, &reference, &other);
+        let reference = [scored(&[1.0, 2.0, 3.0]), scored(&[2.0, 1.0]), scored(&[5.0])];
+        let other = [scored(&[1.0, 2.5, 3.0]), scored(&[1.0, 2.0]), scored(&[5.25])];
+        let found = Rerank::compare(&places(3).iter().collect::<Vec<_>>(), &reference, &other);
         let logit = found.errors.logit.unwrap();
         assert_eq!((logit.mean, logit.worst, logit.worst_text.index), ((0.5 + 2.0 + 0.25) / 6.0, 1.0, 2));
         let score = found.errors.score.unwrap();
@@ -208,19 +194,17 @@ mod tests {
 
     #[test]
     fn classification_by_hand() {
-        let item = |index| Item { place: place(index), input: Input::Text(String::new()) };
-        let labels =
-            |logits: &[f32]| Labels { logits: logits.to_vec(), scores: logits.iter().map(|l| l / 4.0).collect() };
-        let items = [item(1), item(2)];
+        let places = places(2);
+        let places: Vec<&Place> = places.iter().collect();
         let found = Classification::compare(
-            &items,
-            &[labels(&[1.0, 2.0]), labels(&[3.0, 0.0])],
-            &[labels(&[2.5, 2.0]), labels(&[3.0, 0.5])],
+            &places,
+            &[scored(&[1.0, 2.0]), scored(&[3.0, 0.0])],
+            &[scored(&[2.5, 2.0]), scored(&[3.0, 0.5])],
         );
         assert_eq!((found.labels, found.errors.logit.unwrap().mean), (2, 0.5));
         let agreement = found.label_agreement.unwrap();
         assert_eq!((agreement.mean, agreement.worst_text.index), (0.5, 1));
-        let one = Classification::compare(&items[..1], &[labels(&[1.0])], &[labels(&[2.0])]);
-        assert_eq!((one.label_agreement, one.errors.score.unwrap().worst), (None, 0.25));
+        let one = Classification::compare(&places[..1], &[scored(&[1.0])], &[scored(&[2.0])]);
+        assert_eq!((one.label_agreement, one.errors.score.unwrap().worst), (None, 0.125));
     }
 }

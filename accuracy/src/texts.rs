@@ -5,7 +5,7 @@ use crate::error::AccuracyError;
 use prefold_analyze::count;
 use prefold_analyze::input::{Format, InputError, Record, Records, open};
 use prefold_core::{Capabilities, Input, Rerank, shown};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt::{Display, Formatter, Result as FmtResult};
 use std::io::{BufRead, BufReader};
@@ -24,7 +24,7 @@ pub(crate) struct Texts {
 }
 
 /// Place and beginning of a text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// Number of the text, or of the query of a rerank request, from 1 in the order of the input.
     pub(crate) index: usize,
@@ -34,8 +34,21 @@ pub(crate) struct Place {
     pub(crate) text: String,
 }
 
+/// What a model does with texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// Embeds texts.
+    Embed,
+    /// Scores documents against a query.
+    Rerank,
+    /// Has one label, for texts or for pairs of query and document.
+    OneLabel,
+    /// Has several labels, for texts or for pairs.
+    Classify,
+}
+
 /// What the model answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// Texts to embed.
     Embed(Vec<Item>),
@@ -45,15 +58,16 @@ pub(crate) enum Work {
     Classify(Vec<Item>),
 }
 
-/// An input with one answer.
-#[derive(Debug, Clone, PartialEq)]
+/// An input with one answer: a text, or a pair if there is a second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Item {
     pub(crate) place: Place,
-    pub(crate) input: Input,
+    pub(crate) text: String,
+    pub(crate) second: Option<String>,
 }
 
 /// A query and its documents, at least one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Question {
     pub(crate) place: Place,
     pub(crate) query: String,
@@ -70,6 +84,26 @@ pub(crate) struct Selection {
     pub(crate) left_out: usize,
     /// Those that are equal to an earlier one, which are not embedded again.
     pub(crate) repeated: usize,
+}
+
+impl Kind {
+    pub(crate) fn of(can: &Capabilities) -> Self {
+        match (&can.embed, &can.rerank) {
+            (Some(_), _) => Self::Embed,
+            (None, Some(Rerank::Pair)) => Self::OneLabel,
+            (None, Some(_)) => Self::Rerank,
+            (None, None) => Self::Classify,
+        }
+    }
+}
+
+impl Item {
+    pub(crate) fn input(&self) -> Input {
+        match &self.second {
+            Some(second) => Input::Pair(self.text.clone(), second.clone()),
+            None => Input::Text(self.text.clone()),
+        }
+    }
 }
 
 impl Texts {
@@ -98,21 +132,21 @@ impl Texts {
     ///
     /// # Errors
     /// A line that the model has no answer for, or too few texts.
-    pub(crate) fn work(self, can: &Capabilities, most: usize) -> Result<(Work, Selection), AccuracyError> {
+    pub(crate) fn work(self, kind: Kind, most: usize) -> Result<(Work, Selection), AccuracyError> {
         let has_query = |(_, record): &(_, Record)| matches!(record, Record::Rerank { .. });
-        match (&can.embed, &can.rerank) {
-            (Some(_), _) => self.embed(most),
-            (None, Some(Rerank::Pair)) if !self.records.iter().any(has_query) => Ok(self.classify(most)),
-            (None, Some(_)) => self.rerank(most),
-            (None, None) => Ok(self.classify(most)),
+        match kind {
+            Kind::Embed => self.embed(most),
+            Kind::OneLabel if !self.records.iter().any(has_query) => Ok(self.classify(most)),
+            Kind::OneLabel | Kind::Rerank => self.rerank(most),
+            Kind::Classify => Ok(self.classify(most)),
         }
     }
 
     fn embed(self, most: usize) -> Result<(Work, Selection), AccuracyError> {
-        let mut items = self.items(|query, texts| texts.into_iter().chain([query]).map(Input::Text).collect());
+        let mut items = self.items(|query, texts| texts.into_iter().chain([query]).map(|text| (text, None)).collect());
         let all = items.len();
         let mut seen = HashSet::new();
-        items.retain(|item| seen.insert(text_of(&item.input)));
+        items.retain(|item| seen.insert(item.text.clone()));
         let repeated = all - items.len();
         let (items, left_out) = spread(items, most);
         if items.len() < LEAST_TEXTS {
@@ -125,8 +159,8 @@ impl Texts {
     fn classify(self, most: usize) -> (Work, Selection) {
         let is_builtin = self.is_builtin();
         let items = self.items(|query, texts| match is_builtin {
-            true => texts.into_iter().chain([query]).map(Input::Text).collect(),
-            false => texts.into_iter().map(|text| Input::Pair(query.clone(), text)).collect(),
+            true => texts.into_iter().chain([query]).map(|text| (text, None)).collect(),
+            false => texts.into_iter().map(|text| (query.clone(), Some(text))).collect(),
         });
         let (items, left_out) = spread(items, most);
         let selection = Selection { texts: items.len(), left_out, repeated: 0 };
@@ -134,15 +168,19 @@ impl Texts {
     }
 
     /// The inputs of all requests. `of_request` makes those of a query and its texts.
-    fn items(self, of_request: impl Fn(String, Vec<String>) -> Vec<Input>) -> Vec<Item> {
+    fn items(self, of_request: impl Fn(String, Vec<String>) -> Vec<(String, Option<String>)>) -> Vec<Item> {
         let inputs = self.records.into_iter().flat_map(|(line, record)| {
             let inputs = match record {
-                Record::Texts(texts) => texts.into_iter().map(Input::Text).collect(),
+                Record::Texts(texts) => texts.into_iter().map(|text| (text, None)).collect(),
                 Record::Rerank { query, texts, .. } => of_request(query, texts),
             };
             inputs.into_iter().map(move |input| (line, input))
         });
-        let item = |(index, (line, input))| Item { place: Place::new(index, line, &text_of(&input)), input };
+        let item = |(index, (line, (text, second))): (usize, (Option<usize>, (String, Option<String>)))| Item {
+            place: Place::new(index, line, &text),
+            text,
+            second,
+        };
         inputs.enumerate().map(item).collect()
     }
 
@@ -207,14 +245,6 @@ fn numbered<R: BufRead>(records: Records<R>) -> Result<Vec<(Option<usize>, Recor
     records.map(numbered).collect()
 }
 
-fn text_of(input: &Input) -> String {
-    match input {
-        Input::Text(text) => text.clone(),
-        Input::Pair(first, second) => format!("{first} / {second}"),
-        Input::Ids(_) | Input::Rerank { .. } => String::new(),
-    }
-}
-
 /// At most `most` of the things, evenly spread over them, and the number of the others.
 fn spread<T>(things: Vec<T>, most: usize) -> (Vec<T>, usize) {
     let all = things.len();
@@ -237,7 +267,6 @@ fn spread_by<T>(things: Vec<T>, weight: usize, most: usize) -> (Vec<T>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefold_core::{Classify, Embed, Pooling, Prompts};
     use std::io::Write;
 
     fn read(lines: &str) -> Result<Texts, String> {
@@ -246,19 +275,9 @@ mod tests {
         Texts::read(file.path(), Format::Auto).map_err(|error| error.to_string())
     }
 
-    fn embedder() -> Capabilities {
-        let embed = Embed { dim: 4, token_dim: 4, pooling: vec![Pooling::Mean], prompts: Prompts::default() };
-        Capabilities::embedding(embed, 16)
-    }
-
-    fn classifier(labels: usize) -> Capabilities {
-        let labels = (0..labels).map(|label| label.to_string()).collect();
-        Capabilities::classifier(Classify::of_labels(labels, Prompts::default()), 16)
-    }
-
     fn inputs(work: Work) -> Vec<(usize, Input)> {
         let (Work::Embed(items) | Work::Classify(items)) = work else { panic!("{work:?}") };
-        items.into_iter().map(|item| (item.place.index, item.input)).collect()
+        items.into_iter().map(|item| (item.place.index, item.input())).collect()
     }
 
     fn text(text: &str) -> Input {
@@ -268,16 +287,16 @@ mod tests {
     #[test]
     fn texts_to_embed_are_different_and_spread_over_the_file() {
         let lines = "\"a\"\n[\"b\", \"a\"]\n{\"query\": \"q\", \"texts\": [\"c\", \"b\"]}\n";
-        let (work, selection) = read(lines).unwrap().work(&embedder(), 10).unwrap();
+        let (work, selection) = read(lines).unwrap().work(Kind::Embed, 10).unwrap();
         assert_eq!(selection, Selection { texts: 4, left_out: 0, repeated: 2 });
         assert_eq!(inputs(work), [(1, text("a")), (2, text("b")), (4, text("c")), (6, text("q"))]);
         let many: String = (0..100).map(|line| format!("{line}\n")).collect();
-        let (work, selection) = read(&many).unwrap().work(&embedder(), 7).unwrap();
+        let (work, selection) = read(&many).unwrap().work(Kind::Embed, 7).unwrap();
         assert_eq!(selection, Selection { texts: 7, left_out: 93, repeated: 0 });
         let kept: Vec<usize> = inputs(work).into_iter().map(|(index, _)| index).collect();
         assert_eq!(kept, [1, 16, 30, 44, 59, 73, 87]);
         for (lines, most) in [("one\n", 10), ("a\na\nb\n", 10), ("a\nb\nc\n", 2)] {
-            let error = read(lines).unwrap().work(&embedder(), most).unwrap_err().to_string();
+            let error = read(lines).unwrap().work(Kind::Embed, most).unwrap_err().to_string();
             assert!(error.contains("at least 3 different texts"), "{error}");
         }
     }
@@ -286,7 +305,7 @@ mod tests {
     fn a_query_keeps_its_documents_unless_it_has_too_many() {
         let lines: String = (0..10).map(|q| format!("{{\"query\": \"q{q}\", \"texts\": [\"a\", \"b\"]}}\n")).collect();
         let questions = |most: usize| {
-            let (work, selection) = read(&lines).unwrap().work(&classifier(1), most).unwrap();
+            let (work, selection) = read(&lines).unwrap().work(Kind::OneLabel, most).unwrap();
             let Work::Rerank(questions) = work else { panic!("{work:?}") };
             let kept = questions.iter().map(|question| (question.place.line.unwrap(), question.documents.len()));
             (kept.collect::<Vec<_>>(), selection.texts, selection.left_out)
@@ -300,15 +319,15 @@ mod tests {
     fn the_model_and_the_lines_decide_what_is_answered() {
         let pair = |first: &str, second: &str| Input::Pair(first.to_owned(), second.to_owned());
         let (alone, query) = ("a\n", "{\"query\": \"q\", \"texts\": [\"a\"]}\n");
-        let work = |lines: &str, can: &Capabilities| read(lines).unwrap().work(can, 10).map(|(work, _)| work);
-        assert_eq!(inputs(work(alone, &classifier(1)).unwrap()), [(1, text("a"))]);
-        assert!(matches!(work(query, &classifier(1)), Ok(Work::Rerank(_))));
-        assert_eq!(inputs(work(query, &classifier(3)).unwrap()), [(1, pair("q", "a"))]);
-        let mixed = work(&format!("{query}\"a\"\n"), &classifier(1)).unwrap_err().to_string();
+        let work = |lines: &str, kind: Kind| read(lines).unwrap().work(kind, 10).map(|(work, _)| work);
+        assert_eq!(inputs(work(alone, Kind::OneLabel).unwrap()), [(1, text("a"))]);
+        assert!(matches!(work(query, Kind::OneLabel), Ok(Work::Rerank(_))));
+        assert_eq!(inputs(work(query, Kind::Classify).unwrap()), [(1, pair("q", "a"))]);
+        let mixed = work(&format!("{query}\"a\"\n"), Kind::OneLabel).unwrap_err().to_string();
         assert!(mixed.starts_with("line 2: has a text without a query"), "{mixed}");
-        let builtin = |can: &Capabilities| Texts::builtin().unwrap().work(can, 500).unwrap();
-        assert_eq!((builtin(&embedder()).1.texts, builtin(&classifier(3)).1.texts), (110, 110));
-        assert!(matches!(builtin(&classifier(1)), (Work::Rerank(_), Selection { texts: 100, left_out: 0, .. })));
+        let builtin = |kind: Kind| Texts::builtin().unwrap().work(kind, 500).unwrap();
+        assert_eq!((builtin(Kind::Embed).1.texts, builtin(Kind::Classify).1.texts), (110, 110));
+        assert!(matches!(builtin(Kind::OneLabel), (Work::Rerank(_), Selection { texts: 100, left_out: 0, .. })));
     }
 
     #[test]

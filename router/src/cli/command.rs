@@ -4,11 +4,12 @@ use super::args::{LoadArgs, SourceArgs, chosen_dtype};
 use super::config::model::{load_options, model_source};
 use crate::loading;
 use clap::Subcommand;
-use prefold_backends::{Dtype, LoadOptions, check_device};
+use prefold_backends::{Dtype, check_device};
 use prefold_core::EngineConfig;
 use std::convert::identity;
+use std::env;
 use std::fmt::Display;
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 /// A command to run instead of serving.
 #[derive(Debug, Clone, Subcommand)]
@@ -40,6 +41,10 @@ pub(crate) struct AccuracyArgs {
     #[arg(long, default_value = "bfloat16", value_parser = chosen_dtype)]
     dtype: Dtype,
 
+    /// Run one pass for the process that compares, in this type
+    #[arg(long, hide = true, value_parser = chosen_dtype)]
+    pass: Option<Dtype>,
+
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten, next_help_heading = "Comparison")]
@@ -67,20 +72,24 @@ impl AnalyzeArgs {
 
 impl AccuracyArgs {
     fn run(self) -> ExitCode {
-        let Self { source, dtype, load, accuracy } = self;
-        let loaded = model_source(&source, true)
-            .and_then(|(model, source)| Ok((model, load_options(source, load, Some(dtype))?)));
-        let (model, options) = match loaded {
+        let Self { source, dtype, pass, load, accuracy } = self;
+        let options = |(model, source)| Ok((model, load_options(source, load, Some(pass.unwrap_or(dtype)))?));
+        let (model, options) = match model_source(&source, true).and_then(options) {
             Ok(loaded) => loaded,
             Err(error) => return refuse(&error),
         };
+        if pass.is_some() {
+            let start = || Ok(loading::start_engine(&options, identity, EngineConfig::default())?);
+            return prefold_accuracy::pass(start);
+        }
         // Before the pass in float32, which takes a while.
         if let Err(error) = check_device(&options) {
             return refuse(&error);
         }
         accuracy.run(model, dtype, |dtype| {
-            let options = LoadOptions { dtype: Some(dtype), ..options.clone() };
-            Ok(loading::start_engine(&options, identity, EngineConfig::default())?)
+            let mut same = process::Command::new(env::current_exe()?);
+            same.args(env::args_os().skip(1)).args(["--pass", dtype.as_str()]);
+            Ok(same)
         })
     }
 }
