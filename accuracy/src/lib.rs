@@ -5,6 +5,7 @@
 //! statistics of [`rank`] and [`measure`], [`report`] and [`picture`] show what they found.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod builtin;
 mod embeddings;
 mod error;

@@ -3,6 +3,7 @@
 //! The process writes a line when its model is ready ([`Ready`]), reads a line with the texts ([`Work`]), and writes a line with
 //! the answers ([`Done`]). All lines are JSON; errors go to standard error.
 
+use crate::answers::Answers;
 use crate::error::{AccuracyError, StartError};
 use crate::memory;
 use crate::requests::Requests;
@@ -36,22 +37,6 @@ pub(crate) struct Done {
     pub(crate) tokens: usize,
     pub(crate) truncated: usize,
     pub(crate) elapsed_s: f64,
-}
-
-/// Answers of a pass, in the order of the work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Answers {
-    /// A unit vector for each text.
-    Vectors(Vec<Vec<f32>>),
-    /// For each query the scores of its documents, or for each input those of the labels.
-    Scored(Vec<Scored>),
-}
-
-/// Logits, and the scores that the model makes of them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Scored {
-    pub(crate) logits: Vec<f32>,
-    pub(crate) scores: Vec<f32>,
 }
 
 /// Loads the model, answers the texts of standard input, and ends.

@@ -1,9 +1,10 @@
 //! The report, as data and as text.
 
+use crate::answers::Answers;
 use crate::embeddings::{Embeddings, TOP};
 use crate::error::AccuracyError;
 use crate::measure::Measure;
-use crate::pass::{Answers, Done, Ready};
+use crate::pass::{Done, Ready};
 use crate::scores::{Classification, Errors, Rerank};
 use crate::texts::{Place, Selection, Work};
 use prefold_analyze::count;

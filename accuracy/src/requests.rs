@@ -1,6 +1,6 @@
 //! Requests to an engine, a few batches at a time, with a progress bar.
 
-use crate::pass::Scored;
+use crate::answers::Scored;
 use crate::texts::{Item, Question, Work};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use prefold_core::{EmbedOptions, EncodeOptions, Engine, Error, Input, LogitActivation, Response, ScoreRequest, Usage};

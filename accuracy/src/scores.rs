@@ -1,7 +1,7 @@
 //! Agreement of two runs of a reranker or classifier over the same inputs.
 
+use crate::answers::Scored;
 use crate::measure::{Measure, quantiles};
-use crate::pass::Scored;
 use crate::rank::{kendall_tau_b, top_overlap};
 use crate::texts::Place;
 use serde::Serialize;
