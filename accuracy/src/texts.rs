@@ -168,7 +168,7 @@ impl Texts {
     }
 
     /// The inputs of all requests. `of_request` makes those of a query and its texts.
-    fn items(self, of_request: impl Fn(String, Vec<String>) -> Vec<(String, Option<String>)>) -> Vec<Item> {
+    fn items(self, of_request: impl Fn(String, Vec<String>) -> Vec<Parts>) -> Vec<Item> {
         let inputs = self.records.into_iter().flat_map(|(line, record)| {
             let inputs = match record {
                 Record::Texts(texts) => texts.into_iter().map(|text| (text, None)).collect(),
@@ -176,7 +176,7 @@ impl Texts {
             };
             inputs.into_iter().map(move |input| (line, input))
         });
-        let item = |(index, (line, (text, second))): (usize, (Option<usize>, (String, Option<String>)))| Item {
+        let item = |(index, (line, (text, second))): (usize, (Option<usize>, Parts))| Item {
             place: Place::new(index, line, &text),
             text,
             second,
@@ -244,6 +244,9 @@ fn numbered<R: BufRead>(records: Records<R>) -> Result<Vec<(Option<usize>, Recor
     };
     records.map(numbered).collect()
 }
+
+/// A text, and the second one of a pair.
+type Parts = (String, Option<String>);
 
 /// At most `most` of the things, evenly spread over them, and the number of the others.
 fn spread<T>(things: Vec<T>, most: usize) -> (Vec<T>, usize) {
