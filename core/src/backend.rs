@@ -190,6 +190,18 @@ pub enum Output {
     Logits(Vec<f32>),
 }
 
+/// What int8 does to each layer of products of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Int8Report {
+    /// Names of the layers that stay in bfloat16, because int8 would change their products by more than `max_error`.
+    pub kept_in_bfloat16: Vec<String>,
+    /// Largest error of a layer in int8.
+    pub max_error: f64,
+    /// Names of the layers that were measured, and the change that int8 makes in their products, relative to them; the largest
+    /// first.
+    pub errors: Vec<(String, f64)>,
+}
+
 /// Properties of a loaded model that the engine and the endpoints read.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
@@ -209,6 +221,8 @@ pub struct ModelInfo {
     pub kernels: String,
     /// Reason for them.
     pub kernels_reason: String,
+    /// What int8 does to each layer; `None` for models in other types.
+    pub int8: Option<Int8Report>,
     /// `cpu` or `cuda:0`.
     pub device: String,
     /// Attention over a compacted batch, `ragged` or `compact`; `full` without a causal mask.

@@ -25,7 +25,7 @@ pub mod trace;
 
 pub use admission::quota::{Quota, Share};
 pub use backend::{
-    Backend, Batch, BatchLimits, Folding, ModelBackend, ModelInfo, Output, PrefixBackend, TooLarge, Wanted,
+    Backend, Batch, BatchLimits, Folding, Int8Report, ModelBackend, ModelInfo, Output, PrefixBackend, TooLarge, Wanted,
 };
 pub use capabilities::{
     Capabilities, Classify, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task,

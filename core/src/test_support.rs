@@ -61,6 +61,7 @@ pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> Model
         dtype_reason: "for tests".to_owned(),
         kernels: "none".to_owned(),
         kernels_reason: "for tests".to_owned(),
+        int8: None,
         device: "cpu".to_owned(),
         attention: "ragged",
     }

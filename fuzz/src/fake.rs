@@ -22,6 +22,7 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
         dtype_reason: "for tests".to_owned(),
         kernels: "none".to_owned(),
         kernels_reason: "for tests".to_owned(),
+        int8: None,
         device: "cpu".to_owned(),
         attention: "ragged",
     };

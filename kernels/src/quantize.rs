@@ -102,31 +102,35 @@ unsafe fn write_bytes<V: Vector>(x: &[f32], RowScale { scale, zero_point }: RowS
     }
 }
 
-/// Scale of a row of signed bytes, and their sum: byte `q` stands for `scale * q`.
+/// A row of weights in signed bytes: byte `q` stands for `scale * q`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct ColumnScale {
+pub(crate) struct QuantizedWeights {
     /// NaN where the row has a weight that is not finite.
     pub(crate) scale: f32,
+    /// Sum of the bytes.
     pub(crate) total: i32,
+    /// Sum of the squares of the weights, and of what quantization changes in them.
+    pub(crate) squares: f64,
+    pub(crate) error_squares: f64,
 }
 
-/// Quantizes a row of weights to -127 ..= 127, so that the largest of them is exact.
+/// Quantizes a row of weights to -127 ..= 127, so that the largest of them is exact. The row is `0` everywhere that `write` is not
+/// called.
 pub(crate) fn quantize_weights(
     weights: impl Iterator<Item = f32> + Clone,
     mut write: impl FnMut(usize, i8),
-) -> ColumnScale {
-    let largest =
-        weights.clone().fold(0.0_f32, |largest, x| if x.is_finite() { largest.max(x.abs()) } else { f32::NAN });
-    let is_finite = weights.clone().all(f32::is_finite);
-    if !is_finite {
-        return ColumnScale { scale: f32::NAN, total: 0 };
+) -> QuantizedWeights {
+    if !weights.clone().all(f32::is_finite) {
+        return QuantizedWeights { scale: f32::NAN, ..QuantizedWeights::default() };
     }
-    let scale = (largest / 127.0).max(f32::MIN_POSITIVE);
-    let mut total = 0;
+    let largest = weights.clone().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+    let mut row = QuantizedWeights { scale: (largest / 127.0).max(f32::MIN_POSITIVE), ..QuantizedWeights::default() };
     for (i, x) in weights.enumerate() {
-        let byte = (x / scale).round_ties_even().clamp(-127.0, 127.0) as i8;
-        total += i32::from(byte);
+        let byte = (x / row.scale).round_ties_even().clamp(-127.0, 127.0) as i8;
+        row.total += i32::from(byte);
+        row.squares += f64::from(x) * f64::from(x);
+        row.error_squares += f64::from(x - f32::from(byte) * row.scale).powi(2);
         write(i, byte);
     }
-    ColumnScale { scale, total }
+    row
 }

@@ -1,7 +1,7 @@
 //! A table of embeddings in int8.
 
 use crate::error::{check_len, whole_rows};
-use crate::quantize::{ColumnScale, quantize_weights};
+use crate::quantize::quantize_weights;
 use crate::rows::for_row_blocks;
 use crate::{KernelError, Store};
 
@@ -41,8 +41,8 @@ impl QuantizedTable {
             let start = self.bytes.len();
             self.bytes.resize(start + self.width, 0);
             let bytes = &mut self.bytes[start..];
-            let ColumnScale { scale, .. } = quantize_weights(row.iter().copied(), |i, byte| bytes[i] = byte);
-            self.scales.push(scale);
+            let quantized = quantize_weights(row.iter().copied(), |i, byte| bytes[i] = byte);
+            self.scales.push(quantized.scale);
         }
         Ok(())
     }

@@ -160,6 +160,7 @@ impl Setup {
             dtype_reason: "for tests".to_owned(),
             kernels: "none".to_owned(),
             kernels_reason: "for tests".to_owned(),
+            int8: None,
             device: "cpu".to_owned(),
             attention: "ragged",
         };

@@ -4,6 +4,7 @@ use super::footprint::Footprint;
 use super::head::Head;
 use super::layout::LayoutBuilder;
 use super::parts::parts;
+use super::sensitive;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
@@ -12,8 +13,10 @@ use crate::error::LoadError;
 use crate::ops::{self, Target, Uploader};
 use crate::options::{AttentionMode, LoadOptions};
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch, TooLarge,
+    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch,
+    TooLarge,
 };
+use prefold_kernels::Dtype;
 use std::sync::Arc;
 
 /// Rows of a part of a batch on a CPU. Weights are read once for each part, which takes a hundredth of the time of computing with
@@ -38,9 +41,39 @@ pub(crate) struct TransformerBackend {
 impl TransformerBackend {
     /// Packs the checkpoint's weights for the device; afterwards the checkpoint is not needed.
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
-        let Checkpoint { config, weights, token_types, capabilities, head, .. } = checkpoint;
+        let Checkpoint { config, weights, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.names.first_projection());
         let target = Target::open(options, stored)?;
+        let mut backend = Self::load_on(checkpoint, options, target.clone())?;
+        if target.dtype() == Dtype::Int8 {
+            let mut report = backend.measure_int8(checkpoint);
+            if !report.kept_in_bfloat16.is_empty() {
+                drop(backend);
+                let target = target.skipping(report.kept_in_bfloat16.iter().cloned());
+                backend = Self::load_on(checkpoint, options, target)?;
+            }
+            report.kept_in_bfloat16.extend(options.int8_skip.iter().cloned());
+            backend.info.int8 = Some(report);
+        }
+        Ok(backend)
+    }
+
+    /// What int8 does to the layers of this model.
+    fn measure_int8(&mut self, checkpoint: &Checkpoint) -> Int8Report {
+        let (vocab_size, max_tokens) = (self.info.vocab_size, self.info.capabilities.max_input_length);
+        let batch = sensitive::calibration_batch(&checkpoint.tokenizer, vocab_size, max_tokens);
+        if batch.ragged.num_sequences() > 0 {
+            // A pass that fails has measured the layers before.
+            if let Err(error) = ops::measure_quantization(|| self.try_forward(&batch, None)) {
+                tracing::warn!("the error of int8 could not be measured in all layers: {error}");
+            }
+        }
+        sensitive::report(&self.transformer)
+    }
+
+    /// Packs the checkpoint's weights for a device.
+    fn load_on(checkpoint: &Checkpoint, options: &LoadOptions, target: Target) -> Result<Self, LoadError> {
+        let Checkpoint { config, weights, token_types, capabilities, head, .. } = checkpoint;
         let head = Head::load(config, weights, head)?;
         if head.pooling().len() > 1 && !target.is_cpu() {
             let problem = "several pooling modes at once run on the CPU only, so far: --device cpu".to_owned();
@@ -80,6 +113,7 @@ impl TransformerBackend {
                 dtype_reason: target.dtype_reason().to_owned(),
                 kernels,
                 kernels_reason,
+                int8: None,
                 device: target.name().to_owned(),
                 attention: match config.attention.mask {
                     MaskConfig::Causal => options.attention.as_str(),

@@ -7,5 +7,6 @@ mod head;
 mod layout;
 mod parts;
 mod pooling;
+mod sensitive;
 mod transformer;
 mod weights;

@@ -11,7 +11,7 @@ use super::weights::{AttentionBlock, Embeddings, FeedForward, TransformerWeights
 use crate::config::{Placement, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{self, HeadSpan, Norm, Pages, Pool, Store, Target};
+use crate::ops::{self, HeadSpan, Linear, Norm, Pages, Pool, Store, Target};
 use candle_core::{Result, Tensor};
 use prefold_kernels::QkvLayout;
 use std::ops::Range;
@@ -39,6 +39,11 @@ impl Transformer {
             config: config.clone(),
             target: target.clone(),
         })
+    }
+
+    /// Names of the layers of products in int8 and the error that was measured in each.
+    pub(super) fn quantization_errors(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.weights.linears().filter_map(Linear::quantization_error)
     }
 
     /// The final states, after the last norm, `[output rows or all rows, hidden_size]`, `f32`.

@@ -100,6 +100,15 @@ impl TransformerWeights {
     }
 }
 
+impl TransformerWeights {
+    /// All layers of products.
+    pub(super) fn linears(&self) -> impl Iterator<Item = &Linear> {
+        self.embeddings.projection.iter().chain(self.layers.iter().flat_map(|layer| {
+            [&layer.attention.qkv, &layer.attention.output, &layer.feed_forward.input, &layer.feed_forward.down]
+        }))
+    }
+}
+
 /// The biases of scores by distance, from the buckets' of the file.
 fn relative_bias(config: &TransformerConfig, weights: &Weights, positions: usize) -> Result<Option<RelativeBias>> {
     let (Some(buckets), heads) = (config.attention.relative_bias, config.attention.num_heads) else { return Ok(None) };
@@ -242,5 +251,6 @@ pub(super) fn load_linear(
         .map(|(name, out_features)| weights.matrix(dtype, &format!("{name}.weight"), [*out_features, in_features]));
     let part = |(name, out_features): &(String, usize)| weights.read(&format!("{name}.bias"), &[*out_features]);
     let biases = bias.then(|| parts.iter().map(part).collect::<Result<Vec<Vec<f32>>>>()).transpose()?;
-    Linear::load(target, dtype, (rows, in_features), matrices, biases.map(|biases| biases.concat()))
+    let name = parts.first().map_or("", |(name, _)| name);
+    Linear::load(target, (name, dtype), (rows, in_features), matrices, biases.map(|biases| biases.concat()))
 }

@@ -9,9 +9,11 @@ use crate::LoadError;
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, WithDType};
 use half::bf16;
-use prefold_kernels::{Activation, Dtype, Gemm, Int8, PackedMatrix, PackedMatrixBuilder, Packing};
+use prefold_kernels::{Activation, Dtype, Float, Gemm, Int8, PackedMatrix, PackedMatrixBuilder, Packing};
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 pub(crate) use prefold_kernels::Store;
 
@@ -20,8 +22,24 @@ type LoadResult<T> = std::result::Result<T, LoadError>;
 /// `y = x W^T + b` with W `[out_features, in_features]`.
 #[derive(Debug)]
 pub(crate) struct Linear {
+    name: String,
     weight: Weight,
     bias: Option<Vector>,
+    /// Set by a forward pass inside [`measure_quantization`].
+    quantization_error: OnceLock<f64>,
+}
+
+thread_local! {
+    static MEASURED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs forward passes in which each layer in int8 keeps the error that quantization makes in its product, of the first inputs that
+/// it sees.
+pub(crate) fn measure_quantization<T>(f: impl FnOnce() -> T) -> T {
+    MEASURED.set(true);
+    let result = f();
+    MEASURED.set(false);
+    result
 }
 
 #[derive(Debug)]
@@ -38,15 +56,40 @@ trait Packed: Debug + Send + Sync {
 
     /// The product with `x`, which has the elements that the format is multiplied with.
     fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()>;
+
+    /// What quantization changes in the product with `x`, relative to it; `None` where nothing is quantized.
+    fn quantization_error(&self, _: (&CpuStorage, &Layout)) -> Result<Option<f64>> {
+        Ok(None)
+    }
 }
 
-impl<P: Packing<Input: WithDType>> Packed for PackedMatrix<P> {
+/// A matrix in int8.
+#[derive(Debug)]
+struct Quantized(PackedMatrix<Int8>);
+
+impl Packed for Quantized {
+    fn shape(&self) -> (usize, usize) {
+        (self.0.rows(), self.0.cols())
+    }
+
+    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
+        multiply(&self.0, op, slice(x.0, x.1)?, out)
+    }
+
+    /// Of weights and inputs, which are independent of each other.
+    fn quantization_error(&self, x: (&CpuStorage, &Layout)) -> Result<Option<f64>> {
+        let input = self.0.input_error(slice(x.0, x.1)?).map_err(kernel_error)?;
+        Ok(Some(input.hypot(self.0.weight_error())))
+    }
+}
+
+impl<P: Float + WithDType> Packed for PackedMatrix<P> {
     fn shape(&self) -> (usize, usize) {
         (self.rows(), self.cols())
     }
 
     fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
-        multiply(self, op, slice::<P::Input>(x.0, x.1)?, out)
+        multiply(self, op, slice::<P>(x.0, x.1)?, out)
     }
 }
 
@@ -86,7 +129,7 @@ fn multiply<P: Packing>(
 }
 
 /// Packs matrices one below the other.
-fn pack<P: Packing<Input: WithDType>>(
+fn pack<P: Packing>(
     (out_features, in_features): (usize, usize),
     parts: impl Iterator<Item = LoadResult<Tensor>>,
 ) -> LoadResult<PackedMatrix<P>> {
@@ -104,7 +147,7 @@ fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Resul
 }
 
 impl Linear {
-    /// Packs or uploads matrices `[any, in_features]`, one below the other, in a type that is the target's or, in a target of int8,
+    /// A layer named after its first matrix. Packs or uploads matrices `[any, in_features]`, one below the other, in a type that is the target's or, in a target of int8,
     /// bfloat16; `shape` is that of all of
     /// them. On a CPU they are taken one at a time.
     ///
@@ -112,7 +155,7 @@ impl Linear {
     /// A matrix cannot be read or has another shape, rows are missing, or the device has no room.
     pub(crate) fn load(
         target: &Target,
-        dtype: Dtype,
+        (name, dtype): (&str, Dtype),
         shape: (usize, usize),
         parts: impl Iterator<Item = LoadResult<Tensor>>,
         bias: Option<Vec<f32>>,
@@ -126,17 +169,24 @@ impl Linear {
             Dtype::Float32 => Weight::Packed(Box::new(pack::<f32>(shape, parts)?)),
             Dtype::Bfloat16 if target.dtype() == Dtype::Int8 => Weight::Packed(Box::new(Rounding(pack(shape, parts)?))),
             Dtype::Bfloat16 => Weight::Packed(Box::new(pack::<bf16>(shape, parts)?)),
-            Dtype::Int8 => Weight::Packed(Box::new(pack::<Int8>(shape, parts)?)),
+            Dtype::Int8 => Weight::Packed(Box::new(Quantized(pack(shape, parts)?))),
             Dtype::Float16 => {
                 return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
             }
         };
-        Ok(Self { weight, bias: bias.map(|bias| Vector::new(bias, target)).transpose()? })
+        let bias = bias.map(|bias| Vector::new(bias, target)).transpose()?;
+        Ok(Self { name: name.to_owned(), weight, bias, quantization_error: OnceLock::new() })
     }
 
     /// A layer on the CPU.
     pub(crate) fn packed(weight: PackedMatrix<f32>, bias: Option<Vec<f32>>) -> Self {
-        Self { weight: Weight::Packed(Box::new(weight)), bias: bias.map(Vector::on_cpu) }
+        let (name, weight) = (String::new(), Weight::Packed(Box::new(weight)));
+        Self { name, weight, bias: bias.map(Vector::on_cpu), quantization_error: OnceLock::new() }
+    }
+
+    /// Its name, and the error that was seen inside [`measure_quantization`].
+    pub(crate) fn quantization_error(&self) -> Option<(&str, f64)> {
+        self.quantization_error.get().map(|error| (self.name.as_str(), *error))
     }
 
     pub(crate) fn out_features(&self) -> usize {
@@ -189,6 +239,11 @@ impl InplaceOp2 for LinearOp<'_> {
         let (rows, in_features) = dims(x_layout)?;
         if dims(out_layout)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
             candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
+        }
+        if MEASURED.get() && self.linear.quantization_error.get().is_none() {
+            if let Some(error) = weight.quantization_error((x, x_layout))? {
+                self.linear.quantization_error.get_or_init(|| error);
+            }
         }
         weight.multiply(self, (x, x_layout), (out, out_layout))
     }

@@ -35,7 +35,7 @@ pub(crate) use attention::Attention;
 pub(crate) use buffer::Buffer;
 pub(crate) use host::on_host;
 pub(crate) use indices::{IndexPack, Uploader};
-pub(crate) use linear::{Linear, Store};
+pub(crate) use linear::{Linear, Store, measure_quantization};
 pub(crate) use norm::Norm;
 pub(crate) use pages::Pages;
 pub(crate) use pool::{Pool, PoolKind};

@@ -154,6 +154,11 @@ impl Target {
         if self.dtype == Dtype::Int8 && names.any(skips) { Dtype::Bfloat16 } else { self.dtype }
     }
 
+    /// The same with more weights in bfloat16, by their names.
+    pub(crate) fn skipping(&self, names: impl Iterator<Item = String>) -> Self {
+        Self { int8_skip: self.int8_skip.iter().cloned().chain(names).collect(), ..self.clone() }
+    }
+
     /// Reason for that type.
     pub(crate) fn dtype_reason(&self) -> &str {
         &self.dtype_reason

@@ -1,7 +1,7 @@
 //! Whole models on the CPU, in one program.
 
-mod bfloat16;
 mod compaction;
+mod cosines;
 mod encoder_oracle;
 mod encoders;
 mod golden;

@@ -81,3 +81,8 @@ fn float32() {
 fn bfloat16() {
     check_all(Dtype::Bfloat16);
 }
+
+#[test]
+fn int8() {
+    check_all(Dtype::Int8);
+}

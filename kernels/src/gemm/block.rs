@@ -64,11 +64,13 @@ impl<P: Packing> Block<'_, P> {
         let mut values = [0.0_f32; PANEL];
         if P::IS_QUANTIZED {
             let scale = self.x.scales[self.rows.start + row];
-            let columns = &self.weight.scales()[columns.clone()][..width];
-            for ((value, &sum), column) in values.iter_mut().zip(sums).zip(columns) {
+            let quantized = self.weight.quantized();
+            let scales = &quantized.scales[columns.clone()][..width];
+            let totals = &quantized.totals[columns.clone()][..width];
+            for (((value, &sum), total), column) in values.iter_mut().zip(sums).zip(totals).zip(scales) {
                 // A sum whose true value fits wraps around to it.
-                let sum = sum.cast_signed().wrapping_sub(scale.zero_point.wrapping_mul(column.total));
-                *value = sum as f32 * column.scale * scale.scale;
+                let sum = sum.cast_signed().wrapping_sub(scale.zero_point.wrapping_mul(*total));
+                *value = sum as f32 * column * scale.scale;
             }
         } else {
             for (value, &sum) in values.iter_mut().zip(sums) {

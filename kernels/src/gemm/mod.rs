@@ -1,6 +1,7 @@
 //! `y = x W^T`, with the weights packed once into panels.
 
 mod block;
+mod input_error;
 mod pack;
 mod rows;
 mod tiles;

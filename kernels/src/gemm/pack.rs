@@ -6,7 +6,7 @@
 
 use crate::error::{check_len, whole_rows};
 use crate::huge_pages::HugePages;
-use crate::quantize::{ColumnScale, quantize_weights};
+use crate::quantize::{QuantizedWeights, quantize_weights};
 use crate::simd::Packing;
 use crate::tiles;
 use crate::{Element, KernelError};
@@ -25,9 +25,20 @@ pub struct PackedMatrix<P> {
     words: HugePages,
     n: usize,
     k: usize,
-    /// Of quantized rows, `[n]`; else empty.
-    scales: Vec<ColumnScale>,
+    quantized: Quantized,
     packing: PhantomData<P>,
+}
+
+/// What quantized rows have beside their bytes; empty for other rows.
+#[derive(Debug, Default)]
+pub(super) struct Quantized {
+    /// `[n]`
+    pub(super) scales: Vec<f32>,
+    /// Sums of the bytes, `[n]`.
+    pub(super) totals: Vec<i32>,
+    /// Sum of the squares of the weights, and of what quantization changed in them.
+    squares: f64,
+    error_squares: f64,
 }
 
 impl<P: Packing> PackedMatrix<P> {
@@ -53,21 +64,28 @@ impl<P: Packing> PackedMatrix<P> {
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        size_of_val(self.words.words()) + size_of_val(self.scales.as_slice())
+        size_of_val(self.words.words()) + self.quantized.scales.len() * 2 * size_of::<u32>()
     }
 
-    /// The weights as a product sees them, row-major `[n, k]`.
+    /// The weights of a row as a product sees them, `[k]`.
     #[doc(hidden)]
-    pub fn unpack(&self) -> Vec<f32> {
-        let weight = |row: usize, i: usize| {
-            let word = self.panel(row / PANEL)[i / P::ELEMENTS * PANEL + row % PANEL];
+    pub fn unpack_row(&self, row: usize) -> Vec<f32> {
+        let panel = self.panel(row / PANEL);
+        let weight = |i: usize| {
+            let word = panel[i / P::ELEMENTS * PANEL + row % PANEL];
             let bits = word >> (8 * P::DTYPE_SIZE * (i % P::ELEMENTS));
             if P::IS_QUANTIZED {
-                return f32::from(bits as i8) * self.scales[row].scale;
+                return f32::from(bits as i8) * self.quantized.scales[row];
             }
             P::Input::from_word(bits & (u32::MAX >> (32 - 8 * P::DTYPE_SIZE))).to_f32()
         };
-        (0..self.n).flat_map(|row| (0..self.k).map(move |i| weight(row, i))).collect()
+        (0..self.k).map(weight).collect()
+    }
+
+    /// What quantization has changed in the weights, relative to them: the ratio of the Euclidean norms. 0 in other formats.
+    pub fn weight_error(&self) -> f64 {
+        let Quantized { squares, error_squares, .. } = self.quantized;
+        if squares > 0.0 { (error_squares / squares).sqrt() } else { 0.0 }
     }
 
     /// Words of a row in a panel.
@@ -85,9 +103,8 @@ impl<P: Packing> PackedMatrix<P> {
         &self.words.words()[panel * self.row_words() * PANEL..]
     }
 
-    /// Scales of quantized rows.
-    pub(super) fn scales(&self) -> &[ColumnScale] {
-        &self.scales
+    pub(super) fn quantized(&self) -> &Quantized {
+        &self.quantized
     }
 }
 
@@ -117,8 +134,10 @@ impl<P: Packing> PackedMatrixBuilder<P> {
             return Err(KernelError::Index { argument: "k of a quantized matrix", found: k, limit: MAX_QUANTIZED + 1 });
         }
         let words = HugePages::new(n.div_ceil(PANEL).saturating_mul(row_words::<P>(k) * PANEL))?;
-        let scales = vec![ColumnScale::default(); if P::IS_QUANTIZED { n } else { 0 }];
-        Ok(Self { matrix: PackedMatrix { words, n, k, scales, packing: PhantomData }, filled: 0 })
+        Ok(Self {
+            matrix: PackedMatrix { words, n, k, quantized: Quantized::default(), packing: PhantomData },
+            filled: 0,
+        })
     }
 
     /// Appends rows, `[any, k]`, rounded to the matrix's type if they have another, or quantized.
@@ -133,26 +152,26 @@ impl<P: Packing> PackedMatrixBuilder<P> {
             let words = panel.iter_mut().skip(column).step_by(PANEL);
             if P::IS_QUANTIZED {
                 let mut bytes = vec![0_u8; k.next_multiple_of(P::ELEMENTS)];
-                let scale =
+                let quantized =
                     quantize_weights(source.iter().map(|x| x.to_f32()), |i, byte| bytes[i] = byte.cast_unsigned());
                 for (word, bytes) in words.zip(bytes.as_chunks().0) {
                     *word = u32::from_le_bytes(*bytes);
                 }
-                return scale;
+                return quantized;
             }
             for (word, elements) in words.zip(source.chunks(P::ELEMENTS)) {
                 let bits = elements.iter().map(|x| x.convert::<P::Input>().to_word());
                 *word = bits.rev().fold(0, |word, bits| word << 16 | bits);
             }
-            ColumnScale::default()
+            QuantizedWeights::default()
         })
     }
 
-    /// Appends `count` rows; `pack` writes one into a column of a panel and returns its scale.
+    /// Appends `count` rows; `pack` writes one into a column of a panel.
     fn push_with(
         &mut self,
         count: usize,
-        pack: impl Fn(&mut [u32], usize, usize) -> ColumnScale + Sync,
+        pack: impl Fn(&mut [u32], usize, usize) -> QuantizedWeights + Sync,
     ) -> Result<(), KernelError> {
         let n = self.matrix.n;
         let (start, end) = (self.filled, self.filled + count);
@@ -167,8 +186,12 @@ impl<P: Packing> PackedMatrixBuilder<P> {
                 rows.map(|row| pack(panel, row - start, row % PANEL)).collect::<Vec<_>>()
             });
         if P::IS_QUANTIZED {
-            let scales: Vec<ColumnScale> = packed.collect();
-            self.matrix.scales[start..end].copy_from_slice(&scales);
+            let rows: Vec<QuantizedWeights> = packed.collect();
+            let quantized = &mut self.matrix.quantized;
+            quantized.scales.extend(rows.iter().map(|row| row.scale));
+            quantized.totals.extend(rows.iter().map(|row| row.total));
+            quantized.squares += rows.iter().map(|row| row.squares).sum::<f64>();
+            quantized.error_squares += rows.iter().map(|row| row.error_squares).sum::<f64>();
         } else {
             packed.for_each(drop);
         }

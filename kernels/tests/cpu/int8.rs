@@ -86,7 +86,7 @@ fn quantization_keeps_zero_and_errs_by_half_a_step() {
     let (k, n) = (300, 33);
     let (x, weight) = (random::<f32>(rng, 20 * k), random::<f32>(rng, n * k));
     let packed = PackedMatrix::<Int8>::pack(&weight, n, k).unwrap();
-    let found = packed.unpack();
+    let found: Vec<f32> = (0..n).flat_map(|row| packed.unpack_row(row)).collect();
     for (row, found) in weight.chunks(k).zip(found.chunks(k)) {
         let largest = row.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
         assert!(row.iter().zip(found).all(|(x, found)| (x - found).abs() <= largest / 253.9));
@@ -166,4 +166,20 @@ fn rows_too_long_for_32_bits_are_refused() {
     let error = PackedMatrixBuilder::<Int8>::new(1, 66_313).unwrap_err();
     assert!(matches!(error, KernelError::Index { found: 66_313, limit: 66_312, .. }), "{error:?}");
     assert!(PackedMatrixBuilder::<Int8>::new(1, 66_311).is_ok());
+}
+
+#[test]
+fn the_error_of_outliers_is_seen() {
+    let (m, n, k) = (20, 40, 200);
+    let rng = &mut rng(6);
+    let (mut x, mut weight) = (random::<f32>(rng, m * k), random::<f32>(rng, n * k));
+    let error = |x: &[f32], weight: &[f32]| PackedMatrix::<Int8>::pack(weight, n, k).unwrap().input_error(x).unwrap();
+    assert!((0.001..0.01).contains(&error(&x, &weight)), "{}", error(&x, &weight));
+    // A value that is hundreds of times larger than the others and has next to no weight leaves them a few steps.
+    x.chunks_exact_mut(k).for_each(|row| row[7] = 500.0);
+    weight.chunks_exact_mut(k).for_each(|row| row[7] = 1e-4);
+    assert!(error(&x, &weight) > 0.2, "{}", error(&x, &weight));
+    let packed = PackedMatrix::<Int8>::pack(&weight, n, k).unwrap();
+    assert!((0.001..0.01).contains(&packed.weight_error()), "{}", packed.weight_error());
+    assert!(packed.input_error(&x[1..]).is_err());
 }

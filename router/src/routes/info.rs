@@ -5,7 +5,7 @@ use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{Capabilities, LogitActivation, Rerank};
+use prefold_core::{Capabilities, Int8Report, LogitActivation, Rerank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -38,6 +38,8 @@ pub(crate) struct Info<'a> {
     kernels: &'a str,
     /// Reason for them.
     kernels_reason: &'a str,
+    /// What int8 does to each layer; null for models in other types.
+    int8: Option<Int8<'a>>,
     attention: &'static str,
     radix_mlp_threshold: f32,
     radix_mlp_pad: usize,
@@ -53,6 +55,27 @@ pub(crate) struct Info<'a> {
     prompts: Vec<&'a str>,
     /// Reasons why answers, or the device, may not be what is expected.
     warnings: &'a [String],
+}
+
+/// What int8 does to each layer of products.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Int8<'a> {
+    /// Layers that stay in bfloat16: those whose error would be larger than `max_error`, and the patterns of `--int8-skip`.
+    kept_in_bfloat16: &'a [String],
+    max_error: f64,
+    /// Change that int8 makes in a layer's product, relative to it, by the layer's name.
+    #[schema(value_type = BTreeMap<String, f64>)]
+    errors: BTreeMap<&'a str, f64>,
+}
+
+impl<'a> Int8<'a> {
+    fn new(report: &'a Int8Report) -> Self {
+        Self {
+            kept_in_bfloat16: &report.kept_in_bfloat16,
+            max_error: report.max_error,
+            errors: report.errors.iter().map(|(name, error)| (name.as_str(), *error)).collect(),
+        }
+    }
 }
 
 /// Kind of the model.
@@ -129,6 +152,7 @@ pub(crate) async fn info(State(app): State<App>) -> Answer {
         dtype_reason: &model.dtype_reason,
         kernels: &model.kernels,
         kernels_reason: &model.kernels_reason,
+        int8: model.int8.as_ref().map(Int8::new),
         device: &model.device,
         attention: model.attention,
         radix_mlp_threshold: engine.radix_mlp_threshold,

@@ -1,0 +1,50 @@
+//! What the quantization of a product's rows changes in the product.
+
+use super::Gemm;
+use super::pack::PackedMatrix;
+use super::rows::with_rows;
+use crate::KernelError;
+use crate::error::whole_rows;
+use crate::isa::Isa;
+use crate::simd::Int8;
+
+/// Most columns of a product that are looked at.
+const COLUMNS: usize = 64;
+
+/// Most rows that are looked at.
+const ROWS: usize = 64;
+
+impl PackedMatrix<Int8> {
+    /// What the quantization of `x`, `[rows, k]`, changes in the product with these weights: the root of the mean over rows of the
+    /// squared change, relative to the row's product and at most 1. At most 64 rows and 64 columns are looked at, evenly spread.
+    ///
+    /// # Errors
+    /// If `x` is not a whole number of rows.
+    pub fn input_error(&self, x: &[f32]) -> Result<f64, KernelError> {
+        let k = self.cols();
+        let rows = whole_rows("x", k, x.len())?;
+        let columns: Vec<usize> = (0..self.rows()).step_by(self.rows().div_ceil(COLUMNS).max(1)).collect();
+        let weights: Vec<f32> = columns.iter().flat_map(|&column| self.unpack_row(column)).collect();
+        let weights = PackedMatrix::<f32>::pack(&weights, columns.len(), k)?;
+        let x: Vec<f32> =
+            x.chunks_exact(k).step_by(rows.div_ceil(ROWS).max(1)).flat_map(|row| row.iter().copied()).collect();
+        let changes: Vec<f32> = with_rows::<Int8, _>(Isa::best(), &x, k, |quantized| {
+            let rows = x.chunks_exact(k).zip(quantized.scales).enumerate();
+            let changes = rows.flat_map(|(row, (x, scale))| {
+                let bytes = quantized.row(row).iter().zip(x);
+                bytes.map(|(&byte, x)| scale.scale * (i32::from(byte) - scale.zero_point) as f32 - x)
+            });
+            changes.collect()
+        });
+        let [mut product, mut change] = [(); 2].map(|()| vec![0.0; x.len() / k * columns.len()]);
+        Gemm::new(&x, &weights).run(&mut product)?;
+        Gemm::new(&changes, &weights).run(&mut change)?;
+        let squares = |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
+        let rows = product.chunks_exact(columns.len()).zip(change.chunks_exact(columns.len()));
+        let errors: Vec<f64> = rows
+            .map(|(product, change)| (squares(change), squares(product)))
+            .map(|(change, product)| if change > product { 1.0 } else { change / product.max(f64::MIN_POSITIVE) })
+            .collect();
+        Ok((errors.iter().sum::<f64>() / errors.len().max(1) as f64).sqrt())
+    }
+}
