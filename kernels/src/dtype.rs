@@ -13,6 +13,9 @@ pub enum Dtype {
     Bfloat16,
     /// float16 weights, float32 sums; products on a GPU only.
     Float16,
+    /// Weights as signed bytes with a scale for each output, inputs as unsigned bytes with a scale and a zero point for each row,
+    /// exact integer sums; on a CPU only.
+    Int8,
 }
 
 impl Dtype {
@@ -21,10 +24,12 @@ impl Dtype {
         match self {
             Self::Float32 => 4,
             Self::Float16 | Self::Bfloat16 => 2,
+            Self::Int8 => 1,
         }
     }
 
-    const ALL: [Self; 3] = [Self::Float32, Self::Bfloat16, Self::Float16];
+    /// All types.
+    pub const ALL: [Self; 4] = [Self::Float32, Self::Bfloat16, Self::Float16, Self::Int8];
 
     /// The name in flags, logs and metrics.
     pub fn as_str(self) -> &'static str {
@@ -32,6 +37,7 @@ impl Dtype {
             Self::Float32 => "float32",
             Self::Bfloat16 => "bfloat16",
             Self::Float16 => "float16",
+            Self::Int8 => "int8",
         }
     }
 }
@@ -61,7 +67,7 @@ mod tests {
         for dtype in Dtype::ALL {
             assert_eq!(dtype.to_string().parse(), Ok(dtype));
         }
-        let unknown = "dtype `int8` is not known (float32, bfloat16, float16)";
-        assert_eq!("int8".parse::<Dtype>(), Err(unknown.to_owned()));
+        let unknown = "dtype `int4` is not known (float32, bfloat16, float16, int8)";
+        assert_eq!("int4".parse::<Dtype>(), Err(unknown.to_owned()));
     }
 }

@@ -14,6 +14,7 @@
 
 mod activation;
 mod attention;
+mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod dtype;
@@ -26,6 +27,7 @@ mod layer_norm;
 mod norm;
 mod peak;
 mod pool;
+mod quantize;
 pub mod reference;
 mod rope;
 mod rows;
@@ -34,6 +36,7 @@ mod shared_pointer;
 mod simd;
 mod store;
 mod thread_pool;
+mod tiles;
 
 #[doc(hidden)]
 pub use activation::silu_mul_with;
@@ -44,8 +47,7 @@ pub use element::Element;
 pub use error::KernelError;
 pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder};
 pub use half::bf16;
-#[doc(hidden)]
-pub use isa::Isa;
+pub use isa::{Choice, Isa};
 pub use layer_norm::LayerNorm;
 pub use norm::rms_norm;
 #[doc(hidden)]
@@ -57,7 +59,7 @@ pub use rope::{HeadSpan, QkNormRope, RopeTable};
 #[doc(hidden)]
 pub use rows::convert_with;
 pub use rows::{convert, embed_rows, gather_rows};
-pub use simd::Packing;
+pub use simd::{Float, Int8, Packing};
 pub use store::Store;
 #[doc(hidden)]
 pub use thread_pool::{ThreadPool, touch};

@@ -1,24 +1,56 @@
-//! The CPU's peak: products whose factors never leave the registers.
+//! The CPU's peak: products whose factors never leave the registers, or the tiles of AMX.
 
 use crate::isa::Isa;
-use crate::simd::{self, Dot, MAX_LANES, Operation, Packing, Simd, Vector};
+use crate::simd::{self, Dot, MAX_LANES, Operation, Packing, Simd, TileOperation, Vector};
 use crate::thread_pool;
+use crate::tiles::{COLUMNS, ROWS, Tiles};
 use std::hint::black_box;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Sums that are in flight: enough to hide the latency of two units.
 const CHAINS: usize = 12;
 
-struct Peak<P> {
+/// Tiles of sums, as in a product.
+const TILES: usize = 4;
+
+struct Peak<'a, P> {
     iterations: usize,
+    /// Counts the multiplications and additions of words.
+    words: &'a AtomicUsize,
     packing: PhantomData<P>,
 }
 
-impl<P: Packing> Operation for Peak<P> {
+impl<P: Packing> Operation for Peak<'_, P> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // SAFETY: the caller's duty.
         unsafe { chains::<P::Dot<S>>(self.iterations) }
+        // A word of a widened dot product has half the elements of a packed one.
+        let halves = if <P::Dot<S> as Dot>::IS_WIDENED { 1 } else { 2 };
+        self.words.fetch_add(self.iterations * CHAINS * S::V::LANES * halves, Relaxed);
+    }
+}
+
+impl<P: Packing> TileOperation for Peak<'_, P> {
+    #[inline(always)]
+    unsafe fn run<S: Simd, T: Tiles>(self) {
+        // SAFETY: the caller's duty.
+        let mut tiles = unsafe { T::new() };
+        for _ in 0..self.iterations {
+            if P::IS_QUANTIZED {
+                tiles.tdpbusd::<0, 4, 6>();
+                tiles.tdpbusd::<1, 4, 7>();
+                tiles.tdpbusd::<2, 5, 6>();
+                tiles.tdpbusd::<3, 5, 7>();
+            } else {
+                tiles.tdpbf16ps::<0, 4, 6>();
+                tiles.tdpbf16ps::<1, 4, 7>();
+                tiles.tdpbf16ps::<2, 5, 6>();
+                tiles.tdpbf16ps::<3, 5, 7>();
+            }
+        }
+        self.words.fetch_add(2 * self.iterations * TILES * ROWS * COLUMNS * COLUMNS, Relaxed);
     }
 }
 
@@ -29,30 +61,31 @@ unsafe fn chains<D: Dot>(iterations: usize) {
     let words = black_box([0_u32; MAX_LANES]);
     // SAFETY: `words` has enough words; the instructions are the caller's duty.
     unsafe {
-        let (a, b) = (D::loadu(words.as_ptr()), D::set1(words.as_ptr()));
-        let mut sums = [D::zero(); CHAINS];
+        let (a, b) = (D::V::loadu(words.as_ptr().cast()), D::V::set1(f32::from_bits(words[0])));
+        // Sums are numbers, and numbers of zero bits are zero.
+        let mut sums: [D::Sums; CHAINS] = std::mem::zeroed();
         for _ in 0..iterations {
             for sum in &mut sums {
                 *sum = D::fmadd(*sum, a, b);
             }
         }
         for sum in sums {
-            black_box(D::to_f32(sum).to_array());
+            black_box(D::to_vector(sum).to_array());
         }
     }
 }
 
-/// Multiplies on every thread and returns the number of floating-point operations in all,
-/// for a clock around the call.
+/// Multiplies on every thread and returns the number of multiplications and additions of elements in all, for a clock around
+/// the call.
 #[doc(hidden)]
 pub fn run_peak<P: Packing>(isa: Isa, iterations: usize) -> usize {
+    let words = AtomicUsize::new(0);
     thread_pool::for_each(thread_pool::num_threads(), |_| {
-        simd::run(isa, Peak::<P> { iterations, packing: PhantomData })
+        let peak = Peak::<P> { iterations, words: &words, packing: PhantomData };
+        let peak = if P::ELEMENTS > 1 { simd::run_tiles(isa, peak) } else { Err(peak) };
+        if let Err(peak) = peak {
+            P::run(isa, peak);
+        }
     });
-    let elements = size_of::<u32>() / size_of::<P::Input>();
-    2 * elements * lanes(isa) * CHAINS * iterations * thread_pool::num_threads()
-}
-
-fn lanes(isa: Isa) -> usize {
-    if isa.to_string().starts_with("avx512") { 16 } else { 8 }
+    words.into_inner() * P::ELEMENTS
 }

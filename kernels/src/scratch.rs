@@ -28,16 +28,35 @@ pub(crate) fn as_f32(words: &mut [u32]) -> &mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
 }
 
-/// Calls `f` with at least `count` words of this thread's buffer; their content is arbitrary.
-///
-/// The buffer is taken out for the call: a nested call gets another one.
-pub(crate) fn with_words<T>(count: usize, f: impl FnOnce(&mut [u32]) -> T) -> T {
-    let mut lines = LINES.take();
-    let needed = count.div_ceil(Line::WORDS);
-    if lines.len() < needed {
-        lines.resize(needed, Line::ZERO);
+/// Words of this thread's buffer, which are given back when this is dropped; their content is arbitrary. A second one that exists
+/// at the same time is another buffer.
+pub(crate) struct Scratch(Vec<Line>);
+
+impl Scratch {
+    /// At least `count` words.
+    pub(crate) fn new(count: usize) -> Self {
+        let mut lines = LINES.take();
+        let needed = count.div_ceil(Line::WORDS);
+        if lines.len() < needed {
+            lines.resize(needed, Line::ZERO);
+        }
+        Self(lines)
     }
-    let result = f(Line::words_mut(&mut lines));
-    LINES.set(lines);
-    result
+
+    /// The words, aligned to a cache line.
+    pub(crate) fn words(&mut self) -> &mut [u32] {
+        Line::words_mut(&mut self.0)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let lines = std::mem::take(&mut self.0);
+        LINES.set(lines);
+    }
+}
+
+/// Calls `f` with at least `count` words of this thread's buffer; their content is arbitrary.
+pub(crate) fn with_words<T>(count: usize, f: impl FnOnce(&mut [u32]) -> T) -> T {
+    f(Scratch::new(count).words())
 }

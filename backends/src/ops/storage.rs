@@ -7,7 +7,8 @@ use std::any::Any;
 /// Candle's code of a type.
 pub(crate) fn candle_dtype(dtype: Dtype) -> DType {
     match dtype {
-        Dtype::Float32 => DType::F32,
+        // Activations are not quantized outside of a product.
+        Dtype::Float32 | Dtype::Int8 => DType::F32,
         Dtype::Bfloat16 => DType::BF16,
         Dtype::Float16 => DType::F16,
     }

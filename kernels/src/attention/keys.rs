@@ -2,7 +2,7 @@
 
 use super::input::Attention;
 use super::layout::RowView;
-use crate::simd::{Dot, Vector};
+use crate::simd::{FloatDot, Vector};
 use std::ops::Range;
 
 /// The keys and values of one head on one path.
@@ -20,7 +20,7 @@ pub(super) struct Path<'a> {
 /// # Safety
 /// The CPU has the instructions of `D`.
 #[inline(always)]
-pub(super) unsafe fn row_words<D: Dot>(row: &[f32], factor: f32, words: &mut [u32]) {
+pub(super) unsafe fn row_words<D: FloatDot>(row: &[f32], factor: f32, words: &mut [u32]) {
     assert_eq!(words.len(), row.len().div_ceil(D::ELEMENTS));
     if let Some(last) = words.last_mut() {
         *last = 0;
@@ -32,7 +32,11 @@ pub(super) unsafe fn row_words<D: Dot>(row: &[f32], factor: f32, words: &mut [u3
         // SAFETY: `i + count <= row.len()`, and `words` has room for `row.len()` elements.
         unsafe {
             let values = load::<D::V>(&row[i..], count).mul(D::V::set1(factor));
-            values.store_elements(to.add(i), count);
+            if D::ELEMENTS == 1 {
+                D::round(values).store_elements(words[i..].as_mut_ptr().cast::<f32>(), count);
+            } else {
+                values.store_elements(to.add(i), count);
+            }
         }
         i += count;
     }
@@ -64,7 +68,7 @@ impl Path<'_> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    pub(super) unsafe fn copy_keys<D: Dot>(&self, positions: Range<usize>, keys: &mut [u32]) {
+    pub(super) unsafe fn copy_keys<D: FloatDot>(&self, positions: Range<usize>, keys: &mut [u32]) {
         let dim = self.attention.layout.head_dim;
         for (position, words) in positions.zip(keys.chunks_exact_mut(dim.div_ceil(D::ELEMENTS))) {
             self.prefetch(&self.attention.k, position);
@@ -81,7 +85,7 @@ impl Path<'_> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    pub(super) unsafe fn copy_values<D: Dot>(
+    pub(super) unsafe fn copy_values<D: FloatDot>(
         &self,
         positions: Range<usize>,
         visible: Range<usize>,
@@ -113,7 +117,7 @@ impl Path<'_> {
                     let high = if high.is_empty() { zero } else { load::<D::V>(&high[i..], count) };
                     not_finite = low.mul(margin).fmadd(zero, not_finite);
                     not_finite = high.mul(margin).fmadd(zero, not_finite);
-                    let word = if D::ELEMENTS == 2 { D::V::pack_bf16(low, high) } else { low };
+                    let word = if D::ELEMENTS == 2 { D::V::pack_bf16(low, high) } else { D::round(low) };
                     word.store_elements(words[i..].as_mut_ptr().cast::<f32>(), count);
                     i += count;
                 }

@@ -2,7 +2,7 @@
 
 use super::products::{MAX_ROWS, Scores, WeightedSums, by_rows, line_vector};
 use crate::scratch::as_f32;
-use crate::simd::{Dot, RowTiles, RowWords, Vector, exp};
+use crate::simd::{FloatDot, RowTiles, RowWords, Vector, exp};
 use std::ops::Range;
 
 /// The queries of a register block's width and their state, and the tile of keys and values.
@@ -39,7 +39,7 @@ impl Line<'_> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    pub(super) unsafe fn score<D: Dot>(&mut self, count: usize) {
+    pub(super) unsafe fn score<D: FloatDot>(&mut self, count: usize) {
         let words = self.dim.div_ceil(D::ELEMENTS);
         let queries = &self.queries[..words * self.width];
         let keys = &self.keys[..count * words];
@@ -103,7 +103,7 @@ impl Line<'_> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    pub(super) unsafe fn softmax<D: Dot>(&mut self, count: usize) {
+    pub(super) unsafe fn softmax<D: FloatDot>(&mut self, count: usize) {
         let scores = as_f32(&mut self.scores[..(count.next_multiple_of(2)) * self.width]);
         let scores = scores.as_mut_ptr();
         for c in 0..self.vectors {
@@ -128,7 +128,7 @@ impl Line<'_> {
                     let key = word * D::ELEMENTS;
                     let low = exp(D::V::loadu(line_vector::<D>(scores, key, c)).sub(max));
                     sum = sum.add(low);
-                    let mut weights = low;
+                    let mut weights = D::round(low);
                     if D::ELEMENTS == 2 {
                         let mut high = D::V::set1(0.0);
                         if key + 1 < count {
@@ -149,7 +149,7 @@ impl Line<'_> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    pub(super) unsafe fn weigh<D: Dot>(&mut self, count: usize, only: Option<usize>) {
+    pub(super) unsafe fn weigh<D: FloatDot>(&mut self, count: usize, only: Option<usize>) {
         let dim = self.dim;
         let steps = count.div_ceil(D::ELEMENTS);
         let values = &self.values[..steps * dim];

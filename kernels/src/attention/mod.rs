@@ -24,8 +24,8 @@ pub(crate) use {layout::check_layout, span::check_spans};
 use crate::isa::Isa;
 use crate::scratch::with_words;
 use crate::shared_pointer::SharedPointer;
-use crate::simd::{self, Operation, Packing, Simd};
-use crate::{Element, KernelError, thread_pool};
+use crate::simd::{self, Float, Operation, Simd};
+use crate::{KernelError, thread_pool};
 use item::Item;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,13 +36,13 @@ impl Attention<'_> {
     /// # Errors
     /// If the layout has no whole groups of heads, a row or a page is outside of its matrix, or the spans are not in
     /// ascending order.
-    pub fn run<E: Element + Packing<Input = E>>(&self, out: &mut [E]) -> Result<(), KernelError> {
+    pub fn run<E: Float>(&self, out: &mut [E]) -> Result<(), KernelError> {
         self.run_with(Isa::best(), out)
     }
 
     /// [`run`](Self::run) with a chosen instruction set.
     #[doc(hidden)]
-    pub fn run_with<E: Element + Packing<Input = E>>(&self, isa: Isa, out: &mut [E]) -> Result<(), KernelError> {
+    pub fn run_with<E: Float>(&self, isa: Isa, out: &mut [E]) -> Result<(), KernelError> {
         self.check(out.len())?;
         let out = SharedPointer::new(out);
         let mut items = ITEMS.take();
@@ -84,11 +84,11 @@ struct Task<'a, E> {
     scratch: &'a mut [u32],
 }
 
-impl<E: Element + Packing<Input = E>> Operation for Task<'_, E> {
+impl<E: Float> Operation for Task<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // SAFETY: the instruction set is the caller's duty. `check` has seen that the rows of spans are in `out` and
         // do not overlap; a span's items differ in their queries or in their heads.
-        unsafe { tile::run::<E::Dot<S>>(self.attention, self.item, self.out, self.scratch) }
+        unsafe { tile::run::<E::FloatDot<S>>(self.attention, self.item, self.out, self.scratch) }
     }
 }

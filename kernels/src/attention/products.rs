@@ -98,13 +98,13 @@ unsafe fn by_vectors<D: Dot, const R: usize>(
         if D::VECTORS == 2 && vectors == 2 {
             let sums = product::<D, R, 2>(steps, a, lines(b, D::WIDTH));
             for_rows!(r < R, {
-                sink.put::<D>(r, 0, D::to_f32(sums[r][0]));
-                sink.put::<D>(r, 1, D::to_f32(sums[r][1]));
+                sink.put::<D>(r, 0, D::to_vector(sums[r][0]));
+                sink.put::<D>(r, 1, D::to_vector(sums[r][1]));
             });
         } else {
             let sums = product::<D, R, 1>(steps, a, lines(b, D::WIDTH));
             for_rows!(r < R, {
-                sink.put::<D>(r, 0, D::to_f32(sums[r][0]));
+                sink.put::<D>(r, 0, D::to_vector(sums[r][0]));
             });
         }
     }

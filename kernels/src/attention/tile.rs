@@ -14,7 +14,7 @@ use super::keys::{PREFETCH, Path, row_words};
 use super::line::Line;
 use crate::scratch::as_f32;
 use crate::shared_pointer::SharedPointer;
-use crate::simd::{Dot, MAX_LANES, Vector};
+use crate::simd::{FloatDot, MAX_LANES, Vector};
 use std::ops::Range;
 
 /// Keys of a tile.
@@ -39,7 +39,7 @@ pub(super) fn scratch_words(head_dim: usize) -> usize {
 /// The CPU has the instructions of `D`. The rows of the item's span are in `out`, and no other thread uses the
 /// columns of the item's queries.
 #[inline(always)]
-pub(super) unsafe fn run<D: Dot>(
+pub(super) unsafe fn run<D: FloatDot>(
     attention: &Attention<'_>,
     item: Item,
     out: SharedPointer<D::Element>,
@@ -93,7 +93,7 @@ struct Tile<'a> {
 
 impl<'a> Tile<'a> {
     #[inline(always)]
-    fn new<D: Dot>(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
+    fn new<D: FloatDot>(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
         let span = attention.spans[item.span as usize];
         let dim = attention.layout.head_dim;
         let group = attention.layout.group();
@@ -175,7 +175,7 @@ impl<'a> Tile<'a> {
     }
 
     #[inline(always)]
-    fn line<D: Dot>(&mut self, line: usize) -> Line<'_> {
+    fn line<D: FloatDot>(&mut self, line: usize) -> Line<'_> {
         let (dim, width) = (self.dim(), self.width);
         let words = dim.div_ceil(D::ELEMENTS);
         let lanes = line * width..(line + 1) * width;
@@ -202,7 +202,7 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn load_queries<D: Dot>(&mut self) {
+    unsafe fn load_queries<D: FloatDot>(&mut self) {
         let Attention { q, scale, .. } = *self.path.attention;
         let words = self.dim().div_ceil(D::ELEMENTS);
         for first in (0..self.lanes.len()).step_by(D::V::LANES) {
@@ -248,7 +248,7 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn add_keys<D: Dot>(&mut self, tile: Range<usize>) {
+    unsafe fn add_keys<D: FloatDot>(&mut self, tile: Range<usize>) {
         // SAFETY: the caller's duty.
         unsafe {
             self.path.copy_keys::<D>(tile.clone(), self.keys);
@@ -289,7 +289,7 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// As [`run`].
     #[inline(always)]
-    unsafe fn write<D: Dot>(&mut self, out: SharedPointer<D::Element>) {
+    unsafe fn write<D: FloatDot>(&mut self, out: SharedPointer<D::Element>) {
         let dim = self.dim();
         let row_width = self.path.attention.layout.q_width();
         for line in 0..self.lines() {

@@ -2,6 +2,9 @@
 
 mod block;
 mod pack;
+mod rows;
+mod tiles;
+mod vectors;
 
 pub use pack::{PackedMatrix, PackedMatrixBuilder};
 
@@ -13,13 +16,17 @@ use crate::shared_pointer::SharedPointer;
 use crate::simd::{self, Packing};
 use crate::thread_pool;
 use crate::{Element, KernelError, Store};
-use block::{Block, scratch_words};
+use block::Block;
 use pack::PANEL;
+use rows::{RowBytes, with_rows};
 use std::ops::Range;
 
 /// Rows of a block: a core packs as many at a time, so that they stay in its L2 while the panels pass by, each read
-/// once for all of them.
+/// once for all of them. Of quantized rows, which are packed whole, fewer if they are long.
 const BLOCK_ROWS: usize = 14 * 24;
+
+/// Most words of packed rows of a block.
+const BLOCK_WORDS: usize = BLOCK_ROWS * 512;
 
 /// Cost of packing a row, as a number of columns to multiply it with.
 const PACKING: usize = 24;
@@ -67,9 +74,9 @@ impl<'a, P: Packing> Gemm<'a, P> {
     pub fn run_with(&self, isa: Isa, out: &mut [f32]) -> Result<(), KernelError> {
         let width = self.columns.len();
         let first = SharedPointer::new(out);
-        self.for_each_block(out.len(), |rows, columns| {
+        self.for_each_block(isa, out.len(), |x, rows, columns| {
             let out = first.at(rows.start * width + columns.start - self.columns.start);
-            self.run_block(isa, rows, columns, self.store, out, width);
+            self.run_block(isa, (x, rows), columns, self.store, (out, width));
         })
     }
 
@@ -93,59 +100,59 @@ impl<'a, P: Packing> Gemm<'a, P> {
     ) -> Result<(), KernelError> {
         let out_stride = self.columns.len();
         let first = SharedPointer::new(out);
-        self.for_each_block(out.len(), |rows, columns| {
+        self.for_each_block(isa, out.len(), |x, rows, columns| {
             let out = first.at(rows.start * out_stride + columns.start - self.columns.start);
             let width = columns.len();
             with_words(rows.len() * width, |sums| {
                 let sums = as_f32(&mut sums[..rows.len() * width]);
-                self.run_block(isa, rows, columns, Store::Overwrite, sums.as_mut_ptr(), width);
+                self.run_block(isa, (x, rows), columns, Store::Overwrite, (sums.as_mut_ptr(), width));
                 simd::run(isa, Rows { activation, x: sums, width, out, out_stride });
             });
         })
     }
 
-    /// Calls `f` with the rows and columns of each block of the product, on all cores.
-    fn for_each_block(&self, out_len: usize, f: impl Fn(Range<usize>, Range<usize>) + Sync) -> Result<(), KernelError> {
+    /// Calls `f` with the input, and the rows and columns, of each block of the product, on all cores.
+    fn for_each_block(
+        &self,
+        isa: Isa,
+        out_len: usize,
+        f: impl Fn(RowBytes<'_>, Range<usize>, Range<usize>) + Sync,
+    ) -> Result<(), KernelError> {
         let m = self.check(out_len)?;
         if out_len > 0 {
-            let split = Split::new(m, self.columns.clone(), self.weight.cols());
-            thread_pool::for_each(split.tasks(), |task| {
-                let (rows, columns) = split.task(task);
-                f(rows, columns);
+            let split = Split::new(m, self.columns.clone(), self.weight.cols(), Self::block_rows(self.weight.cols()));
+            with_rows::<P, _>(isa, self.x, self.weight.cols(), |x| {
+                thread_pool::for_each(split.tasks(), |task| {
+                    let (rows, columns) = split.task(task);
+                    f(x, rows, columns);
+                });
             });
         }
         Ok(())
     }
 
-    /// Computes a block; `out` is the address of its first element, and its rows are `out_stride` apart. All of it is this
+    fn block_rows(k: usize) -> usize {
+        if P::IS_QUANTIZED { (BLOCK_WORDS / k.div_ceil(2)).clamp(28, BLOCK_ROWS) } else { BLOCK_ROWS }
+    }
+
+    /// Computes a block; `out` is the address of its first element and the distance of its rows. All of it is this
     /// call's alone to write.
     fn run_block(
         &self,
         isa: Isa,
-        rows: Range<usize>,
+        (x, rows): (RowBytes<'_>, Range<usize>),
         columns: Range<usize>,
         store: Store,
-        out: *mut f32,
-        out_stride: usize,
+        (out, out_stride): (*mut f32, usize),
     ) {
-        let k = self.weight.cols();
         let skipped = columns.start - self.columns.start;
-        with_words(scratch_words(rows.len(), self.weight), |scratch| {
-            simd::run(
-                isa,
-                Block {
-                    x: &self.x[rows.start * k..rows.end * k],
-                    rows: rows.len(),
-                    weight: self.weight,
-                    bias: self.bias.map(|bias| &bias[skipped..][..columns.len()]),
-                    columns,
-                    store,
-                    out,
-                    out_stride,
-                    scratch,
-                },
-            );
-        });
+        let bias = self.bias.map(|bias| &bias[skipped..][..columns.len()]);
+        let block = Block { x, rows, weight: self.weight, bias, columns, store, out, out_stride };
+        // f32 has no tiles.
+        let block = if P::ELEMENTS > 1 { simd::run_tiles(isa, block) } else { Err(block) };
+        if let Err(block) = block {
+            P::run(isa, block);
+        }
     }
 
     fn check(&self, out_len: usize) -> Result<usize, KernelError> {
@@ -173,8 +180,8 @@ struct Split {
 impl Split {
     /// The split that takes the busiest thread the least time: as many blocks as threads can share evenly, and few, because
     /// each packs its rows and reads its columns.
-    fn new(m: usize, columns: Range<usize>, k: usize) -> Self {
-        let (threads, fewest) = (thread_pool::num_threads(), m.div_ceil(BLOCK_ROWS));
+    fn new(m: usize, columns: Range<usize>, k: usize, block_rows: usize) -> Self {
+        let (threads, fewest) = (thread_pool::num_threads(), m.div_ceil(block_rows));
         if m * columns.len() * k < PARALLEL_PRODUCTS || threads == 1 {
             return Self { m, row_blocks: fewest, columns, column_blocks: 1 };
         }

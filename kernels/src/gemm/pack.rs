@@ -1,12 +1,14 @@
 //! The layout of weights.
 //!
-//! A *word* is one f32 or two neighbouring bf16 of a row. A *panel* is [`PANEL`] rows of W, word by word: the words
-//! at the same place of all its rows lie side by side, so that one vector load gives a word of each of 16 columns of
-//! the product. Rows and elements that are not there are zero.
+//! A *word* is one f32, two neighbouring bf16 or four neighbouring bytes of a row. A *panel* is [`PANEL`] rows of W, word by
+//! word: the words at the same place of all its rows lie side by side, so that one vector load gives a word of each of 16
+//! columns of the product, and a tile of AMX is 16 such lines. Rows, and elements of them, that are not there are zero.
 
 use crate::error::{check_len, whole_rows};
 use crate::huge_pages::HugePages;
+use crate::quantize::{ColumnScale, quantize_weights};
 use crate::simd::Packing;
+use crate::tiles;
 use crate::{Element, KernelError};
 use rayon::prelude::*;
 use std::marker::PhantomData;
@@ -14,12 +16,17 @@ use std::marker::PhantomData;
 /// Rows of W in a panel.
 pub(super) const PANEL: usize = 32;
 
+/// Longest row of bytes whose products with bytes cannot overflow a sum of 32 bits.
+const MAX_QUANTIZED: usize = i32::MAX as usize / (255 * 127);
+
 /// A weight matrix `[n, k]` in the layout of the GEMM, held once.
 #[derive(Debug)]
 pub struct PackedMatrix<P> {
     words: HugePages,
     n: usize,
     k: usize,
+    /// Of quantized rows, `[n]`; else empty.
+    scales: Vec<ColumnScale>,
     packing: PhantomData<P>,
 }
 
@@ -27,7 +34,7 @@ impl<P: Packing> PackedMatrix<P> {
     /// Packs a row-major `[n, k]` matrix.
     ///
     /// # Errors
-    /// If `weight` does not have `n * k` elements, or `k` is 0.
+    /// If `weight` does not have `n * k` elements, or `k` is 0 or too large for the format.
     pub fn pack<E: Element>(weight: &[E], n: usize, k: usize) -> Result<Self, KernelError> {
         let mut builder = PackedMatrixBuilder::new(n, k)?;
         builder.push(weight)?;
@@ -44,9 +51,28 @@ impl<P: Packing> PackedMatrix<P> {
         self.k
     }
 
-    /// Words of a row.
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.words.words()) + size_of_val(self.scales.as_slice())
+    }
+
+    /// The weights as a product sees them, row-major `[n, k]`.
+    #[doc(hidden)]
+    pub fn unpack(&self) -> Vec<f32> {
+        let weight = |row: usize, i: usize| {
+            let word = self.panel(row / PANEL)[i / P::ELEMENTS * PANEL + row % PANEL];
+            let bits = word >> (8 * P::DTYPE_SIZE * (i % P::ELEMENTS));
+            if P::IS_QUANTIZED {
+                return f32::from(bits as i8) * self.scales[row].scale;
+            }
+            P::Input::from_word(bits & (u32::MAX >> (32 - 8 * P::DTYPE_SIZE))).to_f32()
+        };
+        (0..self.n).flat_map(|row| (0..self.k).map(move |i| weight(row, i))).collect()
+    }
+
+    /// Words of a row in a panel.
     pub(super) fn row_words(&self) -> usize {
-        self.k.div_ceil(elements_per_word::<P::Input>())
+        row_words::<P>(self.k)
     }
 
     /// The words of a panel, `[row_words, PANEL]`.
@@ -58,16 +84,17 @@ impl<P: Packing> PackedMatrix<P> {
     pub(super) fn panels_from(&self, panel: usize) -> &[u32] {
         &self.words.words()[panel * self.row_words() * PANEL..]
     }
+
+    /// Scales of quantized rows.
+    pub(super) fn scales(&self) -> &[ColumnScale] {
+        &self.scales
+    }
 }
 
-const fn elements_per_word<E>() -> usize {
-    size_of::<u32>() / size_of::<E>()
-}
-
-/// The word of up to `elements_per_word` elements, the first in the lowest bits as in memory.
-#[inline(always)]
-pub(super) fn word<E: Element>(elements: &[E]) -> u32 {
-    elements.iter().rev().fold(0, |word, x| word << 16 | x.to_word())
+/// Words of a row of `k` elements, in formats that tiles multiply up to a whole line of a tile.
+fn row_words<P: Packing>(k: usize) -> usize {
+    let words = k.div_ceil(P::ELEMENTS);
+    if P::ELEMENTS > 1 { words.next_multiple_of(tiles::ROWS) } else { words }
 }
 
 /// Packs a matrix row by row, so that several matrices become one (q, k and v; gate and up) without a second copy.
@@ -81,39 +108,69 @@ impl<P: Packing> PackedMatrixBuilder<P> {
     /// An empty `[n, k]` matrix.
     ///
     /// # Errors
-    /// If `k` is 0, or there is not enough memory.
+    /// If `k` is 0 or too large for the format, or there is not enough memory.
     pub fn new(n: usize, k: usize) -> Result<Self, KernelError> {
         if k == 0 {
             return Err(KernelError::Value { argument: "k", found: 0, expected: "positive" });
         }
-        let row_words = k.div_ceil(elements_per_word::<P::Input>());
-        let words = HugePages::new(n.div_ceil(PANEL).saturating_mul(row_words * PANEL))?;
-        Ok(Self { matrix: PackedMatrix { words, n, k, packing: PhantomData }, filled: 0 })
+        if P::IS_QUANTIZED && k > MAX_QUANTIZED {
+            return Err(KernelError::Index { argument: "k of a quantized matrix", found: k, limit: MAX_QUANTIZED + 1 });
+        }
+        let words = HugePages::new(n.div_ceil(PANEL).saturating_mul(row_words::<P>(k) * PANEL))?;
+        let scales = vec![ColumnScale::default(); if P::IS_QUANTIZED { n } else { 0 }];
+        Ok(Self { matrix: PackedMatrix { words, n, k, scales, packing: PhantomData }, filled: 0 })
     }
 
-    /// Appends rows, `[any, k]`, rounded to the matrix's type if they have another.
+    /// Appends rows, `[any, k]`, rounded to the matrix's type if they have another, or quantized.
     ///
     /// # Errors
     /// If `rows` is not a whole number of rows, or there are more than `n` in all.
     pub fn push<E: Element>(&mut self, rows: &[E]) -> Result<(), KernelError> {
-        let PackedMatrix { n, k, .. } = self.matrix;
+        let k = self.matrix.k;
         let count = whole_rows("rows", k, rows.len())?;
-        let end = self.filled + count;
+        self.push_with(count, |panel, row, column| {
+            let source = &rows[row * k..][..k];
+            let words = panel.iter_mut().skip(column).step_by(PANEL);
+            if P::IS_QUANTIZED {
+                let mut bytes = vec![0_u8; k.next_multiple_of(P::ELEMENTS)];
+                let scale =
+                    quantize_weights(source.iter().map(|x| x.to_f32()), |i, byte| bytes[i] = byte.cast_unsigned());
+                for (word, bytes) in words.zip(bytes.as_chunks().0) {
+                    *word = u32::from_le_bytes(*bytes);
+                }
+                return scale;
+            }
+            for (word, elements) in words.zip(source.chunks(P::ELEMENTS)) {
+                let bits = elements.iter().map(|x| x.convert::<P::Input>().to_word());
+                *word = bits.rev().fold(0, |word, bits| word << 16 | bits);
+            }
+            ColumnScale::default()
+        })
+    }
+
+    /// Appends `count` rows; `pack` writes one into a column of a panel and returns its scale.
+    fn push_with(
+        &mut self,
+        count: usize,
+        pack: impl Fn(&mut [u32], usize, usize) -> ColumnScale + Sync,
+    ) -> Result<(), KernelError> {
+        let n = self.matrix.n;
+        let (start, end) = (self.filled, self.filled + count);
         if end > n {
             return Err(KernelError::Index { argument: "rows of the matrix", found: end, limit: n + 1 });
         }
         let panel_words = self.matrix.row_words() * PANEL;
-        let start = self.filled;
-        let panels = self.matrix.words.words_mut().par_chunks_exact_mut(panel_words);
-        panels.enumerate().skip(start / PANEL).take(end.div_ceil(PANEL) - start / PANEL).for_each(|(p, panel)| {
-            for row in (p * PANEL).max(start)..((p + 1) * PANEL).min(end) {
-                let source = &rows[(row - start) * k..][..k];
-                let column = panel.iter_mut().skip(row % PANEL).step_by(PANEL);
-                for (to, elements) in column.zip(source.chunks(elements_per_word::<P::Input>())) {
-                    *to = elements.iter().rev().fold(0, |word, x| word << 16 | x.convert::<P::Input>().to_word());
-                }
-            }
+        let panels = self.matrix.words.words_mut().par_chunks_exact_mut(panel_words).enumerate();
+        let packed = panels.skip(start / PANEL).take(end.div_ceil(PANEL) - start / PANEL).flat_map_iter(|(p, panel)| {
+            let rows = (p * PANEL).max(start)..((p + 1) * PANEL).min(end);
+            rows.map(|row| pack(panel, row - start, row % PANEL)).collect::<Vec<_>>()
         });
+        if P::IS_QUANTIZED {
+            let scales: Vec<ColumnScale> = packed.collect();
+            self.matrix.scales[start..end].copy_from_slice(&scales);
+        } else {
+            packed.for_each(drop);
+        }
         self.filled = end;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! AVX2 and FMA.
 
-use super::Vector;
+use super::{Dot, Vector};
 use half::bf16;
 use std::arch::x86_64::*;
 
@@ -73,6 +73,17 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    unsafe fn storeu_u8(self, to: *mut u8) {
+        // SAFETY: the caller's duty; `self` exists, so the CPU has AVX2.
+        unsafe {
+            let words = _mm256_cvtps_epi32(self.0);
+            let (low, high) = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            let halves = _mm_packs_epi32(low, high);
+            _mm_storel_epi64(to.cast(), _mm_packus_epi16(halves, halves));
+        }
+    }
+
+    #[inline(always)]
     fn fmadd(self, factor: Self, term: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has FMA.
         Self(unsafe { _mm256_fmadd_ps(self.0, factor.0, term.0) })
@@ -119,5 +130,79 @@ impl Vector for V256 {
             let high = _mm256_slli_epi32::<16>(round_to_bf16(high));
             Self(_mm256_castsi256_ps(_mm256_or_si256(round_to_bf16(low), high)))
         }
+    }
+}
+
+/// A word is two bytes as 16-bit integers: the products of unsigned and signed bytes saturate 16 bits, those of 16-bit integers
+/// are exact in 32.
+pub(crate) struct WidenedBytesDot;
+
+impl Dot for WidenedBytesDot {
+    type V = V256;
+    type Sums = V256;
+    const ELEMENTS: usize = 2;
+    const IS_WIDENED: bool = true;
+    const ROWS: usize = 6;
+    const VECTORS: usize = 2;
+
+    #[inline(always)]
+    fn fmadd(sums: V256, a: V256, b: V256) -> V256 {
+        // SAFETY: `sums` exists, so the CPU has AVX2.
+        unsafe {
+            let products = _mm256_madd_epi16(_mm256_castps_si256(a.0), _mm256_castps_si256(b.0));
+            V256(_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sums.0), products)))
+        }
+    }
+
+    #[inline(always)]
+    fn to_vector(sums: V256) -> V256 {
+        sums
+    }
+
+    /// Bytes 0 and 2, and bytes 1 and 3, without sign.
+    #[inline(always)]
+    fn widen_rows(packed: V256) -> (V256, V256) {
+        // SAFETY: `packed` exists, so the CPU has AVX2.
+        unsafe {
+            let packed = _mm256_castps_si256(packed.0);
+            let even = _mm256_and_si256(packed, _mm256_set1_epi16(0xFF));
+            (V256(_mm256_castsi256_ps(even)), V256(_mm256_castsi256_ps(_mm256_srli_epi16::<8>(packed))))
+        }
+    }
+
+    /// Bytes 0 and 2, and bytes 1 and 3, with their sign.
+    #[inline(always)]
+    fn widen_columns(packed: V256) -> (V256, V256) {
+        // SAFETY: `packed` exists, so the CPU has AVX2.
+        unsafe {
+            let packed = _mm256_castps_si256(packed.0);
+            let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(packed));
+            (V256(_mm256_castsi256_ps(even)), V256(_mm256_castsi256_ps(_mm256_srai_epi16::<8>(packed))))
+        }
+    }
+}
+
+/// A word is four bytes, multiplied and added by one instruction of AVX-VNNI.
+pub(crate) struct VnniDot;
+
+impl Dot for VnniDot {
+    type V = V256;
+    type Sums = V256;
+    const ELEMENTS: usize = 4;
+    const ROWS: usize = 6;
+    const VECTORS: usize = 2;
+
+    #[inline(always)]
+    fn fmadd(sums: V256, a: V256, b: V256) -> V256 {
+        // SAFETY: this dot product is used where the CPU has AVX-VNNI.
+        unsafe {
+            let [sums, a, b] = [sums, a, b].map(|vector| _mm256_castps_si256(vector.0));
+            V256(_mm256_castsi256_ps(_mm256_dpbusd_avx_epi32(sums, a, b)))
+        }
+    }
+
+    #[inline(always)]
+    fn to_vector(sums: V256) -> V256 {
+        sums
     }
 }

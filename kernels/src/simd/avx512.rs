@@ -1,5 +1,6 @@
 //! AVX-512, with and without the bf16 instructions.
 
+use super::dot::FloatDot;
 use super::{Dot, MAX_LANES, Vector};
 use half::bf16;
 use std::arch::x86_64::*;
@@ -79,6 +80,12 @@ impl<const BF16: bool> Vector for V512<BF16> {
     unsafe fn storeu_bf16(self, to: *mut bf16) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
         unsafe { _mm256_storeu_si256(to.cast(), round_to_bf16(self)) }
+    }
+
+    #[inline(always)]
+    unsafe fn storeu_u8(self, to: *mut u8) {
+        // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
+        unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtusepi32_epi8(_mm512_cvtps_epu32(self.0))) }
     }
 
     #[inline(always)]
@@ -171,28 +178,9 @@ pub(crate) struct NativeBf16Dot;
 impl Dot for NativeBf16Dot {
     type V = V512<true>;
     type Sums = V512<true>;
-    type Words = V512<true>;
-    type Element = bf16;
+    const ELEMENTS: usize = 2;
     const ROWS: usize = 14;
     const VECTORS: usize = 2;
-
-    #[inline(always)]
-    unsafe fn zero() -> V512<true> {
-        // SAFETY: the caller's duty.
-        unsafe { V512::set1(0.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn loadu(from: *const u32) -> V512<true> {
-        // SAFETY: the caller's duty.
-        unsafe { V512::loadu(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn set1(from: *const u32) -> V512<true> {
-        // SAFETY: the caller's duty.
-        unsafe { V512::set1(*from.cast()) }
-    }
 
     #[inline(always)]
     fn fmadd(sums: V512<true>, a: V512<true>, b: V512<true>) -> V512<true> {
@@ -204,7 +192,89 @@ impl Dot for NativeBf16Dot {
     }
 
     #[inline(always)]
-    fn to_f32(sums: V512<true>) -> V512<true> {
+    fn to_vector(sums: V512<true>) -> V512<true> {
+        sums
+    }
+}
+
+impl FloatDot for NativeBf16Dot {
+    type Element = bf16;
+
+    #[inline(always)]
+    fn round(values: V512<true>) -> V512<true> {
+        V512::pack_bf16(values, values).unpack_bf16().0
+    }
+}
+
+/// A word is two bytes as 16-bit integers, as in AVX2.
+pub(crate) struct WidenedBytesDot<const BF16: bool>;
+
+impl<const BF16: bool> Dot for WidenedBytesDot<BF16> {
+    type V = V512<BF16>;
+    type Sums = V512<BF16>;
+    const ELEMENTS: usize = 2;
+    const IS_WIDENED: bool = true;
+    const ROWS: usize = 12;
+    const VECTORS: usize = 2;
+
+    #[inline(always)]
+    fn fmadd(sums: V512<BF16>, a: V512<BF16>, b: V512<BF16>) -> V512<BF16> {
+        // SAFETY: `sums` exists, so the CPU has AVX-512 BW.
+        unsafe {
+            let products = _mm512_madd_epi16(_mm512_castps_si512(a.0), _mm512_castps_si512(b.0));
+            V512(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(sums.0), products)))
+        }
+    }
+
+    #[inline(always)]
+    fn to_vector(sums: V512<BF16>) -> V512<BF16> {
+        sums
+    }
+
+    /// Bytes 0 and 2, and bytes 1 and 3, without sign.
+    #[inline(always)]
+    fn widen_rows(packed: V512<BF16>) -> (V512<BF16>, V512<BF16>) {
+        // SAFETY: `packed` exists, so the CPU has AVX-512 BW.
+        unsafe {
+            let packed = _mm512_castps_si512(packed.0);
+            let even = _mm512_and_si512(packed, _mm512_set1_epi16(0xFF));
+            (V512(_mm512_castsi512_ps(even)), V512(_mm512_castsi512_ps(_mm512_srli_epi16::<8>(packed))))
+        }
+    }
+
+    /// Bytes 0 and 2, and bytes 1 and 3, with their sign.
+    #[inline(always)]
+    fn widen_columns(packed: V512<BF16>) -> (V512<BF16>, V512<BF16>) {
+        // SAFETY: `packed` exists, so the CPU has AVX-512 BW.
+        unsafe {
+            let packed = _mm512_castps_si512(packed.0);
+            let even = _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(packed));
+            (V512(_mm512_castsi512_ps(even)), V512(_mm512_castsi512_ps(_mm512_srai_epi16::<8>(packed))))
+        }
+    }
+}
+
+/// A word is four bytes, multiplied and added by one instruction of AVX512-VNNI.
+pub(crate) struct VnniDot;
+
+impl Dot for VnniDot {
+    type V = V512<false>;
+    type Sums = V512<false>;
+    const ELEMENTS: usize = 4;
+    const ROWS: usize = 14;
+    const VECTORS: usize = 2;
+
+    #[inline(always)]
+    fn fmadd(sums: V512<false>, a: V512<false>, b: V512<false>) -> V512<false> {
+        // SAFETY: this dot product is used where the CPU has AVX512-VNNI.
+        unsafe {
+            let [sums, a, b] = [sums, a, b].map(|vector| _mm512_castps_si512(vector.0));
+            V512(_mm512_castsi512_ps(_mm512_dpbusd_epi32(sums, a, b)))
+        }
+    }
+
+    #[inline(always)]
+    fn to_vector(sums: V512<false>) -> V512<false> {
         sums
     }
 }

@@ -1,4 +1,7 @@
-//! The inner step of a matrix product on words: one f32, or two bf16, of each factor.
+//! The inner step of a matrix product on words of 32 bits: one f32, two bf16, two 16-bit integers or four bytes of each factor.
+//!
+//! A packed matrix holds words as full as can be. Where the instructions of a dot product take half as many elements, its words
+//! are *widened*: a packed word becomes two.
 
 use super::Vector;
 use crate::Element;
@@ -11,12 +14,10 @@ pub trait Dot {
     type V: Vector;
     /// A vector of accumulators.
     type Sums: Copy;
-    /// A vector of words of a factor.
-    type Words: Copy;
-    /// The elements that a word consists of.
-    type Element: Element;
     /// Elements of a word.
-    const ELEMENTS: usize = size_of::<u32>() / size_of::<Self::Element>();
+    const ELEMENTS: usize;
+    /// Whether packed words are widened.
+    const IS_WIDENED: bool = false;
     /// Rows of a register block: as many as there are registers for.
     const ROWS: usize;
     /// Vectors in a row of a register block.
@@ -24,29 +25,30 @@ pub trait Dot {
     /// Columns of a register block.
     const WIDTH: usize = Self::VECTORS * Self::V::LANES;
 
-    /// Accumulators of 0.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `V`.
-    unsafe fn zero() -> Self::Sums;
+    /// Adds the products of the words to the accumulators; `a` are words of rows, `b` of columns.
+    fn fmadd(sums: Self::Sums, a: Self::V, b: Self::V) -> Self::Sums;
 
-    /// Reads a word for each lane.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `V`, and `LANES` words may be read.
-    unsafe fn loadu(from: *const u32) -> Self::Words;
+    /// The accumulators as f32, or the bits of integers.
+    fn to_vector(sums: Self::Sums) -> Self::V;
 
-    /// Reads one word for all lanes.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `V`, and the word may be read.
-    unsafe fn set1(from: *const u32) -> Self::Words;
+    /// The two words of each packed word of a row.
+    fn widen_rows(packed: Self::V) -> (Self::V, Self::V) {
+        (packed, packed)
+    }
 
-    /// Adds the products of the words to the accumulators.
-    fn fmadd(sums: Self::Sums, a: Self::Words, b: Self::Words) -> Self::Sums;
+    /// The two words of each packed word of a column.
+    fn widen_columns(packed: Self::V) -> (Self::V, Self::V) {
+        (packed, packed)
+    }
+}
 
-    /// The accumulators as f32.
-    fn to_f32(sums: Self::Sums) -> Self::V;
+/// A dot product of floating-point elements.
+pub trait FloatDot: Dot {
+    /// The type of the elements: those of a word, or of the f32 that a word is.
+    type Element: Element;
+
+    /// Values rounded to elements, each as an f32.
+    fn round(values: Self::V) -> Self::V;
 }
 
 /// An instruction set: its vector, and its dot products with the rows and vectors of their register blocks.
@@ -54,9 +56,11 @@ pub trait Simd {
     /// Its vector of f32.
     type V: Vector;
     /// Its dot product of f32.
-    type F32: Dot<V = Self::V, Element = f32>;
-    /// Its dot product of pairs of bf16.
-    type Bf16: Dot<V = Self::V, Element = bf16>;
+    type F32: FloatDot<V = Self::V, Element = f32>;
+    /// Its dot product of bf16.
+    type Bf16: FloatDot<V = Self::V, Element = bf16>;
+    /// Its dot product of unsigned bytes of rows and signed bytes of columns.
+    type Int8: Dot<V = Self::V>;
 }
 
 /// A word is one f32.
@@ -65,28 +69,9 @@ pub(crate) struct F32Dot<V, const ROWS: usize, const VECTORS: usize>(PhantomData
 impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for F32Dot<V, ROWS, VECTORS> {
     type V = V;
     type Sums = V;
-    type Words = V;
-    type Element = f32;
+    const ELEMENTS: usize = 1;
     const ROWS: usize = ROWS;
     const VECTORS: usize = VECTORS;
-
-    #[inline(always)]
-    unsafe fn zero() -> V {
-        // SAFETY: the caller's duty.
-        unsafe { V::set1(0.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn loadu(from: *const u32) -> V {
-        // SAFETY: the caller's duty.
-        unsafe { V::loadu(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn set1(from: *const u32) -> V {
-        // SAFETY: the caller's duty.
-        unsafe { V::set1(*from.cast()) }
-    }
 
     #[inline(always)]
     fn fmadd(sums: V, a: V, b: V) -> V {
@@ -94,47 +79,57 @@ impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for F32Dot<V, ROWS,
     }
 
     #[inline(always)]
-    fn to_f32(sums: V) -> V {
+    fn to_vector(sums: V) -> V {
         sums
     }
 }
 
-/// A word is two bf16; each is widened to f32 and multiplied there.
-pub(crate) struct EmulatedBf16Dot<V, const ROWS: usize, const VECTORS: usize>(PhantomData<V>);
+impl<V: Vector, const ROWS: usize, const VECTORS: usize> FloatDot for F32Dot<V, ROWS, VECTORS> {
+    type Element = f32;
 
-impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for EmulatedBf16Dot<V, ROWS, VECTORS> {
+    #[inline(always)]
+    fn round(values: V) -> V {
+        values
+    }
+}
+
+/// A word is one bf16 as f32: for CPUs on which f32 is the faster product, or the only one.
+pub(crate) struct WidenedBf16Dot<V, const ROWS: usize, const VECTORS: usize>(PhantomData<V>);
+
+impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for WidenedBf16Dot<V, ROWS, VECTORS> {
     type V = V;
     type Sums = V;
-    type Words = (V, V);
-    type Element = bf16;
+    const ELEMENTS: usize = 1;
+    const IS_WIDENED: bool = true;
     const ROWS: usize = ROWS;
     const VECTORS: usize = VECTORS;
 
     #[inline(always)]
-    unsafe fn zero() -> V {
-        // SAFETY: the caller's duty.
-        unsafe { V::set1(0.0) }
+    fn fmadd(sums: V, a: V, b: V) -> V {
+        a.fmadd(b, sums)
     }
 
     #[inline(always)]
-    unsafe fn loadu(from: *const u32) -> (V, V) {
-        // SAFETY: the caller's duty.
-        unsafe { V::loadu(from.cast()) }.unpack_bf16()
-    }
-
-    #[inline(always)]
-    unsafe fn set1(from: *const u32) -> (V, V) {
-        // SAFETY: the caller's duty.
-        unsafe { (V::set1(f32::from_bits(*from << 16)), V::set1(f32::from_bits(*from & 0xFFFF_0000))) }
-    }
-
-    #[inline(always)]
-    fn fmadd(sums: V, a: (V, V), b: (V, V)) -> V {
-        a.1.fmadd(b.1, a.0.fmadd(b.0, sums))
-    }
-
-    #[inline(always)]
-    fn to_f32(sums: V) -> V {
+    fn to_vector(sums: V) -> V {
         sums
+    }
+
+    #[inline(always)]
+    fn widen_rows(packed: V) -> (V, V) {
+        packed.unpack_bf16()
+    }
+
+    #[inline(always)]
+    fn widen_columns(packed: V) -> (V, V) {
+        packed.unpack_bf16()
+    }
+}
+
+impl<V: Vector, const ROWS: usize, const VECTORS: usize> FloatDot for WidenedBf16Dot<V, ROWS, VECTORS> {
+    type Element = bf16;
+
+    #[inline(always)]
+    fn round(values: V) -> V {
+        V::pack_bf16(values, values).unpack_bf16().0
     }
 }

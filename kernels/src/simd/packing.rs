@@ -1,11 +1,13 @@
 //! The formats of packed matrices.
 
-use super::dot::{Dot, Simd};
+use super::Operation;
+use super::dot::{Dot, FloatDot, Simd};
+use crate::isa::Isa;
 use crate::{Dtype, Element};
 use half::bf16;
 use std::fmt;
 
-/// A format of packed matrices: the type of its words, the elements that it is multiplied with, and (in [`Dot`]) the
+/// A format of packed matrices: the type of the weights, the elements that they are multiplied with, and (in [`Dot`]) the
 /// instructions and the accumulators of the product. `f32` and [`bf16`] stand for themselves.
 pub trait Packing: Copy + fmt::Debug + Send + Sync + 'static {
     /// The type of the packed weights.
@@ -14,9 +16,34 @@ pub trait Packing: Copy + fmt::Debug + Send + Sync + 'static {
     /// An element of the rows that a matrix of this format is multiplied with.
     type Input: Element;
 
+    /// Weights in a word of the packed matrix.
+    #[doc(hidden)]
+    const ELEMENTS: usize = size_of::<u32>() / Self::DTYPE_SIZE;
+
+    /// Bytes of a packed weight, and of the element of a row that it is multiplied with.
+    #[doc(hidden)]
+    const DTYPE_SIZE: usize = size_of::<Self::Input>();
+
+    /// Whether weights and rows are quantized, and sums integers.
+    #[doc(hidden)]
+    const IS_QUANTIZED: bool = false;
+
     /// The product of words of both factors with an instruction set.
     #[doc(hidden)]
-    type Dot<S: Simd>: Dot<V = S::V, Element = Self::Input>;
+    type Dot<S: Simd>: Dot<V = S::V>;
+
+    /// Runs an operation on words of this format.
+    #[doc(hidden)]
+    fn run(isa: Isa, operation: impl Operation) {
+        super::run(isa, operation);
+    }
+}
+
+/// A format of floating-point elements, which are those of the rows too.
+pub trait Float: Element + Packing<Input = Self> {
+    /// [`Packing::Dot`].
+    #[doc(hidden)]
+    type FloatDot<S: Simd>: FloatDot<V = S::V, Element = Self>;
 }
 
 impl Packing for f32 {
@@ -25,8 +52,33 @@ impl Packing for f32 {
     type Dot<S: Simd> = S::F32;
 }
 
+impl Float for f32 {
+    type FloatDot<S: Simd> = S::F32;
+}
+
 impl Packing for bf16 {
     const DTYPE: Dtype = Dtype::Bfloat16;
     type Input = Self;
     type Dot<S: Simd> = S::Bf16;
+}
+
+impl Float for bf16 {
+    type FloatDot<S: Simd> = S::Bf16;
+}
+
+/// Signed bytes with a scale for each row of the matrix. Rows of f32 that they are multiplied with become unsigned bytes, each
+/// row with a scale and a zero point of its own; sums are exact integers.
+#[derive(Debug, Clone, Copy)]
+pub struct Int8;
+
+impl Packing for Int8 {
+    const DTYPE: Dtype = Dtype::Int8;
+    type Input = f32;
+    const DTYPE_SIZE: usize = size_of::<i8>();
+    const IS_QUANTIZED: bool = true;
+    type Dot<S: Simd> = S::Int8;
+
+    fn run(isa: Isa, operation: impl Operation) {
+        super::run_int8(isa, operation);
+    }
 }

@@ -1,6 +1,6 @@
 //! Plain Rust that the compiler vectorises for the target's baseline.
 
-use super::Vector;
+use super::{Dot, Vector};
 use half::bf16;
 
 /// Eight lanes: two registers of SSE2 or NEON.
@@ -56,6 +56,12 @@ impl Vector for V8 {
     unsafe fn storeu_bf16(self, to: *mut bf16) {
         // SAFETY: the caller's duty.
         unsafe { to.cast::<[u16; 8]>().write_unaligned(self.0.map(|x| round_to_bf16(x) as u16)) }
+    }
+
+    #[inline(always)]
+    unsafe fn storeu_u8(self, to: *mut u8) {
+        // SAFETY: the caller's duty.
+        unsafe { to.cast::<[u8; 8]>().write_unaligned(self.round().0.map(|x| x as u8)) }
     }
 
     #[inline(always)]
@@ -136,5 +142,33 @@ impl Vector for V8 {
     #[inline(always)]
     fn pack_bf16(low: Self, high: Self) -> Self {
         low.zip(high, |low, high| f32::from_bits(round_to_bf16(low) | round_to_bf16(high) << 16))
+    }
+}
+
+/// A word is four bytes.
+pub(crate) struct BytesDot;
+
+impl Dot for BytesDot {
+    type V = V8;
+    type Sums = V8;
+    const ELEMENTS: usize = 4;
+    const ROWS: usize = 4;
+    const VECTORS: usize = 1;
+
+    #[inline(always)]
+    fn fmadd(sums: V8, a: V8, b: V8) -> V8 {
+        let mut sums = sums.0.map(|sum| sum.to_bits().cast_signed());
+        for byte in 0..4 {
+            for lane in 0..8 {
+                let [a, b] = [a, b].map(|words| (words.0[lane].to_bits() >> (8 * byte)) as u8);
+                sums[lane] += i32::from(a) * i32::from(b.cast_signed());
+            }
+        }
+        V8(sums.map(|sum| f32::from_bits(sum.cast_unsigned())))
+    }
+
+    #[inline(always)]
+    fn to_vector(sums: V8) -> V8 {
+        sums
     }
 }

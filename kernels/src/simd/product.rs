@@ -68,22 +68,78 @@ pub(crate) unsafe fn product<D: Dot, const R: usize, const C: usize>(
 ) -> [[D::Sums; C]; R] {
     // SAFETY: the caller's duty; every address is one that it promised.
     unsafe {
-        // Not a loop of `D::zero()`, for the same reason as `for_rows`. Sums are floats, and floats of zero bits are zero.
+        // Not a loop of zeros, for the same reason as `for_rows`. Sums are numbers, and numbers of zero bits are zero.
         let mut sums: [[D::Sums; C]; R] = std::mem::zeroed();
         for s in 0..steps {
-            let a_step = a.start.add(s * a.step);
-            let mut columns = [D::loadu(b.at(s, 0)); C];
-            for c in 1..C {
-                columns[c] = D::loadu(b.at(s, c * D::V::LANES));
-            }
-            for_rows!(r < R, {
-                let row = D::set1(a_step.add(r * a.row));
-                for c in 0..C {
-                    sums[r][c] = D::fmadd(sums[r][c], row, columns[c]);
-                }
-            });
+            add_step::<D, R, C>(&mut sums, a.start.add(s * a.step), a.row, load::<D, C>(b, s));
         }
         sums
+    }
+}
+
+/// [`product`] with `b` in packed words, which are widened on the way: `steps` of them, each for two words of the rows. The
+/// same bits as with widened columns.
+///
+/// # Safety
+/// As [`product`].
+#[inline(always)]
+pub(crate) unsafe fn product_widening<D: Dot, const R: usize, const C: usize>(
+    steps: usize,
+    a: RowWords,
+    b: ColumnWords,
+) -> [[D::Sums; C]; R] {
+    // SAFETY: the caller's duty; every address is one that it promised.
+    unsafe {
+        let mut sums: [[D::Sums; C]; R] = std::mem::zeroed();
+        for s in 0..steps {
+            let packed = load::<D, C>(b, s);
+            let (mut low, mut high) = (packed, packed);
+            for c in 0..C {
+                (low[c], high[c]) = D::widen_columns(packed[c]);
+            }
+            let a_step = a.start.add(2 * s * a.step);
+            add_step::<D, R, C>(&mut sums, a_step, a.row, low);
+            add_step::<D, R, C>(&mut sums, a_step.add(a.step), a.row, high);
+        }
+        sums
+    }
+}
+
+/// The words of a step.
+///
+/// # Safety
+/// As [`product`].
+#[inline(always)]
+unsafe fn load<D: Dot, const C: usize>(b: ColumnWords, step: usize) -> [D::V; C] {
+    // SAFETY: the caller's duty.
+    unsafe {
+        let mut columns = [D::V::loadu(b.at(step, 0).cast()); C];
+        for c in 1..C {
+            columns[c] = D::V::loadu(b.at(step, c * D::V::LANES).cast());
+        }
+        columns
+    }
+}
+
+/// Adds the products of a step; the words of the rows are `row` apart.
+///
+/// # Safety
+/// As [`product`].
+#[inline(always)]
+unsafe fn add_step<D: Dot, const R: usize, const C: usize>(
+    sums: &mut [[D::Sums; C]; R],
+    a: *const u32,
+    row: usize,
+    columns: [D::V; C],
+) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        for_rows!(r < R, {
+            let row = D::V::set1(f32::from_bits(*a.add(r * row)));
+            for c in 0..C {
+                sums[r][c] = D::fmadd(sums[r][c], row, columns[c]);
+            }
+        });
     }
 }
 

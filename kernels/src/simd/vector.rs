@@ -38,6 +38,12 @@ pub trait Vector: Copy {
     /// They may be written.
     unsafe fn storeu_bf16(self, to: *mut bf16);
 
+    /// Writes `LANES` values of 0 to 255 as bytes, rounded to the nearest integer, ties to even; 0 for NaN.
+    ///
+    /// # Safety
+    /// They may be written.
+    unsafe fn storeu_u8(self, to: *mut u8);
+
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -137,7 +143,8 @@ pub trait Vector: Copy {
                     self.storeu_bf16(lanes.as_mut_ptr());
                     std::ptr::copy_nonoverlapping(lanes.as_ptr(), to.cast(), count);
                 }
-                Dtype::Float16 => {
+                // No element is an int8.
+                Dtype::Float16 | Dtype::Int8 => {
                     let lanes = self.to_array();
                     for i in 0..count {
                         to.add(i).write(E::from_f32(lanes[i]));

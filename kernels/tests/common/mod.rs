@@ -1,13 +1,20 @@
 //! Random inputs and comparisons.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use prefold_kernels::{Attention, Dtype, Element, Mask, QkvLayout, QuerySpan, RowView};
+use prefold_kernels::{Attention, Dtype, Isa, Element, Mask, QkvLayout, QuerySpan, RowView};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
 
 pub(crate) fn rng(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
+}
+
+/// The instruction sets of this CPU, and the model of AMX, which runs on every CPU.
+pub(crate) fn all_isas() -> Vec<Isa> {
+    let mut all = Isa::available();
+    all.push(Isa::amx_model());
+    all
 }
 
 /// Values around 0 of size about 1.
@@ -53,6 +60,7 @@ pub(crate) fn rounding<A: Element>() -> f64 {
         Dtype::Float32 => 2e-6,
         Dtype::Bfloat16 => 1.0 / 256.0,
         Dtype::Float16 => 1.0 / 2048.0,
+        Dtype::Int8 => unreachable!("no element is an int8"),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::*;
 use prefold_kernels::*;
 use rand::Rng;
 
-fn pack<A: Element + Packing<Input = A>>(weight: &[A], n: usize, k: usize) -> PackedMatrix<A> {
+fn pack<A: Float>(weight: &[A], n: usize, k: usize) -> PackedMatrix<A> {
     // Two pushes that do not end at a panel.
     let mut builder = PackedMatrixBuilder::new(n, k).unwrap();
     let cut = (n / 3) * k;
@@ -16,14 +16,14 @@ fn pack<A: Element + Packing<Input = A>>(weight: &[A], n: usize, k: usize) -> Pa
 }
 
 /// The sum of the sizes of the products: what rounding errors are relative to.
-fn sizes<A: Element + Packing<Input = A>>(gemm: &Gemm<'_, A>, weight: &[A], out: &[f32]) -> Vec<f64> {
+fn sizes<A: Float>(gemm: &Gemm<'_, A>, weight: &[A], out: &[f32]) -> Vec<f64> {
     let size = |values: &[A]| values.iter().map(|x| A::from_f32(x.to_f32().abs())).collect::<Vec<_>>();
     let out: Vec<f32> = out.iter().map(|x| x.abs()).collect();
     let (x, bias) = (size(gemm.x), gemm.bias.map(|bias| bias.iter().map(|x| x.abs()).collect::<Vec<_>>()));
     reference::gemm(&Gemm { x: &x, bias: bias.as_deref(), ..gemm.clone() }, &size(weight), &out)
 }
 
-fn check_gemm<A: Element + Packing<Input = A>>(seed: u64, m: usize, n: usize, k: usize) {
+fn check_gemm<A: Float>(seed: u64, m: usize, n: usize, k: usize) {
     let rng = &mut rng(seed);
     let weight: Vec<A> = random(rng, n * k);
     let packed = pack(&weight, n, k);
@@ -41,7 +41,7 @@ fn check_gemm<A: Element + Packing<Input = A>>(seed: u64, m: usize, n: usize, k:
             let gemm = Gemm { columns: columns.clone(), bias, store, ..Gemm::new(x.get(), &packed) };
             let expected = reference::gemm(&gemm, &weight, &before);
             let sizes = sizes(&gemm, &weight, &before);
-            for isa in Isa::available() {
+            for isa in all_isas() {
                 let mut out = Unaligned::new(&before);
                 gemm.run_with(isa, out.get_mut()).unwrap();
                 let what = format!("{isa} {} m {m} n {n} k {k} {gemm:?}", <A as Element>::DTYPE);
@@ -70,7 +70,7 @@ fn gemm_matches_the_reference() {
 }
 
 /// The activated product is the activation of the product, bit for bit.
-fn check_activated_gemm<A: Element + Packing<Input = A>, O: Element>(seed: u64, m: usize, n: usize, k: usize) {
+fn check_activated_gemm<A: Float, O: Element>(seed: u64, m: usize, n: usize, k: usize) {
     let rng = &mut rng(seed);
     let packed = PackedMatrix::<A>::pack(&random::<A>(rng, n * k), n, k).unwrap();
     let x = random::<A>(rng, m * k);
@@ -78,7 +78,7 @@ fn check_activated_gemm<A: Element + Packing<Input = A>, O: Element>(seed: u64, 
     let columns = start..rng.random_range(start..=n);
     let bias: Vec<f32> = random(rng, columns.len());
     let gemm = Gemm { columns, bias: Some(&bias), ..Gemm::new(&x, &packed) };
-    for isa in Isa::available() {
+    for isa in all_isas() {
         let mut product = vec![0.0; m * bias.len()];
         gemm.run_with(isa, &mut product).unwrap();
         for kind in [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu] {
@@ -99,7 +99,7 @@ fn an_activated_product_is_the_activation_of_the_product() {
     }
 }
 
-fn check_gemm_non_finite<A: Element + Packing<Input = A>>() {
+fn check_gemm_non_finite<A: Float>() {
     let (m, n, k) = (30, 40, 50);
     let rng = &mut rng(5);
     let weight: Vec<A> = random(rng, n * k);
@@ -108,7 +108,7 @@ fn check_gemm_non_finite<A: Element + Packing<Input = A>>() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut x = clean.clone();
         x[17 * k + k - 1] = A::from_f32(bad);
-        for isa in Isa::available() {
+        for isa in all_isas() {
             let (mut expected, mut out) = (vec![0.0; m * n], vec![0.0; m * n]);
             Gemm::new(&clean, &packed).run_with(isa, &mut expected).unwrap();
             Gemm::new(&x, &packed).run_with(isa, &mut out).unwrap();
@@ -132,7 +132,7 @@ fn gemm_keeps_non_finite_values_in_their_row() {
 
 #[test]
 fn gemm_of_extreme_values() {
-    for isa in Isa::available() {
+    for isa in all_isas() {
         for (size, expected) in [(1e19_f32, 2e38), (1e-18, 2e-36), (1e20, f64::INFINITY)] {
             let packed = PackedMatrix::<f32>::pack(&[size, size], 1, 2).unwrap();
             let mut out = [0.0];

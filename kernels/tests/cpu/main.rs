@@ -3,5 +3,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod gemm;
+mod int8;
 mod parity;
 mod same_bits;

@@ -185,7 +185,7 @@ fn qk_norm_rope_refuses_what_does_not_fit() {
     assert!(matches!(QkNormRope { spans: &spans, ..op }.run(&mut [0.0; 8]), Err(KernelError::Length { .. })));
 }
 
-fn check_attention<A: Element + Packing<Input = A>>(
+fn check_attention<A: Float>(
     seed: u64,
     layout: QkvLayout,
     max_len: usize,
@@ -217,7 +217,7 @@ fn attention_matches_the_reference() {
 }
 
 /// Spans of whole sequences and pieces of them over a shuffled page table, each seeing its whole sequence.
-fn check_full_attention<A: Element + Packing<Input = A>>(
+fn check_full_attention<A: Float>(
     seed: u64,
     layout: QkvLayout,
     window: Option<usize>,

@@ -21,7 +21,7 @@ fn with_all_pools<A: Element>(f: impl Fn() -> Vec<A> + Sync) -> Vec<A> {
     results[0].clone()
 }
 
-fn check_gemm<A: Element + Packing<Input = A>>(seed: u64, m: usize, n: usize, k: usize) {
+fn check_gemm<A: Float>(seed: u64, m: usize, n: usize, k: usize) {
     let rng = &mut rng(seed);
     let packed = PackedMatrix::<A>::pack(&random::<A>(rng, n * k), n, k).unwrap();
     let (x, bias) = (random::<A>(rng, m * k), random::<f32>(rng, n));
@@ -50,7 +50,7 @@ fn check_gemm<A: Element + Packing<Input = A>>(seed: u64, m: usize, n: usize, k:
 }
 
 /// Compact, ragged, cut and single-query attention over the same random tree.
-fn check_attention<A: Element + Packing<Input = A>>(
+fn check_attention<A: Float>(
     seed: u64,
     layout: QkvLayout,
     max_len: usize,
@@ -83,7 +83,7 @@ fn check_attention<A: Element + Packing<Input = A>>(
 }
 
 /// Full attention of whole sequences, of pieces of them, of single queries and of one sequence alone.
-fn check_full_attention<A: Element + Packing<Input = A>>(seed: u64, layout: QkvLayout, window: Option<usize>) {
+fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<usize>) {
     let rng = &mut rng(seed);
     let lens = [rng.random_range(1..200), rng.random_range(1..80), rng.random_range(1..20)];
     let sequences = Sequences::random(rng, &lens);
@@ -115,7 +115,7 @@ fn check_full_attention<A: Element + Packing<Input = A>>(seed: u64, layout: QkvL
 }
 
 /// NaN and infinity in some rows' keys and values: queries that see a NaN get NaN, the others the same bits as before.
-fn check_isolation<A: Element + Packing<Input = A>>(
+fn check_isolation<A: Float>(
     seed: u64,
     layout: QkvLayout,
     max_len: usize,

@@ -1,0 +1,84 @@
+//! The rows of a product's input.
+
+use crate::isa::Isa;
+use crate::quantize::{QuantizeRows, RowScale};
+use crate::scratch::{Line, Scratch};
+use crate::shared_pointer::SharedPointer;
+use crate::simd::{self, Packing};
+use crate::{Dtype, Element, thread_pool};
+use std::cell::Cell;
+
+/// Rows as the bytes that are multiplied with packed weights.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowBytes<'a> {
+    /// `[rows, stride]`
+    pub(super) bytes: &'a [u8],
+    /// Bytes of a row that are elements.
+    pub(super) len: usize,
+    /// Bytes from one row to the next.
+    pub(super) stride: usize,
+    /// Of quantized rows, `[rows]`; else empty.
+    pub(super) scales: &'a [RowScale],
+}
+
+impl<'a> RowBytes<'a> {
+    pub(super) fn row(&self, row: usize) -> &'a [u8] {
+        &self.bytes[row * self.stride..][..self.len]
+    }
+}
+
+/// Smallest number of values that are quantized on all cores.
+const PARALLEL_VALUES: usize = 1 << 15;
+
+thread_local! {
+    /// Kept for the next call.
+    static SCALES: Cell<Vec<RowScale>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `f` with the rows of `x`, `[m, k]`, as the format multiplies them.
+pub(super) fn with_rows<P: Packing, T>(isa: Isa, x: &[P::Input], k: usize, f: impl FnOnce(RowBytes<'_>) -> T) -> T {
+    if !P::IS_QUANTIZED {
+        let len = k * size_of::<P::Input>();
+        return f(RowBytes { bytes: as_bytes(x), len, stride: len, scales: &[] });
+    }
+    let (m, stride) = (x.len() / k, k.next_multiple_of(size_of::<Line>()));
+    let mut scratch = Scratch::new(m * stride / size_of::<u32>());
+    let bytes = &mut as_bytes_mut(scratch.words())[..m * stride];
+    let mut scales = SCALES.take();
+    scales.clear();
+    scales.resize(m, RowScale::default());
+    let (first_byte, first_scale) = (SharedPointer::new(bytes), SharedPointer::new(&mut scales));
+    let blocks = if m * k < PARALLEL_VALUES { 1 } else { thread_pool::num_threads() }.min(m.max(1));
+    thread_pool::for_each(blocks, |block| {
+        let rows = m * block / blocks..m * (block + 1) / blocks;
+        // SAFETY: blocks have rows of their own, within both slices, which nothing else uses during the call.
+        let (bytes, scales) = unsafe {
+            let bytes = std::slice::from_raw_parts_mut(first_byte.at(rows.start * stride), rows.len() * stride);
+            (bytes, std::slice::from_raw_parts_mut(first_scale.at(rows.start), rows.len()))
+        };
+        let x = x[rows.start * k..rows.end * k].iter();
+        simd::run(isa, QuantizeRows { x: as_f32(x.as_slice()), width: k, bytes, stride, scales });
+    });
+    let result = f(RowBytes { bytes, len: stride, stride, scales: &scales });
+    SCALES.set(scales);
+    result
+}
+
+/// The same bits.
+fn as_bytes<E: Element>(values: &[E]) -> &[u8] {
+    // SAFETY: elements have no padding, and all bytes are valid.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The same bits.
+fn as_bytes_mut(words: &mut [u32]) -> &mut [u8] {
+    // SAFETY: words have no padding, and all bits are valid for both.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+/// The same values, of a type that is f32.
+fn as_f32<E: Element>(values: &[E]) -> &[f32] {
+    assert_eq!(E::DTYPE, Dtype::Float32);
+    // SAFETY: `E` is f32, as just seen, since each type has a `DTYPE` of its own.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
+}

@@ -1,0 +1,336 @@
+//! A block of a product in vector registers.
+
+use super::block::Block;
+use super::pack::PANEL;
+use crate::Store;
+use crate::scratch::Scratch;
+use crate::simd::{
+    ColumnWords, Dot, MAX_LANES, MAX_ROWS, Operation, Packing, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
+    product, product_widening,
+};
+use std::ops::Range;
+
+/// Words of a row that are summed in registers before they are added to the output. The number is large because the
+/// output of a large product does not fit in any cache and is read and written once per this many words. Panel and rows then
+/// stream from L2, which is fast enough for a register block of this size. Integers are summed over whole rows.
+///
+/// The blocks of a row are as equal as can be; they depend on k alone, as the order of additions must.
+const MAX_STEPS: usize = 512;
+
+/// Vectors of columns in a register block of few rows: enough chains of sums to hide the latency of an addition, and enough
+/// panels read at once to hide that of the memory.
+const WIDE: usize = 8;
+
+/// Registers that a block of columns needs beside its sums when it is widened on the way.
+const WIDENING_ROWS: usize = 2;
+
+impl<P: Packing> Operation for Block<'_, P> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the caller's duty.
+        unsafe { Vectors::<P, P::Dot<S>>::new(&self).run() }
+    }
+}
+
+/// A block, and what it is split into.
+struct Vectors<'a, P, D> {
+    block: &'a Block<'a, P>,
+    tiles: RowTiles,
+    /// The packed words of a row that are summed at once.
+    packed: Range<usize>,
+    /// Words of the rows: for each register block those of its rows side by side, `[steps, rows]`. Then those of a widened panel.
+    scratch: Scratch,
+    dot: std::marker::PhantomData<D>,
+}
+
+/// A register block.
+struct RegisterBlock {
+    /// Where the words of the rows begin in scratch.
+    a: usize,
+    b: *const u32,
+    /// Words from one step to the next in `b`, whose columns are widened already or need not be.
+    row: usize,
+    /// The column of the first lane.
+    first_column: usize,
+    /// The columns that are wanted.
+    columns: Range<usize>,
+}
+
+impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
+    /// Words for a packed one.
+    const WIDENING: usize = if D::IS_WIDENED { 2 } else { 1 };
+
+    #[inline(always)]
+    fn new(block: &'a Block<'a, P>) -> Self {
+        let row_words = block.x.len.div_ceil(size_of::<u32>());
+        let most = if P::IS_QUANTIZED { row_words } else { MAX_STEPS / Self::WIDENING };
+        let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
+        let steps = packed * Self::WIDENING;
+        let panel = if D::IS_WIDENED { steps * PANEL } else { 0 };
+        Self {
+            block,
+            tiles: RowTiles::new(block.rows.len(), D::ROWS),
+            packed: 0..packed,
+            scratch: Scratch::new(block.rows.len() * steps + MAX_LANES + panel),
+            dot: std::marker::PhantomData,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.block.rows.len()
+    }
+
+    /// Words of a row that are summed at once.
+    fn steps(&self) -> usize {
+        self.packed.len() * Self::WIDENING
+    }
+
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn run(&mut self) {
+        let row_words = self.block.x.len.div_ceil(size_of::<u32>());
+        let most = self.packed.len();
+        let panels = self.block.panels();
+        // A panel that a single register block of rows is multiplied with is widened on the way.
+        let widens_panels = D::IS_WIDENED && self.rows() > D::ROWS - WIDENING_ROWS;
+        for start in (0..row_words).step_by(most) {
+            self.packed = start..(start + most).min(row_words);
+            // SAFETY: the CPU has the instructions of `D`.
+            unsafe { self.pack_rows() };
+            let mut panel = panels.start;
+            while panel < panels.end {
+                let wide = panel * PANEL..panel * PANEL + WIDE * D::V::LANES;
+                let is_whole = self.block.columns.start <= wide.start && wide.end <= self.block.columns.end;
+                // SAFETY: the CPU has the instructions of `D`.
+                panel += unsafe {
+                    if is_whole && self.rows() * WIDE <= D::ROWS * D::VECTORS {
+                        self.multiply_wide(wide)
+                    } else if widens_panels {
+                        self.widen_panel(panel);
+                        self.multiply_panel::<false>(panel)
+                    } else {
+                        self.multiply_panel::<true>(panel)
+                    }
+                };
+            }
+        }
+    }
+
+    /// Copies the steps of all rows into scratch, for each register block its rows' words side by side.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn pack_rows(&mut self) {
+        let (steps, lanes) = (self.steps(), D::V::LANES);
+        let first_byte = self.packed.start * size_of::<u32>();
+        // A row's last word may be a part of a word.
+        let whole = (self.block.x.len / size_of::<u32>()).clamp(self.packed.start, self.packed.end) - self.packed.start;
+        let squares = whole / lanes * lanes;
+        for tile in 0..self.tiles.count() {
+            let rows = self.tiles.rows(tile);
+            let row = |r: usize| &self.block.x.row(self.block.rows.start + rows.start + r)[first_byte..];
+            let packed = &mut self.scratch.words()[rows.start * steps..][..rows.len() * steps + MAX_LANES];
+            for word in (0..squares).step_by(lanes) {
+                // SAFETY: the instructions are the caller's duty. Each row has `LANES` whole words from `word` on;
+                // what the last lines write beyond their rows is within `packed`, and is written over later.
+                unsafe {
+                    let mut low = [D::V::set1(0.0); MAX_LANES];
+                    for (r, words) in low.iter_mut().enumerate().take(rows.len()) {
+                        *words = D::V::loadu(row(r)[word * size_of::<u32>()..][..lanes * size_of::<u32>()].as_ptr().cast());
+                    }
+                    D::V::transpose(&mut low);
+                    let mut write = |line: usize, words: D::V| {
+                        words.storeu(packed[line * rows.len()..][..lanes].as_mut_ptr().cast());
+                    };
+                    for (i, &words) in low.iter().enumerate().take(lanes) {
+                        if D::IS_WIDENED {
+                            let (first, second) = D::widen_rows(words);
+                            write(2 * (word + i), first);
+                            write(2 * (word + i) + 1, second);
+                        } else {
+                            write(word + i, words);
+                        }
+                    }
+                }
+            }
+            for r in 0..rows.len() {
+                let rest = &row(r)[squares * size_of::<u32>()..];
+                for (word, bytes) in (squares..self.packed.len()).zip(rest.chunks(size_of::<u32>())) {
+                    let mut whole = [0; size_of::<u32>()];
+                    whole[..bytes.len()].copy_from_slice(bytes);
+                    let whole = u32::from_le_bytes(whole);
+                    if D::IS_WIDENED {
+                        // SAFETY: the instructions are the caller's duty.
+                        let (first, second) = D::widen_rows(unsafe { D::V::set1(f32::from_bits(whole)) });
+                        packed[2 * word * rows.len() + r] = first.to_array()[0].to_bits();
+                        packed[(2 * word + 1) * rows.len() + r] = second.to_array()[0].to_bits();
+                    } else {
+                        packed[word * rows.len() + r] = whole;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where the words of a widened panel begin in scratch.
+    fn widened_panel(&self) -> usize {
+        self.rows() * self.steps() + MAX_LANES
+    }
+
+    /// Widens the steps of a panel into scratch.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn widen_panel(&mut self, panel: usize) {
+        let start = self.widened_panel();
+        let packed = &self.block.weight.panel(panel)[self.packed.start * PANEL..self.packed.end * PANEL];
+        let widened = &mut self.scratch.words()[start..][..2 * packed.len()];
+        for (line, two) in packed.chunks_exact(PANEL).zip(widened.chunks_exact_mut(2 * PANEL)) {
+            for c in (0..PANEL).step_by(D::V::LANES) {
+                // SAFETY: the instructions are the caller's duty; a line has `PANEL` words.
+                unsafe {
+                    let (first, second) = D::widen_columns(D::V::loadu(line.as_ptr().add(c).cast()));
+                    first.storeu(two.as_mut_ptr().add(c).cast());
+                    second.storeu(two.as_mut_ptr().add(PANEL + c).cast());
+                }
+            }
+        }
+    }
+
+    /// Multiplies whole panels by a few rows; returns the number of panels.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn multiply_wide(&mut self, columns: Range<usize>) -> usize {
+        let block = RegisterBlock {
+            a: 0,
+            b: self.block.weight.panels_from(columns.start / PANEL)[self.packed.start * PANEL..].as_ptr(),
+            row: 0,
+            first_column: columns.start,
+            columns: columns.clone(),
+        };
+        // SAFETY: scratch has the words of all rows, and all panels of the columns exist.
+        unsafe {
+            match self.rows() {
+                1 => self.multiply_vectors::<1, WIDE, true>(block),
+                2 => self.multiply_vectors::<2, WIDE, true>(block),
+                3 => self.multiply_vectors::<3, WIDE, true>(block),
+                _ => unreachable!("registers hold three rows at most"),
+            }
+        }
+        columns.len() / PANEL
+    }
+
+    /// Multiplies one panel by all rows; returns the number of panels. `PACKED` says that it is not widened yet.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn multiply_panel<const PACKED: bool>(&mut self, panel: usize) -> usize {
+        let steps = self.steps();
+        let wanted = self.block.columns_of(panel);
+        for offset in (0..PANEL).step_by(D::WIDTH) {
+            let first = panel * PANEL + offset;
+            let columns = first.max(wanted.start)..(first + D::WIDTH).min(wanted.end);
+            if columns.is_empty() {
+                continue;
+            }
+            let b = if D::IS_WIDENED && !PACKED {
+                let start = self.widened_panel();
+                self.scratch.words()[start + offset..].as_ptr()
+            } else {
+                self.block.weight.panel(panel)[self.packed.start * PANEL + offset..].as_ptr()
+            };
+            for tile in 0..self.tiles.count() {
+                let rows = self.tiles.rows(tile);
+                let (row, a) = (rows.start, rows.start * steps);
+                let block = RegisterBlock { a, b, row, first_column: first, columns: columns.clone() };
+                macro_rules! by_rows {
+                    ($($rows:literal)*) => {
+                        match rows.len() {
+                            // SAFETY: scratch and panel have the words of the block, as sliced above.
+                            $($rows if $rows <= D::ROWS => unsafe { self.multiply::<$rows, PACKED>(block) },)*
+                            _ => unreachable!("tiles have 1 to D::ROWS rows"),
+                        }
+                    };
+                }
+                by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+            }
+        }
+        1
+    }
+
+    /// # Safety
+    /// The CPU has the instructions of `D`; the factors of `block` have the steps' words for `R` rows and for the
+    /// columns of a register block.
+    #[inline(always)]
+    unsafe fn multiply<const R: usize, const PACKED: bool>(&mut self, block: RegisterBlock) {
+        // SAFETY: the caller's duty.
+        unsafe {
+            if D::VECTORS == 2 {
+                self.multiply_vectors::<R, 2, PACKED>(block);
+            } else {
+                self.multiply_vectors::<R, 1, PACKED>(block);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`multiply`](Self::multiply).
+    #[inline(always)]
+    unsafe fn multiply_vectors<const R: usize, const C: usize, const PACKED: bool>(&mut self, part: RegisterBlock) {
+        let packed = self.packed.clone();
+        let a = RowWords { start: self.scratch.words()[part.a..].as_ptr(), step: R, row: 1 };
+        let b = ColumnWords { start: part.b, line: PANEL, panel: self.block.weight.row_words() * PANEL };
+        let block = self.block;
+        let is_first = packed.start == 0;
+        // SAFETY: the factors are the caller's duty; the product has all rows and columns of the block.
+        unsafe {
+            let out = block.at(part.row, part.columns.start);
+            // The output of a large product is in no cache: let it come while the sums are made.
+            for r in 0..R {
+                for c in 0..C {
+                    prefetch(out.wrapping_add(r * block.out_stride + c * D::V::LANES));
+                }
+            }
+            let sums = if D::IS_WIDENED && PACKED {
+                product_widening::<D, R, C>(packed.len(), a, b)
+            } else {
+                product::<D, R, C>(packed.len() * Self::WIDENING, a, b)
+            };
+            // More columns than a panel are whole ones.
+            let is_whole = C * D::V::LANES > PANEL || part.columns.len() == C * D::V::LANES;
+            if is_whole && !P::IS_QUANTIZED {
+                let bias = block.bias_from(part.columns.start).filter(|_| is_first).map(<[f32]>::as_ptr);
+                let add = !is_first || block.store == Store::Accumulate;
+                for_rows!(r < R, {
+                    for c in 0..C {
+                        let sum = D::to_vector(sums[r][c]);
+                        let out = out.add(r * block.out_stride + c * D::V::LANES);
+                        let sum = bias.map_or(sum, |bias| sum.add(D::V::loadu(bias.add(c * D::V::LANES))));
+                        let sum = if add { D::V::loadu(out).add(sum) } else { sum };
+                        sum.storeu(out);
+                    }
+                });
+                return;
+            }
+            let skip = part.columns.start - part.first_column;
+            let mut values = [[0_u32; WIDE * MAX_LANES]; MAX_ROWS];
+            for_rows!(r < R, {
+                for c in 0..C {
+                    D::to_vector(sums[r][c]).storeu(values[r][c * D::V::LANES..].as_mut_ptr().cast());
+                }
+            });
+            for (r, values) in values.iter().take(R).enumerate() {
+                for (i, sums) in values[skip..][..part.columns.len()].chunks(PANEL).enumerate() {
+                    let start = part.columns.start + i * PANEL;
+                    block.finish(part.row + r, start..start + sums.len(), is_first, sums);
+                }
+            }
+        }
+    }
+}

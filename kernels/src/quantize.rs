@@ -1,0 +1,128 @@
+//! From f32 to bytes: rows of a product's input, and rows of weights.
+//!
+//! A row's bytes depend on that row alone, and on every instruction set they are the same: minima, maxima, one division, one
+//! multiplication and one rounding for each value.
+
+use crate::simd::{MAX_LANES, Operation, Simd, Vector, for_vectors};
+
+/// Scale and zero point of a row of unsigned bytes: byte `q` stands for `scale * (q - zero_point)`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct RowScale {
+    /// NaN where the row has a value that is not finite.
+    pub(crate) scale: f32,
+    /// 0 to 255.
+    pub(crate) zero_point: i32,
+}
+
+impl RowScale {
+    /// The scale of a row with these extremes, or of one that is not finite. Zero is always among the values that have a byte
+    /// of their own.
+    fn new(min: f32, max: f32, is_finite: bool) -> Self {
+        if !is_finite {
+            return Self { scale: f32::NAN, zero_point: 0 };
+        }
+        let (min, max) = (min.min(0.0), max.max(0.0));
+        // Each divided, since their difference may overflow. A scale whose inverse would overflow is raised.
+        let scale = (max / 255.0 - min / 255.0).max(f32::MIN_POSITIVE);
+        let zero_point = (-min / scale).round_ties_even();
+        Self { scale, zero_point: zero_point.clamp(0.0, 255.0) as i32 }
+    }
+}
+
+/// Rows of f32 to rows of bytes.
+pub(crate) struct QuantizeRows<'a> {
+    /// `[rows, width]`
+    pub(crate) x: &'a [f32],
+    pub(crate) width: usize,
+    /// `[rows, stride]`; bytes beyond `width` become 0.
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) stride: usize,
+    /// `[rows]`
+    pub(crate) scales: &'a mut [RowScale],
+}
+
+impl Operation for QuantizeRows<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let rows = self.x.chunks_exact(self.width).zip(self.bytes.chunks_exact_mut(self.stride));
+        for ((x, bytes), scale) in rows.zip(self.scales) {
+            // SAFETY: the instruction set is the caller's duty.
+            unsafe {
+                *scale = row_scale::<S::V>(x);
+                write_bytes::<S::V>(x, *scale, &mut bytes[..self.width]);
+            }
+            bytes[self.width..].fill(0);
+        }
+    }
+}
+
+/// # Safety
+/// The CPU has the instructions of `V`.
+#[inline(always)]
+unsafe fn row_scale<V: Vector>(x: &[f32]) -> RowScale {
+    // SAFETY: the instructions are the caller's duty; vectors are within `x`.
+    unsafe {
+        let zero = V::set1(0.0);
+        let (mut min, mut max, mut not_finite) = (zero, zero, zero);
+        for_vectors::<V>(x.len(), |i, count| {
+            let x = V::loadu_up_to(x.as_ptr().add(i), count);
+            (min, max) = (x.min(min), x.max(max));
+            not_finite = x.mul(zero).add(not_finite);
+        });
+        let (min, max) = (min.to_array(), max.to_array());
+        let (mut least, mut most) = (0.0_f32, 0.0_f32);
+        for lane in 0..V::LANES.min(MAX_LANES) {
+            (least, most) = (least.min(min[lane]), most.max(max[lane]));
+        }
+        RowScale::new(least, most, not_finite.reduce_add() == 0.0)
+    }
+}
+
+/// # Safety
+/// The CPU has the instructions of `V`.
+#[inline(always)]
+unsafe fn write_bytes<V: Vector>(x: &[f32], RowScale { scale, zero_point }: RowScale, bytes: &mut [u8]) {
+    assert_eq!(x.len(), bytes.len());
+    // SAFETY: the instructions are the caller's duty; vectors are within both slices.
+    unsafe {
+        let (inverse, zero_point) = (V::set1(1.0 / scale), V::set1(zero_point as f32));
+        let (zero, most) = (V::set1(0.0), V::set1(255.0));
+        for_vectors::<V>(x.len(), |i, count| {
+            let x = V::loadu_up_to(x.as_ptr().add(i), count);
+            // The second operand of a minimum or maximum stands where the first is NaN.
+            let byte = x.mul(inverse).round().add(zero_point).max(zero).min(most);
+            if count == V::LANES {
+                byte.storeu_u8(bytes.as_mut_ptr().add(i));
+            } else {
+                let mut all = [0_u8; MAX_LANES];
+                byte.storeu_u8(all.as_mut_ptr());
+                bytes[i..].copy_from_slice(&all[..count]);
+            }
+        });
+    }
+}
+
+/// Scale of a row of signed bytes, and their sum: byte `q` stands for `scale * q`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct ColumnScale {
+    /// NaN where the row has a weight that is not finite.
+    pub(crate) scale: f32,
+    pub(crate) total: i32,
+}
+
+/// Quantizes a row of weights to -127 ..= 127, so that the largest of them is exact.
+pub(crate) fn quantize_weights(weights: impl Iterator<Item = f32> + Clone, mut write: impl FnMut(usize, i8)) -> ColumnScale {
+    let largest = weights.clone().fold(0.0_f32, |largest, x| if x.is_finite() { largest.max(x.abs()) } else { f32::NAN });
+    let is_finite = weights.clone().all(f32::is_finite);
+    if !is_finite {
+        return ColumnScale { scale: f32::NAN, total: 0 };
+    }
+    let scale = (largest / 127.0).max(f32::MIN_POSITIVE);
+    let mut total = 0;
+    for (i, x) in weights.enumerate() {
+        let byte = (x / scale).round_ties_even().clamp(-127.0, 127.0) as i8;
+        total += i32::from(byte);
+        write(i, byte);
+    }
+    ColumnScale { scale, total }
+}
