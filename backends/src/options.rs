@@ -14,8 +14,11 @@ pub struct LoadOptions {
     pub source: ModelSource,
     /// Device; if absent, the first GPU, or the CPU on a machine without a driver or a GPU.
     pub device: Option<DeviceChoice>,
-    /// Type of the weights in memory; if absent, float32 on a CPU and bfloat16 on a GPU.
+    /// Type of the weights in products; if absent, bfloat16 on a GPU, and on a CPU where the weights are stored in 16 bits, else
+    /// float32.
     pub dtype: Option<Dtype>,
+    /// Instructions of the CPU's kernels by name; if absent, the fastest.
+    pub cpu_kernels: Option<String>,
     /// Pooling of token states; if absent, the checkpoint's.
     pub pooling: Option<Pooling>,
     /// Purpose of the model; if absent, the checkpoint's.
@@ -48,6 +51,7 @@ impl Default for LoadOptions {
             source: ModelSource::Path(PathBuf::from(".")),
             device: None,
             dtype: None,
+            cpu_kernels: None,
             pooling: None,
             task: None,
             rerank_recipe: None,

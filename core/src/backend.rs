@@ -201,8 +201,14 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// Types of tokens that the model tells apart; fewer than two for models without types.
     pub token_types: usize,
-    /// `float32`, `bfloat16` or `float16`.
+    /// Type of the weights in products: `float32`, `bfloat16`, `float16` or `int8`.
     pub dtype: &'static str,
+    /// Reason for that type.
+    pub dtype_reason: String,
+    /// Instructions of the kernels, for example `avx512-bf16`.
+    pub kernels: String,
+    /// Reason for them.
+    pub kernels_reason: String,
     /// `cpu` or `cuda:0`.
     pub device: String,
     /// Attention over a compacted batch, `ragged` or `compact`; `full` without a causal mask.

@@ -58,6 +58,9 @@ pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> Model
         vocab_size: 1200,
         token_types: 0,
         dtype: "float32",
+        dtype_reason: "for tests".to_owned(),
+        kernels: "none".to_owned(),
+        kernels_reason: "for tests".to_owned(),
         device: "cpu".to_owned(),
         attention: "ragged",
     }

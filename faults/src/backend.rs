@@ -133,6 +133,9 @@ mod tests {
             vocab_size: 100,
             token_types: 0,
             dtype: "float32",
+            dtype_reason: "for tests".to_owned(),
+            kernels: "none".to_owned(),
+            kernels_reason: "for tests".to_owned(),
             device: "cpu".to_owned(),
             attention: "ragged",
         };

@@ -241,8 +241,7 @@ impl fmt::Debug for Isa {
 mod tests {
     use super::*;
 
-    const ALL: Has =
-        Has { avx2: true, avx_vnni: true, avx512: true, avx512_vnni: true, avx512_bf16: true, amx: false };
+    const ALL: Has = Has { avx2: true, avx_vnni: true, avx512: true, avx512_vnni: true, avx512_bf16: true, amx: false };
 
     #[test]
     #[cfg(target_arch = "x86_64")]
@@ -261,7 +260,10 @@ mod tests {
         assert_eq!(kind(Has { avx2: true, ..Has::default() }, ice_lake()), Kind::Avx2);
         assert_eq!(kind(Has::default(), ice_lake()), Kind::Portable);
         let reason = choose_vectors(ALL, &Cpu::new("GenuineIntel", 6, 207)).reason;
-        assert!(reason.contains("slower than float32") && reason.contains("GenuineIntel family 6 model 207"), "{reason}");
+        assert!(
+            reason.contains("slower than float32") && reason.contains("GenuineIntel family 6 model 207"),
+            "{reason}"
+        );
     }
 
     #[test]

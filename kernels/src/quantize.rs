@@ -111,8 +111,12 @@ pub(crate) struct ColumnScale {
 }
 
 /// Quantizes a row of weights to -127 ..= 127, so that the largest of them is exact.
-pub(crate) fn quantize_weights(weights: impl Iterator<Item = f32> + Clone, mut write: impl FnMut(usize, i8)) -> ColumnScale {
-    let largest = weights.clone().fold(0.0_f32, |largest, x| if x.is_finite() { largest.max(x.abs()) } else { f32::NAN });
+pub(crate) fn quantize_weights(
+    weights: impl Iterator<Item = f32> + Clone,
+    mut write: impl FnMut(usize, i8),
+) -> ColumnScale {
+    let largest =
+        weights.clone().fold(0.0_f32, |largest, x| if x.is_finite() { largest.max(x.abs()) } else { f32::NAN });
     let is_finite = weights.clone().all(f32::is_finite);
     if !is_finite {
         return ColumnScale { scale: f32::NAN, total: 0 };

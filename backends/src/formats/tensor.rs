@@ -48,6 +48,8 @@ pub(crate) fn decode<T: Element>(stored: Dtype, bytes: &[u8]) -> Vec<T> {
         Dtype::Float32 => convert(bytes, |value| f32::from_le_bytes(value).convert()),
         Dtype::Float16 => convert(bytes, |value| f16::from_le_bytes(value).convert()),
         Dtype::Bfloat16 => convert(bytes, |value| bf16::from_le_bytes(value).convert()),
+        // Integers without a scale.
+        Dtype::Int8 => convert(bytes, |value| T::from_f32(i8::from_le_bytes(value).into())),
     }
 }
 

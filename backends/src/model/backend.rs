@@ -39,7 +39,8 @@ impl TransformerBackend {
     /// Packs the checkpoint's weights for the device; afterwards the checkpoint is not needed.
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, token_types, capabilities, head, .. } = checkpoint;
-        let target = Target::open(options.device, options.dtype)?;
+        let stored = weights.stored_dtype(&config.names.first_projection());
+        let target = Target::open(options, stored)?;
         let head = Head::load(config, weights, head)?;
         if head.pooling().len() > 1 && !target.is_cpu() {
             let problem = "several pooling modes at once run on the CPU only, so far: --device cpu".to_owned();
@@ -47,9 +48,10 @@ impl TransformerBackend {
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         let mut capabilities = Arc::clone(capabilities);
-        if let Some(warning) = target.warning() {
-            Arc::make_mut(&mut capabilities).warnings.push(warning.to_owned());
+        if !target.warnings().is_empty() {
+            Arc::make_mut(&mut capabilities).warnings.extend_from_slice(target.warnings());
         }
+        let (kernels, kernels_reason) = target.kernels();
         // Forward passes run on another thread, and free memory is measured next.
         target.synchronize()?;
         Ok(Self {
@@ -75,6 +77,9 @@ impl TransformerBackend {
                 vocab_size: config.vocab_size,
                 token_types: *token_types,
                 dtype: target.dtype().as_str(),
+                dtype_reason: target.dtype_reason().to_owned(),
+                kernels,
+                kernels_reason,
                 device: target.name().to_owned(),
                 attention: match config.attention.mask {
                     MaskConfig::Causal => options.attention.as_str(),

@@ -9,7 +9,7 @@ use crate::LoadError;
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, WithDType};
 use half::bf16;
-use prefold_kernels::{Activation, Dtype, Gemm, PackedMatrix, PackedMatrixBuilder, Packing};
+use prefold_kernels::{Activation, Dtype, Gemm, Int8, PackedMatrix, PackedMatrixBuilder, Packing};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -102,6 +102,7 @@ impl Linear {
             }
             Dtype::Float32 => pack::<f32>(shape, parts)?,
             Dtype::Bfloat16 => pack::<bf16>(shape, parts)?,
+            Dtype::Int8 => pack::<Int8>(shape, parts)?,
             Dtype::Float16 => {
                 return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
             }

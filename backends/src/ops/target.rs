@@ -2,9 +2,9 @@
 
 use super::storage::candle_dtype;
 use crate::LoadError;
-use crate::options::DeviceChoice;
+use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
-use prefold_kernels::Dtype;
+use prefold_kernels::{Choice, Dtype};
 #[cfg(feature = "cuda")]
 use {super::cuda, std::sync::Arc};
 
@@ -13,8 +13,9 @@ use {super::cuda, std::sync::Arc};
 pub(crate) struct Target {
     pub(super) device: Device,
     dtype: Dtype,
+    dtype_reason: String,
     name: String,
-    warning: Option<String>,
+    warnings: Vec<String>,
     #[cfg(feature = "cuda")]
     pub(super) cuda: Option<Arc<cuda::Cuda>>,
 }
@@ -31,36 +32,40 @@ impl Target {
         Self {
             device: Device::Cpu,
             dtype,
+            dtype_reason: String::new(),
             name: "cpu".to_owned(),
-            warning: None,
+            warnings: Vec::new(),
             #[cfg(feature = "cuda")]
             cuda: None,
         }
     }
 
     /// Opens a device. When none is chosen, that is the first GPU; the CPU, with a warning, on a machine without a driver or a GPU.
-    /// The type is the device's usual one when none is given: float32 on a CPU, bfloat16 on a GPU.
+    /// When no type is given, it is on a GPU bfloat16, on a CPU bfloat16 if the weights are `stored` in 16
+    /// bits, which takes half the memory and is never slower, and else float32.
     ///
     /// # Errors
     /// The device is not there, is too old, or does not have the type; none is chosen and the GPU or its driver does not work.
-    pub(crate) fn open(choice: Option<DeviceChoice>, dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
-        match choice {
-            Some(DeviceChoice::Cpu) => Self::open_cpu(dtype),
-            Some(DeviceChoice::Cuda(ordinal)) => Self::open_cuda(ordinal, dtype),
+    pub(crate) fn open(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
+        match options.device {
+            Some(DeviceChoice::Cpu) => Self::open_cpu(options, stored),
+            Some(DeviceChoice::Cuda(ordinal)) => Self::open_cuda(ordinal, options.dtype),
             #[cfg(feature = "cuda")]
-            None => Self::open_first(dtype),
+            None => Self::open_first(options, stored),
             #[cfg(not(feature = "cuda"))]
-            None => Self::open_cpu(dtype),
+            None => Self::open_cpu(options, stored),
         }
     }
 
     #[cfg(feature = "cuda")]
-    fn open_first(dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+    fn open_first(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
         match cuda::count() {
-            Ok(_) => Self::open_cuda(0, dtype),
+            Ok(_) => Self::open_cuda(0, options.dtype),
             Err(absent) if absent.is_absent() => {
-                let warning = Some(format!("runs on the CPU, although built for CUDA: {absent}"));
-                Ok(Self { warning, ..Self::open_cpu(dtype)? })
+                let warning = format!("runs on the CPU, although built for CUDA: {absent}");
+                let mut target = Self::open_cpu(options, stored)?;
+                target.warnings.insert(0, warning);
+                Ok(target)
             }
             Err(broken) => {
                 let problem = format!("no GPU can be used: {broken} (--device cpu serves from the CPU nevertheless)");
@@ -69,14 +74,22 @@ impl Target {
         }
     }
 
-    fn open_cpu(dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
-        match dtype.unwrap_or(Dtype::Float32) {
-            Dtype::Float16 => {
-                let problem = "--dtype float16 is for GPUs; a CPU has bfloat16 and float32";
-                Err(LoadError::Options(problem.to_owned()))
-            }
-            dtype => Ok(Self::cpu(dtype)),
+    fn open_cpu(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
+        if let Some(name) = &options.cpu_kernels {
+            Choice::force(name).map_err(|problem| LoadError::Options(format!("--cpu-kernels: {problem}")))?;
         }
+        let is_half = stored.contains("float16") || matches!(stored, "gguf F16" | "gguf BF16");
+        let (dtype, reason) = match options.dtype {
+            Some(Dtype::Float16) => {
+                let problem = "--dtype float16 is for GPUs; a CPU has bfloat16, float32 and int8";
+                return Err(LoadError::Options(problem.to_owned()));
+            }
+            Some(dtype) => (dtype, "chosen by the user".to_owned()),
+            None if is_half => (Dtype::Bfloat16, format!("the weights are stored as {stored}")),
+            None => (Dtype::Float32, format!("the weights are stored as {stored}")),
+        };
+        let warnings = Choice::current().warning.clone().into_iter().collect();
+        Ok(Self { dtype_reason: reason, warnings, ..Self::cpu(dtype) })
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -100,8 +113,19 @@ impl Target {
             total_mib = properties.total_bytes >> 20,
             "device opened"
         );
-        let name = format!("cuda:{ordinal}");
-        Ok(Self { device, dtype: dtype.unwrap_or(Dtype::Bfloat16), name, warning: None, cuda: Some(cuda) })
+        let dtype_reason = if dtype.is_some() { "chosen by the user" } else { "the usual one of a GPU" };
+        let (dtype, dtype_reason) = (dtype.unwrap_or(Dtype::Bfloat16), dtype_reason.to_owned());
+        if dtype == Dtype::Int8 {
+            return Err(refused("--dtype int8 is for CPUs; a GPU has bfloat16, float16 and float32".to_owned()));
+        }
+        Ok(Self {
+            device,
+            dtype,
+            dtype_reason,
+            name: format!("cuda:{ordinal}"),
+            warnings: Vec::new(),
+            cuda: Some(cuda),
+        })
     }
 
     /// `cpu` or `cuda:0`.
@@ -109,14 +133,28 @@ impl Target {
         &self.name
     }
 
-    /// Reason why the device is not the one that the program was built for.
-    pub(crate) fn warning(&self) -> Option<&str> {
-        self.warning.as_deref()
+    /// Reasons why the device or its instructions are not what one would expect.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The type of the weights.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
+    }
+
+    /// Reason for that type.
+    pub(crate) fn dtype_reason(&self) -> &str {
+        &self.dtype_reason
+    }
+
+    /// The instructions of the kernels and the reason for them; on a GPU there is nothing to choose.
+    pub(crate) fn kernels(&self) -> (String, String) {
+        if !self.is_cpu() {
+            return ("cuda".to_owned(), "the device".to_owned());
+        }
+        let choice = Choice::current();
+        (choice.isa.to_string(), choice.reason.clone())
     }
 
     /// The type of GEMM inputs.

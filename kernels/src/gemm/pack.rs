@@ -161,10 +161,11 @@ impl<P: Packing> PackedMatrixBuilder<P> {
         }
         let panel_words = self.matrix.row_words() * PANEL;
         let panels = self.matrix.words.words_mut().par_chunks_exact_mut(panel_words).enumerate();
-        let packed = panels.skip(start / PANEL).take(end.div_ceil(PANEL) - start / PANEL).flat_map_iter(|(p, panel)| {
-            let rows = (p * PANEL).max(start)..((p + 1) * PANEL).min(end);
-            rows.map(|row| pack(panel, row - start, row % PANEL)).collect::<Vec<_>>()
-        });
+        let packed =
+            panels.skip(start / PANEL).take(end.div_ceil(PANEL) - start / PANEL).flat_map_iter(|(p, panel)| {
+                let rows = (p * PANEL).max(start)..((p + 1) * PANEL).min(end);
+                rows.map(|row| pack(panel, row - start, row % PANEL)).collect::<Vec<_>>()
+            });
         if P::IS_QUANTIZED {
             let scales: Vec<ColumnScale> = packed.collect();
             self.matrix.scales[start..end].copy_from_slice(&scales);

@@ -138,7 +138,8 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
                 unsafe {
                     let mut low = [D::V::set1(0.0); MAX_LANES];
                     for (r, words) in low.iter_mut().enumerate().take(rows.len()) {
-                        *words = D::V::loadu(row(r)[word * size_of::<u32>()..][..lanes * size_of::<u32>()].as_ptr().cast());
+                        *words =
+                            D::V::loadu(row(r)[word * size_of::<u32>()..][..lanes * size_of::<u32>()].as_ptr().cast());
                     }
                     D::V::transpose(&mut low);
                     let mut write = |line: usize, words: D::V| {

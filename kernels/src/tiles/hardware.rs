@@ -48,7 +48,8 @@ impl Hardware {
         // SAFETY: the system has enabled XGETBV (OSXSAVE); register 0 exists.
         let enabled = unsafe { xcr0() };
         // SAFETY: the call changes nothing but which registers the system keeps for this process.
-        enabled & TILE_STATE == TILE_STATE && unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST[0], REQUEST[1]) } == 0
+        enabled & TILE_STATE == TILE_STATE
+            && unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST[0], REQUEST[1]) } == 0
     }
 }
 

@@ -17,7 +17,10 @@ fn flush(x: f32) -> f32 {
 
 impl Model {
     /// The words of a row of `A` with those of a line of `B`, for each row and column of the sums.
-    fn for_products<const SUMS: usize, const A: usize, const B: usize>(&mut self, f: impl Fn(u32, &[(u32, u32)]) -> u32) {
+    fn for_products<const SUMS: usize, const A: usize, const B: usize>(
+        &mut self,
+        f: impl Fn(u32, &[(u32, u32)]) -> u32,
+    ) {
         for m in 0..ROWS {
             for n in 0..COLUMNS {
                 let words: [(u32, u32); COLUMNS] =

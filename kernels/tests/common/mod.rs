@@ -1,7 +1,7 @@
 //! Random inputs and comparisons.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use prefold_kernels::{Attention, Dtype, Isa, Element, Mask, QkvLayout, QuerySpan, RowView};
+use prefold_kernels::{Attention, Dtype, Element, Isa, Mask, QkvLayout, QuerySpan, RowView};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;

@@ -185,12 +185,7 @@ fn qk_norm_rope_refuses_what_does_not_fit() {
     assert!(matches!(QkNormRope { spans: &spans, ..op }.run(&mut [0.0; 8]), Err(KernelError::Length { .. })));
 }
 
-fn check_attention<A: Float>(
-    seed: u64,
-    layout: QkvLayout,
-    max_len: usize,
-    window: Option<usize>,
-) {
+fn check_attention<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>) {
     let rng = &mut rng(seed);
     let tree = Tree::random(rng, 4, max_len);
     let qkv = Unaligned::new(&random::<f32>(rng, tree.rows * layout.qkv_width()));
@@ -217,12 +212,7 @@ fn attention_matches_the_reference() {
 }
 
 /// Spans of whole sequences and pieces of them over a shuffled page table, each seeing its whole sequence.
-fn check_full_attention<A: Float>(
-    seed: u64,
-    layout: QkvLayout,
-    window: Option<usize>,
-    is_biased: bool,
-) {
+fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<usize>, is_biased: bool) {
     let rng = &mut rng(seed);
     let sequences = Sequences::random(rng, &[1, 3, 17, 64, 65, 150]);
     let qkv = Unaligned::new(&random::<f32>(rng, sequences.rows() * layout.qkv_width()));

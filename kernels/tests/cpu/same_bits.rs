@@ -50,12 +50,7 @@ fn check_gemm<A: Float>(seed: u64, m: usize, n: usize, k: usize) {
 }
 
 /// Compact, ragged, cut and single-query attention over the same random tree.
-fn check_attention<A: Float>(
-    seed: u64,
-    layout: QkvLayout,
-    max_len: usize,
-    window: Option<usize>,
-) {
+fn check_attention<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>) {
     let rng = &mut rng(seed);
     let tree = Tree::random(rng, 5, max_len);
     let width = layout.qkv_width();
@@ -115,13 +110,7 @@ fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<u
 }
 
 /// NaN and infinity in some rows' keys and values: queries that see a NaN get NaN, the others the same bits as before.
-fn check_isolation<A: Float>(
-    seed: u64,
-    layout: QkvLayout,
-    max_len: usize,
-    window: Option<usize>,
-    bad: f32,
-) {
+fn check_isolation<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>, bad: f32) {
     let rng = &mut rng(seed);
     let tree = Tree::random(rng, 4, max_len);
     let width = layout.qkv_width();

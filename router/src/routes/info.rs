@@ -31,7 +31,13 @@ pub(crate) struct Info<'a> {
 
     architecture: &'a str,
     dtype: &'static str,
+    /// Reason for `dtype`.
+    dtype_reason: &'a str,
     device: &'a str,
+    /// Instructions of the kernels.
+    kernels: &'a str,
+    /// Reason for them.
+    kernels_reason: &'a str,
     attention: &'static str,
     radix_mlp_threshold: f32,
     radix_mlp_pad: usize,
@@ -120,6 +126,9 @@ pub(crate) async fn info(State(app): State<App>) -> Answer {
         docker_label: None,
         architecture: &model.model_type,
         dtype: model.dtype,
+        dtype_reason: &model.dtype_reason,
+        kernels: &model.kernels,
+        kernels_reason: &model.kernels_reason,
         device: &model.device,
         attention: model.attention,
         radix_mlp_threshold: engine.radix_mlp_threshold,

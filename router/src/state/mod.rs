@@ -78,7 +78,10 @@ impl State {
             model = self.names.served,
             tasks = tasks.join(", "),
             dtype = model.dtype,
+            dtype_reason = model.dtype_reason,
             device = model.device,
+            kernels = model.kernels,
+            kernels_reason = model.kernels_reason,
             attention = model.attention,
             radix_mlp_threshold = decimal(self.engine.config().radix_mlp_threshold),
             "ready"

@@ -20,10 +20,15 @@ pub(crate) struct ModelArgs {
     #[arg(long, env, value_parser = DeviceChoice::from_str)]
     pub(crate) device: Option<DeviceChoice>,
 
-    /// Type of weights and matrix products: float32, bfloat16, or float16 (GPU only); auto is float32 on the CPU and bfloat16
-    /// on a GPU
+    /// Type of weights and matrix products: float32, bfloat16, int8 (CPU only) or float16 (GPU only). auto is bfloat16 on a GPU,
+    /// and on the CPU where the weights are stored in 16 bits; else float32
     #[arg(long, env, default_value = "auto", value_parser = dtype)]
     pub(crate) dtype: DtypeChoice,
+
+    /// Instructions of the CPU kernels, for example avx2, avx512-vnni, avx512-bf16 or amx; auto is what is fastest on this CPU.
+    /// Two sets may round differently
+    #[arg(long, env, default_value = "auto")]
+    pub(crate) cpu_kernels: String,
 
     /// Model name that clients see, followed by aliases that requests may use, separated by commas. Default: the model
     /// id

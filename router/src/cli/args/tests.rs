@@ -151,7 +151,7 @@ fn the_names_are_those_that_people_know() {
 #[test]
 fn what_is_wrong_is_said() {
     for (line, words) in [
-        ("--dtype int8", "unknown dtype `int8`; use auto, float32, bfloat16 or float16"),
+        ("--dtype int3", "unknown dtype `int3`; use auto, float32, bfloat16, float16 or int8"),
         ("--device gpu", "device `gpu` is not known"),
         ("--dtype int4", "int4"),
         ("--pooling splade", "splade"),

@@ -53,7 +53,7 @@ pub(super) fn dtype(s: &str) -> Result<DtypeChoice, String> {
     };
     match name.parse() {
         Ok(dtype) => Ok(DtypeChoice(Some(dtype))),
-        Err(_) => Err(format!("unknown dtype `{s}`; use auto, float32, bfloat16 or float16")),
+        Err(_) => Err(format!("unknown dtype `{s}`; use auto, float32, bfloat16, float16 or int8")),
     }
 }
 

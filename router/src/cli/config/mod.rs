@@ -42,6 +42,7 @@ impl TryFrom<Args> for Config {
                 rerank_recipe: model.rerank_recipe.map(rerank_recipe).transpose()?,
                 device: model.device,
                 dtype: model.dtype.0,
+                cpu_kernels: Some(model.cpu_kernels).filter(|name| name != "auto"),
                 pooling: model.pooling,
                 task: model.task,
                 attention: model.attention,
