@@ -1,5 +1,6 @@
 //! Errors of an analysis.
 
+use crate::input::InputError;
 use prefold_backends::LoadError;
 use thiserror::Error;
 
@@ -18,38 +19,9 @@ pub enum AnalyzeError {
         /// The family's name in `config.json`.
         model_type: String,
     },
-    /// The file of texts cannot be opened.
-    #[error("cannot read {path}: {source}")]
-    Open {
-        /// Path of the file.
-        path: String,
-        /// The system's error.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The file of texts is a directory.
-    #[error("{path} is a directory; give a file with one text or request per line")]
-    Directory {
-        /// Path of the directory.
-        path: String,
-    },
-    /// Reading ended early, or the text is not UTF-8.
-    #[error("line {line}: cannot be read: {source}")]
-    Read {
-        /// Line number, from 1.
-        line: usize,
-        /// The system's error.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A line has the wrong format.
-    #[error("line {line}: {problem}")]
-    Line {
-        /// Line number, from 1.
-        line: usize,
-        /// Description of the problem.
-        problem: String,
-    },
+    /// The texts cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// A line's text has no tokens, or does not fit the model.
     #[error("line {line}: {source}")]
     Encode {

@@ -1,13 +1,67 @@
-//! Input parser: lines of text or JSON.
+//! Input of texts and rerank requests: lines of text or JSON.
 
-use crate::error::AnalyzeError;
 use serde::Deserialize;
+use std::fs::File;
 use std::io::BufRead;
+use std::path::Path;
 use std::str::FromStr;
+use thiserror::Error;
+
+/// Reason why an input cannot be read.
+#[derive(Debug, Error)]
+pub enum InputError {
+    /// The file cannot be opened.
+    #[error("cannot read {path}: {source}")]
+    Open {
+        /// Path of the file.
+        path: String,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is a directory.
+    #[error("{path} is a directory; give a file with one text or request per line")]
+    Directory {
+        /// Path of the directory.
+        path: String,
+    },
+    /// Reading ended early, or the text is not UTF-8.
+    #[error("line {line}: cannot be read: {source}")]
+    Read {
+        /// Line number, from 1.
+        line: usize,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A line has the wrong format.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Line number, from 1.
+        line: usize,
+        /// Description of the problem.
+        problem: String,
+    },
+}
+
+/// The file, or `None` for standard input, which is the path `-`.
+///
+/// # Errors
+/// [`InputError::Open`], or [`InputError::Directory`], whose opening would succeed.
+pub fn open(path: &Path) -> Result<Option<File>, InputError> {
+    if path == Path::new("-") {
+        return Ok(None);
+    }
+    let name = || path.display().to_string();
+    if path.is_dir() {
+        return Err(InputError::Directory { path: name() });
+    }
+    File::open(path).map(Some).map_err(|source| InputError::Open { path: name(), source })
+}
 
 /// Format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     /// Detected from the first line.
     Auto,
     /// Each line is a text.
@@ -31,11 +85,18 @@ impl FromStr for Format {
 
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Record {
+pub enum Record {
     /// Texts without a query.
     Texts(Vec<String>),
     /// Texts with a query.
-    Rerank { query: String, texts: Vec<String>, instruction: Option<String> },
+    Rerank {
+        /// The query.
+        query: String,
+        /// The documents to score against it, at least one.
+        texts: Vec<String>,
+        /// Instruction for rerankers that take one.
+        instruction: Option<String>,
+    },
 }
 
 /// Field names of request bodies and workload files.
@@ -73,18 +134,19 @@ enum Line {
 }
 
 /// Requests of a file with their line numbers, from 1. Empty lines are skipped.
-pub(crate) struct Records<R> {
+pub struct Records<R> {
     from: R,
     format: Format,
     line: usize,
 }
 
 impl<R: BufRead> Records<R> {
-    pub(crate) fn new(from: R, format: Format) -> Self {
+    /// Requests of `from`.
+    pub fn new(from: R, format: Format) -> Self {
         Self { from, format, line: 0 }
     }
 
-    fn record(&mut self, text: &str) -> Result<Record, AnalyzeError> {
+    fn record(&mut self, text: &str) -> Result<Record, InputError> {
         if self.format == Format::Auto {
             let json = text.starts_with(['{', '[', '"']) && serde_json::from_str::<Line>(text).is_ok();
             self.format = if json { Format::Jsonl } else { Format::Lines };
@@ -92,12 +154,12 @@ impl<R: BufRead> Records<R> {
         if self.format == Format::Lines {
             return Ok(Record::Texts(vec![text.to_owned()]));
         }
-        parse(text).map_err(|problem| AnalyzeError::Line { line: self.line, problem })
+        parse(text).map_err(|problem| InputError::Line { line: self.line, problem })
     }
 }
 
 impl<R: BufRead> Iterator for Records<R> {
-    type Item = Result<(usize, Record), AnalyzeError>;
+    type Item = Result<(usize, Record), InputError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut text = String::new();
@@ -108,7 +170,7 @@ impl<R: BufRead> Iterator for Records<R> {
                 Ok(0) => return None,
                 Ok(_) if text.trim().is_empty() => {}
                 Ok(_) => break,
-                Err(source) => return Some(Err(AnalyzeError::Read { line: self.line, source })),
+                Err(source) => return Some(Err(InputError::Read { line: self.line, source })),
             }
         }
         let text = text.strip_suffix('\n').unwrap_or(&text);

@@ -1,13 +1,14 @@
 //! `prefold analyze`: predicts whether compaction pays off for given texts and a model.
 //!
 //! Texts are tokenized as by the server, and batches of 1 to 1024 consecutive texts become prefix trees. An Amdahl model
-//! of the decoder's operations ([`flops`]) predicts the speed-up from both. No weights are read and no model is run.
+//! of the decoder's operations ([`flops`]) predicts the speed-up from both. No weights are read and no model is run. Other
+//! commands read files of texts with [`input`] too.
 #![forbid(unsafe_code)]
 
 mod batches;
 mod error;
 mod flops;
-mod input;
+pub mod input;
 mod lengths;
 mod progress;
 mod recommend;
@@ -16,9 +17,10 @@ mod template;
 mod words;
 
 pub use error::AnalyzeError;
+pub use words::count;
 
 use batches::BatchSize;
-use input::{Format, Record, Records};
+use input::{Format, InputError, Record, Records};
 use lengths::Lengths;
 use prefold_backends::{ModelSource, ModelSummary, model_summary};
 use prefold_core::{
@@ -27,7 +29,6 @@ use prefold_core::{
 use progress::{CountedReader, Progress};
 use rayon::prelude::*;
 use report::{InputReport, ModelReport, Report};
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -86,7 +87,7 @@ impl Analyze {
     }
 
     fn report(&self, source: ModelSource, model_flags: Vec<String>) -> Result<Report, AnalyzeError> {
-        let file = self.open()?;
+        let file = input::open(self.file.as_deref().unwrap_or(Path::new("-")))?;
         let model = model_summary(&source, self.task)?;
         if model.folding == Folding::Whole {
             return Err(AnalyzeError::NoPrefixes { model_type: model.model_type });
@@ -95,17 +96,6 @@ impl Analyze {
         let Some(file) = file else { return self.read(model, flags, std::io::stdin().lock(), None) };
         let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
         self.read(model, flags, BufReader::new(file), size)
-    }
-
-    /// The file, or `None` for standard input.
-    fn open(&self) -> Result<Option<File>, AnalyzeError> {
-        let Some(path) = self.file.as_deref().filter(|file| *file != Path::new("-")) else { return Ok(None) };
-        let name = || path.display().to_string();
-        // Opening a directory succeeds; only reading it would fail.
-        if path.is_dir() {
-            return Err(AnalyzeError::Directory { path: name() });
-        }
-        File::open(path).map(Some).map_err(|source| AnalyzeError::Open { path: name(), source })
     }
 
     /// Flags of the server that stand for those of the analysis.
@@ -185,7 +175,7 @@ impl<'a> LineTokenizer<'a> {
 
     fn tokens(&self, line: usize, record: Record) -> Result<Vec<Vec<u32>>, AnalyzeError> {
         let at_line = |source: Error| AnalyzeError::Encode { line, source };
-        let inputs = self.inputs(record).map_err(|problem| AnalyzeError::Line { line, problem })?;
+        let inputs = self.inputs(record).map_err(|problem| InputError::Line { line, problem })?;
         self.encoder.encode(inputs, &self.options).map_err(at_line)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// `1 text`, `2 texts`: the number with a noun whose plural ends in `s`, or in `es` after `ch`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub fn count(number: usize, noun: &str) -> String {
     let end = match noun {
         _ if number == 1 => "",
         noun if noun.ends_with("ch") => "es",

@@ -25,7 +25,16 @@ pub use prefold_kernels::Dtype;
 
 use checkpoint::Checkpoint;
 use model::backend::TransformerBackend;
+use ops::Target;
 use prefold_core::{Folding, LoadedModel, ModelBackend};
+
+/// Checks, without reading the model, that the device is there and computes in the type.
+///
+/// # Errors
+/// The first of both that is not so.
+pub fn check_device(options: &LoadOptions) -> Result<(), LoadError> {
+    Target::open(options, "").map(drop)
+}
 
 /// Finds a model's files, downloading them if necessary, checks them, and packs the weights.
 ///

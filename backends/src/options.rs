@@ -19,6 +19,8 @@ pub struct LoadOptions {
     pub dtype: Option<Dtype>,
     /// Instructions of the CPU's kernels by name; if absent, the fastest.
     pub cpu_kernels: Option<String>,
+    /// Weights that stay in bfloat16 in a model in int8: parts of their names, with `*` for any characters.
+    pub int8_skip: Vec<String>,
     /// Pooling of token states; if absent, the checkpoint's.
     pub pooling: Option<Pooling>,
     /// Purpose of the model; if absent, the checkpoint's.
@@ -52,6 +54,7 @@ impl Default for LoadOptions {
             device: None,
             dtype: None,
             cpu_kernels: None,
+            int8_skip: Vec::new(),
             pooling: None,
             task: None,
             rerank_recipe: None,

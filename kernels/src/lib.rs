@@ -28,6 +28,7 @@ mod norm;
 mod peak;
 mod pool;
 mod quantize;
+mod quantized_table;
 pub mod reference;
 mod rope;
 mod rows;
@@ -55,6 +56,7 @@ pub use norm::rms_norm_with;
 #[doc(hidden)]
 pub use peak::run_peak;
 pub use pool::PoolKind;
+pub use quantized_table::QuantizedTable;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};
 #[doc(hidden)]
 pub use rows::convert_with;

@@ -102,12 +102,12 @@ impl Pass<'_> {
             Some(_) => self.buffers.rows(Name::Embedded, input_ids.dims1()?)?,
             None => residual.clone(),
         };
-        ops::embed(&embeddings.words, input_ids, &sum, Store::Overwrite)?;
+        embeddings.words.embed(input_ids, &sum, Store::Overwrite)?;
         if let (Some(table), Some(ids)) = (&embeddings.token_types, token_type_ids) {
-            ops::embed(table, ids, &sum, Store::Accumulate)?;
+            table.embed(ids, &sum, Store::Accumulate)?;
         }
         if let Some(table) = &embeddings.positions {
-            ops::embed(table, position_ids, &sum, Store::Accumulate)?;
+            table.embed(position_ids, &sum, Store::Accumulate)?;
         }
         if let Some(norm) = &embeddings.norm {
             norm.forward_in_place(&sum)?;

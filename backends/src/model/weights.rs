@@ -3,9 +3,8 @@
 use crate::config::{AttentionConfig, NormKind, Placement, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{Attention, Linear, Norm, Rotary, ScoreBias, Target, Vector};
-use candle_core::Tensor;
-use prefold_kernels::{Activation, QkvLayout, RelativeBias};
+use crate::ops::{Attention, Linear, Norm, Rotary, ScoreBias, Table, Target, Vector};
+use prefold_kernels::{Activation, Dtype, QkvLayout, RelativeBias};
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, LoadError>;
@@ -27,11 +26,11 @@ pub(super) struct TransformerWeights {
 #[derive(Debug)]
 pub(super) struct Embeddings {
     /// `[vocab_size, size]`
-    pub(super) words: Tensor,
+    pub(super) words: Table,
     /// `[rows, size]`
-    pub(super) positions: Option<Tensor>,
+    pub(super) positions: Option<Table>,
     /// `[token_types, size]`
-    pub(super) token_types: Option<Tensor>,
+    pub(super) token_types: Option<Table>,
     pub(super) norm: Option<Norm>,
     /// `[hidden_size, size]`
     pub(super) projection: Option<Linear>,
@@ -146,10 +145,16 @@ impl Loader<'_> {
         load_linear(self.weights, self.target, &parts, in_features, bias)
     }
 
-    fn table(&self, name: &str, rows: usize) -> Result<Tensor> {
+    fn table(&self, name: &str, rows: usize) -> Result<Table> {
         let shape = [rows, self.config.embeddings.size];
-        let table = self.weights.matrix(self.target.dtype(), &format!("{}{name}.weight", self.prefix), shape)?;
-        Ok(self.target.upload(&table)?)
+        let name = format!("{}{name}.weight", self.prefix);
+        if self.target.dtype() == Dtype::Int8 {
+            // Checked before memory is allocated: the files bound the sizes that a config claims.
+            self.weights.check(&name, &shape)?;
+            return Table::quantize(shape, |rows| self.weights.f32_rows(&name, shape, rows));
+        }
+        let table = self.weights.matrix(self.target.dtype(), &name, shape)?;
+        Ok(Table::Plain(self.target.upload(&table)?))
     }
 }
 
@@ -231,10 +236,11 @@ pub(super) fn load_linear(
         weights.check(&format!("{name}.weight"), &[*out_features, in_features])?;
     }
     let rows = parts.iter().map(|(_, out_features)| out_features).sum();
-    let matrices = parts.iter().map(|(name, out_features)| {
-        weights.matrix(target.dtype(), &format!("{name}.weight"), [*out_features, in_features])
-    });
+    let dtype = target.dtype_of(parts.iter().map(|(name, _)| name.as_str()));
+    let matrices = parts
+        .iter()
+        .map(|(name, out_features)| weights.matrix(dtype, &format!("{name}.weight"), [*out_features, in_features]));
     let part = |(name, out_features): &(String, usize)| weights.read(&format!("{name}.bias"), &[*out_features]);
     let biases = bias.then(|| parts.iter().map(part).collect::<Result<Vec<Vec<f32>>>>()).transpose()?;
-    Linear::load(target, (rows, in_features), matrices, biases.map(|biases| biases.concat()))
+    Linear::load(target, dtype, (rows, in_features), matrices, biases.map(|biases| biases.concat()))
 }

@@ -45,35 +45,56 @@ impl<P: Packing<Input: WithDType>> Packed for PackedMatrix<P> {
         (self.rows(), self.cols())
     }
 
-    fn multiply(
-        &self,
-        op: &LinearOp<'_>,
-        x: (&CpuStorage, &Layout),
-        (out, out_layout): (&mut CpuStorage, &Layout),
-    ) -> Result<()> {
-        let columns = op.columns.clone();
-        let bias = op.linear.bias.as_ref().map(|bias| &bias.host[columns.clone()]);
-        let gemm = Gemm { columns, bias, ..Gemm::new(slice::<P::Input>(x.0, x.1)?, self) };
-        let computed = match op.epilogue {
-            Epilogue::Store(store) => Gemm { store, ..gemm }.run(slice_mut::<f32>(out, out_layout)?),
-            Epilogue::Activate(activation) => with_element!(out, T => {
-                gemm.run_activated(activation, slice_mut::<T>(out, out_layout)?)
-            }),
-        };
-        computed.map_err(kernel_error)
+    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
+        multiply(self, op, slice::<P::Input>(x.0, x.1)?, out)
     }
+}
+
+/// A matrix in bfloat16 of a model in int8, whose activations are float32 and are rounded here.
+#[derive(Debug)]
+struct Rounding(PackedMatrix<bf16>);
+
+impl Packed for Rounding {
+    fn shape(&self) -> (usize, usize) {
+        (self.0.rows(), self.0.cols())
+    }
+
+    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
+        let x = slice::<f32>(x.0, x.1)?;
+        let mut rounded = vec![bf16::ZERO; x.len()];
+        prefold_kernels::convert(x, &mut rounded).map_err(kernel_error)?;
+        multiply(&self.0, op, &rounded, out)
+    }
+}
+
+fn multiply<P: Packing>(
+    weight: &PackedMatrix<P>,
+    op: &LinearOp<'_>,
+    x: &[P::Input],
+    (out, out_layout): (&mut CpuStorage, &Layout),
+) -> Result<()> {
+    let columns = op.columns.clone();
+    let bias = op.linear.bias.as_ref().map(|bias| &bias.host[columns.clone()]);
+    let gemm = Gemm { columns, bias, ..Gemm::new(x, weight) };
+    let computed = match op.epilogue {
+        Epilogue::Store(store) => Gemm { store, ..gemm }.run(slice_mut::<f32>(out, out_layout)?),
+        Epilogue::Activate(activation) => with_element!(out, T => {
+            gemm.run_activated(activation, slice_mut::<T>(out, out_layout)?)
+        }),
+    };
+    computed.map_err(kernel_error)
 }
 
 /// Packs matrices one below the other.
 fn pack<P: Packing<Input: WithDType>>(
     (out_features, in_features): (usize, usize),
     parts: impl Iterator<Item = LoadResult<Tensor>>,
-) -> LoadResult<Weight> {
+) -> LoadResult<PackedMatrix<P>> {
     let mut matrix = PackedMatrixBuilder::<P>::new(out_features, in_features)?;
     for part in parts {
         push(&mut matrix, &part?)?;
     }
-    Ok(Weight::Packed(Box::new(matrix.finish()?)))
+    Ok(matrix.finish()?)
 }
 
 fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Result<()> {
@@ -83,26 +104,29 @@ fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Resul
 }
 
 impl Linear {
-    /// Packs or uploads matrices `[any, in_features]` of the target's type, one below the other; `shape` is that of all of
+    /// Packs or uploads matrices `[any, in_features]`, one below the other, in a type that is the target's or, in a target of int8,
+    /// bfloat16; `shape` is that of all of
     /// them. On a CPU they are taken one at a time.
     ///
     /// # Errors
     /// A matrix cannot be read or has another shape, rows are missing, or the device has no room.
     pub(crate) fn load(
         target: &Target,
+        dtype: Dtype,
         shape: (usize, usize),
         parts: impl Iterator<Item = LoadResult<Tensor>>,
         bias: Option<Vec<f32>>,
     ) -> LoadResult<Self> {
-        let weight = match target.dtype() {
+        let weight = match dtype {
             // Together on the host, so that they are on the device but once.
             _ if !target.is_cpu() => {
                 let parts = parts.collect::<LoadResult<Vec<_>>>()?;
                 Weight::Device(target.upload(&Tensor::cat(&parts, 0)?.reshape(shape)?)?)
             }
-            Dtype::Float32 => pack::<f32>(shape, parts)?,
-            Dtype::Bfloat16 => pack::<bf16>(shape, parts)?,
-            Dtype::Int8 => pack::<Int8>(shape, parts)?,
+            Dtype::Float32 => Weight::Packed(Box::new(pack::<f32>(shape, parts)?)),
+            Dtype::Bfloat16 if target.dtype() == Dtype::Int8 => Weight::Packed(Box::new(Rounding(pack(shape, parts)?))),
+            Dtype::Bfloat16 => Weight::Packed(Box::new(pack::<bf16>(shape, parts)?)),
+            Dtype::Int8 => Weight::Packed(Box::new(pack::<Int8>(shape, parts)?)),
             Dtype::Float16 => {
                 return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
             }

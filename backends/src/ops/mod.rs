@@ -26,6 +26,7 @@ mod rope;
 mod rows;
 mod score_bias;
 mod storage;
+mod table;
 mod target;
 mod weights;
 
@@ -40,8 +41,9 @@ pub(crate) use pages::Pages;
 pub(crate) use pool::{Pool, PoolKind};
 pub use profile::take_profile;
 pub(crate) use rope::{HeadSpan, Rotary};
-pub(crate) use rows::{convert, embed, gather_rows};
+pub(crate) use rows::{convert, gather_rows};
 pub(crate) use score_bias::ScoreBias;
+pub(crate) use table::Table;
 pub use target::used_device_bytes;
 pub(crate) use target::{Target, is_out_of_memory};
 pub(crate) use weights::Vector;

@@ -1,12 +1,13 @@
 //! The device of a model and the types that it computes in.
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::storage::candle_dtype;
 use crate::LoadError;
 use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
 use prefold_kernels::{Choice, Dtype};
-#[cfg(feature = "cuda")]
-use {super::cuda, std::sync::Arc};
+use std::sync::Arc;
 
 /// A device, opened, and the type of the weights on it.
 #[derive(Clone)]
@@ -14,6 +15,8 @@ pub(crate) struct Target {
     pub(super) device: Device,
     dtype: Dtype,
     dtype_reason: String,
+    /// Weights that are bfloat16 although the type is int8.
+    int8_skip: Arc<[String]>,
     name: String,
     warnings: Vec<String>,
     #[cfg(feature = "cuda")]
@@ -33,6 +36,7 @@ impl Target {
             device: Device::Cpu,
             dtype,
             dtype_reason: String::new(),
+            int8_skip: Arc::new([]),
             name: "cpu".to_owned(),
             warnings: Vec::new(),
             #[cfg(feature = "cuda")]
@@ -89,7 +93,8 @@ impl Target {
             None => (Dtype::Float32, format!("the weights are stored as {stored}")),
         };
         let warnings = Choice::current().warning.clone().into_iter().collect();
-        Ok(Self { dtype_reason: reason, warnings, ..Self::cpu(dtype) })
+        let int8_skip = options.int8_skip.clone().into();
+        Ok(Self { dtype_reason: reason, int8_skip, warnings, ..Self::cpu(dtype) })
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -141,6 +146,12 @@ impl Target {
     /// The type of the weights.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
+    }
+
+    /// The type of a matrix that is made of weights with these names.
+    pub(crate) fn dtype_of<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Dtype {
+        let skips = |name: &str| self.int8_skip.iter().any(|pattern| contains(name, pattern));
+        if self.dtype == Dtype::Int8 && names.any(skips) { Dtype::Bfloat16 } else { self.dtype }
     }
 
     /// Reason for that type.
@@ -209,6 +220,15 @@ impl Target {
     }
 }
 
+/// Whether a name contains the parts of a pattern, which `*` separates, in their order.
+fn contains(name: &str, pattern: &str) -> bool {
+    let mut rest = Some(name);
+    for part in pattern.split('*') {
+        rest = rest.and_then(|rest| rest.split_once(part)).map(|(_, rest)| rest);
+    }
+    rest.is_some()
+}
+
 /// True if an operation failed because the device has no memory left.
 pub(crate) fn is_out_of_memory(error: &candle_core::Error) -> bool {
     #[cfg(feature = "cuda")]
@@ -230,4 +250,20 @@ pub fn used_device_bytes(device: DeviceChoice) -> Option<usize> {
     }
     let _ = device;
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_parts_of_names() {
+        let name = "model.layers.11.mlp.down_proj";
+        for pattern in ["down_proj", "layers.11.", "layers.*.mlp", "*", "model*down_proj"] {
+            assert!(contains(name, pattern), "{pattern}");
+        }
+        for pattern in ["up_proj", "layers.1.", "mlp*layers", "down_proj*x"] {
+            assert!(!contains(name, pattern), "{pattern}");
+        }
+    }
 }

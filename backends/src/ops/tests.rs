@@ -77,7 +77,8 @@ fn an_activated_product_is_its_formula() {
     let (x, weight, bias) = (random((5, 24)), random((7, 24)), random((1, 7)));
     let sums = x.matmul(&weight.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
     let parts = std::iter::once(Ok(weight));
-    let linear = Linear::load(&Target::cpu(Dtype::Float32), (7, 24), parts, Some(values(&bias))).unwrap();
+    let linear =
+        Linear::load(&Target::cpu(Dtype::Float32), Dtype::Float32, (7, 24), parts, Some(values(&bias))).unwrap();
     let out = zeros((5, 7));
     linear.forward_activated(Activation::Gelu, &x, &out).unwrap();
     assert_close(&out, &sums.gelu_erf().unwrap());
@@ -103,10 +104,10 @@ fn rows_are_index_select() {
     gather_rows(&x, &index, &out).unwrap();
     assert_close(&out, &expected);
     let half = zeros((4, 10));
-    embed(&x.to_dtype(DType::BF16).unwrap(), &index, &half, Store::Overwrite).unwrap();
+    rows::embed(&x.to_dtype(DType::BF16).unwrap(), &index, &half, Store::Overwrite).unwrap();
     let rounded = expected.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
     assert_close(&half, &rounded);
-    embed(&x, &index, &half, Store::Accumulate).unwrap();
+    rows::embed(&x, &index, &half, Store::Accumulate).unwrap();
     assert_close(&half, &(rounded + &expected).unwrap());
     let converted = Tensor::zeros((4, 10), DType::BF16, &Device::Cpu).unwrap();
     convert(&expected, &converted).unwrap();
@@ -116,7 +117,7 @@ fn rows_are_index_select() {
     );
     let outside = Tensor::new(&[6u32, 0, 0, 0], &Device::Cpu).unwrap();
     assert!(gather_rows(&x, &outside, &out).is_err());
-    assert!(embed(&x, &outside, &out, Store::Overwrite).is_err());
+    assert!(rows::embed(&x, &outside, &out, Store::Overwrite).is_err());
 }
 
 #[test]

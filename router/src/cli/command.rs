@@ -1,9 +1,15 @@
 //! Subcommands, each a crate of its own. Without one, `prefold` serves.
 
-use super::args::SourceArgs;
-use super::config::model::model_source;
+use super::args::{LoadArgs, SourceArgs, chosen_dtype};
+use super::config::model::{load_options, model_source};
+use crate::loading;
 use clap::Subcommand;
-use std::process::ExitCode;
+use prefold_backends::{Dtype, check_device};
+use prefold_core::EngineConfig;
+use std::convert::identity;
+use std::env;
+use std::fmt::Display;
+use std::process::{self, ExitCode};
 
 /// A command to run instead of serving.
 #[derive(Debug, Clone, Subcommand)]
@@ -12,6 +18,8 @@ pub(crate) enum Command {
     Bench(Box<prefold_loadgen::Bench>),
     /// Estimate from texts, without running the model, what compaction would save
     Analyze(Box<AnalyzeArgs>),
+    /// Compare a model's answers in another type of values with those in float32
+    Accuracy(Box<AccuracyArgs>),
 }
 
 /// The model and the texts to analyse.
@@ -23,11 +31,32 @@ pub(crate) struct AnalyzeArgs {
     analyze: prefold_analyze::Analyze,
 }
 
+/// The model, the type of values and the texts to compare with.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct AccuracyArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// Type of weights and matrix products to compare with float32
+    #[arg(long, default_value = "bfloat16", value_parser = chosen_dtype)]
+    dtype: Dtype,
+
+    /// Run one pass for the process that compares, in this type
+    #[arg(long, hide = true, value_parser = chosen_dtype)]
+    pass: Option<Dtype>,
+
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten, next_help_heading = "Comparison")]
+    accuracy: prefold_accuracy::Accuracy,
+}
+
 impl Command {
     pub(crate) fn run(self) -> ExitCode {
         match self {
             Self::Bench(bench) => bench.run(),
             Self::Analyze(args) => args.run(),
+            Self::Accuracy(args) => args.run(),
         }
     }
 }
@@ -36,10 +65,37 @@ impl AnalyzeArgs {
     fn run(self) -> ExitCode {
         match model_source(&self.source, true) {
             Ok((_, source)) => self.analyze.run(source, self.source.given()),
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::from(2)
-            }
+            Err(error) => refuse(&error),
         }
     }
+}
+
+impl AccuracyArgs {
+    fn run(self) -> ExitCode {
+        let Self { source, dtype, pass, load, accuracy } = self;
+        let options = |(model, source)| Ok((model, load_options(source, load, Some(pass.unwrap_or(dtype)))?));
+        let (model, options) = match model_source(&source, true).and_then(options) {
+            Ok(loaded) => loaded,
+            Err(error) => return refuse(&error),
+        };
+        if pass.is_some() {
+            let start = || Ok(loading::start_engine(&options, identity, EngineConfig::default())?);
+            return prefold_accuracy::pass(start);
+        }
+        // Before the pass in float32, which takes a while.
+        if let Err(error) = check_device(&options) {
+            return refuse(&error);
+        }
+        accuracy.run(model, dtype, |dtype| {
+            let mut same = process::Command::new(env::current_exe()?);
+            same.args(env::args_os().skip(1)).args(["--pass", dtype.as_str()]);
+            Ok(same)
+        })
+    }
+}
+
+/// Reports arguments that are invalid.
+fn refuse(error: &dyn Display) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(2)
 }

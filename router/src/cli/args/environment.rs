@@ -1,6 +1,7 @@
 //! Environment variables of the flags.
 //!
-//! The variable of a flag is its name with `PREFOLD_` before it, of a subcommand's flag with `PREFOLD_BENCH_` or `PREFOLD_ANALYZE_`. Names that text-embeddings-inference and Hugging Face's tools
+//! The variable of a flag is its name with `PREFOLD_` before it, of a subcommand's flag with the
+//! subcommand's name too, as `PREFOLD_BENCH_`. Names that text-embeddings-inference and Hugging Face's tools
 //! use are read too, after it. Other names without a prefix are not: `TASK` or `DEVICE` may be anybody's.
 
 use super::messages::{sentence, without_value};

@@ -15,25 +15,39 @@ pub(crate) struct ModelArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no
-    /// driver or no GPU, or this binary was built without GPU support
-    #[arg(long, env, value_parser = DeviceChoice::from_str)]
-    pub(crate) device: Option<DeviceChoice>,
-
     /// Type of weights and matrix products: float32, bfloat16, int8 (CPU only) or float16 (GPU only). auto is bfloat16 on a GPU,
     /// and on the CPU where the weights are stored in 16 bits; else float32
     #[arg(long, env, default_value = "auto", value_parser = dtype)]
     pub(crate) dtype: DtypeChoice,
+
+    /// Model name that clients see, followed by aliases that requests may use, separated by commas. Default: the model
+    /// id
+    #[arg(long, env, value_delimiter = ',')]
+    pub(crate) served_model_name: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+/// Flags of how the model is loaded, whatever its type of values.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct LoadArgs {
+    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no
+    /// driver or no GPU, or
+    /// this binary was built without GPU support
+    #[arg(long, env, value_parser = DeviceChoice::from_str)]
+    pub(crate) device: Option<DeviceChoice>,
 
     /// Instructions of the CPU kernels, for example avx2, avx512-vnni, avx512-bf16 or amx; auto is what is fastest on this CPU.
     /// Two sets may round differently
     #[arg(long, env, default_value = "auto")]
     pub(crate) cpu_kernels: String,
 
-    /// Model name that clients see, followed by aliases that requests may use, separated by commas. Default: the model
-    /// id
+    /// Weights that --dtype int8 leaves in bfloat16: parts of their names, with * for any characters, separated by commas, for
+    /// example down_proj or layers.0.*
     #[arg(long, env, value_delimiter = ',')]
-    pub(crate) served_model_name: Vec<String>,
+    pub(crate) int8_skip: Vec<String>,
 
     /// Pooling of token states into one vector: last-token, mean, cls, max, mean-sqrt-len or weighted-mean. Default: as the
     /// model specifies

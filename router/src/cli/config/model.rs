@@ -1,10 +1,10 @@
 //! The source of the model and its rerank recipe, from the flags.
 
 use super::error::ConfigError;
-use crate::cli::args::SourceArgs;
+use crate::cli::args::{LoadArgs, SourceArgs};
 #[cfg(feature = "builtin-model")]
 use crate::cli::builtin;
-use prefold_backends::{HubModel, ModelSource};
+use prefold_backends::{DefaultPrompt, Dtype, HubModel, LoadOptions, ModelSource};
 use prefold_core::RerankRecipe;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -57,8 +57,33 @@ fn is_hub_id(id: &str) -> bool {
     id.split_once('/').is_some_and(|(organisation, name)| is_name(organisation) && is_name(name))
 }
 
+/// Options of loading the model in a type of values; `None` is the device's own.
+pub(crate) fn load_options(
+    source: ModelSource,
+    args: LoadArgs,
+    dtype: Option<Dtype>,
+) -> Result<LoadOptions, ConfigError> {
+    Ok(LoadOptions {
+        source,
+        rerank_recipe: args.rerank_recipe.map(rerank_recipe).transpose()?,
+        device: args.device,
+        dtype,
+        cpu_kernels: Some(args.cpu_kernels).filter(|name| name != "auto"),
+        int8_skip: args.int8_skip.into_iter().filter(|pattern| !pattern.is_empty()).collect(),
+        pooling: args.pooling,
+        task: args.task,
+        attention: args.attention,
+        default_prompt: match (args.default_prompt_name, args.default_prompt) {
+            (Some(name), _) => Some(DefaultPrompt::Named(name)),
+            (None, text) => text.map(DefaultPrompt::Text),
+        },
+        rerank_instruction: args.rerank_instruction,
+        dense_path: args.dense_path,
+    })
+}
+
 /// A built-in recipe by its name, or one from a file.
-pub(super) fn rerank_recipe(name: String) -> Result<RerankRecipe, ConfigError> {
+fn rerank_recipe(name: String) -> Result<RerankRecipe, ConfigError> {
     let recipe = match Path::new(&name) {
         path if name.ends_with(".json") || path.exists() => std::fs::read_to_string(path)
             .map_err(|error| error.to_string())

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::flag;
 use crate::state::HttpConfig;
 use clap::CommandFactory;
-use prefold_backends::ModelSource;
+use prefold_backends::{DefaultPrompt, ModelSource};
 use prefold_core::RerankRecipe;
 use std::path::Path;
 

@@ -1,0 +1,65 @@
+//! Errors of a comparison.
+
+use prefold_analyze::input::InputError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Error of starting the engine, whose message says all.
+pub type StartError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Reason why there is no report.
+#[derive(Debug, Error)]
+pub enum AccuracyError {
+    /// The texts cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The file has no text.
+    #[error("{0} has no text")]
+    Empty(String),
+    /// The texts have no order by similarity.
+    #[error("{texts} to embed: an order by similarity needs at least {least} different texts")]
+    TooFew {
+        /// The different texts, counted in words.
+        texts: String,
+        /// The least number.
+        least: usize,
+    },
+    /// A line is not of the form that the model can answer.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Line number, from 1.
+        line: usize,
+        /// Description of the problem.
+        problem: String,
+    },
+    /// The model does not load, or the engine does not start.
+    #[error(transparent)]
+    Start(StartError),
+    /// The engine refuses a text, or a forward pass fails.
+    #[error(transparent)]
+    Engine(#[from] prefold_core::Error),
+    /// The two runs answered in different ways.
+    #[error("the two types have answers of different kinds, which cannot be compared")]
+    DifferentAnswers,
+    /// The process of a pass cannot be started, or what it writes cannot be read.
+    #[error("a pass cannot run: {0}")]
+    Process(std::io::Error),
+    /// The process of a pass ended before its answers.
+    #[error("a pass ended without answers")]
+    Ended,
+    /// A result cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Path of the file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The report cannot be printed.
+    #[error("cannot print the report: {0}")]
+    Print(std::io::Error),
+    /// Results cannot be converted to or from JSON.
+    #[error("cannot write or read JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}

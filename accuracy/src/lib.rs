@@ -1,0 +1,122 @@
+//! `prefold accuracy`: what another type of values changes in a model's answers, and what it saves.
+//!
+//! The same checkpoint runs twice over the same texts, first in float32 and then in the other type, each time in a process of its
+//! own with an engine as the server's. [`texts`] chooses the texts, [`mod@pass`] and [`requests`] run them, [`embeddings`] and [`scores`] compare the answers with the
+//! statistics of [`rank`] and [`measure`], [`report`] and [`picture`] show what they found.
+#![forbid(unsafe_code)]
+
+mod answers;
+mod builtin;
+mod embeddings;
+mod error;
+mod measure;
+mod memory;
+mod pass;
+mod picture;
+mod rank;
+mod report;
+mod requests;
+mod scores;
+mod texts;
+
+pub use error::{AccuracyError, StartError};
+
+use pass::Process;
+use prefold_analyze::input::Format;
+use prefold_backends::Dtype;
+use prefold_core::Engine;
+use prefold_loadgen::chart;
+use report::Report;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use texts::Texts;
+
+/// Flags of the comparison.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Accuracy {
+    /// File with one text or rerank request per line, as for `prefold analyze`; `-` is standard input. Default: built-in
+    /// texts
+    #[arg(long, value_name = "FILE")]
+    texts: Option<PathBuf>,
+
+    /// Format of a line: a text (lines); a JSON string, list of strings or object (jsonl) with {"text"}, {"input"},
+    /// {"inputs"}, or {"query"} with {"texts"}, {"documents"} or {"passages"}; or detected from the first line (auto)
+    #[arg(long, default_value = "auto")]
+    format: Format,
+
+    /// Texts, or pairs of query and document, at most. Of more, this many are taken, evenly over the input
+    #[arg(long, default_value_t = 500, value_parser = at_least_one)]
+    max_texts: usize,
+
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Draw the results as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+impl Accuracy {
+    /// Compares `dtype` with float32 and prints the report.
+    ///
+    /// `pass` is the command of a process that calls [`pass`](crate::pass()) with the model in a type of values. `model` is the
+    /// model's name.
+    pub fn run(self, model: String, dtype: Dtype, pass: impl Fn(Dtype) -> io::Result<Command>) -> ExitCode {
+        exit_code(self.compare(model, dtype, pass).and_then(|report| self.write(&report)))
+    }
+
+    fn compare(
+        &self,
+        model: String,
+        dtype: Dtype,
+        pass: impl Fn(Dtype) -> io::Result<Command>,
+    ) -> Result<Report, AccuracyError> {
+        let texts = match &self.texts {
+            Some(path) => Texts::read(path, self.format)?,
+            None => Texts::builtin()?,
+        };
+        let source = texts.source.clone();
+        let start = |dtype| Process::start(pass(dtype).map_err(AccuracyError::Process)?);
+        let first = start(Dtype::Float32)?;
+        let ready = first.ready.clone();
+        ready.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        let (work, selection) = texts.work(ready.kind, self.max_texts)?;
+        let reference = (ready, first.run(&work)?);
+        let second = start(dtype)?;
+        let other = (second.ready.clone(), second.run(&work)?);
+        Report::new(model, (source, selection), &work, [reference, other])
+    }
+
+    fn write(&self, report: &Report) -> Result<(), AccuracyError> {
+        io::stdout().write_all(report.to_string().as_bytes()).map_err(AccuracyError::Print)?;
+        let outputs = [(&self.json, report.to_json()?), (&self.svg, chart::svg(&picture::charts(report)))];
+        for (path, text) in outputs {
+            let Some(path) = path else { continue };
+            std::fs::write(path, text).map_err(|source| AccuracyError::Write { path: path.clone(), source })?;
+        }
+        Ok(())
+    }
+}
+
+/// One pass: loads a model by `start`, answers the texts that the comparing process sends, and ends.
+pub fn pass(start: impl FnOnce() -> Result<Engine, StartError>) -> ExitCode {
+    exit_code(pass::answer(start))
+}
+
+fn exit_code(outcome: Result<(), AccuracyError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // The process of the pass has said why.
+        Err(AccuracyError::Ended) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {}", prefold_core::without_credentials(&error.to_string()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn at_least_one(s: &str) -> Result<usize, String> {
+    s.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a whole number, at least 1".to_owned())
+}
