@@ -264,3 +264,23 @@ fn batches_of_growing_sizes_agree_with_the_cpu() {
         }
     }
 }
+
+/// More keys than the tensor cores' kernel takes at a time, and more queries than a tile has: both stages of its shared memory.
+#[test]
+fn sequences_longer_than_a_tile_agree_with_the_cpu() {
+    if no_gpu() {
+        return;
+    }
+    let path = repository().join("models/prefold-mini");
+    let mut exact = load(&options(path.clone()));
+    let mut rng = StdRng::seed_from_u64(14);
+    let vocab_size = exact.backend.info().vocab_size as u32;
+    let sequences: Vec<Vec<u32>> =
+        [150, 70].map(|len| (0..len).map(|_| rng.random_range(0..vocab_size)).collect()).into();
+    let expected = run(&mut exact.backend, &sequences, Compaction::Off);
+    let mut model = load(&LoadOptions { attention: AttentionMode::Compact, ..on_gpu(path, Dtype::Bfloat16) });
+    for (found, expected) in run(&mut model.backend, &sequences, Compaction::Off).iter().zip(&expected) {
+        let cosine = cosine(found, expected);
+        assert!(cosine >= 0.999, "cosine {cosine}");
+    }
+}
