@@ -37,22 +37,27 @@ passes() {
 }
 
 simulate && build || { cat "$work/build.log"; exit 1; }
-cp "$work/tests" "$work/unchanged"
+# The builds of mutants overwrite the programs.
+rm -rf "$work/unchanged"
+mkdir "$work/unchanged"
+xargs -a "$work/tests" cp -t "$work/unchanged"
 passes || { tail -40 "$work/test.log"; echo "cuda-mutants: the tests fail without a mutant"; exit 1; }
 survivors=0
 for patch in "${patches[@]}"; do
     patch=${patch%.patch}
     file=tests/cuda-mutants/$patch.patch
     patch -s -p1 <"$file" || { echo "cuda-mutants: $patch does not apply"; exit 1; }
-    cp "$work/unchanged" "$work/tests"
+    ls -d "$work/unchanged"/* >"$work/tests"
     # Kernels run from the simulator's copy of them: the programs stay what they are.
-    if grep -q '^+++ b/kernels/cuda/' "$file"; then simulate; else build; fi ||
+    simulate && { grep -q '^+++ b/kernels/cuda/' "$file" || build; } ||
         { cat "$work/build.log"; echo "cuda-mutants: $patch does not compile"; exit 1; }
     if passes; then
         echo "SURVIVED  $patch: $(head -1 "$file")"
         survivors=$((survivors + 1))
     else
-        printf 'noticed   %-30s %s\n' "$patch" "$(grep -m1 -hE 'simulated device: |panicked at|cosine|expected .* within|Value|timed out' "$work/test.log" | cut -c1-110)"
+        # What a test says follows the line of its panic.
+        said=$(grep -m1 -hE -A1 'simulated device: |panicked at' "$work/test.log" | grep -v 'panicked at' | head -1 || true)
+        printf 'noticed   %-30s %s\n' "$patch" "$(cut -c1-110 <<<"${said:-$(tail -1 "$work/test.log")}")"
     fi
     patch -s -R -p1 <"$file"
 done

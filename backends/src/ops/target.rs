@@ -127,6 +127,7 @@ impl Target {
             device,
             dtype,
             dtype_reason,
+            int8_skip: Arc::new([]),
             name: format!("cuda:{ordinal}"),
             warnings: Vec::new(),
             cuda: Some(cuda),

@@ -148,3 +148,14 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     enqueue(stream_of(handle->stream), {"cublasGemmEx", [=] { multiply(left, ta, right, tb, out, scale, keep); }, {}}, due);
     return CUBLAS_STATUS_SUCCESS;
 }
+
+// candle's products of tensors with more dimensions, which benchmarks link and prefold never calls.
+cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const double *, const double *, int,
+                                         long long, const double *, int, long long, const double *, double *, int, long long, int) {
+    fail("cublasDgemmStridedBatched is not simulated");
+}
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void *, const void *,
+                                          cudaDataType, int, long long, const void *, cudaDataType, int, long long, const void *, void *,
+                                          cudaDataType, int, long long, int, cublasComputeType_t, cublasGemmAlgo_t) {
+    fail("cublasGemmStridedBatchedEx is not simulated");
+}

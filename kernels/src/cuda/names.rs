@@ -48,7 +48,8 @@ macro_rules! flash_names {
 /// The kernels of an element type.
 pub(super) fn names<T: Element>() -> Names {
     match T::DTYPE {
-        Dtype::Float32 => names!("f32", "4", None),
+        // No element is a byte: int8 is a format of packed weights, on a CPU.
+        Dtype::Float32 | Dtype::Int8 => names!("f32", "4", None),
         Dtype::Bfloat16 => names!("bf16", "8", flash_names!("bf16")),
         Dtype::Float16 => names!("f16", "8", flash_names!("f16")),
     }
@@ -57,7 +58,7 @@ pub(super) fn names<T: Element>() -> Names {
 /// cuBLAS's code of an element type.
 pub(super) fn data_type<T: Element>() -> cudaDataType {
     match T::DTYPE {
-        Dtype::Float32 => cudaDataType::CUDA_R_32F,
+        Dtype::Float32 | Dtype::Int8 => cudaDataType::CUDA_R_32F,
         Dtype::Bfloat16 => cudaDataType::CUDA_R_16BF,
         Dtype::Float16 => cudaDataType::CUDA_R_16F,
     }

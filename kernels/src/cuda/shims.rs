@@ -82,7 +82,7 @@ entry_points! {
 
 entry_points! {
     CUBLAS, CUBLAS_SLOTS, CublasEntry, no_cublas;
-    cublasCreate_v2 cublasDestroy_v2 cublasSetStream_v2 cublasSetMathMode cublasGemmEx
+    cublasCreate_v2 cublasDestroy_v2 cublasSetStream_v2 cublasSetMathMode cublasGemmEx cublasGemmStridedBatchedEx cublasDgemmStridedBatched
 }
 
 /// Defines functions that return a constant.

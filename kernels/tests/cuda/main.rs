@@ -54,7 +54,7 @@ impl Gpu {
 /// Relative rounding error of a result.
 fn rounding<T: Element>() -> f64 {
     match T::DTYPE {
-        Dtype::Float32 => 4e-6,
+        Dtype::Float32 | Dtype::Int8 => 4e-6,
         Dtype::Bfloat16 => 1.0 / 256.0,
         Dtype::Float16 => 1.0 / 2048.0,
     }
