@@ -59,6 +59,7 @@ pub(super) fn report(transformer: &Transformer) -> Int8Report {
         transformer.quantization_errors().map(|(name, error)| (name.to_owned(), error)).collect();
     errors.sort_by(|a, b| b.1.total_cmp(&a.1));
     // An error that is not a number is not known to be small.
-    let kept = errors.iter().filter(|(_, error)| !(*error <= MAX_ERROR)).map(|(name, _)| name.clone()).collect();
+    let kept =
+        errors.iter().filter(|(_, error)| *error > MAX_ERROR || error.is_nan()).map(|(name, _)| name.clone()).collect();
     Int8Report { kept_in_bfloat16: kept, max_error: MAX_ERROR, errors }
 }

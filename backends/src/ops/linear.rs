@@ -240,10 +240,11 @@ impl InplaceOp2 for LinearOp<'_> {
         if dims(out_layout)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
             candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
         }
-        if MEASURED.get() && self.linear.quantization_error.get().is_none() {
-            if let Some(error) = weight.quantization_error((x, x_layout))? {
-                self.linear.quantization_error.get_or_init(|| error);
-            }
+        if MEASURED.get()
+            && self.linear.quantization_error.get().is_none()
+            && let Some(error) = weight.quantization_error((x, x_layout))?
+        {
+            self.linear.quantization_error.get_or_init(|| error);
         }
         weight.multiply(self, (x, x_layout), (out, out_layout))
     }

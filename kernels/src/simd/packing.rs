@@ -1,7 +1,8 @@
 //! The formats of packed matrices.
 
-use super::Operation;
+use super::dispatch::{run, run_int8};
 use super::dot::{Dot, FloatDot, Simd};
+use super::operation::Operation;
 use crate::isa::Isa;
 use crate::{Dtype, Element};
 use half::bf16;
@@ -35,7 +36,7 @@ pub trait Packing: Copy + fmt::Debug + Send + Sync + 'static {
     /// Runs an operation on words of this format.
     #[doc(hidden)]
     fn run(isa: Isa, operation: impl Operation) {
-        super::run(isa, operation);
+        run(isa, operation);
     }
 }
 
@@ -79,6 +80,6 @@ impl Packing for Int8 {
     type Dot<S: Simd> = S::Int8;
 
     fn run(isa: Isa, operation: impl Operation) {
-        super::run_int8(isa, operation);
+        run_int8(isa, operation);
     }
 }

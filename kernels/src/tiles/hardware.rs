@@ -1,6 +1,6 @@
 //! The tiles by the instructions of AMX.
 
-use super::{ROW_BYTES, ROWS, Tiles};
+use super::tile::{ROW_BYTES, ROWS, Tiles};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 

@@ -2,56 +2,16 @@
 //!
 //! [`Tiles`] has the few instructions that a product needs. [`Hardware`] executes them; [`Model`] computes in plain Rust what
 //! Intel's manual says of each (Software Developer's Manual, volume 2, `TDPBF16PS`, `TDPBUSD`, `TILELOADD`, `TILESTORED`,
-//! `TILEZERO`), bit for bit. Tests run the algorithms on both, and [`hardware_works`] compares them when a process starts.
+//! `TILEZERO`), bit for bit. Tests run the algorithms on both, and [`check`] compares them when a process starts.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod hardware;
 mod model;
 mod self_check;
+mod tile;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) use hardware::Hardware;
 pub(crate) use model::Model;
 pub(crate) use self_check::check;
-
-/// Rows of a tile.
-pub(crate) const ROWS: usize = 16;
-
-/// Bytes of a row of a tile.
-pub(crate) const ROW_BYTES: usize = 64;
-
-/// The f32 or i32 of a row of a tile of sums.
-pub(crate) const COLUMNS: usize = ROW_BYTES / size_of::<u32>();
-
-/// The eight tiles of a thread, numbered 0 to 7, each of 16 rows of 64 bytes.
-///
-/// A factor's second tile has a line of 16 words for each word of the first one's rows: word `k` of row `m` of the first is
-/// multiplied with word `n` of line `k` of the second and added to word `n` of row `m` of the sums.
-pub(crate) trait Tiles {
-    /// Configured tiles. They are released when the value is dropped.
-    ///
-    /// # Safety
-    /// The process may use the instructions. The thread has no other value of the kind.
-    unsafe fn new() -> Self;
-
-    /// Zeroes tile `T`.
-    fn tilezero<const T: usize>(&mut self);
-
-    /// Reads the rows of tile `T`, `stride` bytes apart.
-    ///
-    /// # Safety
-    /// They may be read.
-    unsafe fn tileloadd<const T: usize>(&mut self, from: *const u8, stride: usize);
-
-    /// Writes the rows of tile `T`, `stride` bytes apart.
-    ///
-    /// # Safety
-    /// They may be written.
-    unsafe fn tilestored<const T: usize>(&mut self, to: *mut u8, stride: usize);
-
-    /// Adds to the f32 of tile `SUMS` the products of pairs of bf16 of tiles `A` and `B`.
-    fn tdpbf16ps<const SUMS: usize, const A: usize, const B: usize>(&mut self);
-
-    /// Adds to the i32 of tile `SUMS` the products of fours of bytes, of `A` unsigned, of `B` signed.
-    fn tdpbusd<const SUMS: usize, const A: usize, const B: usize>(&mut self);
-}
+pub(crate) use tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};

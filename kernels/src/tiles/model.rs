@@ -1,6 +1,6 @@
 //! The tiles in plain Rust, as Intel's manual defines the instructions.
 
-use super::{COLUMNS, ROW_BYTES, ROWS, Tiles};
+use super::tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};
 
 /// The tiles of a thread, computed without AMX.
 pub(crate) struct Model([[u32; ROWS * COLUMNS]; 8]);

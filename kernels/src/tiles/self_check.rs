@@ -1,6 +1,7 @@
 //! A check of one implementation of the tiles against the other, bit for bit.
 
-use super::{COLUMNS, Model, ROW_BYTES, ROWS, Tiles};
+use super::model::Model;
+use super::tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};
 
 /// Bytes from one row to the next in the factors: not a multiple of a row, as in packed weights.
 const STRIDE: usize = 2 * ROW_BYTES + 4;
@@ -40,7 +41,7 @@ impl Factors {
         let mut bytes = |len: usize| -> Vec<u8> {
             let byte = |i: usize| {
                 let byte = (random() >> 11) as u8;
-                if i % 2 == 1 && round % 2 == 0 { byte & 0x80 | 0x3E | byte & 1 } else { byte }
+                if i % 2 == 1 && round.is_multiple_of(2) { byte & 0x80 | 0x3E | byte & 1 } else { byte }
             };
             (0..len).map(byte).collect()
         };

@@ -1,5 +1,7 @@
 //! Products in int8, with every instruction set of this CPU and with the model of AMX, against their definition: bit for bit.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use crate::common::*;
 use prefold_kernels::*;
 use rand::Rng;

@@ -1,0 +1,171 @@
+//! The instruction sets, and the one that an operation runs with.
+
+use super::dot::{F32Dot, Simd, WidenedBf16Dot};
+use super::operation::{Operation, TileOperation};
+use super::portable;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+use crate::isa::{Isa, Kind};
+use crate::tiles;
+
+struct Portable;
+
+impl Simd for Portable {
+    type V = portable::V8;
+    type F32 = F32Dot<portable::V8, 6, 1>;
+    type Bf16 = WidenedBf16Dot<portable::V8, 6, 1>;
+    type Int8 = portable::BytesDot;
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+impl Simd for Avx2 {
+    type V = avx2::V256;
+    type F32 = F32Dot<avx2::V256, 6, 2>;
+    type Bf16 = WidenedBf16Dot<avx2::V256, 6, 2>;
+    type Int8 = avx2::WidenedBytesDot;
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx2Vnni;
+
+#[cfg(target_arch = "x86_64")]
+impl Simd for Avx2Vnni {
+    type Int8 = avx2::VnniDot;
+    type V = <Avx2 as Simd>::V;
+    type F32 = <Avx2 as Simd>::F32;
+    type Bf16 = <Avx2 as Simd>::Bf16;
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx512;
+
+#[cfg(target_arch = "x86_64")]
+impl Simd for Avx512 {
+    type V = avx512::V512<false>;
+    type F32 = F32Dot<avx512::V512<false>, 14, 2>;
+    type Bf16 = WidenedBf16Dot<avx512::V512<false>, 14, 2>;
+    type Int8 = avx512::WidenedBytesDot<false>;
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx512Vnni;
+
+#[cfg(target_arch = "x86_64")]
+impl Simd for Avx512Vnni {
+    type Int8 = avx512::VnniDot;
+    type V = <Avx512 as Simd>::V;
+    type F32 = <Avx512 as Simd>::F32;
+    type Bf16 = <Avx512 as Simd>::Bf16;
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx512Bf16;
+
+#[cfg(target_arch = "x86_64")]
+impl Simd for Avx512Bf16 {
+    type V = avx512::V512<true>;
+    type F32 = F32Dot<avx512::V512<true>, 14, 2>;
+    type Bf16 = avx512::NativeBf16Dot;
+    type Int8 = avx512::WidenedBytesDot<true>;
+}
+
+/// Runs an operation on f32 or bf16 with an instruction set. Those that differ in other products run the same code.
+pub(crate) fn run(isa: Isa, operation: impl Operation) {
+    match isa.kind() {
+        // SAFETY: every CPU has the target's baseline.
+        Kind::Portable | Kind::AmxModel => unsafe { operation.run::<Portable>() },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` exists only for what the CPU has.
+        Kind::Avx2 | Kind::Avx2Vnni => unsafe { run_avx2(operation) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Kind::Avx512 | Kind::Avx512Vnni => unsafe { run_avx512(operation) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Kind::Avx512Bf16 => unsafe { run_avx512bf16(operation) },
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        // SAFETY: as above; AMX comes with AVX-512.
+        Kind::Amx => unsafe { run_avx512(operation) },
+    }
+}
+
+/// Runs an operation on bytes with an instruction set. With AMX these are the operations that do not use tiles.
+pub(crate) fn run_int8(isa: Isa, operation: impl Operation) {
+    match isa.kind() {
+        // SAFETY: every CPU has the target's baseline.
+        Kind::Portable | Kind::AmxModel => unsafe { operation.run::<Portable>() },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` exists only for what the CPU has.
+        Kind::Avx2 => unsafe { run_avx2(operation) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Kind::Avx2Vnni => unsafe { run_avx2vnni(operation) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Kind::Avx512 => unsafe { run_avx512(operation) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above; AVX512-BF16 is used only beside AVX512-VNNI.
+        Kind::Avx512Vnni | Kind::Avx512Bf16 => unsafe { run_avx512vnni(operation) },
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        // SAFETY: as above; AMX is used only beside AVX512-VNNI.
+        Kind::Amx => unsafe { run_avx512vnni(operation) },
+    }
+}
+
+/// Runs an operation on tiles, if the instruction set has them, and else returns it.
+pub(crate) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), O> {
+    match isa.kind() {
+        // SAFETY: every CPU has the target's baseline, and the model needs nothing.
+        Kind::AmxModel => unsafe { operation.run::<Portable, tiles::Model>() },
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        // SAFETY: an `Isa` exists only for what the CPU has and the process may use.
+        Kind::Amx => unsafe { run_amx(operation) },
+        _ => return Err(operation),
+    }
+    Ok(())
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn run_amx(operation: impl TileOperation) {
+    // SAFETY: this function's features are those of `Avx512`; the tiles are the caller's duty.
+    unsafe { operation.run::<Avx512, tiles::Hardware>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_avx2(operation: impl Operation) {
+    // SAFETY: this function's features are those of `Avx2`.
+    unsafe { operation.run::<Avx2>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avxvnni")]
+fn run_avx2vnni(operation: impl Operation) {
+    // SAFETY: this function's features are those of `Avx2Vnni`.
+    unsafe { operation.run::<Avx2Vnni>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+fn run_avx512(operation: impl Operation) {
+    // SAFETY: this function's features are those of `Avx512`.
+    unsafe { operation.run::<Avx512>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+fn run_avx512vnni(operation: impl Operation) {
+    // SAFETY: this function's features are those of `Avx512Vnni`.
+    unsafe { operation.run::<Avx512Vnni>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+fn run_avx512bf16(operation: impl Operation) {
+    // SAFETY: this function's features are those of `Avx512Bf16`.
+    unsafe { operation.run::<Avx512Bf16>() }
+}
