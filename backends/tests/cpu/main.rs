@@ -5,6 +5,7 @@ mod cosines;
 mod encoder_oracle;
 mod encoders;
 mod golden;
+mod int8;
 mod same_bits;
 mod smollm2;
 #[path = "../support/mod.rs"]

@@ -115,3 +115,71 @@ impl Drop for Hardware {
         unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+
+    /// Every instruction of this file. It is read, and never called.
+    ///
+    /// # Safety
+    /// As [`Tiles::new`]; tiles may be read and written there.
+    #[inline(never)]
+    unsafe extern "C" fn all_instructions(from: *const u8, to: *mut u8, stride: usize) {
+        // SAFETY: the caller's duty.
+        unsafe {
+            let mut tiles = Hardware::new();
+            tiles.tilezero::<2>();
+            tiles.tileloadd::<4>(from, stride);
+            tiles.tileloadd::<7>(from, stride);
+            tiles.tdpbf16ps::<2, 4, 7>();
+            tiles.tdpbusd::<3, 5, 6>();
+            tiles.tilestored::<2>(to, stride);
+        }
+    }
+
+    /// The mnemonic and the tiles of an instruction, in the order of Intel's syntax.
+    fn tiles(instruction: &Instruction) -> (Mnemonic, Vec<Register>) {
+        let registers = (0..instruction.op_count()).filter(|&i| instruction.op_kind(i) == OpKind::Register);
+        (instruction.mnemonic(), registers.map(|i| instruction.op_register(i)).collect())
+    }
+
+    /// The bytes that the assembler made, read by a disassembler that knows Intel's manual; this needs no AMX.
+    #[test]
+    fn the_assembled_bytes_are_the_instructions_that_are_meant() {
+        use Register::*;
+        let code = all_instructions as *const u8;
+        // SAFETY: the function's code is readable, and the functions after it are longer than what may be read too much.
+        let bytes = unsafe { std::slice::from_raw_parts(code, 256) };
+        let decoder = Decoder::with_ip(64, bytes, code as u64, DecoderOptions::NONE);
+        let of_tiles = |mnemonic: Mnemonic| {
+            format!("{mnemonic:?}").to_lowercase().contains("tile") || format!("{mnemonic:?}").starts_with("Tdp")
+        };
+        let instructions: Vec<Instruction> = decoder
+            .into_iter()
+            .take_while(|instruction| instruction.mnemonic() != Mnemonic::Ret)
+            .filter(|instruction| of_tiles(instruction.mnemonic()))
+            .collect();
+        let found: Vec<_> = instructions.iter().map(tiles).collect();
+        let expected = [
+            (Mnemonic::Ldtilecfg, vec![]),
+            (Mnemonic::Tilezero, vec![TMM2]),
+            (Mnemonic::Tileloadd, vec![TMM4]),
+            (Mnemonic::Tileloadd, vec![TMM7]),
+            (Mnemonic::Tdpbf16ps, vec![TMM2, TMM4, TMM7]),
+            (Mnemonic::Tdpbusd, vec![TMM3, TMM5, TMM6]),
+            (Mnemonic::Tilestored, vec![TMM2]),
+            (Mnemonic::Tilerelease, vec![]),
+        ];
+        assert_eq!(found, expected);
+        // Rows lie one stride apart, without a factor or an offset.
+        for moved in
+            instructions.iter().filter(|it| matches!(it.mnemonic(), Mnemonic::Tileloadd | Mnemonic::Tilestored))
+        {
+            let at = (moved.memory_base(), moved.memory_index_scale(), moved.memory_displacement64());
+            let base = if moved.mnemonic() == Mnemonic::Tileloadd { RDI } else { RSI };
+            assert_eq!((at, moved.memory_index()), ((base, 1, 0), RDX));
+        }
+    }
+}
