@@ -1,6 +1,7 @@
 """Writes a GGUF file as a checkpoint with mean pooling, its weights dequantized to float32: unpack_gguf.py GGUF OUT (in the environment
 `torch`). sentence-transformers reads no GGUF."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def main(gguf, out):
     model.save_pretrained(plain)
     AutoTokenizer.from_pretrained(**source).save_pretrained(plain)
     transformer = Transformer(str(plain))
-    SentenceTransformer(modules=[transformer, Pooling(transformer.get_word_embedding_dimension(), "mean")], device="cpu").save(str(out))
+    SentenceTransformer(modules=[transformer, Pooling(transformer.get_embedding_dimension(), "mean")], device="cpu").save(str(out))
+    shutil.rmtree(plain)
 
 
 if __name__ == "__main__":
