@@ -1,8 +1,8 @@
 """Quantizes an exported BERT to int8 for the peers: quantize.py EXPORTED OUT, with calibration texts as a JSON list on standard input (in the
 environment `torch`).
 
-`model.onnx` is made by ONNX Runtime's dynamic quantization after its own fusion of BERT's layers: signed weights with a scale for each column,
-activations unsigned with a scale for each tensor. `model.xml` is made by NNCF's post-training quantization for transformers, with its
+`model.onnx` is made by ONNX Runtime's dynamic quantization: signed weights with a scale for each column, unsigned activations with a scale for
+each tensor. Its tool's fusion of BERT's layers beforehand and unsigned weights are both slower. `model.xml` is made by NNCF's post-training quantization for transformers, with its
 defaults otherwise: weights with a scale for each row, activations with the scales that the calibration texts give.
 """
 
@@ -16,17 +16,8 @@ import numpy
 import openvino
 import tokenizers
 from onnxruntime.quantization import QuantType, quantize_dynamic
-from onnxruntime.transformers import optimizer
 
 from export import FILES, INPUTS
-
-
-def dynamic_onnx(source, out, config):
-    fused = out / "fused.onnx"
-    optimized = optimizer.optimize_model(str(source), model_type="bert", num_heads=config["num_attention_heads"], hidden_size=config["hidden_size"])
-    optimized.save_model_to_file(str(fused))
-    quantize_dynamic(fused, out / "model.onnx", weight_type=QuantType.QInt8, per_channel=True)
-    fused.unlink()
 
 
 def calibrated_openvino(source, out, texts, limit):
@@ -45,11 +36,10 @@ def calibrated_openvino(source, out, texts, limit):
 
 def main(exported, out):
     texts = json.load(sys.stdin)
-    config = json.loads((exported / "config.json").read_text())
     limit = json.loads((exported / "sentence_bert_config.json").read_text())["max_seq_length"]
     for name in FILES:
         shutil.copy(exported / name, out)
-    dynamic_onnx(exported / "model.onnx", out, config)
+    quantize_dynamic(exported / "model.onnx", out / "model.onnx", weight_type=QuantType.QInt8, per_channel=True)
     calibrated_openvino(exported / "model.xml", out, texts, limit)
 
 

@@ -21,7 +21,10 @@ def main(gguf, out):
     model = AutoModel.from_config(config, dtype=torch.float32)
     model.load_state_dict(dequantized.state_dict())
     model.save_pretrained(plain)
-    AutoTokenizer.from_pretrained(**source).save_pretrained(plain)
+    tokenizer = AutoTokenizer.from_pretrained(**source)
+    # sentence-transformers would put every text into it.
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(plain)
     transformer = Transformer(str(plain))
     SentenceTransformer(modules=[transformer, Pooling(transformer.get_embedding_dimension(), "mean")], device="cpu").save(str(out))
     shutil.rmtree(plain)
