@@ -1,6 +1,7 @@
 """prefold beside other engines on CPUs, in alternating runs in the same minutes. See README.md.
 
     python3 benches/compare/compare.py minilm
+    python3 benches/compare/compare.py minilm --without-amx --out minilm-without-amx.json
     python3 benches/compare/compare.py queries --peers onnxruntime,openvino --rounds 3 --out queries.json
 """
 
@@ -10,16 +11,19 @@ import os
 import sys
 from pathlib import Path
 
+import amx
 import machine
 from peer import PEERS
 from tables.mixed import mixed
 from tables.queries import queries
+from tables.rerank import rerank
 from tables.setting import Setting
 from tables.start import start
 from tables.throughput import bge_base, minilm, reranker
 from venvs import ROOT, TARGET
 
-TABLES = {"minilm": minilm, "queries": queries, "bge-base": bge_base, "reranker": reranker, "mixed": mixed, "start": start}
+TABLES = {"minilm": minilm, "queries": queries, "bge-base": bge_base, "reranker": reranker, "rerank": rerank,
+          "mixed": mixed, "start": start}
 
 
 def labels(text):
@@ -37,7 +41,10 @@ def main():
     parser.add_argument("--out", type=Path, help="file of the results; default: target/compare/TABLE.json")
     parser.add_argument("--prefold", type=Path, default=ROOT / "target/release/prefold", help="the binary, with prefold-bench beside it")
     parser.add_argument("--tei", type=Path, help="a text-embeddings-router with its ONNX Runtime backend, to run beside them")
+    parser.add_argument("--without-amx", action="store_true", help="run all without AMX, as on a CPU that lacks it")
     args = parser.parse_args()
+    if args.without_amx:
+        amx.withhold()
 
     out = args.out or TARGET / f"{args.table}.json"
     TARGET.mkdir(parents=True, exist_ok=True)

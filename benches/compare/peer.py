@@ -16,16 +16,18 @@ class Kind:
     venv: str
     engine: str
     dtype: str
-    exported: bool  # reads the exported forms of a model instead of its checkpoint
+    form: str  # what it reads: the `checkpoint`, its `exported` forms, or their `quantized` ones
 
 
 PEERS = {
-    "torch-f32": Kind("sentence-transformers float32", "torch", "sentence_transformers_torch", "float32", False),
-    "torch-bf16": Kind("sentence-transformers bfloat16", "torch", "sentence_transformers_torch", "bfloat16", False),
-    "onnxruntime": Kind("ONNX Runtime float32", "onnxruntime", "onnx_runtime", "float32", True),
-    "openvino-f32": Kind("OpenVINO float32", "openvino", "openvino_cpu", "float32", True),
-    "openvino": Kind("OpenVINO default", "openvino", "openvino_cpu", "default", True),
-    "fastembed": Kind("fastembed float32", "fastembed", "fastembed_onnx", "float32", True),
+    "torch-f32": Kind("sentence-transformers float32", "torch", "sentence_transformers_torch", "float32", "checkpoint"),
+    "torch-bf16": Kind("sentence-transformers bfloat16", "torch", "sentence_transformers_torch", "bfloat16", "checkpoint"),
+    "onnxruntime": Kind("ONNX Runtime float32", "onnxruntime", "onnx_runtime", "float32", "exported"),
+    "onnxruntime-int8": Kind("ONNX Runtime int8", "onnxruntime", "onnx_runtime", "int8", "quantized"),
+    "openvino-f32": Kind("OpenVINO float32", "openvino", "openvino_cpu", "float32", "exported"),
+    "openvino": Kind("OpenVINO default", "openvino", "openvino_cpu", "default", "exported"),
+    "openvino-int8": Kind("OpenVINO int8", "openvino", "openvino_cpu", "int8", "quantized"),
+    "fastembed": Kind("fastembed float32", "fastembed", "fastembed_onnx", "float32", "exported"),
 }
 
 

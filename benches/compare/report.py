@@ -26,6 +26,10 @@ def compared(rows, unit):
     header = ["", f"{unit}, median (range)"] + [f"{row['name']} : it" for row in own]
     body = [[row["name"], shown(spread(row["rounds"]))] + [("" if row["prefold"] else shown(ratios(mine["rounds"], row["rounds"])))
                                                             for mine in own] for row in rows]
+    if any("cosine" in row for row in rows):
+        header.insert(2, "cosine to float32, mean and least")
+        for cells, row in zip(body, rows):
+            cells.insert(2, "{:.4f}, {:.4f}".format(*row["cosine"]))
     return table(header, body) + "\n\n" + "\n".join(verdicts(own, peers))
 
 

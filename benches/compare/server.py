@@ -44,7 +44,8 @@ class Server(Process):
                 raise RuntimeError(f"{self.name} is not ready: {body.decode()} (log: {log})")
             time.sleep(0.001)
         seconds = time.perf_counter() - self.launched
-        self.versions = {self.product: json.loads(self.request("GET", "/info")[2])["version"]}
+        info = json.loads(self.request("GET", "/info")[2])
+        self.versions = {self.product: info["version"]} | ({"kernels": info["kernels"]} if "kernels" in info else {})
         return seconds
 
     def request(self, method, path, value=None):

@@ -5,6 +5,12 @@ import json
 from venvs import ROOT
 
 WORKLOADS = ROOT / "tests" / "workloads"
+# `prefold bench --preset chat-embedding`
+CHAT = (
+    "<|im_start|>system\nYou are a helpful assistant specialized in embedding text for retrieval tasks.<|im_end|>\n"
+    "<|im_start|>user\n{query} embed the following sentences that is part of bing query dataset, with target to help "
+    "find relevant web documents. {passage}<|im_end|>\n<|im_start|>assistant\n"
+)
 
 
 def lines(name):
@@ -21,6 +27,12 @@ def queries(server, shortest, longest):
     """The questions of the rerank workload that have so many tokens, the two special ones included."""
     questions = [line["query"] for line in lines("docs-rerank.jsonl")]
     return [text for text, count in zip(questions, server.token_counts(questions)) if shortest <= count + 2 <= longest]
+
+
+def chat_pairs(questions):
+    """The first questions of the rerank workload, each with its 10 passages."""
+    return [CHAT.format(query=line["query"], passage=passage["text"])
+            for line in lines("docs-rerank.jsonl")[:questions] for passage in line["passages"]]
 
 
 def of_lengths(server, lengths):

@@ -1,4 +1,5 @@
-"""OpenVINO's CPU plugin on its own conversion of the model. By default it computes in the type that it finds best for the CPU."""
+"""OpenVINO's CPU plugin on its own conversion of the model. By default it computes in the type that it finds best for the CPU; so it does
+beside the int8 operations of a quantized model."""
 
 import threading
 
@@ -11,12 +12,12 @@ class Engine(Exported):
     def __init__(self, model, dtype, threads, streams):
         super().__init__(model)
         settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": streams}
-        if dtype != "default":
+        if dtype not in ("default", "int8"):
             settings["INFERENCE_PRECISION_HINT"] = {"float32": "f32", "bfloat16": "bf16"}[dtype]
         self.compiled = openvino.Core().compile_model(f"{model}/model.xml", "CPU", settings)
         self.local = threading.local()
-        self.dtype = self.compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
-        self.dtype = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}[self.dtype]
+        computed = self.compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+        self.dtype = dtype if dtype == "int8" else {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}[computed]
         self.versions = {"openvino": openvino.__version__}
 
     def run(self, ids, mask, types):

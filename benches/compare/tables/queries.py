@@ -20,13 +20,13 @@ from venvs import TARGET
 CLIENTS = [1, 16]
 SHORTEST, LONGEST = 8, 16
 SECONDS, WARMUP_S = 2, 0.5
-PEERS = ["onnxruntime", "openvino-f32", "openvino", "fastembed"]
+PEERS = ["onnxruntime", "onnxruntime-int8", "openvino-f32", "openvino", "openvino-int8", "fastembed"]
 
 
 def queries(setting: Setting):
     cases, expected = check.minilm_cases()
-    forms = {False: models.minilm(), True: models.minilm_exported()}
-    contenders = setting.own(forms[False]) + setting.other_server(forms[True])
+    forms = models.minilm_forms()
+    contenders = setting.own(forms["checkpoint"]) + setting.other_server(forms["exported"])
     for streams in sorted({1, machine.threads()}):
         contenders += named(setting.others(PEERS, forms, streams), streams)
     with running(contenders):

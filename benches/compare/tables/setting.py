@@ -10,7 +10,7 @@ from prefold import Prefold
 from rounds import turn
 from tei import Tei
 
-DTYPES = ["float32", "bfloat16"]
+DTYPES = ["float32", "bfloat16", "int8"]
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Setting:
         return [Tei(self.tei, exported)] if self.tei else []
 
     def others(self, own, models, streams=1):
-        """The asked-for peers among the table's own; `models[exported]` is the model in each form."""
+        """The asked-for peers among the table's own; `models[form]` is the model in each form."""
         labels = own if self.peers is None else [label for label in own if label in self.peers]
-        return [Peer(label, models[PEERS[label].exported], machine.threads(), streams) for label in labels]
+        return [Peer(label, models[PEERS[label].form], machine.threads(), streams) for label in labels]
 
 
 def check_all(contenders, check):

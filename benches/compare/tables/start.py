@@ -11,13 +11,14 @@ from report import shown, table
 from rounds import spread
 from tables.setting import Setting, row
 
+PEERS = ["torch-f32", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino-f32", "openvino", "openvino-int8", "fastembed"]
 FIRST = "Where is the nearest railway station?"
 
 
 def start(setting: Setting):
-    forms = {False: models.minilm(), True: models.minilm_exported()}
-    contenders = setting.own(forms[False]) + setting.other_server(forms[True])
-    contenders += setting.others(["torch-f32", "torch-bf16", "onnxruntime", "openvino-f32", "openvino", "fastembed"], forms)
+    forms = models.minilm_forms()
+    contenders = setting.own(forms["checkpoint"]) + setting.other_server(forms["exported"])
+    contenders += setting.others(PEERS, forms)
     once(contenders)  # files into the page cache
     measured = [[] for _ in contenders]
     for _ in range(setting.rounds):

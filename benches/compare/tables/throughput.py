@@ -16,9 +16,9 @@ REFERENCE = 8
 def minilm(setting: Setting):
     """all-MiniLM-L6-v2, 512 passages; checked against the values of tests/fixtures."""
     cases, expected = check.minilm_cases()
-    forms = {False: models.minilm(), True: models.minilm_exported()}
-    contenders = setting.own(forms[False]) + setting.other_server(forms[True])
-    contenders += setting.others(TORCH + ["onnxruntime", "openvino-f32", "openvino", "fastembed"], forms)
+    forms = models.minilm_forms()
+    contenders = setting.own(forms["checkpoint"]) + setting.other_server(forms["exported"])
+    contenders += setting.others(TORCH + ["onnxruntime", "onnxruntime-int8", "openvino-f32", "openvino", "openvino-int8", "fastembed"], forms)
     with running(contenders):
         right, checks = check_all(contenders, lambda one: check.vectors(one.dtype, one.embed(cases).values, expected))
         return measured(setting, right, checks, lambda one, some: one.embed(texts.passages()[:some]))
@@ -49,7 +49,7 @@ def pair_documents(server):
 
 
 def against_torch(setting, model, work, bound):
-    contenders = setting.own(model) + setting.others(TORCH, {False: model})
+    contenders = setting.own(model) + setting.others(TORCH, {"checkpoint": model})
     with running(contenders):
         # The first contender, prefold, can count tokens.
         with turn(contenders[0]):
@@ -63,17 +63,22 @@ def against_torch(setting, model, work, bound):
 
 def measured(setting, contenders, checks, work):
     """`work(contender, count)` does the first `count` of its texts (None: all)."""
-    memory, tokens = {}, {}
+    memory, tokens, vectors = {}, {}, {}
 
     def measure(one):
         # Threads awake, buffers made.
         work(one, REFERENCE)
         answer = work(one, None)
-        memory[one.name] = one.memory()
+        memory[one.name], vectors[one.name] = one.memory(), answer.values
         if tokens.setdefault("all", answer.tokens) != answer.tokens:
             raise RuntimeError(f"{one.name} computed {answer.tokens} tokens, the others {tokens['all']}")
         return answer.tokens / answer.seconds
 
     results = alternate(contenders, measure, setting.rounds)
     rows = [row(one, values, memory=memory[one.name]) for one, values in zip(contenders, results)]
+    reference = vectors[contenders[0].name]
+    if isinstance(reference[0], list):
+        # The first contender, prefold in float32, has passed its check.
+        for one in rows:
+            one["cosine"] = check.cosines(vectors[one["name"]], reference)
     return {"unit": "tokens/s", "tokens": tokens["all"], "checks": checks, "rows": rows, "markdown": compared(rows, "tokens/s")}
