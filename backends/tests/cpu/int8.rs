@@ -23,9 +23,9 @@ fn with_outlier(name: &str, directory: &Path) {
     let tensors = SafeTensors::deserialize(&file).unwrap();
     let changed = tensors.iter().map(|(name, tensor)| {
         let width = *tensor.shape().last().unwrap();
-        let factor = match name {
-            "model.layers.1.post_attention_layernorm.weight" => FACTOR,
-            "model.layers.1.mlp.gate_proj.weight" | "model.layers.1.mlp.up_proj.weight" => 1.0 / FACTOR,
+        let factor = match name.trim_start_matches("model.") {
+            "layers.1.post_attention_layernorm.weight" => FACTOR,
+            "layers.1.mlp.gate_proj.weight" | "layers.1.mlp.up_proj.weight" => 1.0 / FACTOR,
             _ => 1.0,
         };
         let values = tensor.data().as_chunks().0.iter().enumerate().flat_map(|(i, &value)| {
