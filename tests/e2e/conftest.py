@@ -37,6 +37,12 @@ def builtin(servers):
 
 
 @pytest.fixture(scope="session")
+def exact_builtin(servers):
+    """The same in float32: its values are those of transformers on every CPU."""
+    return servers("--dtype", "float32")
+
+
+@pytest.fixture(scope="session")
 def served(servers):
     """`served(fixture_name)`: server on that reference checkpoint. One of the reference texts is empty."""
     return lambda model, *args: servers("--model-id", FIXTURES / model, "--allow-empty-inputs", *args)

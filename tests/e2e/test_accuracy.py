@@ -118,7 +118,7 @@ def test_what_is_left_out_is_said(tmp_path):
      "line 1: has a text without a query, and the model scores pairs"),
     (["--model-id", "/no/such/model"], None, 2, "/no/such/model"),
     (["--dtype", "float16", "--device", "cpu"], None, 2, "float16 is for GPUs"),
-    (["--dtype", "auto"], None, 2, "`auto` is float32 on a CPU"),
+    (["--dtype", "auto"], None, 2, "`auto` depends on the checkpoint"),
     (["--max-texts", "0"], None, 2, "at least 1"),
 ])
 def test_what_cannot_be_compared_is_refused(tmp_path, args, stdin, status, words):

@@ -124,7 +124,8 @@ def test_a_classifier_with_one_label_reranks(served):
         assert_score(item["score"], pairs[item["index"]]["sigmoid"][0], pairs[item["index"]]["name"])
 
 
-def test_the_built_in_model_has_its_own_values(builtin):
+def test_the_built_in_model_has_its_own_values(exact_builtin):
+    builtin = exact_builtin
     data = json.loads((BUILTIN / "expected.json").read_text())
     texts = [case["text"] for case in data["texts"]]
     tokens = builtin.ask("/tokenize", inputs=texts)

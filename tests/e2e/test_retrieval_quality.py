@@ -40,8 +40,8 @@ def similarities(server, queries):
 
 
 @pytest.fixture(scope="module")
-def exact(builtin, queries):
-    return similarities(builtin, queries)
+def exact(exact_builtin, queries):
+    return similarities(exact_builtin, queries)
 
 
 def test_ndcg_on_the_rerank_workload(queries, exact):

@@ -36,7 +36,7 @@ def long_request(seed, inputs=8, words=100):
 
 def test_a_fleet_of_clients_that_is_killed(servers):
     processes, each = 4, 80
-    server = servers("--max-batch-tokens", "2048")
+    server = servers("--max-batch-tokens", "2048", "--dtype", "float32")
     with unharmed(server):
         fleet = []
         for seed in range(processes):

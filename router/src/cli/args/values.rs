@@ -59,7 +59,7 @@ pub(super) fn dtype(s: &str) -> Result<DtypeChoice, String> {
 
 /// A type by its name, where the device's own will not do.
 pub(crate) fn chosen_dtype(s: &str) -> Result<Dtype, String> {
-    dtype(s)?.0.ok_or_else(|| "name a type; `auto` is float32 on a CPU".to_owned())
+    dtype(s)?.0.ok_or_else(|| "name a type; `auto` depends on the checkpoint".to_owned())
 }
 
 /// Also accepts the names of vLLM, and the pipeline names that hosted containers use.
