@@ -28,10 +28,10 @@ use model::backend::TransformerBackend;
 use ops::Target;
 use prefold_core::{Folding, LoadedModel, ModelBackend};
 
-/// Checks, without reading the model, that the device is there and computes in the type.
+/// Checks, without reading the model, that the device is there, computes in the type and has room for the replicas.
 ///
 /// # Errors
-/// The first of both that is not so.
+/// The first of these that is not so.
 pub fn check_device(options: &LoadOptions) -> Result<(), LoadError> {
     Target::open(options, "").map(drop)
 }
@@ -44,10 +44,16 @@ pub fn check_device(options: &LoadOptions) -> Result<(), LoadError> {
 /// The checkpoint cannot be served exactly as it is meant: see [`LoadError`].
 pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let checkpoint = Checkpoint::open(options)?;
-    let backend = Box::new(TransformerBackend::load(&checkpoint, options)?);
-    let backend: ModelBackend = match checkpoint.config.attention.mask.folding() {
-        Folding::Prefix => ModelBackend::Prefix(backend),
-        Folding::Whole => ModelBackend::Whole(backend),
+    let backend = TransformerBackend::load(&checkpoint, options)?;
+    let (backend, replicas) = backend.replicate(options.cpu_replicas)?;
+    let folding = checkpoint.config.attention.mask.folding();
+    let as_model = |backend| match folding {
+        Folding::Prefix => ModelBackend::Prefix(Box::new(backend)),
+        Folding::Whole => ModelBackend::Whole(Box::new(backend)),
     };
-    Ok(LoadedModel { backend, tokenizer: checkpoint.tokenizer })
+    Ok(LoadedModel {
+        backend: as_model(backend),
+        replicas: replicas.into_iter().map(as_model).collect(),
+        tokenizer: checkpoint.tokenizer,
+    })
 }

@@ -19,6 +19,8 @@ pub struct LoadOptions {
     pub dtype: Option<Dtype>,
     /// Instructions of the CPU's kernels by name; if absent, the fastest.
     pub cpu_kernels: Option<String>,
+    /// Replicas on a CPU, at least one: backends over the same weights, each with its part of the cores.
+    pub cpu_replicas: usize,
     /// Weights that stay in bfloat16 in a model in int8: parts of their names, with `*` for any characters.
     pub int8_skip: Vec<String>,
     /// Pooling of token states; if absent, the checkpoint's.
@@ -54,6 +56,7 @@ impl Default for LoadOptions {
             device: None,
             dtype: None,
             cpu_kernels: None,
+            cpu_replicas: 1,
             int8_skip: Vec::new(),
             pooling: None,
             task: None,

@@ -99,7 +99,7 @@ pub fn describe() {
     }
     describe_gauge!("te_queue_size", Unit::Count, "Inputs that wait for a batch to begin");
     describe_gauge!("prefold_queue_tokens", Unit::Count, "Tokens of the inputs that wait for a batch to begin");
-    describe_histogram!("prefold_backend_idle_duration", Unit::Seconds, "The backend's wait for its next batch");
+    describe_histogram!("prefold_backend_idle_duration", Unit::Seconds, "A backend's wait for its next batch");
 }
 
 /// The label `err` of [`REQUEST_FAILURE`].

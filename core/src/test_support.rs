@@ -87,7 +87,7 @@ pub(crate) fn config() -> EngineConfig {
 }
 
 pub(crate) fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
-    LoadedModel { backend: ModelBackend::Prefix(Box::new(backend)), tokenizer }
+    LoadedModel { backend: ModelBackend::Prefix(Box::new(backend)), replicas: Vec::new(), tokenizer }
 }
 
 /// Outcome of a batch.
@@ -135,7 +135,12 @@ impl Control {
 
     /// Nothing has been taken since the last look.
     pub(crate) fn is_idle(&self) -> bool {
-        self.started.try_recv().is_err()
+        self.try_started().is_none()
+    }
+
+    /// The batch that the backend has taken since the last look.
+    pub(crate) fn try_started(&self) -> Option<Started> {
+        self.started.try_recv().ok()
     }
 }
 

@@ -89,7 +89,7 @@ fn check_error(error: &LoadError) {
 
 /// Asserts that a loaded model answers texts and batches.
 fn check_model(model: LoadedModel) {
-    let LoadedModel { mut backend, tokenizer } = model;
+    let LoadedModel { mut backend, tokenizer, .. } = model;
     let info = backend.info().clone();
     let max_input_length = info.capabilities.max_input_length;
     let limits = EncodeLimits {

@@ -28,6 +28,7 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
     };
     let model = LoadedModel {
         backend: ModelBackend::Prefix(Box::new(Fake(info))),
+        replicas: Vec::new(),
         tokenizer: Tokenizer::from_file(tokenizer).expect("the fixture is whole"),
     };
     let config = EngineConfig {

@@ -26,8 +26,8 @@ const POLLS: usize = 64;
 const OPEN: u64 = 1 << 31;
 const MEMBERS: u64 = OPEN - 1;
 
-/// The pool of callers that have entered none: one thread per core, or `RAYON_NUM_THREADS` of the environment.
-static DEFAULT: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(rayon::current_num_threads()));
+/// The pool of callers that have entered none, of [`ThreadPool::default_threads`].
+static DEFAULT: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(ThreadPool::default_threads()));
 
 thread_local! {
     static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
@@ -72,6 +72,12 @@ struct Operation {
 unsafe impl Send for Operation {}
 
 impl ThreadPool {
+    /// Threads that fill the machine: one per core, of a container's limit where it has one, or `RAYON_NUM_THREADS` of the
+    /// environment.
+    pub fn default_threads() -> usize {
+        rayon::current_num_threads()
+    }
+
     /// A pool of `threads`, including the caller; fewer if the system has no more.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {

@@ -7,7 +7,7 @@ use prefold_core::{
 };
 use thiserror::Error as ThisError;
 
-/// Wraps the loaded backend before the engine takes it.
+/// Wraps each loaded backend before the engine takes it.
 pub type Wrap = fn(ModelBackend) -> ModelBackend;
 
 /// Errors of starting the engine. Messages include the cause, so it is not also a source.
@@ -41,5 +41,6 @@ impl From<EngineError> for StartError {
 pub(crate) fn start_engine(load: &LoadOptions, wrap: Wrap, config: EngineConfig) -> Result<Engine, StartError> {
     let mut model = prefold_backends::load(load).map_err(StartError::Load)?;
     model.backend = wrap(model.backend);
+    model.replicas = model.replicas.into_iter().map(wrap).collect();
     Ok(Engine::new(model, config)?)
 }

@@ -165,7 +165,11 @@ impl Setup {
             attention: "ragged",
         };
         let tokenizer = Tokenizer::from_file(tokenizer).unwrap();
-        self.over(LoadedModel { backend: ModelBackend::Prefix(Box::new(Fake { info, mode })), tokenizer })
+        self.over(LoadedModel {
+            backend: ModelBackend::Prefix(Box::new(Fake { info, mode })),
+            replicas: Vec::new(),
+            tokenizer,
+        })
     }
 
     /// The app over a loaded model in place of the fake one.

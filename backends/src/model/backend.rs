@@ -16,14 +16,15 @@ use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch,
     TooLarge,
 };
-use prefold_kernels::Dtype;
+use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
 
 /// Rows of a part of a batch on a CPU. Weights are read once for each part, which takes a hundredth of the time of computing with
 /// them; the states of a part stay in the caches of the cores.
 const PART_ROWS: usize = 512;
 
-/// Bytes reserved on a CPU at most. A CPU has no memory of its own to compare with, so a limit on batches that no machine
+/// Bytes reserved on a CPU at most, by all replicas together. A CPU has no memory of its own to compare with, so a limit on batches
+/// that no machine
 /// could hold must not end the server at its start; buffers of larger batches grow when these come.
 const MAX_RESERVED: usize = 4 << 30;
 
@@ -31,11 +32,15 @@ const MAX_RESERVED: usize = 4 << 30;
 #[derive(Debug)]
 pub(crate) struct TransformerBackend {
     transformer: Transformer,
-    head: Head,
+    head: Arc<Head>,
     layouts: LayoutBuilder,
     target: Target,
     footprint: Footprint,
     info: ModelInfo,
+    /// Threads of this replica; where it has none, operations run on those of the caller's pool.
+    team: Option<Arc<ThreadPool>>,
+    /// Bytes reserved on a CPU at most.
+    max_reserved: usize,
 }
 
 impl TransformerBackend {
@@ -102,7 +107,7 @@ impl TransformerBackend {
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
             },
-            head,
+            head: Arc::new(head),
             footprint: Footprint::new(config, &target, options.attention),
             info: ModelInfo {
                 model_type: config.model_type.clone(),
@@ -121,7 +126,43 @@ impl TransformerBackend {
                 },
             },
             target,
+            team: None,
+            max_reserved: MAX_RESERVED,
         })
+    }
+
+    /// This backend and others over the same weights, `count` in all, which share the cores evenly: each has a team of threads
+    /// and buffers of its own.
+    pub(crate) fn replicate(self, count: usize) -> Result<(Self, Vec<Self>), LoadError> {
+        if count == 1 {
+            return Ok((self, Vec::new()));
+        }
+        let cores = ThreadPool::default_threads();
+        let threads = |index: usize| cores / count + usize::from(index < cores % count);
+        let others = (1..count).map(|index| self.replica(threads(index), count)).collect::<Result<_, _>>()?;
+        Ok((self.replica(threads(0), count)?, others))
+    }
+
+    /// One of `count` replicas, with a team of `threads`.
+    fn replica(&self, threads: usize, count: usize) -> Result<Self, LoadError> {
+        Ok(Self {
+            transformer: self.transformer.replica()?,
+            head: Arc::clone(&self.head),
+            layouts: self.layouts.replica()?,
+            target: self.target.clone(),
+            footprint: self.footprint,
+            info: self.info.clone(),
+            team: Some(Arc::new(ThreadPool::new(threads))),
+            max_reserved: MAX_RESERVED / count,
+        })
+    }
+
+    /// Calls `f`, whose operations run on the replica's threads.
+    fn on_team<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        match self.team.clone() {
+            Some(team) => team.enter(|| f(self)),
+            None => f(self),
+        }
     }
 
     fn run(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Vec<Output>, BackendError> {
@@ -204,7 +245,7 @@ impl Backend for TransformerBackend {
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
         let BatchLimits { max_tokens, max_ragged_tokens } = limits;
         let rows = match self.target.is_cpu() {
-            true => self.footprint.largest(MAX_RESERVED, max_tokens, max_ragged_tokens),
+            true => self.footprint.largest(self.max_reserved, max_tokens, max_ragged_tokens),
             false => max_tokens,
         };
         let longest = self.info.capabilities.max_input_length;
@@ -213,16 +254,17 @@ impl Backend for TransformerBackend {
             AttentionMode::Ragged => (max_ragged_tokens as u128 * rows as u128 / max_tokens.max(1) as u128) as usize,
             AttentionMode::Compact => 0,
         };
-        self.transformer.reserve(rows, ragged).map_err(|error| self.failed(&error))
+        let reserved = self.on_team(|backend| backend.transformer.reserve(rows, ragged));
+        reserved.map_err(|error| self.failed(&error))
     }
 
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
-        self.run(batch, None)
+        self.on_team(|backend| backend.run(batch, None))
     }
 }
 
 impl PrefixBackend for TransformerBackend {
     fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
-        self.run(batch, Some(plan))
+        self.on_team(|backend| backend.run(batch, Some(plan)))
     }
 }

@@ -73,6 +73,16 @@ pub(super) struct LayoutBuilder {
 }
 
 impl LayoutBuilder {
+    /// Another builder of the same layouts.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub(super) fn replica(&self) -> Result<Self> {
+        let Self { mode, ref pooling, mask, positions, has_token_types, qkv, ref target, uploader: _ } = *self;
+        let (pooling, uploader) = (pooling.clone(), Uploader::new(target)?);
+        Ok(Self { mode, pooling, mask, positions, has_token_types, qkv, target: target.clone(), uploader })
+    }
+
     /// Lays a batch out and copies all its indices to the device at once.
     ///
     /// # Errors

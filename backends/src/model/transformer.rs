@@ -15,13 +15,15 @@ use crate::ops::{self, HeadSpan, Linear, Norm, Pages, Pool, Store, Target};
 use candle_core::{Result, Tensor};
 use prefold_kernels::QkvLayout;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A transformer without a head.
 #[derive(Debug)]
 pub(super) struct Transformer {
     config: TransformerConfig,
     target: Target,
-    weights: TransformerWeights,
+    /// Shared by all replicas.
+    weights: Arc<TransformerWeights>,
     buffers: Buffers,
 }
 
@@ -34,7 +36,7 @@ impl Transformer {
         target: &Target,
     ) -> std::result::Result<Self, LoadError> {
         Ok(Self {
-            weights: TransformerWeights::load(config, weights, positions, target)?,
+            weights: Arc::new(TransformerWeights::load(config, weights, positions, target)?),
             buffers: Buffers::new(config, target)?,
             config: config.clone(),
             target: target.clone(),
@@ -44,6 +46,19 @@ impl Transformer {
     /// Names of the layers of products in int8 and the error that was measured in each.
     pub(super) fn quantization_errors(&self) -> impl Iterator<Item = (&str, f64)> {
         self.weights.linears().filter_map(Linear::quantization_error)
+    }
+
+    /// Another transformer over the same weights, with memory of its own for forward passes.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub(super) fn replica(&self) -> Result<Self> {
+        Ok(Self {
+            config: self.config.clone(),
+            target: self.target.clone(),
+            weights: Arc::clone(&self.weights),
+            buffers: Buffers::new(&self.config, &self.target)?,
+        })
     }
 
     /// The final states, after the last norm, `[output rows or all rows, hidden_size]`, `f32`.

@@ -6,7 +6,7 @@ use super::storage::candle_dtype;
 use crate::LoadError;
 use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
-use prefold_kernels::{Choice, Dtype};
+use prefold_kernels::{Choice, Dtype, ThreadPool};
 use std::sync::Arc;
 
 /// A device, opened, and the type of the weights on it.
@@ -49,11 +49,12 @@ impl Target {
     /// bits, which takes half the memory and is never slower, and else float32.
     ///
     /// # Errors
-    /// The device is not there, is too old, or does not have the type; none is chosen and the GPU or its driver does not work.
+    /// The device is not there, is too old, does not have the type, or has no room for the replicas; none is chosen and the GPU or
+    /// its driver does not work.
     pub(crate) fn open(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
         match options.device {
             Some(DeviceChoice::Cpu) => Self::open_cpu(options, stored),
-            Some(DeviceChoice::Cuda(ordinal)) => Self::open_cuda(ordinal, options.dtype),
+            Some(DeviceChoice::Cuda(ordinal)) => Self::open_cuda(ordinal, options),
             #[cfg(feature = "cuda")]
             None => Self::open_first(options, stored),
             #[cfg(not(feature = "cuda"))]
@@ -64,7 +65,7 @@ impl Target {
     #[cfg(feature = "cuda")]
     fn open_first(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
         match cuda::count() {
-            Ok(_) => Self::open_cuda(0, options.dtype),
+            Ok(_) => Self::open_cuda(0, options),
             Err(absent) if absent.is_absent() => {
                 let warning = format!("runs on the CPU, although built for CUDA: {absent}");
                 let mut target = Self::open_cpu(options, stored)?;
@@ -79,6 +80,7 @@ impl Target {
     }
 
     fn open_cpu(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
+        check_replicas(options.cpu_replicas, ThreadPool::default_threads())?;
         if let Some(name) = &options.cpu_kernels {
             Choice::force(name).map_err(|problem| LoadError::Options(format!("--cpu-kernels: {problem}")))?;
         }
@@ -98,13 +100,15 @@ impl Target {
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn open_cuda(ordinal: usize, _: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+    fn open_cuda(ordinal: usize, options: &LoadOptions) -> std::result::Result<Self, LoadError> {
+        check_no_replicas(ordinal, options)?;
         let problem = format!("--device cuda:{ordinal}: this binary was built without the feature `cuda`");
         Err(LoadError::Options(problem))
     }
 
     #[cfg(feature = "cuda")]
-    fn open_cuda(ordinal: usize, dtype: Option<Dtype>) -> std::result::Result<Self, LoadError> {
+    fn open_cuda(ordinal: usize, options: &LoadOptions) -> std::result::Result<Self, LoadError> {
+        check_no_replicas(ordinal, options)?;
         let refused = |problem: String| LoadError::Options(format!("--device cuda:{ordinal}: {problem}"));
         let count = cuda::count().map_err(|error| refused(error.to_string()))?;
         if ordinal >= count {
@@ -118,6 +122,7 @@ impl Target {
             total_mib = properties.total_bytes >> 20,
             "device opened"
         );
+        let dtype = options.dtype;
         let dtype_reason = if dtype.is_some() { "chosen by the user" } else { "the usual one of a GPU" };
         let (dtype, dtype_reason) = (dtype.unwrap_or(Dtype::Bfloat16), dtype_reason.to_owned());
         if dtype == Dtype::Int8 {
@@ -226,6 +231,28 @@ impl Target {
     }
 }
 
+/// A core for each replica at least.
+fn check_replicas(replicas: usize, cores: usize) -> std::result::Result<(), LoadError> {
+    let problem = match replicas {
+        0 => "must be at least 1".to_owned(),
+        _ if replicas > cores => format!("{replicas} replicas need a core each; {cores} can be used"),
+        _ => return Ok(()),
+    };
+    Err(LoadError::Options(format!("--cpu-replicas: {problem}")))
+}
+
+/// A GPU runs one batch at a time.
+fn check_no_replicas(ordinal: usize, options: &LoadOptions) -> std::result::Result<(), LoadError> {
+    match options.cpu_replicas {
+        1 => Ok(()),
+        replicas => {
+            let problem =
+                format!("--cpu-replicas: {replicas} replicas are for a CPU; the model runs on cuda:{ordinal}");
+            Err(LoadError::Options(problem))
+        }
+    }
+}
+
 /// Whether a name contains the parts of a pattern, which `*` separates, in their order.
 fn contains(name: &str, pattern: &str) -> bool {
     let mut rest = Some(name);
@@ -261,6 +288,19 @@ pub fn used_device_bytes(device: DeviceChoice) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replicas_have_a_core_each_and_none_are_on_a_gpu() {
+        assert!(check_replicas(1, 1).is_ok() && check_replicas(4, 4).is_ok());
+        let refused = |result: std::result::Result<(), LoadError>| result.unwrap_err().to_string();
+        assert!(refused(check_replicas(0, 4)).contains("--cpu-replicas: must be at least 1"));
+        assert!(refused(check_replicas(5, 4)).contains("--cpu-replicas: 5 replicas need a core each; 4 can be used"));
+        let options =
+            |cpu_replicas| LoadOptions { device: Some(DeviceChoice::Cuda(1)), cpu_replicas, ..LoadOptions::default() };
+        let refusal = |cpu_replicas| refused(Target::open(&options(cpu_replicas), "").map(drop));
+        assert!(refusal(2).contains("--cpu-replicas: 2 replicas are for a CPU; the model runs on cuda:1"));
+        assert!(!refusal(1).contains("--cpu-replicas"), "there is no such device, or no support of any");
+    }
 
     #[test]
     fn patterns_are_parts_of_names() {

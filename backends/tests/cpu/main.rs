@@ -6,6 +6,7 @@ mod encoder_oracle;
 mod encoders;
 mod golden;
 mod int8;
+mod replicas;
 mod same_bits;
 mod smollm2;
 #[path = "../support/mod.rs"]

@@ -7,12 +7,17 @@ use tokenizers::Tokenizer;
 pub struct LoadedModel {
     /// Runs the model.
     pub backend: ModelBackend,
+    /// Further backends of the same model, each of which runs batches of its own beside the first one's.
+    pub replicas: Vec<ModelBackend>,
     /// Without truncation or padding set; the engine decides both.
     pub tokenizer: Tokenizer,
 }
 
 impl std::fmt::Debug for LoadedModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoadedModel").field("info", self.backend.info()).finish_non_exhaustive()
+        f.debug_struct("LoadedModel")
+            .field("info", self.backend.info())
+            .field("replicas", &self.replicas.len())
+            .finish_non_exhaustive()
     }
 }

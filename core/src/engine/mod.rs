@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A model with everything around it: tokenization workers, queue, planner and the backend's thread.
+/// A model with everything around it: tokenization workers, queue, planner and the backends' threads.
 ///
 /// Clones share all of it. When the last clone is dropped, or after [`shutdown`](Self::shutdown), the
 /// threads end.
@@ -55,6 +55,7 @@ struct Inner {
     response_limits: ResponseLimits,
     buffered: Arc<Quota>,
     pipeline: Arc<Pipeline>,
+    replicas: usize,
     compaction: Compaction,
     accepting: AtomicBool,
     threads: tokio::sync::Mutex<Vec<JoinHandle<()>>>,
@@ -121,7 +122,9 @@ impl Engine {
         };
         let warm_up =
             WarmUp { tokens: config.warmup_tokens, limits: batch_limits, compaction: pipeline_config.compaction };
-        let (pipeline, threads) = execute::spawn(model.backend, pipeline_config, warm_up).map_err(Error::Backend)?;
+        let backends: Vec<_> = std::iter::once(model.backend).chain(model.replicas).collect();
+        let replicas = backends.len();
+        let (pipeline, threads) = execute::spawn(backends, pipeline_config, warm_up).map_err(Error::Backend)?;
         if config.warmup_tokens > 0 {
             tokenizers.warm_up();
         }
@@ -134,9 +137,10 @@ impl Engine {
             config,
             tokenizers,
             pipeline,
+            replicas,
             compaction: pipeline_config.compaction,
             accepting: AtomicBool::new(true),
-            threads: tokio::sync::Mutex::new(threads.into()),
+            threads: tokio::sync::Mutex::new(threads),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -150,6 +154,11 @@ impl Engine {
     /// The served model. `max_input_length` is the limit that holds here: never more than a batch takes.
     pub fn info(&self) -> &ModelInfo {
         &self.inner.info
+    }
+
+    /// Backends of the model, each of which runs batches of its own.
+    pub fn replicas(&self) -> usize {
+        self.inner.replicas
     }
 
     /// Quota of the bytes that requests hold: their bodies, and the values of their responses.
@@ -199,7 +208,7 @@ impl Engine {
         pipeline.submit_probe(Wanted::pooled(&self.info().capabilities))?.collect().await.map(|_| ())
     }
 
-    /// Time since the running forward pass began; `None` while the backend waits for work.
+    /// Time since the running forward pass began, of several the first; `None` while all backends wait for work.
     pub fn busy_for(&self) -> Option<Duration> {
         self.inner.pipeline.busy_for()
     }

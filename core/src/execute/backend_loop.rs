@@ -1,4 +1,4 @@
-//! The backend's thread: runs the batch from the slot and answers its entries.
+//! A backend's thread: runs the batch from the slot and answers its entries. Each replica has one.
 
 use super::output_checks::{check_count, check_output};
 use super::pipeline::Pipeline;
@@ -22,12 +22,10 @@ struct Done {
 
 impl Pipeline {
     /// Until drained: takes the batch out of the slot, runs it, answers its entries.
-    pub(super) fn run_batches(&self, mut backend: ModelBackend) {
-        let mut id = 0;
-        while let Some(batch) = self.await_batch() {
-            id += 1;
+    pub(super) fn run_batches(&self, mut backend: ModelBackend, replica: usize) {
+        while let Some((id, batch)) = self.await_batch(replica) {
             let sequences = batch.len();
-            let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut backend, batch.finish(), id)));
+            let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut backend, replica, batch.finish(), id)));
             if let Err(panic) = run {
                 self.count_lost(sequences);
                 tracing::error!(error = panic_message(&*panic), "the backend's thread panicked; a batch is lost");
@@ -35,29 +33,32 @@ impl Pipeline {
         }
     }
 
-    fn await_batch(&self) -> Option<FormingBatch> {
+    /// The next batch and its number.
+    fn await_batch(&self, replica: usize) -> Option<(u64, FormingBatch)> {
         let idle = Instant::now();
         let mut state = self.lock();
-        state.running_since = None;
+        state.running_since[replica] = None;
         loop {
             if let Some(batch) = state.slot.take() {
-                state.backend_waits = false;
-                state.running_since = Some(Instant::now());
+                state.running_since[replica] = Some(Instant::now());
+                state.batches += 1;
+                let id = state.batches;
                 state.queue.close_batch();
                 state.entries_left();
                 self.planner_wake.notify_one();
                 metrics::backend_idle(idle.elapsed());
-                return Some(batch);
+                return Some((id, batch));
             }
             if state.drained {
                 return None;
             }
-            state.backend_waits = true;
+            state.idle_backends += 1;
             state = self.backend_wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle_backends -= 1;
         }
     }
 
-    fn run(&self, backend: &mut ModelBackend, mut ready: ReadyBatch, id: u64) {
+    fn run(&self, backend: &mut ModelBackend, replica: usize, mut ready: ReadyBatch, id: u64) {
         ready.entries.iter_mut().for_each(|entry| entry.trace.leave_queue());
         let ReadyBatch { batch, plan, entries, planning, .. } = &ready;
         let planning = *planning;
@@ -97,7 +98,7 @@ impl Pipeline {
         let mut state = self.lock();
         state.spare.push(buffers);
         // Before the replies: who reads one and then asks for the health does not hear of this pass.
-        state.running_since = None;
+        state.running_since[replica] = None;
         drop(state);
         self.answer(Done { entries, outputs, report: Arc::new(report), taken });
     }

@@ -1,12 +1,15 @@
-//! Execution: from the queue to the answers, on two threads and a slot between them.
+//! Execution: from the queue to the answers, on a thread of the planner, one of each backend, and a slot between them.
 //!
 //! ```text
-//! submit -> Queue -> planner -> slot -> backend loop -> each entry's reply
+//! submit -> Queue -> planner -> slot -> backend loops -> each entry's reply
 //! ```
 //!
 //! The planner fills the slot with batch t+1 while the backend runs batch t. As long as the backend is busy the batch in
 //! the slot can still grow: the planner takes it back out when entries arrive that fit. Once the backend waits, the batch
 //! is left for it, so a lone request leaves at once.
+//!
+//! Replicas of a backend take batches from the same slot: whichever is free first has the next one, and no batch waits while
+//! one is idle. A forward pass takes no lock, so the replicas do not wait for each other.
 
 mod backend_loop;
 mod output_checks;
@@ -23,37 +26,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// Starts the planner's and the backend's thread and returns when the backend is warm. The threads end after
-/// [`Pipeline::close`], when everything accepted has been answered.
+/// Starts the planner's thread and one for each backend, of which there is at least one and which are replicas of each other,
+/// and returns when all are warm. The threads end after [`Pipeline::close`], when everything accepted has been answered.
 ///
 /// # Errors
-/// A thread cannot be started, or the warm-up fails.
+/// A thread cannot be started, or a warm-up fails.
 pub(crate) fn spawn(
-    mut backend: ModelBackend,
+    backends: Vec<ModelBackend>,
     config: PipelineConfig,
     warm_up: WarmUp,
-) -> Result<(Arc<Pipeline>, [JoinHandle<()>; 2]), BackendError> {
-    let pipeline = Arc::new(Pipeline::new(config));
-    let [for_planner, for_backend] = [(); 2].map(|()| Arc::clone(&pipeline));
-    let not_started = |error: std::io::Error| BackendError::Compute(format!("could not start a thread: {error}"));
-    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let planner = thread("prefold-planner").spawn(move || for_planner.plan_batches()).map_err(not_started)?;
-    let (warm, is_warm) = mpsc::channel();
-    let runner = thread("prefold-backend").spawn(move || {
-        let observe = |rows, pairs, time| for_backend.observe_cost(rows, pairs, time);
-        let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run(&mut backend, observe)))
-            .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))));
-        // The other end waits for nothing else.
-        if warm.send(warmed).is_ok() {
-            for_backend.run_batches(backend);
-        }
-    });
-    let warmed = runner.map_err(not_started).and_then(|runner| match is_warm.recv() {
-        Ok(warmed) => warmed.map(|()| runner),
-        Err(_) => Err(BackendError::Contract("the backend's thread ended before its warm-up".to_owned())),
+) -> Result<(Arc<Pipeline>, Vec<JoinHandle<()>>), BackendError> {
+    let pipeline = Arc::new(Pipeline::new(config, backends.len()));
+    let for_planner = Arc::clone(&pipeline);
+    let planner = start("prefold-planner", move || for_planner.plan_batches())?;
+    let started = backends.into_iter().enumerate();
+    let started = started.map(|(replica, backend)| spawn_backend(&pipeline, backend, replica, warm_up));
+    let warmed = started.collect::<Result<Vec<_>, _>>().and_then(|started| {
+        let warmed = started.into_iter().map(|(runner, is_warm)| match is_warm.recv() {
+            Ok(warmed) => warmed.map(|()| runner),
+            Err(_) => Err(BackendError::Contract("the backend's thread ended before its warm-up".to_owned())),
+        });
+        warmed.collect::<Result<Vec<_>, _>>()
     });
     match warmed {
-        Ok(runner) => Ok((pipeline, [planner, runner])),
+        Ok(runners) => Ok((pipeline, std::iter::once(planner).chain(runners).collect())),
         Err(error) => {
             pipeline.close();
             Err(error)
@@ -61,6 +57,36 @@ pub(crate) fn spawn(
     }
 }
 
+/// Starts the thread of a backend, which warms it up, says so and runs batches.
+fn spawn_backend(
+    pipeline: &Arc<Pipeline>,
+    mut backend: ModelBackend,
+    replica: usize,
+    warm_up: WarmUp,
+) -> Result<(JoinHandle<()>, mpsc::Receiver<Result<(), BackendError>>), BackendError> {
+    let pipeline = Arc::clone(pipeline);
+    let (warm, is_warm) = mpsc::channel();
+    let runner = start("prefold-backend", move || {
+        let observe = |rows, pairs, time| pipeline.observe_cost(rows, pairs, time);
+        let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run(&mut backend, observe)))
+            .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))));
+        // The other end waits for nothing else.
+        if warm.send(warmed).is_ok() {
+            pipeline.run_batches(backend, replica);
+        }
+    })?;
+    Ok((runner, is_warm))
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BackendError> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map_err(|error| BackendError::Compute(format!("could not start a thread: {error}")))
+}
+
 #[cfg(test)]
 #[path = "tests/pipeline.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/replicas.rs"]
+mod replica_tests;

@@ -1,4 +1,4 @@
-//! State that the planner, the backend loop and submitting requests share.
+//! State that the planner, the backend loops and submitting requests share.
 
 use crate::Scheduling;
 use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
@@ -27,7 +27,7 @@ pub(crate) struct PipelineConfig {
     pub(crate) max_batch_time: Option<Duration>,
 }
 
-/// Queue, slot and the wake-up calls of both threads.
+/// Queue, slot and the wake-up calls of the threads.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(super) compaction: Compaction,
@@ -36,7 +36,7 @@ pub(crate) struct Pipeline {
     pub(super) state: Mutex<State>,
     /// Work for the planner: an entry came, the slot was emptied, or the pipeline was closed.
     pub(super) planner_wake: Condvar,
-    /// Work for the backend: the slot was filled, or nothing more comes.
+    /// Work for a backend: the slot was filled, or nothing more comes.
     pub(super) backend_wake: Condvar,
     failed_batches: AtomicUsize,
     /// [`BackendError::DeviceLost`] from when the device has failed for good.
@@ -51,11 +51,14 @@ pub(super) struct State {
     /// Quota of the entries that wait or are in the batch that forms.
     pub(super) share: QueueShare,
     pub(super) slot: Option<FormingBatch>,
-    /// Memory of batches that are done; no more than there are batches at once, one with the backend and one in the slot.
+    /// Memory of batches that are done; one for each backend and one for the slot at most.
     pub(super) spare: Vec<Buffers>,
-    pub(super) backend_waits: bool,
-    /// Time at which the backend took the batch that it has.
-    pub(super) running_since: Option<Instant>,
+    /// Backends that wait for a batch.
+    pub(super) idle_backends: usize,
+    /// Batches that backends have taken.
+    pub(super) batches: u64,
+    /// Time at which each backend took the batch that it has.
+    pub(super) running_since: Vec<Option<Instant>>,
     /// Nothing is accepted any more.
     pub(super) closed: bool,
     /// Closed, and the last batch is in the slot or beyond.
@@ -63,7 +66,8 @@ pub(super) struct State {
 }
 
 impl Pipeline {
-    pub(super) fn new(config: PipelineConfig) -> Self {
+    /// A pipeline for `replicas` backends.
+    pub(super) fn new(config: PipelineConfig, replicas: usize) -> Self {
         let PipelineConfig { mut budget, limits, scheduling, compaction, attention, max_batch_time } = config;
         let quota = QueueQuota::new(limits);
         let costs = CostModel::default();
@@ -74,8 +78,9 @@ impl Pipeline {
             share: quota.share(),
             slot: None,
             spare: Vec::new(),
-            backend_waits: false,
-            running_since: None,
+            idle_backends: 0,
+            batches: 0,
+            running_since: vec![None; replicas],
             closed: false,
             drained: false,
         };
@@ -127,9 +132,9 @@ impl Pipeline {
         self.failed_batches.load(Ordering::Relaxed)
     }
 
-    /// Time since the backend took the batch that it has.
+    /// Time since a backend took the batch that it has; of several, the one that has run longest.
     pub(crate) fn busy_for(&self) -> Option<Duration> {
-        self.lock().running_since.map(|since| since.elapsed())
+        self.lock().running_since.iter().flatten().min().map(Instant::elapsed)
     }
 
     /// Entries in the queue and in the slot.
@@ -170,7 +175,7 @@ impl Pipeline {
 }
 
 impl State {
-    /// Gives back the quota of entries that the backend has taken or that were withdrawn, and shows what still waits. Those in
+    /// Gives back the quota of entries that a backend has taken or that were withdrawn, and shows what still waits. Those in
     /// the batch that forms keep it, because they may have to wait again.
     pub(super) fn entries_left(&self) {
         let [tokens, inputs] = self.queue.held();

@@ -48,7 +48,7 @@ impl Pipeline {
             }
             if state.closed && state.queue.is_empty() {
                 state.drained = true;
-                self.backend_wake.notify_one();
+                self.backend_wake.notify_all();
                 return None;
             }
             state = self.planner_wake.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl State {
     /// anew where entries in it have to give way.
     pub(super) fn take_entries(&mut self, compaction: Compaction) -> Option<(FormingBatch, Vec<Entry>)> {
         // Taking it back now would keep a backend waiting that could start.
-        if self.slot.is_some() && self.backend_waits {
+        if self.slot.is_some() && self.idle_backends > 0 {
             return None;
         }
         let start = Instant::now();

@@ -34,6 +34,8 @@ pub(crate) struct Info<'a> {
     /// Reason for `dtype`.
     dtype_reason: &'a str,
     device: &'a str,
+    /// Backends over one copy of the weights, each of which runs batches of its own (`--cpu-replicas`).
+    replicas: usize,
     /// Instructions of the kernels.
     kernels: &'a str,
     /// Reason for them.
@@ -154,6 +156,7 @@ pub(crate) async fn info(State(app): State<App>) -> Answer {
         kernels_reason: &model.kernels_reason,
         int8: model.int8.as_ref().map(Int8::new),
         device: &model.device,
+        replicas: app.engine.replicas(),
         attention: model.attention,
         radix_mlp_threshold: engine.radix_mlp_threshold,
         radix_mlp_pad: engine.radix_mlp_pad,

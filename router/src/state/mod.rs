@@ -80,6 +80,7 @@ impl State {
             dtype = model.dtype,
             dtype_reason = model.dtype_reason,
             device = model.device,
+            replicas = self.engine.replicas(),
             kernels = model.kernels,
             kernels_reason = model.kernels_reason,
             attention = model.attention,

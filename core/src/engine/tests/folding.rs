@@ -13,7 +13,7 @@ type Ran = Arc<Mutex<Vec<Vec<u32>>>>;
 fn bidirectional(radix_mlp_threshold: f32) -> (Engine, Ran) {
     let (backend, ran) = Bidirectional::new(info(embedder(), 1000));
     let backend = ModelBackend::Whole(Box::new(backend));
-    let model = LoadedModel { backend, tokenizer: tokenizer("qwen3-tiny") };
+    let model = LoadedModel { backend, replicas: Vec::new(), tokenizer: tokenizer("qwen3-tiny") };
     (Engine::new(model, EngineConfig { radix_mlp_threshold, ..config() }).unwrap(), ran)
 }
 
@@ -77,7 +77,7 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
         max_batch_time: None,
     };
     let (pipeline, threads) =
-        execute::spawn(ModelBackend::Whole(Box::new(backend)), config, WarmUp::off(config.compaction)).unwrap();
+        execute::spawn(vec![ModelBackend::Whole(Box::new(backend))], config, WarmUp::off(config.compaction)).unwrap();
     let answers =
         pipeline.submit(sequences.to_vec(), Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
     for (answer, tokens) in answers.iter().zip(&sequences) {

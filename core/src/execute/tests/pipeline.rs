@@ -13,15 +13,15 @@ use std::time::Duration;
 
 const LIMITS: QueueLimits = QueueLimits { tokens: 6, inputs: 4 };
 
-fn start_with(budget: Budget) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
+fn start_with(budget: Budget) -> (Arc<Pipeline>, Control, Vec<JoinHandle<()>>) {
     start_within(budget, LIMITS)
 }
 
-fn start_within(budget: Budget, limits: QueueLimits) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
+fn start_within(budget: Budget, limits: QueueLimits) -> (Arc<Pipeline>, Control, Vec<JoinHandle<()>>) {
     start_as(PipelineConfig { limits, ..config(budget) })
 }
 
-fn config(budget: Budget) -> PipelineConfig {
+pub(super) fn config(budget: Budget) -> PipelineConfig {
     let max_tokens = budget.max_tokens;
     PipelineConfig {
         budget,
@@ -33,39 +33,39 @@ fn config(budget: Budget) -> PipelineConfig {
     }
 }
 
-fn start_as(config: PipelineConfig) -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
+fn start_as(config: PipelineConfig) -> (Arc<Pipeline>, Control, Vec<JoinHandle<()>>) {
     let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
     let backend = ModelBackend::Prefix(Box::new(backend));
-    let (pipeline, threads) = spawn(backend, config, WarmUp::off(config.compaction)).unwrap();
+    let (pipeline, threads) = spawn(vec![backend], config, WarmUp::off(config.compaction)).unwrap();
     (pipeline, control, threads)
 }
 
-fn start() -> (Arc<Pipeline>, Control, [JoinHandle<()>; 2]) {
+fn start() -> (Arc<Pipeline>, Control, Vec<JoinHandle<()>>) {
     start_with(budget(100, 10))
 }
 
-fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
+pub(super) fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
     Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences, time: None }
 }
 
 /// Sequences in the slot, and entries behind it.
-fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
+pub(super) fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
     let state = pipeline.lock();
     (state.slot.as_ref().map(FormingBatch::len), state.queue.len())
 }
 
-fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
+pub(super) fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
     pipeline
         .submit(sequences.iter().map(|ids| Tokens::new(ids.to_vec())).collect(), Wanted::Embedding, Flow::default())
         .unwrap()
 }
 
-fn stop(pipeline: &Pipeline, threads: [JoinHandle<()>; 2]) {
+pub(super) fn stop(pipeline: &Pipeline, threads: Vec<JoinHandle<()>>) {
     pipeline.close();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-fn is_right(answer: &Answer, ids: &[u32]) {
+pub(super) fn is_right(answer: &Answer, ids: &[u32]) {
     assert_eq!(answer.output, fake_output(&embedder(), ids, Wanted::Embedding));
 }
 
@@ -162,14 +162,14 @@ async fn batches_are_bounded_by_what_those_before_took() {
 async fn a_batch_is_left_to_a_backend_that_waits() {
     let mut config = config(budget(100, 10));
     config.compaction.threshold = 0.0;
-    let pipeline = Pipeline::new(config);
+    let pipeline = Pipeline::new(config, 1);
     let mut state = pipeline.lock();
-    state.backend_waits = true;
+    state.idle_backends = 1;
     state.slot = Some(FormingBatch::new(config.compaction, Buffers::default()));
     let (entry, _answer) = Entry::new(vec![1], Wanted::Embedding, Trace::default());
     state.queue.push(vec![entry], Flow::default(), None);
     assert!(state.take_entries(config.compaction).is_none());
-    state.backend_waits = false;
+    state.idle_backends = 0;
     assert!(state.take_entries(config.compaction).is_some_and(|(_, entries)| entries.len() == 1));
     assert!(state.slot.is_none(), "taken back out");
 }
@@ -305,7 +305,7 @@ async fn a_batch_that_is_lost_outside_the_forward_pass_counts() {
         max_batch_time: None,
     };
     let (pipeline, threads) =
-        spawn(ModelBackend::Prefix(Box::new(backend)), config, WarmUp::off(config.compaction)).unwrap();
+        spawn(vec![ModelBackend::Prefix(Box::new(backend))], config, WarmUp::off(config.compaction)).unwrap();
     let lost = submit(&pipeline, &[&[1, 2], &[1, 2]]).collect().await;
     assert!(matches!(lost, Err(Error::Backend(BackendError::Panic(_)))), "{lost:?}");
     wait_until("the batch is counted", || pipeline.failed_batches() == 1);

@@ -1,6 +1,6 @@
 //! Flags of the model.
 
-use super::values::{DtypeChoice, attention, dtype, seconds, task};
+use super::values::{DtypeChoice, attention, dtype, positive, seconds, task};
 use crate::state::secret::Secret;
 use clap::builder::FalseyValueParser;
 use prefold_backends::{AttentionMode, DeviceChoice};
@@ -43,6 +43,11 @@ pub(crate) struct LoadArgs {
     /// Two sets may round differently
     #[arg(long, env, default_value = "auto")]
     pub(crate) cpu_kernels: String,
+
+    /// Replicas of the model on a CPU: teams of threads over one copy of the weights and one queue, each of which runs batches
+    /// of its own on its part of the cores. More than one is for machines of many cores; answers do not depend on it
+    #[arg(long, env, default_value_t = 1, value_parser = positive)]
+    pub(crate) cpu_replicas: usize,
 
     /// Weights that --dtype int8 leaves in bfloat16: parts of their names, with * for any characters, separated by commas, for
     /// example down_proj or layers.0.*

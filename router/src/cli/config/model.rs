@@ -69,6 +69,7 @@ pub(crate) fn load_options(
         device: args.device,
         dtype,
         cpu_kernels: Some(args.cpu_kernels).filter(|name| name != "auto"),
+        cpu_replicas: args.cpu_replicas,
         int8_skip: args.int8_skip.into_iter().filter(|pattern| !pattern.is_empty()).collect(),
         pooling: args.pooling,
         task: args.task,
