@@ -21,7 +21,8 @@ fn batches() -> Vec<Vec<Vec<u32>>> {
 
 fn bits(backend: &mut ModelBackend, batch: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let shares = matches!(backend, ModelBackend::Prefix(_));
-    let compaction = if shares && batch.len() % 2 == 0 { Compaction::On { multiple: 1 } } else { Compaction::Off };
+    let compaction =
+        if shares && batch.len().is_multiple_of(2) { Compaction::On { multiple: 1 } } else { Compaction::Off };
     run(backend, batch, compaction).iter().map(|row| row.iter().map(|value| value.to_bits()).collect()).collect()
 }
 

@@ -57,13 +57,16 @@ pub(crate) fn spawn(
     }
 }
 
+/// A backend's thread, and the end of its warm-up.
+type WarmingThread = (JoinHandle<()>, mpsc::Receiver<Result<(), BackendError>>);
+
 /// Starts the thread of a backend, which warms it up, says so and runs batches.
 fn spawn_backend(
     pipeline: &Arc<Pipeline>,
     mut backend: ModelBackend,
     replica: usize,
     warm_up: WarmUp,
-) -> Result<(JoinHandle<()>, mpsc::Receiver<Result<(), BackendError>>), BackendError> {
+) -> Result<WarmingThread, BackendError> {
     let pipeline = Arc::clone(pipeline);
     let (warm, is_warm) = mpsc::channel();
     let runner = start("prefold-backend", move || {
