@@ -8,9 +8,9 @@ use super::transformer::Transformer;
 use prefold_core::{Batch, Int8Report, RaggedBatch, TokenSlice, Wanted};
 use tokenizers::Tokenizer;
 
-/// Largest error of a product, relative to it, that is left in int8. Layers of SmolLM2-135M, all-MiniLM-L6-v2 and prefold-mini have
-/// 0.01 to 0.06 and cosines of embeddings above 0.995; noise of a tenth in one product changes a cosine by less than half a percent.
-const MAX_ERROR: f64 = 0.1;
+/// Largest error of a product, relative to it, that is left in int8. Layers of prefold-mini have up to 0.04, of SmolLM2-135M up to 0.08,
+/// of all-MiniLM-L6-v2 up to 0.12, and cosines of their embeddings are above 0.997.
+const MAX_ERROR: f64 = 0.2;
 
 /// Most tokens of a sentence.
 const MAX_TOKENS: usize = 32;
