@@ -113,7 +113,7 @@ fn curve(name: &str, colour: usize, values: Vec<f64>) -> Line {
     Line { name: name.to_owned(), points, colour, dashed: false }
 }
 
-/// What an agreement lacks to 1.
+/// Distance of an agreement from 1.
 fn lacking(agreement: f64) -> f64 {
     1.0 - agreement
 }

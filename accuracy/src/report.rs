@@ -122,7 +122,7 @@ impl Report {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// What is compared: `110 texts`, `100 pairs of 10 queries`.
+    /// Numbers of what is compared: `110 texts`, `100 pairs of 10 queries`.
     pub(crate) fn compared(&self) -> String {
         let texts = self.selection.texts;
         match &self.agreement {

@@ -34,7 +34,7 @@ pub(crate) struct Place {
     pub(crate) text: String,
 }
 
-/// What a model does with texts.
+/// Use of a model's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     /// Embeds texts.
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     Classify,
 }
 
-/// What the model answers.
+/// Inputs of a pass, by the form of the answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// Texts to embed.
@@ -127,7 +127,7 @@ impl Texts {
         self.records.iter().all(|(line, _)| line.is_none())
     }
 
-    /// What the model is to answer, `most` texts or pairs at most. A classifier of one label scores pairs where the input has
+    /// Inputs for the model, `most` texts or pairs at most. A classifier of one label scores pairs where the input has
     /// queries, and classifies texts where it has none.
     ///
     /// # Errors
@@ -254,7 +254,8 @@ fn spread<T>(things: Vec<T>, most: usize) -> (Vec<T>, usize) {
     spread_by(things, all, most)
 }
 
-/// As many of the things as are `most` where all of them are `weight`, but at least one; evenly spread over them.
+/// Things evenly spread over all of them, as large a part as `most` is of `weight`, the weight of all, and at least one; and the number of
+/// the others.
 fn spread_by<T>(things: Vec<T>, weight: usize, most: usize) -> (Vec<T>, usize) {
     let all = things.len();
     if weight <= most {

@@ -28,8 +28,7 @@ impl Dtype {
         }
     }
 
-    /// All types.
-    pub const ALL: [Self; 4] = [Self::Float32, Self::Bfloat16, Self::Float16, Self::Int8];
+    const ALL: [Self; 4] = [Self::Float32, Self::Bfloat16, Self::Float16, Self::Int8];
 
     /// The name in flags, logs and metrics.
     pub fn as_str(self) -> &'static str {

@@ -7,7 +7,8 @@
 //! keys at absolute path positions. The promise holds within one instruction set ([`Isa`]); two instruction sets
 //! may round differently.
 //!
-//! Activations are `f32`, or [`bf16`] with f32 accumulation ([`Element`]); [`Packing`] is what a product can be packed as.
+//! Activations are `f32`, or [`bf16`] with f32 accumulation ([`Element`]); int8 products quantize rows of `f32` themselves ([`Int8`]).
+//! [`Packing`] is what a product can be packed as.
 //! Every operation checks the lengths it is given and answers a wrong one with a [`KernelError`].
 
 #![allow(clippy::needless_range_loop, reason = "a loop over registers is unrolled; an index says which one")]

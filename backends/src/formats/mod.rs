@@ -78,7 +78,7 @@ impl Weights {
     pub(crate) fn matrix(&self, dtype: Dtype, name: &str, shape: [usize; 2]) -> Result<Tensor, LoadError> {
         let (device, size) = (&Device::Cpu, (shape[0], shape[1]));
         Ok(match dtype {
-            // What is quantized is so from the file's values.
+            // Quantization starts from the file's values.
             Dtype::Float32 | Dtype::Int8 => Tensor::from_vec(self.read::<f32>(name, &shape)?, size, device)?,
             Dtype::Bfloat16 => Tensor::from_vec(self.read::<bf16>(name, &shape)?, size, device)?,
             Dtype::Float16 => Tensor::from_vec(self.read::<f16>(name, &shape)?, size, device)?,

@@ -24,8 +24,7 @@ use std::sync::Arc;
 const PART_ROWS: usize = 512;
 
 /// Bytes reserved on a CPU at most, by all replicas together. A CPU has no memory of its own to compare with, so a limit on batches
-/// that no machine
-/// could hold must not end the server at its start; buffers of larger batches grow when these come.
+/// that no machine could hold must not end the server at its start; buffers of larger batches grow when these come.
 const MAX_RESERVED: usize = 4 << 30;
 
 /// A model on one device.
@@ -63,7 +62,7 @@ impl TransformerBackend {
         Ok(backend)
     }
 
-    /// What int8 does to the layers of this model.
+    /// Errors that int8 makes in the layers of this model.
     fn measure_int8(&mut self, checkpoint: &Checkpoint) -> Int8Report {
         let (vocab_size, max_tokens) = (self.info.vocab_size, self.info.capabilities.max_input_length);
         let batch = sensitive::calibration_batch(&checkpoint.tokenizer, vocab_size, max_tokens);

@@ -147,9 +147,8 @@ fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Resul
 }
 
 impl Linear {
-    /// A layer named after its first matrix. Packs or uploads matrices `[any, in_features]`, one below the other, in a type that is the target's or, in a target of int8,
-    /// bfloat16; `shape` is that of all of
-    /// them. On a CPU they are taken one at a time.
+    /// Packs or uploads matrices `[any, in_features]`, one below the other; `shape` is that of all of them. On a CPU they are taken
+    /// one at a time. The type is the target's or, in a target of int8, bfloat16. The layer has the name of its first matrix.
     ///
     /// # Errors
     /// A matrix cannot be read or has another shape, rows are missing, or the device has no room.

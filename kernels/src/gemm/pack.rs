@@ -62,11 +62,6 @@ impl<P: Packing> PackedMatrix<P> {
         self.k
     }
 
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        size_of_val(self.words.words()) + self.quantized.scales.len() * 2 * size_of::<u32>()
-    }
-
     /// The weights of a row as a product sees them, `[k]`.
     #[doc(hidden)]
     pub fn unpack_row(&self, row: usize) -> Vec<f32> {
