@@ -98,10 +98,11 @@ fn case(args: &Args, layout: QkvLayout, prefix: usize, suffix: usize, table: &mu
     let mut out = vec![bf16::ZERO; plan.unique_tokens() * layout.q_width()];
     let ragged = fastest(args.runs, || {
         gather_rows(&qkv, width, plan.scatter(), &mut expanded)?;
-        attention(layout, &expanded, &identity, &whole).run(&mut ragged_out)?;
+        attention(layout, &expanded, &identity, &whole).run::<bf16, bf16>(&mut ragged_out)?;
         Ok(gather_rows(&ragged_out, layout.q_width(), plan.gather(), &mut out)?)
     })?;
-    let compact = fastest(args.runs, || Ok(attention(layout, &qkv, plan.scatter(), &segments).run(&mut out)?))?;
+    let compact =
+        fastest(args.runs, || Ok(attention(layout, &qkv, plan.scatter(), &segments).run::<bf16, bf16>(&mut out)?))?;
     // Two products of head_dim multiply-adds for each pair of a query and a key it sees.
     let pairs: f64 =
         segments.iter().map(|s| f64::from(s.len) * (f64::from(s.depth) + f64::from(s.len + 1) / 2.0)).sum();

@@ -1,7 +1,11 @@
 //! Prints what the GEMM reaches beside the CPU's peak, each the best of eight tries in turn, because other work on the
-//! machine disturbs: `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`.
+//! machine disturbs: `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with
+//! `-- ISA HEADS KV_HEADS HEAD_DIM TOKENS`.
 
-use prefold_kernels::{Element, Gemm, Int8, Isa, KernelError, PackedMatrix, Packing, bf16, run_peak};
+use prefold_kernels::{
+    Attention, Element, Float, Gemm, Int8, Isa, KernelError, Mask, PackedMatrix, Packing, QkvLayout, QuerySpan,
+    RowView, bf16, run_peak,
+};
 use std::time::Instant;
 
 fn random<A: Element>(len: usize) -> Vec<A> {
@@ -39,12 +43,55 @@ fn measure<P: Packing>(isa: Isa, m: usize, n: usize, k: usize) -> Result<(), Ker
     Ok(())
 }
 
+/// Attention of one sequence, causal and not. Each product of a query and a key that it sees is counted.
+fn measure_attention<F: Float>(isa: Isa, layout: QkvLayout, tokens: usize) -> Result<(), KernelError> {
+    let qkv = random::<f32>(tokens * layout.qkv_width());
+    let view = |offset| RowView { data: &qkv, row_stride: layout.qkv_width(), offset };
+    let pages: Vec<u32> = (0..tokens as u32).collect();
+    let path_lens = [tokens as u32];
+    let mut out = vec![0.0_f32; tokens * layout.q_width()];
+    let mut rates = [0.0_f64; 2];
+    for (mask, rate_of) in [Mask::Causal, Mask::Full { path_lens: &path_lens }].into_iter().zip(&mut rates) {
+        let attention = Attention {
+            q: view(0),
+            k: view(layout.q_width()),
+            v: view(layout.q_width() + layout.kv_width()),
+            pages: &pages,
+            spans: &[QuerySpan { row: 0, len: tokens as u32, depth: 0, path: 0 }],
+            layout,
+            scale: 0.1,
+            mask,
+            window: None,
+            bias: None,
+        };
+        let pairs = if matches!(mask, Mask::Causal) { tokens * (tokens + 1) / 2 } else { tokens * tokens };
+        let operations = 4 * pairs * layout.q_width();
+        let repeats = (2_000_000_000 / operations).clamp(1, 1000);
+        for _ in 0..8 {
+            *rate_of = rate_of.max(rate(|| {
+                (0..repeats).try_for_each(|_| attention.run_with::<F, f32>(isa, &mut out))?;
+                Ok(operations * repeats)
+            })?);
+        }
+    }
+    let [causal, full] = rates;
+    let dtype = <F as Element>::DTYPE;
+    println!("{isa:>11} {dtype:>8} {layout:?} {tokens} tokens: causal {causal:7.1}, full {full:7.1} G/s");
+    Ok(())
+}
+
 fn main() -> Result<(), KernelError> {
     // `cargo bench` adds `--bench`.
     let mut args = std::env::args().skip(1).filter(|x| x != "--bench");
     let filter = args.next().unwrap_or_default();
     let shape: Vec<usize> = args.filter_map(|x| x.parse().ok()).collect();
     for isa in Isa::available().into_iter().rev().filter(|isa| filter.is_empty() || isa.to_string() == filter) {
+        if let [num_heads, num_kv_heads, head_dim, tokens] = shape[..] {
+            let layout = QkvLayout { num_heads, num_kv_heads, head_dim };
+            measure_attention::<bf16>(isa, layout, tokens)?;
+            measure_attention::<f32>(isa, layout, tokens)?;
+            continue;
+        }
         if let [m, n, k] = shape[..] {
             measure::<Int8>(isa, m, n, k)?;
             measure::<bf16>(isa, m, n, k)?;

@@ -29,11 +29,11 @@ pub(crate) enum Kind {
     /// AVX-512 with dot products of bytes and of bf16.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
-    /// AVX-512, and products on the tiles of AMX.
+    /// AVX-512 with dot products of bytes and of bf16, and products on the tiles of AMX.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     Amx,
-    /// Plain Rust, and products on a model of AMX's tiles.
-    AmxModel,
+    /// Products on a model of AMX's tiles, beside AVX-512 where the CPU has it and plain Rust where not.
+    AmxModel { has_avx512: bool },
 }
 
 impl Kind {
@@ -53,7 +53,7 @@ impl Kind {
             Self::Avx512Bf16 => "avx512-bf16",
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
             Self::Amx => "amx",
-            Self::AmxModel => "amx-model",
+            Self::AmxModel { .. } => "amx-model",
         }
     }
 }
@@ -162,18 +162,12 @@ impl Has {
             let avx2 = has!("avx2") && has!("fma");
             let avx512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
             let avx512_vnni = avx512 && has!("avx512vnni");
+            let avx512_bf16 = avx512_vnni && has!("avx512bf16");
             #[cfg(target_os = "linux")]
-            let amx = avx512_vnni && tiles::Hardware::is_permitted();
+            let amx = avx512_bf16 && tiles::Hardware::is_permitted();
             #[cfg(not(target_os = "linux"))]
             let amx = false;
-            Self {
-                avx2,
-                avx_vnni: avx2 && has!("avxvnni"),
-                avx512,
-                avx512_vnni,
-                avx512_bf16: avx512_vnni && has!("avx512bf16"),
-                amx,
-            }
+            Self { avx2, avx_vnni: avx2 && has!("avxvnni"), avx512, avx512_vnni, avx512_bf16, amx }
         }
         #[cfg(not(target_arch = "x86_64"))]
         Self::default()
@@ -214,10 +208,23 @@ impl Isa {
         available.into_iter().map(Self).collect()
     }
 
-    /// The model of AMX, for tests: slow, and the same bits as AMX in products of bf16 and bytes.
+    /// The model of AMX, for tests: slow, and the same bits as AMX in products of bf16 and bytes, and in attention too where the
+    /// CPU has AVX-512.
     #[doc(hidden)]
     pub fn amx_model() -> Self {
-        Self(Kind::AmxModel)
+        Self(Kind::AmxModel { has_avx512: Has::detect().avx512 })
+    }
+
+    /// Whether products of bf16 are faster than those of f32, and not only as fast.
+    pub fn has_fast_bf16(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16 => true,
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Kind::Amx => true,
+            Kind::AmxModel { .. } => true,
+            _ => false,
+        }
     }
 
     pub(crate) fn kind(self) -> Kind {

@@ -211,6 +211,7 @@ impl AttentionBlock {
                 layout: qkv_layout(config),
                 window: sliding_windows[loader.index],
                 bias: loader.bias.cloned(),
+                rounds_factors: loader.target.rounds_attention(),
             },
             output: loader.linear(&[(names.output, *hidden)], q_width, config.output_bias)?,
         })

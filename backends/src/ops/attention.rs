@@ -9,7 +9,7 @@ use super::storage::{kernel_error, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::{QkvLayout, RowView};
+use prefold_kernels::{QkvLayout, RowView, bf16};
 use std::sync::Arc;
 
 /// The attention of one layer.
@@ -20,6 +20,8 @@ pub(crate) struct Attention {
     pub(crate) window: Option<usize>,
     /// Added to the scores.
     pub(crate) bias: Option<Arc<ScoreBias>>,
+    /// Whether a CPU rounds the factors of products to bf16 although activations are f32.
+    pub(crate) rounds_factors: bool,
 }
 
 impl Attention {
@@ -75,7 +77,7 @@ impl InplaceOp3 for AttentionOp<'_> {
         kv: &CpuStorage,
         kv_layout: &Layout,
     ) -> Result<()> {
-        let &Attention { layout, window, ref bias } = self.attention;
+        let &Attention { layout, window, ref bias, rounds_factors } = self.attention;
         let attention = prefold_kernels::Attention {
             q: columns(q, q_layout, 0)?,
             k: columns(kv, kv_layout, 0)?,
@@ -88,7 +90,11 @@ impl InplaceOp3 for AttentionOp<'_> {
             window,
             bias: bias.as_ref().map(|bias| &bias.host),
         };
-        with_element!(out, T => attention.run::<T>(slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
+        with_element!(out, T => {
+            let out = slice_mut::<T>(out, out_layout)?;
+            let result = if rounds_factors { attention.run::<bf16, T>(out) } else { attention.run::<T, T>(out) };
+            result.map_err(kernel_error)
+        })
     }
 
     #[cfg(feature = "cuda")]
@@ -107,7 +113,7 @@ impl InplaceOp3 for AttentionOp<'_> {
         let Some(DevicePages { plan, words: Some(words), .. }) = &self.pages.device else {
             candle_core::bail!("attention: the pages were not uploaded")
         };
-        let &Attention { layout, window, ref bias } = self.attention;
+        let &Attention { layout, window, ref bias, .. } = self.attention;
         let scale = self.attention.scale();
         with_cuda_element!(q, T => with_view::<u32, _>(words, |words| {
             let attention = OnDevice::<T> {

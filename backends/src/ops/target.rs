@@ -6,7 +6,7 @@ use super::storage::candle_dtype;
 use crate::LoadError;
 use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
-use prefold_kernels::{Choice, Dtype, ThreadPool};
+use prefold_kernels::{Choice, Dtype, Isa, ThreadPool};
 use std::sync::Arc;
 
 /// A device, opened, and the type of the weights on it.
@@ -158,6 +158,12 @@ impl Target {
     pub(crate) fn dtype_of<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Dtype {
         let skips = |name: &str| self.int8_skip.iter().any(|pattern| contains(name, pattern));
         if self.dtype == Dtype::Int8 && names.any(skips) { Dtype::Bfloat16 } else { self.dtype }
+    }
+
+    /// Whether attention rounds its factors to bf16 although activations are f32: where weights are 8-bit integers, and the CPU
+    /// multiplies bf16 faster.
+    pub(crate) fn rounds_attention(&self) -> bool {
+        self.dtype == Dtype::Int8 && Isa::best().has_fast_bf16()
     }
 
     /// The same with more weights in bfloat16, by their names.

@@ -4,7 +4,7 @@ use super::input::Attention;
 use std::cmp::Reverse;
 
 /// Lanes of an item.
-pub(super) const QUERIES: usize = 64;
+pub(super) const QUERIES: usize = 128;
 
 /// Queries of one key/value head of a span.
 #[derive(Debug, Clone, Copy)]

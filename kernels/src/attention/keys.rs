@@ -2,7 +2,8 @@
 
 use super::input::Attention;
 use super::layout::RowView;
-use crate::simd::{FloatDot, Vector};
+use super::products::Products;
+use crate::simd::Vector;
 use std::ops::Range;
 
 /// The keys and values of one head on one path.
@@ -18,22 +19,20 @@ pub(super) struct Path<'a> {
 /// Writes the values of a row as words.
 ///
 /// # Safety
-/// The CPU has the instructions of `D`.
+/// The CPU has the instructions of `P`.
 #[inline(always)]
-pub(super) unsafe fn row_words<D: FloatDot>(row: &[f32], factor: f32, words: &mut [u32]) {
-    assert_eq!(words.len(), row.len().div_ceil(D::ELEMENTS));
-    if let Some(last) = words.last_mut() {
-        *last = 0;
-    }
-    let to = words.as_mut_ptr().cast::<D::Element>();
+pub(super) unsafe fn row_words<P: Products>(row: &[f32], factor: f32, words: &mut [u32]) {
+    assert_eq!(words.len(), P::row_words(row.len()));
+    words[row.len() / P::ELEMENTS..].fill(0);
+    let to = words.as_mut_ptr().cast::<P::Element>();
     let mut i = 0;
     while i < row.len() {
-        let count = (row.len() - i).min(D::V::LANES);
+        let count = (row.len() - i).min(P::V::LANES);
         // SAFETY: `i + count <= row.len()`, and `words` has room for `row.len()` elements.
         unsafe {
-            let values = load::<D::V>(&row[i..], count).mul(D::V::set1(factor));
-            if D::ELEMENTS == 1 {
-                D::round(values).store_elements(words[i..].as_mut_ptr().cast::<f32>(), count);
+            let values = load::<P::V>(&row[i..], count).mul(P::V::set1(factor));
+            if P::ELEMENTS == 1 {
+                P::round(values).store_elements(words[i..].as_mut_ptr().cast::<f32>(), count);
             } else {
                 values.store_elements(to.add(i), count);
             }
@@ -66,26 +65,26 @@ impl Path<'_> {
     /// Writes the keys of some positions, a row of words for each.
     ///
     /// # Safety
-    /// The CPU has the instructions of `D`.
+    /// The CPU has the instructions of `P`.
     #[inline(always)]
-    pub(super) unsafe fn copy_keys<D: FloatDot>(&self, positions: Range<usize>, keys: &mut [u32]) {
+    pub(super) unsafe fn copy_keys<P: Products>(&self, positions: Range<usize>, keys: &mut [u32]) {
         let dim = self.attention.layout.head_dim;
-        for (position, words) in positions.zip(keys.chunks_exact_mut(dim.div_ceil(D::ELEMENTS))) {
+        for (position, words) in positions.zip(keys.chunks_exact_mut(P::row_words(dim))) {
             self.prefetch(&self.attention.k, position);
             let page = self.pages[position];
             let row = self.attention.k.values(page as usize, self.column, dim);
             // SAFETY: the caller's duty.
-            unsafe { row_words::<D>(row, 1.0, words) };
+            unsafe { row_words::<P>(row, 1.0, words) };
         }
     }
 
-    /// Writes the values of some positions: for each `D::ELEMENTS` positions, `head_dim` words that hold one element
+    /// Writes the values of some positions: for each `P::ELEMENTS` positions, `head_dim` words that hold one element
     /// of each. Positions that are not `visible` are zero. Returns whether all elements are finite.
     ///
     /// # Safety
-    /// The CPU has the instructions of `D`.
+    /// The CPU has the instructions of `P`.
     #[inline(always)]
-    pub(super) unsafe fn copy_values<D: FloatDot>(
+    pub(super) unsafe fn copy_values<P: Products>(
         &self,
         positions: Range<usize>,
         visible: Range<usize>,
@@ -102,22 +101,22 @@ impl Path<'_> {
         };
         // SAFETY: the instructions are the caller's duty; each vector is within a row of `dim` values or words.
         unsafe {
-            let zero = D::V::set1(0.0);
+            let zero = P::V::set1(0.0);
             // A little more than 1, so that what would overflow when rounded to bf16 counts as infinite.
-            let margin = D::V::set1(1.01);
+            let margin = P::V::set1(1.01);
             let mut not_finite = zero;
-            for (position, words) in positions.clone().step_by(D::ELEMENTS).zip(values.chunks_exact_mut(dim)) {
-                (position..position + D::ELEMENTS).for_each(|position| self.prefetch(&self.attention.v, position));
+            for (position, words) in positions.clone().step_by(P::ELEMENTS).zip(values.chunks_exact_mut(dim)) {
+                (position..position + P::ELEMENTS).for_each(|position| self.prefetch(&self.attention.v, position));
                 let low = row(position);
-                let high = if D::ELEMENTS == 2 { row(position + 1) } else { none };
+                let high = if P::ELEMENTS == 2 { row(position + 1) } else { none };
                 let mut i = 0;
                 while i < dim {
-                    let count = (dim - i).min(D::V::LANES);
-                    let low = if low.is_empty() { zero } else { load::<D::V>(&low[i..], count) };
-                    let high = if high.is_empty() { zero } else { load::<D::V>(&high[i..], count) };
+                    let count = (dim - i).min(P::V::LANES);
+                    let low = if low.is_empty() { zero } else { load::<P::V>(&low[i..], count) };
+                    let high = if high.is_empty() { zero } else { load::<P::V>(&high[i..], count) };
                     not_finite = low.mul(margin).fmadd(zero, not_finite);
                     not_finite = high.mul(margin).fmadd(zero, not_finite);
-                    let word = if D::ELEMENTS == 2 { D::V::pack_bf16(low, high) } else { D::round(low) };
+                    let word = if P::ELEMENTS == 2 { P::V::pack_bf16(low, high) } else { P::round(low) };
                     word.store_elements(words[i..].as_mut_ptr().cast::<f32>(), count);
                     i += count;
                 }

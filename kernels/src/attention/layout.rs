@@ -34,6 +34,7 @@ impl QkvLayout {
     }
 
     /// Query heads that share a key/value head.
+    #[inline(always)]
     pub fn group(&self) -> usize {
         self.num_heads / self.num_kv_heads
     }

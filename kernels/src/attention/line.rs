@@ -1,8 +1,9 @@
 //! The softmax of one line of queries over a tile of keys, kept up from tile to tile.
 
-use super::products::{MAX_ROWS, Scores, WeightedSums, by_rows, line_vector};
+use super::products::{Factors, Products, WeighedValues, WeightedSums, line_vector};
+use super::tile::NO_MAXIMUM;
 use crate::scratch::as_f32;
-use crate::simd::{FloatDot, RowTiles, RowWords, Vector, exp};
+use crate::simd::{Vector, exp};
 use std::ops::Range;
 
 /// The queries of a register block's width and their state, and the tile of keys and values.
@@ -12,11 +13,11 @@ pub(super) struct Line<'a> {
     pub(super) width: usize,
     /// Vectors that have queries; what is in the lanes beyond them is neither read nor written.
     pub(super) vectors: usize,
-    /// `[head_dim words, width]`
+    /// `[row words, width]`
     pub(super) queries: &'a [u32],
-    /// `[keys, head_dim words]`
+    /// `[keys, row words]`
     pub(super) keys: &'a [u32],
-    /// `[words of keys, head_dim]`
+    /// As the product reads them.
     pub(super) values: &'a [u32],
     /// `[keys, width]` scores, then their exponentials as words.
     pub(super) scores: &'a mut [u32],
@@ -37,23 +38,17 @@ impl Line<'_> {
     /// Computes the scores of the first `count` keys.
     ///
     /// # Safety
-    /// The CPU has the instructions of `D`.
+    /// The CPU has the instructions of `P`.
     #[inline(always)]
-    pub(super) unsafe fn score<D: FloatDot>(&mut self, count: usize) {
-        let words = self.dim.div_ceil(D::ELEMENTS);
-        let queries = &self.queries[..words * self.width];
-        let keys = &self.keys[..count * words];
-        let scores = &mut self.scores[..count * self.width];
-        let tiles = RowTiles::new(count, D::ROWS.min(MAX_ROWS));
-        for tile in 0..tiles.count() {
-            let rows = tiles.rows(tile);
-            let a = RowWords { start: keys[rows.start * words..].as_ptr(), step: 1, row: words };
-            let to = scores[rows.start * self.width..].as_mut_ptr().cast();
-            // SAFETY: `a` has the words of its rows, `queries` a line for each word, `scores` one for each row.
-            unsafe {
-                by_rows::<D>((rows.len(), self.vectors), words, a, queries.as_ptr(), Scores(to));
-            }
-        }
+    pub(super) unsafe fn score<P: Products>(&mut self, products: &mut P, count: usize) {
+        let factors = Factors {
+            keys: self.keys,
+            queries: self.queries,
+            row_words: P::row_words(self.dim),
+            vectors: self.vectors,
+        };
+        // SAFETY: the caller's duty.
+        unsafe { products.score(factors, count, self.scores) }
     }
 
     /// Adds the biases of the lanes at each key.
@@ -98,48 +93,79 @@ impl Line<'_> {
         }
     }
 
-    /// Turns scores into exponentials, as words of `D`, and brings maxima, totals and factors up to date.
+    /// Turns scores into exponentials, as words of `P`, and brings maxima, totals and factors up to date.
     ///
     /// # Safety
-    /// The CPU has the instructions of `D`.
+    /// The CPU has the instructions of `P`.
     #[inline(always)]
-    pub(super) unsafe fn softmax<D: FloatDot>(&mut self, count: usize) {
-        let scores = as_f32(&mut self.scores[..(count.next_multiple_of(2)) * self.width]);
-        let scores = scores.as_mut_ptr();
-        for c in 0..self.vectors {
-            let lanes = c * D::V::LANES;
-            let maximum = self.maxima[lanes..lanes + D::V::LANES].as_mut_ptr();
-            let total = self.totals[lanes..lanes + D::V::LANES].as_mut_ptr();
-            let factor = self.factors[lanes..lanes + D::V::LANES].as_mut_ptr();
-            // SAFETY: the instructions are the caller's duty. Reads and writes are within `count` lines of scores,
-            // or one more if `count` is odd; word `i` is written after the scores that are at its place were read.
+    pub(super) unsafe fn softmax<P: Products>(&mut self, count: usize) {
+        if !count.is_multiple_of(2) {
+            self.scores[count * self.width..][..self.width].fill(f32::NEG_INFINITY.to_bits());
+        }
+        for first in (0..self.vectors).step_by(2) {
+            // SAFETY: the caller's duty.
             unsafe {
-                let before = D::V::loadu(maximum);
-                let mut max = before;
-                for key in 0..count {
+                if first + 1 < self.vectors {
+                    self.softmax_of::<P, 2>(first, count.div_ceil(2));
+                } else {
+                    self.softmax_of::<P, 1>(first, count.div_ceil(2));
+                }
+            }
+        }
+    }
+
+    /// [`softmax`](Self::softmax) of `C` vectors from the `first` on and of `pairs` of keys. The keys of even and those of odd numbers
+    /// have a maximum and a sum each, so that the next addition need not wait for the last.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn softmax_of<P: Products, const C: usize>(&mut self, first: usize, pairs: usize) {
+        let lanes = first * P::V::LANES..(first + C) * P::V::LANES;
+        let scores = as_f32(&mut self.scores[..2 * pairs * self.width]).as_mut_ptr();
+        let maxima = self.maxima[lanes.clone()].as_mut_ptr();
+        let totals = self.totals[lanes.clone()].as_mut_ptr();
+        let factors = self.factors[lanes].as_mut_ptr();
+        // SAFETY: the instructions are the caller's duty. Vectors are within a line; a word is written after the scores that are
+        // at its place were read.
+        unsafe {
+            let mut max = [[P::V::set1(NO_MAXIMUM); C]; 2];
+            for c in 0..C {
+                max[0][c] = P::V::loadu(maxima.add(c * P::V::LANES));
+            }
+            for key in 0..2 * pairs {
+                for c in 0..C {
                     // A score of NaN leaves the maximum, and makes the total NaN below.
-                    max = D::V::loadu(line_vector::<D>(scores, key, c)).max(max);
+                    let max = &mut max[key % 2][c];
+                    *max = P::V::loadu(line_vector::<P>(scores, key, first + c)).max(*max);
                 }
-                max.storeu(maximum);
-                let scale = exp(before.sub(max));
-                scale.storeu(factor);
-                let mut sum = D::V::loadu(total).mul(scale);
-                for word in 0..count.div_ceil(D::ELEMENTS) {
-                    let key = word * D::ELEMENTS;
-                    let low = exp(D::V::loadu(line_vector::<D>(scores, key, c)).sub(max));
-                    sum = sum.add(low);
-                    let mut weights = D::round(low);
-                    if D::ELEMENTS == 2 {
-                        let mut high = D::V::set1(0.0);
-                        if key + 1 < count {
-                            high = exp(D::V::loadu(line_vector::<D>(scores, key + 1, c)).sub(max));
-                            sum = sum.add(high);
-                        }
-                        weights = D::V::pack_bf16(low, high);
+            }
+            let [mut max, odd] = max;
+            let mut sums = [[P::V::set1(0.0); C]; 2];
+            for c in 0..C {
+                let before = P::V::loadu(maxima.add(c * P::V::LANES));
+                max[c] = max[c].max(odd[c]);
+                max[c].storeu(maxima.add(c * P::V::LANES));
+                let factor = exp(before.sub(max[c]));
+                factor.storeu(factors.add(c * P::V::LANES));
+                sums[0][c] = P::V::loadu(totals.add(c * P::V::LANES)).mul(factor);
+            }
+            for pair in 0..pairs {
+                for c in 0..C {
+                    let low = P::exp(P::V::loadu(line_vector::<P>(scores, 2 * pair, first + c)).sub(max[c]));
+                    let high = P::exp(P::V::loadu(line_vector::<P>(scores, 2 * pair + 1, first + c)).sub(max[c]));
+                    sums[0][c] = sums[0][c].add(low);
+                    sums[1][c] = sums[1][c].add(high);
+                    if P::ELEMENTS == 2 {
+                        P::V::pack_bf16(low, high).storeu(line_vector::<P>(scores, pair, first + c));
+                    } else {
+                        P::round(low).storeu(line_vector::<P>(scores, 2 * pair, first + c));
+                        P::round(high).storeu(line_vector::<P>(scores, 2 * pair + 1, first + c));
                     }
-                    weights.storeu(line_vector::<D>(scores, word, c));
                 }
-                sum.storeu(total);
+            }
+            for c in 0..C {
+                sums[0][c].add(sums[1][c]).storeu(totals.add(c * P::V::LANES));
             }
         }
     }
@@ -147,27 +173,17 @@ impl Line<'_> {
     /// Adds the weighted values to the sums, or to those of the lanes at one position.
     ///
     /// # Safety
-    /// The CPU has the instructions of `D`.
+    /// The CPU has the instructions of `P`.
     #[inline(always)]
-    pub(super) unsafe fn weigh<D: FloatDot>(&mut self, count: usize, only: Option<usize>) {
-        let dim = self.dim;
-        let steps = count.div_ceil(D::ELEMENTS);
-        let values = &self.values[..steps * dim];
-        let weights = &self.scores[..steps * self.width];
-        let sums = &mut *self.sums;
-        let positions = self.positions.as_mut_ptr();
-        let factors = self.factors.as_mut_ptr();
-        let tiles = RowTiles::new(dim, D::ROWS.min(MAX_ROWS));
-        for tile in 0..tiles.count() {
-            let rows = tiles.rows(tile);
-            let a = RowWords { start: values[rows.start..].as_ptr(), step: dim, row: 1 };
-            let to = sums[rows.start * self.width..].as_mut_ptr();
-            // SAFETY: `a` has `steps` lines of `dim` words, `weights` as many of a line's width, `sums` a line for each
-            // row; positions and factors have a line.
-            unsafe {
-                let sink = WeightedSums { to, factors, positions, only };
-                by_rows::<D>((rows.len(), self.vectors), steps, a, weights.as_ptr(), sink);
-            }
-        }
+    pub(super) unsafe fn weigh<P: Products>(&mut self, products: &mut P, count: usize, only: Option<usize>) {
+        let sums = WeightedSums {
+            to: self.sums.as_mut_ptr(),
+            factors: self.factors.as_mut_ptr(),
+            positions: self.positions.as_mut_ptr(),
+            only,
+        };
+        let factors = WeighedValues { values: self.values, weights: self.scores, dim: self.dim, vectors: self.vectors };
+        // SAFETY: the instructions are the caller's duty; the sums have `dim` lines, factors and positions have one.
+        unsafe { products.weigh(factors, count, sums) }
     }
 }

@@ -22,39 +22,45 @@ pub use span::QuerySpan;
 pub(crate) use {layout::check_layout, span::check_spans};
 
 use crate::isa::Isa;
-use crate::scratch::with_words;
+use crate::scratch::Scratch;
 use crate::shared_pointer::SharedPointer;
-use crate::simd::{self, Float, Operation, Simd};
-use crate::{KernelError, thread_pool};
+use crate::simd::{self, Float, Operation, Simd, TileOperation};
+use crate::tiles::Tiles;
+use crate::{Dtype, Element, KernelError, thread_pool};
 use item::Item;
+use products::{OnTiles, OnVectors, Products};
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Attention<'_> {
-    /// Writes the rows of the spans in `out`, `[rows, num_heads * head_dim]`; other rows keep what they have.
+    /// Writes the rows of the spans in `out`, `[rows, num_heads * head_dim]`; other rows keep what they have. For both products
+    /// the factors are rounded to `F`.
     ///
     /// # Errors
     /// If the layout has no whole groups of heads, a row or a page is outside of its matrix, or the spans are not in
     /// ascending order.
-    pub fn run<E: Float>(&self, out: &mut [E]) -> Result<(), KernelError> {
-        self.run_with(Isa::best(), out)
+    pub fn run<F: Float, E: Element>(&self, out: &mut [E]) -> Result<(), KernelError> {
+        self.run_with::<F, E>(Isa::best(), out)
     }
 
     /// [`run`](Self::run) with a chosen instruction set.
     #[doc(hidden)]
-    pub fn run_with<E: Float>(&self, isa: Isa, out: &mut [E]) -> Result<(), KernelError> {
+    pub fn run_with<F: Float, E: Element>(&self, isa: Isa, out: &mut [E]) -> Result<(), KernelError> {
         self.check(out.len())?;
         let out = SharedPointer::new(out);
         let mut items = ITEMS.take();
         self.list_items(&mut items);
         let next = AtomicUsize::new(0);
         let work = || {
-            let words = tile::scratch_words(self.layout.head_dim);
-            with_words(words, |scratch| {
-                while let Some(&item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    simd::run(isa, Task { attention: self, item, out, scratch });
+            let task = Task::<F, E> { attention: self, items: &items, next: &next, out, factors: PhantomData };
+            if <F as Element>::DTYPE == Dtype::Bfloat16 {
+                if let Err(task) = simd::run_tiles(isa, task) {
+                    simd::run(isa, task);
                 }
-            });
+            } else {
+                simd::run(isa, task);
+            }
         };
         let cost: usize = items.iter().map(|item| item.cost as usize).sum();
         if cost * self.layout.head_dim < PARALLEL_PRODUCTS {
@@ -76,19 +82,42 @@ thread_local! {
     static ITEMS: Cell<Vec<Item>> = const { Cell::new(Vec::new()) };
 }
 
-/// An item on a thread.
-struct Task<'a, E> {
+/// The items of a call, as far as a thread takes them; the factors are of type `F`.
+struct Task<'a, F, E> {
     attention: &'a Attention<'a>,
-    item: Item,
+    items: &'a [Item],
+    /// The first item that no thread has taken.
+    next: &'a AtomicUsize,
     out: SharedPointer<E>,
-    scratch: &'a mut [u32],
+    factors: PhantomData<F>,
 }
 
-impl<E: Float> Operation for Task<'_, E> {
+impl<F: Float, E: Element> Task<'_, F, E> {
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn run_items<P: Products>(self, mut products: P) {
+        let mut scratch = Scratch::new(tile::scratch_words(self.attention.layout.head_dim));
+        while let Some(&item) = self.items.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            // SAFETY: the instructions are the caller's duty. `check` has seen that the rows of spans are in `out` and do not
+            // overlap; a span's items differ in their queries or in their heads.
+            unsafe { tile::run::<P, E>(&mut products, self.attention, item, self.out, scratch.words()) };
+        }
+    }
+}
+
+impl<F: Float, E: Element> Operation for Task<'_, F, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the instruction set is the caller's duty. `check` has seen that the rows of spans are in `out` and
-        // do not overlap; a span's items differ in their queries or in their heads.
-        unsafe { tile::run::<E::FloatDot<S>>(self.attention, self.item, self.out, self.scratch) }
+        // SAFETY: the caller's duty.
+        unsafe { self.run_items(OnVectors::<F::FloatDot<S>>::new()) }
+    }
+}
+
+impl<F: Float, E: Element> TileOperation for Task<'_, F, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd, T: Tiles>(self) {
+        // SAFETY: the caller's duty.
+        unsafe { self.run_items(OnTiles::<T, S::V>::new()) }
     }
 }

@@ -12,48 +12,53 @@ use super::input::Attention;
 use super::item::{Item, QUERIES};
 use super::keys::{PREFETCH, Path, row_words};
 use super::line::Line;
+use super::products::Products;
+use crate::Element;
 use crate::scratch::as_f32;
 use crate::shared_pointer::SharedPointer;
-use crate::simd::{FloatDot, MAX_LANES, Vector};
+use crate::simd::{MAX_LANES, Vector};
+use crate::tiles;
 use std::ops::Range;
 
 /// Keys of a tile.
-const KEYS: usize = 64;
+pub(super) const KEYS: usize = 64;
 
 /// A query that has seen no key has this maximum; a key that is not seen has the score -infinity.
-const NO_MAXIMUM: f32 = f32::MIN;
+pub(super) const NO_MAXIMUM: f32 = f32::MIN;
 
 /// Words of scratch that [`run`] needs.
 pub(super) fn scratch_words(head_dim: usize) -> usize {
-    2 * QUERIES * head_dim
-        + 2 * KEYS * head_dim
-        + KEYS * 2 * MAX_LANES
-        + 5 * QUERIES
-        + 2 * MAX_LANES
-        + MAX_LANES * head_dim
+    let dim = row_capacity(head_dim);
+    2 * QUERIES * dim + 3 * KEYS * dim + KEYS * 2 * MAX_LANES + 5 * QUERIES + 2 * MAX_LANES + MAX_LANES * dim
+}
+
+/// Most words of a row: those of any products, of which tiles have steps of 32 elements.
+fn row_capacity(head_dim: usize) -> usize {
+    head_dim.next_multiple_of(2 * tiles::COLUMNS)
 }
 
 /// Computes an item and writes its rows.
 ///
 /// # Safety
-/// The CPU has the instructions of `D`. The rows of the item's span are in `out`, and no other thread uses the
+/// The CPU has the instructions of `P`. The rows of the item's span are in `out`, and no other thread uses the
 /// columns of the item's queries.
 #[inline(always)]
-pub(super) unsafe fn run<D: FloatDot>(
+pub(super) unsafe fn run<P: Products, E: Element>(
+    products: &mut P,
     attention: &Attention<'_>,
     item: Item,
-    out: SharedPointer<D::Element>,
+    out: SharedPointer<E>,
     scratch: &mut [u32],
 ) {
-    let mut tile = Tile::new::<D>(attention, item, scratch);
+    let mut tile = Tile::new::<P>(attention, item, scratch);
     // SAFETY: the caller's duty.
     unsafe {
-        tile.load_queries::<D>();
+        tile.load_queries::<P>();
         let keys = tile.keys();
         for start in (keys.start / KEYS * KEYS..keys.end).step_by(KEYS) {
-            tile.add_keys::<D>(start..(start + KEYS).min(keys.end));
+            tile.add_keys::<P>(products, start..(start + KEYS).min(keys.end));
         }
-        tile.write::<D>(out);
+        tile.write::<P, E>(out);
     }
 }
 
@@ -68,12 +73,14 @@ struct Tile<'a> {
     head: usize,
     /// Lanes of a line: of a register block.
     width: usize,
-    /// `[lines, head_dim words, width]`
+    /// `[lines, row words, width]`
     queries: &'a mut [u32],
-    /// `[KEYS, head_dim words]`
+    /// `[KEYS, row words]`
     keys: &'a mut [u32],
     /// `[KEYS words, head_dim]`
     values: &'a mut [u32],
+    /// The values as the product reads them, if that is another order.
+    arranged: &'a mut [u32],
     /// `[KEYS, width]` scores of a line, then their exponentials as words.
     scores: &'a mut [u32],
     /// `[lines, head_dim, width]`
@@ -87,22 +94,24 @@ struct Tile<'a> {
     totals: &'a mut [f32],
     /// `[width]` The factor of the sums so far after a new maximum.
     factors: &'a mut [f32],
-    /// `[lanes of a vector, head_dim words]`: queries before they are transposed.
+    /// `[lanes of a vector, row words]`: queries before they are transposed.
     row_words: &'a mut [u32],
 }
 
 impl<'a> Tile<'a> {
     #[inline(always)]
-    fn new<D: FloatDot>(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
+    fn new<P: Products>(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
         let span = attention.spans[item.span as usize];
         let dim = attention.layout.head_dim;
         let group = attention.layout.group();
         let start = item.tile as usize * QUERIES;
         let path_len = attention.mask.path_len(item.span as usize, &span);
-        let (queries, scratch) = scratch.split_at_mut(QUERIES * dim);
-        let (sums, scratch) = scratch.split_at_mut(QUERIES * dim);
-        let (keys, scratch) = scratch.split_at_mut(KEYS * dim);
-        let (values, scratch) = scratch.split_at_mut(KEYS * dim);
+        let capacity = row_capacity(dim);
+        let (queries, scratch) = scratch.split_at_mut(QUERIES * capacity);
+        let (sums, scratch) = scratch.split_at_mut(QUERIES * capacity);
+        let (keys, scratch) = scratch.split_at_mut(KEYS * capacity);
+        let (values, scratch) = scratch.split_at_mut(KEYS * capacity);
+        let (arranged, scratch) = scratch.split_at_mut(KEYS * capacity);
         let (scores, scratch) = scratch.split_at_mut(KEYS * 2 * MAX_LANES);
         let (positions, scratch) = scratch.split_at_mut(QUERIES);
         let (last_visible, scratch) = scratch.split_at_mut(QUERIES);
@@ -120,10 +129,11 @@ impl<'a> Tile<'a> {
             row: span.row as usize,
             depth: span.depth as usize,
             head: item.kv_head as usize * group,
-            width: D::WIDTH,
+            width: P::WIDTH,
             queries,
             keys,
             values,
+            arranged,
             scores,
             sums: as_f32(sums),
             positions: as_f32(positions),
@@ -132,15 +142,17 @@ impl<'a> Tile<'a> {
             maxima: as_f32(maxima),
             totals: as_f32(totals),
             factors: as_f32(factors),
-            row_words: &mut scratch[..MAX_LANES * dim],
+            row_words: &mut scratch[..MAX_LANES * capacity],
         }
     }
 
+    #[inline(always)]
     fn dim(&self) -> usize {
         self.path.attention.layout.head_dim
     }
 
     /// Path position of one of the span's (position, head)s.
+    #[inline(always)]
     fn position(&self, lane: usize) -> usize {
         self.depth + lane / self.path.attention.layout.group()
     }
@@ -153,39 +165,43 @@ impl<'a> Tile<'a> {
     }
 
     /// The keys that any of the queries sees.
+    #[inline(always)]
     fn keys(&self) -> Range<usize> {
         let [first, last] = [self.lanes.start, self.lanes.end - 1].map(|lane| self.visible(self.position(lane)));
         first.start..last.end
     }
 
+    #[inline(always)]
     fn lines(&self) -> usize {
         self.lanes.len().div_ceil(self.width)
     }
 
     /// The tile's lanes in a line, the last one without those beyond the last query.
+    #[inline(always)]
     fn line_lanes(&self, line: usize) -> Range<usize> {
         let start = self.lanes.start + line * self.width;
         start..(start + self.width).min(self.lanes.end)
     }
 
     /// Row and column of a lane's query in `q` and in `out`.
+    #[inline(always)]
     fn query(&self, lane: usize) -> (usize, usize) {
         let group = self.path.attention.layout.group();
         (self.row + lane / group, (self.head + lane % group) * self.dim())
     }
 
     #[inline(always)]
-    fn line<D: FloatDot>(&mut self, line: usize) -> Line<'_> {
+    fn line<P: Products>(&mut self, line: usize) -> Line<'_> {
         let (dim, width) = (self.dim(), self.width);
-        let words = dim.div_ceil(D::ELEMENTS);
+        let words = P::row_words(dim);
         let lanes = line * width..(line + 1) * width;
         Line {
             dim,
             width,
-            vectors: self.line_lanes(line).len().div_ceil(D::V::LANES),
+            vectors: self.line_lanes(line).len().div_ceil(P::V::LANES),
             queries: &self.queries[line * words * width..][..words * width],
             keys: &*self.keys,
-            values: &*self.values,
+            values: if P::IS_ARRANGED { &*self.arranged } else { &*self.values },
             scores: &mut *self.scores,
             sums: &mut self.sums[line * dim * width..][..dim * width],
             positions: &mut self.positions[lanes.clone()],
@@ -200,13 +216,13 @@ impl<'a> Tile<'a> {
     /// Transposes the queries into lines and resets the sums. Lanes of the last vector beyond the last query repeat it.
     ///
     /// # Safety
-    /// The CPU has the instructions of `D`.
+    /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn load_queries<D: FloatDot>(&mut self) {
+    unsafe fn load_queries<P: Products>(&mut self) {
         let Attention { q, scale, .. } = *self.path.attention;
-        let words = self.dim().div_ceil(D::ELEMENTS);
-        for first in (0..self.lanes.len()).step_by(D::V::LANES) {
-            for i in first..first + D::V::LANES {
+        let words = P::row_words(self.dim());
+        for first in (0..self.lanes.len()).step_by(P::V::LANES) {
+            for i in first..first + P::V::LANES {
                 let lane = (self.lanes.start + i).min(self.lanes.end - 1);
                 let (ahead, column) = self.query(lane + PREFETCH);
                 q.prefetch(ahead, column, self.dim());
@@ -214,7 +230,7 @@ impl<'a> Tile<'a> {
                 let position = self.position(lane);
                 let query = &mut self.row_words[(i - first) * words..][..words];
                 // SAFETY: the caller's duty.
-                unsafe { row_words::<D>(q.values(row, column, self.path.attention.layout.head_dim), scale, query) };
+                unsafe { row_words::<P>(q.values(row, column, self.path.attention.layout.head_dim), scale, query) };
                 let visible = self.visible(position);
                 self.positions[i] = position as f32;
                 self.last_visible[i] = visible.end as f32 - 1.0;
@@ -223,16 +239,16 @@ impl<'a> Tile<'a> {
                 self.totals[i] = 0.0;
             }
             let line = &mut self.queries[first / self.width * words * self.width..][..words * self.width];
-            for word in (0..words).step_by(D::V::LANES) {
-                let count = (words - word).min(D::V::LANES);
+            for word in (0..words).step_by(P::V::LANES) {
+                let count = (words - word).min(P::V::LANES);
                 // SAFETY: the instructions are the caller's duty; each row has `count` words from `word` on, and the
                 // line has a vector for each of them.
                 unsafe {
-                    let mut square = [D::V::set1(0.0); MAX_LANES];
-                    for (row, vector) in self.row_words.chunks_exact(words).zip(&mut square[..D::V::LANES]) {
-                        *vector = D::V::loadu_up_to(row[word..].as_ptr().cast(), count);
+                    let mut square = [P::V::set1(0.0); MAX_LANES];
+                    for (row, vector) in self.row_words.chunks_exact(words).zip(&mut square[..P::V::LANES]) {
+                        *vector = P::V::loadu_up_to(row[word..].as_ptr().cast(), count);
                     }
-                    D::V::transpose(&mut square);
+                    P::V::transpose(&mut square);
                     for (i, vector) in square.iter().enumerate().take(count) {
                         vector.storeu(line[(word + i) * self.width + first % self.width..].as_mut_ptr().cast());
                     }
@@ -246,13 +262,13 @@ impl<'a> Tile<'a> {
     /// Adds a tile of keys and values to the sums of all lines that see some of it.
     ///
     /// # Safety
-    /// The CPU has the instructions of `D`.
+    /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn add_keys<D: FloatDot>(&mut self, tile: Range<usize>) {
+    unsafe fn add_keys<P: Products>(&mut self, products: &mut P, tile: Range<usize>) {
         // SAFETY: the caller's duty.
         unsafe {
-            self.path.copy_keys::<D>(tile.clone(), self.keys);
-            let is_clean = self.path.copy_values::<D>(tile.clone(), tile.clone(), self.values);
+            self.path.copy_keys::<P>(tile.clone(), self.keys);
+            let is_clean = self.copy_values::<P>(tile.clone(), tile.clone());
             for line in 0..self.lines() {
                 let lanes = self.line_lanes(line);
                 let (first, last) = (self.position(lanes.start), self.position(lanes.end - 1));
@@ -263,24 +279,40 @@ impl<'a> Tile<'a> {
                 }
                 let is_masked = keys.end > seen_first.end || keys.start < seen_last.start;
                 let (bias, head) = (self.path.attention.bias, self.head);
-                let mut state = self.line::<D>(line);
-                state.score::<D>(keys.len());
+                let mut state = self.line::<P>(line);
+                state.score(products, keys.len());
                 if let Some(bias) = bias {
-                    state.add_bias::<D::V>(&keys, |key| bias.line(head, first, key));
+                    state.add_bias::<P::V>(&keys, |key| bias.line(head, first, key));
                 }
                 if is_masked {
-                    state.mask::<D::V>(&keys);
+                    state.mask::<P::V>(&keys);
                 }
-                state.softmax::<D>(keys.len());
+                state.softmax::<P>(keys.len());
                 if is_clean {
-                    state.weigh::<D>(keys.len(), None);
+                    state.weigh(products, keys.len(), None);
                     continue;
                 }
                 for position in first..=last {
-                    self.path.copy_values::<D>(tile.clone(), self.visible(position), self.values);
-                    self.line::<D>(line).weigh::<D>(keys.len(), Some(position));
+                    self.copy_values::<P>(tile.clone(), self.visible(position));
+                    self.line::<P>(line).weigh(products, keys.len(), Some(position));
                 }
             }
+        }
+    }
+
+    /// Collects the values of some positions, of which those that are not `visible` count as zero. Returns whether all are finite.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn copy_values<P: Products>(&mut self, positions: Range<usize>, visible: Range<usize>) -> bool {
+        let dim = self.dim();
+        let words = positions.len().div_ceil(P::ELEMENTS);
+        // SAFETY: the caller's duty.
+        unsafe {
+            let is_clean = self.path.copy_values::<P>(positions, visible, self.values);
+            P::arrange(&self.values[..words * dim], dim, self.arranged);
+            is_clean
         }
     }
 
@@ -289,27 +321,27 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// As [`run`].
     #[inline(always)]
-    unsafe fn write<D: FloatDot>(&mut self, out: SharedPointer<D::Element>) {
+    unsafe fn write<P: Products, E: Element>(&mut self, out: SharedPointer<E>) {
         let dim = self.dim();
         let row_width = self.path.attention.layout.q_width();
         for line in 0..self.lines() {
             let lanes = self.line_lanes(line);
             let sums = &self.sums[line * dim * self.width..][..dim * self.width];
             let totals = &self.totals[line * self.width..][..self.width];
-            for first in (0..lanes.len()).step_by(D::V::LANES) {
-                for d in (0..dim).step_by(D::V::LANES) {
-                    let count = (dim - d).min(D::V::LANES);
+            for first in (0..lanes.len()).step_by(P::V::LANES) {
+                for d in (0..dim).step_by(P::V::LANES) {
+                    let count = (dim - d).min(P::V::LANES);
                     // SAFETY: the instructions and the rows are the caller's duty; each vector is within a line.
                     unsafe {
-                        let (total, zero) = (D::V::loadu(totals[first..].as_ptr()), D::V::set1(0.0));
+                        let (total, zero) = (P::V::loadu(totals[first..].as_ptr()), P::V::set1(0.0));
                         let mut square = [zero; MAX_LANES];
                         for (i, vector) in square.iter_mut().enumerate().take(count) {
-                            let sum = D::V::loadu(sums[(d + i) * self.width + first..].as_ptr());
+                            let sum = P::V::loadu(sums[(d + i) * self.width + first..].as_ptr());
                             // Adding zero makes -0 a +0: the sign of a zero may depend on keys that were not seen.
                             *vector = sum.div(total).add(zero);
                         }
-                        D::V::transpose(&mut square);
-                        for (lane, &means) in (lanes.start + first..lanes.end).zip(&square[..D::V::LANES]) {
+                        P::V::transpose(&mut square);
+                        for (lane, &means) in (lanes.start + first..lanes.end).zip(&square[..P::V::LANES]) {
                             let (row, column) = self.query(lane);
                             means.store_elements(out.at(row * row_width + column + d), count);
                         }

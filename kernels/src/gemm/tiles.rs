@@ -9,7 +9,7 @@ use super::pack::PANEL;
 use crate::Store;
 use crate::scratch::{Line, Scratch};
 use crate::simd::{Packing, Simd, TileOperation};
-use crate::tiles::{COLUMNS, ROW_BYTES, ROWS, Tiles};
+use crate::tiles::{LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 use std::ops::Range;
 
 /// Bytes of panels that are multiplied with all rows of a block before the next panels are: they stay in L2 meanwhile, with a
@@ -43,9 +43,9 @@ impl<P: Packing> TileOperation for Block<'_, P> {
                     // SAFETY: the tiles are the caller's duty; rows have `steps` tiles for each tile row, and so have panels.
                     unsafe {
                         if tile_row + 1 < tile_rows {
-                            self.multiply::<T, true>(&mut tiles, (tile_row, panel), a, steps, sums);
+                            self.multiply::<T, 2>(&mut tiles, (tile_row, panel), a, steps, sums);
                         } else {
-                            self.multiply::<T, false>(&mut tiles, (tile_row, panel), a, steps, sums);
+                            self.multiply::<T, 1>(&mut tiles, (tile_row, panel), a, steps, sums);
                         }
                     }
                 }
@@ -80,12 +80,12 @@ impl<P: Packing> Block<'_, P> {
         }
     }
 
-    /// Multiplies a tile row, or a `PAIR` of them, with a panel.
+    /// Multiplies one or two tile rows with a panel.
     ///
     /// # Safety
     /// `tiles` may be used; `a` has `steps` tiles for each tile row.
     #[inline(always)]
-    unsafe fn multiply<T: Tiles, const PAIR: bool>(
+    unsafe fn multiply<T: Tiles, const TILES: usize>(
         &self,
         tiles: &mut T,
         (tile_row, panel): (usize, usize),
@@ -93,66 +93,28 @@ impl<P: Packing> Block<'_, P> {
         steps: usize,
         sums: &mut [u32],
     ) {
-        const LINE: usize = PANEL * size_of::<u32>();
+        const { assert!(PANEL == LINE, "a panel is the two tiles of columns") };
         let first_row = tile_row * ROWS;
-        let rows = first_row..self.rows.len().min(first_row + if PAIR { 2 } else { 1 } * ROWS);
+        let rows = first_row..self.rows.len().min(first_row + TILES * ROWS);
+        let a = TileRows { start: a, row: ROW_BYTES, step: TILE_BYTES, tile: steps * TILE_BYTES };
         let columns = self.columns_of(panel);
         // Sums of whole tiles without a bias, that replace the output, go there; others pass through `sums`.
         let is_plain = !P::IS_QUANTIZED && self.bias.is_none() && self.store == Store::Overwrite;
-        let is_whole = rows.len() == if PAIR { 2 } else { 1 } * ROWS && columns.len() == PANEL;
+        let is_whole = rows.len() == TILES * ROWS && columns.len() == PANEL;
         // SAFETY: the tiles are the caller's duty; the panel has a line for each of the 16 words of a step; what is written is
         // either whole tiles of the output or `sums`.
         unsafe {
-            Self::sum::<T, PAIR>(tiles, a, self.weight.panel(panel).as_ptr().cast(), steps);
+            if P::IS_QUANTIZED {
+                multiply::<T, TILES, 2, true>(tiles, a, self.weight.panel(panel).as_ptr(), steps);
+            } else {
+                multiply::<T, TILES, 2, false>(tiles, a, self.weight.panel(panel).as_ptr(), steps);
+            }
             if is_plain && is_whole {
                 let out = self.at(first_row, columns.start);
-                store::<T, PAIR>(tiles, out.cast(), self.out_stride * size_of::<f32>());
+                store::<T, TILES, 2>(tiles, out.cast(), self.out_stride * size_of::<f32>());
             } else {
-                store::<T, PAIR>(tiles, sums.as_mut_ptr().cast(), LINE);
+                store::<T, TILES, 2>(tiles, sums.as_mut_ptr().cast(), PANEL * size_of::<u32>());
                 self.finish_rows(rows, columns, panel, sums);
-            }
-        }
-    }
-
-    /// Sums over all steps: of the first tile row in tiles 0 and 1, of the second in 2 and 3.
-    ///
-    /// # Safety
-    /// As [`multiply`](Self::multiply).
-    #[inline(always)]
-    unsafe fn sum<T: Tiles, const PAIR: bool>(tiles: &mut T, a: *const u8, b: *const u8, steps: usize) {
-        const LINE: usize = PANEL * size_of::<u32>();
-        tiles.tilezero::<0>();
-        tiles.tilezero::<1>();
-        if PAIR {
-            tiles.tilezero::<2>();
-            tiles.tilezero::<3>();
-        }
-        for step in 0..steps {
-            // SAFETY: the caller's duty; every address is within the tiles that it promised.
-            unsafe {
-                let a = a.add(step * TILE_BYTES);
-                let b = b.add(step * 2 * TILE_BYTES);
-                tiles.tileloadd::<4>(a, ROW_BYTES);
-                tiles.tileloadd::<6>(b, LINE);
-                if PAIR {
-                    tiles.tileloadd::<5>(a.add(steps * TILE_BYTES), ROW_BYTES);
-                }
-                tiles.tileloadd::<7>(b.add(ROW_BYTES), LINE);
-            }
-            if P::IS_QUANTIZED {
-                tiles.tdpbusd::<0, 4, 6>();
-                tiles.tdpbusd::<1, 4, 7>();
-                if PAIR {
-                    tiles.tdpbusd::<2, 5, 6>();
-                    tiles.tdpbusd::<3, 5, 7>();
-                }
-            } else {
-                tiles.tdpbf16ps::<0, 4, 6>();
-                tiles.tdpbf16ps::<1, 4, 7>();
-                if PAIR {
-                    tiles.tdpbf16ps::<2, 5, 6>();
-                    tiles.tdpbf16ps::<3, 5, 7>();
-                }
             }
         }
     }
@@ -166,24 +128,6 @@ impl<P: Packing> Block<'_, P> {
         for (row, sums) in rows.zip(sums.chunks_exact(PANEL)) {
             // SAFETY: the caller's duty.
             unsafe { self.finish(row, columns.clone(), true, &sums[columns.start - panel * PANEL..]) };
-        }
-    }
-}
-
-/// Writes the tiles of sums.
-///
-/// # Safety
-/// The rows of the tiles may be written, `stride` bytes apart.
-#[inline(always)]
-unsafe fn store<T: Tiles, const PAIR: bool>(tiles: &mut T, out: *mut u8, stride: usize) {
-    // SAFETY: the caller's duty.
-    unsafe {
-        tiles.tilestored::<0>(out, stride);
-        tiles.tilestored::<1>(out.add(COLUMNS * size_of::<f32>()), stride);
-        if PAIR {
-            let out = out.add(ROWS * stride);
-            tiles.tilestored::<2>(out, stride);
-            tiles.tilestored::<3>(out.add(COLUMNS * size_of::<f32>()), stride);
         }
     }
 }

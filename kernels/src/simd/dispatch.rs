@@ -75,28 +75,27 @@ impl Simd for Avx512Bf16 {
 /// Runs an operation on f32 or bf16 with an instruction set. Those that differ in other products run the same code.
 pub(crate) fn run(isa: Isa, operation: impl Operation) {
     match isa.kind() {
-        // SAFETY: every CPU has the target's baseline.
-        Kind::Portable | Kind::AmxModel => unsafe { operation.run::<Portable>() },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only for what the CPU has.
         Kind::Avx2 | Kind::Avx2Vnni => unsafe { run_avx2(operation) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Kind::Avx512 | Kind::Avx512Vnni => unsafe { run_avx512(operation) },
+        Kind::Avx512 | Kind::Avx512Vnni | Kind::AmxModel { has_avx512: true } => unsafe { run_avx512(operation) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Kind::Avx512Bf16 => unsafe { run_avx512bf16(operation) },
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        // SAFETY: as above; AMX comes with AVX-512.
-        Kind::Amx => unsafe { run_avx512(operation) },
+        // SAFETY: as above; AMX is used only beside AVX512-BF16, whose conversions these operations use. Products of bf16 run on
+        // tiles.
+        Kind::Amx => unsafe { run_avx512bf16(operation) },
+        // SAFETY: every CPU has the target's baseline.
+        Kind::Portable | Kind::AmxModel { .. } => unsafe { operation.run::<Portable>() },
     }
 }
 
 /// Runs an operation on bytes with an instruction set. With AMX these are the operations that do not use tiles.
 pub(crate) fn run_int8(isa: Isa, operation: impl Operation) {
     match isa.kind() {
-        // SAFETY: every CPU has the target's baseline.
-        Kind::Portable | Kind::AmxModel => unsafe { operation.run::<Portable>() },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only for what the CPU has.
         Kind::Avx2 => unsafe { run_avx2(operation) },
@@ -105,21 +104,26 @@ pub(crate) fn run_int8(isa: Isa, operation: impl Operation) {
         Kind::Avx2Vnni => unsafe { run_avx2vnni(operation) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Kind::Avx512 => unsafe { run_avx512(operation) },
+        Kind::Avx512 | Kind::AmxModel { has_avx512: true } => unsafe { run_avx512(operation) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above; AVX512-BF16 is used only beside AVX512-VNNI.
         Kind::Avx512Vnni | Kind::Avx512Bf16 => unsafe { run_avx512vnni(operation) },
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         // SAFETY: as above; AMX is used only beside AVX512-VNNI.
         Kind::Amx => unsafe { run_avx512vnni(operation) },
+        // SAFETY: every CPU has the target's baseline.
+        Kind::Portable | Kind::AmxModel { .. } => unsafe { operation.run::<Portable>() },
     }
 }
 
 /// Runs an operation on tiles, if the instruction set has them, and else returns it.
 pub(crate) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), O> {
     match isa.kind() {
-        // SAFETY: every CPU has the target's baseline, and the model needs nothing.
-        Kind::AmxModel => unsafe { operation.run::<Portable, tiles::Model>() },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` exists only for what the CPU has; the model needs nothing.
+        Kind::AmxModel { has_avx512: true } => unsafe { run_amx_model(operation) },
+        // SAFETY: every CPU has the target's baseline.
+        Kind::AmxModel { .. } => unsafe { operation.run::<Portable, tiles::Model>() },
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         // SAFETY: an `Isa` exists only for what the CPU has and the process may use.
         Kind::Amx => unsafe { run_amx(operation) },
@@ -129,10 +133,17 @@ pub(crate) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), 
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 unsafe fn run_amx(operation: impl TileOperation) {
-    // SAFETY: this function's features are those of `Avx512`; the tiles are the caller's duty.
-    unsafe { operation.run::<Avx512, tiles::Hardware>() }
+    // SAFETY: this function's features are those of `Avx512Bf16`; the tiles are the caller's duty.
+    unsafe { operation.run::<Avx512Bf16, tiles::Hardware>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+fn run_amx_model(operation: impl TileOperation) {
+    // SAFETY: this function's features are those of `Avx512`; the model needs nothing.
+    unsafe { operation.run::<Avx512, tiles::Model>() }
 }
 
 #[cfg(target_arch = "x86_64")]

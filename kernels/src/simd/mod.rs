@@ -20,7 +20,7 @@ mod vector;
 
 pub(crate) use dispatch::{run, run_tiles};
 pub(crate) use dot::{Dot, FloatDot, Simd};
-pub(crate) use math::{erfc_of_positive, exp};
+pub(crate) use math::{erfc_of_positive, exp, exp_for_bf16};
 pub(crate) use operation::{Operation, TileOperation};
 pub use packing::{Float, Int8, Packing};
 pub(crate) use prefetch::prefetch;

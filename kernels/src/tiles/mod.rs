@@ -7,11 +7,13 @@
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod hardware;
 mod model;
+mod product;
 mod self_check;
 mod tile;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) use hardware::Hardware;
 pub(crate) use model::Model;
+pub(crate) use product::{LINE, TileRows, multiply, store};
 pub(crate) use self_check::check;
 pub(crate) use tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};

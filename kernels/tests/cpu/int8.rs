@@ -137,33 +137,6 @@ fn values_that_are_not_finite_stay_in_their_row() {
 }
 
 #[test]
-fn amx_computes_what_its_model_computes() {
-    let Some(amx) = Isa::available().into_iter().find(|isa| isa.to_string() == "amx") else {
-        eprintln!("skipped: this CPU or system has no AMX");
-        return;
-    };
-    let rng = &mut rng(5);
-    for _ in 0..40 {
-        let (m, n, k) = (rng.random_range(1..80), rng.random_range(1..120), rng.random_range(1..300));
-        let weight = random::<bf16>(rng, n * k);
-        let packed = PackedMatrix::<bf16>::pack(&weight, n, k).unwrap();
-        let x = random::<bf16>(rng, m * k);
-        let start = rng.random_range(0..n);
-        let columns = start..rng.random_range(start..=n);
-        let bias: Vec<f32> = random(rng, columns.len());
-        for store in [Store::Overwrite, Store::Accumulate] {
-            for bias in [None, Some(bias.as_slice())] {
-                let gemm = Gemm { columns: columns.clone(), bias, store, ..Gemm::new(&x, &packed) };
-                let mut outs = [(); 2].map(|()| vec![0.5; m * columns.len()]);
-                gemm.run_with(amx, &mut outs[0]).unwrap();
-                gemm.run_with(Isa::amx_model(), &mut outs[1]).unwrap();
-                assert_eq!(bits(&outs[0]), bits(&outs[1]), "m {m} n {n} k {k}");
-            }
-        }
-    }
-}
-
-#[test]
 fn rows_too_long_for_32_bits_are_refused() {
     let error = PackedMatrixBuilder::<Int8>::new(1, 66_313).unwrap_err();
     assert!(matches!(error, KernelError::Index { found: 66_313, limit: 66_312, .. }), "{error:?}");

@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod amx;
 mod gemm;
 mod int8;
 mod parity;

@@ -192,9 +192,9 @@ fn check_attention<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, windo
     let attention = Attention { window, ..fused(qkv.get(), layout, &tree.scatter, &tree.spans) };
     let expected = reference::attention(&attention);
     let tolerance = if <A as Element>::DTYPE == Dtype::Float32 { 4e-6 } else { 3e-2 };
-    for isa in Isa::available() {
+    for isa in all_isas() {
         let mut out = Unaligned::new(&vec![A::default(); tree.rows * layout.q_width()]);
-        attention.run_with(isa, out.get_mut()).unwrap();
+        attention.run_with::<A, A>(isa, out.get_mut()).unwrap();
         assert_close(&format!("{isa} {layout:?} {window:?}"), out.get(), &expected, |_| tolerance);
     }
 }
@@ -224,9 +224,9 @@ fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<u
         let attention = Attention { mask, window, bias, ..fused(qkv.get(), layout, &sequences.pages, &spans) };
         let expected = reference::attention(&attention);
         let tolerance = if <A as Element>::DTYPE == Dtype::Float32 { 4e-6 } else { 3e-2 };
-        for isa in Isa::available() {
+        for isa in all_isas() {
             let mut out = Unaligned::new(&vec![A::default(); sequences.rows() * layout.q_width()]);
-            attention.run_with(isa, out.get_mut()).unwrap();
+            attention.run_with::<A, A>(isa, out.get_mut()).unwrap();
             assert_close(&format!("{isa} {layout:?} {window:?} {is_biased}"), out.get(), &expected, |_| tolerance);
         }
     }
@@ -251,9 +251,9 @@ fn attention_of_large_scores() {
     let layout = QkvLayout { num_heads: 1, num_kv_heads: 1, head_dim: 1 };
     let qkv = [100.0, 100.0, 1.0, 100.0, -100.0, 2.0, -100.0, 50.0, 4.0];
     let spans = [QuerySpan { row: 0, len: 3, depth: 0, path: 0 }];
-    for isa in Isa::available() {
+    for isa in all_isas() {
         let mut out = [0.0_f32; 3];
-        fused(&qkv, layout, &[0, 1, 2], &spans).run_with(isa, &mut out).unwrap();
+        fused(&qkv, layout, &[0, 1, 2], &spans).run_with::<f32, f32>(isa, &mut out).unwrap();
         assert_eq!(out, [1.0, 1.0, 2.0], "{isa}");
     }
 }
@@ -264,7 +264,7 @@ fn attention_refuses_what_does_not_fit() {
     let qkv = vec![0.0; 3 * layout.qkv_width()];
     let span = QuerySpan { row: 0, len: 3, depth: 0, path: 0 };
     let run = |pages: &[u32], spans: &[QuerySpan], rows: usize| {
-        fused(&qkv, layout, pages, spans).run(&mut vec![0.0_f32; rows * layout.q_width()])
+        fused(&qkv, layout, pages, spans).run::<f32, f32>(&mut vec![0.0_f32; rows * layout.q_width()])
     };
     run(&[0, 1, 2], &[span], 3).unwrap();
     run(&[], &[], 0).unwrap();
@@ -276,23 +276,32 @@ fn attention_refuses_what_does_not_fit() {
     assert!(matches!(run(&[0, 1, 2], &[long], 3), Err(KernelError::Index { argument: "path length", .. })));
     let ragged = QkvLayout { num_kv_heads: 3, ..layout };
     let attention = Attention { layout: ragged, ..fused(&qkv, layout, &[0, 1, 2], &[]) };
-    assert!(matches!(attention.run(&mut [0.0_f32; 0]), Err(KernelError::Value { argument: "num_heads", .. })));
+    assert!(matches!(
+        attention.run::<f32, f32>(&mut [0.0_f32; 0]),
+        Err(KernelError::Value { argument: "num_heads", .. })
+    ));
     let spans = [span];
     let full = |path_lens| Attention { mask: Mask::Full { path_lens }, ..fused(&qkv, layout, &[0, 1, 2], &spans) };
-    let run = |path_lens| full(path_lens).run(&mut vec![0.0_f32; 3 * layout.q_width()]);
+    let run = |path_lens| full(path_lens).run::<f32, f32>(&mut vec![0.0_f32; 3 * layout.q_width()]);
     run(&[3]).unwrap();
     assert!(matches!(run(&[]), Err(KernelError::Length { argument: "path lengths", .. })));
     assert!(matches!(run(&[2]), Err(KernelError::Value { argument: "path length", found: 2, .. })));
     assert!(matches!(run(&[4]), Err(KernelError::Index { argument: "end of a path", found: 4, .. })));
     let bias = RelativeBias::new(2, 3, |_, _| 0.0);
     let attention = Attention { bias: Some(&bias), ..full(&[3]) };
-    assert!(matches!(attention.run(&mut [0.0_f32; 24]), Err(KernelError::Value { argument: "num_kv_heads", .. })));
+    assert!(matches!(
+        attention.run::<f32, f32>(&mut [0.0_f32; 24]),
+        Err(KernelError::Value { argument: "num_kv_heads", .. })
+    ));
     let own = QkvLayout { num_heads: 1, num_kv_heads: 1, head_dim: 4 };
     let bias = RelativeBias::new(1, 2, |_, _| 0.0);
     let attention = Attention { bias: Some(&bias), ..fused(&qkv, own, &[0, 1, 2], &spans) };
-    assert!(matches!(attention.run(&mut [0.0_f32; 12]), Err(KernelError::Index { found: 3, limit: 3, .. })));
+    assert!(matches!(
+        attention.run::<f32, f32>(&mut [0.0_f32; 12]),
+        Err(KernelError::Index { found: 3, limit: 3, .. })
+    ));
     let attention = Attention { window: Some(0), ..fused(&qkv, layout, &[0, 1, 2], &[]) };
-    assert!(matches!(attention.run(&mut [0.0_f32; 0]), Err(KernelError::Value { argument: "window", .. })));
+    assert!(matches!(attention.run::<f32, f32>(&mut [0.0_f32; 0]), Err(KernelError::Value { argument: "window", .. })));
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn check_gemm<A: Float>(seed: u64, m: usize, n: usize, k: usize) {
 }
 
 /// Compact, ragged, cut and single-query attention over the same random tree.
-fn check_attention<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>) {
+fn check_attention<F: Float, E: Element>(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>) {
     let rng = &mut rng(seed);
     let tree = Tree::random(rng, 5, max_len);
     let width = layout.qkv_width();
@@ -59,26 +59,26 @@ fn check_attention<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, windo
     gather_rows(&qkv, width, &tree.scatter, &mut ragged).unwrap();
     let identity: Vec<u32> = (0..tree.scatter.len() as u32).collect();
     let (some, single) = (cut(rng, &tree.spans, 40), cut(rng, &tree.spans, 1));
-    for isa in Isa::available() {
+    for isa in all_isas() {
         let run = |qkv: &[f32], pages: &[u32], spans: &[QuerySpan]| {
             with_all_pools(|| {
-                let mut out = vec![A::default(); qkv.len() / width * layout.q_width()];
+                let mut out = vec![E::default(); qkv.len() / width * layout.q_width()];
                 let attention = Attention { window, ..fused(qkv, layout, pages, spans) };
-                attention.run_with(isa, &mut out).unwrap();
+                attention.run_with::<F, E>(isa, &mut out).unwrap();
                 out
             })
         };
         let compact = run(&qkv, &tree.scatter, &tree.spans);
         assert_eq!(bits(&compact), bits(&run(&qkv, &tree.scatter, &some)), "{isa} cut spans");
         assert_eq!(bits(&compact), bits(&run(&qkv, &tree.scatter, &single)), "{isa} single queries");
-        let mut expanded = vec![A::default(); tree.scatter.len() * layout.q_width()];
+        let mut expanded = vec![E::default(); tree.scatter.len() * layout.q_width()];
         gather_rows(&compact, layout.q_width(), &tree.scatter, &mut expanded).unwrap();
         assert_eq!(bits(&run(&ragged, &identity, &tree.ragged_spans())), bits(&expanded), "{isa} ragged");
     }
 }
 
 /// Full attention of whole sequences, of pieces of them, of single queries and of one sequence alone.
-fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<usize>) {
+fn check_full_attention<F: Float, E: Element>(seed: u64, layout: QkvLayout, window: Option<usize>) {
     let rng = &mut rng(seed);
     let lens = [rng.random_range(1..200), rng.random_range(1..80), rng.random_range(1..20)];
     let sequences = Sequences::random(rng, &lens);
@@ -90,13 +90,13 @@ fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<u
     let path_of = |span: &QuerySpan| whole.iter().position(|whole| whole.path == span.path).unwrap_or(0);
     let single_lens: Vec<u32> = single.iter().map(|span| lens[path_of(span)]).collect();
     let (pieces, piece_lens) = sequences.pieces(rng);
-    for isa in Isa::available() {
+    for isa in all_isas() {
         let run = |spans: &[QuerySpan], path_lens: &[u32]| {
             with_all_pools(|| {
-                let mut out = vec![A::default(); sequences.rows() * layout.q_width()];
+                let mut out = vec![E::default(); sequences.rows() * layout.q_width()];
                 let mask = Mask::Full { path_lens };
                 let attention = Attention { mask, window, bias, ..fused(&qkv, layout, &sequences.pages, spans) };
-                attention.run_with(isa, &mut out).unwrap();
+                attention.run_with::<F, E>(isa, &mut out).unwrap();
                 out
             })
         };
@@ -110,7 +110,13 @@ fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<u
 }
 
 /// NaN and infinity in some rows' keys and values: queries that see a NaN get NaN, the others the same bits as before.
-fn check_isolation<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>, bad: f32) {
+fn check_isolation<F: Float, E: Element>(
+    seed: u64,
+    layout: QkvLayout,
+    max_len: usize,
+    window: Option<usize>,
+    bad: f32,
+) {
     let rng = &mut rng(seed);
     let tree = Tree::random(rng, 4, max_len);
     let width = layout.qkv_width();
@@ -120,11 +126,11 @@ fn check_isolation<A: Float>(seed: u64, layout: QkvLayout, max_len: usize, windo
     let mut qkv = clean.clone();
     let part = layout.q_width() + if in_keys { 0 } else { layout.kv_width() };
     qkv[bad_row * width + part..][..layout.kv_width()].fill(bad);
-    for isa in Isa::available() {
+    for isa in all_isas() {
         let run = |qkv: &[f32]| {
-            let mut out = vec![A::default(); tree.rows * layout.q_width()];
+            let mut out = vec![E::default(); tree.rows * layout.q_width()];
             let attention = Attention { window, ..fused(qkv, layout, &tree.scatter, &tree.spans) };
-            attention.run_with(isa, &mut out).unwrap();
+            attention.run_with::<F, E>(isa, &mut out).unwrap();
             out
         };
         let (before, after) = (run(&clean), run(&qkv));
@@ -165,21 +171,21 @@ proptest! {
 
     #[test]
     fn attention(seed: u64, layout in layouts(), max_len in 1..200_usize, window in windows()) {
-        check_attention::<f32>(seed, layout, max_len, window);
-        check_attention::<bf16>(seed, layout, max_len, window);
+        check_attention::<f32, f32>(seed, layout, max_len, window);
+        check_attention::<bf16, f32>(seed, layout, max_len, window);
     }
 
     #[test]
     fn full_attention(seed: u64, layout in layouts(), window in windows()) {
-        check_full_attention::<f32>(seed, layout, window);
-        check_full_attention::<bf16>(seed, layout, window);
+        check_full_attention::<f32, f32>(seed, layout, window);
+        check_full_attention::<bf16, f32>(seed, layout, window);
     }
 
     #[test]
     fn attention_isolation(seed: u64, layout in layouts(), max_len in 1..200_usize, window in windows()) {
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
-            check_isolation::<f32>(seed, layout, max_len, window, bad);
-            check_isolation::<bf16>(seed, layout, max_len, window, bad);
+            check_isolation::<f32, f32>(seed, layout, max_len, window, bad);
+            check_isolation::<bf16, f32>(seed, layout, max_len, window, bad);
         }
     }
 }

@@ -1,0 +1,106 @@
+//! The product of up to two tiles of rows with up to two tiles of columns, over any number of steps.
+
+use super::tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};
+
+/// Words of the line that two tiles of columns are read from.
+pub(crate) const LINE: usize = 2 * COLUMNS;
+
+/// Bytes of such a line.
+const LINE_BYTES: usize = LINE * size_of::<u32>();
+
+/// One or two tiles of rows and the steps of each. Distances are in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct TileRows {
+    pub(crate) start: *const u8,
+    /// From one row to the next.
+    pub(crate) row: usize,
+    /// From one step of 16 words to the next.
+    pub(crate) step: usize,
+    /// From the first tile to the second.
+    pub(crate) tile: usize,
+}
+
+/// Sums the products of `ROWS_` tiles of rows and `COLUMNS_` tiles of columns, each 1 or 2, over `steps` of 16 words: of bytes if
+/// `IS_INT8`, and of pairs of bf16 if not. The first tile of rows has its sums in tiles 0 and 1, the second in 2 and 3. A tile's
+/// sums are the same whichever others are computed beside it.
+///
+/// # Safety
+/// The rows may be read, and at `b` a line of [`LINE`] words for each word of the steps.
+#[inline(always)]
+pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usize, const IS_INT8: bool>(
+    tiles: &mut T,
+    a: TileRows,
+    b: *const u32,
+    steps: usize,
+) {
+    tiles.tilezero::<0>();
+    if COLUMNS_ == 2 {
+        tiles.tilezero::<1>();
+    }
+    if ROWS_ == 2 {
+        tiles.tilezero::<2>();
+        if COLUMNS_ == 2 {
+            tiles.tilezero::<3>();
+        }
+    }
+    for step in 0..steps {
+        // SAFETY: the caller's duty; every address is within what it promised.
+        unsafe {
+            let rows = a.start.add(step * a.step);
+            let columns = b.add(step * ROWS * LINE).cast::<u8>();
+            tiles.tileloadd::<4>(rows, a.row);
+            tiles.tileloadd::<6>(columns, LINE_BYTES);
+            if ROWS_ == 2 {
+                tiles.tileloadd::<5>(rows.add(a.tile), a.row);
+            }
+            if COLUMNS_ == 2 {
+                tiles.tileloadd::<7>(columns.add(ROW_BYTES), LINE_BYTES);
+            }
+        }
+        add::<T, 0, 4, 6, IS_INT8>(tiles);
+        if COLUMNS_ == 2 {
+            add::<T, 1, 4, 7, IS_INT8>(tiles);
+        }
+        if ROWS_ == 2 {
+            add::<T, 2, 5, 6, IS_INT8>(tiles);
+            if COLUMNS_ == 2 {
+                add::<T, 3, 5, 7, IS_INT8>(tiles);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add<T: Tiles, const SUMS: usize, const A: usize, const B: usize, const IS_INT8: bool>(tiles: &mut T) {
+    if IS_INT8 {
+        tiles.tdpbusd::<SUMS, A, B>();
+    } else {
+        tiles.tdpbf16ps::<SUMS, A, B>();
+    }
+}
+
+/// Writes the sums of [`multiply`], rows `stride` bytes apart.
+///
+/// # Safety
+/// The rows of the tiles may be written.
+#[inline(always)]
+pub(crate) unsafe fn store<T: Tiles, const ROWS_: usize, const COLUMNS_: usize>(
+    tiles: &mut T,
+    out: *mut u8,
+    stride: usize,
+) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        tiles.tilestored::<0>(out, stride);
+        if COLUMNS_ == 2 {
+            tiles.tilestored::<1>(out.add(ROW_BYTES), stride);
+        }
+        if ROWS_ == 2 {
+            let out = out.add(ROWS * stride);
+            tiles.tilestored::<2>(out, stride);
+            if COLUMNS_ == 2 {
+                tiles.tilestored::<3>(out.add(ROW_BYTES), stride);
+            }
+        }
+    }
+}
