@@ -16,6 +16,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use std::convert::identity;
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error as ThisError;
 use toml::Table;
 
@@ -61,6 +62,8 @@ pub struct Vectors {
     pub rows: usize,
     /// Values of a vector.
     pub dim: usize,
+    /// Forward pass, in the mean over the texts.
+    pub inference: Duration,
 }
 
 /// A document's index in its request, and its score.
@@ -113,11 +116,12 @@ impl LocalModel {
         dimensions: Option<usize>,
     ) -> Result<Vectors, Error> {
         let options = EmbedOptions { encode: self.options(options)?, normalize, dimensions };
-        let vectors = self.engine.embed(texts.into_iter().map(Input::Text).collect(), options).await?.results;
+        let answered = self.engine.embed(texts.into_iter().map(Input::Text).collect(), options).await?;
+        let (vectors, inference) = (answered.results, answered.timings.inference);
         let (rows, dim) = (vectors.len(), vectors.first().map_or(0, Vec::len));
         let mut values = Vec::with_capacity(rows * dim);
         vectors.iter().for_each(|vector| values.extend_from_slice(vector));
-        Ok(Vectors { values, rows, dim })
+        Ok(Vectors { values, rows, dim, inference })
     }
 
     /// Documents as `/rerank` orders them: the best first, `top_n` at most. `raw`: logits instead of probabilities.

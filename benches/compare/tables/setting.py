@@ -19,6 +19,7 @@ class Setting:
     peers: list | None  # as asked for; None: the table's own
     rounds: int
     tei: Path | None = None
+    wheel: Path | None = None  # None: that of target/dist
 
     def own(self, model):
         """prefold in each type."""
