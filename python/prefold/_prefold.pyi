@@ -1,9 +1,9 @@
 from collections.abc import Callable
 from typing import Any, final
 
-from .texts import Block
+from .texts import Block, Options
 
-Options = tuple[str | None, str | None, str | None, bool | None]
+__all__ = ["Job", "Model", "main", "version"]
 
 def main(program: list[str], arguments: list[str]) -> int: ...
 def version() -> str: ...

@@ -14,7 +14,7 @@ from .calls import answers, async_answers, async_result
 from .errors import InputError, NotCapableError
 from .progress import bar
 from .results import Label, Ranked, Token
-from .texts import Block, Texts, sized_blocks, whole
+from .texts import Block, Options, Texts, sized_blocks, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -280,7 +280,7 @@ class Model:
             raise InputError(f"`batch` is {size}; it must be from 1 to {self._native.max_inputs}", "batch")
         return sized_blocks(texts, size)
 
-    def _embedding(self, options: _prefold.Options, normalize: bool, dimensions: int | None) -> Any:
+    def _embedding(self, options: Options, normalize: bool, dimensions: int | None) -> Any:
         return lambda block: self._native.embed(block, options, normalize, dimensions)
 
     def _reranking(
@@ -292,8 +292,7 @@ class Model:
         raw_scores: bool,
         truncate: bool | None,
     ) -> _prefold.Job:
-        options = (None, None, None, truncate)
-        return self._native.rerank(query, whole(texts), options, instruction, raw_scores, top_n)
+        return self._native.rerank(query, whole(texts), (None, None, None, truncate), instruction, raw_scores, top_n)
 
     def _classification(
         self, texts: Any, prompt_name: str | None, raw_scores: bool, truncate: bool | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
 from .errors import InputError
 
@@ -27,6 +27,9 @@ class ArrowStream(Protocol):
 
 Texts = Union[str, Iterable[str], ArrowArray, ArrowStream]
 """One text, texts, or an Arrow array of strings."""
+
+Options = tuple[Optional[str], Optional[str], Optional[str], Optional[bool]]
+"""`prompt_name`, `prompt`, `input_type` and `truncate` of a call."""
 
 Block = Union["list[str]", "tuple[NDArray[np.signedinteger[Any]], NDArray[np.uint8]]"]
 """Texts, or the offsets and bytes of an Arrow array."""
