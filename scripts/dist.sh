@@ -12,7 +12,7 @@ mkdir -p "$out"
 scripts/wheel.sh
 
 # With the features of both packages, so that what the wheel has compiled is not compiled again.
-cargo zigbuild --locked --release --target "$triple.$glibc" -p prefold -p prefold-python --bin prefold
+cargo build --locked --release --target "$triple" -p prefold -p prefold-python --bin prefold
 program=$target/$triple/release/prefold
 version=$("$program" --version)
 version=${version#prefold }

@@ -15,6 +15,18 @@ if ! cmp -s scripts/wheel-requirements.txt "$tools/requirements.txt"; then
 fi
 PATH=$tools/bin:$PATH
 
+# The same wrappers for wheel and program, so that both share what is compiled. Cargo's linker and C compiler are asked by the triple.
+for compiler in cc c++; do
+    printf '#!/bin/sh\nexec "%s" zig %s -- -fno-sanitize=all -target x86_64-linux-gnu.%s "$@"\n' \
+        "$tools/bin/cargo-zigbuild" "$compiler" "$glibc" >"$tools/bin/zig-$compiler.part"
+    chmod +x "$tools/bin/zig-$compiler.part"
+    mv "$tools/bin/zig-$compiler.part" "$tools/bin/zig-$compiler"
+done
+printf '#!/bin/sh\nexec "%s" zig ar -- "$@"\n' "$tools/bin/cargo-zigbuild" >"$tools/bin/zig-ar"
+chmod +x "$tools/bin/zig-ar"
+export CC_x86_64_unknown_linux_gnu=$tools/bin/zig-cc CXX_x86_64_unknown_linux_gnu=$tools/bin/zig-c++ AR_x86_64_unknown_linux_gnu=$tools/bin/zig-ar
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$tools/bin/zig-cc
+
 # Time in archives: that of the commit.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export SOURCE_DATE_EPOCH

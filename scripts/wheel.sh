@@ -11,7 +11,7 @@ mkdir -p "$out"
 rm -f "$out"/*.whl
 # Goes into the wheel beside the licence of prefold itself.
 scripts/materials.py prefold-python --bom "$target/wheel.cdx.json" --licences python/LICENSE-OF-DEPENDENCIES.txt
-maturin build --release --zig --compatibility manylinux2014 --target "$triple" --manifest-path python/Cargo.toml --out "$out"
+maturin build --release --compatibility manylinux2014 --target "$triple" --manifest-path python/Cargo.toml --out "$out"
 wheel=$(echo "$out"/*.whl)
 
 auditwheel show "$wheel" | tee "$target/auditwheel.txt"

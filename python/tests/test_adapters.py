@@ -31,7 +31,7 @@ def test_sentence_transformers(models, texts):
 
 
 def test_encode_is_that_of_sentence_transformers(models, texts):
-    """Beside the library itself, which needs PyTorch and is seldom installed."""
+    """Beside the library itself, where it is installed. It needs PyTorch; benches/compare/requirements/torch.txt has both."""
     pytest.importorskip("sentence_transformers")
     from conftest import FIXTURES
     from sentence_transformers import SentenceTransformer as Original

@@ -100,11 +100,11 @@ def test_a_fork_is_refused_and_ends():
             gc.collect()
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        print(model.embed("a").shape, job.result().shape)
+        print(len(model.embed("a")), len(job.result()))
     """)
     *refusals, parent = output.splitlines()
     assert len(refusals) == 5 and all("was forked from process" in line and "`spawn`" in line for line in refusals)
-    assert parent == "(1, 32) (50, 32)" or parent.startswith("(1, ")
+    assert parent == "1 50"
 
 
 def test_models_may_be_loaded_after_a_fork():
