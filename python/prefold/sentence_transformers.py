@@ -94,9 +94,12 @@ class SentenceTransformer:
         cosines: NDArray[np.float32] = (unit(a) * unit(b)).sum(axis=1)
         return cosines
 
-    def get_sentence_embedding_dimension(self) -> int:
+    def get_embedding_dimension(self) -> int:
         """Values of a vector."""
         return self.truncate_dim or self.model.dimensions
+
+    # The name before sentence-transformers 6.
+    get_sentence_embedding_dimension = get_embedding_dimension
 
     @property
     def max_seq_length(self) -> int:

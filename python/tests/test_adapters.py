@@ -43,7 +43,7 @@ def test_encode_is_that_of_sentence_transformers(models, texts):
         a, b = (getattr(model, call)(texts, normalize_embeddings=True) for model in (ours, theirs))
         np.testing.assert_allclose(a, b, atol=2e-5)
     np.testing.assert_allclose(ours.similarity(a, b), theirs.similarity(a, b), atol=2e-5)
-    assert ours.get_sentence_embedding_dimension() == theirs.get_sentence_embedding_dimension()
+    assert ours.get_embedding_dimension() == theirs.get_embedding_dimension()
 
 
 def test_langchain(models, texts):
