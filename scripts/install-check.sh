@@ -115,8 +115,8 @@ print(\"pip: prefold\", prefold.__version__, \"embeds in Python\", sys.version.s
 
 image() {
     local archive=prefold-$version-cpu-image.oci.tar
-    line image | grep -q "^docker load -i $archive " || fail "docs/install.md names another archive than $archive"
-    # buildah stands in for a daemon.
+    line image | grep -q "^podman run .* oci-archive:$archive\$" || fail "docs/install.md names another archive than $archive"
+    # buildah, which has podman's libraries, stands in for it.
     container=$(buildah from "oci-archive:$dist/$archive")
     ! buildah run "$container" -- sh -c 'command -v cargo || command -v rustc' || fail "the image has Rust"
     has_version "$(buildah run "$container" -- prefold --version)"

@@ -1,5 +1,6 @@
 """prefold in the process of its caller beside prefold over HTTP: whole requests, single queries, and what a call costs beside its forward
-pass. all-MiniLM-L6-v2 with its real weights, and a decoder of SmolLM2-135M's shape with random weights and MiniLM's tokenizer.
+pass. all-MiniLM-L6-v2 with its real weights, and a decoder of SmolLM2-135M's sizes in the Qwen3 architecture, with random weights and
+MiniLM's tokenizer.
 
 Goals: in process at least the throughput over HTTP, and less than 0.2 ms of a call beside its forward pass.
 """
@@ -8,11 +9,12 @@ import json
 import statistics
 import subprocess
 import sys
+from array import array
 
 import models
 import texts
 from in_process import InProcess
-from prefold import Prefold
+from prefold_server import Prefold
 from report import shown, table
 from rounds import alternate, ratios, running, spread, turn
 from tables.setting import Setting
@@ -27,7 +29,7 @@ QUESTIONS = 4
 def in_process(setting: Setting):
     loads = {
         "all-MiniLM-L6-v2": (models.minilm(), texts.passages()),
-        "SmolLM2-135M's shape": (models.random_shape("smollm2-135m", setting.prefold), texts.chat_pairs(QUESTIONS)),
+        "Qwen3 of SmolLM2-135M's size": (models.random_shape("qwen3-135m", setting.prefold), texts.chat_pairs(QUESTIONS)),
     }
     results, markdown = {}, []
     for name, (model, load) in loads.items():
@@ -71,7 +73,8 @@ def same_bits(contenders, some):
         answers = []
         for one in (inside, server):
             with turn(one):
-                answers.append(one.embed(some).values)
+                # As float32: JSON has the shortest decimal that rounds to the value.
+                answers.append([array("f", vector) for vector in one.embed(some).values])
         if answers[0] != answers[1]:
             sys.exit(f"{inside.name} and {server.name} give different vectors")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import machine
 from peer import PEERS, Peer
-from prefold import Prefold
+from prefold_server import Prefold
 from rounds import turn
 from tei import Tei
 
