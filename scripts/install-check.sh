@@ -6,21 +6,24 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Mounts end with this process.
-[ -n "${PREFOLD_MOUNTS:-}" ] || exec env PREFOLD_MOUNTS=own unshare --mount "$0" "$@"
+# Roots are in a file system of their own, in memory, which ends with this process as its mounts do. Nothing is ever removed from a root:
+# what is mounted there belongs to the machine.
+[ -n "${PREFOLD_MOUNTS:-}" ] || exec env PREFOLD_MOUNTS=own unshare --mount --propagation private "$0" "$@"
 
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 dist=$target/dist
 port=${PORT:-3998}
 work=$(mktemp -d)
+mount -t tmpfs tmpfs "$work"
+root=
 server=
 container=
 cleanup() {
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
     [ -z "$container" ] || buildah rm "$container" >/dev/null 2>&1 || true
-    umount --recursive --quiet "$work"/root/* 2>/dev/null || true
-    rm -rf --one-file-system "$work"
+    umount --lazy "$work"
+    rmdir "$work"
 }
 trap cleanup EXIT
 fail() { echo "install-check: $*" >&2; exit 1; }
@@ -34,29 +37,27 @@ line() { # the command of a way in docs/install.md, for this version
     sed -n "s/^| $1 | \`\([^\`]*\)\` .*/\1/p" docs/install.md | sed "s/VERSION/$version/g" | grep . || fail "docs/install.md has no line for $1"
 }
 
-root() { # SUITE [PACKAGE...]: a root with these packages, the files in /dist, and this machine's settings of the network
+root() { # SUITE [PACKAGE...]: a fresh root with these packages, the files in /dist, and this machine's settings of the network
     local suite=$1 packages=${*:2} file
     local kept="$target/roots/$suite${packages:+-${packages// /-}}.tar"
     mkdir -p "${kept%/*}"
-    [ -f "$kept" ] || {
-        debootstrap --variant=minbase ${packages:+--include="${packages// /,}"} "$suite" "$work/making" >"$work/log" 2>&1 ||
+    root=$(mktemp -d "$work/$suite-XXXX")
+    if [ -f "$kept" ]; then
+        tar -C "$root" -xf "$kept"
+    else
+        debootstrap --variant=minbase ${packages:+--include="${packages// /,}"} "$suite" "$root" >"$work/log" 2>&1 ||
             { tail -20 "$work/log"; fail "no root of $suite"; }
-        tar -C "$work/making" -cf "$kept.part" . && mv "$kept.part" "$kept"
-        rm -rf --one-file-system "$work/making"
-    }
-    umount --recursive --quiet "$work"/root/* 2>/dev/null || true
-    rm -rf --one-file-system "$work/root"
-    mkdir "$work/root"
-    tar -C "$work/root" -xf "$kept"
-    ! chroot "$work/root" sh -c 'command -v cargo || command -v rustc' || fail "the root of $suite has Rust"
-    mkdir "$work/root/dist"
-    mount --bind "$dist" "$work/root/dist"
-    mount --bind /dev "$work/root/dev"
-    mount -t proc proc "$work/root/proc"
+        tar -C "$root" -cf "$kept.part" . && mv "$kept.part" "$kept"
+    fi
+    ! chroot "$root" sh -c 'command -v cargo || command -v rustc' || fail "the root of $suite has Rust"
+    mkdir "$root/dist"
+    cp "$dist"/*.whl "$dist"/*.tar.gz "$root/dist"
+    mount --bind /dev "$root/dev"
+    mount -t proc proc "$root/proc"
     for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs; do
         [ -e "$file" ] || continue
-        if [ -d "$file" ]; then mkdir -p "$work/root$file"; else touch "$work/root$file"; fi
-        mount --bind "$file" "$work/root$file"
+        mkdir -p "$root${file%/*}"
+        cp --recursive --dereference --no-target-directory "$file" "$root$file"
     done
 }
 
@@ -64,7 +65,7 @@ network=()
 while read -r variable; do network+=("$variable"); done < <(env | grep -E '^(PIP_|SSL_CERT_|https?_proxy=|HTTPS?_PROXY=|NO_PROXY=)')
 
 inside() { # COMMAND in the root
-    chroot "$work/root" /usr/bin/env -i "${network[@]}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    chroot "$root" /usr/bin/env -i "${network[@]}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
         sh -ec "cd /dist; $1"
 }
 
@@ -95,7 +96,7 @@ tarball() {
         root "$suite"
         inside "$(line tarball)"
         has_version "$(inside 'prefold --version')"
-        serves '^/usr/local/bin/prefold' chroot "$work/root" /usr/local/bin/prefold
+        serves '^/usr/local/bin/prefold' chroot "$root" /usr/local/bin/prefold
         echo "tarball: $(inside 'prefold --version') serves in $suite, $(inside 'ldd --version' | head -1)"
     done
 }
@@ -105,7 +106,7 @@ pip() {
     # Debian's Python installs into environments only.
     inside "python3 -m venv /opt/prefold; . /opt/prefold/bin/activate; $(line pip)" >"$work/log" 2>&1 || { cat "$work/log"; fail "pip"; }
     has_version "$(inside '/opt/prefold/bin/prefold --version')"
-    serves '/opt/prefold/bin/prefold' chroot "$work/root" /opt/prefold/bin/prefold
+    serves '/opt/prefold/bin/prefold' chroot "$root" /opt/prefold/bin/prefold
     inside '/opt/prefold/bin/python -c "
 import sys, prefold
 vectors = prefold.Model().embed([\"a red fox\", \"a lock\"])
@@ -127,13 +128,13 @@ image() {
 from_source() {
     local rust=/opt/rust cargo=${CARGO_HOME:-$HOME/.cargo}
     root bookworm ca-certificates gcc g++ libc6-dev
-    mkdir -p "$work/root$rust" "$work/root/root/.cargo/registry" "$work/root/src"
-    mount --bind "$(rustc --print sysroot)" "$work/root$rust"
-    mount --bind "$cargo/registry" "$work/root/root/.cargo/registry"
-    git archive HEAD | tar -x -C "$work/root/src"
+    mkdir -p "$root$rust" "$root/root/.cargo/registry" "$root/src"
+    mount --bind -o ro "$(rustc --print sysroot)" "$root$rust"
+    mount --bind "$cargo/registry" "$root/root/.cargo/registry"
+    git archive HEAD | tar -x -C "$root/src"
     inside "cd /src; export PATH=$rust/bin:\$PATH CARGO_NET_OFFLINE=true; $(line source)"
     has_version "$(inside '/root/.cargo/bin/prefold --version')"
-    serves '^/root/.cargo/bin/prefold' chroot "$work/root" /root/.cargo/bin/prefold
+    serves '^/root/.cargo/bin/prefold' chroot "$root" /root/.cargo/bin/prefold
     echo "source: $(inside '/root/.cargo/bin/prefold --version') serves"
 }
 

@@ -37,7 +37,8 @@ for sources in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
     remapped+=("$sources=/cargo")
 done
 RUSTFLAGS=
-CFLAGS=
+# mimalloc prints when it was compiled.
+CFLAGS='-Wno-builtin-macro-redefined -D__DATE__="" -D__TIME__=""'
 for pair in "${remapped[@]}"; do
     RUSTFLAGS+=" --remap-path-prefix=$pair"
     CFLAGS+=" -ffile-prefix-map=$pair"
