@@ -10,12 +10,13 @@ SECONDS ?= 600
 SEED ?= 1
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-clients fuzz bench compare overload soak schemathesis first-request adversary lint check fmt cuda-check cuda-simulated cuda-mutants gpu-check docker-check cpu cuda
+.PHONY: help demo serve test test-python test-clients wheel dist install-check fuzz bench compare overload soak schemathesis first-request adversary lint check fmt cuda-check cuda-simulated cuda-mutants gpu-check docker-check cpu cuda
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
 	@echo 'make serve   build and serve the built-in model on port $(PORT) (PORT=...)'
 	@echo 'make test    all tests, the end-to-end ones included'
+	@echo 'make test-python   the tests of the Python package, a part of test (WHEEL=FILE for that of a wheel)'
 	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and what is large'
 	@echo 'make fuzz    fuzzes every target with coverage feedback for a minute (FUZZ="TARGET SECONDS" for one)'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
@@ -30,6 +31,9 @@ help:
 	@echo 'make cuda-simulated   the tests and servers of the CUDA code on a simulated device; a part of cuda-check'
 	@echo 'make cuda-mutants     faults injected into the CUDA code, which those tests must notice (MUTANTS="NAME ..." for some)'
 	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.xz'
+	@echo 'make wheel         the Python wheel of a release, against an old glibc: target/dist'
+	@echo 'make dist          all release files: tarball, wheel, image, checksums, bill of materials, licences: target/dist'
+	@echo 'make install-check the lines of docs/install.md with those files in bare Debian roots'
 	@echo 'make docker-check  builds the cpu image (make docker-check cuda: the cuda image) without a daemon, runs it and asks it'
 
 demo:
@@ -42,6 +46,18 @@ serve:
 
 test:
 	scripts/test.sh
+
+test-python:
+	scripts/test-python.sh
+
+wheel:
+	scripts/wheel.sh
+
+dist:
+	scripts/dist.sh
+
+install-check:
+	scripts/install-check.sh
 
 test-clients:
 	scripts/test-clients.sh

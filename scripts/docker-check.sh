@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds an image of the Dockerfile, `cpu` or `cuda`, without a daemon or registry, runs it as its own user, sends requests, stops it with
-# SIGTERM, and prints its size. The cuda image serves from the CPU first, then from the simulated device (scripts/cuda-simulate.sh), whose
+# SIGTERM, and prints its size. BUILT=DIRECTORY has `out/prefold`, which goes into the cpu image in place of a build; ARCHIVE=FILE is where
+# the image is written as an OCI archive. The cuda image serves from the CPU first, then from the simulated device (scripts/cuda-simulate.sh), whose
 # libraries are mounted. Needs root, Debian's packages buildah and debootstrap, and an installed Rust toolchain. Takes about 20
 # minutes on two cores, mostly for the release build.
 #
@@ -49,7 +50,7 @@ have "$base_image" || {
     rm -rf "$work/slim/var/cache/apt"/*.bin "$work/slim/var/lib/apt/lists"/* "$work/slim/usr/share"/{doc,man,locale}/*
     base_from_tree "$base_image" "$work/slim" --cmd bash
 }
-have "$rust_image" || {
+[ -n "${BUILT:-}" ] || have "$rust_image" || {
     debootstrap --variant=minbase --include=gcc,g++,libc6-dev,ca-certificates "$suite" "$work/rust" >/dev/null
     mkdir -p "$work/rust/usr/local/rust"
     cp -a "$(rustc --print sysroot)"/{bin,lib} "$work/rust/usr/local/rust/"
@@ -64,7 +65,12 @@ if [ "$target" = cuda ]; then
     volumes+=(--volume "${CUDA_HOME%/nvidia/cu13}:/opt/cuda")
     simulated=$(scripts/cuda-simulate.sh)
 fi
-cargo fetch --locked
+if [ -n "${BUILT:-}" ]; then
+    # A build context stands in for the stage of that name.
+    volumes=(--build-context "build-$target=$BUILT")
+else
+    cargo fetch --locked
+fi
 buildah bud --pull-never --target "$target" "${volumes[@]}" -t "$image" .
 
 container=$(buildah from --pull-never "$image")
@@ -113,3 +119,7 @@ case $target in
         ;;
 esac
 echo "image $image: $size"
+if [ -n "${ARCHIVE:-}" ]; then
+    rm -f "$ARCHIVE"
+    buildah push --quiet --format oci "$image" "oci-archive:$ARCHIVE:prefold:$target"
+fi

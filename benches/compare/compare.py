@@ -14,6 +14,7 @@ from pathlib import Path
 import amx
 import machine
 from peer import PEERS
+from tables.in_process import in_process
 from tables.mixed import mixed
 from tables.queries import queries
 from tables.rerank import rerank
@@ -23,7 +24,7 @@ from tables.throughput import bge_base, minilm, reranker
 from venvs import ROOT, TARGET
 
 TABLES = {"minilm": minilm, "queries": queries, "bge-base": bge_base, "reranker": reranker, "rerank": rerank,
-          "mixed": mixed, "start": start}
+          "mixed": mixed, "start": start, "in-process": in_process}
 
 
 def labels(text):
@@ -40,6 +41,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (default 5)")
     parser.add_argument("--out", type=Path, help="file of the results; default: target/compare/TABLE.json")
     parser.add_argument("--prefold", type=Path, default=ROOT / "target/release/prefold", help="the binary, with prefold-bench beside it")
+    parser.add_argument("--wheel", type=Path, help="the wheel of the table in-process; default: that of target/dist (make wheel)")
     parser.add_argument("--tei", type=Path, help="a text-embeddings-router with its ONNX Runtime backend, to run beside them")
     parser.add_argument("--without-amx", action="store_true", help="run all without AMX, as on a CPU that lacks it")
     args = parser.parse_args()
@@ -49,7 +51,7 @@ def main():
     out = args.out or TARGET / f"{args.table}.json"
     TARGET.mkdir(parents=True, exist_ok=True)
     before = machine.describe()
-    result = TABLES[args.table](Setting(args.prefold.resolve(), args.peers, args.rounds, args.tei and args.tei.resolve()))
+    result = TABLES[args.table](Setting(args.prefold.resolve(), args.peers, args.rounds, args.tei and args.tei.resolve(), args.wheel and args.wheel.resolve()))
     markdown = result.pop("markdown")
     result = {"table": args.table, "command": sys.argv, "machine": before, "load_average_after": os.getloadavg(), **result}
     out.write_text(json.dumps(result, indent=2) + "\n")

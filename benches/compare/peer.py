@@ -32,9 +32,9 @@ PEERS = {
 
 
 class Peer(Process):
-    def __init__(self, label, model, threads, streams=1):
-        """`streams` texts are computed at once, by `threads` / `streams` threads each."""
-        self.kind = PEERS[label]
+    def __init__(self, label, model, threads, streams=1, kind=None):
+        """`streams` texts are computed at once, by `threads` / `streams` threads each. `kind` is that of PEERS unless given."""
+        self.kind = kind or PEERS[label]
         super().__init__(self.kind.title, self.kind.dtype, label)
         self.model, self.threads, self.streams = model, threads, streams
 
@@ -43,14 +43,16 @@ class Peer(Process):
         here = venvs.HERE
         log = venvs.TARGET / "logs" / f"{self.label}-{self.streams}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        interpreter = venvs.python(self.kind.venv)
         with log.open("w") as file:
-            self.launch([interpreter, here / "worker.py", self.kind.engine, self.model, self.kind.dtype, self.threads, self.streams],
+            self.launch([self.interpreter(), here / "worker.py", self.kind.engine, self.model, self.kind.dtype, self.threads, self.streams],
                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True)
         self.log = log
         loaded = self.ask(do="load")
         self.versions, self.dtype = loaded["versions"], loaded["dtype"]
         return loaded["at"] - self.launched
+
+    def interpreter(self):
+        return venvs.python(self.kind.venv)
 
     def ask(self, **command):
         self.child.stdin.write(json.dumps(command) + "\n")

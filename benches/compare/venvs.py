@@ -21,3 +21,15 @@ def python(name):
                         "--requirement", requirements], check=True, stdout=sys.stderr)
         stamp.write_text(requirements.read_text())
     return interpreter
+
+
+def with_wheel(wheel):
+    """Path of the interpreter of an environment with this wheel and what it needs; made anew when the wheel has changed."""
+    venv = TARGET / "venvs" / "prefold"
+    interpreter, stamp = venv / "bin" / "python", venv / "wheel.txt"
+    built = f"{wheel} {wheel.stat().st_mtime_ns}"
+    if not stamp.exists() or stamp.read_text() != built:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        subprocess.run([interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True, stdout=sys.stderr)
+        stamp.write_text(built)
+    return interpreter

@@ -7,6 +7,8 @@ Each line of standard input is a JSON object `{"do": ..., ...}` and is answered 
     load                    {"versions", "dtype", "at"}      `at`: when the model was loaded, on the clock of time.perf_counter
     embed texts             {"seconds", "tokens", "values"}  a unit vector for each text
     score query, texts      {"seconds", "tokens", "values"}  a logit for each pair
+    calls texts             {"calls", "forwards"}            seconds of a call for each text alone, and of its forward pass; prefold only
+    calls_at_once texts, clients, seconds   {"per_s"}        calls of one text by as many threads; prefold only
     serve gather            {"port"}                         POST /v1/embeddings until the process ends
 
 `seconds` includes tokenization and pooling, not the counting of tokens. A failure is answered by {"error"}.
@@ -42,6 +44,12 @@ class Worker:
     def score(self, query, texts):
         pairs = [(query, text) for text in texts]
         return timed(lambda: self.engine.score(pairs), lambda: self.engine.tokens(pairs))
+
+    def calls(self, texts):
+        return self.engine.calls(texts)
+
+    def calls_at_once(self, texts, clients, seconds):
+        return self.engine.calls_at_once(texts, clients, seconds)
 
     def serve(self, gather):
         import http_server

@@ -10,6 +10,7 @@ mod source;
 
 use crate::backend::FaultyBackend;
 use crate::source::Source;
+use prefold::CommandLine;
 use prefold_core::ModelBackend;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    prefold::run(wrap)
+    prefold::run(&CommandLine::of_process(), wrap)
 }
 
 fn wrap(backend: ModelBackend) -> ModelBackend {

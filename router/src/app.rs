@@ -1,6 +1,6 @@
 //! The binary: from the command line to the exit code.
 
-use crate::cli::{Args, Config};
+use crate::cli::{Args, CommandLine, Config};
 use crate::loading::{self, StartError, Wrap};
 use crate::server::connections;
 use crate::server::listening::{allow_files, listen};
@@ -22,10 +22,10 @@ use tokio::signal::unix::{SignalKind, signal};
 const MIN_BLOCKING_THREADS: usize = 4;
 
 /// Reads the command line and runs the command or the server, with every loaded backend wrapped in `wrap`.
-pub fn run(wrap: Wrap) -> ExitCode {
-    let mut args = Args::read();
+pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
+    let mut args = Args::read(&line.arguments);
     if let Some(command) = args.command.take() {
-        return command.run();
+        return command.run(line);
     }
     let origins = std::mem::take(&mut args.origins);
     let config = match Config::try_from(args) {

@@ -1,6 +1,7 @@
 //! prefold: an embedding and reranking inference server that computes every shared prefix once.
 //!
-//! The binary `prefold` is [`run`]. [`routes`] is the HTTP side alone, over an engine that is there already.
+//! The binary `prefold` is [`run`]. [`routes`] is the HTTP side alone, over an engine that is there already; [`LocalModel`] is a model
+//! without HTTP.
 #![forbid(unsafe_code)]
 
 mod app;
@@ -8,6 +9,7 @@ mod cli;
 mod error;
 mod layers;
 mod loading;
+mod local;
 mod openapi;
 mod routes;
 mod server;
@@ -18,4 +20,6 @@ mod testing;
 mod wire;
 
 pub use crate::app::{routes, run};
+pub use crate::cli::CommandLine;
 pub use crate::loading::Wrap;
+pub use crate::local::{LocalModel, LocalModelError, RankedDocument, TextOptions, Vectors};

@@ -1,6 +1,7 @@
 //! The server; all of it is in the library.
 #![forbid(unsafe_code)]
 
+use prefold::CommandLine;
 use std::convert::identity;
 use std::process::ExitCode;
 
@@ -8,5 +9,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    prefold::run(identity)
+    prefold::run(&CommandLine::of_process(), identity)
 }

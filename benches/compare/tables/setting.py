@@ -6,7 +6,7 @@ from pathlib import Path
 
 import machine
 from peer import PEERS, Peer
-from prefold import Prefold
+from prefold_server import Prefold
 from rounds import turn
 from tei import Tei
 
@@ -19,6 +19,7 @@ class Setting:
     peers: list | None  # as asked for; None: the table's own
     rounds: int
     tei: Path | None = None
+    wheel: Path | None = None  # None: that of target/dist
 
     def own(self, model):
         """prefold in each type."""

@@ -1,14 +1,15 @@
 //! Subcommands, each a crate of its own. Without one, `prefold` serves.
 
 use super::args::{LoadArgs, SourceArgs, chosen_dtype};
+use super::command_line::CommandLine;
 use super::config::model::{load_options, model_source};
 use crate::loading;
 use clap::Subcommand;
 use prefold_backends::{Dtype, check_device};
 use prefold_core::EngineConfig;
 use std::convert::identity;
-use std::env;
 use std::fmt::Display;
+use std::io;
 use std::process::{self, ExitCode};
 
 /// A command to run instead of serving.
@@ -52,11 +53,12 @@ pub(crate) struct AccuracyArgs {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> ExitCode {
+    /// Runs the command, which `line` was given for.
+    pub(crate) fn run(self, line: &CommandLine) -> ExitCode {
         match self {
             Self::Bench(bench) => bench.run(),
             Self::Analyze(args) => args.run(),
-            Self::Accuracy(args) => args.run(),
+            Self::Accuracy(args) => args.run(line),
         }
     }
 }
@@ -71,7 +73,7 @@ impl AnalyzeArgs {
 }
 
 impl AccuracyArgs {
-    fn run(self) -> ExitCode {
+    fn run(self, line: &CommandLine) -> ExitCode {
         let Self { source, dtype, pass, load, accuracy } = self;
         let options = |(model, source)| Ok((model, load_options(source, load, Some(pass.unwrap_or(dtype)))?));
         let (model, options) = match model_source(&source, true).and_then(options) {
@@ -87,8 +89,10 @@ impl AccuracyArgs {
             return refuse(&error);
         }
         accuracy.run(model, dtype, |dtype| {
-            let mut same = process::Command::new(env::current_exe()?);
-            same.args(env::args_os().skip(1)).args(["--pass", dtype.as_str()]);
+            let mut words = line.program.iter().chain(&line.arguments);
+            let program = words.next().ok_or_else(|| io::Error::other("this program's name is unknown"))?;
+            let mut same = process::Command::new(program);
+            same.args(words).args(["--pass", dtype.as_str()]);
             Ok(same)
         })
     }

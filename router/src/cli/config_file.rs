@@ -66,7 +66,11 @@ fn contradict(command: &Command, one: &Arg, other: &Arg) -> bool {
     command.get_arg_conflicts_with(one).contains(&other) || command.get_arg_conflicts_with(other).contains(&one)
 }
 
-fn find<'a>(command: &'a Command, key: &str) -> Result<&'a Arg, FileError> {
+/// The flag of a key.
+///
+/// # Errors
+/// [`FileError::Unknown`]
+pub(super) fn find<'a>(command: &'a Command, key: &str) -> Result<&'a Arg, FileError> {
     let long = key.replace('_', "-");
     let in_a_file = |flag: &&Arg| !matches!(flag.get_id().as_str(), "help" | "version" | "config");
     let mut flags = command.get_arguments().filter(in_a_file);
@@ -87,7 +91,10 @@ fn differ_by_one(a: &str, b: &str) -> bool {
 }
 
 /// The flag and its value in the form of the command line.
-fn given(flag: &Arg, key: &str, value: &Value) -> Result<Vec<OsString>, FileError> {
+///
+/// # Errors
+/// [`FileError::Type`]
+pub(super) fn given(flag: &Arg, key: &str, value: &Value) -> Result<Vec<OsString>, FileError> {
     let long = flag.get_long().unwrap_or_default();
     let wrong = |value: &Value, expected| FileError::Type { key: key.to_owned(), is: kind(value), expected };
     let switch = matches!(flag.get_action(), ArgAction::SetTrue);

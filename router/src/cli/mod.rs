@@ -4,10 +4,13 @@ mod args;
 #[cfg(feature = "builtin-model")]
 mod builtin;
 mod command;
+mod command_line;
 mod config;
 mod config_file;
 #[cfg(test)]
 mod document;
+pub(crate) mod settings;
 
 pub(crate) use self::args::Args;
+pub use self::command_line::CommandLine;
 pub(crate) use self::config::Config;

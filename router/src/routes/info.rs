@@ -1,11 +1,11 @@
 //! `/info` and `/metrics`.
 
-use crate::state::App;
+use crate::state::{App, ModelNames};
 use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{Capabilities, Int8Report, LogitActivation, Rerank};
+use prefold_core::{Capabilities, Engine, Int8Report, LogitActivation, Rerank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -80,6 +80,48 @@ impl<'a> Int8<'a> {
     }
 }
 
+impl<'a> Info<'a> {
+    /// Model and limits of an engine whose model has these names.
+    pub(crate) fn new(served: &'a Engine, names: &'a ModelNames) -> Self {
+        let (model, engine) = (served.info(), served.config());
+        let Capabilities { embed, rerank, classify, max_input_length, .. } = &*model.capabilities;
+        Self {
+            model_id: &names.id,
+            model_sha: None,
+            model_dtype: model.dtype,
+            served_model_name: &names.served,
+            max_concurrent_requests: engine.max_concurrent_requests,
+            max_input_length: *max_input_length,
+            max_batch_tokens: engine.max_batch_tokens,
+            max_batch_requests: engine.max_batch_requests,
+            max_client_batch_size: engine.max_client_batch_size,
+            auto_truncate: engine.auto_truncate,
+            tokenization_workers: engine.tokenization_workers,
+            version: env!("CARGO_PKG_VERSION"),
+            sha: None,
+            docker_label: None,
+            architecture: &model.model_type,
+            dtype: model.dtype,
+            dtype_reason: &model.dtype_reason,
+            kernels: &model.kernels,
+            kernels_reason: &model.kernels_reason,
+            int8: model.int8.as_ref().map(Int8::new),
+            device: &model.device,
+            replicas: served.replicas(),
+            attention: model.attention,
+            radix_mlp_threshold: engine.radix_mlp_threshold,
+            radix_mlp_pad: engine.radix_mlp_pad,
+            dimensions: embed.as_ref().map(|embed| embed.dim),
+            rerank_scores: rerank.as_ref().map(Rerank::score_meaning),
+            activation: classify.as_ref().map(|classify| classify.activation),
+            pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
+            model_type: ModelType::new(&model.capabilities),
+            prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
+            warnings: &model.capabilities.warnings,
+        }
+    }
+}
+
 /// Kind of the model.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -132,42 +174,7 @@ impl<'a> ModelType<'a> {
     responses((status = 200, description = "The model and the limits", body = Info))
 )]
 pub(crate) async fn info(State(app): State<App>) -> Answer {
-    let (model, engine) = (app.engine.info(), app.engine.config());
-    let Capabilities { embed, rerank, classify, max_input_length, .. } = &*model.capabilities;
-    Answer::free(&Info {
-        model_id: &app.names.id,
-        model_sha: None,
-        model_dtype: model.dtype,
-        served_model_name: &app.names.served,
-        max_concurrent_requests: engine.max_concurrent_requests,
-        max_input_length: *max_input_length,
-        max_batch_tokens: engine.max_batch_tokens,
-        max_batch_requests: engine.max_batch_requests,
-        max_client_batch_size: engine.max_client_batch_size,
-        auto_truncate: engine.auto_truncate,
-        tokenization_workers: engine.tokenization_workers,
-        version: env!("CARGO_PKG_VERSION"),
-        sha: None,
-        docker_label: None,
-        architecture: &model.model_type,
-        dtype: model.dtype,
-        dtype_reason: &model.dtype_reason,
-        kernels: &model.kernels,
-        kernels_reason: &model.kernels_reason,
-        int8: model.int8.as_ref().map(Int8::new),
-        device: &model.device,
-        replicas: app.engine.replicas(),
-        attention: model.attention,
-        radix_mlp_threshold: engine.radix_mlp_threshold,
-        radix_mlp_pad: engine.radix_mlp_pad,
-        dimensions: embed.as_ref().map(|embed| embed.dim),
-        rerank_scores: rerank.as_ref().map(Rerank::score_meaning),
-        activation: classify.as_ref().map(|classify| classify.activation),
-        pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
-        model_type: ModelType::new(&model.capabilities),
-        prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
-        warnings: &model.capabilities.warnings,
-    })
+    Answer::free(&Info::new(&app.engine, &app.names))
 }
 
 /// Metrics in Prometheus' text format

@@ -40,8 +40,8 @@ pub(crate) struct PredictBody {
 /// A label and its score.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Prediction {
-    score: f32,
-    label: String,
+    pub(crate) score: f32,
+    pub(crate) label: String,
 }
 
 /// A list of labels, or one such list per input.
@@ -207,7 +207,7 @@ pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Resul
 }
 
 /// Names of the classes; none unless the model is a classifier.
-fn labels(capabilities: &Capabilities) -> &[String] {
+pub(crate) fn labels(capabilities: &Capabilities) -> &[String] {
     capabilities.classify.as_ref().map_or(&[], |classify| &classify.labels)
 }
 
@@ -216,11 +216,12 @@ fn label(labels: &[String], index: usize) -> String {
 }
 
 /// The model's function from logits to scores.
-fn activation(capabilities: &Capabilities) -> LogitActivation {
+pub(crate) fn activation(capabilities: &Capabilities) -> LogitActivation {
     capabilities.classify.as_ref().map_or(LogitActivation::Softmax, |classify| classify.activation)
 }
 
-fn predictions(logits: &[f32], labels: &[String], activation: LogitActivation) -> Vec<Prediction> {
+/// The labels with their scores, the best first.
+pub(crate) fn predictions(logits: &[f32], labels: &[String], activation: LogitActivation) -> Vec<Prediction> {
     let scores = activation.apply(logits).into_iter().enumerate();
     let mut predictions: Vec<_> =
         scores.map(|(index, score)| Prediction { score, label: label(labels, index) }).collect();

@@ -276,9 +276,9 @@ fn scores_of<T: Serialize>(
 
 /// A document and its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Ranked {
-    index: usize,
-    score: f32,
+pub(crate) struct Ranked {
+    pub(crate) index: usize,
+    pub(crate) score: f32,
 }
 
 impl Ranked {
@@ -297,9 +297,7 @@ async fn score(
     let RerankBody {
         query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, priority, ..
     } = body;
-    if top_n == Some(0) {
-        return Err(invalid("top_n", "is 0; it must be at least 1"));
-    }
+    check_top_n(top_n)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
     let encode =
         EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, priority, ..Default::default() };
@@ -310,8 +308,17 @@ async fn score(
     Ok((answered, order))
 }
 
+/// # Errors
+/// [`Error::Validation`] if no document is asked for.
+pub(crate) fn check_top_n(top_n: Option<usize>) -> std::result::Result<(), Error> {
+    if top_n == Some(0) {
+        return Err(Error::invalid("top_n", "is 0; it must be at least 1"));
+    }
+    Ok(())
+}
+
 /// Best score first; equal scores keep the order of the request.
-fn rank(scores: &[RerankScore], raw: bool, top_n: Option<usize>) -> Vec<Ranked> {
+pub(crate) fn rank(scores: &[RerankScore], raw: bool, top_n: Option<usize>) -> Vec<Ranked> {
     let score = |score: &RerankScore| if raw { score.raw } else { score.score };
     // Always by the raw score: probabilities may round to the same value where logits differ.
     let mut order: Vec<usize> = (0..scores.len()).collect();

@@ -1,9 +1,8 @@
 //! Fields of a request that control tokenization, truncation and its turn.
 
-use super::prompt::PromptFields;
-use crate::error::ApiError;
+use super::prompt::{InputType, PromptFields, by_type};
 use crate::state::call::Call;
-use prefold_core::{EncodeOptions, Error, Priority, TruncationDirection};
+use prefold_core::{EncodeOptions, Error, Priority, Prompt, TruncationDirection};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -33,7 +32,19 @@ impl EncodeFields {
     ///
     /// # Errors
     /// [`Error::Validation`]
-    pub(crate) fn for_field(self, field: &'static str, call: &Call) -> Result<EncodeOptions, ApiError> {
+    pub(crate) fn for_field(self, field: &'static str, call: &Call) -> Result<EncodeOptions, Error> {
+        self.options(field, |input_type| by_type(input_type, call))
+    }
+
+    /// Options of the inputs in `field`, with `by_type` as the prompt of a type.
+    ///
+    /// # Errors
+    /// [`Error::Validation`], or what `by_type` reports.
+    pub(crate) fn options(
+        self,
+        field: &'static str,
+        by_type: impl FnOnce(InputType) -> Result<Option<Prompt>, Error>,
+    ) -> Result<EncodeOptions, Error> {
         let (truncate, max_tokens) = match self.truncate_prompt_tokens {
             None => (self.truncate, None),
             Some(-1) => (Some(true), None),
@@ -41,7 +52,7 @@ impl EncodeFields {
                 Ok(tokens) => (Some(true), Some(tokens)),
                 Err(_) => {
                     let problem = format!("is {tokens}; it must be -1 (the model's limit) or a number of tokens");
-                    return Err(Error::Validation { field: "truncate_prompt_tokens", problem }.into());
+                    return Err(Error::Validation { field: "truncate_prompt_tokens", problem });
                 }
             },
         };
@@ -53,7 +64,7 @@ impl EncodeFields {
                 Some(Direction::Right) | None => TruncationDirection::Right,
             },
             priority: self.priority.map(Priority::new),
-            prompt: self.prompt.choose(call)?,
+            prompt: self.prompt.choose(by_type)?,
             add_special_tokens: self.add_special_tokens.unwrap_or(true),
             field,
         })

@@ -1,6 +1,5 @@
 //! Prompt of a request: by name, as a text, or by the type of its inputs.
 
-use crate::error::ApiError;
 use crate::state::call::Call;
 use crate::state::ignored::Names;
 use prefold_core::{Error, Prompt, Prompts};
@@ -31,7 +30,7 @@ impl InputType {
     }
 
     /// The model's prompt for this type.
-    fn prompt(self, prompts: &Prompts) -> Option<Prompt> {
+    pub(crate) fn prompt(self, prompts: &Prompts) -> Option<Prompt> {
         let known = |name: &&str| prompts.by_name.keys().find(|known| known.eq_ignore_ascii_case(name));
         self.names().iter().find_map(known).cloned().map(Prompt::Named)
     }
@@ -48,34 +47,41 @@ pub(crate) struct PromptFields {
 }
 
 impl PromptFields {
-    /// The prompt; `None` for the model's default. A type for which the model has no prompt counts as an ignored field.
+    /// The prompt, of a type that of `by_type`; `None` for the model's default.
     ///
     /// # Errors
-    /// [`Error::Validation`] if several fields are given, or with `--strict-fields` a type without a prompt.
-    pub(crate) fn choose(self, call: &Call) -> Result<Option<Prompt>, ApiError> {
+    /// [`Error::Validation`] if several fields are given, or what `by_type` reports.
+    pub(crate) fn choose(
+        self,
+        by_type: impl FnOnce(InputType) -> Result<Option<Prompt>, Error>,
+    ) -> Result<Option<Prompt>, Error> {
         let Self { prompt_name, prompt, input_type } = self;
         match (prompt_name, prompt, input_type) {
             (None, None, None) => Ok(None),
             (Some(name), None, None) => Ok(Some(Prompt::Named(name))),
             (None, Some(text), None) => Ok(Some(Prompt::Text(text))),
-            (None, None, Some(input_type)) => by_type(input_type, call),
+            (None, None, Some(input_type)) => by_type(input_type),
             (_, Some(_), _) => {
-                Err(Error::invalid("prompt", "send only one of `prompt`, `prompt_name` and `input_type`").into())
+                Err(Error::invalid("prompt", "send only one of `prompt`, `prompt_name` and `input_type`"))
             }
             (Some(_), None, Some(_)) => {
-                Err(Error::invalid("input_type", "send only one of `prompt`, `prompt_name` and `input_type`").into())
+                Err(Error::invalid("input_type", "send only one of `prompt`, `prompt_name` and `input_type`"))
             }
         }
     }
 }
 
-fn by_type(input_type: InputType, call: &Call) -> Result<Option<Prompt>, ApiError> {
+/// The prompt of a type in a request. A type for which the model has no prompt counts as an ignored field.
+///
+/// # Errors
+/// [`Error::Validation`] for such a type with `--strict-fields`.
+pub(super) fn by_type(input_type: InputType, call: &Call) -> Result<Option<Prompt>, Error> {
     let prompt = call.engine.info().capabilities.text_prompts().and_then(|prompts| input_type.prompt(prompts));
     if prompt.is_none() {
         if call.http.strict_fields {
             let problem =
                 format!("the served model has no prompt called `{}` (--strict-fields)", input_type.names()[0]);
-            return Err(Error::invalid("input_type", problem).into());
+            return Err(Error::invalid("input_type", problem));
         }
         call.ignored.add(Names::of("input_type"));
     }

@@ -15,6 +15,6 @@ pub(super) fn without_value(error: &clap::Error) -> String {
 }
 
 /// Only the sentence of a message, without usage and hints.
-pub(super) fn sentence(message: &str) -> &str {
+pub(crate) fn sentence(message: &str) -> &str {
     message.strip_prefix("error: ").unwrap_or(message).split("\n\n").next().unwrap_or_default()
 }

@@ -14,7 +14,8 @@ mod telemetry;
 mod values;
 
 pub(crate) use self::batching::BatchingArgs;
-use self::messages::{sentence, without_value};
+pub(crate) use self::messages::sentence;
+use self::messages::without_value;
 use self::model::ModelArgs;
 pub(crate) use self::model::{LoadArgs, SourceArgs};
 pub(crate) use self::server::ServerArgs;
@@ -60,9 +61,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the command line and the environment. Prints help or errors and exits where clap asks for it.
-    pub(crate) fn read() -> Self {
-        Self::try_read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    /// Reads the arguments after the program and the environment. Prints help or errors and exits where clap asks for it.
+    pub(crate) fn read(arguments: &[OsString]) -> Self {
+        let name = OsString::from("prefold");
+        Self::try_read(std::iter::once(&name).chain(arguments)).unwrap_or_else(|error| error.exit())
     }
 
     /// Reads `arguments`, the program's name first, and the environment.

@@ -1,0 +1,92 @@
+"""LangChain's `Embeddings` and a document compressor over `prefold.Model`. Needs `langchain-core`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.callbacks import Callbacks
+from langchain_core.documents import Document
+from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.embeddings import Embeddings
+from pydantic import ConfigDict
+
+from .model import Model
+from .results import Ranked
+
+
+class PrefoldEmbeddings(Embeddings):
+    """Embeddings of queries and documents, each with the model's prompt for them if it has one.
+
+    `model` is a `prefold.Model`, or what it loads with `settings`. `options` go to each `embed`, for example `{"dimensions": 256}`.
+    """
+
+    def __init__(self, model: Model | str | None = None, *, options: dict[str, Any] | None = None, **settings: Any) -> None:
+        self.model = model if isinstance(model, Model) else Model(model, **settings)
+        self.options = options or {}
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """A vector for each text."""
+        return lists(self.model.embed(texts, **self._options("document")))
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query."""
+        return lists(self.model.embed(text, **self._options("query")))[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """`embed_documents`, while other tasks run."""
+        return lists(await self.model.aembed(texts, **self._options("document")))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """`embed_query`, while other tasks run."""
+        return lists(await self.model.aembed(text, **self._options("query")))[0]
+
+    def _options(self, input_type: str) -> dict[str, Any]:
+        has_prompt = self.options.keys() & {"prompt_name", "prompt", "input_type"}
+        return self.options if has_prompt else {"input_type": input_type, **self.options}
+
+
+class PrefoldRerank(BaseDocumentCompressor):
+    """Compressor that keeps the `top_n` most relevant documents, the best first, with their `relevance_score` in the metadata."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    model: Model
+    top_n: int | None = 3
+    instruction: str | None = None
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """The most relevant documents."""
+        if not documents:
+            return []
+        return scored(documents, self.model.rerank(query, contents(documents), **self._options()))
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """`compress_documents`, while other tasks run."""
+        if not documents:
+            return []
+        return scored(documents, await self.model.arerank(query, contents(documents), **self._options()))
+
+    def _options(self) -> dict[str, Any]:
+        return {"top_n": self.top_n, "instruction": self.instruction}
+
+
+def lists(vectors: Any) -> list[list[float]]:
+    values: list[list[float]] = vectors.tolist()
+    return values
+
+
+def contents(documents: Sequence[Document]) -> list[str]:
+    return [document.page_content for document in documents]
+
+
+def scored(documents: Sequence[Document], ranked: list[Ranked]) -> list[Document]:
+    """Copies of the documents, with their scores in the metadata."""
+    return [
+        documents[index].model_copy(update={"metadata": {**documents[index].metadata, "relevance_score": score}})
+        for index, score in ranked
+    ]

@@ -1,0 +1,162 @@
+"""The interface of sentence-transformers over `prefold.Model`: change the import, keep `encode` and `similarity`.
+
+    from prefold.sentence_transformers import SentenceTransformer
+
+It needs neither sentence-transformers nor PyTorch. Vectors have unit length unless `normalize_embeddings=False`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .model import Model
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+class SentenceTransformer:
+    """Model with the methods of `sentence_transformers.SentenceTransformer`.
+
+    `model_name_or_path` is a hub id, a directory, or a `prefold.Model`. `device`, `revision`, `token`, `cache_folder` and
+    `local_files_only` mean what they do there; further settings are those of `prefold.Model`.
+    """
+
+    def __init__(
+        self,
+        model_name_or_path: str | os.PathLike[str] | Model | None = None,
+        *,
+        device: str | None = None,
+        truncate_dim: int | None = None,
+        default_prompt_name: str | None = None,
+        revision: str | None = None,
+        token: str | None = None,
+        cache_folder: str | os.PathLike[str] | None = None,
+        local_files_only: bool = False,
+        **settings: Any,
+    ) -> None:
+        if isinstance(model_name_or_path, Model):
+            self.model = model_name_or_path
+        else:
+            settings.update(
+                default_prompt_name=default_prompt_name,
+                revision=revision,
+                hf_token=token,
+                huggingface_hub_cache=cache_folder,
+                offline=local_files_only or None,
+            )
+            self.model = Model(model_name_or_path, device=device, **settings)
+        self.truncate_dim = truncate_dim
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        output_value: str = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = True,
+        truncate_dim: int | None = None,
+        device: str | None = None,
+    ) -> Any:
+        """Vectors: float32 `[n, d]`, of a single string `[d]`; a list of arrays if `convert_to_numpy` is False, a tensor if
+        `convert_to_tensor`, which needs PyTorch. `show_progress_bar=None` shows it where the logger does at level INFO.
+        """
+        return self._encode(
+            sentences, prompt_name=prompt_name, prompt=prompt, input_type=None, batch_size=batch_size,
+            show_progress_bar=show_progress_bar, output_value=output_value, precision=precision,
+            convert_to_numpy=convert_to_numpy, convert_to_tensor=convert_to_tensor,
+            normalize_embeddings=normalize_embeddings, truncate_dim=truncate_dim, device=device)
+
+    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
+        """`encode` with the model's prompt for queries, if it has one and `options` name no other."""
+        return self._encode_as("query", sentences, options)
+
+    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
+        """`encode` with the model's prompt for documents, if it has one and `options` name no other."""
+        return self._encode_as("document", sentences, options)
+
+    def similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+        """Cosines of each vector of `a`, `[n, d]` or `[d]`, with each of `b`, `[m, d]` or `[d]`: `[n, m]`."""
+        return unit(a) @ unit(b).T
+
+    def similarity_pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+        """Cosine of each vector of `a`, `[n, d]`, with the one of `b` at the same place: `[n]`."""
+        cosines: NDArray[np.float32] = (unit(a) * unit(b)).sum(axis=1)
+        return cosines
+
+    def get_embedding_dimension(self) -> int:
+        """Values of a vector."""
+        return self.truncate_dim or self.model.dimensions
+
+    # The name before sentence-transformers 6.
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens of a text at most; longer ones are truncated."""
+        return int(self.model.info["max_input_length"])
+
+    @property
+    def prompts(self) -> list[str]:
+        """Names of the model's prompts."""
+        return list(self.model.info["prompts"])
+
+    def _encode_as(self, input_type: str, sentences: str | Sequence[str], options: dict[str, Any]) -> Any:
+        has_prompt = options.get("prompt_name") is not None or options.get("prompt") is not None
+        return self._encode(sentences, input_type=None if has_prompt else input_type, **options)
+
+    def _encode(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        input_type: str | None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        output_value: str = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = True,
+        truncate_dim: int | None = None,
+        device: str | None = None,
+    ) -> Any:
+        if output_value != "sentence_embedding":
+            raise ValueError(f"output_value={output_value!r} is not supported, only 'sentence_embedding'")
+        if precision != "float32":
+            raise ValueError(f"precision={precision!r} is not supported, only 'float32'")
+        if device not in (None, self.model.info["device"]):
+            raise ValueError(f"device={device!r}: the model is on {self.model.info['device']!r}")
+        if show_progress_bar is None:
+            show_progress_bar = logging.getLogger("prefold").getEffectiveLevel() <= logging.INFO
+        vectors = self.model.embed(
+            sentences, prompt_name=prompt_name, prompt=prompt, input_type=input_type, batch=batch_size,
+            dimensions=truncate_dim or self.truncate_dim, normalize=normalize_embeddings, progress=show_progress_bar)
+        shaped = vectors[0] if isinstance(sentences, str) else vectors
+        if convert_to_tensor:
+            import torch
+
+            return torch.from_numpy(shaped)
+        return shaped if convert_to_numpy or isinstance(sentences, str) else list(shaped)
+
+
+def unit(vectors: ArrayLike) -> NDArray[np.float32]:
+    """The vectors, `[n, d]` or `[d]`, in unit length: `[n, d]`. Zero vectors stay as they are."""
+    import numpy as np
+
+    rows = np.atleast_2d(np.asarray(vectors, np.float32))
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    norms[norms == 0] = 1
+    units: NDArray[np.float32] = rows / norms
+    return units

@@ -1,0 +1,102 @@
+"""Texts in blocks, from whatever gives them: one text, a sequence, an iterator, an Arrow array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sized
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
+
+from .errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class ArrowArray(Protocol):
+    """Array with Arrow's C data interface, of pyarrow, polars, pandas, duckdb and others."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+class ArrowStream(Protocol):
+    """Arrays with Arrow's C stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+Texts = Union[str, Iterable[str], ArrowArray, ArrowStream]
+"""One text, texts, or an Arrow array of strings."""
+
+Options = tuple[Optional[str], Optional[str], Optional[str], Optional[bool]]
+"""`prompt_name`, `prompt`, `input_type` and `truncate` of a call."""
+
+Block = Union["list[str]", "tuple[NDArray[np.signedinteger[Any]], NDArray[np.uint8]]"]
+"""Texts, or the offsets and bytes of an Arrow array."""
+
+
+def sized_blocks(texts: Texts, size: int) -> tuple[int | None, Iterator[Block]]:
+    """The number of texts, None where only their end tells it, and the texts in blocks of `size`."""
+    if isinstance(texts, str):
+        return 1, iter([[texts]])
+    arrays = arrow_arrays(texts)
+    if arrays is not None:
+        blocks = (of_arrow(array.slice(begin, size)) for array in arrays for begin in range(0, len(array), size))
+        return sum(map(len, arrays)), blocks
+    if isinstance(texts, (bytes, bytearray)) or not isinstance(texts, Iterable):
+        raise InputError(f"`texts` is {type(texts).__name__}; it must be texts, an iterator of them or an Arrow array", "texts")
+    if isinstance(texts, (list, tuple)):
+        if len(texts) <= size:
+            return len(texts), iter([list(texts)] if texts else [])
+        return len(texts), (list(texts[begin:begin + size]) for begin in range(0, len(texts), size))
+    return (len(texts) if isinstance(texts, Sized) else None), iterated(iter(texts), size)
+
+
+def iterated(texts: Iterator[str], size: int) -> Iterator[Block]:
+    while block := list(islice(texts, size)):
+        yield block
+
+
+def whole(texts: Texts) -> Block:
+    """All texts as one block."""
+    arrays = arrow_arrays(texts)
+    if arrays is None:
+        _, blocks = sized_blocks(texts, 1 << 62)
+        return next(blocks, [])
+    import pyarrow
+
+    return of_arrow(arrays[0] if len(arrays) == 1 else pyarrow.concat_arrays(arrays))
+
+
+def arrow_arrays(texts: Any) -> list[Any] | None:
+    """The chunks of an Arrow array, each with offsets and bytes; None for anything else, or where pyarrow is missing."""
+    if not (hasattr(texts, "__arrow_c_array__") or hasattr(texts, "__arrow_c_stream__")):
+        return None
+    try:
+        import pyarrow
+    except ImportError:
+        return None
+    array = texts
+    if not isinstance(array, (pyarrow.Array, pyarrow.ChunkedArray)):
+        is_array = hasattr(texts, "__arrow_c_array__")
+        array = pyarrow.array(texts) if is_array else pyarrow.chunked_array(texts)
+    kind = array.type.value_type if pyarrow.types.is_dictionary(array.type) else array.type
+    if str(kind) not in ("string", "large_string", "string_view"):
+        raise InputError(f"`texts` is an Arrow array of {array.type}; it must be one of strings", "texts")
+    if str(array.type) not in ("string", "large_string"):
+        array = array.cast(pyarrow.large_string())
+    if array.null_count:
+        index = array.is_null().index(True).as_py()
+        raise InputError(f"`texts` item {index} is null; it must be a text", "texts")
+    return array.chunks if isinstance(array, pyarrow.ChunkedArray) else [array]
+
+
+def of_arrow(array: Any) -> Block:
+    """The offsets, of `len(array) + 1` texts, and the bytes of an Arrow array, where they lie."""
+    import numpy as np
+    import pyarrow
+
+    _, offsets, data = array.buffers()
+    width: Any = np.int64 if pyarrow.types.is_large_string(array.type) else np.int32
+    ends = np.frombuffer(offsets, width)[array.offset:array.offset + len(array) + 1] if len(array) else np.zeros(1, width)
+    return ends, np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)

@@ -1,0 +1,36 @@
+//! Extension module `prefold._prefold`: the command `prefold`, and models in process.
+//!
+//! The package around it is in `python/prefold/`; it is what users import.
+#![deny(unsafe_code)]
+
+mod errors;
+mod job;
+mod model;
+mod process;
+mod settings;
+mod texts;
+mod waiting;
+
+use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Native part of the package prefold.
+#[pymodule(gil_used = false)]
+mod _prefold {
+    #[pymodule_export]
+    use super::job::Job;
+    #[pymodule_export]
+    use super::model::NativeModel;
+    #[pymodule_export]
+    use super::process::main;
+    #[pymodule_export]
+    use super::version;
+}
+
+/// The version that `prefold --version` prints.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

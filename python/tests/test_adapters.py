@@ -1,0 +1,101 @@
+"""Adapters, each in the hands of the real library."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+
+def test_sentence_transformers(models, texts):
+    from prefold.sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(models("qwen3-tiny"))
+    vectors = models("qwen3-tiny").embed(texts)
+    np.testing.assert_array_equal(model.encode(texts, batch_size=7), vectors)
+    np.testing.assert_array_equal(model.encode(texts[1]), vectors[1])
+    assert isinstance(model.encode(texts, convert_to_numpy=False), list)
+    queries = models("qwen3-tiny").embed(texts, prompt_name="query")
+    np.testing.assert_array_equal(model.encode_query(texts), queries)
+    np.testing.assert_array_equal(model.encode(texts, prompt_name="query"), queries)
+    np.testing.assert_array_equal(model.encode_document(texts), models("qwen3-tiny").embed(texts, prompt_name="document"))
+    assert model.get_sentence_embedding_dimension() == vectors.shape[1] and model.prompts == ["document", "query"]
+    assert model.encode(texts, truncate_dim=8).shape == (len(texts), 8)
+    cosines = model.similarity(vectors[:3], vectors * 2)
+    assert cosines.shape == (3, len(texts)) and cosines.dtype == np.float32
+    np.testing.assert_allclose(cosines, vectors[:3] @ vectors.T, atol=1e-6)
+    np.testing.assert_allclose(model.similarity_pairwise(vectors, vectors), np.ones(len(texts)), atol=1e-6)
+    assert model.similarity(np.zeros(4), np.ones(4)) == [[0]]
+    for wrong in [{"precision": "int8"}, {"output_value": "token_embeddings"}, {"device": "cuda"}]:
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            model.encode(texts, **wrong)
+
+
+def test_encode_is_that_of_sentence_transformers(models, texts):
+    """Beside the library itself, where it is installed. It needs PyTorch; benches/compare/requirements/torch.txt has both."""
+    pytest.importorskip("sentence_transformers")
+    from conftest import FIXTURES
+    from sentence_transformers import SentenceTransformer as Original
+
+    from prefold.sentence_transformers import SentenceTransformer
+
+    ours, theirs = (kind(str(FIXTURES / "qwen3-tiny"), device="cpu") for kind in (SentenceTransformer, Original))
+    for call in ("encode", "encode_query", "encode_document"):
+        a, b = (getattr(model, call)(texts, normalize_embeddings=True) for model in (ours, theirs))
+        np.testing.assert_allclose(a, b, atol=2e-5)
+    np.testing.assert_allclose(ours.similarity(a, b), theirs.similarity(a, b), atol=2e-5)
+    assert ours.get_embedding_dimension() == theirs.get_embedding_dimension()
+
+
+def test_langchain(models, texts):
+    pytest.importorskip("langchain_core")
+    from langchain_core.documents import Document
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    from prefold.langchain import PrefoldEmbeddings, PrefoldRerank
+
+    model = models("qwen3-tiny")
+    embeddings = PrefoldEmbeddings(model)
+    store = InMemoryVectorStore.from_texts(texts, embeddings)
+    cosines = model.embed(texts, prompt_name="document") @ model.embed(texts[3], prompt_name="query")[0]
+    best = [document.page_content for document in store.similarity_search(texts[3], k=4)]
+    assert best == [texts[index] for index in np.argsort(-cosines, kind="stable")[:4]]
+    vectors = asyncio.run(embeddings.aembed_documents(texts))
+    assert vectors == embeddings.embed_documents(texts) and isinstance(vectors[0][0], float)
+    assert asyncio.run(embeddings.aembed_query(texts[3])) == embeddings.embed_query(texts[3])
+    assert len(PrefoldEmbeddings(model, options={"dimensions": 8}).embed_query("a")) == 8
+
+    reranker = models("qwen3-reranker-tiny")
+    compressor = PrefoldRerank(model=reranker, top_n=2)
+    documents = [Document(page_content=text, metadata={"line": line}) for line, text in enumerate(texts)]
+    found = compressor.compress_documents(documents, texts[0])
+    expected = reranker.rerank(texts[0], texts, top_n=2)
+    assert [(d.metadata["line"], d.metadata["relevance_score"]) for d in found] == [tuple(ranked) for ranked in expected]
+    assert asyncio.run(compressor.acompress_documents(documents, texts[0])) == found
+    assert compressor.compress_documents([], "a") == [] and "relevance_score" not in documents[0].metadata
+
+
+def test_llama_index(models, texts):
+    pytest.importorskip("llama_index.core")
+    from llama_index.core import VectorStoreIndex
+    from llama_index.core.schema import QueryBundle, TextNode
+
+    from prefold.llama_index import PrefoldEmbedding, PrefoldRerank
+
+    model, reranker = models("qwen3-tiny"), models("qwen3-reranker-tiny")
+    embedding = PrefoldEmbedding(model)
+    nodes = [TextNode(text=text, id_=str(line)) for line, text in enumerate(texts)]
+    index = VectorStoreIndex(nodes, embed_model=embedding)
+    found = index.as_retriever(similarity_top_k=5).retrieve(texts[3])
+    cosines = model.embed(texts, prompt_name="document") @ model.embed(texts[3], prompt_name="query")[0]
+    assert [int(node.node.node_id) for node in found] == list(np.argsort(-cosines, kind="stable")[:5])
+    assert asyncio.run(embedding.aget_text_embedding_batch(texts)) == embedding.get_text_embedding_batch(texts)
+    assert asyncio.run(embedding.aget_query_embedding("a")) == embedding.get_query_embedding("a")
+    assert embedding.get_text_embedding("a") == PrefoldEmbedding(model).get_text_embedding("a")
+
+    postprocessor = PrefoldRerank(reranker, top_n=2)
+    ranked = postprocessor.postprocess_nodes(found, query_str=texts[0])
+    expected = reranker.rerank(texts[0], [node.text for node in found], top_n=2)
+    assert [(found.index(next(n for n in found if n.node is r.node)), r.score) for r in ranked] == [tuple(e) for e in expected]
+    again = asyncio.run(postprocessor.apostprocess_nodes(found, query_bundle=QueryBundle(texts[0])))
+    assert [(node.node.node_id, node.score) for node in again] == [(node.node.node_id, node.score) for node in ranked]
+    assert postprocessor.postprocess_nodes([], query_str="a") == []

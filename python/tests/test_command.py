@@ -1,0 +1,45 @@
+"""The command `prefold` of the package."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import prefold
+from conftest import FIXTURES, Server
+from harness import environment
+
+SCRIPT = [str(Server.binary)]
+MODULE = [sys.executable, "-m", "prefold"]
+
+
+def run(command, *arguments, directory):
+    return subprocess.run([*command, *map(str, arguments)], cwd=directory, env=environment(directory), capture_output=True,
+                          text=True, timeout=120)
+
+
+@pytest.mark.parametrize("command", [SCRIPT, MODULE])
+def test_version_and_status(command, tmp_path):
+    done = run(command, "--version", directory=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"prefold {prefold.__version__}\n")
+    wrong = run(command, "--no-such-flag", directory=tmp_path)
+    assert wrong.returncode == 2 and "--no-such-flag" in wrong.stderr
+    missing = run(command, "--model-id", "/no/such/model", directory=tmp_path)
+    assert missing.returncode == 2 and "/no/such/model" in missing.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_stops_on_signals(number):
+    server = Server()
+    assert len(server.ask("/embed", inputs="a text")[0]) == 384
+    server.process.send_signal(number)
+    server.check_end()
+
+
+def test_a_command_that_starts_itself_again(tmp_path):
+    """`prefold accuracy` runs each type in a process of its own, which is the same command again."""
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(f"text {number}") + "\n" for number in range(4)))
+    done = run(SCRIPT, "accuracy", "--model-id", FIXTURES / "bert-mean-tiny", "--texts", "texts.jsonl", directory=tmp_path)
+    assert done.returncode == 0 and "4 texts, texts.jsonl, " in done.stdout, done.stderr

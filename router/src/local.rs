@@ -1,0 +1,206 @@
+//! A model in this process: the answers of the routes without HTTP.
+
+use crate::cli::settings;
+use crate::loading::{self, StartError};
+use crate::routes::info::Info;
+use crate::routes::predict::{activation, labels, predictions};
+use crate::routes::rerank::{check_top_n, rank};
+use crate::state::ModelNames;
+use crate::wire::encode_fields::EncodeFields;
+use crate::wire::prompt::{InputType, PromptFields};
+use prefold_core::{
+    EmbedOptions, EncodeOptions, Engine, EngineConfig, Error, Input, LogitActivation, ScoreRequest, TokenInfo,
+};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use std::convert::identity;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error as ThisError;
+use toml::Table;
+
+/// The model's engine and its names. Clones share it. Answers have the same bits as those of the server.
+#[derive(Clone)]
+pub struct LocalModel {
+    engine: Engine,
+    names: ModelNames,
+}
+
+/// Failure to load a model. Messages are sentences that name the setting or the file.
+#[derive(Debug, Clone, ThisError)]
+pub enum LocalModelError {
+    /// A setting is unknown, out of its range or contradicts another.
+    #[error("{0}")]
+    Setting(String),
+    /// The model cannot be downloaded, read or computed as it is meant.
+    #[error("{0}")]
+    Load(String),
+}
+
+/// How texts become tokens; `None` is the model's or the engine's default.
+#[derive(Debug, Clone, Default)]
+pub struct TextOptions {
+    /// Name of the model's prompt to put before each text.
+    pub prompt_name: Option<String>,
+    /// Prompt to put before each text.
+    pub prompt: Option<String>,
+    /// Type of the texts, such as `query`: selects the model's prompt of that name, if it has one.
+    pub input_type: Option<String>,
+    /// Truncate texts that are too long instead of rejecting them.
+    pub truncate: Option<bool>,
+    /// Leave the tokenizer's special tokens out.
+    pub without_special_tokens: bool,
+}
+
+/// Vectors of texts, row by row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vectors {
+    /// Values, `[rows, dim]`.
+    pub values: Vec<f32>,
+    /// Number of vectors.
+    pub rows: usize,
+    /// Values of a vector.
+    pub dim: usize,
+    /// Forward pass, in the mean over the texts.
+    pub inference: Duration,
+}
+
+/// A document's index in its request, and its score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankedDocument {
+    /// Index among the documents.
+    pub index: usize,
+    /// Probability or cosine; a logit where raw scores were asked for.
+    pub score: f32,
+}
+
+impl LocalModel {
+    /// Loads a model by its hub id, directory or file, or the built-in one, with the flags of model and batches as `settings`, and starts its
+    /// engine; blocks meanwhile. Limits on what waits protect a server from its clients; here they hold only where `settings` has them.
+    ///
+    /// # Errors
+    /// See [`LocalModelError`].
+    pub fn load(model: Option<&str>, settings: &Table) -> Result<Self, LocalModelError> {
+        let mut config = settings::config(model, settings).map_err(LocalModelError::Setting)?;
+        without_limits(&mut config.engine, settings);
+        let engine = loading::start_engine(&config.load, identity, config.engine).map_err(|error| match error {
+            StartError::Setting(_) => LocalModelError::Setting(error.to_string()),
+            StartError::Load(_) | StartError::Engine(_) => LocalModelError::Load(error.to_string()),
+        })?;
+        Ok(Self { engine, names: config.names })
+    }
+
+    /// The answer of `/info`, in JSON.
+    ///
+    /// # Errors
+    /// It cannot be written in JSON.
+    pub fn info(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&Info::new(&self.engine, &self.names))
+    }
+
+    /// Inputs of one call at most; [`Error::BatchTooLarge`] beyond.
+    pub fn max_inputs(&self) -> usize {
+        self.engine.config().max_request_inputs()
+    }
+
+    /// Vectors as `/embed` answers them, those of all texts in one buffer.
+    ///
+    /// # Errors
+    /// Those of [`Engine::embed`], about the field `texts`.
+    pub async fn embed(
+        &self,
+        texts: Vec<String>,
+        options: TextOptions,
+        normalize: bool,
+        dimensions: Option<usize>,
+    ) -> Result<Vectors, Error> {
+        let options = EmbedOptions { encode: self.options(options)?, normalize, dimensions };
+        let answered = self.engine.embed(texts.into_iter().map(Input::Text).collect(), options).await?;
+        let (vectors, inference) = (answered.results, answered.timings.inference);
+        let (rows, dim) = (vectors.len(), vectors.first().map_or(0, Vec::len));
+        let mut values = Vec::with_capacity(rows * dim);
+        vectors.iter().for_each(|vector| values.extend_from_slice(vector));
+        Ok(Vectors { values, rows, dim, inference })
+    }
+
+    /// Documents as `/rerank` orders them: the best first, `top_n` at most. `raw`: logits instead of probabilities.
+    ///
+    /// # Errors
+    /// Those of [`Engine::score`], about the fields `query` and `texts`.
+    pub async fn rerank(
+        &self,
+        query: String,
+        texts: Vec<String>,
+        instruction: Option<String>,
+        options: TextOptions,
+        (raw, top_n): (bool, Option<usize>),
+    ) -> Result<Vec<RankedDocument>, Error> {
+        check_top_n(top_n)?;
+        let encode = self.options(options)?;
+        let request =
+            ScoreRequest { queries: vec![query], query_field: "query", documents: texts, instruction, encode };
+        let scores = self.engine.score(request).await?.results;
+        let ranked = rank(&scores, raw, top_n).into_iter();
+        Ok(ranked.map(|ranked| RankedDocument { index: ranked.index, score: ranked.score }).collect())
+    }
+
+    /// Labels with their scores as `/predict` answers them: for each text or pair, the best first. `raw`: logits instead of probabilities.
+    ///
+    /// # Errors
+    /// Those of [`Engine::classify`], about the field `texts`.
+    pub async fn classify(
+        &self,
+        inputs: Vec<Input>,
+        options: TextOptions,
+        raw: bool,
+    ) -> Result<Vec<Vec<(String, f32)>>, Error> {
+        let logits = self.engine.classify(inputs, self.options(options)?).await?.results;
+        let capabilities = Arc::clone(&self.engine.info().capabilities);
+        let activation = if raw { LogitActivation::Identity } else { activation(&capabilities) };
+        let labelled = |logits: Vec<f32>| {
+            let predictions = predictions(&logits, labels(&capabilities), activation).into_iter();
+            predictions.map(|prediction| (prediction.label, prediction.score)).collect()
+        };
+        Ok(logits.into_iter().map(labelled).collect())
+    }
+
+    /// Tokens of each text as `/tokenize` answers them.
+    ///
+    /// # Errors
+    /// Those of [`Engine::tokenize`], about the field `texts`.
+    pub async fn tokenize(&self, texts: Vec<String>, options: TextOptions) -> Result<Vec<Vec<TokenInfo>>, Error> {
+        self.engine.tokenize(texts, self.options(options)?).await
+    }
+
+    fn options(&self, options: TextOptions) -> Result<EncodeOptions, Error> {
+        let TextOptions { prompt_name, prompt, input_type, truncate, without_special_tokens } = options;
+        let input_type = input_type.as_deref().map(parse_type).transpose()?;
+        let prompt = PromptFields { prompt_name, prompt, input_type };
+        let add_special_tokens = Some(!without_special_tokens);
+        let fields = EncodeFields { truncate, prompt, add_special_tokens, ..Default::default() };
+        let prompts = self.engine.info().capabilities.text_prompts();
+        fields.options("texts", |input_type| Ok(prompts.and_then(|prompts| input_type.prompt(prompts))))
+    }
+}
+
+/// A type of texts by its name.
+fn parse_type(name: &str) -> Result<InputType, Error> {
+    let name: StrDeserializer<'_, ValueError> = name.into_deserializer();
+    InputType::deserialize(name).map_err(|error| Error::invalid("input_type", error.to_string()))
+}
+
+/// Sets the limits that `settings` does not have so high that calls wait instead of being refused.
+fn without_limits(engine: &mut EngineConfig, settings: &Table) {
+    let given = |name: &str| settings.keys().any(|key| key.replace('-', "_") == name);
+    engine.max_buffered_bytes = usize::MAX;
+    for (name, limit) in [
+        ("max_concurrent_requests", &mut engine.max_concurrent_requests),
+        ("max_queued_tokens", &mut engine.max_queued_tokens),
+        ("max_queued_inputs", &mut engine.max_queued_inputs),
+    ] {
+        if !given(name) {
+            *limit = usize::MAX;
+        }
+    }
+}
