@@ -2,9 +2,11 @@
 
 pub(crate) mod backend;
 mod buffers;
+mod experts;
 mod footprint;
 mod head;
 mod layout;
+pub(crate) mod memory;
 mod parts;
 mod pooling;
 mod sensitive;

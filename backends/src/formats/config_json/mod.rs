@@ -6,11 +6,13 @@ mod decoders;
 mod encoder_families;
 mod encoders;
 mod rope;
+mod windows;
 
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::json::Fields;
 use common::FILE;
+use decoder_families::Mark;
 use serde_json::Value;
 
 /// Reads a `config.json`.
@@ -22,10 +24,20 @@ pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     let model_type: String = fields.required("model_type")?;
     let architectures: Vec<String> = fields.or("architectures", vec![])?;
     if let Some(family) = decoder_families::FAMILIES.iter().find(|family| family.model_type == model_type) {
-        check_architectures(&architectures, &decoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)))?;
-        return decoders::read(&fields, family);
+        let variants = decoder_families::VARIANTS.iter().filter(|variant| variant.model_type == model_type);
+        let mut known = decoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)).to_vec();
+        known.extend(variants.filter_map(|variant| match variant.mark {
+            Mark::Class(class) => Some(class.to_owned()),
+            Mark::Code(_) => None,
+        }));
+        check_architectures(&architectures, &known)?;
+        return decoders::read(&fields, family, &architectures);
     }
-    if let Some(family) = encoder_families::FAMILIES.iter().find(|family| family.model_type == model_type) {
+    let is_meant = |family: &&encoder_families::Family| {
+        let value = |name: &str| fields.get(name).and_then(Value::as_str);
+        family.model_type == model_type && family.only_with.is_none_or(|(name, wanted)| value(name) == Some(wanted))
+    };
+    if let Some(family) = encoder_families::FAMILIES.iter().find(is_meant) {
         check_architectures(&architectures, &encoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)))?;
         return encoders::read(&fields, family);
     }
@@ -34,7 +46,8 @@ pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
         None => format!("`model_type` \"{model_type}\""),
     };
     let decoders = decoder_families::FAMILIES.iter().map(|family| family.model_type);
-    let known: Vec<_> = decoders.chain(encoder_families::FAMILIES.iter().map(|family| family.model_type)).collect();
+    let encoders = encoder_families::FAMILIES.iter().filter(|family| family.only_with.is_none());
+    let known: Vec<_> = decoders.chain(encoders.map(|family| family.model_type)).collect();
     Err(LoadError::unsupported(FILE, what, known.join(", ")))
 }
 
