@@ -176,6 +176,19 @@ fn tensors_that_do_not_fit_the_config_are_named() {
 }
 
 #[test]
+fn nomic_from_gguf_is_the_same_model() {
+    let sequences: Vec<Tokens> =
+        [3, 40, 150].map(|len| Tokens::from((0..len).map(|i| 10 + i * 7 % 400).collect::<Vec<u32>>())).into();
+    let mut converted = load(&options(fixture("nomic-gguf-tiny/model.gguf")));
+    let mut published = load(&options(fixture("nomic-tiny")));
+    assert_eq!(values(&mut converted, &sequences), values(&mut published, &sequences));
+    let text = "How do I lock a file?";
+    let ids = |model: &prefold_core::LoadedModel| model.tokenizer.encode(text, true).unwrap().get_ids().to_vec();
+    assert_eq!(ids(&converted), ids(&published));
+    assert_eq!(converted.backend.info().capabilities.max_input_length, 2048);
+}
+
+#[test]
 fn a_batch_of_several_parts_is_answered_in_its_order() {
     let mut model = load(&options(fixture("bert-mean-tiny")));
     // Several times the 512 rows of a part, and lengths that no part ends at.
