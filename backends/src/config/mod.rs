@@ -2,7 +2,7 @@
 
 mod head;
 pub(crate) mod names;
-mod parts;
+pub(crate) mod parts;
 mod positions;
 mod rope;
 
@@ -11,7 +11,6 @@ pub(crate) use head::{
     ROBERTA_HEAD,
 };
 pub(crate) use names::TensorNames;
-pub(crate) use parts::{Part, parts};
 pub(crate) use positions::{
     DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
 };

@@ -263,6 +263,21 @@ pub(crate) const JINA_V2: TensorNames = TensorNames {
     ..BERT
 };
 
+/// Those of jinaai/xlm-roberta-flash-implementation.
+pub(crate) const XLM_ROBERTA_FLASH: TensorNames = TensorNames {
+    embedding_norm: "roberta.emb_ln",
+    layers: "roberta.encoder.layers",
+    q: "mixer.Wqkv",
+    k: "mixer.Wqkv",
+    v: "mixer.Wqkv",
+    output: "mixer.out_proj",
+    attention_norm: "norm1",
+    up: "mlp.fc1",
+    down: "mlp.fc2",
+    feed_forward_norm: "norm2",
+    ..ROBERTA
+};
+
 /// Those of ModernBERT.
 pub(crate) const MODERNBERT: TensorNames = TensorNames {
     words: "model.embeddings.tok_embeddings",

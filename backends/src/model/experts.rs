@@ -3,7 +3,7 @@
 //! A row's result is the sum over its experts in the order of their numbers, so that it does not depend on the other rows.
 
 use super::buffers::{Buffers, Name};
-use super::weights::Experts;
+use super::feed_forward::Experts;
 use crate::ops::{self, Store};
 use candle_core::{DType, Device, Result, Tensor};
 

@@ -1,9 +1,10 @@
 //! Heads: from pooled states to answers.
 
 use super::layout::Layout;
-use super::weights::load_linear;
+use super::loader::load_linear;
 use crate::checkpoint::{DenseModule, HeadSource, RerankToken};
-use crate::config::{HeadActivation, Part, TransformerConfig};
+use crate::config::parts::Part;
+use crate::config::{HeadActivation, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};

@@ -6,8 +6,10 @@
 //! wide intermediate results.
 
 use super::buffers::{Buffers, Name};
+use super::feed_forward::{Block, Dense, FeedForward};
 use super::layout::{Layout, OutputRows};
-use super::weights::{AttentionBlock, Block, Dense, Embeddings, FeedForward, Norms, TransformerWeights};
+use super::loader::Norms;
+use super::weights::{AttentionBlock, Embeddings, TransformerWeights};
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::Weights;

@@ -1,14 +1,15 @@
 //! Weights of a transformer on a device, loaded by its description.
 
+use super::feed_forward::{Block, FeedForward};
+use super::loader::{Loader, Norms};
 use crate::config::{
-    AttentionConfig, DistanceBias, ExpertsConfig, NormKind, Part, Placement, PositionsConfig, RopeConfig, RotaryConfig,
-    TransformerConfig, alibi_slopes, parts,
+    AttentionConfig, DistanceBias, Placement, PositionsConfig, RopeConfig, RotaryConfig, TransformerConfig,
+    alibi_slopes,
 };
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::ops::{Attention, Linear, Norm, Rotary, ScoreBias, Table, Target, Vector};
-use candle_core::Tensor;
-use prefold_kernels::{Activation, Dtype, QkvLayout, RelativeBias};
+use prefold_kernels::{QkvLayout, RelativeBias};
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, LoadError>;
@@ -48,17 +49,6 @@ pub(super) struct Layer {
     pub(super) feed_forward: FeedForward,
 }
 
-/// Norms of a block.
-#[derive(Debug)]
-pub(super) struct Norms {
-    /// Of the block's input.
-    pub(super) input: Option<Norm>,
-    /// Of the block's output, before it is added to the input.
-    pub(super) output: Option<Norm>,
-    /// Of the sum of the two.
-    pub(super) sum: Option<Norm>,
-}
-
 #[derive(Debug)]
 pub(super) struct AttentionBlock {
     pub(super) norms: Norms,
@@ -70,47 +60,6 @@ pub(super) struct AttentionBlock {
     pub(super) rotary: Option<Arc<Rotary>>,
     pub(super) attention: Attention,
     pub(super) output: Linear,
-}
-
-#[derive(Debug)]
-pub(super) struct FeedForward {
-    pub(super) norms: Norms,
-    pub(super) block: Block,
-}
-
-/// What a feed-forward block computes.
-#[derive(Debug)]
-pub(super) enum Block {
-    Dense(Dense),
-    Experts(Experts),
-}
-
-#[derive(Debug)]
-pub(super) struct Dense {
-    /// The up projection; gate and up in one matrix, in this order, where there is a gate.
-    pub(super) input: Linear,
-    pub(super) gated: bool,
-    pub(super) activation: Activation,
-    pub(super) down: Linear,
-}
-
-/// Experts and the matrix that scores them.
-#[derive(Debug)]
-pub(super) struct Experts {
-    /// `[experts, hidden]`, always float32.
-    pub(super) router: Linear,
-    pub(super) experts: Vec<Expert>,
-    /// Experts of a row.
-    pub(super) top: usize,
-    pub(super) activation: Activation,
-    pub(super) bias: Vector,
-}
-
-/// One expert: two products with an activation between them.
-#[derive(Debug)]
-pub(super) struct Expert {
-    pub(super) up: Linear,
-    pub(super) down: Linear,
 }
 
 impl TransformerWeights {
@@ -216,72 +165,6 @@ pub(super) fn qkv_layout(config: &AttentionConfig) -> QkvLayout {
     QkvLayout { num_heads: config.num_heads, num_kv_heads: config.num_kv_heads, head_dim: config.head_dim }
 }
 
-/// Loads the tensors of one layer, or those outside of the layers.
-struct Loader<'a> {
-    config: &'a TransformerConfig,
-    weights: &'a Weights,
-    target: &'a Target,
-    bias: Option<&'a Arc<ScoreBias>>,
-    rotary: Option<&'a Arc<Rotary>>,
-    /// Before every name.
-    prefix: String,
-    index: usize,
-}
-
-impl Loader<'_> {
-    fn vector(&self, name: &str, len: usize) -> Result<Vector> {
-        Vector::new(self.weights.read(&format!("{}{name}", self.prefix), &[len])?, self.target)
-    }
-
-    /// The weight of a norm.
-    fn norm_weight(&self, name: &str, width: usize) -> Result<Vector> {
-        let mut weight: Vec<f32> = self.weights.read(&format!("{}{name}.weight", self.prefix), &[width])?;
-        if self.config.norm.kind == NormKind::RmsPlusOne {
-            weight.iter_mut().for_each(|weight| *weight += 1.0);
-        }
-        Vector::new(weight, self.target)
-    }
-
-    fn norm(&self, name: &str, width: usize) -> Result<Norm> {
-        let (weight, eps) = (self.norm_weight(name, width)?, self.config.norm.eps);
-        Ok(match self.config.norm.kind {
-            NormKind::Rms | NormKind::RmsPlusOne => Norm::rms(weight, eps),
-            NormKind::Layer => Norm::layer(weight, self.vector(&format!("{name}.bias"), width)?, eps),
-            NormKind::LayerUnbiased => Norm::layer(weight, Vector::new(vec![0.0; width], self.target)?, eps),
-        })
-    }
-
-    /// The norms of a block: `name` of its input or of the sum, `output` of its output.
-    fn norms(&self, name: &str, output: &str) -> Result<Norms> {
-        let norm = |name: &str| self.norm(name, self.config.hidden_size).map(Some);
-        Ok(match self.config.norm.placement {
-            Placement::Before => Norms { input: norm(name)?, output: None, sum: None },
-            Placement::After => Norms { input: None, output: None, sum: norm(name)? },
-            Placement::Around => Norms { input: norm(name)?, output: norm(output)?, sum: None },
-        })
-    }
-
-    fn linear(&self, parts: &[(&str, usize)], in_features: usize, bias: bool) -> Result<Linear> {
-        self.linear_of(&crate::config::parts(&self.prefix, parts), in_features, bias)
-    }
-
-    fn linear_of(&self, parts: &[Part], in_features: usize, bias: bool) -> Result<Linear> {
-        load_linear(self.weights, self.target, parts, in_features, bias)
-    }
-
-    fn table(&self, name: &str, rows: usize) -> Result<Table> {
-        let shape = [rows, self.config.embeddings.size];
-        let name = format!("{}{name}.weight", self.prefix);
-        if self.target.dtype() == Dtype::Int8 {
-            // Checked before memory is allocated: the files bound the sizes that a config claims.
-            self.weights.check(&name, &shape)?;
-            return Table::quantize(shape, |rows| self.weights.f32_rows(&name, shape, rows));
-        }
-        let table = self.weights.matrix(self.target.dtype(), &name, shape)?;
-        Ok(Table::Plain(self.target.upload(&table)?))
-    }
-}
-
 impl Embeddings {
     fn load(loader: &Loader<'_>) -> Result<Self> {
         let TransformerConfig { names, embeddings: config, hidden_size, .. } = loader.config;
@@ -336,106 +219,4 @@ impl AttentionBlock {
             output: loader.linear(&[(names.output, *hidden)], config.q_width(), config.output_bias)?,
         })
     }
-}
-
-impl FeedForward {
-    fn load(loader: &Loader<'_>) -> Result<Self> {
-        let names = &loader.config.names;
-        Ok(Self {
-            norms: loader.norms(names.feed_forward_norm, names.feed_forward_output_norm)?,
-            block: match loader.config.experts(loader.index) {
-                None => Block::Dense(Dense::load(loader)?),
-                Some(experts) => Block::Experts(Experts::load(loader, experts)?),
-            },
-        })
-    }
-}
-
-impl Dense {
-    fn load(loader: &Loader<'_>) -> Result<Self> {
-        let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
-        Ok(Self {
-            input: loader.linear_of(&loader.config.feed_forward_parts(&loader.prefix), *hidden, config.input_bias)?,
-            gated: config.gated,
-            activation: config.activation,
-            down: loader.linear(&[(names.down, *hidden)], config.intermediate_size, config.output_bias)?,
-        })
-    }
-}
-
-impl Experts {
-    fn load(loader: &Loader<'_>, config: ExpertsConfig) -> Result<Self> {
-        let TransformerConfig { feed_forward, names, hidden_size: hidden, .. } = *loader.config;
-        let width = feed_forward.intermediate_size;
-        let name = |name: &str| format!("{}{name}", loader.prefix);
-        let (up, down) = (name(names.experts_up), name(names.experts_down));
-        let dtype = loader.target.dtype_of([up.as_str(), down.as_str()].into_iter());
-        let matrix = |name: &str| {
-            let shape = [config.count * width, hidden];
-            // Checked before memory is allocated: the files bound the sizes that a config claims.
-            loader.weights.check(name, &shape)?;
-            loader.weights.matrix(dtype, name, shape)
-        };
-        let (ups, downs) = (matrix(&up)?, matrix(&down)?);
-        let expert = |index: usize| {
-            let rows = |all: &Tensor| all.narrow(0, index * width, width);
-            // The second matrix is stored with a row for each value between the two.
-            let (first, second) = (rows(&ups)?, rows(&downs)?.t()?.contiguous()?);
-            let load = |name: &str, shape, matrix| {
-                let name = format!("{name}.{index}");
-                Linear::load(loader.target, (&name, dtype), shape, std::iter::once(Ok(matrix)), None)
-            };
-            Ok(Expert { up: load(&up, (width, hidden), first)?, down: load(&down, (hidden, width), second)? })
-        };
-        let router = parts(&loader.prefix, &[(names.router, config.count)]);
-        Ok(Self {
-            router: load_linear(loader.weights, &Target::cpu(Dtype::Float32), &router, hidden, false)?,
-            experts: (0..config.count).map(expert).collect::<Result<_>>()?,
-            top: config.top,
-            activation: feed_forward.activation,
-            bias: loader.vector(names.experts_bias, hidden)?,
-        })
-    }
-}
-
-/// The rows of a file's matrix as the layer has them.
-fn in_order(part: &Part, matrix: Tensor) -> Result<Vec<Tensor>> {
-    let half = part.rows / 2;
-    Ok(match part.swapped {
-        true => vec![matrix.narrow(0, half, part.rows - half)?, matrix.narrow(0, 0, half)?],
-        false => vec![matrix],
-    })
-}
-
-/// Packs `[rows, in_features]` matrices one below the other, with their biases if `bias` says so.
-pub(super) fn load_linear(
-    weights: &Weights,
-    target: &Target,
-    parts: &[Part],
-    in_features: usize,
-    bias: bool,
-) -> Result<Linear> {
-    // Checked before memory is allocated: the files bound the sizes that a config claims.
-    for part in parts {
-        weights.check(&format!("{}.weight", part.name), &[part.rows, in_features])?;
-    }
-    let rows = parts.iter().map(|part| part.rows).sum();
-    let dtype = target.dtype_of(parts.iter().map(|part| part.name.as_str()));
-    let matrices = parts.iter().flat_map(|part| {
-        let matrix = weights.matrix(dtype, &format!("{}.weight", part.name), [part.rows, in_features]);
-        match matrix.and_then(|matrix| in_order(part, matrix)) {
-            Ok(matrices) => matrices.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
-        }
-    });
-    let vector = |part: &Part| {
-        let mut vector: Vec<f32> = weights.read(&format!("{}.bias", part.name), &[part.rows])?;
-        if part.swapped {
-            vector.rotate_left(part.rows / 2);
-        }
-        Ok(vector)
-    };
-    let biases = bias.then(|| parts.iter().map(vector).collect::<Result<Vec<Vec<f32>>>>()).transpose()?;
-    let name = parts.first().map_or("", |part| &part.name);
-    Linear::load(target, (name, dtype), (rows, in_features), matrices, biases.map(|biases| biases.concat()))
 }

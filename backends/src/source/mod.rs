@@ -12,6 +12,7 @@ use crate::formats::{TensorFiles, TensorFormat, Weights};
 use crate::json::parse_json;
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use hub::FileSet;
+use hub::inspect::{self, Remote};
 use names::{check_inside, max_bytes, named_by_a_file};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -27,15 +28,6 @@ pub(crate) struct ModelFiles {
     /// What the hub told of a model whose weights were not downloaded.
     remote: Option<Remote>,
     display_name: String,
-}
-
-/// Facts about a model on the hub.
-#[derive(Debug)]
-pub(crate) struct Remote {
-    /// The headers of its tensors; `None` where its files have none that can be read alone.
-    pub(crate) headers: Option<TensorFiles>,
-    /// The licence that its card names.
-    pub(crate) licence: Option<String>,
 }
 
 #[derive(Debug)]
@@ -71,7 +63,7 @@ impl ModelFiles {
     /// Those of [`open`](Self::open).
     pub(crate) fn inspect(options: &LoadOptions) -> Result<Self, LoadError> {
         let ModelSource::Hub(model) = &options.source else { return Self::open(options, FileSet::All) };
-        let (snapshot, remote) = hub::inspect(model, options.dense_path.as_deref())?;
+        let (snapshot, remote) = inspect::inspect(model, options.dense_path.as_deref())?;
         let files = Self::open_path(&snapshot, format!("{} at {}", model.id, snapshot.display()))?;
         Ok(Self { remote, ..files })
     }

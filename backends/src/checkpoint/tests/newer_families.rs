@@ -1,13 +1,15 @@
 //! Configs of ModernBERT, Nomic, GTE, Gemma and decoders without a mask: windows, rotations, masks, and what is refused.
 
 use super::configs::config_with;
-use super::copy_of;
 use super::refusals::Change::Remove;
 use super::refusals::{check, config};
-use super::{open, read_json, rope, write_json};
+use super::{copy_of, edit_tensors, fixture, open, options, read_json, rope, write_json};
 use crate::config::{MaskConfig, PositionsConfig, RopeScaling, RotaryConfig, TransformerConfig};
-use prefold_core::Pooling;
+use crate::options::ModelSource;
+use prefold_core::{Batch, Pooling, RaggedBatch, Wanted};
 use serde_json::{Value, json};
+use std::path::Path;
+use tempfile::TempDir;
 
 fn thetas(config: &TransformerConfig) -> (f64, f64) {
     let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &config.positions else { panic!("rotary") };
@@ -100,6 +102,73 @@ fn both_spellings_of_nomic() {
         ("rotary_emb_base", json!(null)),
     ];
     assert_eq!(config_with("nomic-tiny", &newer), config_with("nomic-tiny", &[]));
+}
+
+/// A copy of the reranker of XLM-RoBERTa with the names of Jina's code, and without `model_type`.
+fn as_jina_reranker() -> TempDir {
+    let dir = copy_of("xlm-roberta-reranker-tiny");
+    let names = [
+        ("embeddings.LayerNorm", "emb_ln"),
+        ("encoder.layer.", "encoder.layers."),
+        ("attention.output.dense", "mixer.out_proj"),
+        ("attention.output.LayerNorm", "norm1"),
+        ("intermediate.dense", "mlp.fc1"),
+        ("output.dense", "mlp.fc2"),
+        ("output.LayerNorm", "norm2"),
+    ];
+    edit_tensors(dir.path(), |tensors| {
+        for layer in 0..2 {
+            for kind in ["weight", "bias"] {
+                let part = |name: &str| format!("roberta.encoder.layer.{layer}.attention.self.{name}.{kind}");
+                let mut fused = tensors.remove(&part("query")).unwrap();
+                for name in ["key", "value"] {
+                    fused.bytes.extend(tensors.remove(&part(name)).unwrap().bytes);
+                }
+                fused.shape[0] *= 3;
+                tensors.insert(format!("roberta.encoder.layers.{layer}.mixer.Wqkv.{kind}"), fused);
+            }
+        }
+        for (name, tensor) in std::mem::take(tensors) {
+            tensors.insert(names.iter().fold(name, |name, (from, to)| name.replace(from, to)), tensor);
+        }
+    });
+    let path = dir.path().join("config.json");
+    let mut config = read_json(&path);
+    config.as_object_mut().unwrap().remove("model_type");
+    config["auto_map"] = json!({
+        "AutoConfig": "configuration_xlm_roberta.XLMRobertaFlashConfig",
+        "AutoModelForSequenceClassification": "modeling_xlm_roberta.XLMRobertaForSequenceClassification"
+    });
+    write_json(&path, &config);
+    dir
+}
+
+#[test]
+fn jinas_reranker_is_xlm_roberta_with_other_names() {
+    let dir = as_jina_reranker();
+    let logits = |path: &Path| {
+        let mut model = crate::load(&options(ModelSource::Path(path.to_owned()))).unwrap();
+        let ragged = RaggedBatch::from_sequences(&[vec![0, 17, 90, 33, 2, 2, 41, 5, 2], vec![0, 8, 2]]).unwrap();
+        model.backend.forward(&Batch { ragged, wanted: vec![Wanted::Logits; 2] }, None).unwrap()
+    };
+    assert_eq!(logits(dir.path()), logits(&fixture("xlm-roberta-reranker-tiny")));
+    // jina-embeddings-v3 has adapters and rotary positions.
+    let path = dir.path().join("config.json");
+    for (field, value) in
+        [("position_embedding_type", json!("rotary")), ("lora_adaptations", json!(["retrieval.query"]))]
+    {
+        let mut config = read_json(&path);
+        let before = config.clone();
+        config[field] = value;
+        write_json(&path, &config);
+        let refused = open(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`{field}`")), "{refused}");
+        write_json(&path, &before);
+    }
+    let mut config = read_json(&path);
+    config.as_object_mut().unwrap().remove("auto_map");
+    write_json(&path, &config);
+    assert!(open(dir.path()).unwrap_err().to_string().contains("`model_type` is missing"));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use crate::config::{
 /// One family.
 pub(super) struct Family {
     pub(super) model_type: &'static str,
-    /// A field that tells the family from others of its `model_type`, and its value.
-    pub(super) only_with: Option<(&'static str, &'static str)>,
+    /// What tells the family from others of its `model_type`.
+    pub(super) only_with: Option<Mark>,
     /// Prefix of `architectures`.
     pub(super) prefix: &'static str,
     pub(super) keys: &'static Keys,
@@ -43,6 +43,15 @@ pub(super) struct Family {
     pub(super) classifier: ClassifierHead,
     /// The field of the classifier's pooling.
     pub(super) classifier_pooling: Option<&'static str>,
+}
+
+/// What tells a family from others of its `model_type`.
+#[derive(Clone, Copy)]
+pub(super) enum Mark {
+    /// A field and its value.
+    Field(&'static str, &'static str),
+    /// The class that `AutoConfig` is in `auto_map`; `model_type` may be missing then.
+    Code(&'static str),
 }
 
 /// Names of the sizes in `config.json`, each in the spellings that files have.
@@ -252,7 +261,7 @@ const NOMIC: Family = Family {
 
 /// nomic-embed-text-v2-moe.
 const NOMIC_EXPERTS: Family = Family {
-    only_with: Some(("activation_function", "gelu")),
+    only_with: Some(Mark::Field("activation_function", "gelu")),
     gate: Gate::Never,
     experts: true,
     musts: &[
@@ -296,7 +305,7 @@ const NEW: Family = Family {
 
 /// jina-embeddings-v2, whose code is jinaai/jina-bert-implementation.
 const JINA_V2: Family = Family {
-    only_with: Some(("position_embedding_type", "alibi")),
+    only_with: Some(Mark::Field("position_embedding_type", "alibi")),
     prefix: "JinaBert",
     positions: Positions::Alibi,
     biases: Biases { feed_forward_input: Bias::Never, ..ALL_BIASES },
@@ -307,8 +316,21 @@ const JINA_V2: Family = Family {
     ..BERT
 };
 
-pub(super) const FAMILIES: [Family; 13] = [
+/// jina-reranker-v2: XLM-RoBERTa by jinaai/xlm-roberta-flash-implementation, which names tensors as it pleases. With adapters and
+/// rotary positions it is jina-embeddings-v3.
+const XLM_ROBERTA_FLASH: Family = Family {
+    model_type: "xlm-roberta",
+    only_with: Some(Mark::Code("XLMRobertaFlashConfig")),
+    prefix: "XLMRoberta",
+    own_code: true,
+    musts: &[ABSOLUTE, NOT_A_DECODER[0], NOT_A_DECODER[1], ("lora_adaptations", Must::Absent)],
+    names: names::XLM_ROBERTA_FLASH,
+    ..ROBERTA
+};
+
+pub(super) const FAMILIES: [Family; 14] = [
     // Before those whose `model_type` they have.
+    XLM_ROBERTA_FLASH,
     JINA_V2,
     NOMIC_EXPERTS,
     BERT,
