@@ -109,8 +109,8 @@ fn rms_norm_add_and_scale_match_the_cpu() {
         let on_gpu = &mut out.as_view_mut();
         gpu.kernels.rms_norm_add(&up.as_view(), &weight_up.as_view(), 1e-6, on_gpu).unwrap();
         gpu.kernels.scale_rows(on_gpu, width, 27.5).unwrap();
-        rms_norm_add(&x, &weight, 1e-6, &mut sum).unwrap();
-        scale_rows(&mut sum, width, 27.5).unwrap();
+        prefold_kernels::rms_norm_add(&x, &weight, 1e-6, &mut sum).unwrap();
+        prefold_kernels::scale_rows(&mut sum, width, 27.5).unwrap();
         let expected: Vec<f64> = sum.iter().map(|&x| x.into()).collect();
         close("norm, sum and factor", &gpu.down(&out), &expected, |i| 1e-5 * (expected[i].abs() + 27.5));
     }
