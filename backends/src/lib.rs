@@ -5,6 +5,7 @@
 //! once (`model/`), over operations that choose the device (`ops/`).
 #![deny(unsafe_code)]
 
+mod check;
 mod checkpoint;
 mod config;
 mod disk;
@@ -16,6 +17,7 @@ mod ops;
 mod options;
 mod source;
 
+pub use check::{CheckedModel, Memory, ModelCheck, Verdict, check_model};
 pub use checkpoint::{ModelShape, ModelSummary, model_summary};
 pub use error::LoadError;
 pub use ops::take_profile;

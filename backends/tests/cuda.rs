@@ -108,7 +108,7 @@ fn encoders_agree_with_hugging_face_in_every_type() {
         let cases = runnable(cases(&expected, "cases"));
         let cases: Vec<&Value> = cases.iter().collect();
         for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
-            for pool in ["mean", "cls"] {
+            for (pool, key) in poolings(&expected) {
                 combination += 1;
                 if !takes_turn(combination, 5) {
                     continue;
@@ -116,7 +116,7 @@ fn encoders_agree_with_hugging_face_in_every_type() {
                 let pooling = Some(pooling(pool));
                 let mut model = load(&LoadOptions { pooling, ..on_gpu(fixture(name), dtype) });
                 check_cases(&mut model, &cases, |what, case, found| {
-                    let cosine = cosine(found, &floats(&case[pool]));
+                    let cosine = cosine(found, &floats(&case[key]));
                     assert!(cosine >= least, "{name}, {dtype}, {pool}, {what}: cosine {cosine}");
                 });
             }

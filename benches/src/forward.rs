@@ -99,6 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ("compact ms", json!(times[2] * 1e3)),
             ("off/ragged", json!(times[0] / times[1])),
             ("off/compact", json!(times[0] / times[2])),
+            ("off us/token", json!(times[0] * 1e6 / tokens as f64)),
             ("compact tokens/s", json!(tokens as f64 / times[2])),
             ("off linear GFLOP/s", json!(sizes.linear_flops() * tokens as f64 / times[0] / 1e9)),
             ("off TFLOP/s", json!(sizes.flops(tokens, pairs) / times[0] / 1e12)),

@@ -11,7 +11,7 @@ use prefold_kernels::cuda::{
     AddRmsNorm, Attention, AttentionPlan, Columns, Gemm, Kernels, Properties, QkNormRope, RopeSpan, exclusive_stream,
     prefer_exact_sums,
 };
-use prefold_kernels::{Mask, QkvLayout, QuerySpan, Store};
+use prefold_kernels::{Activation, Mask, QkvLayout, QuerySpan, Store};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -182,7 +182,8 @@ impl Gpu {
 
         let (gate_up, mut activated) = (self.random(rows * 2 * intermediate)?, self.random(rows * intermediate)?);
         self.move_bytes(table, ["silu_mul", shape], 6 * rows * intermediate, || {
-            Ok(kernels.silu_mul(&gate_up.as_view(), intermediate, &mut activated.as_view_mut())?)
+            let out = &mut activated.as_view_mut();
+            Ok(kernels.activate_mul(Activation::Silu, &gate_up.as_view(), intermediate, out)?)
         })
     }
 

@@ -6,7 +6,8 @@ use anyhow::Result;
 use candle_core::{Device, Tensor};
 use half::bf16;
 use prefold_kernels::{
-    Element, Gemm, HeadSpan, Isa, PackedMatrix, QkNormRope, RopeTable, gather_rows, rms_norm, run_peak, silu_mul,
+    Activation, Element, Gemm, HeadSpan, Isa, PackedMatrix, QkNormRope, RopeTable, activate_mul, gather_rows, rms_norm,
+    run_peak,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -159,7 +160,9 @@ fn element_wise(args: &Args, table: &mut Table, width: usize) -> Result<()> {
     };
     report("rms_norm to bf16", 6.0 * values, &mut || Ok(rms_norm(&x, &weight, 1e-6, &mut half)?))?;
     report("rms_norm to f32", 8.0 * values, &mut || Ok(rms_norm(&x, &weight, 1e-6, &mut out)?))?;
-    report("silu_mul to bf16", 5.0 * values, &mut || Ok(silu_mul(&x, width / 2, &mut half[..ROWS * (width / 2)])?))?;
+    report("silu_mul to bf16", 5.0 * values, &mut || {
+        Ok(activate_mul(Activation::Silu, &x, width / 2, &mut half[..ROWS * (width / 2)])?)
+    })?;
     report("qk_norm_rope", 8.0 * values, &mut || Ok(rotation.run(&mut rotated)?))?;
     report("gather_rows", 8.0 * values, &mut || Ok(gather_rows(&x, width, &index, &mut out)?))
 }

@@ -1,34 +1,6 @@
 // The activations of the MLP, gated and plain.
 #include "common.cuh"
 
-// out = silu(gate) * up, a row of `gate_up` is [gate | up]. `width` is a multiple of N. Grid: rows.
-template <typename T, int N>
-DEVICE void silu_mul(const T *__restrict__ gate_up, T *__restrict__ out, uint32_t width) {
-    const Vector<T, N> *gates = reinterpret_cast<const Vector<T, N> *>(gate_up + size_t(blockIdx.x) * 2 * width);
-    const Vector<T, N> *ups = gates + width / N;
-    Vector<T, N> *outs = reinterpret_cast<Vector<T, N> *>(out + size_t(blockIdx.x) * width);
-    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
-        const Vector<T, N> gate = gates[i], up = ups[i];
-        Vector<T, N> result;
-#pragma unroll
-        for (int j = 0; j < N; ++j) {
-            const float g = to_float(gate.value[j]);
-            result.value[j] = from_float<T>(g / (1.0f + expf(-g)) * to_float(up.value[j]));
-        }
-        outs[i] = result;
-    }
-}
-
-// `_4` and `_8`: 16 bytes of the type; the width is a multiple.
-#define SILU_MUL(NAME, T, N)                                                                                           \
-    KERNEL silu_mul_##NAME##_##N(const T *gate_up, T *out, uint32_t width) { silu_mul<T, N>(gate_up, out, width); }
-SILU_MUL(f32, float, 1)
-SILU_MUL(f32, float, 4)
-SILU_MUL(bf16, bf16, 1)
-SILU_MUL(bf16, bf16, 8)
-SILU_MUL(f16, f16, 1)
-SILU_MUL(f16, f16, 8)
-
 // Functions of each value alone, by the numbers that the launcher gives them.
 enum Activation : uint32_t { GELU, GELU_TANH, RELU, SILU };
 
@@ -41,6 +13,35 @@ DEVICE float activated(uint32_t kind, float x) {
     default: return x / (1.0f + expf(-x));
     }
 }
+
+// out = activation(gate) * up, a row of `gate_up` is [gate | up]. `width` is a multiple of N. Grid: rows.
+template <typename T, int N>
+DEVICE void activate_mul(const T *__restrict__ gate_up, T *__restrict__ out, uint32_t width, uint32_t kind) {
+    const Vector<T, N> *gates = reinterpret_cast<const Vector<T, N> *>(gate_up + size_t(blockIdx.x) * 2 * width);
+    const Vector<T, N> *ups = gates + width / N;
+    Vector<T, N> *outs = reinterpret_cast<Vector<T, N> *>(out + size_t(blockIdx.x) * width);
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        const Vector<T, N> gate = gates[i], up = ups[i];
+        Vector<T, N> result;
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            result.value[j] = from_float<T>(activated(kind, to_float(gate.value[j])) * to_float(up.value[j]));
+        }
+        outs[i] = result;
+    }
+}
+
+// `_4` and `_8`: 16 bytes of the type; the width is a multiple.
+#define ACTIVATE_MUL(NAME, T, N)                                                                                       \
+    KERNEL activate_mul_##NAME##_##N(const T *gate_up, T *out, uint32_t width, uint32_t kind) {                        \
+        activate_mul<T, N>(gate_up, out, width, kind);                                                                 \
+    }
+ACTIVATE_MUL(f32, float, 1)
+ACTIVATE_MUL(f32, float, 4)
+ACTIVATE_MUL(bf16, bf16, 1)
+ACTIVATE_MUL(bf16, bf16, 8)
+ACTIVATE_MUL(f16, f16, 1)
+ACTIVATE_MUL(f16, f16, 8)
 
 // out = activation(x + bias), a row of `width` values being one bias long; no bias: nullptr. `out` may be `x`: a thread writes
 // the values that it has read itself. Grid: rows.

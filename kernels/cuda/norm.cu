@@ -46,6 +46,39 @@ ADD_RMS_NORM(f32, float)
 ADD_RMS_NORM(bf16, bf16)
 ADD_RMS_NORM(f16, f16)
 
+// out += x / sqrt(mean(x^2) + eps) * weight: the output of a block, normalised, joins the residual stream. One block for each row.
+// Grid: rows.
+template <int N>
+DEVICE void rms_norm_add(const float *__restrict__ x, const float *__restrict__ weight, float eps, float *__restrict__ out,
+                         uint32_t width) {
+    const size_t offset = size_t(blockIdx.x) * width;
+    const Vector<float, N> *row = reinterpret_cast<const Vector<float, N> *>(x + offset);
+    float squares = 0.0f;
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        const Vector<float, N> values = row[i];
+#pragma unroll
+        for (int j = 0; j < N; ++j) squares += values.value[j] * values.value[j];
+    }
+    const float scale = inverse_root(block_sum(squares) / float(width) + eps);
+    const Vector<float, N> *weights = reinterpret_cast<const Vector<float, N> *>(weight);
+    Vector<float, N> *outs = reinterpret_cast<Vector<float, N> *>(out + offset);
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        const Vector<float, N> values = row[i], factors = weights[i];
+        Vector<float, N> sum = outs[i];
+#pragma unroll
+        for (int j = 0; j < N; ++j) sum.value[j] += values.value[j] * scale * factors.value[j];
+        outs[i] = sum;
+    }
+}
+
+KERNEL rms_norm_add_1(const float *x, const float *weight, float eps, float *out, uint32_t width) {
+    rms_norm_add<1>(x, weight, eps, out, width);
+}
+// The width is a multiple of 4.
+KERNEL rms_norm_add_4(const float *x, const float *weight, float eps, float *out, uint32_t width) {
+    rms_norm_add<4>(x, weight, eps, out, width);
+}
+
 // out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, the variance that of the whole row. `out` may be `x`: a thread
 // writes the values that it has read itself. One block for each row; the passes after the first find it in the cache. Grid:
 // rows.

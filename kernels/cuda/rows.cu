@@ -161,3 +161,18 @@ KERNEL pool_rows(const float *__restrict__ x, const uint32_t *__restrict__ table
     if (length == 0.0f) return;
     for (uint32_t column = threadIdx.x; column < width; column += blockDim.x) row[column] /= length;
 }
+
+// x *= factor. Grid: rows.
+template <int N> DEVICE void scale_rows(float *x, float factor, uint32_t width) {
+    Vector<float, N> *row = reinterpret_cast<Vector<float, N> *>(x + size_t(blockIdx.x) * width);
+    for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
+        Vector<float, N> values = row[i];
+#pragma unroll
+        for (int j = 0; j < N; ++j) values.value[j] *= factor;
+        row[i] = values;
+    }
+}
+
+KERNEL scale_rows_1(float *x, float factor, uint32_t width) { scale_rows<1>(x, factor, width); }
+// The width is a multiple of 4.
+KERNEL scale_rows_4(float *x, float factor, uint32_t width) { scale_rows<4>(x, factor, width); }

@@ -6,20 +6,50 @@ use crate::rows::{PIECE, for_row_blocks};
 use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors};
 use crate::{Element, KernelError};
 
-/// `out = silu(gate) * up`, where a row of `gate_up` is `[gate | up]`.
+/// Runs a loop with the activation as a constant, so that it is chosen once and not for each vector.
+macro_rules! for_each_activation {
+    ($activation:expr, $kind:ident => $body:expr) => {
+        match $activation {
+            Activation::Gelu => {
+                const $kind: Activation = Activation::Gelu;
+                $body
+            }
+            Activation::GeluTanh => {
+                const $kind: Activation = Activation::GeluTanh;
+                $body
+            }
+            Activation::Relu => {
+                const $kind: Activation = Activation::Relu;
+                $body
+            }
+            Activation::Silu => {
+                const $kind: Activation = Activation::Silu;
+                $body
+            }
+        }
+    };
+}
+
+/// `out = activation(gate) * up`, where a row of `gate_up` is `[gate | up]`.
 ///
 /// `gate_up` is `[rows, 2 * intermediate]`, `out` is `[rows, intermediate]`.
 ///
 /// # Errors
 /// If the lengths do not fit together.
-pub fn silu_mul<E: Element>(gate_up: &[f32], intermediate: usize, out: &mut [E]) -> Result<(), KernelError> {
-    silu_mul_with(Isa::best(), gate_up, intermediate, out)
+pub fn activate_mul<E: Element>(
+    activation: Activation,
+    gate_up: &[f32],
+    intermediate: usize,
+    out: &mut [E],
+) -> Result<(), KernelError> {
+    activate_mul_with(Isa::best(), activation, gate_up, intermediate, out)
 }
 
-/// [`silu_mul`] with a chosen instruction set.
+/// [`activate_mul`] with a chosen instruction set.
 #[doc(hidden)]
-pub fn silu_mul_with<E: Element>(
+pub fn activate_mul_with<E: Element>(
     isa: Isa,
+    activation: Activation,
     gate_up: &[f32],
     intermediate: usize,
     out: &mut [E],
@@ -28,33 +58,33 @@ pub fn silu_mul_with<E: Element>(
     check_len("out", rows * intermediate, out.len())?;
     for_row_blocks(out, intermediate, |first, out| {
         let gate_up = &gate_up[first * 2 * intermediate..][..2 * out.len()];
-        simd::run(isa, SiluMul { gate_up, intermediate, out });
+        simd::run(isa, ActivateMul { activation, gate_up, intermediate, out });
     });
     Ok(())
 }
 
-struct SiluMul<'a, E> {
+struct ActivateMul<'a, E> {
+    activation: Activation,
     gate_up: &'a [f32],
     intermediate: usize,
     out: &'a mut [E],
 }
 
-impl<E: Element> Operation for SiluMul<'_, E> {
+impl<E: Element> Operation for ActivateMul<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let width = self.intermediate;
-        for (row, out) in self.gate_up.chunks_exact(2 * width).zip(self.out.chunks_exact_mut(width)) {
+        let rows = self.gate_up.chunks_exact(2 * width).zip(self.out.chunks_exact_mut(width));
+        for_each_activation!(self.activation, KIND => for (row, out) in rows {
             for_vectors::<S::V>(width, |i, count| {
                 // SAFETY: the instruction set is the caller's duty; vectors are within halves of `width`.
                 unsafe {
                     let gate = S::V::loadu_up_to(row.as_ptr().add(i), count);
                     let up = S::V::loadu_up_to(row.as_ptr().add(width + i), count);
-                    let (zero, one) = (S::V::set1(0.0), S::V::set1(1.0));
-                    let silu = gate.div(one.add(exp(zero.sub(gate))));
-                    silu.mul(up).store_elements(out.as_mut_ptr().add(i), count);
+                    KIND.of::<S::V>(gate).mul(up).store_elements(out.as_mut_ptr().add(i), count);
                 }
             });
-        }
+        });
     }
 }
 
@@ -133,24 +163,14 @@ impl<E: Element> Operation for Rows<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Self { activation, x, width, out, out_stride } = self;
-        macro_rules! all {
-            ($($kind:ident)*) => {
-                match activation {
-                    // One loop for each function, so that it is chosen once.
-                    $(Activation::$kind => for (row, x) in x.chunks_exact(width.max(1)).enumerate() {
-                        for_vectors::<S::V>(width, |i, count| {
-                            // SAFETY: the instruction set and the rows of `out` are the caller's duty; vectors are within
-                            // rows of `width`.
-                            unsafe {
-                                let x = S::V::loadu_up_to(x.as_ptr().add(i), count);
-                                let activated = Activation::$kind.of::<S::V>(x);
-                                activated.store_elements(out.add(row * out_stride + i), count);
-                            }
-                        });
-                    },)*
+        for_each_activation!(activation, KIND => for (row, x) in x.chunks_exact(width.max(1)).enumerate() {
+            for_vectors::<S::V>(width, |i, count| {
+                // SAFETY: the instruction set and the rows of `out` are the caller's duty; vectors are within rows of `width`.
+                unsafe {
+                    let activated = KIND.of::<S::V>(S::V::loadu_up_to(x.as_ptr().add(i), count));
+                    activated.store_elements(out.add(row * out_stride + i), count);
                 }
-            };
-        }
-        all!(Gelu GeluTanh Relu Silu);
+            });
+        });
     }
 }

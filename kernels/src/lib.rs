@@ -41,8 +41,8 @@ mod thread_pool;
 mod tiles;
 
 #[doc(hidden)]
-pub use activation::silu_mul_with;
-pub use activation::{Activation, silu_mul};
+pub use activation::activate_mul_with;
+pub use activation::{Activation, activate_mul};
 pub use attention::{Attention, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, RowView, query_tiles};
 pub use dtype::Dtype;
 pub use element::Element;
@@ -51,9 +51,9 @@ pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder};
 pub use half::bf16;
 pub use isa::{Choice, Isa};
 pub use layer_norm::LayerNorm;
-pub use norm::rms_norm;
+pub use norm::{rms_norm, rms_norm_add};
 #[doc(hidden)]
-pub use norm::rms_norm_with;
+pub use norm::{rms_norm_add_with, rms_norm_with};
 #[doc(hidden)]
 pub use peak::run_peak;
 pub use pool::PoolKind;
@@ -61,7 +61,7 @@ pub use quantized_table::QuantizedTable;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};
 #[doc(hidden)]
 pub use rows::convert_with;
-pub use rows::{convert, embed_rows, gather_rows};
+pub use rows::{add_rows, convert, embed_rows, fill_rows, gather_rows, scale_rows, scatter_add_rows};
 pub use simd::{Float, Int8, Packing};
 pub use store::Store;
 #[doc(hidden)]

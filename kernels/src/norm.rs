@@ -60,6 +60,55 @@ impl<E: Element> Operation for RmsNorm<'_, E> {
     }
 }
 
+/// `out += x / sqrt(mean(x^2) + eps) * weight`, row by row: a norm of a block's output before it joins the residual stream.
+///
+/// `weight` is `[width]`; `x` and `out` are `[rows, width]`.
+///
+/// # Errors
+/// If the lengths do not fit together.
+pub fn rms_norm_add(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) -> Result<(), KernelError> {
+    rms_norm_add_with(Isa::best(), x, weight, eps, out)
+}
+
+/// [`rms_norm_add`] with a chosen instruction set.
+#[doc(hidden)]
+pub fn rms_norm_add_with(isa: Isa, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) -> Result<(), KernelError> {
+    let width = weight.len();
+    whole_rows("x", width, x.len())?;
+    check_len("out", x.len(), out.len())?;
+    for_row_blocks(out, width, |first, out| {
+        let x = &x[first * width..][..out.len()];
+        simd::run(isa, RmsNormAdd { x, weight, eps, out });
+    });
+    Ok(())
+}
+
+struct RmsNormAdd<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+    out: &'a mut [f32],
+}
+
+impl Operation for RmsNormAdd<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let width = self.weight.len();
+        for (x, out) in self.x.chunks_exact(width).zip(self.out.chunks_exact_mut(width)) {
+            // SAFETY: the instruction set is the caller's duty; vectors are within rows of `width`.
+            unsafe {
+                let scale = S::V::set1(inverse_rms::<S::V>(x, self.eps));
+                for_vectors::<S::V>(width, |i, count| {
+                    let x = S::V::loadu_up_to(x.as_ptr().add(i), count);
+                    let weight = S::V::loadu_up_to(self.weight.as_ptr().add(i), count);
+                    let sum = S::V::loadu_up_to(out.as_ptr().add(i), count);
+                    x.mul(scale).mul(weight).add(sum).store_elements(out.as_mut_ptr().add(i), count);
+                });
+            }
+        }
+    }
+}
+
 /// `1 / sqrt(mean(x^2) + eps)`; NaN where the squares overflow, because a factor of 0 would turn large values into zeros that
 /// look like an answer.
 ///

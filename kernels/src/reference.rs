@@ -30,12 +30,11 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f64> {
     x.chunks_exact(weight.len()).flat_map(|x| normalize(&widen(x), weight, eps)).collect()
 }
 
-/// [`crate::silu_mul`]
-pub fn silu_mul(gate_up: &[f32], intermediate: usize) -> Vec<f64> {
+/// [`crate::activate_mul`]
+pub fn activate_mul(kind: Activation, gate_up: &[f32], intermediate: usize) -> Vec<f64> {
     let row = |row: &[f32]| {
         let (gate, up) = row.split_at(intermediate);
-        let silu = |x: f64| x / (1.0 + (-x).exp());
-        gate.iter().zip(up).map(|(&g, &u)| silu(g.into()) * f64::from(u)).collect::<Vec<_>>()
+        gate.iter().zip(up).map(|(&g, &u)| activation(kind, g) * f64::from(u)).collect::<Vec<_>>()
     };
     gate_up.chunks_exact(2 * intermediate).flat_map(row).collect()
 }

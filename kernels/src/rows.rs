@@ -66,6 +66,63 @@ pub fn embed_rows<E: Element>(
     Ok(())
 }
 
+/// `out[i] = row` for each of the rows of `out`.
+///
+/// # Errors
+/// If `out` is not a whole number of rows.
+pub fn fill_rows(row: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
+    crate::error::whole_rows("out", row.len(), out.len())?;
+    for_row_blocks(out, row.len(), |_, out| out.chunks_exact_mut(row.len()).for_each(|out| out.copy_from_slice(row)));
+    Ok(())
+}
+
+/// `out += x`
+///
+/// # Errors
+/// If the lengths differ or are no whole number of rows of `width`.
+pub fn add_rows(x: &[f32], width: usize, out: &mut [f32]) -> Result<(), KernelError> {
+    crate::error::whole_rows("x", width, x.len())?;
+    check_len("out", x.len(), out.len())?;
+    for_row_blocks(out, width, |first, out| {
+        out.iter_mut().zip(&x[first * width..]).for_each(|(out, x)| *out += x);
+    });
+    Ok(())
+}
+
+/// `out[index[i]] += factors[i] * src[i]` for rows of `width` values, one after another.
+///
+/// # Errors
+/// If the lengths do not fit together, or an index is not a row of `out`.
+pub fn scatter_add_rows(
+    src: &[f32],
+    width: usize,
+    index: &[u32],
+    factors: &[f32],
+    out: &mut [f32],
+) -> Result<(), KernelError> {
+    let rows = crate::error::whole_rows("out", width, out.len())?;
+    check_len("src", index.len() * width, src.len())?;
+    check_len("factors", index.len(), factors.len())?;
+    if let Some(&bad) = index.iter().find(|&&i| i as usize >= rows) {
+        return Err(KernelError::Index { argument: "index", found: bad as usize, limit: rows });
+    }
+    for ((src, &i), factor) in src.chunks_exact(width).zip(index).zip(factors) {
+        let out = &mut out[i as usize * width..][..width];
+        out.iter_mut().zip(src).for_each(|(out, x)| *out += factor * x);
+    }
+    Ok(())
+}
+
+/// `x *= factor` for rows of `width` values.
+///
+/// # Errors
+/// If `x` is not a whole number of rows.
+pub fn scale_rows(x: &mut [f32], width: usize, factor: f32) -> Result<(), KernelError> {
+    crate::error::whole_rows("x", width, x.len())?;
+    for_row_blocks(x, width, |_, x| x.iter_mut().for_each(|x| *x *= factor));
+    Ok(())
+}
+
 /// `out = x`, rounded to the nearest, ties to even.
 ///
 /// # Errors

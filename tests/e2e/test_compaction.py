@@ -6,7 +6,7 @@ import pytest
 
 from reference import difference
 
-MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny"]
+MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny"]
 VOCABULARY = 900
 
 

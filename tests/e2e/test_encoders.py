@@ -9,19 +9,24 @@ from harness import FIXTURES, Server
 from reference import assert_close, assert_raw, assert_score, assert_unit, expected
 
 EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tiny", "xlm-roberta-tiny", "mpnet-tiny",
-             "distilbert-tiny", "electra-tiny"]
-RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny"]
+             "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
+             "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny"]
+# Run on a CPU only, so far.
+CPU_EMBEDDERS = ["nomic-moe-tiny"]
+RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
+             "modernbert-reranker-tiny", "gte-reranker-tiny"]
 
 
-@pytest.mark.parametrize("model", EMBEDDERS)
+@pytest.mark.parametrize("model", EMBEDDERS + CPU_EMBEDDERS)
 def test_embeddings(served, model):
     server, values = served(model), expected(model)
     cases = [case for case in values["cases"] if "prompt_name" not in case]
     texts, pooling = [case["text"] for case in cases], values["default"]["pooling"]
+    key = values["default"]["key"]
     raw, unit = (server.ask("/embed", inputs=texts, normalize=flag) for flag in (False, True))
     for i, case in enumerate(cases):
-        assert_raw(raw[i], case[pooling], case["name"])
-        assert_unit(unit[i], case[f"{pooling}_normalized"], case["name"])
+        assert_raw(raw[i], case[key], case["name"])
+        assert_unit(unit[i], case[f"{key}_normalized"], case["name"])
         assert server.ask("/embed", inputs=texts[i], normalize=False) == [raw[i]], f"{case['name']} alone"
     tokens = server.ask("/tokenize", inputs=texts)
     assert [[token["id"] for token in row] for row in tokens] == [case["input_ids"] for case in cases]

@@ -18,8 +18,20 @@ pub(crate) struct Evidence<'a> {
     pub(crate) options: &'a LoadOptions,
     pub(crate) files: &'a ModelFiles,
     pub(crate) metadata: &'a Metadata,
-    /// Absent where the model is not to be run. Only its tokens matter then, which are the same with every pooling.
+    /// The tensors, as far as they are known.
     pub(crate) weights: Option<&'a Weights>,
+    pub(crate) purpose: Purpose,
+}
+
+/// What the capabilities are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To run the model.
+    Run,
+    /// To say whether it would run; no values of tensors are read.
+    Check,
+    /// To summarize it. Only its tokens matter then, which are the same with every pooling.
+    Summary,
 }
 
 impl Evidence<'_> {
@@ -28,7 +40,7 @@ impl Evidence<'_> {
     /// # Errors
     /// The checkpoint lacks what the options ask for, names no task, or needs an unsupported feature.
     pub(crate) fn read(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        let unweighted = self.weights.is_none().then_some(Task::Embed);
+        let unweighted = (self.purpose == Purpose::Summary).then_some(Task::Embed);
         let task = self.task()?.or(unweighted).ok_or_else(|| {
             let problem = "does not say what it is for: give --pooling (cls, mean, last-token, ...) for embeddings, \
                            --task, or --rerank-recipe";
@@ -115,7 +127,7 @@ impl Evidence<'_> {
             return Ok(Some(Task::Embed));
         }
         let modules = ModuleList::read(self.files)?;
-        if modules.pooling.is_some() || modules.pooler {
+        if modules.pooling.is_some() || modules.pooler || self.config_pooling()?.is_some() {
             return Ok(Some(Task::Embed));
         }
         let qwen3 = match &self.metadata.json {
@@ -182,17 +194,21 @@ impl Evidence<'_> {
                 tracing::warn!("modules are left out because --pooling is given: {error}");
                 ModuleList::default()
             }
-            Err(_) if self.weights.is_none() => ModuleList::default(),
+            Err(_) if self.purpose == Purpose::Summary => ModuleList::default(),
             list => list?,
         };
         if let Some(folder) = &self.options.dense_path {
             list.replace_dense(folder)?;
         }
+        let config_pooling = self.config_pooling()?;
         let pooling = match (given, &list.pooling) {
             (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
-            (None, Some(folder)) => st_modules::pooling(self.files, folder, self.metadata.config.hidden_size)?,
+            (None, Some(folder)) => st_modules::pooling(self.files, folder, self.metadata.config.output_size)?,
+            (None, None) if config_pooling.is_some() => {
+                PoolingConfig { pooling: config_pooling.into_iter().collect(), include_prompt: true }
+            }
             (None, None) if list.pooler => PoolingConfig { pooling: vec![Pooling::Cls], include_prompt: true },
-            (None, None) if self.weights.is_none() => {
+            (None, None) if self.purpose == Purpose::Summary => {
                 PoolingConfig { pooling: vec![Pooling::LastToken], include_prompt: true }
             }
             (None, None) => {
@@ -207,14 +223,14 @@ impl Evidence<'_> {
             return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
         }
         let pooling = pooling.pooling;
-        let token_dim = self.metadata.config.hidden_size;
+        let token_dim = self.metadata.config.output_size;
         let mut dim = token_dim * pooling.len();
         let mut modules = Vec::with_capacity(list.dense.len() + 1);
         if list.pooler {
             modules.push(self.pooler()?);
         }
         for folder in &list.dense {
-            let module = st_modules::dense(self.files, folder, dim, self.weights.is_some())?;
+            let module = st_modules::dense(self.files, folder, dim, self.purpose == Purpose::Run)?;
             dim = module.out_features;
             modules.push(module);
         }
@@ -224,19 +240,39 @@ impl Evidence<'_> {
         Ok((capabilities, HeadSource::Dense { pooling, modules }))
     }
 
+    /// The pooling that `config.json` names, as those of NVIDIA's decoders without a mask do.
+    ///
+    /// # Errors
+    /// It is malformed or not known.
+    fn config_pooling(&self) -> Result<Option<Pooling>, LoadError> {
+        let Some(json) = &self.metadata.json else { return Ok(None) };
+        let fields = Fields::new("config.json", json)?;
+        match fields.optional::<String>("pooling")?.as_deref() {
+            None => Ok(None),
+            Some("avg" | "mean") => Ok(Some(Pooling::Mean)),
+            Some("cls") => Ok(Some(Pooling::Cls)),
+            Some("last") => Ok(Some(Pooling::LastToken)),
+            Some(other) => Err(fields.unsupported("pooling", &format!("\"{other}\""), "avg, mean, cls, last")),
+        }
+    }
+
     /// The model's own pooler as the first dense layer.
     ///
     /// # Errors
     /// The family has none, or its tensors are missing or malformed.
     fn pooler(&self) -> Result<DenseModule, LoadError> {
-        let (width, name) = (self.metadata.config.hidden_size, self.metadata.config.names.pooler);
+        let (width, name) = (self.metadata.config.output_size, self.metadata.config.names.pooler);
         if name.is_empty() {
             let what = format!("the pooler of {}, which has none,", self.metadata.config.model_type);
             return Err(LoadError::unsupported("sentence_bert_config.json", what, "last_hidden_state, or --pooling"));
         }
-        let read = |suffix: &str, shape: &[usize]| match self.weights {
-            Some(weights) => weights.read(&format!("{name}.{suffix}"), shape),
-            None => Ok(vec![]),
+        let read = |suffix: &str, shape: &[usize]| {
+            let name = format!("{name}.{suffix}");
+            match self.weights {
+                Some(weights) if self.purpose == Purpose::Run => weights.read(&name, shape),
+                Some(weights) => weights.check(&name, shape).map(|()| vec![]),
+                None => Ok(vec![]),
+            }
         };
         let (weight, bias) = (read("weight", &[width, width])?, Some(read("bias", &[width])?));
         Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation: HeadActivation::Tanh })

@@ -8,6 +8,7 @@ mod metadata;
 mod st_modules;
 mod st_transformer;
 mod summary;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -24,7 +25,7 @@ use crate::formats::gguf::GgufWeights;
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
-use capabilities::Evidence;
+use capabilities::{Evidence, Purpose};
 use metadata::Metadata;
 use prefold_core::Capabilities;
 use std::sync::Arc;
@@ -50,18 +51,13 @@ impl Checkpoint {
     /// # Errors
     /// Files are missing or malformed, or the checkpoint needs something that is not supported.
     pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
-        let mut files = ModelFiles::open(options, FileSet::All)?;
-        let gguf = files.take_gguf();
-        let metadata = Metadata::read(&files, gguf.as_ref())?;
-        let weights = match gguf {
-            Some(gguf) => Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?),
-            None => files.weights()?,
-        };
-        let evidence = Evidence { options, files: &files, metadata: &metadata, weights: Some(&weights) };
-        let (capabilities, head) = evidence.read()?;
+        let files = ModelFiles::open(options, FileSet::All)?;
+        let name = files.display_name();
+        let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run)?;
+        let weights = weights.ok_or_else(|| LoadError::invalid(&name, "has no tensors"))?;
         let Metadata { config, tokenizer, token_types, .. } = metadata;
         tracing::info!(
-            model = files.display_name(),
+            model = name,
             model_type = config.model_type,
             layers = config.num_layers,
             hidden_size = config.hidden_size,
@@ -70,5 +66,50 @@ impl Checkpoint {
             "checkpoint opened"
         );
         Ok(Self { config, weights, tokenizer, token_types, capabilities: Arc::new(capabilities), head })
+    }
+}
+
+/// What a start would find in a model's files, without the values of its tensors.
+#[derive(Debug)]
+pub(crate) struct Inspection {
+    pub(crate) config: TransformerConfig,
+    /// The headers of the tensors, where they could be read.
+    pub(crate) weights: Option<Weights>,
+    pub(crate) capabilities: Capabilities,
+}
+
+impl Inspection {
+    /// Reads and checks the files as [`Checkpoint::open`] does.
+    ///
+    /// # Errors
+    /// Those of a start.
+    pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Self, LoadError> {
+        let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check)?;
+        Ok(Self { config: metadata.config, weights, capabilities })
+    }
+}
+
+/// Everything that a start reads before the tensors' values, checked.
+struct Opened {
+    metadata: Metadata,
+    weights: Option<Weights>,
+    capabilities: Capabilities,
+    head: HeadSource,
+}
+
+impl Opened {
+    fn read(options: &LoadOptions, mut files: ModelFiles, purpose: Purpose) -> Result<Self, LoadError> {
+        let gguf = files.take_gguf();
+        let metadata = Metadata::read(&files, gguf.as_ref())?;
+        let weights = match gguf {
+            Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
+            None => files.weights()?,
+        };
+        let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
+        let (capabilities, head) = evidence.read()?;
+        if let Some(weights) = &weights {
+            tensors::check(&metadata.config, &head, weights)?;
+        }
+        Ok(Self { metadata, weights, capabilities, head })
     }
 }

@@ -1,6 +1,6 @@
 //! Summary of a model, read without its weights.
 
-use super::capabilities::Evidence;
+use super::capabilities::{Evidence, Purpose};
 use super::metadata::Metadata;
 use crate::LoadError;
 use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
@@ -56,7 +56,8 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let mut files = ModelFiles::open(options, FileSet::WithoutWeights)?;
     let gguf = files.take_gguf();
     let metadata = Metadata::read(&files, gguf.as_ref())?;
-    let (capabilities, _) = Evidence { options, files: &files, metadata: &metadata, weights: None }.read()?;
+    let purpose = Purpose::Summary;
+    let (capabilities, _) = Evidence { options, files: &files, metadata: &metadata, weights: None, purpose }.read()?;
     let Metadata { config, tokenizer, .. } = metadata;
     Ok(ModelSummary {
         model_type: config.model_type.clone(),

@@ -25,12 +25,14 @@ pub(crate) struct HeadName {
     pub(crate) name: &'static str,
     pub(crate) bias: bool,
     pub(crate) activation: HeadActivation,
+    /// Name of the LayerNorm without a bias behind the activation, without `.weight`; empty for none.
+    pub(crate) norm: &'static str,
 }
 
 impl HeadName {
     /// A layer with a bias.
     pub(crate) const fn biased(name: &'static str, activation: HeadActivation) -> Self {
-        Self { name, bias: true, activation }
+        Self { name, bias: true, activation, norm: "" }
     }
 }
 
@@ -45,7 +47,7 @@ pub(crate) enum HeadActivation {
 /// That of Llama's classifiers and all that follow them.
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
-    layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity }],
+    layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity, norm: "" }],
 };
 
 /// A head on the state of the first token.
@@ -75,4 +77,16 @@ pub(crate) const DISTILBERT_HEAD: ClassifierHead = on_first_token(&[
 pub(crate) const ELECTRA_HEAD: ClassifierHead = on_first_token(&[
     HeadName::biased("classifier.dense", HeadActivation::Of(Activation::Gelu)),
     HeadName::biased("classifier.out_proj", HeadActivation::Identity),
+]);
+
+/// ModernBERT's, whose pooling its config says.
+pub(crate) const MODERNBERT_HEAD: ClassifierHead = on_first_token(&[
+    HeadName { name: "head.dense", bias: false, activation: HeadActivation::Of(Activation::Gelu), norm: "head.norm" },
+    HeadName::biased("classifier", HeadActivation::Identity),
+]);
+
+/// That of `new` and `gte`.
+pub(crate) const GTE_HEAD: ClassifierHead = on_first_token(&[
+    HeadName::biased("new.pooler.dense", HeadActivation::Tanh),
+    HeadName::biased("classifier", HeadActivation::Identity),
 ]);

@@ -2,14 +2,18 @@
 
 mod head;
 pub(crate) mod names;
+pub(crate) mod parts;
 mod positions;
 mod rope;
 
 pub(crate) use head::{
-    BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, HeadActivation, ROBERTA_HEAD,
+    BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation, MODERNBERT_HEAD,
+    ROBERTA_HEAD,
 };
 pub(crate) use names::TensorNames;
-pub(crate) use positions::{LearnedPositions, PositionsConfig, RelativeBuckets};
+pub(crate) use positions::{
+    DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
+};
 pub(crate) use rope::{RopeConfig, RopeScaling};
 
 use crate::LoadError;
@@ -23,6 +27,8 @@ pub(crate) struct TransformerConfig {
     pub(crate) model_type: String,
     pub(crate) vocab_size: usize,
     pub(crate) hidden_size: usize,
+    /// Width of the final states; other than `hidden_size`, a projection follows the last norm.
+    pub(crate) output_size: usize,
     pub(crate) num_layers: usize,
     pub(crate) norm: NormConfig,
     pub(crate) embeddings: EmbeddingsConfig,
@@ -45,6 +51,8 @@ pub(crate) struct TransformerConfig {
 pub(crate) struct NormConfig {
     pub(crate) kind: NormKind,
     pub(crate) placement: Placement,
+    /// The attention of the first layer has the norm of the others.
+    pub(crate) first_attention: bool,
     pub(crate) eps: f32,
 }
 
@@ -53,8 +61,12 @@ pub(crate) struct NormConfig {
 pub(crate) enum NormKind {
     /// By the root of the mean square, with a weight.
     Rms,
+    /// The same, with the weight plus 1.
+    RmsPlusOne,
     /// By mean and variance, with a weight and a bias.
     Layer,
+    /// By mean and variance, with a weight.
+    LayerUnbiased,
 }
 
 /// Place of the norms of a block.
@@ -64,10 +76,12 @@ pub(crate) enum Placement {
     Before,
     /// On the sum of the block's input and output.
     After,
+    /// On the block's input and on its output before the sum, and once more after the last layer.
+    Around,
 }
 
 /// Parts of a token's embedding besides its row of the vocabulary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct EmbeddingsConfig {
     /// Width of the tables; other than `hidden_size`, a projection follows.
     pub(crate) size: usize,
@@ -75,6 +89,8 @@ pub(crate) struct EmbeddingsConfig {
     pub(crate) token_types: usize,
     /// The sum is normalised.
     pub(crate) norm: bool,
+    /// Factor on the sum.
+    pub(crate) scale: f32,
 }
 
 /// The tokens that a token sees.
@@ -97,7 +113,7 @@ impl MaskConfig {
 }
 
 /// Attention block of all layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct AttentionConfig {
     pub(crate) num_heads: usize,
     pub(crate) num_kv_heads: usize,
@@ -108,9 +124,11 @@ pub(crate) struct AttentionConfig {
     pub(crate) output_bias: bool,
     /// Queries and keys are normalised per head before rotation.
     pub(crate) qk_norm: bool,
+    /// Factor on the scores; `None` for one over the root of `head_dim`.
+    pub(crate) scale: Option<f32>,
     pub(crate) mask: MaskConfig,
     /// Biases of the scores, shared by all layers.
-    pub(crate) relative_bias: Option<RelativeBuckets>,
+    pub(crate) distance_bias: Option<DistanceBias>,
 }
 
 impl AttentionConfig {
@@ -129,15 +147,45 @@ impl AttentionConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FeedForwardConfig {
     pub(crate) intermediate_size: usize,
-    /// The projections have biases.
-    pub(crate) bias: bool,
+    /// The up projection, and the gate, have biases.
+    pub(crate) input_bias: bool,
+    /// The down projection has a bias.
+    pub(crate) output_bias: bool,
     /// A gate goes through the activation and is multiplied with the up projection; without one the up projection goes
     /// through it.
     pub(crate) gated: bool,
     pub(crate) activation: Activation,
+    /// In some layers experts take the place of the block.
+    pub(crate) experts: Option<ExpertsConfig>,
+}
+
+/// Experts: plain feed-forward blocks without biases of their own, of which each row gets the outputs of the best, weighted by a
+/// softmax over all, and one bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExpertsConfig {
+    pub(crate) count: usize,
+    /// Experts of a row.
+    pub(crate) top: usize,
+    /// The second layer of so many has experts.
+    pub(crate) every: usize,
 }
 
 impl TransformerConfig {
+    /// The experts of a layer.
+    pub(crate) fn experts(&self, layer: usize) -> Option<ExpertsConfig> {
+        self.feed_forward.experts.filter(|experts| layer % experts.every == 1)
+    }
+
+    /// The keys that a token sees, for display.
+    pub(crate) fn attention_name(&self) -> &'static str {
+        match (self.attention.mask, self.sliding_windows.iter().any(Option::is_some)) {
+            (MaskConfig::Causal, false) => "causal",
+            (MaskConfig::Causal, true) => "causal, windowed",
+            (MaskConfig::Full, false) => "full",
+            (MaskConfig::Full, true) => "full, windowed",
+        }
+    }
+
     /// Checks that the sizes are possible and fit each other.
     ///
     /// # Errors
@@ -147,6 +195,7 @@ impl TransformerConfig {
         let sizes = [
             ("vocab_size", self.vocab_size, 1 << 24),
             ("hidden_size", self.hidden_size, 1 << 18),
+            ("the width of the final states", self.output_size, 1 << 18),
             ("intermediate_size", self.feed_forward.intermediate_size, 1 << 20),
             ("num_hidden_layers", self.num_layers, 1 << 12),
             ("num_attention_heads", self.attention.num_heads, 1 << 12),
@@ -176,8 +225,8 @@ impl TransformerConfig {
         }
         if !(self.norm.eps > 0.0 && self.norm.eps < 1.0) {
             let name = match self.norm.kind {
-                NormKind::Rms => "rms_norm_eps",
-                NormKind::Layer => "layer_norm_eps",
+                NormKind::Rms | NormKind::RmsPlusOne => "rms_norm_eps",
+                NormKind::Layer | NormKind::LayerUnbiased => "layer_norm_eps",
             };
             let problem = format!("`{name}` must be between 0 and 1, it is {}", self.norm.eps);
             return Err(LoadError::invalid(file, problem));
@@ -192,7 +241,14 @@ impl TransformerConfig {
     pub(crate) fn check_positions(&self, file: &str, positions: usize) -> Result<(), LoadError> {
         // Twice a million positions of 128 components.
         const MAX_TABLE: usize = 1 << 28;
-        let PositionsConfig::Rotary(rope) = &self.positions else { return Ok(()) };
+        if self.attention.distance_bias.is_some() && positions.saturating_mul(self.attention.num_heads) > MAX_TABLE {
+            let problem = format!(
+                "the longest input ({positions} tokens) times the heads ({}) must be at most {MAX_TABLE}",
+                self.attention.num_heads
+            );
+            return Err(LoadError::invalid(file, problem));
+        }
+        let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &self.positions else { return Ok(()) };
         let head_dim = self.attention.head_dim;
         if positions.saturating_mul(head_dim) > MAX_TABLE {
             let problem = format!(
@@ -201,7 +257,7 @@ impl TransformerConfig {
             );
             return Err(LoadError::invalid(file, problem));
         }
-        if !rope.is_finite(head_dim, positions) {
+        if let Some(rope) = [full, windowed].into_iter().find(|rope| !rope.is_finite(head_dim, positions)) {
             let problem = format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", rope.theta);
             return Err(LoadError::invalid(file, problem));
         }

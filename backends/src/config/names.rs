@@ -12,13 +12,15 @@ pub(crate) struct TensorNames {
     pub(crate) embedding_norm: &'static str,
     /// From embeddings to states of another width.
     pub(crate) embedding_projection: &'static str,
+    /// From the states after the last norm to states of another width.
+    pub(crate) output_projection: &'static str,
     /// Biases of scores by distance, `[buckets, num_heads]`.
     pub(crate) relative_bias: &'static str,
     /// The norm after the last layer.
     pub(crate) final_norm: &'static str,
     /// Before the number of a layer.
     pub(crate) layers: &'static str,
-    /// The projections of attention.
+    /// The projections of attention. Neighbours with one name are one matrix, q above k above v.
     pub(crate) q: &'static str,
     pub(crate) k: &'static str,
     pub(crate) v: &'static str,
@@ -28,12 +30,25 @@ pub(crate) struct TensorNames {
     pub(crate) k_norm: &'static str,
     /// The norm before or after attention.
     pub(crate) attention_norm: &'static str,
-    /// The projections of the feed-forward block; a plain one has no gate.
+    /// The norm of what attention puts out, where norms are around blocks.
+    pub(crate) attention_output_norm: &'static str,
+    /// The projections of the feed-forward block; a plain one has no gate. Of one name, they are one matrix.
     pub(crate) gate: &'static str,
     pub(crate) up: &'static str,
+    /// In that matrix the up projection is above the gate.
+    pub(crate) up_first: bool,
     pub(crate) down: &'static str,
+    /// The matrix that scores the experts.
+    pub(crate) router: &'static str,
+    /// The first and the second matrices of all experts, each `[experts * intermediate, hidden]`, and the bias that they share: whole
+    /// names.
+    pub(crate) experts_up: &'static str,
+    pub(crate) experts_down: &'static str,
+    pub(crate) experts_bias: &'static str,
     /// The norm before or after the feed-forward block.
     pub(crate) feed_forward_norm: &'static str,
+    /// The norm of what the feed-forward block puts out, where norms are around blocks.
+    pub(crate) feed_forward_output_norm: &'static str,
     /// The dense layer, with tanh behind it, on the state of the first token.
     pub(crate) pooler: &'static str,
 }
@@ -51,7 +66,8 @@ impl TensorNames {
 }
 
 /// First parts of names that files may lack.
-pub(crate) const OPTIONAL_PREFIXES: [&str; 6] = ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra."];
+pub(crate) const OPTIONAL_PREFIXES: [&str; 7] =
+    ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new."];
 
 /// Those of Llama and all that follow it.
 pub(crate) const DECODER: TensorNames = TensorNames {
@@ -60,6 +76,7 @@ pub(crate) const DECODER: TensorNames = TensorNames {
     token_types: "",
     embedding_norm: "",
     embedding_projection: "",
+    output_projection: "",
     relative_bias: "",
     final_norm: "model.norm",
     layers: "model.layers",
@@ -70,11 +87,26 @@ pub(crate) const DECODER: TensorNames = TensorNames {
     q_norm: "self_attn.q_norm",
     k_norm: "self_attn.k_norm",
     attention_norm: "input_layernorm",
+    attention_output_norm: "",
     gate: "mlp.gate_proj",
     up: "mlp.up_proj",
+    up_first: false,
     down: "mlp.down_proj",
+    router: "",
+    experts_up: "",
+    experts_down: "",
+    experts_bias: "",
     feed_forward_norm: "post_attention_layernorm",
+    feed_forward_output_norm: "",
     pooler: "",
+};
+
+/// Those of Gemma 3.
+pub(crate) const GEMMA3: TensorNames = TensorNames {
+    attention_output_norm: "post_attention_layernorm",
+    feed_forward_norm: "pre_feedforward_layernorm",
+    feed_forward_output_norm: "post_feedforward_layernorm",
+    ..DECODER
 };
 
 /// Those of BERT.
@@ -84,6 +116,7 @@ pub(crate) const BERT: TensorNames = TensorNames {
     token_types: "bert.embeddings.token_type_embeddings",
     embedding_norm: "bert.embeddings.LayerNorm",
     embedding_projection: "",
+    output_projection: "",
     relative_bias: "",
     final_norm: "",
     layers: "bert.encoder.layer",
@@ -94,10 +127,17 @@ pub(crate) const BERT: TensorNames = TensorNames {
     q_norm: "",
     k_norm: "",
     attention_norm: "attention.output.LayerNorm",
+    attention_output_norm: "",
     gate: "",
     up: "intermediate.dense",
+    up_first: false,
     down: "output.dense",
+    router: "",
+    experts_up: "",
+    experts_down: "",
+    experts_bias: "",
     feed_forward_norm: "output.LayerNorm",
+    feed_forward_output_norm: "",
     pooler: "bert.pooler.dense",
 };
 
@@ -156,6 +196,105 @@ pub(crate) const DISTILBERT: TensorNames = TensorNames {
     up: "ffn.lin1",
     down: "ffn.lin2",
     feed_forward_norm: "output_layer_norm",
+    pooler: "",
+    ..BERT
+};
+
+/// Those of NomicBERT's published code.
+pub(crate) const NOMIC: TensorNames = TensorNames {
+    words: "bert.embeddings.word_embeddings",
+    positions: "",
+    token_types: "bert.embeddings.token_type_embeddings",
+    embedding_norm: "bert.emb_ln",
+    layers: "bert.encoder.layers",
+    q: "attn.Wqkv",
+    k: "attn.Wqkv",
+    v: "attn.Wqkv",
+    output: "attn.out_proj",
+    attention_norm: "norm1",
+    gate: "mlp.fc12",
+    up: "mlp.fc11",
+    down: "mlp.fc2",
+    feed_forward_norm: "norm2",
+    pooler: "",
+    ..BERT
+};
+
+/// The same without gates, and with experts.
+pub(crate) const NOMIC_EXPERTS: TensorNames = TensorNames {
+    gate: "",
+    up: "mlp.fc1",
+    down: "mlp.fc2",
+    router: "mlp.router.layer",
+    experts_up: "mlp.experts.mlp.w1",
+    experts_down: "mlp.experts.mlp.w2",
+    experts_bias: "mlp.experts.bias",
+    ..NOMIC
+};
+
+/// Those of Alibaba-NLP/new-impl.
+pub(crate) const GTE: TensorNames = TensorNames {
+    words: "new.embeddings.word_embeddings",
+    positions: "",
+    token_types: "new.embeddings.token_type_embeddings",
+    embedding_norm: "new.embeddings.LayerNorm",
+    layers: "new.encoder.layer",
+    q: "attention.qkv_proj",
+    k: "attention.qkv_proj",
+    v: "attention.qkv_proj",
+    output: "attention.o_proj",
+    attention_norm: "attn_ln",
+    gate: "mlp.up_gate_proj",
+    up: "mlp.up_gate_proj",
+    up_first: true,
+    down: "mlp.down_proj",
+    feed_forward_norm: "mlp_ln",
+    pooler: "new.pooler.dense",
+    ..BERT
+};
+
+/// Those of jinaai/jina-bert-implementation.
+pub(crate) const JINA_V2: TensorNames = TensorNames {
+    positions: "",
+    gate: "mlp.gated_layers",
+    up: "mlp.gated_layers",
+    down: "mlp.wo",
+    feed_forward_norm: "mlp.layernorm",
+    ..BERT
+};
+
+/// Those of jinaai/xlm-roberta-flash-implementation.
+pub(crate) const XLM_ROBERTA_FLASH: TensorNames = TensorNames {
+    embedding_norm: "roberta.emb_ln",
+    layers: "roberta.encoder.layers",
+    q: "mixer.Wqkv",
+    k: "mixer.Wqkv",
+    v: "mixer.Wqkv",
+    output: "mixer.out_proj",
+    attention_norm: "norm1",
+    up: "mlp.fc1",
+    down: "mlp.fc2",
+    feed_forward_norm: "norm2",
+    ..ROBERTA
+};
+
+/// Those of ModernBERT.
+pub(crate) const MODERNBERT: TensorNames = TensorNames {
+    words: "model.embeddings.tok_embeddings",
+    positions: "",
+    token_types: "",
+    embedding_norm: "model.embeddings.norm",
+    final_norm: "model.final_norm",
+    layers: "model.layers",
+    q: "attn.Wqkv",
+    k: "attn.Wqkv",
+    v: "attn.Wqkv",
+    output: "attn.Wo",
+    attention_norm: "attn_norm",
+    gate: "mlp.Wi",
+    up: "mlp.Wi",
+    down: "mlp.Wo",
+    feed_forward_norm: "mlp_norm",
     pooler: "",
     ..BERT
 };

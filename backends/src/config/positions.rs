@@ -6,9 +6,27 @@ use super::rope::RopeConfig;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PositionsConfig {
     /// Queries and keys are rotated by theirs.
-    Rotary(RopeConfig),
+    Rotary(RotaryConfig),
     /// A learned vector for each is added to the embedding of the token.
     Learned(LearnedPositions),
+    /// The scores alone know distances, by their biases.
+    Biases,
+}
+
+/// Rotations by the reach of a layer's attention.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RotaryConfig {
+    /// Of layers without a window.
+    pub(crate) full: RopeConfig,
+    /// Of layers with a window.
+    pub(crate) windowed: RopeConfig,
+}
+
+impl From<RopeConfig> for RotaryConfig {
+    /// The same in all layers.
+    fn from(rope: RopeConfig) -> Self {
+        Self { windowed: rope.clone(), full: rope }
+    }
 }
 
 /// A table of learned positions.
@@ -45,7 +63,25 @@ impl LearnedPositions {
     }
 }
 
-/// Biases of attention scores by the distance of query and key, as T5 has them: a bucket for each distance, or for more and more
+/// Biases of attention scores by the distance of query and key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DistanceBias {
+    /// Learned.
+    Buckets(RelativeBuckets),
+    /// The distance times a slope for each head, subtracted: ALiBi ([arXiv 2108.12409](https://arxiv.org/abs/2108.12409)), in both
+    /// directions alike.
+    Alibi,
+}
+
+/// ALiBi's slopes: a geometric series that begins with its own ratio, `2^(-8 / heads)`. Where the heads are no power of two, those
+/// of the next lower one and then every second one of its double, as the authors' code has it.
+pub(crate) fn alibi_slopes(heads: usize) -> Vec<f32> {
+    let series = |heads: usize| (1..=heads).map(move |i| 2_f64.powf(-8.0 * i as f64 / heads as f64) as f32);
+    let lower = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
+    series(lower).chain(series(2 * lower).step_by(2)).take(heads).collect()
+}
+
+/// Buckets of distances, as T5 has them: a bucket for each distance, or for more and more
 /// distances the longer they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RelativeBuckets {
@@ -87,6 +123,15 @@ mod tests {
         assert_eq!(rows(Some(1), &[0, 7, 1, 8, 1, 2]), [2, 3, 1, 4, 1, 5]);
         assert_eq!(LearnedPositions { rows: 514, padding_id: Some(1) }.max_input_length(), 512);
         assert_eq!(LearnedPositions { rows: 512, padding_id: None }.max_input_length(), 512);
+    }
+
+    #[test]
+    fn slopes_are_those_of_alibi() {
+        // The lists of the authors' `get_slopes`.
+        assert_eq!(alibi_slopes(4), [0.25, 0.0625, 0.015_625, 0.003_906_25]);
+        let six = [0.25, 0.0625, 0.015_625, 0.003_906_25, 0.5, 0.125];
+        assert_eq!(alibi_slopes(6), six);
+        assert_eq!(alibi_slopes(12)[8..], [2_f32.powf(-0.5), 2_f32.powf(-1.5), 2_f32.powf(-2.5), 2_f32.powf(-3.5)]);
     }
 
     #[test]

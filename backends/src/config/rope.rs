@@ -18,6 +18,9 @@ pub(crate) enum RopeScaling {
     None,
     /// Every frequency divided by `factor`.
     Linear { factor: f64 },
+    /// The base times `factor`, and every frequency divided by the root of `factor` that the number of frequencies gives:
+    /// Alibaba-NLP/new-impl's `NTKScalingRotaryEmbedding`, at every length alike.
+    Ntk { factor: f64 },
     /// Llama 3: low frequencies divided by `factor`, high ones kept, those between interpolated.
     Llama3 { factor: f64, low_freq_factor: f64, high_freq_factor: f64, original_max_position_embeddings: usize },
     /// A divisor for each frequency, from GGUF's `rope_freqs.weight`. `[head_dim / 2]`
@@ -27,10 +30,15 @@ pub(crate) enum RopeScaling {
 impl RopeConfig {
     /// Angle per position of each pair of components, `[head_dim / 2]`, after scaling.
     pub(crate) fn inverse_frequencies(&self, head_dim: usize) -> Vec<f64> {
-        let base = (0..head_dim / 2).map(|i| self.theta.powf(-((2 * i) as f64) / head_dim as f64));
+        let theta = match self.scaling {
+            RopeScaling::Ntk { factor } => self.theta * factor,
+            _ => self.theta,
+        };
+        let base = (0..head_dim / 2).map(|i| theta.powf(-((2 * i) as f64) / head_dim as f64));
         match &self.scaling {
             RopeScaling::None => base.collect(),
             RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
+            RopeScaling::Ntk { factor } => base.map(|f| f / factor.powf(2.0 / head_dim as f64)).collect(),
             RopeScaling::Factors(divisors) => base.zip(divisors).map(|(f, &d)| f / f64::from(d)).collect(),
             &RopeScaling::Llama3 {
                 factor,
@@ -82,6 +90,8 @@ mod tests {
         assert_close(&plain[..3], &[1.0, 0.193_922_745, 0.037_606_031]);
         let linear: Vec<f64> = plain.iter().map(|f| f / 4.0).collect();
         assert_close(&frequencies(RopeScaling::Linear { factor: 4.0 }), &linear);
+        // (500000 * 4)^(-2i/16) / 4^(2/16)
+        assert_close(&frequencies(RopeScaling::Ntk { factor: 4.0 })[..2], &[0.840_896_415, 0.137_124_088]);
         let divisors: Vec<f32> = (1..=8).map(|i| i as f32).collect();
         let divided: Vec<f64> = plain.iter().zip(&divisors).map(|(f, &d)| f / f64::from(d)).collect();
         assert_close(&frequencies(RopeScaling::Factors(divisors)), &divided);

@@ -3,7 +3,7 @@
 pub(crate) mod config_json;
 pub(crate) mod gguf;
 pub(crate) mod pytorch;
-mod safetensors;
+pub(crate) mod safetensors;
 pub(crate) mod special_tokens;
 mod tensor;
 mod tensor_files;
@@ -101,6 +101,14 @@ impl Weights {
         match self {
             Self::Files(files) => files.contains(name),
             Self::Gguf(file) => file.contains(name),
+        }
+    }
+
+    /// Values of all tensors.
+    pub(crate) fn parameters(&self) -> u64 {
+        match self {
+            Self::Files(files) => files.parameters(),
+            Self::Gguf(file) => file.parameters(),
         }
     }
 

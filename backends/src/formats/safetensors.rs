@@ -21,10 +21,32 @@ const METADATA: &str = "__metadata__";
 /// # Errors
 /// The header is malformed, or its tensors do not fill the rest of the file without gaps.
 pub(super) fn read_header(file: &str, bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, LoadError> {
-    parse(bytes).map_err(|problem| LoadError::invalid(file, format!("not a whole safetensors file: {problem}")))
+    parse(bytes, true).map_err(|problem| LoadError::invalid(file, format!("not a whole safetensors file: {problem}")))
 }
 
-fn parse(bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, String> {
+/// Reads the header of a file of which no more is there.
+///
+/// # Errors
+/// The header is malformed, or its tensors overlap or leave gaps.
+pub(super) fn read_header_alone(file: &str, bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, LoadError> {
+    parse(bytes, false).map_err(|problem| LoadError::invalid(file, format!("not a safetensors file: {problem}")))
+}
+
+/// Bytes of the header and of its length, from the first eight bytes of a file.
+///
+/// # Errors
+/// It would be above the limit.
+pub(crate) fn header_end(file: &str, length: [u8; 8]) -> Result<u64, LoadError> {
+    match u64::from_le_bytes(length) {
+        length if length <= MAX_HEADER_BYTES => Ok(length + 8),
+        length => {
+            let problem = format!("its header would have {length} bytes, at most {MAX_HEADER_BYTES} are read");
+            Err(LoadError::invalid(file, format!("not a safetensors file: {problem}")))
+        }
+    }
+}
+
+fn parse(bytes: &[u8], is_whole: bool) -> Result<HashMap<String, TensorHeader>, String> {
     let Some((&length, rest)) = bytes.split_first_chunk() else {
         return Err(format!("it has {} bytes, not even the 8 of the header's length", bytes.len()));
     };
@@ -46,7 +68,7 @@ fn parse(bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, String> {
             None => error.to_string(),
         });
     }
-    if end != data.len() {
+    if is_whole && end != data.len() {
         return Err(format!("its tensors take {end} bytes, {} are there", data.len()));
     }
     let tensors = tensors.into_iter().map(|(name, info)| {

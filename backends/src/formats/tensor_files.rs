@@ -147,6 +147,27 @@ impl TensorFiles {
         Ok(files)
     }
 
+    /// The tensors of files of which only the first bytes are there, up to the end of the header; their values cannot be read.
+    ///
+    /// # Errors
+    /// A header is malformed, or a tensor's type is not supported.
+    pub(crate) fn headers(heads: &[(String, Vec<u8>)]) -> Result<Self, LoadError> {
+        let description = heads.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let mut files = Self { files: vec![], tensors: HashMap::new(), description };
+        for (name, head) in heads {
+            for (tensor, info) in safetensors::read_header_alone(name, head)? {
+                files.insert(name, &tensor, info)?;
+            }
+            files.files.push(NamedFile { name: name.clone(), bytes: FileBytes::Static(&[]) });
+        }
+        Ok(files)
+    }
+
+    /// Values of all tensors.
+    pub(super) fn parameters(&self) -> u64 {
+        self.tensors.values().map(|tensor| tensor.shape.iter().product::<usize>() as u64).sum()
+    }
+
     /// Adds a tensor of the next file.
     fn insert(&mut self, file: &str, name: &str, info: TensorHeader) -> Result<(), LoadError> {
         let TensorHeader { dtype, shape, strides, bytes } = info;
@@ -188,7 +209,7 @@ impl TensorFiles {
     /// # Errors
     /// It is missing, or its shape is not `shape`.
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
-        let (file, tensor) = self.checked(name, shape)?;
+        let (file, tensor) = self.readable(name, shape)?;
         file.reading(|| decode(tensor.dtype, &tensor.in_rows(file)))
     }
 
@@ -199,7 +220,7 @@ impl TensorFiles {
         shape: [usize; 2],
         rows: &[u32],
     ) -> Result<Vec<T>, LoadError> {
-        let (file, tensor) = self.checked(name, &shape)?;
+        let (file, tensor) = self.readable(name, &shape)?;
         file.reading(|| {
             let bytes = tensor.in_rows(file);
             let row_bytes = bytes.len() / shape[0];
@@ -211,6 +232,15 @@ impl TensorFiles {
     /// Checks the presence and shape of a tensor.
     pub(super) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
         self.checked(name, shape).map(drop)
+    }
+
+    /// The same of a tensor whose values are there.
+    fn readable(&self, name: &str, shape: &[usize]) -> Result<(&NamedFile, &StoredTensor), LoadError> {
+        let (file, tensor) = self.checked(name, shape)?;
+        match tensor.bytes.end <= file.bytes.len() {
+            true => Ok((file, tensor)),
+            false => Err(LoadError::invalid(&file.name, "has only been read up to the end of its header")),
+        }
     }
 
     fn checked(&self, name: &str, shape: &[usize]) -> Result<(&NamedFile, &StoredTensor), LoadError> {

@@ -83,6 +83,10 @@ impl TransformerBackend {
             let problem = "several pooling modes at once run on the CPU only, so far: --device cpu".to_owned();
             return Err(LoadError::Options(problem));
         }
+        if config.feed_forward.experts.is_some() && !target.is_cpu() {
+            let problem = "experts (nomic-embed-text-v2-moe) run on the CPU only, so far: --device cpu".to_owned();
+            return Err(LoadError::Options(problem));
+        }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         let mut capabilities = Arc::clone(capabilities);
         if !target.warnings().is_empty() {
@@ -98,7 +102,7 @@ impl TransformerBackend {
                 pooling: head.pooling().to_vec(),
                 mask: config.attention.mask,
                 positions: match config.positions {
-                    PositionsConfig::Rotary(_) => None,
+                    PositionsConfig::Rotary(_) | PositionsConfig::Biases => None,
                     PositionsConfig::Learned(positions) => Some(positions),
                 },
                 has_token_types: config.embeddings.token_types > 0,

@@ -1,7 +1,7 @@
 //! Buffers of a forward pass: the one description of their sizes and lifetimes. Allocation and the estimate of memory read
 //! it here, and the table in docs/architecture.md is compared with it.
 
-use crate::config::TransformerConfig;
+use crate::config::{Placement, TransformerConfig};
 use crate::ops::{Buffer, Target};
 use candle_core::{DType, Result, Tensor};
 
@@ -30,6 +30,14 @@ pub(super) enum Name {
     GateUp,
     /// Activations of the feed-forward block.
     Activated,
+    /// A block's output before its norm, where blocks have one there.
+    BlockOutput,
+    /// Rows of an expert.
+    ExpertInput,
+    /// Its output for them.
+    ExpertOutput,
+    /// The weighted sum of the experts' outputs.
+    ExpertSum,
     /// Final states after the last norm.
     Hidden,
     /// Pooled states, one row per sequence.
@@ -42,6 +50,12 @@ enum Width {
     /// That of the tables of embeddings, or 0 if it is the residual stream's.
     Embedding,
     Hidden,
+    /// That of the residual stream, or 0 if no output of a block has a norm.
+    NormedOutput,
+    /// That of the residual stream, or 0 if no layer has experts.
+    Expert,
+    /// That of the final states.
+    Output,
     /// All query heads.
     Q,
     /// All query, key and value heads.
@@ -87,7 +101,7 @@ const fn spec(name: Name, width: Width, role: Role, lifetime: Lifetime) -> Spec 
 }
 
 /// All buffers, in the order of [`Name`].
-const SPECS: [Spec; 13] = [
+const SPECS: [Spec; 17] = [
     spec(Name::Embedded, Width::Embedding, Role::F32, Lifetime::Layers),
     spec(Name::Residual, Width::Hidden, Role::F32, Lifetime::Layers),
     spec(Name::OutputResidual, Width::Hidden, Role::F32, Lifetime::Outputs),
@@ -99,8 +113,12 @@ const SPECS: [Spec; 13] = [
     spec(Name::RaggedAttended, Width::Q, Role::Activation, Lifetime::RaggedAttention),
     spec(Name::GateUp, Width::GateUp, Role::Projection, Lifetime::Block),
     spec(Name::Activated, Width::Intermediate, Role::Activation, Lifetime::Block),
-    spec(Name::Hidden, Width::Hidden, Role::F32, Lifetime::Outputs),
-    spec(Name::Pooled, Width::Hidden, Role::F32, Lifetime::Outputs),
+    spec(Name::BlockOutput, Width::NormedOutput, Role::F32, Lifetime::Block),
+    spec(Name::ExpertInput, Width::Expert, Role::Activation, Lifetime::Block),
+    spec(Name::ExpertOutput, Width::Expert, Role::F32, Lifetime::Block),
+    spec(Name::ExpertSum, Width::Expert, Role::F32, Lifetime::Block),
+    spec(Name::Hidden, Width::Output, Role::F32, Lifetime::Outputs),
+    spec(Name::Pooled, Width::Output, Role::F32, Lifetime::Outputs),
 ];
 
 /// Widths and element types of a model on a device.
@@ -108,6 +126,9 @@ const SPECS: [Spec; 13] = [
 struct Sizes {
     embedding: usize,
     hidden: usize,
+    normed_output: usize,
+    expert: usize,
+    output: usize,
     q: usize,
     qkv: usize,
     gate_up: usize,
@@ -123,6 +144,9 @@ impl Sizes {
         Self {
             embedding: if config.embeddings.size == config.hidden_size { 0 } else { config.embeddings.size },
             hidden: config.hidden_size,
+            normed_output: if config.norm.placement == Placement::Around { config.hidden_size } else { 0 },
+            expert: config.feed_forward.experts.map_or(0, |_| config.hidden_size),
+            output: config.output_size,
             q,
             qkv: q + 2 * kv,
             gate_up: if config.feed_forward.gated { 2 * intermediate } else { 0 },
@@ -136,6 +160,9 @@ impl Sizes {
         match width {
             Width::Embedding => self.embedding,
             Width::Hidden => self.hidden,
+            Width::NormedOutput => self.normed_output,
+            Width::Expert => self.expert,
+            Width::Output => self.output,
             Width::Q => self.q,
             Width::Qkv => self.qkv,
             Width::GateUp => self.gate_up,

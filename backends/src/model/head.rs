@@ -1,13 +1,14 @@
 //! Heads: from pooled states to answers.
 
 use super::layout::Layout;
-use super::weights::load_linear;
+use super::loader::load_linear;
 use crate::checkpoint::{DenseModule, HeadSource, RerankToken};
+use crate::config::parts::Part;
 use crate::config::{HeadActivation, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
-use crate::ops::{self, Linear, Store, Target};
+use crate::ops::{self, Linear, Norm, Store, Target, Vector};
 use candle_core::{Device, Result, Tensor};
 use prefold_core::{Batch, Output, Pooling, Wanted};
 use prefold_kernels::{Dtype, PackedMatrix};
@@ -24,6 +25,8 @@ pub(super) struct Head {
 struct HeadLayer {
     linear: Linear,
     activation: HeadActivation,
+    /// Behind the activation.
+    norm: Option<Norm>,
 }
 
 impl Head {
@@ -40,7 +43,7 @@ impl Head {
             }
             HeadSource::TokenRows(tokens) => {
                 let linear = output_rows(config, weights, tokens)?;
-                let layers = vec![HeadLayer { linear, activation: HeadActivation::Identity }];
+                let layers = vec![HeadLayer { linear, activation: HeadActivation::Identity, norm: None }];
                 Ok(Self { pooling: vec![Pooling::LastToken], layers })
             }
             HeadSource::Classifier { num_labels } => Self::classifier(config, weights, *num_labels),
@@ -52,12 +55,17 @@ impl Head {
         weights: &Weights,
         num_labels: usize,
     ) -> std::result::Result<Self, LoadError> {
-        let (width, head) = (config.hidden_size, config.classifier);
+        let (width, head, target) = (config.output_size, config.classifier, Target::cpu(Dtype::Float32));
         let layers = head.layers.iter().enumerate().map(|(index, layer)| {
             let rows = if index + 1 == head.layers.len() { num_labels } else { width };
-            let parts = [(layer.name.to_owned(), rows)];
-            let linear = load_linear(weights, &Target::cpu(Dtype::Float32), &parts, width, layer.bias)?;
-            Ok(HeadLayer { linear, activation: layer.activation })
+            let parts = [Part { name: layer.name.to_owned(), rows, swapped: false }];
+            let linear = load_linear(weights, &target, &parts, width, layer.bias)?;
+            let norm = |name: &str| {
+                let weight = Vector::new(weights.read(&format!("{name}.weight"), &[rows])?, &target)?;
+                Ok::<_, LoadError>(Norm::layer(weight, Vector::new(vec![0.0; rows], &target)?, config.norm.eps))
+            };
+            let norm = (!layer.norm.is_empty()).then(|| norm(layer.norm)).transpose()?;
+            Ok(HeadLayer { linear, activation: layer.activation, norm })
         });
         Ok(Self { pooling: vec![head.pooling], layers: layers.collect::<std::result::Result<_, LoadError>>()? })
     }
@@ -102,7 +110,7 @@ impl Head {
             return Ok(pooled.clone());
         }
         let mut x = Tensor::from_vec(ops::on_host(pooled, <[f32]>::to_vec)?, pooled.dims2()?, &Device::Cpu)?;
-        for HeadLayer { linear, activation } in &self.layers {
+        for HeadLayer { linear, activation, norm } in &self.layers {
             let mut out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
             match activation {
                 HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out)?,
@@ -110,6 +118,9 @@ impl Head {
             }
             if *activation == HeadActivation::Tanh {
                 out = out.tanh()?;
+            }
+            if let Some(norm) = norm {
+                norm.forward_in_place(&out)?;
             }
             x = out;
         }
@@ -120,7 +131,7 @@ impl Head {
 impl HeadLayer {
     fn dense(module: &DenseModule) -> std::result::Result<Self, LoadError> {
         let weight = PackedMatrix::pack(&module.weight, module.out_features, module.in_features)?;
-        Ok(Self { linear: Linear::packed(weight, module.bias.clone()), activation: module.activation })
+        Ok(Self { linear: Linear::packed(weight, module.bias.clone()), activation: module.activation, norm: None })
     }
 }
 

@@ -2,9 +2,13 @@
 
 pub(crate) mod backend;
 mod buffers;
+mod experts;
+mod feed_forward;
 mod footprint;
 mod head;
 mod layout;
+mod loader;
+pub(crate) mod memory;
 mod parts;
 mod pooling;
 mod sensitive;

@@ -6,9 +6,11 @@
 //! wide intermediate results.
 
 use super::buffers::{Buffers, Name};
+use super::feed_forward::{Block, Dense, FeedForward};
 use super::layout::{Layout, OutputRows};
-use super::weights::{AttentionBlock, Embeddings, FeedForward, TransformerWeights};
-use crate::config::{Placement, TransformerConfig};
+use super::loader::Norms;
+use super::weights::{AttentionBlock, Embeddings, TransformerWeights};
+use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::ops::{self, HeadSpan, Linear, Norm, Pages, Pool, Store, Target};
@@ -110,7 +112,14 @@ impl Pass<'_> {
         }
         let Some(norm) = &weights.final_norm else { return Ok(residual) };
         let hidden = self.buffers.rows(Name::Hidden, residual.dim(0)?)?;
-        norm.forward(&residual, &hidden)?;
+        let Some(projection) = &weights.output_projection else {
+            norm.forward(&residual, &hidden)?;
+            return Ok(hidden);
+        };
+        for (residual, hidden) in blocks(&residual, self.row_block)?.zip(blocks(&hidden, self.row_block)?) {
+            let x = self.input(Some(norm), &residual?)?;
+            projection.forward(&x, &hidden?, Store::Overwrite)?;
+        }
         Ok(hidden)
     }
 
@@ -128,6 +137,9 @@ impl Pass<'_> {
         }
         if let Some(table) = &embeddings.positions {
             table.embed(position_ids, &sum, Store::Accumulate)?;
+        }
+        if let Some(factor) = embeddings.scale {
+            ops::scale(&sum, factor)?;
         }
         if let Some(norm) = &embeddings.norm {
             norm.forward_in_place(&sum)?;
@@ -152,32 +164,28 @@ impl Pass<'_> {
         Ok(converted)
     }
 
-    /// A block's input: rows of the residual stream, normalised where norms are before blocks.
-    fn input(&mut self, norm: &Norm, residual: &Tensor) -> Result<Tensor> {
-        match self.weights.placement {
-            Placement::Before => {
-                let normed = self.buffers.rows(Name::Normed, residual.dim(0)?)?;
-                norm.forward(residual, &normed)?;
-                Ok(normed)
+    /// Rows of the residual stream as the input of a product, normalised where there is a norm.
+    fn input(&mut self, norm: Option<&Norm>, residual: &Tensor) -> Result<Tensor> {
+        let Some(norm) = norm else { return self.activations(residual) };
+        let normed = self.buffers.rows(Name::Normed, residual.dim(0)?)?;
+        norm.forward(residual, &normed)?;
+        Ok(normed)
+    }
+
+    /// Adds a block's output, the product with `x`, to the residual stream, with the norms that follow the product.
+    fn add(&mut self, norms: &Norms, product: &Linear, x: &Tensor, residual: &Tensor) -> Result<()> {
+        match &norms.output {
+            None => product.forward(x, residual, Store::Accumulate)?,
+            Some(norm) => {
+                for (x, residual) in blocks(x, self.row_block)?.zip(blocks(residual, self.row_block)?) {
+                    let residual = residual?;
+                    let output = self.buffers.rows(Name::BlockOutput, residual.dim(0)?)?;
+                    product.forward(&x?, &output, Store::Overwrite)?;
+                    norm.forward_add(&output, &residual)?;
+                }
             }
-            Placement::After => self.activations(residual),
         }
-    }
-
-    /// Normalises the sum of a block's input and output where norms are after blocks.
-    fn finish(&self, norm: &Norm, residual: &Tensor) -> Result<()> {
-        match self.weights.placement {
-            Placement::Before => Ok(()),
-            Placement::After => norm.forward_in_place(residual),
-        }
-    }
-
-    /// Rotates heads where positions are rotary.
-    fn rotate(&self, x: &Tensor, position_ids: &Tensor, spans: &[HeadSpan<'_>]) -> Result<()> {
-        match &self.weights.rotary {
-            Some(rotary) => rotary.forward(x, position_ids, spans),
-            None => Ok(()),
-        }
+        finish(norms, residual)
     }
 
     /// `residual += O(attention(QKV(x)))`, with x the block's input.
@@ -188,7 +196,7 @@ impl Pass<'_> {
         self.project(block, 0..block.qkv.out_features(), residual, &qkv)?;
         let q = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
         let k = HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
-        self.rotate(&qkv, &self.layout.position_ids, &[q, k])?;
+        rotate(block, &qkv, &self.layout.position_ids, &[q, k])?;
 
         let attended = self.buffers.rows(Name::Attended, rows)?;
         let pages = &self.layout.pages;
@@ -203,8 +211,7 @@ impl Pass<'_> {
                 ops::gather_rows(&ragged_attended, &expansion.gather, &attended)?;
             }
         }
-        block.output.forward(&attended, residual, Store::Accumulate)?;
-        self.finish(&block.norm, residual)
+        self.add(&block.norms, &block.output, &attended, residual)
     }
 
     /// The same for the output rows: K and V of all rows, Q and everything after it of the output rows alone.
@@ -214,7 +221,7 @@ impl Pass<'_> {
         let mut kv = self.buffers.narrow(Name::Qkv, residual.dim(0)?, kv_width)?;
         self.project(block, q_width..q_width + kv_width, residual, &kv)?;
         let k = HeadSpan { offset: 0, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
-        self.rotate(&kv, &self.layout.position_ids, &[k])?;
+        rotate(block, &kv, &self.layout.position_ids, &[k])?;
 
         let count = outputs.index.dims1()?;
         let output_residual = self.buffers.rows(Name::OutputResidual, count)?;
@@ -222,7 +229,7 @@ impl Pass<'_> {
         let q = self.buffers.rows(Name::OutputQ, count)?;
         self.project(block, 0..q_width, &output_residual, &q)?;
         let span = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
-        self.rotate(&q, &outputs.position_ids, &[span])?;
+        rotate(block, &q, &outputs.position_ids, &[span])?;
 
         if let Some(expansion) = &self.layout.expansion {
             let ragged = self.buffers.narrow(Name::RaggedQkv, expansion.scatter.dims1()?, kv_width)?;
@@ -231,8 +238,7 @@ impl Pass<'_> {
         }
         let attended = self.buffers.rows(Name::Attended, count)?;
         block.attention.forward(&q, &kv, &outputs.pages, &attended)?;
-        block.output.forward(&attended, &output_residual, Store::Accumulate)?;
-        self.finish(&block.norm, &output_residual)?;
+        self.add(&block.norms, &block.output, &attended, &output_residual)?;
         Ok(output_residual)
     }
 
@@ -245,31 +251,57 @@ impl Pass<'_> {
         out: &Tensor,
     ) -> Result<()> {
         for (residual, out) in blocks(residual, self.row_block)?.zip(blocks(out, self.row_block)?) {
-            let x = self.input(&block.norm, &residual?)?;
+            let x = self.input(block.norms.input.as_ref(), &residual?)?;
             block.qkv.forward_columns(columns.clone(), &x, &out?, Store::Overwrite)?;
         }
         Ok(())
     }
 
-    /// `residual += down(silu(gate(x)) * up(x))` or `residual += down(activation(up(x)))`, with x the block's input.
+    /// `residual += down(activation(gate(x)) * up(x))` or `residual += down(activation(up(x)))`, with x the block's input; or the
+    /// sum of some experts' outputs for it.
     fn feed_forward(&mut self, block: &FeedForward, residual: &Tensor) -> Result<()> {
         for residual in blocks(residual, self.row_block)? {
             let residual = residual?;
-            let rows = residual.dim(0)?;
-            let x = self.input(&block.norm, &residual)?;
-            let activated = self.buffers.rows(Name::Activated, rows)?;
-            match block.gated {
-                true => {
-                    let gate_up = self.buffers.rows(Name::GateUp, rows)?;
-                    block.input.forward(&x, &gate_up, Store::Overwrite)?;
-                    ops::silu_mul(&gate_up, &activated)?;
+            let x = self.input(block.norms.input.as_ref(), &residual)?;
+            match &block.block {
+                Block::Dense(dense) => self.dense(dense, &block.norms, &x, &residual)?,
+                Block::Experts(experts) => {
+                    experts.forward(self.buffers, &x, &residual)?;
+                    finish(&block.norms, &residual)?;
                 }
-                false => block.input.forward_activated(block.activation, &x, &activated)?,
             }
-            block.down.forward(&activated, &residual, Store::Accumulate)?;
-            self.finish(&block.norm, &residual)?;
         }
         Ok(())
+    }
+
+    fn dense(&mut self, dense: &Dense, norms: &Norms, x: &Tensor, residual: &Tensor) -> Result<()> {
+        let rows = residual.dim(0)?;
+        let activated = self.buffers.rows(Name::Activated, rows)?;
+        match dense.gated {
+            true => {
+                let gate_up = self.buffers.rows(Name::GateUp, rows)?;
+                dense.input.forward(x, &gate_up, Store::Overwrite)?;
+                ops::activate_mul(dense.activation, &gate_up, &activated)?;
+            }
+            false => dense.input.forward_activated(dense.activation, x, &activated)?,
+        }
+        self.add(norms, &dense.down, &activated, residual)
+    }
+}
+
+/// Normalises the sum of a block's input and output where norms are after blocks.
+fn finish(norms: &Norms, residual: &Tensor) -> Result<()> {
+    match &norms.sum {
+        None => Ok(()),
+        Some(norm) => norm.forward_in_place(residual),
+    }
+}
+
+/// Rotates heads where positions are rotary.
+fn rotate(block: &AttentionBlock, x: &Tensor, position_ids: &Tensor, spans: &[HeadSpan<'_>]) -> Result<()> {
+    match &block.rotary {
+        Some(rotary) => rotary.forward(x, position_ids, spans),
+        None => Ok(()),
     }
 }
 

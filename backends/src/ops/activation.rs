@@ -5,17 +5,18 @@ use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+use prefold_kernels::Activation;
 
-/// `out = silu(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
-pub(crate) fn silu_mul(gate_up: &Tensor, out: &Tensor) -> Result<()> {
-    timed("silu-mul", || out.inplace_op2(gate_up, &SiluMul))
+/// `out = activation(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
+pub(crate) fn activate_mul(activation: Activation, gate_up: &Tensor, out: &Tensor) -> Result<()> {
+    timed("activate-mul", || out.inplace_op2(gate_up, &ActivateMul(activation)))
 }
 
-struct SiluMul;
+struct ActivateMul(Activation);
 
-impl InplaceOp2 for SiluMul {
+impl InplaceOp2 for ActivateMul {
     fn name(&self) -> &'static str {
-        "silu-mul"
+        "activate-mul"
     }
 
     fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
@@ -23,7 +24,7 @@ impl InplaceOp2 for SiluMul {
         let (_, intermediate) = dims(out_layout)?;
         with_element!(out, T => {
             let out = slice_mut::<T>(out, out_layout)?;
-            prefold_kernels::silu_mul(gate_up, intermediate, out).map_err(kernel_error)
+            prefold_kernels::activate_mul(self.0, gate_up, intermediate, out).map_err(kernel_error)
         })
     }
 
@@ -35,7 +36,7 @@ impl InplaceOp2 for SiluMul {
         with_cuda_element!(x, T => {
             let gate_up = view::<T>(x, x_layout)?;
             let out = &mut view_mut::<T>(out, out_layout)?;
-            cuda.kernels.silu_mul(&gate_up, intermediate, out).map_err(cuda_error)
+            cuda.kernels.activate_mul(self.0, &gate_up, intermediate, out).map_err(cuda_error)
         })
     }
 }

@@ -18,7 +18,9 @@ pub(crate) struct Attention {
     pub(crate) layout: QkvLayout,
     /// A query sees the keys less than so many positions away; all that the mask allows when absent.
     pub(crate) window: Option<usize>,
-    /// Added to the scores.
+    /// Factor on the scores.
+    pub(crate) scale: f32,
+    /// Added to the scores, after the factor.
     pub(crate) bias: Option<Arc<ScoreBias>>,
     /// Whether a CPU rounds the factors of products to bf16 although activations are f32.
     pub(crate) rounds_factors: bool,
@@ -33,14 +35,10 @@ impl Attention {
             && self.bias.is_none()
             && sequences.suit(q, self.layout)
         {
-            let attended = timed("attention", || sequences.attend(self.layout, self.scale(), self.window, q, kv))?;
+            let attended = timed("attention", || sequences.attend(self.layout, self.scale, self.window, q, kv))?;
             return out.slice_set(&attended, 0, 0);
         }
         timed("attention", || out.inplace_op3(q, kv, &AttentionOp { attention: self, pages }))
-    }
-
-    fn scale(&self) -> f32 {
-        1.0 / (self.layout.head_dim as f32).sqrt()
     }
 }
 
@@ -77,7 +75,7 @@ impl InplaceOp3 for AttentionOp<'_> {
         kv: &CpuStorage,
         kv_layout: &Layout,
     ) -> Result<()> {
-        let &Attention { layout, window, ref bias, rounds_factors } = self.attention;
+        let &Attention { layout, window, scale, ref bias, rounds_factors } = self.attention;
         let attention = prefold_kernels::Attention {
             q: columns(q, q_layout, 0)?,
             k: columns(kv, kv_layout, 0)?,
@@ -85,7 +83,7 @@ impl InplaceOp3 for AttentionOp<'_> {
             pages: &self.pages.table,
             spans: &self.pages.spans,
             layout,
-            scale: self.attention.scale(),
+            scale,
             mask: self.pages.mask(),
             window,
             bias: bias.as_ref().map(|bias| &bias.host),
@@ -113,8 +111,7 @@ impl InplaceOp3 for AttentionOp<'_> {
         let Some(DevicePages { plan, words: Some(words), .. }) = &self.pages.device else {
             candle_core::bail!("attention: the pages were not uploaded")
         };
-        let &Attention { layout, window, ref bias, .. } = self.attention;
-        let scale = self.attention.scale();
+        let &Attention { layout, window, scale, ref bias, .. } = self.attention;
         with_cuda_element!(q, T => with_view::<u32, _>(words, |words| {
             let attention = OnDevice::<T> {
                 q: Columns { data: q.as_cuda_slice::<T>()?.slice(q_layout.start_offset()..), row_stride: row_stride(q_layout)? },

@@ -43,6 +43,11 @@ impl Norm {
         timed("norm", || x.inplace_op1(self))
     }
 
+    /// Adds the norm of `x` to `out`, of an RMSNorm; both are `f32`.
+    pub(crate) fn forward_add(&self, x: &Tensor, out: &Tensor) -> Result<()> {
+        timed("norm", || out.inplace_op2(x, &AddNorm(self)))
+    }
+
     fn as_layer_norm<'a>(&'a self, bias: &'a Vector) -> LayerNorm<'a> {
         LayerNorm { weight: &self.weight.host, bias: &bias.host, eps: self.eps }
     }
@@ -115,5 +120,32 @@ impl InplaceOp2 for Norm {
             }
             .map_err(cuda_error)
         })
+    }
+}
+
+struct AddNorm<'a>(&'a Norm);
+
+impl InplaceOp2 for AddNorm<'_> {
+    fn name(&self) -> &'static str {
+        "add-norm"
+    }
+
+    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+        let Self(Norm { weight, kind: Kind::Rms, eps }) = self else {
+            candle_core::bail!("norm: only an RMSNorm is added")
+        };
+        let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
+        prefold_kernels::rms_norm_add(x, &weight.host, *eps, out).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut};
+        let Self(Norm { weight, kind: Kind::Rms, eps }) = self else {
+            candle_core::bail!("norm: only an RMSNorm is added")
+        };
+        let cuda = cuda::of(x)?;
+        let (x, out) = (view::<f32>(x, x_layout)?, &mut view_mut::<f32>(out, out_layout)?);
+        cuda.kernels.rms_norm_add(&x, &weight.device()?.as_view(), *eps, out).map_err(cuda_error)
     }
 }

@@ -4,7 +4,7 @@ use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, InplaceOp3, Layout, Result, Tensor};
+use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Tensor};
 use prefold_kernels::Store;
 
 /// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.
@@ -20,6 +20,31 @@ pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor, store: Store) ->
 /// `out = x`, rounded to the type of `out`; `x` is `f32`.
 pub(crate) fn convert(x: &Tensor, out: &Tensor) -> Result<()> {
     timed("convert", || out.inplace_op2(x, &Convert))
+}
+
+/// `x *= factor`; `x` is `f32`.
+pub(crate) fn scale(x: &Tensor, factor: f32) -> Result<()> {
+    timed("scale", || x.inplace_op1(&Scale(factor)))
+}
+
+struct Scale(f32);
+
+impl InplaceOp1 for Scale {
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn cpu_fwd(&self, x: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let (_, width) = dims(layout)?;
+        prefold_kernels::scale_rows(slice_mut::<f32>(x, layout)?, width, self.0).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, x: &mut CudaStorage, layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view_mut};
+        let (cuda, (_, width)) = (cuda::of(x)?, dims(layout)?);
+        cuda.kernels.scale_rows(&mut view_mut::<f32>(x, layout)?, width, self.0).map_err(cuda_error)
+    }
 }
 
 struct Convert;

@@ -87,12 +87,42 @@ fn an_activated_product_is_its_formula() {
 }
 
 #[test]
-fn silu_mul_is_its_formula() {
+fn activate_mul_is_its_formula() {
     let x = random((5, 24));
     let expected = (x.narrow(1, 0, 12).unwrap().silu().unwrap() * x.narrow(1, 12, 12).unwrap()).unwrap();
     let out = zeros((5, 12));
-    silu_mul(&x, &out).unwrap();
+    activate_mul(Activation::Silu, &x, &out).unwrap();
     assert_close(&out, &expected);
+}
+
+#[test]
+fn the_norm_of_an_output_joins_the_residual_stream() {
+    let (x, residual) = (random((5, 24)), random((5, 24)));
+    let weight = vec![0.5; 24];
+    let norm = Norm::rms(Vector::on_cpu(weight), 1e-6);
+    let normed = zeros((5, 24));
+    norm.forward(&x, &normed).unwrap();
+    let expected = ((normed + &residual).unwrap() * 3.0).unwrap();
+    norm.forward_add(&x, &residual).unwrap();
+    scale(&residual, 3.0).unwrap();
+    assert_close(&residual, &expected);
+    let layer = Norm::layer(Vector::on_cpu(vec![1.0; 24]), Vector::on_cpu(vec![0.0; 24]), 1e-6);
+    assert!(layer.forward_add(&x, &residual).is_err());
+}
+
+#[test]
+fn rows_are_added_where_an_index_says() {
+    let (x, out) = (random((2, 5)), zeros((4, 5)));
+    fill_rows(&out, &Vector::on_cpu(vec![1.0; 5])).unwrap();
+    let index = Tensor::new(&[3u32, 1], &Device::Cpu).unwrap();
+    scatter_add(&x, &index, &[2.0, 0.5], &out).unwrap();
+    let row = |i, factor: f64| ((x.narrow(0, i, 1).unwrap() * factor).unwrap() + 1.0).unwrap();
+    let one = Tensor::ones((1, 5), DType::F32, &Device::Cpu).unwrap();
+    assert_close(&out, &Tensor::cat(&[&one, &row(1, 0.5), &one, &row(0, 2.0)], 0).unwrap());
+    let twice = (&out * 2.0).unwrap();
+    add(&out.copy().unwrap(), &out).unwrap();
+    assert_close(&out, &twice);
+    assert!(scatter_add(&x, &index, &[1.0, 1.0], &zeros((3, 5))).is_err(), "row 3 of 3");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Sources of a model's files: a directory, a GGUF file, the hub, or the program itself.
 
 pub(crate) mod hub;
+pub(crate) mod licence;
 mod names;
 pub(crate) mod tokenizer_files;
 
@@ -11,6 +12,7 @@ use crate::formats::{TensorFiles, TensorFormat, Weights};
 use crate::json::parse_json;
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use hub::FileSet;
+use hub::inspect::{self, Remote};
 use names::{check_inside, max_bytes, named_by_a_file};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -23,6 +25,8 @@ pub(crate) struct ModelFiles {
     location: Location,
     /// Present if the model is a GGUF file.
     gguf: Option<GgufFile>,
+    /// What the hub told of a model whose weights were not downloaded.
+    remote: Option<Remote>,
     display_name: String,
 }
 
@@ -42,6 +46,7 @@ impl ModelFiles {
             ModelSource::Embedded(files) => Ok(Self {
                 location: Location::Embedded(files),
                 gguf: None,
+                remote: None,
                 display_name: "the built-in model".to_owned(),
             }),
             ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
@@ -52,6 +57,22 @@ impl ModelFiles {
         }
     }
 
+    /// The same without weights: of a model on the hub, the headers of its tensors take their place.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub(crate) fn inspect(options: &LoadOptions) -> Result<Self, LoadError> {
+        let ModelSource::Hub(model) = &options.source else { return Self::open(options, FileSet::All) };
+        let (snapshot, remote) = inspect::inspect(model, options.dense_path.as_deref())?;
+        let files = Self::open_path(&snapshot, format!("{} at {}", model.id, snapshot.display()))?;
+        Ok(Self { remote, ..files })
+    }
+
+    /// The licence that the hub names.
+    pub(crate) fn licence(&self) -> Option<&str> {
+        self.remote.as_ref()?.licence.as_deref()
+    }
+
     fn open_path(path: &Path, display_name: String) -> Result<Self, LoadError> {
         let metadata = fs::metadata(path).map_err(|error| LoadError::io(path.display().to_string(), error))?;
         if metadata.is_dir() {
@@ -59,14 +80,15 @@ impl ModelFiles {
                 true => None,
                 false => only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?,
             };
-            return Ok(Self { location: Location::Directory(path.to_owned()), gguf, display_name });
+            return Ok(Self { location: Location::Directory(path.to_owned()), gguf, remote: None, display_name });
         }
         if !has_gguf_extension(path) {
             let problem = "is neither a directory nor a .gguf file";
             return Err(LoadError::invalid(path.display().to_string(), problem));
         }
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Self { location: Location::Directory(directory), gguf: Some(GgufFile::open(path)?), display_name })
+        let gguf = Some(GgufFile::open(path)?);
+        Ok(Self { location: Location::Directory(directory), gguf, remote: None, display_name })
     }
 
     /// Name of the model in messages.
@@ -109,11 +131,18 @@ impl ModelFiles {
         LoadError::MissingFile { location: self.display_name(), file: file.to_owned(), hint: hint.to_owned() }
     }
 
-    /// The tensors of the model's files.
+    /// The tensors of the model's files; `None` where those of a model on the hub are not known before the download.
     ///
     /// # Errors
     /// They are missing or malformed.
-    pub(crate) fn weights(&self) -> Result<Weights, LoadError> {
+    pub(crate) fn weights(&mut self) -> Result<Option<Weights>, LoadError> {
+        match self.remote.as_mut() {
+            Some(remote) => Ok(remote.headers.take().map(Weights::Files)),
+            None => self.local_weights().map(Some),
+        }
+    }
+
+    fn local_weights(&self) -> Result<Weights, LoadError> {
         for format in TensorFormat::ALL {
             let (name, index) = (format.single(), format.index());
             if let Some(bytes) = self.bytes(name)? {

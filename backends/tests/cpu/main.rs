@@ -1,5 +1,6 @@
 //! Whole models on the CPU, in one program.
 
+mod check;
 mod compaction;
 mod cosines;
 mod encoder_oracle;

@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::Tokens;
 
-pub const EMBEDDERS: [&str; 8] = [
+pub const EMBEDDERS: [&str; 15] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -12,16 +12,38 @@ pub const EMBEDDERS: [&str; 8] = [
     "mpnet-tiny",
     "distilbert-tiny",
     "electra-tiny",
+    "modernbert-tiny",
+    "nomic-tiny",
+    "gte-base-tiny",
+    "llama-bidirec-tiny",
+    "qwen3-bidirectional-tiny",
+    "embeddinggemma-tiny",
+    "jina-v2-tiny",
 ];
 
-pub const CLASSIFIERS: [&str; 6] = [
+/// Those that run on a CPU only, so far.
+pub const CPU_EMBEDDERS: [&str; 1] = ["nomic-moe-tiny"];
+
+pub const CLASSIFIERS: [&str; 8] = [
     "bert-reranker-tiny",
     "bert-nli-tiny",
     "xlm-roberta-reranker-tiny",
     "mpnet-reranker-tiny",
     "distilbert-nli-tiny",
     "electra-reranker-tiny",
+    "modernbert-reranker-tiny",
+    "gte-reranker-tiny",
 ];
+
+/// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, or what its dense modules make of
+/// the default.
+pub fn poolings(expected: &Value) -> Vec<(&str, &str)> {
+    let default = &expected["default"];
+    match default["dense"].as_u64() {
+        None | Some(0) => vec![("mean", "mean"), ("cls", "cls")],
+        Some(_) => vec![(default["pooling"].as_str().unwrap(), default["key"].as_str().unwrap())],
+    }
+}
 
 pub fn tokens(case: &Value) -> Tokens {
     let tokens = Tokens::new(ids(case));

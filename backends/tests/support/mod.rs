@@ -9,7 +9,8 @@ use prefold_core::{Batch, LoadedModel, ModelBackend, Output, Pooling, RadixPlan,
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-pub const EMBEDDING_FIXTURES: [&str; 4] = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny"];
+pub const EMBEDDING_FIXTURES: [&str; 5] =
+    ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny"];
 pub const CLASSIFIER_FIXTURES: [&str; 2] = ["llama-seqcls-tiny", "qwen3-seqcls-tiny"];
 
 /// Compaction of a batch: none, or a plan whose N' is a multiple of a number.

@@ -38,9 +38,13 @@ int main() {
         check_rope<float>(256, 2, 1, norm, 4, qk_norm_rope_f32_4), check_rope<float>(8, 2, 1, norm, 4, qk_norm_rope_f32_4);
         check_rope<float>(2, 2, 1, norm, 1, qk_norm_rope_f32_1), check_rope<float>(300, 2, 1, norm, 1, qk_norm_rope_f32_1);
     }
-    check_silu<float>(37, silu_mul_f32_1), check_silu<float>(40, silu_mul_f32_4);
-    check_silu<bf16>(37, silu_mul_bf16_1), check_silu<bf16>(600, silu_mul_bf16_8);
-    check_silu<f16>(37, silu_mul_f16_1), check_silu<f16>(40, silu_mul_f16_8);
+    check_activate_mul<float>(37, activate_mul_f32_1), check_activate_mul<float>(40, activate_mul_f32_4);
+    check_activate_mul<bf16>(37, activate_mul_bf16_1), check_activate_mul<bf16>(600, activate_mul_bf16_8);
+    check_activate_mul<f16>(37, activate_mul_f16_1), check_activate_mul<f16>(40, activate_mul_f16_8);
+    for (uint32_t width : {40u, 600u}) {
+        check_norm_add(width, rms_norm_add_4), check_norm_add(width + 1, rms_norm_add_1);
+        check_scale(width, scale_rows_4), check_scale(width + 1, scale_rows_1);
+    }
     check_bias();
     printf("ok rows, norm, rope, activation, pooling\n");
     check_plain<float>("plain f32", plain::plain_attention_f32);

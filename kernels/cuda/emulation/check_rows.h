@@ -74,6 +74,28 @@ void check_norm(uint32_t width, bool add, void (*kernel)(float *, const T *, con
     }
 }
 
+static void check_norm_add(uint32_t width, void (*kernel)(const float *, const float *, float, float *, uint32_t)) {
+    const uint32_t rows = 3;
+    Array<float> x = random_values<float>(rows * width), weight = random_values<float>(width);
+    Array<float> out = random_values<float>(rows * width), before(out);
+    const std::string what = "norm add " + std::to_string(width);
+    emulation::launch(rows, 128, 0, width % 2, [&] { kernel(x.get(), weight.get(), 1e-6f, out.get(), width); });
+    out.check_guards(what);
+    for (uint32_t i = 0; i < rows * width; ++i) {
+        double squares = 0;
+        for (uint32_t j = 0; j < width; ++j) squares += double(x[i / width * width + j]) * x[i / width * width + j];
+        const double normed = x[i] / std::sqrt(squares / width + 1e-6) * weight[i % width];
+        close(what, i, out[i], before[i] + normed, 4e-6 * (1 + std::abs(normed)));
+    }
+}
+
+static void check_scale(uint32_t width, void (*kernel)(float *, float, uint32_t)) {
+    Array<float> x = random_values<float>(3 * width), before(x);
+    emulation::launch(3, 64, 0, false, [&] { kernel(x.get(), 27.5f, width); });
+    x.check_guards("scale");
+    for (uint32_t i = 0; i < 3 * width; ++i) close("scale", i, x[i], before[i] * 27.5f, 0);
+}
+
 template <typename T>
 void check_layer_norm(uint32_t width, void (*kernel)(const float *, const float *, const float *, float, T *, uint32_t)) {
     const uint32_t rows = 3;
@@ -146,30 +168,35 @@ void check_rope(uint32_t dim, uint32_t heads, uint32_t kv_heads, bool norm, uint
         }
 }
 
-template <typename T> void check_silu(uint32_t width, void (*kernel)(const T *, T *, uint32_t)) {
+// The functions of activation.cu in double precision.
+static double activated_exactly(uint32_t kind, double x) {
+    switch (kind) {
+    case GELU: return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+    case GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case RELU: return std::max(x, 0.0);
+    default: return x / (1 + std::exp(-x));
+    }
+}
+
+template <typename T> void check_activate_mul(uint32_t width, void (*kernel)(const T *, T *, uint32_t, uint32_t)) {
     const uint32_t rows = 3;
-    Array<T> gate_up = random_values<T>(rows * 2 * width, 12), out(rows * width);
-    emulation::launch(rows, 64, 0, false, [&] { kernel(gate_up.get(), out.get(), width); });
-    out.check_guards("silu");
-    for (uint32_t i = 0; i < rows * width; ++i) {
-        const uint32_t row = i / width * 2 * width, column = i % width;
-        const double gate = to_float(gate_up[row + column]), up = to_float(gate_up[row + width + column]);
-        const double expected = gate / (1 + std::exp(-gate)) * up;
-        close("silu", i, to_float(out[i]), expected, rounding<T>() * (std::abs(expected) + 1e-3));
+    for (uint32_t kind : {GELU, GELU_TANH, RELU, SILU}) {
+        Array<T> gate_up = random_values<T>(rows * 2 * width, 12), out(rows * width);
+        emulation::launch(rows, 64, 0, false, [&] { kernel(gate_up.get(), out.get(), width, kind); });
+        out.check_guards("activate_mul");
+        for (uint32_t i = 0; i < rows * width; ++i) {
+            const uint32_t row = i / width * 2 * width, column = i % width;
+            const double gate = to_float(gate_up[row + column]), up = to_float(gate_up[row + width + column]);
+            const double expected = activated_exactly(kind, gate) * up;
+            close("activate_mul " + std::to_string(kind), i, to_float(out[i]), expected,
+                  rounding<T>() * (std::abs(expected) + 1e-3) + 1e-6 * std::abs(up));
+        }
     }
 }
 
 template <typename T>
 void check_activate(uint32_t width, void (*kernel)(const T *, const float *, T *, uint32_t, uint32_t)) {
     const uint32_t rows = 3;
-    const auto activated = [](uint32_t kind, double x) {
-        switch (kind) {
-        case GELU: return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
-        case GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-        case RELU: return std::max(x, 0.0);
-        default: return x / (1 + std::exp(-x));
-        }
-    };
     for (uint32_t kind : {GELU, GELU_TANH, RELU, SILU})
         for (int biased = 0; biased < 2; ++biased) {
             Array<T> x = random_values<T>(rows * width, 12), before(x);
@@ -178,7 +205,7 @@ void check_activate(uint32_t width, void (*kernel)(const T *, const float *, T *
             emulation::launch(rows, 64, 0, false, [&] { kernel(x.get(), biased ? bias.get() : nullptr, x.get(), width, kind); });
             x.check_guards("activate");
             for (uint32_t i = 0; i < rows * width; ++i) {
-                const double expected = activated(kind, to_float(before[i]) + (biased ? double(bias[i % width]) : 0.0));
+                const double expected = activated_exactly(kind, to_float(before[i]) + (biased ? double(bias[i % width]) : 0.0));
                 close("activate " + std::to_string(kind), i, to_float(x[i]), expected, rounding<T>() * (std::abs(expected) + 1e-3));
             }
         }

@@ -30,8 +30,9 @@ static void in_coroutines(const std::function<void()> &body, const Grid &grid) {
 #define OF_TYPE(T, WIDE)                                                                                               \
     OWN(embed_##T##_1), OWN(embed_##T##_4), OWN(convert_##T##_1), OWN(convert_##T##_4), OWN(add_rms_norm_##T##_1),     \
         OWN(add_rms_norm_##T##_4), OWN(layer_norm_##T##_1), OWN(layer_norm_##T##_4), OWN(qk_norm_rope_##T##_1),        \
-        OWN(qk_norm_rope_##T##_##WIDE), OWN(silu_mul_##T##_1), OWN(silu_mul_##T##_##WIDE), OWN(activate_##T##_1),      \
-        OWN(activate_##T##_4), OWN(bias_rows_##T), BOUNDED(plain_attention_##T, plain::plain_attention_##T)
+        OWN(qk_norm_rope_##T##_##WIDE), OWN(activate_mul_##T##_1), OWN(activate_mul_##T##_##WIDE),                     \
+        OWN(activate_##T##_1), OWN(activate_##T##_4), OWN(bias_rows_##T),                                              \
+        BOUNDED(plain_attention_##T, plain::plain_attention_##T)
 #define FLASH(NAME) BOUNDED(NAME, NAME)
 #define FLASH_OF_TYPE(T)                                                                                               \
     FLASH(flash_attention_##T##_64_1), FLASH(flash_attention_##T##_64_2), FLASH(flash_attention_##T##_128_1),          \
@@ -39,8 +40,9 @@ static void in_coroutines(const std::function<void()> &body, const Grid &grid) {
 
 static std::vector<Kernel> all_kernels() {
     emulation::on_failure = [](const char *what) { fail("%s: %s", running ? running : "", what); };
-    return {OWN(gather_rows_16), OWN(gather_rows_4), OWN(gather_rows_2), OWN(pool_rows), OF_TYPE(f32, 4),
-            OF_TYPE(bf16, 8),    OF_TYPE(f16, 8),    FLASH_OF_TYPE(bf16), FLASH_OF_TYPE(f16)};
+    return {OWN(gather_rows_16), OWN(gather_rows_4),   OWN(gather_rows_2), OWN(pool_rows),    OWN(rms_norm_add_1),
+            OWN(rms_norm_add_4), OWN(scale_rows_1),    OWN(scale_rows_4),  OF_TYPE(f32, 4),   OF_TYPE(bf16, 8),
+            OF_TYPE(f16, 8),     FLASH_OF_TYPE(bf16),  FLASH_OF_TYPE(f16)};
 }
 
 const Kernel *find_kernel(const std::string &name) {

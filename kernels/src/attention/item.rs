@@ -37,3 +37,41 @@ impl Attention<'_> {
         items.sort_unstable_by_key(|item| Reverse(item.cost));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Mask, QkvLayout, QuerySpan, RowView};
+    use super::*;
+
+    /// Scores that a text of `len` tokens takes in all heads.
+    fn cost(len: u32, window: Option<usize>, causal: bool) -> u64 {
+        let none = RowView { data: &[], row_stride: 1, offset: 0 };
+        let (spans, lens) = ([QuerySpan { row: 0, len, depth: 0, path: 0 }], [len]);
+        let attention = Attention {
+            q: none,
+            k: none,
+            v: none,
+            pages: &[],
+            spans: &spans,
+            layout: QkvLayout { num_heads: 12, num_kv_heads: 12, head_dim: 64 },
+            scale: 1.0,
+            mask: if causal { Mask::Causal } else { Mask::Full { path_lens: &lens } },
+            window,
+            bias: None,
+        };
+        let mut items = Vec::new();
+        attention.list_items(&mut items);
+        items.iter().map(|item| u64::from(item.cost)).sum()
+    }
+
+    #[test]
+    fn a_window_makes_the_cost_linear_in_the_length() {
+        // ModernBERT's window of 128: 64 tokens on either side.
+        for causal in [false, true] {
+            let [short, long] = [2048, 8192].map(|len| cost(len, Some(65), causal));
+            assert!(long <= 4 * short + 12 * 64 * 256, "{short}, {long}");
+            assert!(long <= 12 * 8192 * (2 * 65 + QUERIES as u64), "{long}");
+        }
+        assert_eq!(cost(8192, None, false), 12 * 8192 * 8192);
+    }
+}

@@ -8,12 +8,13 @@ use crate::{Activation, Element};
 use cudarc::driver::{CudaView, CudaViewMut};
 
 impl Kernels {
-    /// `out = silu(gate) * up`, a row of `gate_up` being `[gate | up]`, each of `width`.
+    /// `out = activation(gate) * up`, a row of `gate_up` being `[gate | up]`, each of `width`.
     ///
     /// # Errors
     /// The lengths do not fit together.
-    pub fn silu_mul<T: Element>(
+    pub fn activate_mul<T: Element>(
         &self,
+        activation: Activation,
         gate_up: &CudaView<'_, T>,
         width: usize,
         out: &mut CudaViewMut<'_, T>,
@@ -21,8 +22,18 @@ impl Kernels {
         let blocks = whole_rows("gate_up", width.saturating_mul(2), gate_up.len())?;
         check_len("out", blocks * width, out.len())?;
         let (gate_up, out) = (address(self, gate_up), address_mut(self, out));
-        let launch = Launch::by_rows(names::<T>().silu_mul, blocks, width, per_16_bytes::<T>(), &[gate_up, out]);
-        self.launch(launch, &[gate_up, out, width as u64])
+        let launch = Launch::by_rows(names::<T>().activate_mul, blocks, width, per_16_bytes::<T>(), &[gate_up, out]);
+        self.launch(launch, &[gate_up, out, width as u64, code(activation)])
+    }
+}
+
+/// The kernels' number of a function.
+fn code(activation: Activation) -> u64 {
+    match activation {
+        Activation::Gelu => 0,
+        Activation::GeluTanh => 1,
+        Activation::Relu => 2,
+        Activation::Silu => 3,
     }
 }
 
@@ -70,12 +81,6 @@ impl Activate<'_> {
         }
         let bias = self.bias.as_ref().map_or(0, |bias| address(kernels, bias));
         let launch = Launch::by_rows(names::<T>().activate, blocks, width, 4, &[x, bias, out]);
-        let kind = match self.activation {
-            Activation::Gelu => 0,
-            Activation::GeluTanh => 1,
-            Activation::Relu => 2,
-            Activation::Silu => 3,
-        };
-        kernels.launch(launch, &[x, bias, out, width as u64, kind])
+        kernels.launch(launch, &[x, bias, out, width as u64, code(self.activation)])
     }
 }

@@ -1,7 +1,7 @@
 //! Loading and launching.
 
 use super::error::CudaError;
-use super::names::{Names, flash_shared_bytes, names};
+use super::names::{Names, RMS_NORM_ADD, SCALE_ROWS, flash_shared_bytes, names};
 use crate::Element;
 use crate::KernelError;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, cuFuncLoad};
@@ -80,6 +80,7 @@ impl Kernels {
     /// The device is older than the kernels (compute capability below 8.0), or out of memory.
     pub fn new(stream: Arc<CudaStream>) -> Result<Self, CudaError> {
         let mut names: Vec<&'static str> = vec!["gather_rows_16", "gather_rows_4", "gather_rows_2", "pool_rows"];
+        names.extend(RMS_NORM_ADD.iter().chain(&SCALE_ROWS));
         names.extend(all_names::<f32>());
         names.extend(all_names::<bf16>());
         names.extend(all_names::<f16>());
@@ -233,13 +234,13 @@ fn all_names<T: Element>() -> Vec<&'static str> {
         add_rms_norm,
         layer_norm,
         qk_norm_rope,
-        silu_mul,
+        activate_mul,
         activate,
         bias_rows,
         plain_attention,
         flash_attention,
     } = names::<T>();
-    let mut names = [embed, convert, add_rms_norm, layer_norm, qk_norm_rope, silu_mul, activate].concat();
+    let mut names = [embed, convert, add_rms_norm, layer_norm, qk_norm_rope, activate_mul, activate].concat();
     names.extend([bias_rows, plain_attention]);
     names.extend(flash_attention.into_iter().flatten().flatten());
     names

@@ -11,7 +11,7 @@ pub(super) struct Names {
     pub(super) add_rms_norm: [&'static str; 2],
     pub(super) layer_norm: [&'static str; 2],
     pub(super) qk_norm_rope: [&'static str; 2],
-    pub(super) silu_mul: [&'static str; 2],
+    pub(super) activate_mul: [&'static str; 2],
     pub(super) activate: [&'static str; 2],
     pub(super) bias_rows: &'static str,
     pub(super) plain_attention: &'static str,
@@ -27,7 +27,7 @@ macro_rules! names {
             add_rms_norm: [concat!("add_rms_norm_", $type, "_1"), concat!("add_rms_norm_", $type, "_4")],
             layer_norm: [concat!("layer_norm_", $type, "_1"), concat!("layer_norm_", $type, "_4")],
             qk_norm_rope: [concat!("qk_norm_rope_", $type, "_1"), concat!("qk_norm_rope_", $type, "_", $wide)],
-            silu_mul: [concat!("silu_mul_", $type, "_1"), concat!("silu_mul_", $type, "_", $wide)],
+            activate_mul: [concat!("activate_mul_", $type, "_1"), concat!("activate_mul_", $type, "_", $wide)],
             activate: [concat!("activate_", $type, "_1"), concat!("activate_", $type, "_4")],
             bias_rows: concat!("bias_rows_", $type),
             plain_attention: concat!("plain_attention_", $type),
@@ -44,6 +44,10 @@ macro_rules! flash_names {
         ])
     };
 }
+
+/// Kernels of the residual stream alone, which is f32: for any width and for wide accesses.
+pub(super) const RMS_NORM_ADD: [&str; 2] = ["rms_norm_add_1", "rms_norm_add_4"];
+pub(super) const SCALE_ROWS: [&str; 2] = ["scale_rows_1", "scale_rows_4"];
 
 /// The kernels of an element type.
 pub(super) fn names<T: Element>() -> Names {

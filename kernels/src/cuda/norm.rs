@@ -2,7 +2,7 @@
 
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
-use super::names::names;
+use super::names::{RMS_NORM_ADD, names};
 use crate::Element;
 use crate::error::{check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut};
@@ -65,6 +65,27 @@ impl<T: Element> AddRmsNorm<'_, T> {
         let (weight, out) = (address(kernels, &self.weight), address_mut(kernels, out));
         let launch = Launch::by_rows(names::<T>().add_rms_norm, len / width, width, 4, &[x, delta, weight, out]);
         kernels.launch(launch, &[x, delta, weight, self.eps.to_bits().into(), out, width as u64])
+    }
+}
+
+impl Kernels {
+    /// `out += x / sqrt(mean(x^2) + eps) * weight`, row by row, as [`crate::rms_norm_add`].
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn rms_norm_add(
+        &self,
+        x: &CudaView<'_, f32>,
+        weight: &CudaView<'_, f32>,
+        eps: f32,
+        out: &mut CudaViewMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let width = weight.len();
+        let rows = whole_rows("x", width, x.len())?;
+        check_len("out", x.len(), out.len())?;
+        let (x, weight, out) = (address(self, x), address(self, weight), address_mut(self, out));
+        let launch = Launch::by_rows(RMS_NORM_ADD, rows, width, 4, &[x, weight, out]);
+        self.launch(launch, &[x, weight, eps.to_bits().into(), out, width as u64])
     }
 }
 

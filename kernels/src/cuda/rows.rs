@@ -2,7 +2,7 @@
 
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut, row_threads};
-use super::names::names;
+use super::names::{SCALE_ROWS, names};
 use crate::Element;
 use crate::error::{check_len, whole_rows};
 use crate::{KernelError, PoolKind, Store};
@@ -88,6 +88,17 @@ impl Kernels {
         let launch = Launch { name: names::<T>().bias_rows, blocks, threads: row_threads(width), shared_bytes: 0 };
         let (bias, out) = (address(self, bias), address_mut(self, out));
         self.launch(launch, &[out, bias, width as u64, u64::from(accumulate)])
+    }
+
+    /// `x *= factor` for rows of `width` values, as [`crate::scale_rows`].
+    ///
+    /// # Errors
+    /// `x` is not a whole number of rows.
+    pub fn scale_rows(&self, x: &mut CudaViewMut<'_, f32>, width: usize, factor: f32) -> Result<(), CudaError> {
+        let rows = whole_rows("x", width, x.len())?;
+        let x = address_mut(self, x);
+        let launch = Launch::by_rows(SCALE_ROWS, rows, width, 4, &[x]);
+        self.launch(launch, &[x, factor.to_bits().into(), width as u64])
     }
 
     /// `out[b]` = what is made of `x[table[i]]` for i in `starts[b]..starts[b + 1]`, scaled to unit length if asked for; rows of

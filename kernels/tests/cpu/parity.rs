@@ -82,6 +82,23 @@ fn check_rms_norm<A: Element>(rows: usize, width: usize, size: f32) {
 }
 
 #[test]
+fn rms_norm_add_is_the_norm_and_the_sum() {
+    for width in [1, 7, 16, 65, 576] {
+        let rng = &mut rng(width as u64);
+        let [x, before] = [0, 1].map(|_| random::<f32>(rng, 40 * width));
+        let weight = random::<f32>(rng, width);
+        for isa in Isa::available() {
+            let (mut normed, mut out) = (vec![0.0_f32; x.len()], before.clone());
+            rms_norm_with(isa, &x, &weight, 1e-6, &mut normed).unwrap();
+            rms_norm_add_with(isa, &x, &weight, 1e-6, &mut out).unwrap();
+            let sums: Vec<f32> = normed.iter().zip(&before).map(|(x, y)| x + y).collect();
+            assert_eq!(bits(&out), bits(&sums), "{isa} {width}");
+        }
+    }
+    assert!(matches!(rms_norm_add(&[0.0; 4], &[1.0; 2], 1e-6, &mut [0.0; 2]), Err(KernelError::Length { .. })));
+}
+
+#[test]
 fn rms_norm_matches_the_reference() {
     for width in [1, 3, 8, 15, 16, 17, 63, 64, 65, 128, 576, 1000] {
         for size in [1.0, 1e-6, 1e6] {
@@ -103,36 +120,48 @@ fn a_row_whose_squares_overflow_has_no_norm() {
     }
 }
 
-fn check_silu_mul<A: Element>(rows: usize, width: usize) {
+const ACTIVATIONS: [Activation; 4] = [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu];
+
+fn check_activate_mul<A: Element>(rows: usize, width: usize) {
     let rng = &mut rng(width as u64);
     let size = |x: &f32| x * 20.0;
     let gate_up = Unaligned::new(&random::<f32>(rng, rows * 2 * width).iter().map(size).collect::<Vec<_>>());
-    let expected = reference::silu_mul(gate_up.get(), width);
-    for isa in Isa::available() {
-        let mut out = Unaligned::new(&vec![A::default(); rows * width]);
-        silu_mul_with(isa, gate_up.get(), width, out.get_mut()).unwrap();
-        assert_close(&format!("{isa} {width}"), out.get(), &expected, |i| rounding::<A>() * expected[i].abs() + 1e-30);
+    for activation in ACTIVATIONS {
+        let expected = reference::activate_mul(activation, gate_up.get(), width);
+        for isa in Isa::available() {
+            let mut out = Unaligned::new(&vec![A::default(); rows * width]);
+            activate_mul_with(isa, activation, gate_up.get(), width, out.get_mut()).unwrap();
+            // That of the activation, times the other factor.
+            let tolerance = |i: usize| {
+                let start = i / width * 2 * width + i % width;
+                let [gate, up] = [start, start + width].map(|at| f64::from(gate_up.get()[at].abs()));
+                let exact = if activation == Activation::Silu { 1e-30 } else { 3e-7 * (1.0 + gate) * up };
+                rounding::<A>() * expected[i].abs() + exact
+            };
+            assert_close(&format!("{isa} {activation:?} {width}"), out.get(), &expected, tolerance);
+        }
     }
 }
 
 #[test]
-fn silu_mul_matches_the_reference() {
+fn activate_mul_matches_the_reference() {
     for width in [1, 7, 8, 16, 31, 100] {
-        check_silu_mul::<f32>(3, width);
-        check_silu_mul::<bf16>(3, width);
+        check_activate_mul::<f32>(3, width);
+        check_activate_mul::<bf16>(3, width);
     }
-    check_silu_mul::<f32>(200, 1536);
-    check_silu_mul::<bf16>(200, 1536);
+    check_activate_mul::<f32>(200, 1536);
+    check_activate_mul::<bf16>(200, 1536);
 }
 
 #[test]
-fn silu_mul_of_extreme_values() {
+fn activate_mul_of_extreme_values() {
     let gates = [f32::NAN, f32::INFINITY, 1e30, 88.0, 0.0, -0.0, -60.0, -87.0, -95.0, -103.0, -200.0, -1e30];
     for isa in Isa::available() {
         for gate in gates {
             let mut out = [0.0];
-            silu_mul_with(isa, &[gate, 1.0], 1, &mut out).unwrap();
-            let expected = if gate == 1e30 { 1e30_f32.into() } else { reference::silu_mul(&[gate, 1.0], 1)[0] };
+            activate_mul_with(isa, Activation::Silu, &[gate, 1.0], 1, &mut out).unwrap();
+            let silu = || reference::activate_mul(Activation::Silu, &[gate, 1.0], 1)[0];
+            let expected = if gate == 1e30 { 1e30_f32.into() } else { silu() };
             assert_close(&format!("{isa} {gate}"), &out, &[expected], |_| 3e-6 * expected.abs() + 1e-36);
         }
     }

@@ -210,7 +210,7 @@ fn element_wise_rows_alone() {
         };
         let silu = |x: &[f32]| {
             let mut out = vec![bf16::ZERO; x.len() / 2];
-            silu_mul_with(isa, x, width, &mut out).unwrap();
+            activate_mul_with(isa, Activation::Silu, x, width, &mut out).unwrap();
             out
         };
         let layer_norm = |x: &[f32]| {

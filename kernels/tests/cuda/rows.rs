@@ -97,6 +97,25 @@ fn rms_norm_matches_the_reference() {
     }
 }
 
+#[test]
+fn rms_norm_add_and_scale_match_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    for (rows, width) in [(3, 63), (5, 64), (70, 640)] {
+        let rng = &mut rng(width as u64);
+        let [x, mut sum] = [0, 1].map(|_| random::<f32>(rng, rows * width));
+        let weight = random::<f32>(rng, width);
+        let (up, mut out) = (gpu.up(&x), gpu.up(&sum));
+        let weight_up = gpu.up(&weight);
+        let on_gpu = &mut out.as_view_mut();
+        gpu.kernels.rms_norm_add(&up.as_view(), &weight_up.as_view(), 1e-6, on_gpu).unwrap();
+        gpu.kernels.scale_rows(on_gpu, width, 27.5).unwrap();
+        prefold_kernels::rms_norm_add(&x, &weight, 1e-6, &mut sum).unwrap();
+        prefold_kernels::scale_rows(&mut sum, width, 27.5).unwrap();
+        let expected: Vec<f64> = sum.iter().map(|&x| x.into()).collect();
+        close("norm, sum and factor", &gpu.down(&out), &expected, |i| 1e-5 * (expected[i].abs() + 27.5));
+    }
+}
+
 fn check_layer_norm<T: Element + DeviceRepr>(gpu: &Gpu, rows: usize, width: usize) {
     let rng = &mut rng(width as u64);
     let x: Vec<f32> = random::<f32>(rng, rows * width).iter().map(|x| x + 30.0).collect();
@@ -174,12 +193,14 @@ fn qk_norm_rope_matches_the_reference() {
     }
 }
 
-fn check_silu_mul<T: Element + DeviceRepr>(gpu: &Gpu, width: usize) {
+fn check_activate_mul<T: Element + DeviceRepr>(gpu: &Gpu, activation: Activation, width: usize) {
     let (gate_up, wide) = values::<T>(&mut rng(width as u64), 9 * 2 * width);
     let mut out = gpu.up(&vec![T::default(); 9 * width]);
-    gpu.kernels.silu_mul(&gpu.up(&gate_up).as_view(), width, &mut out.as_view_mut()).unwrap();
-    let expected = reference::silu_mul(&wide, width);
-    close(&format!("silu {width}"), &gpu.down(&out), &expected, |i| rounding::<T>() * (expected[i].abs() + 1e-4));
+    gpu.kernels.activate_mul(activation, &gpu.up(&gate_up).as_view(), width, &mut out.as_view_mut()).unwrap();
+    let expected = reference::activate_mul(activation, &wide, width);
+    close(&format!("gated {activation:?} {width}"), &gpu.down(&out), &expected, |i| {
+        rounding::<T>() * (expected[i].abs() + 1e-4)
+    });
 }
 
 #[test]
@@ -197,20 +218,23 @@ fn matrices_of_more_than_2_to_the_31_values_are_read_to_their_end() {
     assert_eq!(gpu.down(&row), last);
 
     let mut activated = stream.alloc_zeros::<bf16>(rows * width / 2).unwrap();
-    gpu.kernels.silu_mul(&matrix.as_view(), width / 2, &mut activated.as_view_mut()).unwrap();
+    let out = &mut activated.as_view_mut();
+    gpu.kernels.activate_mul(Activation::Silu, &matrix.as_view(), width / 2, out).unwrap();
     let found = stream.clone_dtoh(&activated.slice((rows - 1) * width / 2..)).unwrap();
     stream.synchronize().unwrap();
-    let expected = reference::silu_mul(&wide, width / 2);
+    let expected = reference::activate_mul(Activation::Silu, &wide, width / 2);
     close("silu of the last row", &found, &expected, |i| rounding::<bf16>() * (expected[i].abs() + 1e-4));
 }
 
 #[test]
-fn silu_mul_matches_the_reference() {
+fn activate_mul_matches_the_reference() {
     let Some(gpu) = gpu() else { return };
     for width in [1, 7, 40, 3072] {
-        check_silu_mul::<f32>(&gpu, width);
-        check_silu_mul::<bf16>(&gpu, width);
-        check_silu_mul::<f16>(&gpu, width);
+        for activation in [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu] {
+            check_activate_mul::<f32>(&gpu, activation, width);
+            check_activate_mul::<bf16>(&gpu, activation, width);
+            check_activate_mul::<f16>(&gpu, activation, width);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Subcommands, each a crate of its own. Without one, `prefold` serves.
 
 use super::args::{LoadArgs, SourceArgs, chosen_dtype};
+use super::check_model::CheckModelArgs;
 use super::command_line::CommandLine;
 use super::config::model::{load_options, model_source};
 use crate::loading;
@@ -21,6 +22,8 @@ pub(crate) enum Command {
     Analyze(Box<AnalyzeArgs>),
     /// Compare a model's answers in another type of values with those in float32
     Accuracy(Box<AccuracyArgs>),
+    /// Say before the download whether a model runs, and what it needs
+    CheckModel(Box<CheckModelArgs>),
 }
 
 /// The model and the texts to analyse.
@@ -59,6 +62,7 @@ impl Command {
             Self::Bench(bench) => bench.run(),
             Self::Analyze(args) => args.run(),
             Self::Accuracy(args) => args.run(line),
+            Self::CheckModel(args) => args.run(),
         }
     }
 }

@@ -9,14 +9,14 @@ const INTRODUCTION: &str = r#"# Command line
 
 `prefold [FLAGS]` serves. `prefold bench` measures a server: [bench.md](bench.md). `prefold analyze` estimates what compaction
 would save: [analyze.md](analyze.md). `prefold accuracy` compares a model's answers in another `--dtype` with those in float32:
-[accuracy.md](accuracy.md).
+[accuracy.md](accuracy.md). `prefold check-model MODEL` says before the download whether a model runs: [models.md](models.md#before-the-download).
 
 `prefold MODEL` and `prefold serve MODEL` are the same as `prefold --model-id MODEL`.
 
 Every flag of the server is also an environment variable: its name in upper case with underscores and `PREFOLD_` before it
 (`--max-batch-tokens`, `PREFOLD_MAX_BATCH_TOKENS`). Variables that text-embeddings-inference or Hugging Face's tools use are read under their
 names too; the one with the prefix comes first. Empty variables count as absent. For flags of a subcommand the
-prefix has its name: `PREFOLD_BENCH_`, `PREFOLD_ANALYZE_`, `PREFOLD_ACCURACY_`. A flag of the server is also a key of the file that `--config` names:
+prefix has its name: `PREFOLD_BENCH_`, `PREFOLD_ANALYZE_`, `PREFOLD_ACCURACY_`, `PREFOLD_CHECK_MODEL_`. A flag of the server is also a key of the file that `--config` names:
 
 ```toml
 # prefold.toml

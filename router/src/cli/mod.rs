@@ -3,6 +3,7 @@
 mod args;
 #[cfg(feature = "builtin-model")]
 mod builtin;
+mod check_model;
 mod command;
 mod command_line;
 mod config;

@@ -59,7 +59,7 @@ fn sizes_that_a_config_may_have_and_the_file_does_not() {
     // Each would take gigabytes if memory were allocated before the tensor is checked.
     for (field, value, tensor) in [
         ("/vocab_size", 1 << 24, "model.embed_tokens.weight"),
-        ("/hidden_size", 1 << 18, "score.weight"),
+        ("/hidden_size", 1 << 18, "model.embed_tokens.weight"),
         ("/num_attention_heads", 1 << 12, "model.layers.0.self_attn.q_proj.weight"),
         ("/intermediate_size", 1 << 20, "model.layers.0.mlp.gate_proj.weight"),
         ("/num_hidden_layers", 1 << 12, "model.layers.3.input_layernorm.weight"),

@@ -21,12 +21,14 @@ const ATTENTION: AttentionConfig = AttentionConfig {
     qkv_bias: false,
     output_bias: false,
     qk_norm: false,
+    scale: None,
     mask: MaskConfig::Causal,
-    relative_bias: None,
+    distance_bias: None,
 };
 
 /// Their norms.
-const NORM: NormConfig = NormConfig { kind: NormKind::Rms, placement: Placement::Before, eps: 1e-6 };
+const NORM: NormConfig =
+    NormConfig { kind: NormKind::Rms, placement: Placement::Before, first_attention: true, eps: 1e-6 };
 
 /// Config of all tiny checkpoints, except for the differences of a family.
 fn tiny(model_type: &str) -> TransformerConfig {
@@ -34,17 +36,20 @@ fn tiny(model_type: &str) -> TransformerConfig {
         model_type: model_type.to_owned(),
         vocab_size: 1024,
         hidden_size: 64,
+        output_size: 64,
         num_layers: 3,
         norm: NORM,
-        embeddings: EmbeddingsConfig { size: 64, token_types: 0, norm: false },
+        embeddings: EmbeddingsConfig { size: 64, token_types: 0, norm: false, scale: 1.0 },
         attention: ATTENTION,
         feed_forward: FeedForwardConfig {
             intermediate_size: 128,
-            bias: false,
+            input_bias: false,
+            output_bias: false,
             gated: true,
             activation: Activation::Silu,
+            experts: None,
         },
-        positions: PositionsConfig::Rotary(RopeConfig { theta: 1e6, scaling: RopeScaling::None }),
+        positions: PositionsConfig::Rotary(RopeConfig { theta: 1e6, scaling: RopeScaling::None }.into()),
         sliding_windows: vec![None; 3],
         tie_word_embeddings: false,
         max_position_embeddings: 1024,
@@ -65,7 +70,7 @@ fn llama() -> TransformerConfig {
         high_freq_factor: 4.0,
         original_max_position_embeddings: 64,
     };
-    let positions = PositionsConfig::Rotary(RopeConfig { theta: 5e5, scaling });
+    let positions = PositionsConfig::Rotary(RopeConfig { theta: 5e5, scaling }.into());
     TransformerConfig { norm: NormConfig { eps: 1e-5, ..NORM }, positions, ..tiny("llama") }
 }
 
@@ -161,7 +166,7 @@ fn the_built_in_model_is_read_from_embedded_files() {
 }
 
 /// The config of a copied checkpoint with some fields changed; null removes one.
-fn config_with(name: &str, changes: &[(&str, serde_json::Value)]) -> TransformerConfig {
+pub(super) fn config_with(name: &str, changes: &[(&str, serde_json::Value)]) -> TransformerConfig {
     let mut config = read_json(&fixture(name).join("config.json"));
     for (key, value) in changes {
         if value.is_null() {
@@ -200,8 +205,8 @@ fn biases_and_head_dim_follow_the_family() {
     let (qwen3, llama) = (config_with("qwen3-tiny", &bias), config_with("llama-tiny", &bias));
     assert!(biases(&qwen3) == (true, true) && biases(&llama) == (true, true));
     let qwen2 = config_with("qwen2-tiny", &[]);
-    assert!(biases(&qwen2) == (true, false) && !qwen2.feed_forward.bias);
-    assert!(config_with("llama-tiny", &[("mlp_bias", json!(true))]).feed_forward.bias);
+    assert!(biases(&qwen2) == (true, false) && !qwen2.feed_forward.input_bias);
+    assert!(config_with("llama-tiny", &[("mlp_bias", json!(true))]).feed_forward.output_bias);
     assert_eq!(config_with("qwen3-tiny", &[("head_dim", json!(null))]).attention.head_dim, 128);
     assert_eq!(config_with("llama-seqcls-tiny", &[("head_dim", json!(null))]).attention.head_dim, 16);
     assert_eq!(config_with("llama-tiny", &[("num_key_value_heads", json!(null))]).attention.num_kv_heads, 4);

@@ -1,6 +1,6 @@
 //! GGUF files, made from the reference checkpoints the way llama.cpp's converter makes them, and the real one.
 
-use super::{fixture, open, read_json, read_tensors, rope};
+use super::{fixture, open, read_json, read_tensors, rope, tensors_of};
 use crate::checkpoint::{Checkpoint, HeadSource};
 use crate::config::names;
 use crate::config::{RopeConfig, RopeScaling, TransformerConfig};
@@ -140,6 +140,13 @@ impl Gguf {
         self.write(&dir.path().join("model.gguf"));
         open(dir.path()).map_err(|error| error.to_string())
     }
+
+    /// The tensors of the file alone.
+    fn tensors(&self) -> Weights {
+        let dir = TempDir::new().unwrap();
+        self.write(&dir.path().join("model.gguf"));
+        tensors_of(dir.path())
+    }
 }
 
 /// Llama, with what its converter does about RoPE and special tokens.
@@ -220,7 +227,7 @@ fn every_block_type_is_read_as_the_library_reads_it() {
         let expected: Vec<f32> = tensor.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap();
         gguf.tensors.insert("blk.0.attn_v.weight".to_owned(), tensor);
         gguf.tensors.insert("blk.0.attn_q.weight".to_owned(), quantized(&values, &shape, dtype));
-        let weights = gguf.open().unwrap().weights;
+        let weights = gguf.tensors();
         assert_eq!(weights.read::<f32>("model.layers.0.self_attn.v_proj.weight", &shape).unwrap(), expected, "{name}");
         assert_eq!(weights.stored_dtype(&names::DECODER.first_projection()), format!("gguf {name}"));
     }
@@ -298,9 +305,9 @@ fn what_is_not_supported_is_refused_by_name() {
 fn tensors_that_are_missing_or_misshaped_and_files_cut_off_are_named() {
     let mut gguf = llama();
     gguf.tensors.remove("blk.2.ffn_up.weight");
-    let weights = gguf.open().unwrap().weights;
     let name = "model.layers.2.mlp.up_proj.weight";
-    assert!(weights.read::<f32>(name, &[128, 64]).unwrap_err().to_string().contains(name));
+    assert!(gguf.open().unwrap_err().contains(&format!("tensor `{name}` is missing")));
+    let weights = gguf.tensors();
     let name = "model.layers.1.mlp.up_proj.weight";
     let message = weights.read::<f32>(name, &[64, 128]).unwrap_err().to_string();
     assert!(message.contains(name) && message.contains("[128, 64]") && message.contains("[64, 128]"), "{message}");

@@ -376,7 +376,12 @@ fn what_is_not_supported_is_refused_by_name() {
     let sets: Vec<(&str, &str, Value, &[&str])> = vec![
         ("bert-mean-tiny", "bert.attention.causal", Value::Bool(true), &["attention.causal", "true"]),
         ("bert-mean-tiny", "bert.attention.head_count", Value::U32(5), &["embedding_length", "multiple"]),
-        ("bert-mean-tiny", "general.architecture", string("nomic-bert"), &["nomic-bert", "qwen3, bert"]),
+        (
+            "bert-mean-tiny",
+            "general.architecture",
+            string("nomic-bert-moe"),
+            &["nomic-bert-moe", "qwen3, bert, nomic-bert"],
+        ),
         ("bert-mean-tiny", "tokenizer.ggml.model", string("rwkv"), &["rwkv", "WordPiece", "tokenizer.json beside"]),
         ("bert-mean-tiny", "tokenizer.ggml.seperator_token_id", Value::U32(9999), &["seperator", "9999"]),
         ("xlm-roberta-tiny", "tokenizer.ggml.add_space_prefix", Value::Bool(false), &["add_space_prefix", "beside"]),

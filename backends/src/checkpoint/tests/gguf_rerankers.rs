@@ -1,7 +1,7 @@
 //! Rerankers in GGUF: converters keep only the rows of "yes" and "no" of an untied head.
 
 use super::gguf::{Gguf, quantized};
-use super::{Stored, copy_of, edit_tensors, fixture, open, options, read_json, write_json};
+use super::{Stored, copy_of, edit_tensors, fixture, open, options, read_json, tensors_of, write_json};
 use crate::checkpoint::HeadSource;
 use crate::load;
 use crate::options::{DeviceChoice, LoadOptions, ModelSource};
@@ -131,9 +131,8 @@ fn rows_are_those_of_the_whole_matrix() {
         let mut gguf = Gguf::from_fixture(NAME, "qwen2");
         let values: Vec<f32> = (0..30 * 512).map(|i| (i as f32 * 0.37).sin()).collect();
         gguf.tensors.insert("blk.0.ffn_up.weight".to_owned(), quantized(&values, &[30, 512], dtype));
-        let (dir, task) = (written(&gguf), Some(Task::Rerank));
-        let options = LoadOptions { task, ..options(ModelSource::Path(dir.path().to_owned())) };
-        let weights = crate::checkpoint::Checkpoint::open(&options).unwrap().weights;
+        let dir = written(&gguf);
+        let weights = tensors_of(dir.path());
         let name = "model.layers.0.mlp.up_proj.weight";
         let whole = weights.read::<f32>(name, &[30, 512]).unwrap();
         let rows = weights.f32_rows(name, [30, 512], &[29, 0, 7]).unwrap();

@@ -112,7 +112,7 @@ impl Drop for Hub {
 fn answer(mut stream: TcpStream, behaviour: &Behaviour, requests: &Mutex<Vec<Request>>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let line = lines.next().transpose()?.unwrap_or_default();
-    let mut authorization = None;
+    let (mut authorization, mut range) = (None, None);
     for header in lines {
         let header = header?;
         if header.is_empty() {
@@ -121,11 +121,19 @@ fn answer(mut stream: TcpStream, behaviour: &Behaviour, requests: &Mutex<Vec<Req
         if let Some(value) = header.to_ascii_lowercase().strip_prefix("authorization: ") {
             authorization = Some(value.to_owned());
         }
+        if let Some(value) = header.to_ascii_lowercase().strip_prefix("range: bytes=") {
+            range =
+                value.split_once('-').and_then(|(start, end)| Some((start.parse().ok()?, end.parse::<usize>().ok()?)));
+        }
     }
     requests.lock().unwrap().push(Request { line: line.clone(), authorization });
     let (method, path) = line.split_once(' ').unwrap_or_default();
     let path = path.split(' ').next().unwrap_or_default();
-    let (status, body) = response(method, path, behaviour);
+    let (mut status, mut body) = response(method, path, behaviour);
+    if let (Some((start, last)), "200 OK", "GET") = (range, status, method) {
+        status = "206 Partial Content";
+        body = body[start..body.len().min(last + 1)].to_vec();
+    }
     if let Some((begin, fault)) = &behaviour.fault
         && line.starts_with(begin)
     {
@@ -181,7 +189,8 @@ fn response(method: &str, path: &str, behaviour: &Behaviour) -> (&'static str, V
     if matches!(path, "/api/models/owner/tiny" | "/api/models/owner/tiny/revision/v1") {
         let siblings: Vec<_> = behaviour.files.keys().map(|file| json!({"rfilename": file})).collect();
         let commit = behaviour.commit.unwrap_or(COMMIT);
-        let info = json!({"id": "owner/tiny", "sha": commit, "siblings": siblings});
+        let card = json!({"license": "apache-2.0"});
+        let info = json!({"id": "owner/tiny", "sha": commit, "siblings": siblings, "cardData": card});
         return ("200 OK", info.to_string().into_bytes());
     }
     let file = path.strip_prefix(&format!("/owner/tiny/resolve/{COMMIT}/"));
@@ -386,4 +395,36 @@ fn shards_and_lone_gguf_files_are_downloaded() {
 fn revisions_cannot_leave_the_cache() {
     let model = HubModel { revision: Some("../../x".to_owned()), ..model("http://127.0.0.1:1", Path::new("/tmp")) };
     assert!(open(model).unwrap_err().contains("leaves"));
+}
+
+#[test]
+fn a_model_is_checked_by_the_headers_of_its_tensors() {
+    let check = |hub: &Hub, cache: &Path| crate::check_model(&options(ModelSource::Hub(model(&hub.endpoint, cache))));
+    let (hub, cache) = (Hub::start(repository("modernbert-tiny")), TempDir::new().unwrap());
+    let found = check(&hub, cache.path());
+    assert_eq!((&found.verdict, found.licence.as_deref()), (&crate::Verdict::Runs, Some("apache-2.0")));
+    let local = crate::check_model(&options(ModelSource::Path(fixture("modernbert-tiny")))).model.unwrap();
+    let model = found.model.unwrap();
+    assert_eq!((model.parameters, &model.memory), (local.parameters, &local.memory));
+    assert_eq!(model.stored_dtype.as_deref(), Some("float32"));
+    // The bytes of the weights stay where they are.
+    let snapshot = cache.path().join("models--owner--tiny/snapshots").join(COMMIT);
+    assert!(snapshot.join("config.json").exists() && !snapshot.join("model.safetensors").exists());
+
+    // A tensor that is not there: another name of the same length.
+    let mut behaviour = repository("modernbert-tiny");
+    let file = behaviour.files.get_mut("model.safetensors").unwrap();
+    let at = file.windows(17).position(|name| name == b"final_norm.weight").unwrap();
+    file[at..at + 17].copy_from_slice(b"final_nxrm.weight");
+    let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+    let found = check(&hub, cache.path()).verdict;
+    let words = "`model.final_norm.weight` is missing";
+    assert!(matches!(&found, crate::Verdict::DoesNotRun(problem) if problem.contains(words)), "{found:?}");
+    // Files whose headers cannot be read alone are said to be unknown.
+    let mut behaviour = repository("modernbert-tiny");
+    behaviour.files.remove("model.safetensors");
+    let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+    let found = check(&hub, cache.path());
+    assert!(matches!(&found.verdict, crate::Verdict::RunsBut(notes) if notes[0].contains("safetensors")), "{found:?}");
+    assert_eq!(found.model.unwrap().parameters, None);
 }

@@ -10,6 +10,7 @@ mod gguf_rerankers;
 mod hub;
 mod hub_faults;
 mod logit_score;
+mod newer_families;
 mod pytorch_files;
 mod refusals;
 mod safetensors_headers;
@@ -23,7 +24,11 @@ mod vocab_txt;
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::config::{PositionsConfig, RopeConfig, TransformerConfig};
+use crate::formats::Weights;
+use crate::formats::gguf::GgufWeights;
 use crate::options::{LoadOptions, ModelSource};
+use crate::source::ModelFiles;
+use crate::source::hub::FileSet;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -42,8 +47,8 @@ fn fixture(name: &str) -> PathBuf {
 /// The rotation of a model with rotary positions.
 fn rope(config: &TransformerConfig) -> &RopeConfig {
     match &config.positions {
-        PositionsConfig::Rotary(rope) => rope,
-        PositionsConfig::Learned(_) => panic!("the positions are learned"),
+        PositionsConfig::Rotary(rotary) => &rotary.full,
+        PositionsConfig::Learned(_) | PositionsConfig::Biases => panic!("the positions are not rotary"),
     }
 }
 
@@ -53,6 +58,18 @@ fn options(source: ModelSource) -> LoadOptions {
 
 fn open(path: impl Into<PathBuf>) -> Result<Checkpoint, LoadError> {
     Checkpoint::open(&options(ModelSource::Path(path.into())))
+}
+
+/// The tensors of a model's files, whatever its config asks for.
+fn tensors_of(path: &Path) -> Weights {
+    let mut files = ModelFiles::open(&options(ModelSource::Path(path.to_owned())), FileSet::All).unwrap();
+    match files.take_gguf() {
+        Some(gguf) => {
+            let config = gguf.config().unwrap();
+            Weights::Gguf(GgufWeights::new(gguf, &config).unwrap())
+        }
+        None => files.weights().unwrap().unwrap(),
+    }
 }
 
 /// Texts on which tokenizers differ that are only alike.

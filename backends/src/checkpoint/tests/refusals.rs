@@ -60,15 +60,13 @@ pub(super) fn config(pointer: &'static str, value: Value) -> Change {
 
 #[test]
 fn configs_that_ask_for_more() {
-    let supported = "qwen3, qwen2, llama, mistral, bert, roberta";
+    let supported = "qwen3, qwen2, llama, mistral, llama_bidirec, gemma3_text, bert, roberta";
     check(vec![
         ("llama-tiny", config("/model_type", json!("gemma3")), &["LlamaForCausalLM", "gemma3", supported]),
         ("llama-tiny", config("/architectures", json!(["LlamaBidirectionalModel"])), &["LlamaBidirectionalModel"]),
         ("llama-tiny", config("/hidden_act", json!("gelu_pytorch_tanh")), &["hidden_act", "gelu_pytorch_tanh", "silu"]),
         ("llama-tiny", config("/quantization_config", json!({"quant_method": "awq"})), &["awq"]),
         ("llama-tiny", config("/auto_map", json!({"AutoModel": "modeling.X"})), &["auto_map", "modeling.X"]),
-        ("llama-tiny", config("/is_causal", json!(false)), &["is_causal", "causal attention only"]),
-        ("llama-tiny", config("/use_bidirectional_attention", json!(true)), &["use_bidirectional_attention"]),
         ("mistral-tiny", config("/attention_bias", json!(true)), &["attention_bias"]),
         ("qwen3-tiny", config("/mlp_bias", json!(true)), &["mlp_bias"]),
         ("llama-tiny", config("/rope_scaling/rope_type", json!("yarn")), &["rope_scaling.rope_type", "yarn", "llama3"]),

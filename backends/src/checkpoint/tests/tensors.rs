@@ -1,6 +1,6 @@
 //! Tensors by name, in every spelling and file layout.
 
-use super::{Stored, copy_of, edit_tensors, fixture, open, read_tensors, write_json, write_tensors};
+use super::{Stored, copy_of, edit_tensors, fixture, open, read_tensors, tensors_of, write_json, write_tensors};
 use crate::config::names;
 use half::{bf16, f16};
 use safetensors::Dtype;
@@ -93,14 +93,12 @@ fn sharded_weights_are_found_through_their_index() {
 #[test]
 fn missing_and_misshaped_tensors_are_named() {
     let dir = copy_of("llama-tiny");
-    edit_tensors(dir.path(), |tensors| {
-        tensors.remove("model.norm.weight");
-        tensors.get_mut(NAME).unwrap().shape = vec![64, 128];
-    });
-    let weights = open(dir.path()).unwrap().weights;
-    let missing = weights.read::<f32>("model.norm.weight", &[64]).unwrap_err().to_string();
+    edit_tensors(dir.path(), |tensors| tensors.get_mut(NAME).unwrap().shape = vec![64, 128]);
+    let misshaped = open(dir.path()).unwrap_err().to_string();
+    assert_eq!(tensors_of(dir.path()).read::<bf16>(NAME, &SHAPE).unwrap_err().to_string(), misshaped);
+    edit_tensors(dir.path(), |tensors| drop(tensors.remove("model.norm.weight")));
+    let missing = open(dir.path()).unwrap_err().to_string();
     assert_eq!(missing, "model.safetensors: tensor `model.norm.weight` is missing");
-    let misshaped = weights.read::<bf16>(NAME, &SHAPE).unwrap_err().to_string();
     assert!(
         misshaped.contains(NAME) && misshaped.contains("[64, 128]") && misshaped.contains("[128, 64]"),
         "{misshaped}"

@@ -1,22 +1,35 @@
 //! Decoders in `config.json`.
 
-use super::common::{FILE, activation, refuse_unsupported};
-use super::decoder_families::{AttentionBias, Family, Window};
-use super::rope;
+use super::common::{FILE, SCALED, activation, check_musts, refuse_unsupported};
+use super::decoder_families::{AttentionBias, Family, Mark, Rope, VARIANTS, Variant, Window};
+use super::{rope, windows};
 use crate::LoadError;
 use crate::config::{
-    AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind, Placement,
-    PositionsConfig, TransformerConfig, names,
+    AttentionConfig, ClassifierHead, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig,
+    PositionsConfig, TensorNames, TransformerConfig,
 };
 use crate::json::Fields;
-use prefold_kernels::Activation;
+use prefold_core::Pooling;
 
 /// Reads the config of a decoder.
 ///
 /// # Errors
 /// One of its features is not supported; a field is missing, malformed or out of range.
-pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerConfig, LoadError> {
-    refuse_unsupported(fields)?;
+pub(super) fn read(
+    fields: &Fields<'_>,
+    family: &Family,
+    architectures: &[String],
+) -> Result<TransformerConfig, LoadError> {
+    let code = fields.object("auto_map")?.map(|map| map.optional::<String>("AutoModel")).transpose()?.flatten();
+    let is_said = |variant: &&Variant| match variant.mark {
+        Mark::Class(class) => architectures.iter().any(|found| found == class),
+        Mark::Code(class) => code.as_deref().and_then(|code| code.rsplit("--").next()) == Some(class),
+    };
+    let variant = VARIANTS.iter().filter(|variant| variant.model_type == family.model_type).find(is_said);
+    let mask = mask(fields, family, variant)?;
+    // Without the mask, the code that checkpoints of causal families bring is what lifts it.
+    let own_code = family.own_code || mask == MaskConfig::Full;
+    refuse_unsupported(fields, own_code.then_some(family.prefix))?;
     refuse_other_decoders(fields, family)?;
 
     let num_heads = fields.required("num_attention_heads")?;
@@ -24,15 +37,23 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
     let num_layers = fields.required("num_hidden_layers")?;
     let bias = fields.or("attention_bias", false)?;
     let from_config = family.attention_bias == AttentionBias::FromConfig && bias;
+    let mlp_bias = family.mlp_bias && fields.or("mlp_bias", false)?;
+    let projection = variant.and_then(|variant| variant.projection.as_ref());
     let config = TransformerConfig {
         model_type: family.model_type.to_owned(),
         vocab_size: fields.required("vocab_size")?,
         hidden_size,
+        output_size: match projection {
+            Some(projection) => fields.required(projection.width)?,
+            None => hidden_size,
+        },
         feed_forward: FeedForwardConfig {
             intermediate_size: fields.required("intermediate_size")?,
-            bias: family.mlp_bias && fields.or("mlp_bias", false)?,
+            input_bias: mlp_bias,
+            output_bias: mlp_bias,
             gated: true,
-            activation: Activation::Silu,
+            activation: family.activation.2,
+            experts: None,
         },
         num_layers,
         attention: AttentionConfig {
@@ -42,43 +63,55 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
             qkv_bias: family.attention_bias == AttentionBias::Qkv || from_config,
             output_bias: from_config,
             qk_norm: family.qk_norm,
-            mask: MaskConfig::Causal,
-            relative_bias: None,
+            scale: scale(fields, family)?,
+            mask,
+            distance_bias: None,
         },
         norm: NormConfig {
-            kind: NormKind::Rms,
-            placement: Placement::Before,
+            kind: family.norm,
+            placement: family.placement,
+            first_attention: true,
             eps: fields.or("rms_norm_eps", 1e-6)? as f32,
         },
-        embeddings: EmbeddingsConfig { size: hidden_size, token_types: 0, norm: false },
-        positions: PositionsConfig::Rotary(rope::read(fields, family.default_rope_theta)?),
+        embeddings: EmbeddingsConfig {
+            size: hidden_size,
+            token_types: 0,
+            norm: false,
+            scale: if family.scaled_embeddings { (hidden_size as f32).sqrt() } else { 1.0 },
+        },
+        positions: PositionsConfig::Rotary(match family.rope {
+            Rope::One { default } => rope::read(fields, rope::Base { key: "rope_theta", default }, SCALED)?.into(),
+            Rope::Two { full, windowed } => rope::read_two(fields, full, windowed)?,
+        }),
         sliding_windows: vec![],
-        tie_word_embeddings: fields.or("tie_word_embeddings", false)?,
+        tie_word_embeddings: fields.or("tie_word_embeddings", family.tied)?,
         max_position_embeddings: fields.required("max_position_embeddings")?,
-        names: names::DECODER,
-        classifier: DECODER_HEAD,
+        names: match projection {
+            Some(projection) => TensorNames { output_projection: projection.name, ..family.names },
+            None => family.names,
+        },
+        classifier: classifier(fields, mask)?,
     };
     config.validate(FILE)?;
     // Validated before, because this allocates by the number of layers.
-    let sliding_windows = sliding_windows(fields, family, num_layers)?;
+    let sliding_windows = sliding_windows(fields, family, mask, num_layers)?;
     Ok(TransformerConfig { sliding_windows, ..config })
+}
+
+/// The mask: the family's, unless the architecture or a field of the config says that the model was trained without one.
+fn mask(fields: &Fields<'_>, family: &Family, variant: Option<&Variant>) -> Result<MaskConfig, LoadError> {
+    let is_lifted = !fields.or("is_causal", true)? || fields.or("use_bidirectional_attention", false)?;
+    Ok(if is_lifted || variant.is_some() { MaskConfig::Full } else { family.mask })
 }
 
 /// Refuses features of decoders that would change the computation and are not supported.
 fn refuse_other_decoders(fields: &Fields<'_>, family: &Family) -> Result<(), LoadError> {
-    if activation(fields, "hidden_act", Activation::Silu)? != Activation::Silu {
-        let found: String = fields.or("hidden_act", String::new())?;
-        return Err(fields.unsupported("hidden_act", &format!("\"{found}\""), "silu"));
+    let (key, name, only) = family.activation;
+    if activation(fields, key, only)? != only {
+        let found: String = fields.or(key, String::new())?;
+        return Err(fields.unsupported(key, &format!("\"{found}\""), name));
     }
-    let must_be_false = ["use_bidirectional_attention", "use_mrope", "use_qk_norm", "qk_layernorm"];
-    for name in must_be_false {
-        if fields.or(name, false)? {
-            return Err(fields.unsupported(name, "true", "false"));
-        }
-    }
-    if !fields.or("is_causal", true)? {
-        return Err(fields.unsupported("is_causal", "false", "causal attention only"));
-    }
+    check_musts(fields, family.musts)?;
     if !family.mlp_bias && fields.or("mlp_bias", false)? {
         return Err(fields.unsupported("mlp_bias", "true", "llama only"));
     }
@@ -86,6 +119,29 @@ fn refuse_other_decoders(fields: &Fields<'_>, family: &Family) -> Result<(), Loa
         return Err(fields.unsupported("attention_bias", "true", format!("{} has no biases", family.model_type)));
     }
     Ok(())
+}
+
+/// The factor on the scores, where it does not follow from the heads' width.
+fn scale(fields: &Fields<'_>, family: &Family) -> Result<Option<f32>, LoadError> {
+    let Some(name) = family.query_scalar else { return Ok(None) };
+    match fields.optional::<f64>(name)? {
+        Some(scalar) if scalar > 0.0 => Ok(Some(scalar.powf(-0.5) as f32)),
+        Some(scalar) => Err(fields.problem(name, &format!("must be above 0, it is {scalar}"))),
+        None => Err(fields.problem(name, "is missing")),
+    }
+}
+
+/// The head of classifiers: at the last token, or without a mask as `pooling` says.
+fn classifier(fields: &Fields<'_>, mask: MaskConfig) -> Result<ClassifierHead, LoadError> {
+    let pooling = match (mask, fields.optional::<String>("pooling")?.as_deref()) {
+        (MaskConfig::Causal, _) | (MaskConfig::Full, None | Some("last")) => Pooling::LastToken,
+        (MaskConfig::Full, Some("avg" | "mean")) => Pooling::Mean,
+        (MaskConfig::Full, Some("cls")) => Pooling::Cls,
+        (MaskConfig::Full, Some(other)) => {
+            return Err(fields.unsupported("pooling", &format!("\"{other}\""), "avg, mean, cls, last"));
+        }
+    };
+    Ok(ClassifierHead { pooling, ..DECODER_HEAD })
 }
 
 fn num_kv_heads(fields: &Fields<'_>, family: &Family, num_heads: usize) -> Result<usize, LoadError> {
@@ -109,53 +165,47 @@ fn head_dim(fields: &Fields<'_>, family: &Family, hidden_size: usize, num_heads:
 }
 
 /// The window of each layer. `[num_layers]`
-fn sliding_windows(fields: &Fields<'_>, family: &Family, num_layers: usize) -> Result<Vec<Option<usize>>, LoadError> {
+fn sliding_windows(
+    fields: &Fields<'_>,
+    family: &Family,
+    mask: MaskConfig,
+    num_layers: usize,
+) -> Result<Vec<Option<usize>>, LoadError> {
     match family.window {
         Window::Never => Ok(vec![None; num_layers]),
         Window::AllLayers { .. } if fields.get("sliding_window").is_some() => {
-            Ok(vec![Some(window_size(fields)?); num_layers])
+            Ok(vec![Some(windows::size(fields)?); num_layers])
         }
         Window::AllLayers { .. } if fields.mentions("sliding_window") => Ok(vec![None; num_layers]),
         Window::AllLayers { default } => Ok(vec![Some(default); num_layers]),
-        Window::SomeLayers => {
-            let slides = match fields.optional::<Vec<String>>("layer_types")? {
-                Some(layer_types) => slides_by_type(fields, &layer_types, num_layers)?,
-                None if fields.or("use_sliding_window", false)? => {
-                    let first: usize = fields.required("max_window_layers")?;
-                    (0..num_layers).map(|layer| layer >= first).collect()
-                }
-                None => vec![false; num_layers],
+        Window::SomeLayers => some_layers(fields, num_layers),
+        Window::Alternating => {
+            let window = match mask {
+                MaskConfig::Causal => windows::size(fields)?,
+                MaskConfig::Full => windows::two_sided(fields, "sliding_window", 512)?,
             };
-            if !slides.contains(&true) {
-                return Ok(vec![None; num_layers]);
-            }
-            if !fields.or("use_sliding_window", false)? {
-                return Err(
-                    fields.problem("layer_types", "has sliding_attention, but `use_sliding_window` is not true")
-                );
-            }
-            let size = window_size(fields)?;
-            Ok(slides.into_iter().map(|slides| slides.then_some(size)).collect())
+            let slides = windows::alternating(fields, num_layers)?;
+            Ok(slides.into_iter().map(|slides| slides.then_some(window)).collect())
         }
     }
 }
 
-fn slides_by_type(fields: &Fields<'_>, layer_types: &[String], num_layers: usize) -> Result<Vec<bool>, LoadError> {
-    if layer_types.len() != num_layers {
-        let problem = format!("has {} entries, `num_hidden_layers` is {num_layers}", layer_types.len());
-        return Err(fields.problem("layer_types", &problem));
+/// Windows in the layers of a type, or in those from one on.
+fn some_layers(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<Option<usize>>, LoadError> {
+    let slides = match fields.optional::<Vec<String>>("layer_types")? {
+        Some(layer_types) => windows::slides_by_type(fields, &layer_types, num_layers)?,
+        None if fields.or("use_sliding_window", false)? => {
+            let first: usize = fields.required("max_window_layers")?;
+            (0..num_layers).map(|layer| layer >= first).collect()
+        }
+        None => vec![false; num_layers],
+    };
+    if !slides.contains(&true) {
+        return Ok(vec![None; num_layers]);
     }
-    let slides = layer_types.iter().map(|layer_type| match layer_type.as_str() {
-        "full_attention" => Ok(false),
-        "sliding_attention" => Ok(true),
-        other => Err(fields.unsupported("layer_types", &format!("\"{other}\""), "full_attention, sliding_attention")),
-    });
-    slides.collect()
-}
-
-fn window_size(fields: &Fields<'_>) -> Result<usize, LoadError> {
-    match fields.required("sliding_window")? {
-        0 => Err(fields.problem("sliding_window", "must be above 0")),
-        size => Ok(size),
+    if !fields.or("use_sliding_window", false)? {
+        return Err(fields.problem("layer_types", "has sliding_attention, but `use_sliding_window` is not true"));
     }
+    let size = windows::size(fields)?;
+    Ok(slides.into_iter().map(|slides| slides.then_some(size)).collect())
 }

@@ -1,13 +1,15 @@
 //! Encoders in `config.json`.
 
-use super::common::{FILE, activation, refuse_unsupported};
-use super::encoder_families::{Family, Positions};
+use super::common::{self, FILE, activation, check_musts, first_of};
+use super::encoder_families::{Bias, Family, Gate, Positions, Rotary};
+use super::{rope, windows};
 use crate::LoadError;
 use crate::config::{
-    AttentionConfig, EmbeddingsConfig, FeedForwardConfig, LearnedPositions, MaskConfig, NormConfig, NormKind,
-    Placement, PositionsConfig, RelativeBuckets, TransformerConfig,
+    AttentionConfig, ClassifierHead, DistanceBias, EmbeddingsConfig, ExpertsConfig, FeedForwardConfig,
+    LearnedPositions, MaskConfig, NormConfig, NormKind, PositionsConfig, RelativeBuckets, TransformerConfig,
 };
 use crate::json::Fields;
+use prefold_core::Pooling;
 use prefold_kernels::Activation;
 
 /// MPNet's distance from which all distances are alike, which no config says.
@@ -18,86 +20,161 @@ const MAX_DISTANCE: usize = 128;
 /// # Errors
 /// One of its features is not supported; a field is missing, malformed or out of range.
 pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerConfig, LoadError> {
-    refuse_unsupported(fields)?;
-    refuse_other_encoders(fields)?;
+    common::refuse_unsupported(fields, family.own_code.then_some(family.prefix))?;
+    refuse_adapters(fields)?;
+    check_musts(fields, family.musts)?;
     let keys = family.keys;
-    let (hidden_size, num_heads) = (fields.required(keys.hidden_size)?, fields.required(keys.num_heads)?);
-    let num_layers = fields.required(keys.num_layers)?;
-    let positions = positions(fields, family)?;
+    let required = |keys: &[&'static str]| fields.required(first_of(fields, keys));
+    let (hidden_size, num_heads) = (required(keys.hidden_size)?, required(keys.num_heads)?);
+    let num_layers = required(keys.num_layers)?;
+    let (positions, max_position_embeddings) = positions(fields, family)?;
+    let biases = &family.biases;
     let config = TransformerConfig {
         model_type: family.model_type.to_owned(),
         vocab_size: fields.required("vocab_size")?,
         hidden_size,
+        output_size: hidden_size,
         num_layers,
         norm: NormConfig {
-            kind: NormKind::Layer,
-            placement: Placement::After,
-            eps: fields.or("layer_norm_eps", family.norm_eps)? as f32,
+            kind: if bias(fields, biases.norm)? { NormKind::Layer } else { NormKind::LayerUnbiased },
+            placement: family.placement,
+            first_attention: family.first_attention_norm,
+            eps: fields.or(first_of(fields, keys.norm_eps), family.norm_eps)? as f32,
         },
         embeddings: EmbeddingsConfig {
             size: embedding_size(fields, family, hidden_size)?,
-            token_types: if family.token_types { fields.or("type_vocab_size", 2)? } else { 0 },
+            token_types: match family.token_types {
+                Some(default) => fields.or("type_vocab_size", default)?,
+                None => 0,
+            },
             norm: true,
+            scale: 1.0,
         },
         attention: AttentionConfig {
             num_heads,
             num_kv_heads: num_heads,
             head_dim: head_dim(fields, family, hidden_size, num_heads)?,
-            qkv_bias: true,
-            output_bias: true,
+            qkv_bias: bias(fields, biases.qkv)?,
+            output_bias: bias(fields, biases.attention_output)?,
             qk_norm: false,
+            scale: None,
             mask: MaskConfig::Full,
-            relative_bias: relative_bias(fields, family)?,
+            distance_bias: distance_bias(fields, family)?,
         },
-        feed_forward: FeedForwardConfig {
-            intermediate_size: fields.required(keys.intermediate_size)?,
-            bias: true,
-            gated: false,
-            activation: activation(fields, keys.activation, Activation::Gelu)?,
-        },
-        positions: PositionsConfig::Learned(positions),
+        feed_forward: feed_forward(fields, family)?,
+        positions,
         sliding_windows: vec![],
         tie_word_embeddings: true,
-        max_position_embeddings: positions.max_input_length(),
+        max_position_embeddings,
         names: family.names,
-        classifier: family.classifier,
+        classifier: classifier(fields, family)?,
     };
     config.validate(FILE)?;
     // Validated before, because this allocates by the number of layers.
-    Ok(TransformerConfig { sliding_windows: vec![None; num_layers], ..config })
+    let sliding_windows = match family.local_attention {
+        true => windows::local_attention(fields, num_layers)?,
+        false => vec![None; num_layers],
+    };
+    Ok(TransformerConfig { sliding_windows, ..config })
 }
 
-/// Refuses features of encoders that would change the computation and are not supported.
-fn refuse_other_encoders(fields: &Fields<'_>) -> Result<(), LoadError> {
-    let kind: String = fields.or("position_embedding_type", "absolute".to_owned())?;
-    if kind != "absolute" {
-        return Err(fields.unsupported("position_embedding_type", &format!("\"{kind}\""), "absolute"));
-    }
-    for name in ["is_decoder", "add_cross_attention"] {
-        if fields.or(name, false)? {
-            return Err(fields.unsupported(name, "true", "false"));
-        }
-    }
+/// Refuses adapters beside the weights.
+fn refuse_adapters(fields: &Fields<'_>) -> Result<(), LoadError> {
     match fields.object("adapters")? {
         Some(_) => Err(fields.unsupported("adapters", "", "weights with the adapters merged into them")),
         None => Ok(()),
     }
 }
 
-fn positions(fields: &Fields<'_>, family: &Family) -> Result<LearnedPositions, LoadError> {
+fn bias(fields: &Fields<'_>, bias: Bias) -> Result<bool, LoadError> {
+    match bias {
+        Bias::Always => Ok(true),
+        Bias::Never => Ok(false),
+        Bias::Field(name, default) => fields.or(name, default),
+    }
+}
+
+fn feed_forward(fields: &Fields<'_>, family: &Family) -> Result<FeedForwardConfig, LoadError> {
+    let key = first_of(fields, family.keys.activation);
+    let (gated, activation) = match family.gate {
+        Gate::Never => (false, activation(fields, key, Activation::Gelu)?),
+        Gate::Always => (true, activation(fields, key, Activation::Gelu)?),
+        Gate::ByName => match fields.or(key, "swiglu".to_owned())?.as_str() {
+            "swiglu" | "silu" => (true, Activation::Silu),
+            "geglu" => (true, Activation::Gelu),
+            other => return Err(fields.unsupported(key, &format!("\"{other}\""), "swiglu, geglu")),
+        },
+    };
+    Ok(FeedForwardConfig {
+        intermediate_size: fields.required(first_of(fields, family.keys.intermediate_size))?,
+        input_bias: bias(fields, family.biases.feed_forward_input)?,
+        output_bias: bias(fields, family.biases.feed_forward_output)?,
+        gated,
+        activation,
+        experts: if family.experts { experts(fields)? } else { None },
+    })
+}
+
+/// The experts that the config names.
+fn experts(fields: &Fields<'_>) -> Result<Option<ExpertsConfig>, LoadError> {
+    let limits = [("num_experts", 1 << 10), ("moe_top_k", 1 << 6), ("moe_every_n_layers", 1 << 12)];
+    let [count, top, every] = limits.map(|(name, limit)| match fields.or::<usize>(name, 0) {
+        Ok(value) if value > limit => Err(fields.problem(name, &format!("must be at most {limit}, it is {value}"))),
+        value => value,
+    });
+    let (count, top, every) = (count?, top?, every?);
+    if count == 0 || every == 0 {
+        return Ok(None);
+    }
+    match top {
+        0 => Err(fields.problem("moe_top_k", "must be above 0")),
+        _ if top > count => {
+            Err(fields.problem("moe_top_k", &format!("({top}) must be at most `num_experts` ({count})")))
+        }
+        _ => Ok(Some(ExpertsConfig { count, top, every })),
+    }
+}
+
+/// The positions and the tokens of the longest input.
+fn positions(fields: &Fields<'_>, family: &Family) -> Result<(PositionsConfig, usize), LoadError> {
+    let key = first_of(fields, family.keys.max_positions);
+    let rows: usize = fields.required(key)?;
     let padding_id = match family.positions {
         Positions::FromZero => None,
         Positions::AfterPadding => Some(fields.or("pad_token_id", 1)?),
         Positions::AfterOne => Some(1),
+        Positions::Alibi => return Ok((PositionsConfig::Biases, rows)),
+        Positions::Rotary(Rotary::OneBase { key, default, kinds }) => {
+            let rope = rope::read(fields, rope::Base { key, default }, kinds)?;
+            let longest = match family.scaled_beyond {
+                Some((factor, trained)) if fields.get(factor).is_some() => rows.min(fields.or(trained, 2048)?),
+                _ => rows,
+            };
+            return Ok((PositionsConfig::Rotary(rope.into()), longest));
+        }
+        Positions::Rotary(Rotary::TwoBases { full, windowed }) => {
+            return Ok((PositionsConfig::Rotary(rope::read_two(fields, full, windowed)?), rows));
+        }
     };
-    let positions = LearnedPositions { rows: fields.required("max_position_embeddings")?, padding_id };
+    let positions = LearnedPositions { rows, padding_id };
     match positions.max_input_length() {
         0 => {
             let problem = format!("is {}, which leaves no row for a token", positions.rows);
-            Err(fields.problem("max_position_embeddings", &problem))
+            Err(fields.problem(key, &problem))
         }
-        _ => Ok(positions),
+        longest => Ok((PositionsConfig::Learned(positions), longest)),
     }
+}
+
+/// The head of classifiers, with the pooling that the config says.
+fn classifier(fields: &Fields<'_>, family: &Family) -> Result<ClassifierHead, LoadError> {
+    let Some(key) = family.classifier_pooling else { return Ok(family.classifier) };
+    let pooling = match fields.or(key, "cls".to_owned())?.as_str() {
+        "cls" => Pooling::Cls,
+        "mean" => Pooling::Mean,
+        other => return Err(fields.unsupported(key, &format!("\"{other}\""), "cls, mean")),
+    };
+    Ok(ClassifierHead { pooling, ..family.classifier })
 }
 
 fn embedding_size(fields: &Fields<'_>, family: &Family, hidden_size: usize) -> Result<usize, LoadError> {
@@ -113,19 +190,25 @@ fn embedding_size(fields: &Fields<'_>, family: &Family, hidden_size: usize) -> R
 
 fn head_dim(fields: &Fields<'_>, family: &Family, hidden_size: usize, num_heads: usize) -> Result<usize, LoadError> {
     if num_heads == 0 || !hidden_size.is_multiple_of(num_heads) {
-        let problem = format!("({hidden_size}) must be a multiple of `{}` ({num_heads})", family.keys.num_heads);
-        return Err(fields.problem(family.keys.hidden_size, &problem));
+        let [size, heads] = [family.keys.hidden_size, family.keys.num_heads].map(|keys| first_of(fields, keys));
+        let problem = format!("({hidden_size}) must be a multiple of `{heads}` ({num_heads})");
+        return Err(fields.problem(size, &problem));
     }
     Ok(hidden_size / num_heads)
 }
 
-fn relative_bias(fields: &Fields<'_>, family: &Family) -> Result<Option<RelativeBuckets>, LoadError> {
+fn distance_bias(fields: &Fields<'_>, family: &Family) -> Result<Option<DistanceBias>, LoadError> {
     const NAME: &str = "relative_attention_num_buckets";
+    if matches!(family.positions, Positions::Alibi) {
+        return Ok(Some(DistanceBias::Alibi));
+    }
     if !family.relative_bias {
         return Ok(None);
     }
     match fields.or(NAME, 32)? {
-        buckets @ 4..=4096 if buckets % 4 == 0 => Ok(Some(RelativeBuckets { buckets, max_distance: MAX_DISTANCE })),
+        buckets @ 4..=4096 if buckets % 4 == 0 => {
+            Ok(Some(DistanceBias::Buckets(RelativeBuckets { buckets, max_distance: MAX_DISTANCE })))
+        }
         buckets => Err(fields.problem(NAME, &format!("must be a multiple of 4 from 4 to 4096, it is {buckets}"))),
     }
 }

@@ -1,33 +1,66 @@
 //! Rotary embedding in `config.json`, in both spellings.
 
+use super::common::{RopeKinds, UNSCALED};
 use crate::LoadError;
-use crate::config::{RopeConfig, RopeScaling};
-use crate::json::Fields;
+use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
+use crate::json::{Fields, shown};
 
-/// Reads either spelling: `rope_parameters`, or `rope_theta` with `rope_scaling`.
+/// Where the base is: the field beside the scaling's object, and its default.
+#[derive(Clone, Copy)]
+pub(super) struct Base {
+    pub(super) key: &'static str,
+    pub(super) default: Option<f64>,
+}
+
+/// Reads either spelling: `rope_parameters`, or the field of the base with `rope_scaling`.
 ///
 /// # Errors
-/// Fields are missing, malformed or contradict each other, or the type of scaling is not known.
-pub(super) fn read(config: &Fields<'_>, default_theta: Option<f64>) -> Result<RopeConfig, LoadError> {
+/// Fields are missing, malformed or contradict each other, or the kind of scaling is not one of `kinds`.
+pub(super) fn read(config: &Fields<'_>, base: Base, kinds: RopeKinds) -> Result<RopeConfig, LoadError> {
     let newer = config.object("rope_parameters")?;
     let older = config.object("rope_scaling")?;
     let rope = match (&newer, &older) {
         (Some(newer), Some(older)) => {
-            let rope = parse(config, newer, default_theta)?;
-            if parse(config, older, Some(rope.theta))? != rope {
+            let rope = parse(config, newer, base, kinds)?;
+            if parse(config, older, Base { default: Some(rope.theta), ..base }, kinds)? != rope {
                 return Err(config.problem("rope_parameters", "and `rope_scaling` contradict each other"));
             }
             rope
         }
-        (Some(newer), None) => parse(config, newer, default_theta)?,
-        (None, Some(older)) => parse(config, older, default_theta)?,
-        (None, None) => RopeConfig { theta: theta(config, None, default_theta)?, scaling: RopeScaling::None },
+        (Some(newer), None) => parse(config, newer, base, kinds)?,
+        (None, Some(older)) => parse(config, older, base, kinds)?,
+        (None, None) => RopeConfig { theta: theta(config, None, base)?, scaling: RopeScaling::None },
     };
     partial_rotary(config)?;
     Ok(rope)
 }
 
-fn parse(config: &Fields<'_>, rope: &Fields<'_>, default_theta: Option<f64>) -> Result<RopeConfig, LoadError> {
+/// Reads the rotations of layers without and with a window, in either spelling: a set for each of the layer types in
+/// `rope_parameters`, or two fields. Each pair is a field and its default.
+///
+/// # Errors
+/// Fields are malformed, or frequencies are scaled.
+pub(super) fn read_two(
+    config: &Fields<'_>,
+    full: (&'static str, f64),
+    windowed: (&'static str, f64),
+) -> Result<RotaryConfig, LoadError> {
+    // Which layers an older `rope_scaling` means is not the same in all families, so that none is followed.
+    let sets = config.object("rope_parameters")?;
+    let one = |layer_type: &str, (key, default): (&'static str, f64)| {
+        let base = Base { key, default: Some(default) };
+        match sets.as_ref().map(|sets| sets.object(layer_type)).transpose()?.flatten() {
+            Some(set) => parse(config, &set, base, UNSCALED),
+            None => match config.object("rope_scaling")? {
+                Some(scaling) => parse(config, &scaling, base, UNSCALED),
+                None => Ok(RopeConfig { theta: theta(config, None, base)?, scaling: RopeScaling::None }),
+            },
+        }
+    };
+    Ok(RotaryConfig { full: one("full_attention", full)?, windowed: one("sliding_attention", windowed)? })
+}
+
+fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: RopeKinds) -> Result<RopeConfig, LoadError> {
     if let Some((name, _)) = rope.entries().find(|(_, value)| value.is_object()) {
         return Err(rope.unsupported(name, "(RoPE parameters per layer type)", "one set for all layers"));
     }
@@ -36,16 +69,29 @@ fn parse(config: &Fields<'_>, rope: &Fields<'_>, default_theta: Option<f64>) -> 
         Some(kind) => Some(kind),
         None => rope.optional::<String>("type")?,
     };
-    let scaling = match kind.as_deref() {
+    let kind = match kind {
         None if rope.mentions("factor") => return Err(rope.problem("rope_type", "is missing")),
-        None | Some("default") => RopeScaling::None,
-        Some("linear") => RopeScaling::Linear { factor: positive(rope, "factor")? },
-        Some("llama3") => parse_llama3(config, rope)?,
-        Some(other) => {
-            return Err(rope.unsupported("rope_type", &format!("\"{other}\""), "default, linear, llama3"));
-        }
+        None => "default".to_owned(),
+        Some(kind) => kind,
     };
-    Ok(RopeConfig { theta: theta(config, Some(rope), default_theta)?, scaling })
+    let scaling = match kind.as_str() {
+        other if !kinds.contains(&other) => {
+            return Err(rope.unsupported("rope_type", &format!("\"{other}\""), kinds.join(", ")));
+        }
+        "linear" => RopeScaling::Linear { factor: positive(rope, "factor")? },
+        "llama3" => parse_llama3(config, rope)?,
+        "ntk" => parse_ntk(rope)?,
+        _ => RopeScaling::None,
+    };
+    Ok(RopeConfig { theta: theta(config, Some(rope), base)?, scaling })
+}
+
+/// The kind of Alibaba-NLP's `new` models; `mixed_b` would be another one.
+fn parse_ntk(rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
+    match rope.get("mixed_b") {
+        None => Ok(RopeScaling::Ntk { factor: positive(rope, "factor")? }),
+        Some(value) => Err(rope.unsupported("mixed_b", &shown(value), "null")),
+    }
 }
 
 fn parse_llama3(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
@@ -69,13 +115,14 @@ fn parse_llama3(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, L
     })
 }
 
-fn theta(config: &Fields<'_>, rope: Option<&Fields<'_>>, default: Option<f64>) -> Result<f64, LoadError> {
-    for fields in rope.into_iter().chain([config]) {
-        if fields.get("rope_theta").is_some() {
-            return positive(fields, "rope_theta");
+fn theta(config: &Fields<'_>, rope: Option<&Fields<'_>>, base: Base) -> Result<f64, LoadError> {
+    let places = rope.map(|rope| (rope, "rope_theta")).into_iter().chain([(config, base.key)]);
+    for (fields, name) in places {
+        if fields.get(name).is_some() {
+            return positive(fields, name);
         }
     }
-    default.ok_or_else(|| config.problem("rope_theta", "is missing"))
+    base.default.ok_or_else(|| config.problem(base.key, "is missing"))
 }
 
 fn positive(fields: &Fields<'_>, name: &str) -> Result<f64, LoadError> {

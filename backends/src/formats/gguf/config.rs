@@ -1,7 +1,7 @@
 //! The transformer's description in a GGUF file's metadata.
 
 use super::file::{Architecture, CLASS_ROWS, GgufFile};
-use super::names::{DECODER, ENCODER, layer_part};
+use super::names::layer_part;
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use prefold_core::Pooling;
@@ -108,13 +108,10 @@ impl GgufFile {
         if key_length.is_some() && value_length.is_some() && key_length != value_length {
             return refused(format!("`{}` other than key_length", key("attention.value_length")), "equal lengths");
         }
-        let (naming, families) = match architecture.is_encoder {
-            true => (&ENCODER, "the tensors of BERT, RoBERTa, XLM-RoBERTa and DistilBERT"),
-            false => (&DECODER, "the tensors of Llama, Qwen2 and Qwen3"),
-        };
+        let naming = architecture.naming;
         let known = |name: &str| naming.hugging_face_name(name).is_some() || OTHER_PARTS.contains(&name);
         match self.tensor_names().find(|name| !known(name)) {
-            Some(name) => refused(format!("tensor `{name}`"), families),
+            Some(name) => refused(format!("tensor `{name}`"), &format!("the tensors of {}", naming.families)),
             None => Ok(()),
         }
     }

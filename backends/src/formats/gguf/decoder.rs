@@ -23,16 +23,20 @@ impl GgufFile {
             Some(head_dim) => head_dim,
             None => hidden_size.checked_div(num_heads).unwrap_or(0),
         };
+        let mlp_bias = self.tensor("blk.0.ffn_gate.bias").is_some();
         let eps = key("attention.layer_norm_rms_epsilon");
         Ok(TransformerConfig {
             model_type: architecture.name.to_owned(),
             vocab_size: self.rows("token_embd.weight")?,
             hidden_size,
+            output_size: hidden_size,
             feed_forward: FeedForwardConfig {
                 intermediate_size: required("feed_forward_length")?,
-                bias: self.tensor("blk.0.ffn_gate.bias").is_some(),
+                input_bias: mlp_bias,
+                output_bias: mlp_bias,
                 gated: true,
                 activation: Activation::Silu,
+                experts: None,
             },
             num_layers: required("block_count")?,
             attention: AttentionConfig {
@@ -42,16 +46,18 @@ impl GgufFile {
                 qkv_bias: self.tensor("blk.0.attn_q.bias").is_some(),
                 output_bias: self.tensor("blk.0.attn_output.bias").is_some(),
                 qk_norm: self.tensor("blk.0.attn_q_norm.weight").is_some(),
+                scale: None,
                 mask: MaskConfig::Causal,
-                relative_bias: None,
+                distance_bias: None,
             },
             norm: NormConfig {
                 kind: NormKind::Rms,
                 placement: Placement::Before,
+                first_attention: true,
                 eps: self.f64(&eps)?.ok_or_else(|| self.lacks(&eps))? as f32,
             },
-            embeddings: EmbeddingsConfig { size: hidden_size, token_types: 0, norm: false },
-            positions: PositionsConfig::Rotary(self.rope(architecture, head_dim)?),
+            embeddings: EmbeddingsConfig { size: hidden_size, token_types: 0, norm: false, scale: 1.0 },
+            positions: PositionsConfig::Rotary(self.rope(architecture, head_dim)?.into()),
             sliding_windows: vec![],
             tie_word_embeddings: self.tensor("output.weight").is_none(),
             max_position_embeddings: required("context_length")?,
@@ -60,7 +66,7 @@ impl GgufFile {
         })
     }
 
-    fn rope(&self, architecture: &Architecture, head_dim: usize) -> Result<RopeConfig, LoadError> {
+    pub(super) fn rope(&self, architecture: &Architecture, head_dim: usize) -> Result<RopeConfig, LoadError> {
         let key = |name: &str| format!("{}.rope.{name}", architecture.name);
         let theta = match self.f64(&key("freq_base"))? {
             Some(theta) if theta > 0.0 => theta,

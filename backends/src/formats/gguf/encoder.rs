@@ -12,11 +12,15 @@ use prefold_kernels::Activation;
 const POSITIONS: &str = "position_embd.weight";
 const TOKEN_TYPES: &str = "token_types.weight";
 
+/// The matrix of q, k and v together, which Nomic BERT has.
+const FUSED: &str = "blk.0.attn_qkv.weight";
+
 /// The layer of a classifier's head before [`CLASS_ROWS`].
 const CLASS_DENSE: &str = "cls.weight";
 
 impl GgufFile {
-    /// The description of an encoder. The activation is not in the file: all of these families have GELU.
+    /// The description of an encoder. The activation is not in the file: all of these families have GELU, and SiLU where there is a
+    /// gate.
     ///
     /// # Errors
     /// A value is missing or malformed, or the file needs an unsupported feature.
@@ -31,7 +35,21 @@ impl GgufFile {
             return Err(self.wrong(&key("embedding_length"), &problem));
         }
         let eps = key("attention.layer_norm_epsilon");
-        let positions = LearnedPositions { rows: self.rows(POSITIONS)?, padding_id: None };
+        let head_dim = hidden_size / num_heads;
+        let context = required("context_length")?;
+        let (gated, fused) = (self.tensor("blk.0.ffn_gate.weight").is_some(), self.tensor(FUSED).is_some());
+        // Nomic BERT has no table.
+        let (positions, longest) = match self.tensor(POSITIONS) {
+            Some(_) => {
+                let positions = LearnedPositions { rows: self.rows(POSITIONS)?, padding_id: None };
+                (PositionsConfig::Learned(positions), positions.max_input_length().min(context))
+            }
+            None if !fused => {
+                return Err(LoadError::MissingTensor { file: self.name().to_owned(), name: POSITIONS.to_owned() });
+            }
+            None => (PositionsConfig::Rotary(self.rope(architecture, head_dim)?.into()), context),
+        };
+        let has_bias = |names: &[&str]| names.iter().any(|name| self.tensor(&format!("blk.0.{name}.bias")).is_some());
         // Of a single row, a rewritten file may have made a vector.
         let token_types = match self.tensor(TOKEN_TYPES).map(|info| info.shape.dims()) {
             None => 0,
@@ -42,34 +60,39 @@ impl GgufFile {
             model_type: architecture.name.to_owned(),
             vocab_size: self.rows("token_embd.weight")?,
             hidden_size,
+            output_size: hidden_size,
             num_layers: required("block_count")?,
             norm: NormConfig {
                 kind: NormKind::Layer,
                 placement: Placement::After,
+                first_attention: true,
                 eps: self.f64(&eps)?.ok_or_else(|| self.lacks(&eps))? as f32,
             },
-            embeddings: EmbeddingsConfig { size: hidden_size, token_types, norm: true },
+            embeddings: EmbeddingsConfig { size: hidden_size, token_types, norm: true, scale: 1.0 },
             attention: AttentionConfig {
                 num_heads,
                 num_kv_heads: num_heads,
-                head_dim: hidden_size / num_heads,
-                qkv_bias: true,
-                output_bias: true,
+                head_dim,
+                qkv_bias: !fused || has_bias(&["attn_qkv"]),
+                output_bias: !fused || has_bias(&["attn_output"]),
                 qk_norm: false,
+                scale: None,
                 mask: MaskConfig::Full,
-                relative_bias: None,
+                distance_bias: None,
             },
             feed_forward: FeedForwardConfig {
                 intermediate_size: required("feed_forward_length")?,
-                bias: true,
-                gated: false,
-                activation: Activation::Gelu,
+                input_bias: !fused || has_bias(&["ffn_up"]),
+                output_bias: !fused || has_bias(&["ffn_down"]),
+                gated,
+                activation: if gated { Activation::Silu } else { Activation::Gelu },
+                experts: None,
             },
-            positions: PositionsConfig::Learned(positions),
+            positions,
             sliding_windows: vec![],
             tie_word_embeddings: true,
-            max_position_embeddings: positions.max_input_length().min(required("context_length")?),
-            names: names::BERT,
+            max_position_embeddings: longest,
+            names: if fused { names::NOMIC } else { names::BERT },
             // DistilBERT is the family without token types.
             classifier: if token_types == 0 { DISTILBERT_HEAD } else { ROBERTA_HEAD },
         })

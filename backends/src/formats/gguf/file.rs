@@ -2,6 +2,7 @@
 
 use super::blocks::{decode, dtype_name};
 use super::header;
+use super::names::{DECODER, ENCODER, NOMIC, Naming};
 use crate::LoadError;
 use crate::disk::{FileBytes, NamedFile};
 use crate::formats::tensor::check_shape;
@@ -22,21 +23,28 @@ pub(super) struct Architecture {
     pub(super) name: &'static str,
     /// Attention sees all of a text, not only what is before a token; the other differences of encoders come with it.
     pub(super) is_encoder: bool,
+    pub(super) naming: &'static Naming,
     /// Converters reorder the rows of q and k for a rotation of neighbours (2i, 2i + 1).
     pub(super) interleaved_rope: bool,
     /// Default of `rope.freq_base`; if absent, the value is required.
     pub(super) default_rope_theta: Option<f64>,
 }
 
-const QWEN2: Architecture =
-    Architecture { name: "qwen2", is_encoder: false, interleaved_rope: false, default_rope_theta: None };
+const QWEN2: Architecture = Architecture {
+    name: "qwen2",
+    is_encoder: false,
+    naming: &DECODER,
+    interleaved_rope: false,
+    default_rope_theta: None,
+};
 
 /// Supported architectures. Mistral's files name `llama`; those of RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT `bert`.
-const ARCHITECTURES: [Architecture; 4] = [
+const ARCHITECTURES: [Architecture; 5] = [
     Architecture { name: "llama", interleaved_rope: true, default_rope_theta: Some(10_000.0), ..QWEN2 },
     QWEN2,
     Architecture { name: "qwen3", ..QWEN2 },
-    Architecture { name: "bert", is_encoder: true, ..QWEN2 },
+    Architecture { name: "bert", is_encoder: true, naming: &ENCODER, ..QWEN2 },
+    Architecture { name: "nomic-bert", is_encoder: true, naming: &NOMIC, ..QWEN2 },
 ];
 
 /// Rows of a reranker's head kept by converters, one per entry of `classifier.output_labels`.

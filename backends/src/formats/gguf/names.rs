@@ -1,6 +1,7 @@
 //! Names of tensors in GGUF files and in Hugging Face's.
 
 /// Names of the tensors of a kind of model, without `.weight` and `.bias`: GGUF's and Hugging Face's.
+#[derive(Debug)]
 pub(crate) struct Naming {
     /// Hugging Face's name of the layers.
     layers: &'static str,
@@ -8,6 +9,8 @@ pub(crate) struct Naming {
     layer_parts: &'static [(&'static str, &'static str)],
     /// Tensors outside the layers.
     whole_parts: &'static [(&'static str, &'static str)],
+    /// The models that have these, for display.
+    pub(crate) families: &'static str,
 }
 
 pub(crate) const DECODER: Naming = Naming {
@@ -26,6 +29,7 @@ pub(crate) const DECODER: Naming = Naming {
         ("ffn_down", "mlp.down_proj"),
     ],
     whole_parts: &[("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")],
+    families: "Llama, Qwen2 and Qwen3",
 };
 
 pub(crate) const ENCODER: Naming = Naming {
@@ -51,6 +55,26 @@ pub(crate) const ENCODER: Naming = Naming {
         ("cls", "pre_classifier"),
         ("cls.output", "classifier"),
     ],
+    families: "BERT, RoBERTa, XLM-RoBERTa and DistilBERT",
+};
+
+pub(crate) const NOMIC: Naming = Naming {
+    layers: "bert.encoder.layers",
+    layer_parts: &[
+        ("attn_qkv", "attn.Wqkv"),
+        ("attn_output", "attn.out_proj"),
+        ("attn_output_norm", "norm1"),
+        ("ffn_up", "mlp.fc11"),
+        ("ffn_gate", "mlp.fc12"),
+        ("ffn_down", "mlp.fc2"),
+        ("layer_output_norm", "norm2"),
+    ],
+    whole_parts: &[
+        ("token_embd", "bert.embeddings.word_embeddings"),
+        ("token_types", "bert.embeddings.token_type_embeddings"),
+        ("token_embd_norm", "bert.emb_ln"),
+    ],
+    families: "Nomic BERT",
 };
 
 impl Naming {
@@ -80,7 +104,7 @@ impl Naming {
 
 /// Name in a GGUF file of a tensor by Hugging Face's name.
 pub(crate) fn gguf_name(name: &str) -> Option<String> {
-    DECODER.gguf_name(name).or_else(|| ENCODER.gguf_name(name))
+    [DECODER, ENCODER, NOMIC].iter().find_map(|naming| naming.gguf_name(name))
 }
 
 /// `blk.3.attn_q.weight` to `attn_q.weight`.
@@ -109,6 +133,8 @@ mod tests {
             (&ENCODER, "cls.output.weight", "classifier.out_proj.weight"),
             (&ENCODER, "blk.12.attn_output.weight", "bert.encoder.layer.12.attention.output.dense.weight"),
             (&ENCODER, "blk.0.layer_output_norm.bias", "bert.encoder.layer.0.output.LayerNorm.bias"),
+            (&NOMIC, "blk.1.attn_qkv.weight", "bert.encoder.layers.1.attn.Wqkv.weight"),
+            (&NOMIC, "token_embd_norm.bias", "bert.emb_ln.bias"),
         ] {
             assert_eq!(naming.hugging_face_name(gguf).as_deref(), Some(name));
             assert_eq!(gguf_name(name).as_deref(), Some(gguf));

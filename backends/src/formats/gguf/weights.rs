@@ -49,6 +49,12 @@ impl GgufWeights {
         gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some())
     }
 
+    /// Values of all tensors.
+    pub(crate) fn parameters(&self) -> u64 {
+        let count = |name: &str| self.file.tensor(name).map_or(0, |info| info.shape.elem_count() as u64);
+        self.file.tensor_names().map(count).sum()
+    }
+
     /// Type of a tensor, after the word `gguf`.
     pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
         let info = gguf_name(name).and_then(|name| self.file.tensor(&name));

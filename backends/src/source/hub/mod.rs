@@ -1,5 +1,6 @@
 //! Download of a model's files from the Hugging Face hub into its usual cache.
 
+pub(crate) mod inspect;
 mod verify;
 mod watch;
 
@@ -54,12 +55,20 @@ pub(crate) enum FileSet {
 /// # Errors
 /// The repository or a required file is not available; the message names it and the cause.
 pub(crate) fn download(model: &HubModel, dense_path: Option<&str>, files: FileSet) -> Result<PathBuf, LoadError> {
+    blocking(model, async |download| download.run(dense_path, files).await)
+}
+
+/// Runs requests to the hub to their end.
+fn blocking<T: Send>(
+    model: &HubModel,
+    requests: impl AsyncFnOnce(&Download<'_>) -> Result<T, LoadError> + Send,
+) -> Result<T, LoadError> {
     // A thread of its own, because a runtime must not be started on a thread of another runtime.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| LoadError::io("the network (tokio runtime)", error))?;
-            let outcome = runtime.block_on(async { Download::new(model)?.run(dense_path, files).await });
+            let outcome = runtime.block_on(async { requests(&Download::new(model)?).await });
             // Does not wait for name servers or locks of other processes.
             runtime.shutdown_background();
             outcome

@@ -1,0 +1,110 @@
+//! Check of a model before its weights are there: whether it runs, what it needs, what it answers.
+//!
+//! It is the way of a start up to the weights: the same files are read, the same refusals made, the same tensors looked for.
+
+use crate::LoadError;
+use crate::checkpoint::Inspection;
+use crate::formats::Weights;
+use crate::model::memory;
+use crate::options::LoadOptions;
+use crate::source::{ModelFiles, licence};
+use prefold_core::Capabilities;
+use prefold_kernels::Dtype;
+
+/// The result of [`check_model`].
+#[derive(Debug, Clone)]
+pub struct ModelCheck {
+    /// Whether the model runs.
+    pub verdict: Verdict,
+    /// What it is; absent where the files say too little.
+    pub model: Option<CheckedModel>,
+    /// The licence that the model's card names.
+    pub licence: Option<String>,
+}
+
+/// Whether a model runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// As its files mean it.
+    Runs,
+    /// It runs; the sentences say what is left out or was not checked.
+    RunsBut(Vec<String>),
+    /// It is refused; the reason names what is missing.
+    DoesNotRun(String),
+}
+
+/// A model that runs.
+#[derive(Debug, Clone)]
+pub struct CheckedModel {
+    /// The family's name in `config.json`, for example `qwen3`.
+    pub family: String,
+    /// `causal`, `full`, or either with windows.
+    pub attention: &'static str,
+    /// Values of all tensors; absent where no header of them could be read.
+    pub parameters: Option<u64>,
+    /// Type of the weights in the files.
+    pub stored_dtype: Option<String>,
+    /// Memory by `--dtype`.
+    pub memory: Vec<Memory>,
+    /// The answers that it can give.
+    pub capabilities: Capabilities,
+}
+
+/// Memory of a model on a CPU in one type of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// The type.
+    pub dtype: Dtype,
+    /// Weights and tables of positions.
+    pub weights_bytes: u64,
+    /// The longest input on its way through the layers, in addition.
+    pub longest_input_bytes: u64,
+}
+
+/// Types whose memory is told.
+const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Bfloat16, Dtype::Int8];
+
+/// Checks the model that the options name. From the hub the small files and the headers of the tensors are read, some kilobytes.
+///
+/// Blocks: a hub download runs on its own runtime, so do not call this from async code.
+pub fn check_model(options: &LoadOptions) -> ModelCheck {
+    let files = match ModelFiles::inspect(options) {
+        Ok(files) => files,
+        Err(error) => return refused(&error, None),
+    };
+    let licence = files.licence().map(str::to_owned).or_else(|| licence::read(&files));
+    match Inspection::of(options, files) {
+        Ok(inspection) => checked(&inspection, licence),
+        Err(error) => refused(&error, licence),
+    }
+}
+
+fn refused(error: &LoadError, licence: Option<String>) -> ModelCheck {
+    ModelCheck { verdict: Verdict::DoesNotRun(error.to_string()), model: None, licence }
+}
+
+fn checked(inspection: &Inspection, licence: Option<String>) -> ModelCheck {
+    let Inspection { config, weights, capabilities } = inspection;
+    let mut notes = capabilities.warnings.clone();
+    if weights.is_none() {
+        notes.push(
+            "its tensors are in no safetensors file, whose header could be read; they were not looked for".to_owned(),
+        );
+    }
+    let longest = capabilities.max_input_length;
+    let memory = DTYPES.map(|dtype| Memory {
+        dtype,
+        weights_bytes: memory::weights(config, dtype, longest),
+        longest_input_bytes: memory::longest_input(config, dtype, longest),
+    });
+    let model = CheckedModel {
+        family: config.model_type.clone(),
+        attention: config.attention_name(),
+        parameters: weights.as_ref().map(Weights::parameters),
+        stored_dtype: weights.as_ref().map(|it| it.stored_dtype(&config.names.first_projection()).to_owned()),
+        memory: memory.to_vec(),
+        capabilities: capabilities.clone(),
+    };
+    let verdict = if notes.is_empty() { Verdict::Runs } else { Verdict::RunsBut(notes) };
+    ModelCheck { verdict, model: Some(model), licence }
+}

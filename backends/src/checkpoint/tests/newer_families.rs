@@ -1,0 +1,240 @@
+//! Configs of ModernBERT, Nomic, GTE, Gemma and decoders without a mask: windows, rotations, masks, and what is refused.
+
+use super::configs::config_with;
+use super::refusals::Change::Remove;
+use super::refusals::{check, config};
+use super::{copy_of, edit_tensors, fixture, open, options, read_json, rope, write_json};
+use crate::config::{MaskConfig, PositionsConfig, RopeScaling, RotaryConfig, TransformerConfig};
+use crate::options::ModelSource;
+use prefold_core::{Batch, Pooling, RaggedBatch, Wanted};
+use serde_json::{Value, json};
+use std::path::Path;
+use tempfile::TempDir;
+
+fn thetas(config: &TransformerConfig) -> (f64, f64) {
+    let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &config.positions else { panic!("rotary") };
+    (full.theta, windowed.theta)
+}
+
+#[test]
+fn windows_of_local_layers() {
+    let windows = |name: &str, changes: &[(&str, Value)]| config_with(name, changes).sliding_windows;
+    // 16 tokens, 8 on either side.
+    assert_eq!(windows("modernbert-tiny", &[]), [None, Some(9), Some(9), None]);
+    let every = [("global_attn_every_n_layers", json!(2)), ("local_attention", json!(128))];
+    assert_eq!(windows("modernbert-tiny", &every), [None, Some(65), None, Some(65)]);
+    let layer_types = json!(["sliding_attention", "full_attention", "full_attention", "full_attention"]);
+    assert_eq!(windows("modernbert-tiny", &[("layer_types", layer_types)]), [Some(9), None, None, None]);
+    let missing = ("local_attention", json!(null));
+    assert_eq!(windows("modernbert-tiny", &[missing])[1], Some(65), "the class has a default");
+
+    assert_eq!(windows("embeddinggemma-tiny", &[]), [Some(9), Some(9), None, Some(9)]);
+    let pattern = [("layer_types", json!(null)), ("_sliding_window_pattern", json!(2))];
+    assert_eq!(windows("embeddinggemma-tiny", &pattern), [Some(9), None, Some(9), None]);
+    // With the mask the window is behind the token.
+    let causal = [("use_bidirectional_attention", json!(false))];
+    assert_eq!(windows("embeddinggemma-tiny", &causal), [Some(16), Some(16), None, Some(16)]);
+}
+
+#[test]
+fn rotations_of_layers_with_and_without_windows() {
+    assert_eq!(thetas(&config_with("modernbert-tiny", &[])), (160_000.0, 10_000.0));
+    assert_eq!(thetas(&config_with("embeddinggemma-tiny", &[])), (1_000_000.0, 10_000.0));
+    let set = |theta: f64| json!({"rope_type": "default", "rope_theta": theta});
+    let newer = json!({"full_attention": set(5.0), "sliding_attention": set(7.0)});
+    for name in ["modernbert-tiny", "embeddinggemma-tiny"] {
+        assert_eq!(thetas(&config_with(name, &[("rope_parameters", newer.clone())])), (5.0, 7.0), "{name}");
+    }
+    let gte = config_with("gte-base-tiny", &[]);
+    assert_eq!((rope(&gte).theta, &rope(&gte).scaling), (500_000.0, &RopeScaling::Ntk { factor: 2.0 }));
+}
+
+#[test]
+fn what_lifts_the_mask() {
+    let mask = |name: &str, changes: &[(&str, Value)]| config_with(name, changes).attention.mask;
+    let without = [("is_causal", json!(false))];
+    for name in ["qwen2-tiny", "qwen3-tiny", "llama-tiny", "mistral-tiny"] {
+        assert_eq!(mask(name, &[]), MaskConfig::Causal, "{name}");
+        assert_eq!(mask(name, &without), MaskConfig::Full, "{name}");
+        assert_eq!(mask(name, &[("use_bidirectional_attention", json!(true))]), MaskConfig::Full, "{name}");
+    }
+    assert_eq!(mask("llama-bidirec-tiny", &[]), MaskConfig::Full);
+    let by_class = [("use_bidirectional_attention", json!(null))];
+    assert_eq!(mask("qwen3-bidirectional-tiny", &by_class), MaskConfig::Full);
+    assert_eq!(config_with("qwen3-bidirectional-tiny", &[]).output_size, 48);
+    // The code that lifts the mask is not run, and not needed. That of gte-Qwen2 and stella lifts it unasked.
+    let code = ("auto_map", json!({"AutoModel": "modeling_qwen.Qwen2Model"}));
+    assert_eq!(mask("qwen2-tiny", &[without[0].clone(), code.clone()]), MaskConfig::Full);
+    assert_eq!(mask("qwen2-tiny", &[code]), MaskConfig::Full);
+}
+
+#[test]
+fn a_pooling_that_only_the_config_names() {
+    let dir = copy_of("llama-bidirec-tiny");
+    std::fs::remove_file(dir.path().join("modules.json")).unwrap();
+    std::fs::remove_dir_all(dir.path().join("1_Pooling")).unwrap();
+    let pooling = || open(dir.path()).map(|it| it.capabilities.embed.as_ref().unwrap().pooling.clone());
+    assert_eq!(pooling().unwrap(), [Pooling::Mean]);
+    let mut json = read_json(&dir.path().join("config.json"));
+    json["pooling"] = json!("weighted");
+    write_json(&dir.path().join("config.json"), &json);
+    assert!(pooling().unwrap_err().to_string().contains("`pooling` \"weighted\""));
+}
+
+#[test]
+fn longer_inputs_than_rotations_without_scaling_allow() {
+    let longest = |changes: &[(&str, Value)]| config_with("nomic-tiny", changes).max_position_embeddings;
+    assert_eq!(longest(&[]), 8192);
+    assert_eq!(longest(&[("rotary_scaling_factor", json!(2))]), 2048);
+}
+
+#[test]
+fn both_spellings_of_nomic() {
+    let newer = [
+        ("n_embd", json!(null)),
+        ("hidden_size", json!(32)),
+        ("n_layer", json!(null)),
+        ("num_hidden_layers", json!(3)),
+        ("activation_function", json!(null)),
+        ("hidden_act", json!("silu")),
+        ("layer_norm_epsilon", json!(null)),
+        ("layer_norm_eps", json!(1e-12)),
+        ("rotary_emb_base", json!(null)),
+    ];
+    assert_eq!(config_with("nomic-tiny", &newer), config_with("nomic-tiny", &[]));
+}
+
+/// A copy of the reranker of XLM-RoBERTa with the names of Jina's code, and without `model_type`.
+fn as_jina_reranker() -> TempDir {
+    let dir = copy_of("xlm-roberta-reranker-tiny");
+    let names = [
+        ("embeddings.LayerNorm", "emb_ln"),
+        ("encoder.layer.", "encoder.layers."),
+        ("attention.output.dense", "mixer.out_proj"),
+        ("attention.output.LayerNorm", "norm1"),
+        ("intermediate.dense", "mlp.fc1"),
+        ("output.dense", "mlp.fc2"),
+        ("output.LayerNorm", "norm2"),
+    ];
+    edit_tensors(dir.path(), |tensors| {
+        for layer in 0..2 {
+            for kind in ["weight", "bias"] {
+                let part = |name: &str| format!("roberta.encoder.layer.{layer}.attention.self.{name}.{kind}");
+                let mut fused = tensors.remove(&part("query")).unwrap();
+                for name in ["key", "value"] {
+                    fused.bytes.extend(tensors.remove(&part(name)).unwrap().bytes);
+                }
+                fused.shape[0] *= 3;
+                tensors.insert(format!("roberta.encoder.layers.{layer}.mixer.Wqkv.{kind}"), fused);
+            }
+        }
+        for (name, tensor) in std::mem::take(tensors) {
+            tensors.insert(names.iter().fold(name, |name, (from, to)| name.replace(from, to)), tensor);
+        }
+    });
+    let path = dir.path().join("config.json");
+    let mut config = read_json(&path);
+    config.as_object_mut().unwrap().remove("model_type");
+    config["auto_map"] = json!({
+        "AutoConfig": "configuration_xlm_roberta.XLMRobertaFlashConfig",
+        "AutoModelForSequenceClassification": "modeling_xlm_roberta.XLMRobertaForSequenceClassification"
+    });
+    write_json(&path, &config);
+    dir
+}
+
+#[test]
+fn jinas_reranker_is_xlm_roberta_with_other_names() {
+    let dir = as_jina_reranker();
+    let logits = |path: &Path| {
+        let mut model = crate::load(&options(ModelSource::Path(path.to_owned()))).unwrap();
+        let ragged = RaggedBatch::from_sequences(&[vec![0, 17, 90, 33, 2, 2, 41, 5, 2], vec![0, 8, 2]]).unwrap();
+        model.backend.forward(&Batch { ragged, wanted: vec![Wanted::Logits; 2] }, None).unwrap()
+    };
+    assert_eq!(logits(dir.path()), logits(&fixture("xlm-roberta-reranker-tiny")));
+    // jina-embeddings-v3 has adapters and rotary positions.
+    let path = dir.path().join("config.json");
+    for (field, value) in
+        [("position_embedding_type", json!("rotary")), ("lora_adaptations", json!(["retrieval.query"]))]
+    {
+        let mut config = read_json(&path);
+        let before = config.clone();
+        config[field] = value;
+        write_json(&path, &config);
+        let refused = open(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`{field}`")), "{refused}");
+        write_json(&path, &before);
+    }
+    let mut config = read_json(&path);
+    config.as_object_mut().unwrap().remove("auto_map");
+    write_json(&path, &config);
+    assert!(open(dir.path()).unwrap_err().to_string().contains("`model_type` is missing"));
+}
+
+#[test]
+fn features_that_are_not_computed() {
+    let scaled = json!({"rope_type": "linear", "factor": 2});
+    check(vec![
+        ("nomic-tiny", config("/num_experts", json!(8)), &["`num_experts` 8", "0"]),
+        ("nomic-moe-tiny", config("/moe_top_k", json!(9)), &["`moe_top_k` (9)", "`num_experts` (8)"]),
+        ("nomic-moe-tiny", config("/moe_top_k", json!(0)), &["`moe_top_k` must be above 0"]),
+        ("nomic-moe-tiny", config("/num_experts", json!(7)), &["mlp.router.layer.weight"]),
+        ("nomic-moe-tiny", config("/num_experts", json!(1u64 << 40)), &["`num_experts` must be at most 1024"]),
+        ("nomic-moe-tiny", config("/expert_choice_router", json!(true)), &["`expert_choice_router` true"]),
+        ("nomic-moe-tiny", config("/moe_normalize_expert_weights", json!(true)), &["`moe_normalize_expert_weights`"]),
+        ("modernbert-tiny", config("/classifier_bias", json!(true)), &["`classifier_bias` true", "false"]),
+        (
+            "modernbert-tiny",
+            config("/classifier_activation", json!("relu")),
+            &["`classifier_activation` \"relu\"", "gelu"],
+        ),
+        (
+            "modernbert-tiny",
+            config("/classifier_pooling", json!("max")),
+            &["`classifier_pooling` \"max\"", "cls, mean"],
+        ),
+        ("modernbert-tiny", config("/local_attention", json!(0)), &["`local_attention` must be above 0"]),
+        ("modernbert-tiny", config("/global_attn_every_n_layers", json!(0)), &["`global_attn_every_n_layers`"]),
+        ("modernbert-tiny", config("/layer_types", json!(["full_attention"])), &["`layer_types` has 1 entries"]),
+        ("modernbert-tiny", config("/rope_scaling", scaled.clone()), &["`rope_scaling.rope_type` \"linear\""]),
+        ("modernbert-tiny", config("/global_rope_theta", json!(0)), &["`global_rope_theta` must be above 0"]),
+        ("nomic-tiny", config("/prenorm", json!(true)), &["`prenorm` true", "false"]),
+        ("nomic-tiny", config("/rotary_emb_fraction", json!(0.5)), &["`rotary_emb_fraction` 0.5", "1"]),
+        ("nomic-tiny", config("/rotary_emb_interleaved", json!(true)), &["`rotary_emb_interleaved`"]),
+        ("nomic-tiny", config("/rotary_emb_scale_base", json!(512)), &["`rotary_emb_scale_base` 512"]),
+        ("nomic-tiny", config("/activation_function", json!("mish")), &["`activation_function` \"mish\"", "swiglu"]),
+        ("nomic-tiny", config("/auto_map", json!({"AutoModel": "x.Other"})), &["auto_map", "x.Other"]),
+        (
+            "jina-v2-tiny",
+            config("/feed_forward_type", json!("original")),
+            &["`feed_forward_type` \"original\"", "geglu"],
+        ),
+        ("jina-v2-tiny", config("/architectures", json!(["BertModel"])), &["BertModel", "JinaBertModel"]),
+        ("bert-mean-tiny", config("/position_embedding_type", json!("alibi")), &["BertModel", "JinaBertModel"]),
+        ("gte-base-tiny", config("/logn_attention_scale", json!(true)), &["`logn_attention_scale` true"]),
+        ("gte-base-tiny", config("/layer_norm_type", json!("rms_norm")), &["`layer_norm_type` \"rms_norm\""]),
+        ("gte-base-tiny", config("/position_embedding_type", json!("absolute")), &["\"absolute\"", "rope"]),
+        ("gte-base-tiny", config("/rope_scaling/type", json!("yarn")), &["yarn", "default, ntk"]),
+        ("gte-base-tiny", config("/rope_scaling/mixed_b", json!(0.75)), &["`rope_scaling.mixed_b` 0.75"]),
+        ("embeddinggemma-tiny", config("/attn_logit_softcapping", json!(50.0)), &["`attn_logit_softcapping` 50"]),
+        (
+            "embeddinggemma-tiny",
+            config("/hidden_activation", json!("silu")),
+            &["`hidden_activation`", "gelu_pytorch_tanh"],
+        ),
+        (
+            "embeddinggemma-tiny",
+            config("/query_pre_attn_scalar", json!(0)),
+            &["`query_pre_attn_scalar` must be above 0"],
+        ),
+        (
+            "embeddinggemma-tiny",
+            Remove("config.json", "query_pre_attn_scalar"),
+            &["`query_pre_attn_scalar` is missing"],
+        ),
+        ("embeddinggemma-tiny", config("/rope_scaling", scaled), &["`rope_scaling.rope_type` \"linear\""]),
+        ("qwen3-bidirectional-tiny", config("/num_labels", json!(0)), &["the width of the final states"]),
+        ("llama-bidirec-tiny", config("/auto_map", json!({"AutoModel": "x.Mine"})), &["auto_map", "x.Mine"]),
+        ("llama-tiny", config("/architectures", json!(["Qwen3BidirectionalModel"])), &["Qwen3BidirectionalModel"]),
+    ]);
+}

@@ -1,0 +1,160 @@
+//! Tensors of a transformer by name and shape: what a checkpoint must have.
+
+use super::{ClassifierHead, DistanceBias, NormKind, Placement, PositionsConfig, TransformerConfig};
+
+/// A matrix of a file, all of a layer's or some of its rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Without `.weight`.
+    pub(crate) name: String,
+    pub(crate) rows: usize,
+    /// Its second half of rows comes first in the layer.
+    pub(crate) swapped: bool,
+}
+
+/// The matrices of a layer of products, by name and rows; neighbours of one name are one.
+pub(crate) fn parts(prefix: &str, names: &[(&str, usize)]) -> Vec<Part> {
+    let mut merged: Vec<Part> = Vec::with_capacity(names.len());
+    for &(name, rows) in names {
+        let name = format!("{prefix}{name}");
+        match merged.last_mut() {
+            Some(last) if last.name == name => last.rows += rows,
+            _ => merged.push(Part { name, rows, swapped: false }),
+        }
+    }
+    merged
+}
+
+/// A tensor's name and shape.
+pub(crate) type Required = (String, Vec<usize>);
+
+impl TransformerConfig {
+    /// The matrices of q, k and v of a layer.
+    pub(crate) fn qkv_parts(&self, prefix: &str) -> Vec<Part> {
+        let (q, kv) = (self.attention.q_width(), self.attention.kv_width());
+        parts(prefix, &[(self.names.q, q), (self.names.k, kv), (self.names.v, kv)])
+    }
+
+    /// The matrices that a feed-forward block begins with.
+    pub(crate) fn feed_forward_parts(&self, prefix: &str) -> Vec<Part> {
+        let (names, width) = (&self.names, self.feed_forward.intermediate_size);
+        let gate_and_up = [(names.gate, width), (names.up, width)];
+        let mut input = parts(prefix, if self.feed_forward.gated { &gate_and_up } else { &gate_and_up[1..] });
+        input.iter_mut().for_each(|part| part.swapped = names.up_first);
+        input
+    }
+
+    /// Calls `visit` with every tensor that the transformer loads, until one is refused.
+    ///
+    /// # Errors
+    /// That of `visit`.
+    pub(crate) fn try_each_tensor<E>(&self, mut visit: impl FnMut(Required) -> Result<(), E>) -> Result<(), E> {
+        let (hidden, names, width) = (self.hidden_size, &self.names, self.embeddings.size);
+        let mut all = Tensors { config: self, list: Vec::new() };
+        all.matrix(names.words, self.vocab_size, width);
+        if let PositionsConfig::Learned(positions) = &self.positions {
+            all.matrix(names.positions, positions.rows, width);
+        }
+        if self.embeddings.token_types > 0 {
+            all.matrix(names.token_types, self.embeddings.token_types, width);
+        }
+        if self.embeddings.norm {
+            all.norm("", names.embedding_norm, width);
+        }
+        if width != hidden {
+            all.linear(&parts("", &[(names.embedding_projection, hidden)]), width, true);
+        }
+        if let Some(DistanceBias::Buckets(buckets)) = self.attention.distance_bias {
+            all.matrix(names.relative_bias, buckets.buckets, self.attention.num_heads);
+        }
+        if self.norm.placement != Placement::After {
+            all.norm("", names.final_norm, hidden);
+        }
+        if self.output_size != hidden {
+            all.linear(&parts("", &[(names.output_projection, self.output_size)]), hidden, false);
+        }
+        all.list.drain(..).try_for_each(&mut visit)?;
+        for index in 0..self.num_layers {
+            all.layer(index);
+            all.list.drain(..).try_for_each(&mut visit)?;
+        }
+        Ok(())
+    }
+
+    /// The tensors of a classifier's head.
+    pub(crate) fn head_tensors(&self, num_labels: usize) -> Vec<Required> {
+        let (ClassifierHead { layers, .. }, width) = (self.classifier, self.output_size);
+        let mut all = Tensors { config: self, list: Vec::new() };
+        for (index, layer) in layers.iter().enumerate() {
+            let rows = if index + 1 == layers.len() { num_labels } else { width };
+            all.linear(&parts("", &[(layer.name, rows)]), width, layer.bias);
+            if !layer.norm.is_empty() {
+                all.list.push((format!("{}.weight", layer.norm), vec![rows]));
+            }
+        }
+        all.list
+    }
+}
+
+/// A list of tensors.
+struct Tensors<'a> {
+    config: &'a TransformerConfig,
+    list: Vec<Required>,
+}
+
+impl Tensors<'_> {
+    fn matrix(&mut self, name: &str, rows: usize, columns: usize) {
+        self.list.push((format!("{name}.weight"), vec![rows, columns]));
+    }
+
+    fn linear(&mut self, parts: &[Part], in_features: usize, bias: bool) {
+        for Part { name, rows, .. } in parts {
+            self.list.push((format!("{name}.weight"), vec![*rows, in_features]));
+            if bias {
+                self.list.push((format!("{name}.bias"), vec![*rows]));
+            }
+        }
+    }
+
+    fn norm(&mut self, prefix: &str, name: &str, width: usize) {
+        self.list.push((format!("{prefix}{name}.weight"), vec![width]));
+        if self.config.norm.kind == NormKind::Layer {
+            self.list.push((format!("{prefix}{name}.bias"), vec![width]));
+        }
+    }
+
+    fn layer(&mut self, index: usize) {
+        let TransformerConfig { names, attention, feed_forward, hidden_size: hidden, norm, .. } = self.config;
+        let prefix = &names.layer(index);
+        let around = norm.placement == Placement::Around;
+        if index > 0 || norm.first_attention {
+            self.norm(prefix, names.attention_norm, *hidden);
+            if around {
+                self.norm(prefix, names.attention_output_norm, *hidden);
+            }
+        }
+        self.linear(&self.config.qkv_parts(prefix), *hidden, attention.qkv_bias);
+        if attention.qk_norm {
+            for name in [names.q_norm, names.k_norm] {
+                self.list.push((format!("{prefix}{name}.weight"), vec![attention.head_dim]));
+            }
+        }
+        self.linear(&parts(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
+        self.norm(prefix, names.feed_forward_norm, *hidden);
+        if around {
+            self.norm(prefix, names.feed_forward_output_norm, *hidden);
+        }
+        if let Some(experts) = self.config.experts(index) {
+            let rows = experts.count * feed_forward.intermediate_size;
+            self.matrix(&format!("{prefix}{}", names.router), experts.count, *hidden);
+            for name in [names.experts_up, names.experts_down] {
+                self.list.push((format!("{prefix}{name}"), vec![rows, *hidden]));
+            }
+            self.list.push((format!("{prefix}{}", names.experts_bias), vec![*hidden]));
+            return;
+        }
+        self.linear(&self.config.feed_forward_parts(prefix), *hidden, feed_forward.input_bias);
+        let down = parts(prefix, &[(names.down, *hidden)]);
+        self.linear(&down, feed_forward.intermediate_size, feed_forward.output_bias);
+    }
+}

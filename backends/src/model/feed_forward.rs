@@ -1,0 +1,112 @@
+//! Weights of feed-forward blocks.
+
+use super::loader::{Loader, Norms, load_linear};
+use crate::config::parts::parts;
+use crate::config::{ExpertsConfig, TransformerConfig};
+use crate::error::LoadError;
+use crate::ops::{Linear, Target, Vector};
+use candle_core::Tensor;
+use prefold_kernels::{Activation, Dtype};
+
+type Result<T> = std::result::Result<T, LoadError>;
+
+#[derive(Debug)]
+pub(super) struct FeedForward {
+    pub(super) norms: Norms,
+    pub(super) block: Block,
+}
+
+/// What a feed-forward block computes.
+#[derive(Debug)]
+pub(super) enum Block {
+    Dense(Dense),
+    Experts(Experts),
+}
+
+#[derive(Debug)]
+pub(super) struct Dense {
+    /// The up projection; gate and up in one matrix, in this order, where there is a gate.
+    pub(super) input: Linear,
+    pub(super) gated: bool,
+    pub(super) activation: Activation,
+    pub(super) down: Linear,
+}
+
+/// Experts and the matrix that scores them.
+#[derive(Debug)]
+pub(super) struct Experts {
+    /// `[experts, hidden]`, always float32.
+    pub(super) router: Linear,
+    pub(super) experts: Vec<Expert>,
+    /// Experts of a row.
+    pub(super) top: usize,
+    pub(super) activation: Activation,
+    pub(super) bias: Vector,
+}
+
+/// One expert: two products with an activation between them.
+#[derive(Debug)]
+pub(super) struct Expert {
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+}
+
+impl FeedForward {
+    pub(super) fn load(loader: &Loader<'_>) -> Result<Self> {
+        let names = &loader.config.names;
+        Ok(Self {
+            norms: loader.norms(names.feed_forward_norm, names.feed_forward_output_norm)?,
+            block: match loader.config.experts(loader.index) {
+                None => Block::Dense(Dense::load(loader)?),
+                Some(experts) => Block::Experts(Experts::load(loader, experts)?),
+            },
+        })
+    }
+}
+
+impl Dense {
+    fn load(loader: &Loader<'_>) -> Result<Self> {
+        let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
+        Ok(Self {
+            input: loader.linear_of(&loader.config.feed_forward_parts(&loader.prefix), *hidden, config.input_bias)?,
+            gated: config.gated,
+            activation: config.activation,
+            down: loader.linear(&[(names.down, *hidden)], config.intermediate_size, config.output_bias)?,
+        })
+    }
+}
+
+impl Experts {
+    fn load(loader: &Loader<'_>, config: ExpertsConfig) -> Result<Self> {
+        let TransformerConfig { feed_forward, names, hidden_size: hidden, .. } = *loader.config;
+        let width = feed_forward.intermediate_size;
+        let name = |name: &str| format!("{}{name}", loader.prefix);
+        let (up, down) = (name(names.experts_up), name(names.experts_down));
+        let dtype = loader.target.dtype_of([up.as_str(), down.as_str()].into_iter());
+        let matrix = |name: &str| {
+            let shape = [config.count * width, hidden];
+            // Checked before memory is allocated: the files bound the sizes that a config claims.
+            loader.weights.check(name, &shape)?;
+            loader.weights.matrix(dtype, name, shape)
+        };
+        let (ups, downs) = (matrix(&up)?, matrix(&down)?);
+        let expert = |index: usize| {
+            let rows = |all: &Tensor| all.narrow(0, index * width, width);
+            // The second matrix is stored with a row for each value between the two.
+            let (first, second) = (rows(&ups)?, rows(&downs)?.t()?.contiguous()?);
+            let load = |name: &str, shape, matrix| {
+                let name = format!("{name}.{index}");
+                Linear::load(loader.target, (&name, dtype), shape, std::iter::once(Ok(matrix)), None)
+            };
+            Ok(Expert { up: load(&up, (width, hidden), first)?, down: load(&down, (hidden, width), second)? })
+        };
+        let router = parts(&loader.prefix, &[(names.router, config.count)]);
+        Ok(Self {
+            router: load_linear(loader.weights, &Target::cpu(Dtype::Float32), &router, hidden, false)?,
+            experts: (0..config.count).map(expert).collect::<Result<_>>()?,
+            top: config.top,
+            activation: feed_forward.activation,
+            bias: loader.vector(names.experts_bias, hidden)?,
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! Loading of tensors by the names of a layer.
+
+use crate::config::parts::{Part, parts};
+use crate::config::{NormKind, Placement, TransformerConfig};
+use crate::error::LoadError;
+use crate::formats::Weights;
+use crate::ops::{Linear, Norm, Rotary, ScoreBias, Table, Target, Vector};
+use candle_core::Tensor;
+use prefold_kernels::Dtype;
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, LoadError>;
+
+/// Norms of a block.
+#[derive(Debug)]
+pub(super) struct Norms {
+    /// Of the block's input.
+    pub(super) input: Option<Norm>,
+    /// Of the block's output, before it is added to the input.
+    pub(super) output: Option<Norm>,
+    /// Of the sum of the two.
+    pub(super) sum: Option<Norm>,
+}
+
+/// Loads the tensors of one layer, or those outside of the layers.
+pub(super) struct Loader<'a> {
+    pub(super) config: &'a TransformerConfig,
+    pub(super) weights: &'a Weights,
+    pub(super) target: &'a Target,
+    pub(super) bias: Option<&'a Arc<ScoreBias>>,
+    pub(super) rotary: Option<&'a Arc<Rotary>>,
+    /// Before every name.
+    pub(super) prefix: String,
+    pub(super) index: usize,
+}
+
+impl Loader<'_> {
+    pub(super) fn vector(&self, name: &str, len: usize) -> Result<Vector> {
+        Vector::new(self.weights.read(&format!("{}{name}", self.prefix), &[len])?, self.target)
+    }
+
+    /// The weight of a norm.
+    pub(super) fn norm_weight(&self, name: &str, width: usize) -> Result<Vector> {
+        let mut weight: Vec<f32> = self.weights.read(&format!("{}{name}.weight", self.prefix), &[width])?;
+        if self.config.norm.kind == NormKind::RmsPlusOne {
+            weight.iter_mut().for_each(|weight| *weight += 1.0);
+        }
+        Vector::new(weight, self.target)
+    }
+
+    pub(super) fn norm(&self, name: &str, width: usize) -> Result<Norm> {
+        let (weight, eps) = (self.norm_weight(name, width)?, self.config.norm.eps);
+        Ok(match self.config.norm.kind {
+            NormKind::Rms | NormKind::RmsPlusOne => Norm::rms(weight, eps),
+            NormKind::Layer => Norm::layer(weight, self.vector(&format!("{name}.bias"), width)?, eps),
+            NormKind::LayerUnbiased => Norm::layer(weight, Vector::new(vec![0.0; width], self.target)?, eps),
+        })
+    }
+
+    /// The norms of a block: `name` of its input or of the sum, `output` of its output.
+    pub(super) fn norms(&self, name: &str, output: &str) -> Result<Norms> {
+        let norm = |name: &str| self.norm(name, self.config.hidden_size).map(Some);
+        Ok(match self.config.norm.placement {
+            Placement::Before => Norms { input: norm(name)?, output: None, sum: None },
+            Placement::After => Norms { input: None, output: None, sum: norm(name)? },
+            Placement::Around => Norms { input: norm(name)?, output: norm(output)?, sum: None },
+        })
+    }
+
+    pub(super) fn linear(&self, names: &[(&str, usize)], in_features: usize, bias: bool) -> Result<Linear> {
+        self.linear_of(&parts(&self.prefix, names), in_features, bias)
+    }
+
+    pub(super) fn linear_of(&self, parts: &[Part], in_features: usize, bias: bool) -> Result<Linear> {
+        load_linear(self.weights, self.target, parts, in_features, bias)
+    }
+
+    pub(super) fn table(&self, name: &str, rows: usize) -> Result<Table> {
+        let shape = [rows, self.config.embeddings.size];
+        let name = format!("{}{name}.weight", self.prefix);
+        if self.target.dtype() == Dtype::Int8 {
+            // Checked before memory is allocated: the files bound the sizes that a config claims.
+            self.weights.check(&name, &shape)?;
+            return Table::quantize(shape, |rows| self.weights.f32_rows(&name, shape, rows));
+        }
+        let table = self.weights.matrix(self.target.dtype(), &name, shape)?;
+        Ok(Table::Plain(self.target.upload(&table)?))
+    }
+}
+
+/// The rows of a file's matrix as the layer has them.
+fn in_order(part: &Part, matrix: Tensor) -> Result<Vec<Tensor>> {
+    let half = part.rows / 2;
+    Ok(match part.swapped {
+        true => vec![matrix.narrow(0, half, part.rows - half)?, matrix.narrow(0, 0, half)?],
+        false => vec![matrix],
+    })
+}
+
+/// Packs `[rows, in_features]` matrices one below the other, with their biases if `bias` says so.
+pub(super) fn load_linear(
+    weights: &Weights,
+    target: &Target,
+    parts: &[Part],
+    in_features: usize,
+    bias: bool,
+) -> Result<Linear> {
+    // Checked before memory is allocated: the files bound the sizes that a config claims.
+    for part in parts {
+        weights.check(&format!("{}.weight", part.name), &[part.rows, in_features])?;
+    }
+    let rows = parts.iter().map(|part| part.rows).sum();
+    let dtype = target.dtype_of(parts.iter().map(|part| part.name.as_str()));
+    let matrices = parts.iter().flat_map(|part| {
+        let matrix = weights.matrix(dtype, &format!("{}.weight", part.name), [part.rows, in_features]);
+        match matrix.and_then(|matrix| in_order(part, matrix)) {
+            Ok(matrices) => matrices.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    });
+    let vector = |part: &Part| {
+        let mut vector: Vec<f32> = weights.read(&format!("{}.bias", part.name), &[part.rows])?;
+        if part.swapped {
+            vector.rotate_left(part.rows / 2);
+        }
+        Ok(vector)
+    };
+    let biases = bias.then(|| parts.iter().map(vector).collect::<Result<Vec<Vec<f32>>>>()).transpose()?;
+    let name = parts.first().map_or("", |part| &part.name);
+    Linear::load(target, (name, dtype), (rows, in_features), matrices, biases.map(|biases| biases.concat()))
+}

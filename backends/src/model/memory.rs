@@ -1,0 +1,37 @@
+//! Memory of a model on a CPU, from its description alone.
+
+use super::buffers::RowBytes;
+use crate::config::{PositionsConfig, TransformerConfig};
+use crate::ops::Target;
+use prefold_kernels::Dtype;
+use std::convert::Infallible;
+
+/// Bytes of the weights in a type, and of the tables for inputs of up to `positions` tokens: matrices have the type, in int8 with a
+/// scale for each row; vectors, rotations and biases by distance are float32.
+pub(crate) fn weights(config: &TransformerConfig, dtype: Dtype, positions: usize) -> u64 {
+    let mut bytes = 0_u64;
+    let row_overhead = if dtype == Dtype::Int8 { size_of::<f32>() } else { 0 };
+    let count = |(_, shape): (String, Vec<usize>)| {
+        bytes += match shape.as_slice() {
+            [rows, columns] => rows * (columns * dtype.size() + row_overhead),
+            shape => shape.iter().product::<usize>() * size_of::<f32>(),
+        } as u64;
+        Ok::<(), Infallible>(())
+    };
+    let Ok(()) = config.try_each_tensor(count);
+    let tables = match &config.positions {
+        PositionsConfig::Rotary(rotary) if rotary.full == rotary.windowed => 1,
+        PositionsConfig::Rotary(_) => 2,
+        _ => 0,
+    };
+    let rotations = tables * positions * config.attention.head_dim;
+    let biases = config.attention.distance_bias.map_or(0, |_| 2 * positions * config.attention.num_heads);
+    bytes + ((rotations + biases) * size_of::<f32>()) as u64
+}
+
+/// Bytes of the buffers that the longest input takes on its way through the layers; they are linear in its length.
+pub(crate) fn longest_input(config: &TransformerConfig, dtype: Dtype, positions: usize) -> u64 {
+    let target = Target::cpu(dtype);
+    let RowBytes { computed, block, .. } = RowBytes::new(config, &target);
+    (positions * computed + positions.min(target.row_block()) * block) as u64
+}

@@ -1,0 +1,70 @@
+//! Sums of rows by index, on a CPU: what experts put together.
+
+use super::profile::timed;
+use super::storage::{dims, kernel_error, slice, slice_mut};
+use super::weights::Vector;
+use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Tensor};
+
+/// `out[i] = row` for all rows of `out`, which is `f32`.
+pub(crate) fn fill_rows(out: &Tensor, row: &Vector) -> Result<()> {
+    timed("fill-rows", || out.inplace_op1(&FillRows(row)))
+}
+
+/// `out += x`; both are `f32`.
+pub(crate) fn add(x: &Tensor, out: &Tensor) -> Result<()> {
+    timed("add", || out.inplace_op2(x, &Add))
+}
+
+/// `out[index[i]] += factors[i] * x[i]`; `x` and `out` are `f32`, `index` is `u32`.
+pub(crate) fn scatter_add(x: &Tensor, index: &Tensor, factors: &[f32], out: &Tensor) -> Result<()> {
+    timed("scatter-add", || out.inplace_op3(x, index, &ScatterAdd(factors)))
+}
+
+struct FillRows<'a>(&'a Vector);
+
+impl InplaceOp1 for FillRows<'_> {
+    fn name(&self) -> &'static str {
+        "fill-rows"
+    }
+
+    fn cpu_fwd(&self, out: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        prefold_kernels::fill_rows(&self.0.host, slice_mut::<f32>(out, layout)?).map_err(kernel_error)
+    }
+}
+
+struct Add;
+
+impl InplaceOp2 for Add {
+    fn name(&self) -> &'static str {
+        "add"
+    }
+
+    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+        let (_, width) = dims(x_layout)?;
+        let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
+        prefold_kernels::add_rows(x, width, out).map_err(kernel_error)
+    }
+}
+
+struct ScatterAdd<'a>(&'a [f32]);
+
+impl InplaceOp3 for ScatterAdd<'_> {
+    fn name(&self) -> &'static str {
+        "scatter-add"
+    }
+
+    fn cpu_fwd(
+        &self,
+        out: &mut CpuStorage,
+        out_layout: &Layout,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        index: &CpuStorage,
+        index_layout: &Layout,
+    ) -> Result<()> {
+        let (_, width) = dims(x_layout)?;
+        let (x, index) = (slice::<f32>(x, x_layout)?, slice::<u32>(index, index_layout)?);
+        let out = slice_mut::<f32>(out, out_layout)?;
+        prefold_kernels::scatter_add_rows(x, width, index, self.0, out).map_err(kernel_error)
+    }
+}

@@ -1,0 +1,115 @@
+//! What the hub tells of a model without its weights.
+
+use super::watch::{Meter, follow, lock_model};
+use super::{Download, LISTING, Listing, blocking, read_json};
+use crate::LoadError;
+use crate::formats::gguf::has_gguf_extension;
+use crate::formats::{TensorFiles, TensorFormat, safetensors};
+use crate::options::HubModel;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Facts about a model on the hub.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    /// The headers of its tensors; `None` where its files have none that can be read alone.
+    pub(crate) headers: Option<TensorFiles>,
+    /// The licence that its card names.
+    pub(crate) licence: Option<String>,
+}
+
+/// Downloads a model's small files and reads the headers of its tensors, and returns the files' folder. Without the hub, the cached
+/// files are all there is, and with them no facts of the hub.
+///
+/// # Errors
+/// As for [`download`].
+pub(crate) fn inspect(model: &HubModel, dense_path: Option<&str>) -> Result<(PathBuf, Option<Remote>), LoadError> {
+    blocking(model, async |download| download.inspect(dense_path).await)
+}
+
+impl Download<'_> {
+    /// The small files, the headers of the tensors and the licence.
+    async fn inspect(&self, dense_path: Option<&str>) -> Result<(PathBuf, Option<Remote>), LoadError> {
+        if self.model.offline {
+            return Ok((self.cached(None).await?, None));
+        }
+        let info = self.repository.info().maybe_revision(self.model.revision.clone()).send();
+        let meter = Meter::new(LISTING, u64::MAX, false);
+        let info = match follow(info, &meter, self.model.timeout).await {
+            Ok(info) => info,
+            Err(failure) if failure.is_unreachable() => return Ok((self.cached(Some(failure)).await?, None)),
+            Err(failure) => return Err(self.failed(LISTING, failure)),
+        };
+        let licence = info.card_data.as_ref().and_then(licence);
+        let listing = self.listing(info)?;
+        if !listing.files.contains("config.json") {
+            let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
+            let problem = match gguf {
+                true => {
+                    "the repository has no such file; what a GGUF file needs is seen when it is there: give its path"
+                }
+                false => "the repository has no such file",
+            };
+            return Err(self.error("config.json", problem.to_owned()));
+        }
+        self.require_tokenizer(&listing)?;
+        let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
+        let snapshot = self.small_files(&listing).await?;
+        let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
+        self.module_files(&listing, &snapshot, dense_path, is_json).await?;
+        Ok((snapshot.clone(), Some(Remote { headers: self.headers(&listing, &snapshot).await?, licence })))
+    }
+
+    /// The headers of the safetensors files; `None` where the tensors are in files of another format.
+    async fn headers(&self, listing: &Listing, snapshot: &Path) -> Result<Option<TensorFiles>, LoadError> {
+        let (single, index) = (TensorFormat::Safetensors.single(), TensorFormat::Safetensors.index());
+        let files: BTreeSet<String> = if listing.files.contains(single) {
+            BTreeSet::from([single.to_owned()])
+        } else if listing.files.contains(index) {
+            self.fetch(listing, index).await?;
+            let json = read_json(snapshot, index)?.unwrap_or_default();
+            TensorFormat::Safetensors.weight_map(&json)?.into_values().collect()
+        } else if listing.files.contains(TensorFormat::Pytorch.single())
+            || listing.files.contains(TensorFormat::Pytorch.index())
+        {
+            return Ok(None);
+        } else {
+            return Err(self.no_weights());
+        };
+        let mut heads = Vec::with_capacity(files.len());
+        for file in files {
+            self.require(listing, &file)?;
+            let length = self.start(listing, &file, 8).await?;
+            let length = length.first_chunk().copied().ok_or_else(|| self.error(&file, "it is empty".to_owned()))?;
+            let end = safetensors::header_end(&file, length)?;
+            let head = self.start(listing, &file, end).await?;
+            heads.push((file, head));
+        }
+        TensorFiles::headers(&heads).map(Some)
+    }
+
+    /// The first bytes of a file.
+    async fn start(&self, listing: &Listing, file: &str, length: u64) -> Result<Vec<u8>, LoadError> {
+        let meter = Meter::new(file, u64::MAX, false);
+        let request =
+            self.repository.download_file_to_bytes().filename(file).revision(&listing.commit).range(0..length);
+        let bytes = follow(request.send(), &meter, self.model.timeout).await;
+        let mut bytes = bytes.map_err(|failure| self.failed(file, failure))?.to_vec();
+        // A hub that does not know ranges sends the whole file.
+        match bytes.len() as u64 >= length {
+            true => bytes.truncate(length as usize),
+            false => return Err(self.error(file, format!("{length} bytes were asked for and {} came", bytes.len()))),
+        }
+        Ok(bytes)
+    }
+}
+
+/// The licence in the metadata of a model's card.
+fn licence(card: &Value) -> Option<String> {
+    let field = |name: &str| Some(card.get(name)?.as_str()?.to_owned());
+    field("license").map(|licence| match field("license_name") {
+        Some(name) if licence == "other" => name,
+        _ => licence,
+    })
+}

@@ -1,0 +1,59 @@
+//! Checks of models without their weights: the verdicts are those of a start.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
+
+use crate::support::encoders::*;
+use crate::support::*;
+use prefold_backends::{Dtype, Verdict, check_model};
+use std::fs;
+
+#[test]
+fn every_fixture_runs_and_is_described() {
+    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).chain(CLASSIFIERS).chain(EMBEDDING_FIXTURES) {
+        let check = check_model(&options(fixture(name)));
+        assert!(matches!(check.verdict, Verdict::Runs), "{name}: {:?}", check.verdict);
+        let (found, loaded) = (check.model.unwrap(), load(&options(fixture(name))));
+        let info = loaded.backend.info();
+        assert_eq!((&found.family, &found.capabilities), (&info.model_type, &*info.capabilities), "{name}");
+    }
+}
+
+#[test]
+fn memory_is_that_of_the_tensors_and_tables() {
+    let model = check_model(&options(fixture("modernbert-tiny"))).model.unwrap();
+    assert_eq!(model.attention, "full, windowed");
+    // By hand: embeddings; per layer q, k, v, output, gate, up, down; norms, one fewer than two a layer and two around.
+    let (embeddings, layer) = (448 * 32, 3 * 32 * 32 + 32 * 32 + 2 * 48 * 32 + 32 * 48);
+    let (matrices, vectors) = (embeddings + 4 * layer, (2 * 4 - 1 + 2) * 32);
+    assert_eq!(model.parameters, Some(matrices + vectors));
+    // Two bases, 512 positions, heads of 8.
+    let tables = 4 * 2 * 512 * 8;
+    let weights = |dtype| model.memory.iter().find(|it| it.dtype == dtype).unwrap().weights_bytes;
+    assert_eq!(weights(Dtype::Float32), 4 * (matrices + vectors) + tables);
+    assert_eq!(weights(Dtype::Bfloat16), 2 * matrices + 4 * vectors + tables);
+    let rows = 448 + 4 * (3 * 32 + 32 + 2 * 48 + 32);
+    assert_eq!(weights(Dtype::Int8), matrices + 4 * rows + 4 * vectors + tables);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = fs::read_to_string(fixture("bert-mean-tiny").join("config.json")).unwrap();
+    for file in ["model.safetensors", "tokenizer.json"] {
+        fs::copy(fixture("bert-mean-tiny").join(file), directory.path().join(file)).unwrap();
+    }
+    fs::write(directory.path().join("config.json"), &config).unwrap();
+    let verdict = || check_model(&options(directory.path().to_owned())).verdict;
+    let refused = |words: &str| match verdict() {
+        Verdict::DoesNotRun(problem) => assert!(problem.contains(words), "{problem}"),
+        other => panic!("{words}: {other:?}"),
+    };
+    refused("--pooling");
+    fs::create_dir(directory.path().join("1_Pooling")).unwrap();
+    fs::write(directory.path().join("1_Pooling/config.json"), r#"{"pooling_mode_mean_tokens": true}"#).unwrap();
+    fs::write(directory.path().join("README.md"), "---\nlicense: mit\n---\n").unwrap();
+    assert_eq!(verdict(), Verdict::Runs);
+    assert_eq!(check_model(&options(directory.path().to_owned())).licence.as_deref(), Some("mit"));
+    fs::write(directory.path().join("config.json"), config.replace("\"bert\"", "\"t5\"")).unwrap();
+    refused("`model_type` \"t5\"");
+    assert_eq!(check_model(&options(directory.path().to_owned())).licence.as_deref(), Some("mit"));
+}

@@ -1,0 +1,153 @@
+//! `prefold check-model`: says, by the check that a start makes too, whether a model runs, before its weights are there.
+
+use super::args::SourceArgs;
+use super::config::model::model_source;
+use prefold_backends::{CheckedModel, LoadOptions, ModelCheck, Verdict, check_model};
+use prefold_core::{Capabilities, Rerank};
+use serde_json::{Value, json};
+use std::fmt::{self, Display, Formatter};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The model to check.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct CheckModelArgs {
+    /// Model to check; the same as --model-id
+    #[arg(value_name = "MODEL")]
+    positional: Option<String>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl CheckModelArgs {
+    /// Prints the result. The exit status is 0 for a model that runs, 1 for one that does not, 2 for arguments that name none.
+    pub(crate) fn run(mut self) -> ExitCode {
+        if self.positional.is_some() {
+            self.source.model_id = self.positional.take();
+        }
+        let (name, source) = match model_source(&self.source, false) {
+            Ok(found) => found,
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::from(2);
+            }
+        };
+        let check = check_model(&LoadOptions { source, ..LoadOptions::default() });
+        let text = match self.json {
+            true => format!("{:#}\n", as_json(&name, &check)),
+            false => Report { name: &name, check: &check }.to_string(),
+        };
+        let printed = std::io::stdout().write_all(text.as_bytes());
+        match (&check.verdict, printed) {
+            (Verdict::Runs | Verdict::RunsBut(_), Ok(())) => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+fn as_json(name: &str, check: &ModelCheck) -> Value {
+    let (verdict, notes) = match &check.verdict {
+        Verdict::Runs => ("runs", vec![]),
+        Verdict::RunsBut(notes) => ("runs_but", notes.clone()),
+        Verdict::DoesNotRun(problem) => ("does_not_run", vec![problem.clone()]),
+    };
+    let mut json = json!({"model": name, "verdict": verdict, "notes": notes, "licence": check.licence});
+    let (Some(object), Some(model)) = (json.as_object_mut(), &check.model) else { return json };
+    let memory = model.memory.iter().map(|it| {
+        let bytes = json!({"weights_bytes": it.weights_bytes, "longest_input_bytes": it.longest_input_bytes});
+        (it.dtype.as_str().to_owned(), bytes)
+    });
+    object.extend([
+        ("family".to_owned(), json!(model.family)),
+        ("attention".to_owned(), json!(model.attention)),
+        ("parameters".to_owned(), json!(model.parameters)),
+        ("stored_dtype".to_owned(), json!(model.stored_dtype)),
+        ("memory".to_owned(), memory.collect()),
+        ("max_input_length".to_owned(), json!(model.capabilities.max_input_length)),
+        ("answers".to_owned(), answers(&model.capabilities)),
+        ("prompts".to_owned(), json!(prompts(&model.capabilities))),
+    ]);
+    json
+}
+
+/// Answers that the model can give, by name.
+fn answers(capabilities: &Capabilities) -> Value {
+    let Capabilities { embed, rerank, classify, .. } = capabilities;
+    let mut answers = serde_json::Map::new();
+    if let Some(embed) = embed {
+        let pooling: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
+        answers.insert("embed".to_owned(), json!({"dimensions": embed.dim, "pooling": pooling}));
+    }
+    if let Some(rerank) = rerank {
+        answers.insert("rerank".to_owned(), json!({"scores": rerank.score_meaning()}));
+    }
+    if let Some(classify) = classify {
+        answers.insert("classify".to_owned(), json!({"labels": classify.labels}));
+    }
+    answers.into()
+}
+
+/// Names of the prompts.
+fn prompts(capabilities: &Capabilities) -> Vec<&str> {
+    capabilities.text_prompts().iter().flat_map(|prompts| prompts.by_name.keys().map(String::as_str)).collect()
+}
+
+/// The result for people.
+struct Report<'a> {
+    name: &'a str,
+    check: &'a ModelCheck,
+}
+
+impl Display for Report<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { name, check } = self;
+        match &check.verdict {
+            Verdict::Runs => writeln!(f, "{name} runs")?,
+            Verdict::RunsBut(notes) => {
+                writeln!(f, "{name} runs, but")?;
+                notes.iter().try_for_each(|note| writeln!(f, "  - {note}"))?;
+            }
+            Verdict::DoesNotRun(problem) => writeln!(f, "{name} does not run: {problem}")?,
+        }
+        if let Some(model) = &check.model {
+            describe(f, model)?;
+        }
+        writeln!(f, "  licence     {}", check.licence.as_deref().unwrap_or("not named"))
+    }
+}
+
+fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
+    let CheckedModel { family, attention, parameters, stored_dtype, memory, capabilities } = model;
+    writeln!(f, "  family      {family}, {attention} attention")?;
+    if let (Some(parameters), Some(stored)) = (parameters, stored_dtype) {
+        writeln!(f, "  parameters  {:.1} million, stored as {stored}", *parameters as f64 / 1e6)?;
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let each = memory.iter().map(|it| format!("{} {}", it.dtype.as_str(), mib(it.weights_bytes)));
+    writeln!(f, "  weights     {} MiB", each.collect::<Vec<_>>().join(", "))?;
+    let longest = memory.iter().map(|it| it.longest_input_bytes).max().unwrap_or(0);
+    writeln!(f, "  input       up to {} tokens, with {} MiB", capabilities.max_input_length, mib(longest))?;
+    let Capabilities { embed, rerank, classify, .. } = capabilities;
+    if let Some(embed) = embed {
+        let pooling: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
+        writeln!(f, "  embeddings  of {} values, pooling {}", embed.dim, pooling.join(", "))?;
+    }
+    match rerank {
+        Some(Rerank::Cosine) => writeln!(f, "  reranks     by cosine")?,
+        Some(Rerank::Prompt(_)) => writeln!(f, "  reranks     with a prompt")?,
+        Some(Rerank::Pair) => writeln!(f, "  reranks     pairs")?,
+        None => {}
+    }
+    if let Some(classify) = classify {
+        writeln!(f, "  classifies  with {} labels", classify.labels.len())?;
+    }
+    match prompts(capabilities).as_slice() {
+        [] => Ok(()),
+        names => writeln!(f, "  prompts     {}", names.join(", ")),
+    }
+}
