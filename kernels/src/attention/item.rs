@@ -69,7 +69,8 @@ mod tests {
         // ModernBERT's window of 128: 64 tokens on either side.
         for causal in [false, true] {
             let [short, long] = [2048, 8192].map(|len| cost(len, Some(65), causal));
-            assert!(long <= 4 * short + 12 * 64 * 256, "{short}, {long}");
+            // Four times as many queries; the first ones of a text see fewer keys.
+            assert!(long < 5 * short, "{short}, {long}");
             assert!(long <= 12 * 8192 * (2 * 65 + QUERIES as u64), "{long}");
         }
         assert_eq!(cost(8192, None, false), 12 * 8192 * 8192);

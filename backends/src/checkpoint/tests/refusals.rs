@@ -181,6 +181,14 @@ fn sentence_transformers_files_that_ask_for_more() {
     check(vec![
         ("qwen3-tiny", Set("modules.json", "/2", module("WeightedLayerPooling")), &["WeightedLayerPooling"]),
         ("qwen3-tiny", Set("modules.json", "/2", module("Transformer")), &["Transformer as module 2"]),
+        (
+            "qwen3-tiny",
+            Set("modules.json", "/1", module("WeightedLayerPooling")),
+            &["WeightedLayerPooling as module 1"],
+        ),
+        ("qwen3-tiny", Set("modules.json", "/0", module("Router")), &["Router as module 0"]),
+        ("qwen3-tiny", Set("modules.json", "/0", module("Asym")), &["Asym as module 0"]),
+        ("qwen3-tiny", Set("modules.json", "/0", module("StaticEmbedding")), &["StaticEmbedding as module 0"]),
         ("qwen3-tiny", Set("modules.json", "/1", module("Normalize")), &["Normalize as module 1"]),
         ("qwen3-tiny", Set("modules.json", "/1", module("Dense")), &["Dense as module 1"]),
         (

@@ -1,7 +1,7 @@
 //! Decoders in `config.json`.
 
 use super::common::{FILE, SCALED, activation, check_musts, refuse_unsupported};
-use super::decoder_families::{AttentionBias, Family, Mark, Rope, VARIANTS, Variant, Window};
+use super::decoder_families::{AttentionBias, Family, HEADS, Mark, Rope, VARIANTS, Variant, Window};
 use super::{rope, windows};
 use crate::LoadError;
 use crate::config::{
@@ -10,6 +10,16 @@ use crate::config::{
 };
 use crate::json::Fields;
 use prefold_core::Pooling;
+
+/// The names that `architectures` may have.
+pub(super) fn known_classes(family: &Family) -> Vec<String> {
+    let variants = VARIANTS.iter().filter(|variant| variant.model_type == family.model_type);
+    let classes = variants.filter_map(|variant| match variant.mark {
+        Mark::Class(class) => Some(class.to_owned()),
+        Mark::Code(_) => None,
+    });
+    HEADS.iter().map(|head| format!("{}{head}", family.prefix)).chain(classes).collect()
+}
 
 /// Reads the config of a decoder.
 ///

@@ -328,7 +328,7 @@ const XLM_ROBERTA_FLASH: Family = Family {
     ..ROBERTA
 };
 
-pub(super) const FAMILIES: [Family; 14] = [
+pub(super) static FAMILIES: [Family; 14] = [
     // Before those whose `model_type` they have.
     XLM_ROBERTA_FLASH,
     JINA_V2,

@@ -1,7 +1,7 @@
 //! Encoders in `config.json`.
 
 use super::common::{self, FILE, activation, check_musts, first_of};
-use super::encoder_families::{Bias, Family, Gate, Positions, Rotary};
+use super::encoder_families::{Bias, FAMILIES, Family, Gate, Mark, Positions, Rotary};
 use super::{rope, windows};
 use crate::LoadError;
 use crate::config::{
@@ -11,9 +11,43 @@ use crate::config::{
 use crate::json::Fields;
 use prefold_core::Pooling;
 use prefold_kernels::Activation;
+use serde_json::Value;
 
 /// MPNet's distance from which all distances are alike, which no config says.
 const MAX_DISTANCE: usize = 128;
+
+/// The family of a config with this `model_type`.
+///
+/// # Errors
+/// `auto_map` is malformed.
+pub(super) fn family(fields: &Fields<'_>, model_type: &str) -> Result<Option<&'static Family>, LoadError> {
+    let code = config_class(fields)?;
+    let is_meant = |family: &&Family| {
+        family.model_type == model_type
+            && match family.only_with {
+                None => true,
+                Some(Mark::Field(name, wanted)) => fields.get(name).and_then(Value::as_str) == Some(wanted),
+                Some(Mark::Code(class)) => code.as_deref() == Some(class),
+            }
+    };
+    Ok(FAMILIES.iter().find(is_meant))
+}
+
+/// The `model_type` that a config without one has by the code that it names.
+///
+/// # Errors
+/// `auto_map` is malformed.
+pub(super) fn model_type_of_code(fields: &Fields<'_>) -> Result<Option<String>, LoadError> {
+    let Some(code) = config_class(fields)? else { return Ok(None) };
+    let is_meant = |family: &&Family| matches!(family.only_with, Some(Mark::Code(class)) if class == code);
+    Ok(FAMILIES.iter().find(is_meant).map(|family| family.model_type.to_owned()))
+}
+
+/// The class that `AutoConfig` is in `auto_map`, without its module.
+fn config_class(fields: &Fields<'_>) -> Result<Option<String>, LoadError> {
+    let code = fields.object("auto_map")?.map(|map| map.optional::<String>("AutoConfig")).transpose()?.flatten();
+    Ok(code.and_then(|code| code.rsplit('.').next().map(str::to_owned)))
+}
 
 /// Reads the config of an encoder.
 ///

@@ -12,7 +12,6 @@ use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::json::Fields;
 use common::FILE;
-use decoder_families::Mark;
 use serde_json::Value;
 
 /// Reads a `config.json`.
@@ -21,38 +20,16 @@ use serde_json::Value;
 /// The architecture or one of its features is not supported; a field is missing, malformed or out of range.
 pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     let fields = Fields::new(FILE, value)?;
-    let code = fields.object("auto_map")?.map(|map| map.optional::<String>("AutoConfig")).transpose()?.flatten();
-    let config_class = code.as_deref().and_then(|code| code.rsplit('.').next());
-    let is_brought = |family: &&encoder_families::Family| match family.only_with {
-        Some(encoder_families::Mark::Code(class)) => config_class == Some(class),
-        _ => false,
-    };
-    let brought = encoder_families::FAMILIES.iter().find(is_brought);
-    let model_type = match (fields.optional::<String>("model_type")?, brought) {
-        (None, Some(family)) => family.model_type.to_owned(),
-        (given, _) => given.ok_or_else(|| fields.problem("model_type", "is missing"))?,
+    let model_type = match fields.optional("model_type")? {
+        Some(model_type) => model_type,
+        None => encoders::model_type_of_code(&fields)?.ok_or_else(|| fields.problem("model_type", "is missing"))?,
     };
     let architectures: Vec<String> = fields.or("architectures", vec![])?;
     if let Some(family) = decoder_families::FAMILIES.iter().find(|family| family.model_type == model_type) {
-        let variants = decoder_families::VARIANTS.iter().filter(|variant| variant.model_type == model_type);
-        let mut known = decoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)).to_vec();
-        known.extend(variants.filter_map(|variant| match variant.mark {
-            Mark::Class(class) => Some(class.to_owned()),
-            Mark::Code(_) => None,
-        }));
-        check_architectures(&architectures, &known)?;
+        check_architectures(&architectures, &decoders::known_classes(family))?;
         return decoders::read(&fields, family, &architectures);
     }
-    let is_meant = |family: &&encoder_families::Family| {
-        let value = |name: &str| fields.get(name).and_then(Value::as_str);
-        family.model_type == model_type
-            && match family.only_with {
-                None => true,
-                Some(encoder_families::Mark::Field(name, wanted)) => value(name) == Some(wanted),
-                Some(encoder_families::Mark::Code(class)) => config_class == Some(class),
-            }
-    };
-    if let Some(family) = encoder_families::FAMILIES.iter().find(is_meant) {
+    if let Some(family) = encoders::family(&fields, &model_type)? {
         check_architectures(&architectures, &encoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)))?;
         return encoders::read(&fields, family);
     }
