@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 use std::path::PathBuf;
-use support::encoders::{CLASSIFIERS, EMBEDDERS, check_cases, values};
+use support::encoders::{CLASSIFIERS, EMBEDDERS, check_cases, poolings, values};
 use support::*;
 
 fn no_gpu() -> bool {

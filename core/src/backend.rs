@@ -193,7 +193,8 @@ pub enum Output {
 /// What int8 does to each layer of products of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Int8Report {
-    /// Names of the layers that stay in bfloat16, because int8 would change their products by more than `max_error`.
+    /// Names of the layers that stay in bfloat16, because int8 would change their products by more than `max_error`, or by request. A layer
+    /// of several matrices (query, key and value; gate and up) has the name of the first.
     pub kept_in_bfloat16: Vec<String>,
     /// Largest error of a layer in int8.
     pub max_error: f64,

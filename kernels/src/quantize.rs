@@ -109,8 +109,7 @@ pub(crate) struct QuantizedWeights {
     pub(crate) scale: f32,
     /// Sum of the bytes.
     pub(crate) total: i32,
-    /// Sum of the squares of the weights, and of what quantization changes in them.
-    pub(crate) squares: f64,
+    /// Sum of the squares of what quantization changes in the weights.
     pub(crate) error_squares: f64,
 }
 
@@ -128,7 +127,6 @@ pub(crate) fn quantize_weights(
     for (i, x) in weights.enumerate() {
         let byte = (x / row.scale).round_ties_even().clamp(-127.0, 127.0) as i8;
         row.total += i32::from(byte);
-        row.squares += f64::from(x) * f64::from(x);
         row.error_squares += f64::from(x - f32::from(byte) * row.scale).powi(2);
         write(i, byte);
     }

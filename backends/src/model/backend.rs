@@ -50,13 +50,26 @@ impl TransformerBackend {
         let target = Target::open(options, stored)?;
         let mut backend = Self::load_on(checkpoint, options, target.clone())?;
         if target.dtype() == Dtype::Int8 {
+            if let Some(pattern) = target.unmatched_skip() {
+                let problem = format!("--int8-skip {pattern}: no layer of products has a name with this part");
+                return Err(LoadError::Options(format!(
+                    "{problem}; one is {}",
+                    config.names.first_projection().trim_end_matches(".weight")
+                )));
+            }
             let mut report = backend.measure_int8(checkpoint);
             if !report.kept_in_bfloat16.is_empty() {
                 drop(backend);
                 let target = target.skipping(report.kept_in_bfloat16.iter().cloned());
                 backend = Self::load_on(checkpoint, options, target)?;
             }
-            report.kept_in_bfloat16.extend(options.int8_skip.iter().cloned());
+            report.kept_in_bfloat16 = backend.transformer.kept_in_bfloat16().map(str::to_owned).collect();
+            if !report.kept_in_bfloat16.is_empty() {
+                tracing::info!(
+                    layers = report.kept_in_bfloat16.join(", "),
+                    "kept in bfloat16 (--int8-skip, or int8 would hurt them)"
+                );
+            }
             backend.info.int8 = Some(report);
         }
         Ok(backend)

@@ -50,6 +50,11 @@ impl Transformer {
         self.weights.linears().filter_map(Linear::quantization_error)
     }
 
+    /// Names of the layers of products in bfloat16 of a model in int8.
+    pub(super) fn kept_in_bfloat16(&self) -> impl Iterator<Item = &str> {
+        self.weights.linears().filter_map(Linear::kept_in_bfloat16)
+    }
+
     /// Another transformer over the same weights, with memory of its own for forward passes.
     ///
     /// # Errors

@@ -57,6 +57,11 @@ trait Packed: Debug + Send + Sync {
     /// The product with `x`, which has the elements that the format is multiplied with.
     fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()>;
 
+    /// Whether it is in bfloat16 in a model in int8.
+    fn is_kept(&self) -> bool {
+        false
+    }
+
     /// What quantization changes in the product with `x`, relative to it; `None` where nothing is quantized.
     fn quantization_error(&self, _: (&CpuStorage, &Layout)) -> Result<Option<f64>> {
         Ok(None)
@@ -76,10 +81,8 @@ impl Packed for Quantized {
         multiply(&self.0, op, slice(x.0, x.1)?, out)
     }
 
-    /// Of weights and inputs, which are independent of each other.
     fn quantization_error(&self, x: (&CpuStorage, &Layout)) -> Result<Option<f64>> {
-        let input = self.0.input_error(slice(x.0, x.1)?).map_err(kernel_error)?;
-        Ok(Some(input.hypot(self.0.weight_error())))
+        self.0.quantization_error(slice(x.0, x.1)?).map(Some).map_err(kernel_error)
     }
 }
 
@@ -98,6 +101,10 @@ impl<P: Float + WithDType> Packed for PackedMatrix<P> {
 struct Rounding(PackedMatrix<bf16>);
 
 impl Packed for Rounding {
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn shape(&self) -> (usize, usize) {
         (self.0.rows(), self.0.cols())
     }
@@ -186,6 +193,11 @@ impl Linear {
     /// Its name, and the error that was seen inside [`measure_quantization`].
     pub(crate) fn quantization_error(&self) -> Option<(&str, f64)> {
         self.quantization_error.get().map(|error| (self.name.as_str(), *error))
+    }
+
+    /// Its name, if it is in bfloat16 in a model in int8.
+    pub(crate) fn kept_in_bfloat16(&self) -> Option<&str> {
+        matches!(&self.weight, Weight::Packed(matrix) if matrix.is_kept()).then_some(&self.name)
     }
 
     pub(crate) fn out_features(&self) -> usize {

@@ -8,6 +8,7 @@ use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
 use prefold_kernels::{Choice, Dtype, Isa, ThreadPool};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A device, opened, and the type of the weights on it.
 #[derive(Clone)]
@@ -16,7 +17,7 @@ pub(crate) struct Target {
     dtype: Dtype,
     dtype_reason: String,
     /// Weights that are bfloat16 although the type is int8.
-    int8_skip: Arc<[String]>,
+    int8_skip: Arc<[Skip]>,
     name: String,
     warnings: Vec<String>,
     #[cfg(feature = "cuda")]
@@ -26,6 +27,25 @@ pub(crate) struct Target {
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Target").field("name", &self.name).field("dtype", &self.dtype).finish_non_exhaustive()
+    }
+}
+
+/// A pattern of names of weights that stay in bfloat16.
+#[derive(Debug)]
+struct Skip {
+    pattern: String,
+    is_matched: AtomicBool,
+}
+
+impl Skip {
+    fn new(pattern: String) -> Self {
+        Self { pattern, is_matched: AtomicBool::new(false) }
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        let matches = contains(name, &self.pattern);
+        self.is_matched.fetch_or(matches, Ordering::Relaxed);
+        matches
     }
 }
 
@@ -95,7 +115,7 @@ impl Target {
             None => (Dtype::Float32, format!("the weights are stored as {stored}")),
         };
         let warnings = Choice::current().warning.clone().into_iter().collect();
-        let int8_skip = options.int8_skip.clone().into();
+        let int8_skip = options.int8_skip.iter().cloned().map(Skip::new).collect();
         Ok(Self { dtype_reason: reason, int8_skip, warnings, ..Self::cpu(dtype) })
     }
 
@@ -155,9 +175,11 @@ impl Target {
     }
 
     /// The type of a matrix that is made of weights with these names.
-    pub(crate) fn dtype_of<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Dtype {
-        let skips = |name: &str| self.int8_skip.iter().any(|pattern| contains(name, pattern));
-        if self.dtype == Dtype::Int8 && names.any(skips) { Dtype::Bfloat16 } else { self.dtype }
+    pub(crate) fn dtype_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Dtype {
+        // All patterns see all names, so that those without a match are known.
+        let is_skipped =
+            names.flat_map(|name| self.int8_skip.iter().map(move |skip| skip.matches(name))).fold(false, |a, b| a | b);
+        if self.dtype == Dtype::Int8 && is_skipped { Dtype::Bfloat16 } else { self.dtype }
     }
 
     /// Whether attention rounds its factors to bf16 although activations are f32: where weights are 8-bit integers, and the CPU
@@ -168,7 +190,13 @@ impl Target {
 
     /// The same with more weights in bfloat16, by their names.
     pub(crate) fn skipping(&self, names: impl Iterator<Item = String>) -> Self {
-        Self { int8_skip: self.int8_skip.iter().cloned().chain(names).collect(), ..self.clone() }
+        let patterns = self.int8_skip.iter().map(|skip| skip.pattern.clone());
+        Self { int8_skip: patterns.chain(names).map(Skip::new).collect(), ..self.clone() }
+    }
+
+    /// A pattern of weights to leave in bfloat16 that no weight has matched so far.
+    pub(crate) fn unmatched_skip(&self) -> Option<&str> {
+        self.int8_skip.iter().find(|skip| !skip.is_matched.load(Ordering::Relaxed)).map(|skip| skip.pattern.as_str())
     }
 
     /// Reason for that type.

@@ -1,8 +1,8 @@
 //! `y = x W^T`, with the weights packed once into panels.
 
 mod block;
-mod input_error;
 mod pack;
+mod quantization_error;
 mod rows;
 mod tiles;
 mod vectors;

@@ -36,9 +36,8 @@ pub(super) struct Quantized {
     pub(super) scales: Vec<f32>,
     /// Sums of the bytes, `[n]`.
     pub(super) totals: Vec<i32>,
-    /// Sum of the squares of the weights, and of what quantization changed in them.
-    squares: f64,
-    error_squares: f64,
+    /// Sums of the squares of what quantization changed in the weights of a row, `[n]`.
+    pub(super) error_squares: Vec<f64>,
 }
 
 impl<P: Packing> PackedMatrix<P> {
@@ -75,12 +74,6 @@ impl<P: Packing> PackedMatrix<P> {
             P::Input::from_word(bits & (u32::MAX >> (32 - 8 * P::DTYPE_SIZE))).to_f32()
         };
         (0..self.k).map(weight).collect()
-    }
-
-    /// What quantization has changed in the weights, relative to them: the ratio of the Euclidean norms. 0 in other formats.
-    pub fn weight_error(&self) -> f64 {
-        let Quantized { squares, error_squares, .. } = self.quantized;
-        if squares > 0.0 { (error_squares / squares).sqrt() } else { 0.0 }
     }
 
     /// Words of a row in a panel.
@@ -185,8 +178,7 @@ impl<P: Packing> PackedMatrixBuilder<P> {
             let quantized = &mut self.matrix.quantized;
             quantized.scales.extend(rows.iter().map(|row| row.scale));
             quantized.totals.extend(rows.iter().map(|row| row.total));
-            quantized.squares += rows.iter().map(|row| row.squares).sum::<f64>();
-            quantized.error_squares += rows.iter().map(|row| row.error_squares).sum::<f64>();
+            quantized.error_squares.extend(rows.iter().map(|row| row.error_squares));
         } else {
             packed.for_each(drop);
         }

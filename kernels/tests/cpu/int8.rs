@@ -147,14 +147,21 @@ fn rows_too_long_for_32_bits_are_refused() {
 fn the_error_of_outliers_is_seen() {
     let (m, n, k) = (20, 40, 200);
     let rng = &mut rng(6);
-    let (mut x, mut weight) = (random::<f32>(rng, m * k), random::<f32>(rng, n * k));
-    let error = |x: &[f32], weight: &[f32]| PackedMatrix::<Int8>::pack(weight, n, k).unwrap().input_error(x).unwrap();
-    assert!((0.001..0.01).contains(&error(&x, &weight)), "{}", error(&x, &weight));
+    let (x, weight) = (random::<f32>(rng, m * k), random::<f32>(rng, n * k));
+    let error =
+        |x: &[f32], weight: &[f32]| PackedMatrix::<Int8>::pack(weight, n, k).unwrap().quantization_error(x).unwrap();
+    let with = |values: &[f32], value: f32| {
+        let mut values = values.to_vec();
+        values.chunks_exact_mut(k).for_each(|row| row[7] = value);
+        values
+    };
+    assert!((0.003..0.02).contains(&error(&x, &weight)), "{}", error(&x, &weight));
     // A value that is hundreds of times larger than the others and has next to no weight leaves them a few steps.
-    x.chunks_exact_mut(k).for_each(|row| row[7] = 500.0);
-    weight.chunks_exact_mut(k).for_each(|row| row[7] = 1e-4);
-    assert!(error(&x, &weight) > 0.2, "{}", error(&x, &weight));
+    let large_inputs = error(&with(&x, 500.0), &with(&weight, 1e-4));
+    assert!(large_inputs > 0.2, "{large_inputs}");
+    // So does a weight whose input is 0: steps of 0.24, then of 7.9, beside weights of up to 1.7.
+    let large_weights = [30.0, 1000.0].map(|large| error(&with(&x, 0.0), &with(&weight, large)));
+    assert!((0.05..0.1).contains(&large_weights[0]) && large_weights[1] > 0.9, "{large_weights:?}");
     let packed = PackedMatrix::<Int8>::pack(&weight, n, k).unwrap();
-    assert!((0.001..0.01).contains(&packed.weight_error()), "{}", packed.weight_error());
-    assert!(packed.input_error(&x[1..]).is_err());
+    assert!(packed.quantization_error(&x[1..]).is_err());
 }

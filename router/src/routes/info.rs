@@ -62,7 +62,8 @@ pub(crate) struct Info<'a> {
 /// What int8 does to each layer of products.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Int8<'a> {
-    /// Layers that stay in bfloat16: those whose error would be larger than `max_error`, and the patterns of `--int8-skip`.
+    /// Layers that stay in bfloat16: those whose error would be larger than `max_error`, and those that `--int8-skip` names. A layer
+    /// of several matrices (query, key and value; gate and up) has the name of the first.
     kept_in_bfloat16: &'a [String],
     max_error: f64,
     /// Change that int8 makes in a layer's product, relative to it, by the layer's name.

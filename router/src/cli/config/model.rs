@@ -70,7 +70,7 @@ pub(crate) fn load_options(
         dtype,
         cpu_kernels: Some(args.cpu_kernels).filter(|name| name != "auto"),
         cpu_replicas: args.cpu_replicas,
-        int8_skip: args.int8_skip.into_iter().filter(|pattern| !pattern.is_empty()).collect(),
+        int8_skip: args.int8_skip.iter().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect(),
         pooling: args.pooling,
         task: args.task,
         attention: args.attention,

@@ -1,4 +1,4 @@
-//! What the quantization of a product's rows changes in the product.
+//! What quantization changes in a product.
 
 use super::Gemm;
 use super::pack::PackedMatrix;
@@ -15,12 +15,16 @@ const COLUMNS: usize = 64;
 const ROWS: usize = 64;
 
 impl PackedMatrix<Int8> {
-    /// What the quantization of `x`, `[rows, k]`, changes in the product with these weights: the root of the mean over rows of the
+    /// What quantization changes in the product of `x`, `[rows, k]`, with these weights: the root of the mean over rows of the
     /// squared change, relative to the row's product and at most 1. At most 64 rows and 64 columns are looked at, evenly spread.
+    ///
+    /// The change by the quantization of `x` is computed. That by the quantization of the weights is estimated, because the weights
+    /// themselves are gone: a column's weights are off by as much as was measured when they were packed, independently of `x`. So a
+    /// single large weight that leaves a column few steps for the others counts even where its input is always 0.
     ///
     /// # Errors
     /// If `x` is not a whole number of rows.
-    pub fn input_error(&self, x: &[f32]) -> Result<f64, KernelError> {
+    pub fn quantization_error(&self, x: &[f32]) -> Result<f64, KernelError> {
         let k = self.cols();
         let rows = whole_rows("x", k, x.len())?;
         let columns: Vec<usize> = (0..self.rows()).step_by(self.rows().div_ceil(COLUMNS).max(1)).collect();
@@ -40,9 +44,10 @@ impl PackedMatrix<Int8> {
         Gemm::new(&x, &weights).run(&mut product)?;
         Gemm::new(&changes, &weights).run(&mut change)?;
         let squares = |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-        let rows = product.chunks_exact(columns.len()).zip(change.chunks_exact(columns.len()));
+        let of_weights: f64 = columns.iter().map(|&column| self.quantized().error_squares[column] / k as f64).sum();
+        let rows = product.chunks_exact(columns.len()).zip(change.chunks_exact(columns.len())).zip(x.chunks_exact(k));
         let errors: Vec<f64> = rows
-            .map(|(product, change)| (squares(change), squares(product)))
+            .map(|((product, change), x)| (squares(change) + of_weights * squares(x), squares(product)))
             .map(|(change, product)| if change > product { 1.0 } else { change / product.max(f64::MIN_POSITIVE) })
             .collect();
         Ok((errors.iter().sum::<f64>() / errors.len().max(1) as f64).sqrt())
