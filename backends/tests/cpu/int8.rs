@@ -74,7 +74,10 @@ fn layers_are_kept_by_name() {
     assert!(plain.kept_in_bfloat16.is_empty() && plain.errors.iter().all(|(_, error)| *error < 0.1), "{plain:?}");
     let skipped = load(&int8(&directory, &["layers.0.*proj", "down_proj"])).backend.info().int8.clone().unwrap();
     let kept = |name: &str| name.contains("layers.0.") || name.contains("down_proj");
-    assert!(skipped.kept_in_bfloat16.iter().all(|name| kept(name)) && skipped.kept_in_bfloat16.len() > 4, "{skipped:?}");
+    assert!(
+        skipped.kept_in_bfloat16.iter().all(|name| kept(name)) && skipped.kept_in_bfloat16.len() > 4,
+        "{skipped:?}"
+    );
     let names = |pattern: &str| match prefold_backends::load(&int8(&directory, &["down_proj", pattern])) {
         Err(error) => error.to_string(),
         Ok(_) => panic!("{pattern} was taken"),
