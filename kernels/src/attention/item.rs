@@ -3,6 +3,9 @@
 use super::input::Attention;
 use std::cmp::Reverse;
 
+/// Keys of a tile.
+pub(super) const KEYS: usize = 64;
+
 /// Lanes of an item.
 pub(super) const QUERIES: usize = 128;
 

@@ -1,10 +1,12 @@
 //! The softmax of one line of queries over a tile of keys, kept up from tile to tile.
 
 use super::products::{Factors, Products, WeighedValues, WeightedSums, line_vector};
-use super::tile::NO_MAXIMUM;
 use crate::scratch::as_f32;
 use crate::simd::{Vector, exp};
 use std::ops::Range;
+
+/// A query that has seen no key has this maximum; a key that is not seen has the score -infinity.
+pub(super) const NO_MAXIMUM: f32 = f32::MIN;
 
 /// The queries of a register block's width and their state, and the tile of keys and values.
 pub(super) struct Line<'a> {

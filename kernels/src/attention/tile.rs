@@ -9,9 +9,9 @@
 //! zero if the tile has values that are not finite.
 
 use super::input::Attention;
-use super::item::{Item, QUERIES};
+use super::item::{Item, KEYS, QUERIES};
 use super::keys::{PREFETCH, Path, row_words};
-use super::line::Line;
+use super::line::{Line, NO_MAXIMUM};
 use super::products::Products;
 use crate::Element;
 use crate::scratch::as_f32;
@@ -19,12 +19,6 @@ use crate::shared_pointer::SharedPointer;
 use crate::simd::{MAX_LANES, Vector};
 use crate::tiles;
 use std::ops::Range;
-
-/// Keys of a tile.
-pub(super) const KEYS: usize = 64;
-
-/// A query that has seen no key has this maximum; a key that is not seen has the score -infinity.
-pub(super) const NO_MAXIMUM: f32 = f32::MIN;
 
 /// Words of scratch that [`run`] needs.
 pub(super) fn scratch_words(head_dim: usize) -> usize {

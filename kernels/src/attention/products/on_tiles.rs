@@ -4,6 +4,7 @@
 //! values are transposed into such. Every sum is over whole steps of 32 elements, with zeros at the end.
 
 use super::{Factors, Products, WeighedValues, WeightedSums};
+use crate::attention::item::KEYS;
 use crate::scratch::Line;
 use crate::simd::{MAX_LANES, Vector};
 use crate::tiles::{COLUMNS, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
@@ -17,10 +18,10 @@ const TILE: usize = ROWS * COLUMNS;
 const COLUMN_TILE: usize = ROWS * KEY_WORDS;
 
 /// Words of the keys of a tile of keys.
-const KEY_WORDS: usize = super::super::tile::KEYS / 2;
+const KEY_WORDS: usize = KEYS / 2;
 
 /// The products on the tiles `T`, beside vectors `V`.
-pub(in super::super) struct OnTiles<T, V> {
+pub(crate) struct OnTiles<T, V> {
     tiles: T,
     /// `[2 * ROWS, LINE]` Sums on their way from tiles to memory.
     sums: [Line; 2 * TILE * 2 / Line::WORDS],
@@ -31,7 +32,7 @@ impl<T: Tiles, V: Vector> OnTiles<T, V> {
     /// # Safety
     /// As [`Tiles::new`].
     #[inline(always)]
-    pub(in super::super) unsafe fn new() -> Self {
+    pub(crate) unsafe fn new() -> Self {
         // SAFETY: the caller's duty.
         let tiles = unsafe { T::new() };
         Self { tiles, sums: [Line::ZERO; 2 * TILE * 2 / Line::WORDS], vectors: PhantomData }

@@ -8,10 +8,10 @@ use std::marker::PhantomData;
 const MAX_ROWS: usize = 8;
 
 /// The products by the dot product `D`.
-pub(in super::super) struct OnVectors<D>(PhantomData<D>);
+pub(crate) struct OnVectors<D>(PhantomData<D>);
 
 impl<D> OnVectors<D> {
-    pub(in super::super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(PhantomData)
     }
 }
