@@ -14,15 +14,15 @@ use prefold_kernels::Dtype;
 /// The result of [`check_model`].
 #[derive(Debug, Clone)]
 pub struct ModelCheck {
-    /// Whether the model runs.
+    /// The verdict: it runs, with exceptions, or does not.
     pub verdict: Verdict,
-    /// What it is; absent where the files say too little.
+    /// The model's description; absent where the files say too little.
     pub model: Option<CheckedModel>,
     /// The licence that the model's card names.
     pub licence: Option<String>,
 }
 
-/// Whether a model runs.
+/// The verdict on a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// As its files mean it.

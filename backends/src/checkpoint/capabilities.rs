@@ -23,7 +23,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) purpose: Purpose,
 }
 
-/// What the capabilities are read for.
+/// The purpose that the capabilities are read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To run the model.

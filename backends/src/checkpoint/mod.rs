@@ -69,7 +69,7 @@ impl Checkpoint {
     }
 }
 
-/// What a start would find in a model's files, without the values of its tensors.
+/// The findings of a start in a model's files, without the values of its tensors.
 #[derive(Debug)]
 pub(crate) struct Inspection {
     pub(crate) config: TransformerConfig,

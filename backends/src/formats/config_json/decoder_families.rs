@@ -79,7 +79,7 @@ pub(super) struct Variant {
     pub(super) projection: Option<Projection>,
 }
 
-/// How a variant is told.
+/// The mark of a variant.
 pub(super) enum Mark {
     /// One of `architectures`.
     Class(&'static str),

@@ -9,7 +9,7 @@ use crate::config::{
 /// One family.
 pub(super) struct Family {
     pub(super) model_type: &'static str,
-    /// What tells the family from others of its `model_type`.
+    /// The mark that tells the family from others of its `model_type`.
     pub(super) only_with: Option<Mark>,
     /// Prefix of `architectures`.
     pub(super) prefix: &'static str,
@@ -45,7 +45,7 @@ pub(super) struct Family {
     pub(super) classifier_pooling: Option<&'static str>,
 }
 
-/// What tells a family from others of its `model_type`.
+/// A mark that tells a family from others of its `model_type`.
 #[derive(Clone, Copy)]
 pub(super) enum Mark {
     /// A field and its value.
