@@ -89,13 +89,9 @@ impl Choice {
     /// # Errors
     /// If this CPU lacks them, or kernels have run with others; the message names those that it has.
     pub fn force(name: &str) -> Result<(), String> {
-        let available = Isa::available();
-        let Some(isa) = available.iter().find(|isa| isa.0.name() == name) else {
-            let names: Vec<&str> = available.iter().map(|isa| isa.0.name()).collect();
-            return Err(format!("kernels `{name}` are not among those of this CPU (auto, {})", names.join(", ")));
-        };
-        *FORCED.lock().unwrap_or_else(PoisonError::into_inner) = Some(*isa);
-        if Self::current().isa == *isa {
+        let isa = Isa::named(name)?;
+        *FORCED.lock().unwrap_or_else(PoisonError::into_inner) = Some(isa);
+        if Self::current().isa == isa {
             Ok(())
         } else {
             Err(format!("kernels `{name}` cannot be chosen after `{}` have run", Self::current().isa))
@@ -206,6 +202,18 @@ impl Isa {
             available.extend((has.amx && *AMX_WORKS.get_or_init(amx_works)).then_some(Kind::Amx));
         }
         available.into_iter().map(Self).collect()
+    }
+
+    /// Instructions by their name, one of [`Isa::available`].
+    ///
+    /// # Errors
+    /// This CPU lacks them; the message names those that it has.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let available = Self::available();
+        available.iter().find(|isa| isa.0.name() == name).copied().ok_or_else(|| {
+            let names: Vec<&str> = available.iter().map(|isa| isa.0.name()).collect();
+            format!("kernels `{name}` are not among those of this CPU (auto, {})", names.join(", "))
+        })
     }
 
     /// The model of AMX, for tests: slow, and the same bits as AMX in products of bf16 and bytes, and in attention too where the

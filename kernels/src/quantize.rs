@@ -56,6 +56,41 @@ impl Operation for QuantizeRows<'_> {
     }
 }
 
+/// What is known of values, lane by lane.
+#[derive(Clone, Copy)]
+struct Extremes<V> {
+    min: V,
+    max: V,
+    /// NaN where a value is not finite, else 0.
+    not_finite: V,
+}
+
+impl<V: Vector> Extremes<V> {
+    /// With `x` too. Minima and maxima do not depend on the order of values.
+    #[inline(always)]
+    fn with(self, x: V, zero: V) -> Self {
+        Self { min: x.min(self.min), max: x.max(self.max), not_finite: x.fmadd(zero, self.not_finite) }
+    }
+
+    fn scale(self) -> RowScale {
+        let reduce = |vector: V, f: fn(f32, f32) -> f32| {
+            let mut lanes = vector.to_array();
+            let mut width = MAX_LANES / 2;
+            while width > 0 {
+                for i in 0..width {
+                    lanes[i] = f(lanes[i], lanes[i + width]);
+                }
+                width /= 2;
+            }
+            lanes[0]
+        };
+        // Lanes that a vector does not have are 0, and so is the first value of all.
+        let min = reduce(self.min, |a, b| if a < b { a } else { b });
+        let max = reduce(self.max, |a, b| if a > b { a } else { b });
+        RowScale::new(min, max, self.not_finite.reduce_add() == 0.0)
+    }
+}
+
 /// # Safety
 /// The CPU has the instructions of `V`.
 #[inline(always)]
@@ -63,18 +98,22 @@ unsafe fn row_scale<V: Vector>(x: &[f32]) -> RowScale {
     // SAFETY: the instructions are the caller's duty; vectors are within `x`.
     unsafe {
         let zero = V::set1(0.0);
-        let (mut min, mut max, mut not_finite) = (zero, zero, zero);
-        for_vectors::<V>(x.len(), |i, count| {
-            let x = V::loadu_up_to(x.as_ptr().add(i), count);
-            (min, max) = (x.min(min), x.max(max));
-            not_finite = x.mul(zero).add(not_finite);
-        });
-        let (min, max) = (min.to_array(), max.to_array());
-        let (mut least, mut most) = (0.0_f32, 0.0_f32);
-        for lane in 0..V::LANES.min(MAX_LANES) {
-            (least, most) = (least.min(min[lane]), most.max(max[lane]));
+        let mut chains = [Extremes { min: zero, max: zero, not_finite: zero }; 2];
+        let mut i = 0;
+        // Two chains, since each waits for its last value.
+        while i + 2 * V::LANES <= x.len() {
+            chains[0] = chains[0].with(V::loadu(x.as_ptr().add(i)), zero);
+            chains[1] = chains[1].with(V::loadu(x.as_ptr().add(i + V::LANES)), zero);
+            i += 2 * V::LANES;
         }
-        RowScale::new(least, most, not_finite.reduce_add() == 0.0)
+        while i < x.len() {
+            let count = V::LANES.min(x.len() - i);
+            chains[0] = chains[0].with(V::loadu_up_to(x.as_ptr().add(i), count), zero);
+            i += V::LANES;
+        }
+        let [a, b] = chains;
+        let not_finite = a.not_finite.add(b.not_finite);
+        Extremes { min: a.min.min(b.min), max: a.max.max(b.max), not_finite }.scale()
     }
 }
 
@@ -85,17 +124,14 @@ unsafe fn write_bytes<V: Vector>(x: &[f32], RowScale { scale, zero_point }: RowS
     assert_eq!(x.len(), bytes.len());
     // SAFETY: the instructions are the caller's duty; vectors are within both slices.
     unsafe {
-        let (inverse, zero_point) = (V::set1(1.0 / scale), V::set1(zero_point as f32));
-        let (zero, most) = (V::set1(0.0), V::set1(255.0));
+        let inverse = V::set1(1.0 / scale);
         for_vectors::<V>(x.len(), |i, count| {
-            let x = V::loadu_up_to(x.as_ptr().add(i), count);
-            // The second operand of a minimum or maximum stands where the first is NaN.
-            let byte = x.mul(inverse).round().add(zero_point).max(zero).min(most);
+            let x = V::loadu_up_to(x.as_ptr().add(i), count).mul(inverse);
             if count == V::LANES {
-                byte.storeu_u8(bytes.as_mut_ptr().add(i));
+                x.storeu_u8(zero_point, bytes.as_mut_ptr().add(i));
             } else {
                 let mut all = [0_u8; MAX_LANES];
-                byte.storeu_u8(all.as_mut_ptr());
+                x.storeu_u8(zero_point, all.as_mut_ptr());
                 bytes[i..].copy_from_slice(&all[..count]);
             }
         });

@@ -3,7 +3,8 @@
 use super::pack::{PANEL, PackedMatrix};
 use super::rows::RowBytes;
 use crate::Store;
-use crate::simd::Packing;
+use crate::quantize::RowScale;
+use crate::simd::{Packing, Vector};
 use std::ops::Range;
 
 /// The columns of some panels for some rows.
@@ -43,53 +44,41 @@ impl<P: Packing> Block<'_, P> {
         unsafe { self.out.add(row * self.out_stride + column - self.columns.start) }
     }
 
-    /// The bias from a column on.
-    #[inline(always)]
-    pub(super) fn bias_from(&self, column: usize) -> Option<&[f32]> {
-        self.bias.map(|bias| &bias[column - self.columns.start..])
-    }
-
-    /// Adds the bias to some columns' sums of a row, the bits of f32 or of integers, and writes them to the product, or adds them.
-    /// Sums that are not the `first` of their columns have no bias and are added.
-    ///
-    /// It has no intrinsics: the loops are vectorised for the instruction set that it is inlined into, and compute the same bits
-    /// in each.
+    /// Writes the sums of `count` columns of a row, f32 or the bits of integers, to the product, or adds them. Sums that are not the
+    /// `first` of their columns have no bias and are added.
     ///
     /// # Safety
-    /// The row and the columns are in the block.
+    /// The CPU has the instructions of `V`; the row and the columns are in the block.
     #[inline(always)]
-    pub(super) unsafe fn finish(&self, row: usize, columns: Range<usize>, is_first: bool, sums: &[u32]) {
-        let width = columns.len().min(PANEL);
-        let sums = &sums[..width];
-        let mut values = [0.0_f32; PANEL];
-        if P::IS_QUANTIZED {
-            let scale = self.x.scales[self.rows.start + row];
-            let quantized = self.weight.quantized();
-            let scales = &quantized.scales[columns.clone()][..width];
-            let totals = &quantized.totals[columns.clone()][..width];
-            for (((value, &sum), total), column) in values.iter_mut().zip(sums).zip(totals).zip(scales) {
+    pub(super) unsafe fn finish<V: Vector>(
+        &self,
+        (row, column): (usize, usize),
+        count: usize,
+        is_first: bool,
+        sums: V,
+    ) {
+        debug_assert!(self.columns.start <= column && column + count <= self.columns.end);
+        // SAFETY: the instructions and the place are the caller's duty; scales and totals are those of all of the weight's rows,
+        // the bias is that of all columns.
+        unsafe {
+            let mut sums = sums;
+            if P::IS_QUANTIZED {
+                let RowScale { scale, zero_point } = self.x.scales[self.rows.start + row];
+                let quantized = self.weight.quantized();
+                let totals = V::loadu_up_to(quantized.totals.as_ptr().add(column).cast(), count);
+                let scales = V::loadu_up_to(quantized.scales.as_ptr().add(column), count);
                 // A sum whose true value fits wraps around to it.
-                let sum = sum.cast_signed().wrapping_sub(scale.zero_point.wrapping_mul(*total));
-                *value = sum as f32 * column * scale.scale;
+                let zero_point = V::set1(f32::from_bits(zero_point.cast_unsigned()));
+                sums = sums.integers_less(zero_point, totals).mul(scales).mul(V::set1(scale));
             }
-        } else {
-            for (value, &sum) in values.iter_mut().zip(sums) {
-                *value = f32::from_bits(sum);
+            if let Some(bias) = self.bias.filter(|_| is_first) {
+                sums = sums.add(V::loadu_up_to(bias.as_ptr().add(column - self.columns.start), count));
             }
-        }
-        if let Some(bias) = self.bias_from(columns.start).filter(|_| is_first) {
-            for (value, bias) in values.iter_mut().zip(&bias[..width]) {
-                *value += bias;
+            let out = self.at(row, column);
+            if !is_first || self.store == Store::Accumulate {
+                sums = V::loadu_up_to(out, count).add(sums);
             }
-        }
-        // SAFETY: the columns of the row are in the block, which is this call's alone to write.
-        let out = unsafe { std::slice::from_raw_parts_mut(self.at(row, columns.start), width) };
-        if is_first && self.store == Store::Overwrite {
-            out.copy_from_slice(&values[..width]);
-        } else {
-            for (out, value) in out.iter_mut().zip(&values) {
-                *out += value;
-            }
+            sums.store_elements::<f32>(out, count);
         }
     }
 }

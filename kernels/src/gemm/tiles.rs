@@ -8,7 +8,7 @@ use super::block::Block;
 use super::pack::PANEL;
 use crate::Store;
 use crate::scratch::{Line, Scratch};
-use crate::simd::{Packing, Simd, TileOperation};
+use crate::simd::{Packing, Simd, TileOperation, Vector};
 use crate::tiles::{LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 use std::ops::Range;
 
@@ -43,9 +43,9 @@ impl<P: Packing> TileOperation for Block<'_, P> {
                     // SAFETY: the tiles are the caller's duty; rows have `steps` tiles for each tile row, and so have panels.
                     unsafe {
                         if tile_row + 1 < tile_rows {
-                            self.multiply::<T, 2>(&mut tiles, (tile_row, panel), a, steps, sums);
+                            self.multiply::<S::V, T, 2>(&mut tiles, (tile_row, panel), a, steps, sums);
                         } else {
-                            self.multiply::<T, 1>(&mut tiles, (tile_row, panel), a, steps, sums);
+                            self.multiply::<S::V, T, 1>(&mut tiles, (tile_row, panel), a, steps, sums);
                         }
                     }
                 }
@@ -85,7 +85,7 @@ impl<P: Packing> Block<'_, P> {
     /// # Safety
     /// `tiles` may be used; `a` has `steps` tiles for each tile row.
     #[inline(always)]
-    unsafe fn multiply<T: Tiles, const TILES: usize>(
+    unsafe fn multiply<V: Vector, T: Tiles, const TILES: usize>(
         &self,
         tiles: &mut T,
         (tile_row, panel): (usize, usize),
@@ -114,7 +114,7 @@ impl<P: Packing> Block<'_, P> {
                 store::<T, TILES, 2>(tiles, out.cast(), self.out_stride * size_of::<f32>());
             } else {
                 store::<T, TILES, 2>(tiles, sums.as_mut_ptr().cast(), PANEL * size_of::<u32>());
-                self.finish_rows(rows, columns, panel, sums);
+                self.finish_rows::<V>(rows, columns, panel, sums);
             }
         }
     }
@@ -122,12 +122,19 @@ impl<P: Packing> Block<'_, P> {
     /// Writes sums, `[rows, PANEL]`, to the product.
     ///
     /// # Safety
-    /// Rows and columns are in the block.
+    /// The CPU has the instructions of `V`; rows and columns are in the block.
     #[inline(always)]
-    unsafe fn finish_rows(&self, rows: Range<usize>, columns: Range<usize>, panel: usize, sums: &[u32]) {
+    unsafe fn finish_rows<V: Vector>(&self, rows: Range<usize>, columns: Range<usize>, panel: usize, sums: &[u32]) {
         for (row, sums) in rows.zip(sums.chunks_exact(PANEL)) {
-            // SAFETY: the caller's duty.
-            unsafe { self.finish(row, columns.clone(), true, &sums[columns.start - panel * PANEL..]) };
+            let sums = &sums[columns.start - panel * PANEL..][..columns.len()];
+            for c in (0..columns.len()).step_by(V::LANES) {
+                let count = V::LANES.min(columns.len() - c);
+                // SAFETY: the caller's duty; `count` sums are there.
+                unsafe {
+                    let sums = V::loadu_up_to(sums.as_ptr().add(c).cast(), count);
+                    self.finish((row, columns.start + c), count, true, sums);
+                }
+            }
         }
     }
 }

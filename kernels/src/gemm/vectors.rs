@@ -2,7 +2,6 @@
 
 use super::block::Block;
 use super::pack::PANEL;
-use crate::Store;
 use crate::scratch::Scratch;
 use crate::simd::{
     ColumnWords, Dot, MAX_LANES, MAX_ROWS, Operation, Packing, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
@@ -304,32 +303,27 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
                 product::<D, R, C>(packed.len() * Self::WIDENING, a, b)
             };
             // More columns than a panel are whole ones.
-            let is_whole = C * D::V::LANES > PANEL || part.columns.len() == C * D::V::LANES;
-            if is_whole && !P::IS_QUANTIZED {
-                let bias = block.bias_from(part.columns.start).filter(|_| is_first).map(<[f32]>::as_ptr);
-                let add = !is_first || block.store == Store::Accumulate;
+            if C * D::V::LANES > PANEL || part.columns.len() == C * D::V::LANES {
                 for_rows!(r < R, {
                     for c in 0..C {
-                        let sum = D::to_vector(sums[r][c]);
-                        let out = out.add(r * block.out_stride + c * D::V::LANES);
-                        let sum = bias.map_or(sum, |bias| sum.add(D::V::loadu(bias.add(c * D::V::LANES))));
-                        let sum = if add { D::V::loadu(out).add(sum) } else { sum };
-                        sum.storeu(out);
+                        let at = (part.row + r, part.columns.start + c * D::V::LANES);
+                        block.finish(at, D::V::LANES, is_first, D::to_vector(sums[r][c]));
                     }
                 });
                 return;
             }
-            let skip = part.columns.start - part.first_column;
-            let mut values = [[0_u32; WIDE * MAX_LANES]; MAX_ROWS];
+            let mut lanes = [[0.0_f32; PANEL + MAX_LANES]; MAX_ROWS];
             for_rows!(r < R, {
                 for c in 0..C {
-                    D::to_vector(sums[r][c]).storeu(values[r][c * D::V::LANES..].as_mut_ptr().cast());
+                    D::to_vector(sums[r][c]).storeu(lanes[r][c * D::V::LANES..].as_mut_ptr());
                 }
             });
-            for (r, values) in values.iter().take(R).enumerate() {
-                for (i, sums) in values[skip..][..part.columns.len()].chunks(PANEL).enumerate() {
-                    let start = part.columns.start + i * PANEL;
-                    block.finish(part.row + r, start..start + sums.len(), is_first, sums);
+            let skip = part.columns.start - part.first_column;
+            for (r, lanes) in lanes.iter().take(R).enumerate() {
+                for c in (0..part.columns.len()).step_by(D::V::LANES) {
+                    let count = D::V::LANES.min(part.columns.len() - c);
+                    let sums = D::V::loadu(lanes[skip + c..].as_ptr());
+                    block.finish((part.row + r, part.columns.start + c), count, is_first, sums);
                 }
             }
         }

@@ -73,10 +73,11 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn storeu_u8(self, to: *mut u8) {
+    unsafe fn storeu_u8(self, offset: i32, to: *mut u8) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX2.
         unsafe {
-            let words = _mm256_cvtps_epi32(self.0);
+            // NaN becomes the least integer.
+            let words = _mm256_add_epi32(_mm256_cvtps_epi32(self.0), _mm256_set1_epi32(offset));
             let (low, high) = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
             let halves = _mm_packs_epi32(low, high);
             _mm_storel_epi64(to.cast(), _mm_packus_epi16(halves, halves));
@@ -111,6 +112,15 @@ impl Vector for V256 {
     fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX2.
         Self(unsafe { _mm256_blendv_ps(no.0, yes.0, _mm256_cmp_ps::<_CMP_LE_OQ>(self.0, bound.0)) })
+    }
+
+    #[inline(always)]
+    fn integers_less(self, factor: Self, term: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe {
+            let [sums, factor, term] = [self, factor, term].map(|vector| _mm256_castps_si256(vector.0));
+            Self(_mm256_cvtepi32_ps(_mm256_sub_epi32(sums, _mm256_mullo_epi32(factor, term))))
+        }
     }
 
     #[inline(always)]

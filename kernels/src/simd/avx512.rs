@@ -83,9 +83,14 @@ impl<const BF16: bool> Vector for V512<BF16> {
     }
 
     #[inline(always)]
-    unsafe fn storeu_u8(self, to: *mut u8) {
+    unsafe fn storeu_u8(self, offset: i32, to: *mut u8) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
-        unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtusepi32_epi8(_mm512_cvtps_epu32(self.0))) }
+        unsafe {
+            // NaN becomes the least integer.
+            let words = _mm512_add_epi32(_mm512_cvtps_epi32(self.0), _mm512_set1_epi32(offset));
+            let words = _mm512_max_epi32(words, _mm512_setzero_si512());
+            _mm_storeu_si128(to.cast(), _mm512_cvtusepi32_epi8(words));
+        }
     }
 
     #[inline(always)]
@@ -116,6 +121,15 @@ impl<const BF16: bool> Vector for V512<BF16> {
     fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX-512.
         Self(unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.0, bound.0), no.0, yes.0) })
+    }
+
+    #[inline(always)]
+    fn integers_less(self, factor: Self, term: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512.
+        unsafe {
+            let [sums, factor, term] = [self, factor, term].map(|vector| _mm512_castps_si512(vector.0));
+            Self(_mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_mullo_epi32(factor, term))))
+        }
     }
 
     #[inline(always)]

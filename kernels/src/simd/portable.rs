@@ -59,9 +59,10 @@ impl Vector for V8 {
     }
 
     #[inline(always)]
-    unsafe fn storeu_u8(self, to: *mut u8) {
+    unsafe fn storeu_u8(self, offset: i32, to: *mut u8) {
+        let byte = |x: f32| if x.is_nan() { 0 } else { (x as i32 + offset).clamp(0, 255) as u8 };
         // SAFETY: the caller's duty.
-        unsafe { to.cast::<[u8; 8]>().write_unaligned(self.round().0.map(|x| x as u8)) }
+        unsafe { to.cast::<[u8; 8]>().write_unaligned(self.round().0.map(byte)) }
     }
 
     #[inline(always)]
@@ -130,6 +131,16 @@ impl Vector for V8 {
             lanes[i] = if self.0[i] <= bound.0[i] { yes.0[i] } else { no.0[i] };
         }
         Self(lanes)
+    }
+
+    #[inline(always)]
+    fn integers_less(self, factor: Self, term: Self) -> Self {
+        let product = factor.zip(term, |a, b| {
+            f32::from_bits(a.to_bits().cast_signed().wrapping_mul(b.to_bits().cast_signed()).cast_unsigned())
+        });
+        self.zip(product, |sum, product| {
+            sum.to_bits().cast_signed().wrapping_sub(product.to_bits().cast_signed()) as f32
+        })
     }
 
     #[inline(always)]

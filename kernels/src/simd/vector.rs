@@ -38,11 +38,12 @@ pub trait Vector: Copy {
     /// They may be written.
     unsafe fn storeu_bf16(self, to: *mut bf16);
 
-    /// Writes `LANES` values of 0 to 255 as bytes, rounded to the nearest integer, ties to even; 0 for NaN.
+    /// Writes `LANES` values as bytes: rounded to the nearest integer, ties to even, then `offset` added, then brought into 0 to 255; 0
+    /// for NaN. |self| < 2^30, and 0 <= `offset` <= 255.
     ///
     /// # Safety
     /// They may be written.
-    unsafe fn storeu_u8(self, to: *mut u8);
+    unsafe fn storeu_u8(self, offset: i32, to: *mut u8);
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -66,6 +67,9 @@ pub trait Vector: Copy {
 
     /// Lane by lane `self <= bound ? yes : no`.
     fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self;
+
+    /// `self - factor * term` of lanes that hold the bits of 32-bit integers, with wrap-around, and then as f32, rounded to nearest.
+    fn integers_less(self, factor: Self, term: Self) -> Self;
 
     /// The two bf16 of each word, low half first.
     fn unpack_bf16(self) -> (Self, Self);
