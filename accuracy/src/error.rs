@@ -13,6 +13,15 @@ pub enum AccuracyError {
     /// The texts cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// A line of the file is at fault.
+    #[error("{file}: {source}")]
+    InFile {
+        /// Path of the file, or `-`.
+        file: String,
+        /// What is wrong, with the line.
+        #[source]
+        source: Box<AccuracyError>,
+    },
     /// The file has no text.
     #[error("{0} has no text")]
     Empty(String),
@@ -62,4 +71,16 @@ pub enum AccuracyError {
     /// Results cannot be converted to or from JSON.
     #[error("cannot write or read JSON: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+impl AccuracyError {
+    /// The error with the file's name, where it has only the line's number.
+    pub(crate) fn in_file(self, file: &str) -> Self {
+        match self {
+            Self::Line { .. } | Self::Input(InputError::Line { .. } | InputError::Read { .. }) => {
+                Self::InFile { file: file.to_owned(), source: Box::new(self) }
+            }
+            other => other,
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod embeddings;
 mod error;
 mod measure;
 mod memory;
+mod output;
 mod pass;
 mod picture;
 mod rank;
@@ -21,6 +22,7 @@ mod texts;
 
 pub use error::{AccuracyError, StartError};
 
+use output::Output;
 use pass::Process;
 use prefold_analyze::input::Format;
 use prefold_backends::Dtype;
@@ -64,7 +66,27 @@ impl Accuracy {
     /// `pass` is the command of a process that calls [`pass`](crate::pass()) with the model in a type of values. `model` is the
     /// model's name.
     pub fn run(self, model: String, dtype: Dtype, pass: impl Fn(Dtype) -> io::Result<Command>) -> ExitCode {
-        exit_code(self.compare(model, dtype, pass).and_then(|report| self.write(&report)))
+        exit_code(self.compare_and_write(model, dtype, pass))
+    }
+
+    fn compare_and_write(
+        self,
+        model: String,
+        dtype: Dtype,
+        pass: impl Fn(Dtype) -> io::Result<Command>,
+    ) -> Result<(), AccuracyError> {
+        // Before the passes, which take a while.
+        let json = self.json.as_deref().map(Output::open).transpose()?;
+        let svg = self.svg.as_deref().map(Output::open).transpose()?;
+        let report = self.compare(model, dtype, pass)?;
+        io::stdout().write_all(report.to_string().as_bytes()).map_err(AccuracyError::Print)?;
+        if let Some(json) = json {
+            json.write(&report.to_json()?)?;
+        }
+        if let Some(svg) = svg {
+            svg.write(&chart::svg(&picture::charts(&report)))?;
+        }
+        Ok(())
     }
 
     fn compare(
@@ -74,7 +96,7 @@ impl Accuracy {
         pass: impl Fn(Dtype) -> io::Result<Command>,
     ) -> Result<Report, AccuracyError> {
         let texts = match &self.texts {
-            Some(path) => Texts::read(path, self.format)?,
+            Some(path) => Texts::read(path, self.format).map_err(|error| error.in_file(&path.to_string_lossy()))?,
             None => Texts::builtin()?,
         };
         let source = texts.source.clone();
@@ -82,21 +104,11 @@ impl Accuracy {
         let first = start(Dtype::Float32)?;
         let ready = first.ready.clone();
         ready.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-        let (work, selection) = texts.work(ready.kind, self.max_texts)?;
+        let (work, selection) = texts.work(ready.kind, self.max_texts).map_err(|error| error.in_file(&source))?;
         let reference = (ready, first.run(&work)?);
         let second = start(dtype)?;
         let other = (second.ready.clone(), second.run(&work)?);
         Report::new(model, (source, selection), &work, [reference, other])
-    }
-
-    fn write(&self, report: &Report) -> Result<(), AccuracyError> {
-        io::stdout().write_all(report.to_string().as_bytes()).map_err(AccuracyError::Print)?;
-        let outputs = [(&self.json, report.to_json()?), (&self.svg, chart::svg(&picture::charts(report)))];
-        for (path, text) in outputs {
-            let Some(path) = path else { continue };
-            std::fs::write(path, text).map_err(|source| AccuracyError::Write { path: path.clone(), source })?;
-        }
-        Ok(())
     }
 }
 

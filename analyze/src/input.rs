@@ -185,7 +185,8 @@ fn parse(text: &str) -> Result<Record, String> {
         Line::Texts(OneOrMore::More(texts)) => return not_empty(texts).map(Record::Texts),
         Line::Object(object) => object,
     };
-    let object: Object = serde_json::from_value(object.into()).map_err(|error| error.to_string())?;
+    let object: Object = serde_path_to_error::deserialize(serde_json::Value::from(object))
+        .map_err(|error| format!("`{}`: {}", error.path(), error.inner()))?;
     let texts = object
         .texts
         .map(|items| items.into_iter().map(|(Item::Text(text) | Item::Object { text })| text).collect::<Vec<_>>());
@@ -258,8 +259,8 @@ mod tests {
         for (line, words) in [
             ("{\"query\": \"q\"}", "line 2: has no text"),
             ("{\"texts\": []}", "line 2: has an empty list"),
-            ("{\"texts\": [1]}", "with `text`, was expected"),
-            ("{\"text\": 5}", "expected a string"),
+            ("{\"texts\": [1]}", "line 2: `texts[0]`: a text, or an object with `text`, was expected"),
+            ("{\"text\": 5}", "line 2: `text`: invalid type: integer `5`, expected a string"),
             ("nonsense", "line 2: is not a JSON request"),
             ("7", "line 2: is not a JSON request"),
         ] {

@@ -21,7 +21,7 @@ pub use check::{CheckedModel, Memory, ModelCheck, Verdict, check_model};
 pub use checkpoint::{ModelShape, ModelSummary, model_summary};
 pub use error::LoadError;
 pub use ops::take_profile;
-pub use ops::used_device_bytes;
+pub use ops::{check_options, used_device_bytes};
 pub use options::{AttentionMode, DefaultPrompt, DeviceChoice, EmbeddedFile, HubModel, LoadOptions, ModelSource};
 pub use prefold_kernels::Dtype;
 

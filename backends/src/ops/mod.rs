@@ -46,8 +46,8 @@ pub(crate) use rows::{convert, gather_rows, scale};
 pub(crate) use score_bias::ScoreBias;
 pub(crate) use sums::{add, fill_rows, scatter_add};
 pub(crate) use table::Table;
-pub use target::used_device_bytes;
 pub(crate) use target::{Target, is_out_of_memory};
+pub use target::{check_options, used_device_bytes};
 pub(crate) use weights::Vector;
 
 #[cfg(test)]

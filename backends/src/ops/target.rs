@@ -100,16 +100,12 @@ impl Target {
     }
 
     fn open_cpu(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
-        check_replicas(options.cpu_replicas, ThreadPool::default_threads())?;
+        check_cpu(options)?;
         if let Some(name) = &options.cpu_kernels {
-            Choice::force(name).map_err(|problem| LoadError::Options(format!("--cpu-kernels: {problem}")))?;
+            Choice::force(name).map_err(|problem| kernels_refused(&problem))?;
         }
         let is_half = stored.contains("float16") || matches!(stored, "gguf F16" | "gguf BF16");
         let (dtype, reason) = match options.dtype {
-            Some(Dtype::Float16) => {
-                let problem = "--dtype float16 is for GPUs; a CPU has bfloat16, float32 and int8";
-                return Err(LoadError::Options(problem.to_owned()));
-            }
             Some(dtype) => (dtype, "chosen by the user".to_owned()),
             None if is_half => (Dtype::Bfloat16, format!("the weights are stored as {stored}")),
             None => (Dtype::Float32, format!("the weights are stored as {stored}")),
@@ -122,13 +118,13 @@ impl Target {
     #[cfg(not(feature = "cuda"))]
     fn open_cuda(ordinal: usize, options: &LoadOptions) -> std::result::Result<Self, LoadError> {
         check_no_replicas(ordinal, options)?;
-        let problem = format!("--device cuda:{ordinal}: this binary was built without the feature `cuda`");
-        Err(LoadError::Options(problem))
+        Err(no_cuda(ordinal))
     }
 
     #[cfg(feature = "cuda")]
     fn open_cuda(ordinal: usize, options: &LoadOptions) -> std::result::Result<Self, LoadError> {
         check_no_replicas(ordinal, options)?;
+        check_gpu_dtype(ordinal, options.dtype)?;
         let refused = |problem: String| LoadError::Options(format!("--device cuda:{ordinal}: {problem}"));
         let count = cuda::count().map_err(|error| refused(error.to_string()))?;
         if ordinal >= count {
@@ -145,9 +141,6 @@ impl Target {
         let dtype = options.dtype;
         let dtype_reason = if dtype.is_some() { "chosen by the user" } else { "the usual one of a GPU" };
         let (dtype, dtype_reason) = (dtype.unwrap_or(Dtype::Bfloat16), dtype_reason.to_owned());
-        if dtype == Dtype::Int8 {
-            return Err(refused("--dtype int8 is for CPUs; a GPU has bfloat16, float16 and float32".to_owned()));
-        }
         Ok(Self {
             device,
             dtype,
@@ -263,6 +256,59 @@ impl Target {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.device.synchronize()
     }
+}
+
+/// Checks, without opening a device, what the options ask of the one that they name.
+///
+/// # Errors
+/// The type, the kernels or the replicas are not for that device, or this binary has none of its kind.
+pub fn check_options(options: &LoadOptions) -> std::result::Result<(), LoadError> {
+    match options.device {
+        Some(DeviceChoice::Cpu) => check_cpu(options),
+        None if !cfg!(feature = "cuda") => check_cpu(options),
+        None => Ok(()),
+        Some(DeviceChoice::Cuda(ordinal)) => {
+            check_no_replicas(ordinal, options)?;
+            #[cfg(not(feature = "cuda"))]
+            return Err(no_cuda(ordinal));
+            #[cfg(feature = "cuda")]
+            check_gpu_dtype(ordinal, options.dtype)
+        }
+    }
+}
+
+/// What a CPU has: kernels, replicas, types.
+fn check_cpu(options: &LoadOptions) -> std::result::Result<(), LoadError> {
+    check_replicas(options.cpu_replicas, ThreadPool::default_threads())?;
+    if let Some(name) = &options.cpu_kernels {
+        Isa::named(name).map_err(|problem| kernels_refused(&problem))?;
+    }
+    match options.dtype {
+        Some(Dtype::Float16) => {
+            let problem = "--dtype float16 is for GPUs; a CPU has bfloat16, float32 and int8";
+            Err(LoadError::Options(problem.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn kernels_refused(problem: &str) -> LoadError {
+    LoadError::Options(format!("--cpu-kernels: {problem}"))
+}
+
+#[cfg(feature = "cuda")]
+fn check_gpu_dtype(ordinal: usize, dtype: Option<Dtype>) -> std::result::Result<(), LoadError> {
+    match dtype {
+        Some(Dtype::Int8) => Err(LoadError::Options(format!(
+            "--device cuda:{ordinal}: --dtype int8 is for CPUs; a GPU has bfloat16, float16 and float32"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn no_cuda(ordinal: usize) -> LoadError {
+    LoadError::Options(format!("--device cuda:{ordinal}: this binary was built without the feature `cuda`"))
 }
 
 /// A core for each replica at least.

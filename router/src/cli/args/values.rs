@@ -44,22 +44,29 @@ pub(crate) struct DtypeChoice(pub(crate) Option<Dtype>);
 
 /// Also accepts the short names of other servers.
 pub(super) fn dtype(s: &str) -> Result<DtypeChoice, String> {
-    let name = match s {
-        "auto" => return Ok(DtypeChoice(None)),
-        "float" | "fp32" | "f32" => "float32",
-        "half" | "fp16" | "f16" => "float16",
-        "bf16" => "bfloat16",
-        name => name,
-    };
-    match name.parse() {
-        Ok(dtype) => Ok(DtypeChoice(Some(dtype))),
-        Err(_) => Err(format!("unknown dtype `{s}`; use auto, float32, bfloat16, float16 or int8")),
+    match s {
+        "auto" => Ok(DtypeChoice(None)),
+        name => named_dtype(name, "auto, ").map(|dtype| DtypeChoice(Some(dtype))),
     }
 }
 
 /// A type by its name, where the device's own will not do.
 pub(crate) fn chosen_dtype(s: &str) -> Result<Dtype, String> {
-    dtype(s)?.0.ok_or_else(|| "name a type; `auto` depends on the checkpoint".to_owned())
+    match s {
+        "auto" => Err("`auto` depends on the checkpoint; use float32, bfloat16, float16 or int8".to_owned()),
+        name => named_dtype(name, ""),
+    }
+}
+
+/// A type by its name; `more` is what else may be given.
+fn named_dtype(s: &str, more: &str) -> Result<Dtype, String> {
+    let name = match s {
+        "float" | "fp32" | "f32" => "float32",
+        "half" | "fp16" | "f16" => "float16",
+        "bf16" => "bfloat16",
+        name => name,
+    };
+    name.parse().map_err(|_| format!("unknown dtype `{s}`; use {more}float32, bfloat16, float16 or int8"))
 }
 
 /// Also accepts the names of vLLM, and the pipeline names that hosted containers use.

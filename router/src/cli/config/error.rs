@@ -2,6 +2,7 @@
 
 use crate::error::flag;
 use crate::telemetry::log_filter::FilterError;
+use prefold_backends::LoadError;
 use prefold_core::InvalidSetting;
 use thiserror::Error;
 
@@ -26,6 +27,8 @@ pub(crate) enum ConfigError {
     ApiKeys(String, std::io::Error),
     #[error("`--share-prefixes key` needs --api-key or --api-key-file: requests without keys cannot be told apart")]
     SharedByKey,
+    #[error(transparent)]
+    Device(#[from] LoadError),
     #[error("`{}` {}", flag(.0.setting), .0.problem)]
     Engine(#[from] InvalidSetting),
     #[error("`--max-buffered-bytes {0}` is less than --payload-limit, {1} bytes")]

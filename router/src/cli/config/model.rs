@@ -4,7 +4,7 @@ use super::error::ConfigError;
 use crate::cli::args::{LoadArgs, SourceArgs};
 #[cfg(feature = "builtin-model")]
 use crate::cli::builtin;
-use prefold_backends::{DefaultPrompt, Dtype, HubModel, LoadOptions, ModelSource};
+use prefold_backends::{DefaultPrompt, Dtype, HubModel, LoadOptions, ModelSource, check_options};
 use prefold_core::RerankRecipe;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub(crate) fn load_options(
     args: LoadArgs,
     dtype: Option<Dtype>,
 ) -> Result<LoadOptions, ConfigError> {
-    Ok(LoadOptions {
+    let options = LoadOptions {
         source,
         rerank_recipe: args.rerank_recipe.map(rerank_recipe).transpose()?,
         device: args.device,
@@ -80,7 +80,9 @@ pub(crate) fn load_options(
         },
         rerank_instruction: args.rerank_instruction,
         dense_path: args.dense_path,
-    })
+    };
+    check_options(&options)?;
+    Ok(options)
 }
 
 /// A built-in recipe by its name, or one from a file.

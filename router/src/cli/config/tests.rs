@@ -49,6 +49,19 @@ fn a_mistyped_model_is_refused() {
 }
 
 #[test]
+fn what_no_device_has_is_refused_before_the_model_is_opened() {
+    let here = |flags: &str| refused(&format!("--model-id {} {flags}", env!("CARGO_MANIFEST_DIR"))).to_string();
+    for (flags, words) in [
+        ("--device cpu --dtype float16", "--dtype float16 is for GPUs"),
+        ("--device cpu --cpu-kernels neon", "--cpu-kernels: kernels `neon` are not among those of this CPU (auto, "),
+        ("--device cpu --cpu-replicas 5000", "--cpu-replicas: 5000 replicas need a core each"),
+        ("--device cuda --cpu-replicas 2", "--cpu-replicas: 2 replicas are for a CPU"),
+    ] {
+        assert!(here(flags).contains(words), "{flags}: {}", here(flags));
+    }
+}
+
+#[test]
 fn settings_that_do_not_fit_each_other_are_refused_by_their_flags() {
     let here = |flags: &str| refused(&format!("--model-id {} {flags}", env!("CARGO_MANIFEST_DIR"))).to_string();
     assert_eq!(
