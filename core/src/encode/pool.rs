@@ -78,6 +78,15 @@ impl TokenizerPool {
         drop(self.encoder.tokenizer.encode_fast(WARM_UP_TEXT, true));
     }
 
+    /// Runs `work` on an item, on this thread.
+    pub(crate) fn at_once<T, R>(
+        &self,
+        (place, item): (Place, T),
+        work: impl Fn(&Encoder, Place, T) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        work_on(&self.encoder, place, item, work)
+    }
+
     /// Runs `work` on every item, on the pool; the answer is the first error in their order if there is one, and what comes
     /// after it is not begun. Work of a client that has left is not begun either, and its items are dropped at once. `cost`
     /// is an item's size in bytes.
@@ -197,14 +206,23 @@ where
         let next = items.waiting.front().map(|(_, _, item)| (self.cost)(item) as u64);
         drop(items);
         let run = Box::new(move |encoder: &Encoder| {
-            let result = catch_unwind(AssertUnwindSafe(|| (self.work)(encoder, place, item)));
-            let result = result.unwrap_or_else(|panic| {
-                Err(place.untokenizable(format!("the tokenizer panicked: {}", panic_message(&*panic))))
-            });
+            let result = work_on(encoder, place, item, &self.work);
             lock(&self.items).finish(index, result);
         });
         Some(Begun { run, next })
     }
+}
+
+/// The work's result. A panic is an error of the item.
+fn work_on<T, R>(
+    encoder: &Encoder,
+    place: Place,
+    item: T,
+    work: impl Fn(&Encoder, Place, T) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let result = catch_unwind(AssertUnwindSafe(|| work(encoder, place, item)));
+    result
+        .unwrap_or_else(|panic| Err(place.untokenizable(format!("the tokenizer panicked: {}", panic_message(&*panic)))))
 }
 
 /// Drops a request's items when the request is dropped, wherever it stands.

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
 
+/// Bytes of a query, with its prompt, at most.
+const QUERY_BYTES: usize = 512;
+
 impl Engine {
     /// Runs inputs, whose number the caller has checked, through the model. A large request goes chunk by chunk: a chunk is
     /// encoded while the one before is computed, and together they never fill the queue. Dropped on the way, it leaves
@@ -88,9 +91,16 @@ impl Engine {
         usage: &mut Usage,
     ) -> Result<Vec<Tokens>, Error> {
         let span = tracing::debug_span!(target: trace::TARGET, "tokenize", inputs = inputs.len() as i64);
+        let tokenizers = &self.inner.tokenizers;
+        let is_query = matches!(&inputs[..], [(_, input)] if is_query(input, options));
         let options = Arc::clone(options);
         let encode = move |encoder: &Encoder, place, input| encoder.encode(input, place, &options);
-        let encoded = self.inner.tokenizers.map(inputs, Input::bytes, encode).instrument(span).await?;
+        let encoded = if is_query {
+            let _entered = span.entered();
+            inputs.into_iter().map(|input| tokenizers.at_once(input, &encode)).collect::<Result<_, _>>()?
+        } else {
+            tokenizers.map(inputs, Input::bytes, encode).instrument(span).await?
+        };
         let scope = self.scope;
         let sequences = encoded.into_iter().map(|Encoded { tokens, characters, is_truncated }| {
             usage.characters += characters;
@@ -101,6 +111,12 @@ impl Engine {
         });
         Ok(sequences.collect())
     }
+}
+
+/// Whether an input is so short that its tokenization takes less time than the wait until a worker has woken up and this thread again.
+fn is_query(input: &Input, options: &ResolvedOptions) -> bool {
+    // A rerank prompt has a query of any length.
+    !matches!(input, Input::Rerank { .. }) && options.prompt_len() + input.bytes() <= QUERY_BYTES
 }
 
 fn mean_timings(answers: &[Answer]) -> Timings {

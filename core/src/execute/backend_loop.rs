@@ -33,21 +33,36 @@ impl Pipeline {
         }
     }
 
-    /// The next batch and its number.
-    fn await_batch(&self, replica: usize) -> Option<(u64, FormingBatch)> {
+    /// The next batch and its number: that of the slot, or one that this thread plans, where nobody else does.
+    pub(super) fn await_batch(&self, replica: usize) -> Option<(u64, FormingBatch)> {
         let idle = Instant::now();
         let mut state = self.lock();
         state.running_since[replica] = None;
         loop {
-            if let Some(batch) = state.slot.take() {
+            let taken = match state.slot.take() {
+                Some(batch) => Some((batch, Vec::new())),
+                None if state.is_forming => None,
+                None => state.take_entries(self.compaction),
+            };
+            if let Some((batch, entries)) = taken {
                 state.running_since[replica] = Some(Instant::now());
                 state.batches += 1;
                 let id = state.batches;
                 state.queue.close_batch();
                 state.entries_left();
+                drop(state);
+                // For what did not fit, and for the batch after this one.
                 self.planner_wake.notify_one();
                 metrics::backend_idle(idle.elapsed());
-                return Some((id, batch));
+                if entries.is_empty() {
+                    return Some((id, batch));
+                }
+                if let Some(batch) = self.form(batch, entries) {
+                    return Some((id, batch));
+                }
+                state = self.lock();
+                state.running_since[replica] = None;
+                continue;
             }
             if state.drained {
                 return None;

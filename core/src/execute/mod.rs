@@ -6,7 +6,8 @@
 //!
 //! The planner fills the slot with batch t+1 while the backend runs batch t. As long as the backend is busy the batch in
 //! the slot can still grow: the planner takes it back out when entries arrive that fit. Once the backend waits, the batch
-//! is left for it, so a lone request leaves at once.
+//! is left for it, so a lone request leaves at once. A backend that waits while nothing forms plans the next batch itself: a lone
+//! request does not wait until the planner's thread has woken up.
 //!
 //! Replicas of a backend take batches from the same slot: whichever is free first has the next one, and no batch waits while
 //! one is idle. A forward pass takes no lock, so the replicas do not wait for each other.

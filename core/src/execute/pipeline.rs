@@ -51,6 +51,8 @@ pub(super) struct State {
     /// Quota of the entries that wait or are in the batch that forms.
     pub(super) share: QueueShare,
     pub(super) slot: Option<FormingBatch>,
+    /// The planner has taken entries, and the batch of them is not in the slot yet.
+    pub(super) is_forming: bool,
     /// Memory of batches that are done; one for each backend and one for the slot at most.
     pub(super) spare: Vec<Buffers>,
     /// Backends that wait for a batch.
@@ -77,6 +79,7 @@ impl Pipeline {
             costs,
             share: quota.share(),
             slot: None,
+            is_forming: false,
             spare: Vec::new(),
             idle_backends: 0,
             batches: 0,
@@ -175,6 +178,12 @@ impl Pipeline {
 }
 
 impl State {
+    /// Whether a backend waits, and no batch for it is there or forms: then it plans the next one itself, because a lone request would
+    /// wait longer for the planner's thread to wake up.
+    pub(super) fn is_left_to_backend(&self) -> bool {
+        self.idle_backends > 0 && self.slot.is_none() && !self.is_forming
+    }
+
     /// Gives back the quota of entries that a backend has taken or that were withdrawn, and shows what still waits. Those in
     /// the batch that forms keep it, because they may have to wait again.
     pub(super) fn entries_left(&self) {

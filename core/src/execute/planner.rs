@@ -5,6 +5,7 @@ use crate::error::panic_message;
 use crate::schedule::batcher::{Compaction, FormingBatch};
 use crate::schedule::entry::Entry;
 use crate::trace::plan_spans;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -12,30 +13,35 @@ use std::time::Instant;
 impl Pipeline {
     /// Until closed and empty: takes entries, forms a batch outside the lock, puts it into the slot.
     pub(super) fn plan_batches(&self) {
-        while let Some((mut batch, entries)) = self.await_entries() {
-            let spans = plan_spans(entries.iter().map(|entry| &entry.trace));
-            let sequences = batch.len() + entries.len();
-            // If this panics the entries are gone, and with them their reply channels: that is an answer.
-            let formed = catch_unwind(AssertUnwindSafe(move || {
-                batch.extend(entries);
-                batch
-            }));
-            drop(spans);
-            match formed {
-                Ok(batch) => {
-                    self.lock().slot = Some(batch);
-                    self.backend_wake.notify_one();
-                }
-                Err(panic) => {
-                    let mut state = self.lock();
-                    state.queue.close_batch();
-                    state.entries_left();
-                    drop(state);
-                    self.count_lost(sequences);
-                    tracing::error!(error = panic_message(&*panic), "the planner panicked; a batch is lost");
-                }
+        while let Some((batch, entries)) = self.await_entries() {
+            let formed = self.form(batch, entries);
+            let mut state = self.lock();
+            state.is_forming = false;
+            if formed.is_none() {
+                state.queue.close_batch();
+                state.entries_left();
             }
+            state.slot = formed;
+            drop(state);
+            self.backend_wake.notify_one();
         }
+    }
+
+    /// The batch with these entries; none if it is lost.
+    pub(super) fn form(&self, mut batch: FormingBatch, entries: Vec<Entry>) -> Option<FormingBatch> {
+        let spans = plan_spans(entries.iter().map(|entry| &entry.trace));
+        let sequences = batch.len() + entries.len();
+        // If this panics the entries are gone, and with them their reply channels: that is an answer.
+        let formed = catch_unwind(AssertUnwindSafe(move || {
+            batch.extend(entries);
+            batch
+        }));
+        drop(spans);
+        let lost = |panic: Box<dyn Any + Send>| {
+            self.count_lost(sequences);
+            tracing::error!(error = panic_message(&*panic), "planning panicked; a batch is lost");
+        };
+        formed.map_err(lost).ok()
     }
 
     /// The next entries and the batch that they join; none when everything accepted has been planned.
@@ -44,6 +50,7 @@ impl Pipeline {
         loop {
             if let Some(work) = state.take_entries(self.compaction) {
                 state.entries_left();
+                state.is_forming = true;
                 return Some(work);
             }
             if state.closed && state.queue.is_empty() {

@@ -93,8 +93,9 @@ impl Pipeline {
         let tickets = state.queue.push(submission.entries, flow, follows);
         let [tokens, inputs] = state.queue.held();
         metrics::queue(tokens, inputs);
-        self.planner_wake.notify_one();
+        let wake = if state.is_left_to_backend() { &self.backend_wake } else { &self.planner_wake };
         drop(state);
+        wake.notify_one();
         Ok(Pending { pipeline: Arc::clone(self), tickets, answers: submission.answers })
     }
 }

@@ -123,3 +123,13 @@ async fn items_of_one_request_run_in_parallel() {
     });
     assert_eq!(met.await.unwrap(), [0, 1, 2, 3, 4, 5]);
 }
+
+#[test]
+fn an_item_at_once_is_done_on_this_thread_and_may_panic() {
+    let pool = pool(1);
+    let place = Place { field: "inputs", index: None };
+    let here = std::thread::current().id();
+    assert_eq!(pool.at_once((place, 7), |_, _, item| Ok((item, std::thread::current().id()))).unwrap(), (7, here));
+    let failed = pool.at_once((place, 7), |_, _, _| -> Result<(), Error> { panic!("bad item") });
+    assert!(matches!(failed, Err(Error::Tokenization { problem, .. }) if problem.contains("bad item")));
+}

@@ -159,6 +159,27 @@ async fn batches_are_bounded_by_what_those_before_took() {
 }
 
 #[tokio::test]
+async fn a_backend_plans_itself_unless_the_planner_does() {
+    // Without threads.
+    let pipeline = Arc::new(Pipeline::new(config(budget(100, 1)), 1));
+    let pending = submit(&pipeline, &[&[1], &[2]]);
+    pipeline.lock().idle_backends = 1;
+    assert!(pipeline.lock().is_left_to_backend());
+    for id in 1..=2 {
+        assert!(pipeline.await_batch(0).is_some_and(|(found, batch)| (found, batch.len()) == (id, 1)));
+    }
+    let mut state = pipeline.lock();
+    state.is_forming = true;
+    assert!(!state.is_left_to_backend());
+    state.drained = true;
+    let (entry, _answer) = Entry::new(vec![3], Wanted::Embedding, Trace::default());
+    state.queue.push(vec![entry], Flow::default(), None);
+    drop(state);
+    assert!(pipeline.await_batch(0).is_none(), "the planner's batch would be mixed with another");
+    drop(pending);
+}
+
+#[tokio::test]
 async fn a_batch_is_left_to_a_backend_that_waits() {
     let mut config = config(budget(100, 10));
     config.compaction.threshold = 0.0;
