@@ -5,12 +5,12 @@ use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
 use super::st_modules::{self, DenseModule, ModuleList, PoolingConfig};
 use crate::LoadError;
-use crate::config::HeadActivation;
+use crate::config::{AdapterTask, HeadActivation};
 use crate::formats::Weights;
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
-use prefold_core::{Capabilities, Embed, Pooling, Prompts, RerankRecipe, Task};
+use prefold_core::{Capabilities, Embed, Pooling, Prompts, RerankRecipe, Task, TaskAdapter};
 
 /// Facts from which the capabilities are made.
 #[derive(Clone, Copy)]
@@ -234,8 +234,18 @@ impl Evidence<'_> {
             dim = module.out_features;
             modules.push(module);
         }
-        let embed =
-            Embed { dim, token_dim, pooling: pooling.clone(), prompts: self.prompts(self.metadata.prompts.clone())? };
+        let adapters = self.metadata.config.adapters.iter().flat_map(|adapters| &adapters.tasks);
+        let adapters = adapters.map(|AdapterTask { name, instruction }| TaskAdapter {
+            task: name.clone(),
+            instruction: instruction.clone(),
+        });
+        let embed = Embed {
+            dim,
+            token_dim,
+            pooling: pooling.clone(),
+            prompts: self.prompts(self.metadata.prompts.clone())?,
+            adapters: adapters.collect(),
+        };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules }))
     }

@@ -20,6 +20,8 @@ const MAX_PROMPT_NAME: usize = 128;
 const MAX_PROMPT_TEXT: usize = 16 << 10;
 /// Prefix of the class names of sentence-transformers.
 const LIBRARY: &str = "sentence_transformers.";
+/// The class that takes the place of Transformer in jina-embeddings-v3: the same, with a task that chooses the adapter.
+const WITH_ADAPTERS: &str = "custom_st.Transformer";
 /// Input of a LogitScore module.
 const LOGITS: &str = "causal_logits";
 /// Folder of the pooling config if there is no `modules.json`.
@@ -55,14 +57,17 @@ impl ModuleList {
     /// The file is malformed, or a module or the order of modules is not supported.
     pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
         if let Some(modules) = files.json(MODULES)? {
-            return Self::parse(&modules, st_transformer::output(files)? == TextOutput::Pooler);
+            let list =
+                Self::parse(&modules, st_transformer::output(files)? == TextOutput::Pooler, has_adapters(files)?);
+            return list;
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
         Ok(Self { pooling, ..Self::default() })
     }
 
-    /// The modules of a `modules.json` behind a Transformer that gives the states of tokens, or of its pooler.
-    fn parse(modules: &Value, pooler: bool) -> Result<Self, LoadError> {
+    /// The modules of a `modules.json` behind a Transformer that gives the states of tokens, or of its pooler; with adapters, it may be
+    /// a class of its own.
+    fn parse(modules: &Value, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
         let invalid = |problem: &str| Err(LoadError::invalid(MODULES, problem));
         let Value::Array(modules) = modules else { return invalid("must be a list of modules") };
         let mut list = Self { pooler, ..Self::default() };
@@ -72,7 +77,7 @@ impl ModuleList {
         for (index, module) in modules.iter().enumerate() {
             let fields = Fields::new(MODULES, module)?;
             let (kind, path): (String, String) = (fields.required("type")?, fields.or("path", String::new())?);
-            if !kind.starts_with(LIBRARY) {
+            if !(kind.starts_with(LIBRARY) || adapters && kind == WITH_ADAPTERS) {
                 let supported = "the checkpoint brings Python code of its own, which is not run";
                 return Err(LoadError::unsupported(MODULES, format!("the class {kind}"), supported));
             }
@@ -124,6 +129,18 @@ impl ModuleList {
         self.dense = vec![folder.to_owned()];
         Ok(())
     }
+}
+
+/// `true` if `config.json` has adapters beside the weights.
+///
+/// # Errors
+/// The file is malformed.
+fn has_adapters(files: &ModelFiles) -> Result<bool, LoadError> {
+    const CONFIG: &str = "config.json";
+    let config = files.json(CONFIG)?;
+    let names =
+        config.map(|config| Fields::new(CONFIG, &config).map(|fields| fields.get("lora_adaptations").is_some()));
+    names.unwrap_or(Ok(false))
 }
 
 /// Pooling in a folder's `config.json`.

@@ -21,6 +21,7 @@ const ATTENTION: AttentionConfig = AttentionConfig {
     qkv_bias: false,
     output_bias: false,
     qk_norm: false,
+    qk_width_norm: false,
     scale: None,
     mask: MaskConfig::Causal,
     distance_bias: None,
@@ -55,6 +56,7 @@ fn tiny(model_type: &str) -> TransformerConfig {
         max_position_embeddings: 1024,
         names: names::DECODER,
         classifier: DECODER_HEAD,
+        adapters: None,
     }
 }
 
@@ -77,7 +79,8 @@ fn llama() -> TransformerConfig {
 /// Capabilities and head of an embedding model without dense layers.
 fn embeds(pooling: Pooling, max_input_length: usize) -> (Capabilities, HeadSource) {
     let pooling = vec![pooling];
-    let embed = Embed { dim: 64, token_dim: 64, pooling: pooling.clone(), prompts: Prompts::default() };
+    let embed =
+        Embed { dim: 64, token_dim: 64, pooling: pooling.clone(), prompts: Prompts::default(), adapters: vec![] };
     (Capabilities::embedding(embed, max_input_length), HeadSource::Dense { pooling, modules: vec![] })
 }
 
