@@ -6,6 +6,7 @@ mod classifier;
 mod head;
 mod metadata;
 mod st_modules;
+mod st_router;
 mod st_transformer;
 mod summary;
 mod tensors;

@@ -48,6 +48,8 @@ pub(crate) struct ModuleList {
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
     pub(crate) dense: Vec<String>,
+    /// Behind them, for texts of different tasks.
+    pub(crate) router: Option<String>,
 }
 
 impl ModuleList {
@@ -57,9 +59,8 @@ impl ModuleList {
     /// The file is malformed, or a module or the order of modules is not supported.
     pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
         if let Some(modules) = files.json(MODULES)? {
-            let list =
-                Self::parse(&modules, st_transformer::output(files)? == TextOutput::Pooler, has_adapters(files)?);
-            return list;
+            let pooler = st_transformer::output(files)? == TextOutput::Pooler;
+            return Self::parse(&modules, pooler, has_adapters(files)?);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
         Ok(Self { pooling, ..Self::default() })
@@ -85,6 +86,10 @@ impl ModuleList {
                 let what = format!("{kind} after Normalize");
                 return Err(LoadError::unsupported(MODULES, what, "Normalize as the last module"));
             }
+            if list.router.is_some() && class_name(&kind) != Some("Normalize") {
+                let what = format!("{kind} after Router");
+                return Err(LoadError::unsupported(MODULES, what, "Router as the last module, or Normalize behind it"));
+            }
             match (kind.rsplit('.').next().unwrap_or_default(), index) {
                 ("Transformer", 0) if path.is_empty() => {}
                 ("Transformer", 0) => {
@@ -103,6 +108,7 @@ impl ModuleList {
                 }
                 ("Dense", _) if index >= behind => list.dense.push(path),
                 ("Normalize", _) if index >= behind => normalize = true,
+                ("Router", _) if index >= behind && list.router.is_none() => list.router = Some(path),
                 _ => {
                     let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
                                      or Transformer, then LogitScore; --task or --pooling can overrule the file";
@@ -141,6 +147,11 @@ fn has_adapters(files: &ModelFiles) -> Result<bool, LoadError> {
     let names =
         config.map(|config| Fields::new(CONFIG, &config).map(|fields| fields.get("lora_adaptations").is_some()));
     names.unwrap_or(Ok(false))
+}
+
+/// The name of a class of sentence-transformers, without its module.
+pub(super) fn class_name(class: &str) -> Option<&str> {
+    class.strip_prefix(LIBRARY)?.rsplit('.').next()
 }
 
 /// Pooling in a folder's `config.json`.

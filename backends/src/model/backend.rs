@@ -128,7 +128,7 @@ impl TransformerBackend {
                     PositionsConfig::Learned(positions) => Some(positions),
                 },
                 token_types: config.embeddings.token_types,
-                vocab_size: config.vocab_size,
+                adapted_words: config.adapters.as_ref().map(|_| config.vocab_size),
                 qkv: qkv_layout(&config.attention),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,

@@ -79,8 +79,8 @@ pub(super) struct LayoutBuilder {
     pub(super) positions: Option<LearnedPositions>,
     /// Types of tokens that the model has.
     pub(super) token_types: usize,
-    /// Words that the model has.
-    pub(super) vocab_size: usize,
+    /// Words that a model with adapters has. Of other models a sequence's adapter is a matter of the head.
+    pub(super) adapted_words: Option<usize>,
     pub(super) qkv: QkvLayout,
     pub(super) target: Target,
     pub(super) uploader: Uploader,
@@ -92,9 +92,10 @@ impl LayoutBuilder {
     /// # Errors
     /// The device has no memory.
     pub(super) fn replica(&self) -> Result<Self> {
-        let Self { mode, ref pooling, mask, positions, token_types, vocab_size, qkv, ref target, uploader: _ } = *self;
+        let Self { mode, ref pooling, mask, positions, token_types, adapted_words, qkv, ref target, uploader: _ } =
+            *self;
         let (pooling, uploader) = (pooling.clone(), Uploader::new(target)?);
-        Ok(Self { mode, pooling, mask, positions, token_types, vocab_size, qkv, target: target.clone(), uploader })
+        Ok(Self { mode, pooling, mask, positions, token_types, adapted_words, qkv, target: target.clone(), uploader })
     }
 
     /// Lays a batch out and copies all its indices to the device at once.
@@ -104,7 +105,8 @@ impl LayoutBuilder {
     pub(super) fn build(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Layout> {
         let queries = Queries::new(&batch.ragged, plan, self.mode);
         let position_ids = self.position_ids(&batch.ragged, queries.position_ids);
-        let adapters = adapters(&batch.ragged, plan, queries.input_ids.len());
+        let words = self.adapted_words.unwrap_or(0);
+        let adapters = self.adapted_words.and_then(|_| adapters(&batch.ragged, plan, queries.input_ids.len()));
         let token_type_ids = (self.token_types > 0).then(|| {
             let mut ids = token_types(&batch.ragged, plan, queries.input_ids.len());
             let tables = adapters.iter().flatten().map(|&adapter| u32::from(adapter) * self.token_types as u32);
@@ -124,11 +126,11 @@ impl LayoutBuilder {
         let token_type_ids = token_type_ids.map(|ids| pack.push(&ids));
         let of_outputs = adapters.as_ref().zip(output_rows.as_ref()).map(|(adapters, rows)| {
             let row = |&row: &u32| (adapters[row as usize], queries.input_ids[row as usize]);
-            PackedAdapters::new(rows.iter().map(row), self.vocab_size, &mut pack)
+            PackedAdapters::new(rows.iter().map(row), words, &mut pack)
         });
         let of_rows = adapters.as_ref().map(|adapters| {
             let rows = adapters.iter().copied().zip(queries.input_ids.iter().copied());
-            PackedAdapters::new(rows, self.vocab_size, &mut pack)
+            PackedAdapters::new(rows, words, &mut pack)
         });
         let expansion = queries.expansion.map(|(scatter, gather)| (pack.push(scatter), pack.push(gather)));
         let outputs = output_rows.as_ref().map(|rows| {

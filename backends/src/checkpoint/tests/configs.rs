@@ -1,6 +1,7 @@
 //! Configs, purposes and prompts of the reference checkpoints.
 
 use super::{copy_of, fixture, open, options, read_json, rope, write_json};
+use crate::checkpoint::head::Routes;
 use crate::checkpoint::{Checkpoint, HeadSource, RerankToken};
 use crate::config::{
     AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, HeadActivation, MaskConfig, NormConfig,
@@ -81,7 +82,10 @@ fn embeds(pooling: Pooling, max_input_length: usize) -> (Capabilities, HeadSourc
     let pooling = vec![pooling];
     let embed =
         Embed { dim: 64, token_dim: 64, pooling: pooling.clone(), prompts: Prompts::default(), adapters: vec![] };
-    (Capabilities::embedding(embed, max_input_length), HeadSource::Dense { pooling, modules: vec![] })
+    (
+        Capabilities::embedding(embed, max_input_length),
+        HeadSource::Dense { pooling, modules: vec![], routes: Routes::default() },
+    )
 }
 
 fn classifies(names: &[&str]) -> (Capabilities, HeadSource) {
@@ -158,7 +162,10 @@ fn the_built_in_model_is_read_from_embedded_files() {
         .collect();
     let checkpoint = Checkpoint::open(&options(ModelSource::Embedded(embedded.leak()))).unwrap();
     assert_eq!(checkpoint.config, from_directory.config);
-    assert_eq!(checkpoint.head, HeadSource::Dense { pooling: vec![Pooling::LastToken], modules: vec![] });
+    assert_eq!(
+        checkpoint.head,
+        HeadSource::Dense { pooling: vec![Pooling::LastToken], modules: vec![], routes: Routes::default() }
+    );
     assert_eq!(checkpoint.weights.stored_dtype(&names::DECODER.first_projection()), "bfloat16");
     let shape = [checkpoint.config.hidden_size];
     let name = "model.norm.weight";

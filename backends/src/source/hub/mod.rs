@@ -207,7 +207,15 @@ impl<'a> Download<'a> {
             && let Some(Value::Array(modules)) = read_json(snapshot, MODULES)?
         {
             for module in &modules {
-                folders.insert(Fields::new(MODULES, module)?.or("path", String::new())?);
+                let fields = Fields::new(MODULES, module)?;
+                let path: String = fields.or("path", String::new())?;
+                // The modules of a router are in folders of its own.
+                if fields.or("type", String::new())?.ends_with(".Router") && !path.is_empty() {
+                    let inside = format!("{}/", path.trim_end_matches('/'));
+                    let below = listing.files.iter().filter(|file| file.starts_with(&inside));
+                    folders.extend(below.filter_map(|file| file.rsplit_once('/')).map(|(folder, _)| folder.to_owned()));
+                }
+                folders.insert(path);
             }
         }
         folders.remove("");
