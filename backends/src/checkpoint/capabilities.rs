@@ -1,17 +1,16 @@
 //! Capabilities of a checkpoint and its head, from options and files.
 
 use super::classifier;
-use super::head::{HeadSource, RerankToken, Routes};
+use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
 use super::st_modules::{self, DenseModule, ModuleList, PoolingConfig};
-use super::st_router;
 use crate::LoadError;
-use crate::config::{AdapterTask, HeadActivation};
+use crate::config::HeadActivation;
 use crate::formats::Weights;
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
-use prefold_core::{Capabilities, Embed, Pooling, Prompts, RerankRecipe, Task, TaskAdapter};
+use prefold_core::{Capabilities, Embed, Pooling, Prompts, RerankRecipe, Task};
 
 /// Facts from which the capabilities are made.
 #[derive(Clone, Copy)]
@@ -235,15 +234,7 @@ impl Evidence<'_> {
             dim = module.out_features;
             modules.push(module);
         }
-        let (mut adapters, mut routes) = (self.adapters(), Routes::default());
-        if let Some(folder) = &list.router {
-            if !adapters.is_empty() {
-                let problem = "a Router behind a model with adapters";
-                return Err(LoadError::unsupported("modules.json", problem, "one of the two"));
-            }
-            (adapters, routes) = self.routes(folder, dim)?;
-            dim = routes.modules[routes.default].last().map_or(dim, |module| module.out_features);
-        }
+        let (adapters, routes, dim) = self.tasks(list.router.as_deref(), dim)?;
         let embed = Embed {
             dim,
             token_dim,
@@ -253,44 +244,6 @@ impl Evidence<'_> {
         };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
-    }
-
-    /// The adapters of the config, by their tasks.
-    fn adapters(&self) -> Vec<TaskAdapter> {
-        let tasks = self.metadata.config.adapters.iter().flat_map(|adapters| &adapters.tasks);
-        let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
-            task: name.clone(),
-            instruction: instruction.clone(),
-        };
-        tasks.map(adapter).collect()
-    }
-
-    /// The routes of the Router in a folder behind vectors of `width` values. A task's prompt is the one that sentence-transformers takes for
-    /// it: for documents also one of another name.
-    ///
-    /// # Errors
-    /// It is malformed or has unsupported modules, or its routes make vectors of different widths.
-    fn routes(&self, folder: &str, width: usize) -> Result<(Vec<TaskAdapter>, Routes), LoadError> {
-        let router = st_router::read(self.files, folder)?;
-        let (mut adapters, mut modules) = (Vec::new(), Vec::new());
-        for st_router::Route { task, dense } in router.routes {
-            let mut route: Vec<DenseModule> = Vec::with_capacity(dense.len());
-            for folder in &dense {
-                let in_features = route.last().map_or(width, |module| module.out_features);
-                route.push(st_modules::dense(self.files, folder, in_features, self.purpose == Purpose::Run)?);
-            }
-            let names: &[&str] = if task == "document" { &["document", "passage", "corpus"] } else { &[&task] };
-            let prompts = &self.metadata.prompts.by_name;
-            let instruction = names.iter().find_map(|&name| prompts.get(name)).cloned().unwrap_or_default();
-            adapters.push(TaskAdapter { task, instruction });
-            modules.push(route);
-        }
-        let out = |route: &Vec<DenseModule>| route.last().map_or(width, |module| module.out_features);
-        if modules.iter().any(|route| out(route) != out(&modules[0])) {
-            let what = "a Router whose routes make vectors of different widths";
-            return Err(LoadError::unsupported("modules.json", what, "one width"));
-        }
-        Ok((adapters, Routes { modules, default: router.default }))
     }
 
     /// The pooling that `config.json` names, as those of NVIDIA's decoders without a mask do.

@@ -9,6 +9,7 @@ mod st_modules;
 mod st_router;
 mod st_transformer;
 mod summary;
+mod tasks;
 mod tensors;
 #[cfg(test)]
 mod tests;

@@ -69,7 +69,7 @@ impl Rows<'_> {
 #[derive(Debug)]
 pub(super) struct Projection {
     pub(super) linear: Linear,
-    factors: Option<Factors>,
+    factors: Option<Box<Factors>>,
 }
 
 /// The factors of all adapters of a layer.
@@ -177,7 +177,7 @@ impl Loader<'_> {
         let linear = self.linear_of(parts, in_features, bias)?;
         let factors = match (&self.config.adapters, parts) {
             (None, _) => None,
-            (Some(adapters), [part]) if !part.swapped => Some(self.factors(adapters, part, in_features)?),
+            (Some(adapters), [part]) if !part.swapped => Some(Box::new(self.factors(adapters, part, in_features)?)),
             (Some(_), _) => {
                 let problem = "adapters of a layer that several matrices make".to_owned();
                 return Err(LoadError::unsupported("the checkpoint", problem, "one matrix for each layer"));

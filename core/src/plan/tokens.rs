@@ -4,6 +4,7 @@
 //! queue, the folding of equal inputs, and the rows of a batch ([`TokenRows`]). Each operation takes these apart without
 //! `..`, so a field that is added to them does not compile before every operation treats it.
 
+pub use super::scope::{Adapter, Scope};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use thiserror::Error;
@@ -21,15 +22,6 @@ pub struct Tokens<S = Vec<u32>> {
     scope: Scope,
     adapter: Adapter,
 }
-
-/// Sequences of different scopes have nothing in common, whatever their tokens are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Scope(pub u32);
-
-/// The adapter that the tokens of a sequence go through, as its number among the model's, from 1; 0 for none. It changes all of their
-/// hidden states, so sequences of different adapters have nothing in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Adapter(pub u8);
 
 /// Borrowed [`Tokens`].
 pub type TokenSlice<'a> = Tokens<&'a [u32]>;

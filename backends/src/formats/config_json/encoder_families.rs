@@ -1,6 +1,7 @@
 //! Families of encoders: the differences between them as rows of data.
 
 use super::common::{Must, NTK, RopeKinds, UNSCALED};
+use super::encoder_keys::{DISTILBERT_KEYS, Keys, MODERNBERT_KEYS, NOMIC_KEYS, USUAL};
 use crate::config::{
     BERT_HEAD, ClassifierHead, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement, ROBERTA_HEAD,
     TensorNames, names,
@@ -60,17 +61,6 @@ pub(super) enum Mark {
     Repository(&'static str),
 }
 
-/// Names of the sizes in `config.json`, each in the spellings that files have.
-pub(super) struct Keys {
-    pub(super) hidden_size: &'static [&'static str],
-    pub(super) num_layers: &'static [&'static str],
-    pub(super) num_heads: &'static [&'static str],
-    pub(super) intermediate_size: &'static [&'static str],
-    pub(super) activation: &'static [&'static str],
-    pub(super) norm_eps: &'static [&'static str],
-    pub(super) max_positions: &'static [&'static str],
-}
-
 /// The positions of a family.
 #[derive(Clone, Copy)]
 pub(super) enum Positions {
@@ -123,38 +113,6 @@ pub(super) enum Gate {
     /// A gate; the activation is named after the two (`swiglu`).
     ByName,
 }
-
-const USUAL: Keys = Keys {
-    hidden_size: &["hidden_size"],
-    num_layers: &["num_hidden_layers"],
-    num_heads: &["num_attention_heads"],
-    intermediate_size: &["intermediate_size"],
-    activation: &["hidden_act"],
-    norm_eps: &["layer_norm_eps"],
-    max_positions: &["max_position_embeddings"],
-};
-
-const DISTILBERT_KEYS: Keys = Keys {
-    hidden_size: &["dim"],
-    num_layers: &["n_layers"],
-    num_heads: &["n_heads"],
-    intermediate_size: &["hidden_dim"],
-    activation: &["activation"],
-    ..USUAL
-};
-
-const MODERNBERT_KEYS: Keys =
-    Keys { activation: &["hidden_activation"], norm_eps: &["norm_eps", "layer_norm_eps"], ..USUAL };
-
-const NOMIC_KEYS: Keys = Keys {
-    hidden_size: &["n_embd", "hidden_size"],
-    num_layers: &["n_layer", "num_hidden_layers"],
-    num_heads: &["n_head", "num_attention_heads"],
-    intermediate_size: &["n_inner", "intermediate_size"],
-    activation: &["activation_function", "hidden_act"],
-    norm_eps: &["layer_norm_epsilon", "layer_norm_eps"],
-    max_positions: &["n_positions", "max_position_embeddings"],
-};
 
 const ALL_BIASES: Biases = Biases {
     qkv: Bias::Always,
