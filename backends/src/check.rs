@@ -6,6 +6,7 @@ use crate::LoadError;
 use crate::checkpoint::Inspection;
 use crate::formats::Weights;
 use crate::model::memory;
+use crate::ops::Target;
 use crate::options::LoadOptions;
 use crate::source::{ModelFiles, licence};
 use prefold_core::Capabilities;
@@ -95,7 +96,7 @@ fn checked(inspection: &Inspection, licence: Option<String>) -> ModelCheck {
     let memory = DTYPES.map(|dtype| Memory {
         dtype,
         weights_bytes: memory::weights(config, dtype, longest),
-        longest_input_bytes: memory::longest_input(config, dtype, longest),
+        longest_input_bytes: memory::of_inputs(config, &Target::cpu(dtype)).bytes(longest),
     });
     let model = CheckedModel {
         family: config.model_type.clone(),

@@ -203,6 +203,26 @@ pub struct Int8Report {
     pub errors: Vec<(String, f64)>,
 }
 
+/// Memory that an input takes on its way through the layers, beside the weights: linear in its length, whatever its attention.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InputMemory {
+    /// Bytes for each token.
+    pub token: u64,
+    /// Bytes for each of the tokens that go through a product together, in addition.
+    pub block_token: u64,
+    /// Tokens that go through a product together at most.
+    pub block_tokens: u64,
+}
+
+impl InputMemory {
+    /// Bytes of an input.
+    pub fn bytes(&self, tokens: usize) -> u64 {
+        let tokens = tokens as u64;
+        let block = tokens.min(self.block_tokens).saturating_mul(self.block_token);
+        tokens.saturating_mul(self.token).saturating_add(block)
+    }
+}
+
 /// Properties of a loaded model that the engine and the endpoints read.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
@@ -224,6 +244,8 @@ pub struct ModelInfo {
     pub kernels_reason: String,
     /// What int8 does to each layer; `None` for models in other types.
     pub int8: Option<Int8Report>,
+    /// Memory of an input on its way through the layers.
+    pub input_memory: InputMemory,
     /// `cpu` or `cuda:0`.
     pub device: String,
     /// Attention over a compacted batch, `ragged` or `compact`; `full` without a causal mask.

@@ -25,11 +25,12 @@ pub mod trace;
 
 pub use admission::quota::{Quota, Share};
 pub use backend::{
-    Backend, Batch, BatchLimits, Folding, Int8Report, ModelBackend, ModelInfo, Output, PrefixBackend, TooLarge, Wanted,
+    Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, ModelBackend, ModelInfo, Output, PrefixBackend,
+    TooLarge, Wanted,
 };
 pub use capabilities::{
     Capabilities, Classify, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task,
-    sigmoid, softmax,
+    TaskAdapter, sigmoid, softmax,
 };
 pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
@@ -40,7 +41,7 @@ pub(crate) use flow::Flow;
 pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
-pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
+pub use plan::tokens::{Adapter, LengthMismatch, Scope, TokenSlice, Tokens};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, Timings, TokenInfo, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};

@@ -98,6 +98,8 @@ pub struct EncodeOptions {
     pub direction: TruncationDirection,
     /// The prompt to put before each text; the model's default prompt when absent.
     pub prompt: Option<Prompt>,
+    /// The task whose adapter the texts go through and whose instruction is their prompt, unless there is one; no adapter when absent.
+    pub task: Option<String>,
     /// Add the tokenizer's special tokens to texts.
     pub add_special_tokens: bool,
     /// Priority of the request among those of its account, unless the engine has one; the usual one when absent.
@@ -114,6 +116,7 @@ impl EncodeOptions {
             max_tokens: None,
             direction: TruncationDirection::Right,
             prompt: None,
+            task: None,
             add_special_tokens: true,
             priority: None,
             field,

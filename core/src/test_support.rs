@@ -38,7 +38,13 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
 }
 
 pub(crate) fn embedder() -> Capabilities {
-    let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts: Prompts::default() };
+    let embed = Embed {
+        dim: DIM,
+        token_dim: DIM,
+        pooling: vec![Pooling::LastToken],
+        prompts: Prompts::default(),
+        adapters: vec![],
+    };
     Capabilities::embedding(embed, 500)
 }
 
@@ -62,6 +68,7 @@ pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> Model
         kernels: "none".to_owned(),
         kernels_reason: "for tests".to_owned(),
         int8: None,
+        input_memory: crate::InputMemory::default(),
         device: "cpu".to_owned(),
         attention: "ragged",
     }

@@ -126,7 +126,13 @@ mod tests {
     }
 
     fn faulty(source: &str) -> FaultyBackend<Sound> {
-        let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts: Prompts::default() };
+        let embed = Embed {
+            dim: DIM,
+            token_dim: DIM,
+            pooling: vec![Pooling::LastToken],
+            prompts: Prompts::default(),
+            adapters: vec![],
+        };
         let info = ModelInfo {
             model_type: "sound".to_owned(),
             capabilities: Arc::new(Capabilities::embedding(embed, 10)),
@@ -137,6 +143,7 @@ mod tests {
             kernels: "none".to_owned(),
             kernels_reason: "for tests".to_owned(),
             int8: None,
+            input_memory: prefold_core::InputMemory::default(),
             device: "cpu".to_owned(),
             attention: "ragged",
         };

@@ -23,6 +23,7 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
         kernels: "none".to_owned(),
         kernels_reason: "for tests".to_owned(),
         int8: None,
+        input_memory: prefold_core::InputMemory::default(),
         device: "cpu".to_owned(),
         attention: "ragged",
     };

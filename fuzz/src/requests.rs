@@ -99,7 +99,13 @@ fn server() -> &'static Server {
             let labels = (0..labels).map(|label| format!("label {label}")).collect();
             Capabilities::classifier(Classify::of_labels(labels, prompts.clone()), MAX_INPUT_LENGTH)
         };
-        let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts: prompts.clone() };
+        let embed = Embed {
+            dim: DIM,
+            token_dim: DIM,
+            pooling: vec![Pooling::LastToken],
+            prompts: prompts.clone(),
+            adapters: vec![],
+        };
         let models: [Capabilities; KINDS] = [
             Capabilities::embedding(embed, MAX_INPUT_LENGTH),
             Capabilities::prompted_reranker(recipe.template, MAX_INPUT_LENGTH),

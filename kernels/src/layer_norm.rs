@@ -33,7 +33,7 @@ impl LayerNorm<'_> {
         check_len("out", x.len(), out.len())?;
         for_row_blocks(out, width, |first, out| {
             let x = &x[first * width..][..out.len()];
-            simd::run(isa, Rows { norm: self, x: x.as_ptr(), out });
+            simd::run(isa, Rows { norm: self, x: x.as_ptr(), out, stride: width, offset: 0 });
         });
         Ok(())
     }
@@ -50,7 +50,29 @@ impl LayerNorm<'_> {
     #[doc(hidden)]
     pub fn run_in_place_with(&self, isa: Isa, x: &mut [f32]) -> Result<(), KernelError> {
         let width = self.check(x.len())?;
-        for_row_blocks(x, width, |_, x| simd::run(isa, Rows { norm: self, x: x.as_ptr(), out: x }));
+        for_row_blocks(x, width, |_, x| {
+            simd::run(isa, Rows { norm: self, x: x.as_ptr(), out: x, stride: width, offset: 0 });
+        });
+        Ok(())
+    }
+
+    /// Normalises the columns from `offset` on of `x`, `[rows, stride]`, in place, as many as the norm is wide.
+    ///
+    /// # Errors
+    /// If the lengths do not fit together.
+    pub fn run_columns(&self, x: &mut [f32], stride: usize, offset: usize) -> Result<(), KernelError> {
+        self.run_columns_with(Isa::best(), x, stride, offset)
+    }
+
+    /// [`run_columns`](Self::run_columns) with a chosen instruction set.
+    #[doc(hidden)]
+    pub fn run_columns_with(&self, isa: Isa, x: &mut [f32], stride: usize, offset: usize) -> Result<(), KernelError> {
+        let end = offset.saturating_add(self.check(0)?);
+        whole_rows("x", stride, x.len())?;
+        if end > stride {
+            return Err(KernelError::Index { argument: "offset", found: end, limit: stride + 1 });
+        }
+        for_row_blocks(x, stride, |_, x| simd::run(isa, Rows { norm: self, x: x.as_ptr(), out: x, stride, offset }));
         Ok(())
     }
 
@@ -63,11 +85,13 @@ impl LayerNorm<'_> {
     }
 }
 
-/// Some rows. `x` has as many values as `out`, and may be `out` itself.
+/// The columns from `offset` on of some rows of `stride` values. `x` has as many values as `out`, and may be `out` itself.
 struct Rows<'a, E> {
     norm: &'a LayerNorm<'a>,
     x: *const f32,
     out: &'a mut [E],
+    stride: usize,
+    offset: usize,
 }
 
 impl<E: Element> Operation for Rows<'_, E> {
@@ -75,11 +99,12 @@ impl<E: Element> Operation for Rows<'_, E> {
     unsafe fn run<S: Simd>(self) {
         let width = self.norm.weight.len();
         let out = self.out.as_mut_ptr();
-        for row in 0..self.out.len() / width {
-            // SAFETY: the instruction set is the caller's duty; vectors are within rows of `width`, and each is read before it
-            // is written.
+        for row in 0..self.out.len() / self.stride {
+            // SAFETY: the instruction set is the caller's duty; vectors are within `width` columns of rows of `stride`, and each is
+            // read before it is written.
             unsafe {
-                let (x, out) = (self.x.add(row * width), out.add(row * width));
+                let first = row * self.stride + self.offset;
+                let (x, out) = (self.x.add(first), out.add(first));
                 let (mean, scale) = moments::<S::V>(x, width, self.norm.eps);
                 for_vectors::<S::V>(width, |i, count| {
                     let centred = S::V::loadu_up_to(x.add(i), count).sub(mean);

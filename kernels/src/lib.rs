@@ -61,7 +61,7 @@ pub use quantized_table::QuantizedTable;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};
 #[doc(hidden)]
 pub use rows::convert_with;
-pub use rows::{add_rows, convert, embed_rows, fill_rows, gather_rows, scale_rows, scatter_add_rows};
+pub use rows::{add_rows, convert, embed_rows, fill_rows, gather_rows, own_columns, scale_rows, scatter_add_rows};
 pub use simd::{Float, Int8, Packing};
 pub use store::Store;
 #[doc(hidden)]

@@ -113,6 +113,42 @@ pub fn scatter_add_rows(
     Ok(())
 }
 
+/// `out[i][c] = x[i][c % width]` in the `own[i]`-th group of `group` columns, and 0 in the others: of each row the columns of its own group,
+/// where `x` has those of all groups or of that one alone.
+///
+/// `x` is `[own.len(), width]`, `out` is `[own.len(), out_width]`.
+///
+/// # Errors
+/// If the lengths do not fit together, `out` is no whole number of groups, or a row has a group that is not there.
+pub fn own_columns<E: Element>(
+    x: &[f32],
+    width: usize,
+    own: &[u32],
+    group: usize,
+    out: &mut [E],
+    out_width: usize,
+) -> Result<(), KernelError> {
+    check_len("x", own.len() * width, x.len())?;
+    check_len("out", own.len() * out_width, out.len())?;
+    let groups = crate::error::whole_rows("a row of out", group, out_width)?;
+    if width != out_width {
+        check_len("a row of x", group, width)?;
+    }
+    if let Some(&bad) = own.iter().find(|&&own| own as usize >= groups) {
+        return Err(KernelError::Index { argument: "own", found: bad as usize, limit: groups });
+    }
+    for_row_blocks(out, out_width, |first, out| {
+        let rows = x[first * width..].chunks_exact(width).zip(&own[first..]);
+        for (out, (x, &own)) in out.chunks_exact_mut(out_width).zip(rows) {
+            out.fill(E::from_f32(0.0));
+            let start = own as usize * group;
+            let x = &x[start % width..][..group];
+            out[start..][..group].iter_mut().zip(x).for_each(|(out, &x)| *out = E::from_f32(x));
+        }
+    });
+    Ok(())
+}
+
 /// `x *= factor` for rows of `width` values.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use crate::routes::predict::{activation, labels, predictions};
 use crate::routes::rerank::{check_top_n, rank};
 use crate::state::ModelNames;
 use crate::wire::encode_fields::EncodeFields;
-use crate::wire::prompt::{InputType, PromptFields};
+use crate::wire::prompt::{Choices, InputType, PromptFields};
 use prefold_core::{
     EmbedOptions, EncodeOptions, Engine, EngineConfig, Error, Input, LogitActivation, ScoreRequest, TokenInfo,
 };
@@ -176,11 +176,10 @@ impl LocalModel {
     fn options(&self, options: TextOptions) -> Result<EncodeOptions, Error> {
         let TextOptions { prompt_name, prompt, input_type, truncate, without_special_tokens } = options;
         let input_type = input_type.as_deref().map(parse_type).transpose()?;
-        let prompt = PromptFields { prompt_name, prompt, input_type };
+        let prompt = PromptFields { prompt_name, prompt, input_type, task: None };
         let add_special_tokens = Some(!without_special_tokens);
         let fields = EncodeFields { truncate, prompt, add_special_tokens, ..Default::default() };
-        let prompts = self.engine.info().capabilities.text_prompts();
-        fields.options("texts", |input_type| Ok(prompts.and_then(|prompts| input_type.prompt(prompts))))
+        fields.options("texts", Choices::of(&self.engine.info().capabilities), |_, _| Ok(()))
     }
 }
 

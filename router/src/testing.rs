@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use prefold_core::{
     Backend, BackendError, Batch, Capabilities, Classify, Embed, Engine, EngineConfig, LoadedModel, ModelBackend,
-    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, Wanted,
+    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, TaskAdapter, Wanted,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +76,16 @@ impl Backend for Fake {
             Mode::Gate(gate) => gate.pass(),
         }
         let sequences = batch.wanted.iter().enumerate();
-        Ok(sequences.map(|(b, &wanted)| self.answer(&batch.ragged.input_ids()[batch.ragged.rows(b)], wanted)).collect())
+        let ids = |b: usize| &batch.ragged.input_ids()[batch.ragged.rows(b)];
+        let output = |(b, &wanted): (usize, &Wanted)| match (self.answer(ids(b), wanted), batch.ragged.adapters()[b].0)
+        {
+            (Output::Embedding(mut vector), adapter @ 1..) => {
+                vector[0] += 100.0 * f32::from(adapter);
+                Output::Embedding(vector)
+            }
+            (output, _) => output,
+        };
+        Ok(sequences.map(output).collect())
     }
 }
 
@@ -110,7 +119,21 @@ fn vector(ids: &[u32]) -> Vec<f32> {
 
 pub(crate) fn embedding() -> Capabilities {
     let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), default: None };
-    Capabilities::embedding(Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts }, 256)
+    Capabilities::embedding(
+        Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts, adapters: vec![] },
+        256,
+    )
+}
+
+/// A model with an adapter for each of two tasks.
+pub(crate) fn adapted() -> Capabilities {
+    let adapter =
+        |task: &str, instruction: &str| TaskAdapter { task: task.to_owned(), instruction: instruction.to_owned() };
+    let mut capabilities = embedding();
+    if let Some(embed) = &mut capabilities.embed {
+        embed.adapters = vec![adapter("retrieval.query", "Query: "), adapter("separation", "")];
+    }
+    capabilities
 }
 
 pub(crate) fn reranker() -> Capabilities {
@@ -161,6 +184,7 @@ impl Setup {
             kernels: "none".to_owned(),
             kernels_reason: "for tests".to_owned(),
             int8: None,
+            input_memory: prefold_core::InputMemory { token: 1000, block_token: 10, block_tokens: 100 },
             device: "cpu".to_owned(),
             attention: "ragged",
         };

@@ -12,7 +12,7 @@ EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tin
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny"]
 # Run on a CPU only, so far.
-CPU_EMBEDDERS = ["nomic-moe-tiny"]
+CPU_EMBEDDERS = ["nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
              "modernbert-reranker-tiny", "gte-reranker-tiny"]
 
@@ -20,7 +20,7 @@ RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-
 @pytest.mark.parametrize("model", EMBEDDERS + CPU_EMBEDDERS)
 def test_embeddings(served, model):
     server, values = served(model), expected(model)
-    cases = [case for case in values["cases"] if "prompt_name" not in case]
+    cases = [case for case in values["cases"] if "prompt_name" not in case and "task" not in case]
     texts, pooling = [case["text"] for case in cases], values["default"]["pooling"]
     key = values["default"]["key"]
     raw, unit = (server.ask("/embed", inputs=texts, normalize=flag) for flag in (False, True))
@@ -32,6 +32,20 @@ def test_embeddings(served, model):
     assert [[token["id"] for token in row] for row in tokens] == [case["input_ids"] for case in cases]
     info = server.get("/info").json()
     assert info["model_type"] == {"embedding": {"pooling": pooling}} and info["attention"] == "full"
+
+
+def test_a_task_selects_an_adapter_and_its_instruction(served):
+    server, values = served("jina-v3-tiny"), expected("jina-v3-tiny")
+    cases = [case for case in values["cases"] if "task" in case]
+    assert server.get("/info").json()["tasks"] == list(dict.fromkeys(case["task"] for case in cases))
+    for case in cases:
+        unit = server.ask("/embed", inputs=case["text"], task=case["task"])[0]
+        assert_unit(unit, case["mean_normalized"], case["name"])
+        openai = server.ask("/v1/embeddings", input=case["text"], task=case["task"])
+        assert openai["data"][0]["embedding"] == unit and openai["usage"]["prompt_tokens"] == case["n_tokens"]
+        assert server.ask("/embed", inputs=case["input_ids"], task=case["task"]) == [unit], "token ids as they are"
+    by_type = server.ask("/embed", inputs=cases[0]["text"], input_type="query")
+    assert by_type == server.ask("/embed", inputs=cases[0]["text"], task="retrieval.query")
 
 
 def test_a_prompt_by_name(served):

@@ -234,10 +234,16 @@ impl Evidence<'_> {
             dim = module.out_features;
             modules.push(module);
         }
-        let embed =
-            Embed { dim, token_dim, pooling: pooling.clone(), prompts: self.prompts(self.metadata.prompts.clone())? };
+        let (adapters, routes, dim) = self.tasks(list.router.as_deref(), dim)?;
+        let embed = Embed {
+            dim,
+            token_dim,
+            pooling: pooling.clone(),
+            prompts: self.prompts(self.metadata.prompts.clone())?,
+            adapters,
+        };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
-        Ok((capabilities, HeadSource::Dense { pooling, modules }))
+        Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 
     /// The pooling that `config.json` names, as those of NVIDIA's decoders without a mask do.

@@ -7,11 +7,20 @@ use prefold_core::Pooling;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HeadSource {
     /// Pooling, whose vectors follow one another where it has several modes, then dense layers in order. The engine scales to unit length, whatever `modules.json` says.
-    Dense { pooling: Vec<Pooling>, modules: Vec<DenseModule> },
+    Dense { pooling: Vec<Pooling>, modules: Vec<DenseModule>, routes: Routes },
     /// Rows of the output matrix at the last token: for the negative and the positive token, or the positive one alone.
     TokenRows(Vec<RerankToken>),
     /// The head of a sequence classifier.
     Classifier { num_labels: usize },
+}
+
+/// Dense layers behind the others for texts of different tasks; none in most models.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Routes {
+    /// In the order of the tasks.
+    pub(crate) modules: Vec<Vec<DenseModule>>,
+    /// Index of the route of texts without a task.
+    pub(crate) default: usize,
 }
 
 /// A token whose logit enters the score.

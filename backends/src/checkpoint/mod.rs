@@ -6,8 +6,10 @@ mod classifier;
 mod head;
 mod metadata;
 mod st_modules;
+mod st_router;
 mod st_transformer;
 mod summary;
+mod tasks;
 mod tensors;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,8 @@ const MAX_PROMPT_NAME: usize = 128;
 const MAX_PROMPT_TEXT: usize = 16 << 10;
 /// Prefix of the class names of sentence-transformers.
 const LIBRARY: &str = "sentence_transformers.";
+/// The class that takes the place of Transformer in jina-embeddings-v3: the same, with a task that chooses the adapter.
+const WITH_ADAPTERS: &str = "custom_st.Transformer";
 /// Input of a LogitScore module.
 const LOGITS: &str = "causal_logits";
 /// Folder of the pooling config if there is no `modules.json`.
@@ -46,6 +48,8 @@ pub(crate) struct ModuleList {
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
     pub(crate) dense: Vec<String>,
+    /// Behind them, for texts of different tasks.
+    pub(crate) router: Option<String>,
 }
 
 impl ModuleList {
@@ -55,14 +59,16 @@ impl ModuleList {
     /// The file is malformed, or a module or the order of modules is not supported.
     pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
         if let Some(modules) = files.json(MODULES)? {
-            return Self::parse(&modules, st_transformer::output(files)? == TextOutput::Pooler);
+            let pooler = st_transformer::output(files)? == TextOutput::Pooler;
+            return Self::parse(&modules, pooler, has_adapters(files)?);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
         Ok(Self { pooling, ..Self::default() })
     }
 
-    /// The modules of a `modules.json` behind a Transformer that gives the states of tokens, or of its pooler.
-    fn parse(modules: &Value, pooler: bool) -> Result<Self, LoadError> {
+    /// The modules of a `modules.json` behind a Transformer that gives the states of tokens, or of its pooler; with adapters, it may be
+    /// a class of its own.
+    fn parse(modules: &Value, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
         let invalid = |problem: &str| Err(LoadError::invalid(MODULES, problem));
         let Value::Array(modules) = modules else { return invalid("must be a list of modules") };
         let mut list = Self { pooler, ..Self::default() };
@@ -72,13 +78,17 @@ impl ModuleList {
         for (index, module) in modules.iter().enumerate() {
             let fields = Fields::new(MODULES, module)?;
             let (kind, path): (String, String) = (fields.required("type")?, fields.or("path", String::new())?);
-            if !kind.starts_with(LIBRARY) {
+            if !(kind.starts_with(LIBRARY) || adapters && kind == WITH_ADAPTERS) {
                 let supported = "the checkpoint brings Python code of its own, which is not run";
                 return Err(LoadError::unsupported(MODULES, format!("the class {kind}"), supported));
             }
             if normalize {
                 let what = format!("{kind} after Normalize");
                 return Err(LoadError::unsupported(MODULES, what, "Normalize as the last module"));
+            }
+            if list.router.is_some() && class_name(&kind) != Some("Normalize") {
+                let what = format!("{kind} after Router");
+                return Err(LoadError::unsupported(MODULES, what, "Router as the last module, or Normalize behind it"));
             }
             match (kind.rsplit('.').next().unwrap_or_default(), index) {
                 ("Transformer", 0) if path.is_empty() => {}
@@ -98,6 +108,7 @@ impl ModuleList {
                 }
                 ("Dense", _) if index >= behind => list.dense.push(path),
                 ("Normalize", _) if index >= behind => normalize = true,
+                ("Router", _) if index >= behind && list.router.is_none() => list.router = Some(path),
                 _ => {
                     let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
                                      or Transformer, then LogitScore; --task or --pooling can overrule the file";
@@ -124,6 +135,23 @@ impl ModuleList {
         self.dense = vec![folder.to_owned()];
         Ok(())
     }
+}
+
+/// `true` if `config.json` has adapters beside the weights.
+///
+/// # Errors
+/// The file is malformed.
+fn has_adapters(files: &ModelFiles) -> Result<bool, LoadError> {
+    const CONFIG: &str = "config.json";
+    let config = files.json(CONFIG)?;
+    let names =
+        config.map(|config| Fields::new(CONFIG, &config).map(|fields| fields.get("lora_adaptations").is_some()));
+    names.unwrap_or(Ok(false))
+}
+
+/// The name of a class of sentence-transformers, without its module.
+pub(super) fn class_name(class: &str) -> Option<&str> {
+    class.strip_prefix(LIBRARY)?.rsplit('.').next()
 }
 
 /// Pooling in a folder's `config.json`.

@@ -1,11 +1,13 @@
 //! Description of a transformer as data. Readers of file formats fill it in; the model loads and runs what it says.
 
+pub(crate) mod adapters;
 mod head;
 pub(crate) mod names;
 pub(crate) mod parts;
 mod positions;
 mod rope;
 
+pub(crate) use adapters::{AdapterTask, AdaptersConfig};
 pub(crate) use head::{
     BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation, MODERNBERT_HEAD,
     ROBERTA_HEAD,
@@ -44,6 +46,8 @@ pub(crate) struct TransformerConfig {
     pub(crate) names: TensorNames,
     /// The head of its sequence classifiers.
     pub(crate) classifier: ClassifierHead,
+    /// Adapters among which a request chooses; only where every layer of products has one matrix in the file.
+    pub(crate) adapters: Option<AdaptersConfig>,
 }
 
 /// Norms of all layers.
@@ -124,6 +128,8 @@ pub(crate) struct AttentionConfig {
     pub(crate) output_bias: bool,
     /// Queries and keys are normalised per head before rotation.
     pub(crate) qk_norm: bool,
+    /// Queries, and keys, are normalised over all heads together, as the model's other norms do it.
+    pub(crate) qk_width_norm: bool,
     /// Factor on the scores; `None` for one over the root of `head_dim`.
     pub(crate) scale: Option<f32>,
     pub(crate) mask: MaskConfig,

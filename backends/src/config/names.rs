@@ -25,7 +25,7 @@ pub(crate) struct TensorNames {
     pub(crate) k: &'static str,
     pub(crate) v: &'static str,
     pub(crate) output: &'static str,
-    /// Norms of the heads of q and k.
+    /// Norms of the heads of q and k, or of all of their heads together.
     pub(crate) q_norm: &'static str,
     pub(crate) k_norm: &'static str,
     /// The norm before or after attention.
@@ -261,6 +261,19 @@ pub(crate) const JINA_V2: TensorNames = TensorNames {
     down: "mlp.wo",
     feed_forward_norm: "mlp.layernorm",
     ..BERT
+};
+
+/// Those of jinaai/jina-bert-v2-qk-post-norm.
+pub(crate) const JINA_V2_CODE: TensorNames = TensorNames {
+    q_norm: "attention.self.layer_norm_q",
+    k_norm: "attention.self.layer_norm_k",
+    attention_norm: "layer_norm_1",
+    gate: "mlp.up_gated_layer",
+    up: "mlp.up_gated_layer",
+    up_first: true,
+    down: "mlp.down_layer",
+    feed_forward_norm: "layer_norm_2",
+    ..JINA_V2
 };
 
 /// Those of jinaai/xlm-roberta-flash-implementation.

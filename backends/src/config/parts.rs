@@ -1,5 +1,6 @@
 //! Tensors of a transformer by name and shape: what a checkpoint must have.
 
+use super::adapters::{first_factor, second_factor};
 use super::{ClassifierHead, DistanceBias, NormKind, Placement, PositionsConfig, TransformerConfig};
 
 /// A matrix of a file, all of a layer's or some of its rows.
@@ -52,11 +53,13 @@ impl TransformerConfig {
         let (hidden, names, width) = (self.hidden_size, &self.names, self.embeddings.size);
         let mut all = Tensors { config: self, list: Vec::new() };
         all.matrix(names.words, self.vocab_size, width);
+        all.table_adapters(names.words, self.vocab_size);
         if let PositionsConfig::Learned(positions) = &self.positions {
             all.matrix(names.positions, positions.rows, width);
         }
         if self.embeddings.token_types > 0 {
             all.matrix(names.token_types, self.embeddings.token_types, width);
+            all.table_adapters(names.token_types, self.embeddings.token_types);
         }
         if self.embeddings.norm {
             all.norm("", names.embedding_norm, width);
@@ -116,6 +119,25 @@ impl Tensors<'_> {
         }
     }
 
+    /// A layer of products with its adapters.
+    fn projection(&mut self, parts: &[Part], in_features: usize, bias: bool) {
+        self.linear(parts, in_features, bias);
+        if let Some(adapters) = &self.config.adapters {
+            for Part { name, rows, .. } in parts {
+                self.list.push((first_factor(name), vec![adapters.count(), adapters.rank, in_features]));
+                self.list.push((second_factor(name), vec![adapters.count(), *rows, adapters.rank]));
+            }
+        }
+    }
+
+    /// The adapters of a table of embeddings.
+    fn table_adapters(&mut self, name: &str, rows: usize) {
+        if let Some(adapters) = &self.config.adapters {
+            self.list.push((first_factor(name), vec![adapters.count(), rows, adapters.rank]));
+            self.list.push((second_factor(name), vec![adapters.count(), adapters.rank, self.config.embeddings.size]));
+        }
+    }
+
     fn norm(&mut self, prefix: &str, name: &str, width: usize) {
         self.list.push((format!("{prefix}{name}.weight"), vec![width]));
         if self.config.norm.kind == NormKind::Layer {
@@ -133,13 +155,17 @@ impl Tensors<'_> {
                 self.norm(prefix, names.attention_output_norm, *hidden);
             }
         }
-        self.linear(&self.config.qkv_parts(prefix), *hidden, attention.qkv_bias);
+        self.projection(&self.config.qkv_parts(prefix), *hidden, attention.qkv_bias);
+        if attention.qk_width_norm {
+            self.norm(prefix, names.q_norm, attention.q_width());
+            self.norm(prefix, names.k_norm, attention.kv_width());
+        }
         if attention.qk_norm {
             for name in [names.q_norm, names.k_norm] {
                 self.list.push((format!("{prefix}{name}.weight"), vec![attention.head_dim]));
             }
         }
-        self.linear(&parts(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
+        self.projection(&parts(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
         self.norm(prefix, names.feed_forward_norm, *hidden);
         if around {
             self.norm(prefix, names.feed_forward_output_norm, *hidden);
@@ -153,8 +179,8 @@ impl Tensors<'_> {
             self.list.push((format!("{prefix}{}", names.experts_bias), vec![*hidden]));
             return;
         }
-        self.linear(&self.config.feed_forward_parts(prefix), *hidden, feed_forward.input_bias);
+        self.projection(&self.config.feed_forward_parts(prefix), *hidden, feed_forward.input_bias);
         let down = parts(prefix, &[(names.down, *hidden)]);
-        self.linear(&down, feed_forward.intermediate_size, feed_forward.output_bias);
+        self.projection(&down, feed_forward.intermediate_size, feed_forward.output_bias);
     }
 }

@@ -3,6 +3,7 @@
 use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows};
 use super::{pytorch, safetensors};
 use crate::LoadError;
+use crate::config::adapters::{first_factor, parametrized};
 use crate::config::names::OPTIONAL_PREFIXES;
 use crate::disk::{FileBytes, NamedFile};
 use crate::json::{Fields, FromField};
@@ -185,13 +186,19 @@ impl TensorFiles {
         Ok(())
     }
 
-    /// A tensor by its name, or by an older spelling of it, with or without the first part.
+    /// A tensor by its name, or by an older spelling of it, with or without the first part; or the matrix that adapters change.
     fn find(&self, name: &str) -> Option<&StoredTensor> {
         let without = OPTIONAL_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
-        [Some(name), without]
-            .into_iter()
-            .flatten()
-            .find_map(|name| self.tensors.get(name).or_else(|| self.tensors.get(&older_name(name)?)))
+        [Some(name), without].into_iter().flatten().find_map(|name| {
+            let older = || self.tensors.get(&older_name(name)?);
+            self.tensors.get(name).or_else(older).or_else(|| self.adapted(name))
+        })
+    }
+
+    /// A matrix whose weight torch computes from it and from adapters; other functions of it are not known.
+    fn adapted(&self, name: &str) -> Option<&StoredTensor> {
+        let name = name.strip_suffix(".weight")?;
+        self.tensors.contains_key(&first_factor(name)).then(|| self.tensors.get(&parametrized(name))).flatten()
     }
 
     /// `true` if there is such a tensor.

@@ -3,6 +3,7 @@
 use super::footprint::Footprint;
 use super::head::Head;
 use super::layout::LayoutBuilder;
+use super::memory;
 use super::parts::parts;
 use super::sensitive;
 use super::transformer::Transformer;
@@ -100,6 +101,14 @@ impl TransformerBackend {
             let problem = "experts (nomic-embed-text-v2-moe) run on the CPU only, so far: --device cpu".to_owned();
             return Err(LoadError::Options(problem));
         }
+        if config.adapters.is_some() && !target.is_cpu() {
+            let problem = "adapters (jina-embeddings-v3) run on the CPU only, so far: --device cpu".to_owned();
+            return Err(LoadError::Options(problem));
+        }
+        if config.attention.qk_width_norm && !target.is_cpu() {
+            let problem = "norms over all heads of q and k (jina-embeddings-v2-base-code) run on the CPU only, so far: --device cpu";
+            return Err(LoadError::Options(problem.to_owned()));
+        }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         let mut capabilities = Arc::clone(capabilities);
         if !target.warnings().is_empty() {
@@ -118,7 +127,8 @@ impl TransformerBackend {
                     PositionsConfig::Rotary(_) | PositionsConfig::Biases => None,
                     PositionsConfig::Learned(positions) => Some(positions),
                 },
-                has_token_types: config.embeddings.token_types > 0,
+                token_types: config.embeddings.token_types,
+                adapted_words: config.adapters.as_ref().map(|_| config.vocab_size),
                 qkv: qkv_layout(&config.attention),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
@@ -135,6 +145,7 @@ impl TransformerBackend {
                 kernels,
                 kernels_reason,
                 int8: None,
+                input_memory: memory::of_inputs(config, &target),
                 device: target.name().to_owned(),
                 attention: match config.attention.mask {
                     MaskConfig::Causal => options.attention.as_str(),

@@ -1,7 +1,7 @@
 //! Buffers of a forward pass: the one description of their sizes and lifetimes. Allocation and the estimate of memory read
 //! it here, and the table in docs/architecture.md is compared with it.
 
-use crate::config::{Placement, TransformerConfig};
+use crate::config::{AdaptersConfig, Placement, TransformerConfig};
 use crate::ops::{Buffer, Target};
 use candle_core::{DType, Result, Tensor};
 
@@ -26,7 +26,7 @@ pub(super) enum Name {
     Attended,
     /// Output of attention in ragged space.
     RaggedAttended,
-    /// The gate's and the up projection, where there is a gate.
+    /// The gate's and the up projection, where there is a gate; the up projection alone, where adapters change it.
     GateUp,
     /// Activations of the feed-forward block.
     Activated,
@@ -38,6 +38,10 @@ pub(super) enum Name {
     ExpertOutput,
     /// The weighted sum of the experts' outputs.
     ExpertSum,
+    /// Products with the first factors of all adapters.
+    AdapterColumns,
+    /// The same, of each row's own adapter alone.
+    OwnColumns,
     /// Final states after the last norm.
     Hidden,
     /// Pooled states, one row per sequence.
@@ -54,13 +58,15 @@ enum Width {
     NormedOutput,
     /// That of the residual stream, or 0 if no layer has experts.
     Expert,
+    /// First factors of all adapters, or 0 if there are none.
+    Adapters,
     /// That of the final states.
     Output,
     /// All query heads.
     Q,
     /// All query, key and value heads.
     Qkv,
-    /// Twice the width of the feed-forward block if it is gated, else 0.
+    /// Twice the width of the feed-forward block if it is gated; its width if it has adapters, else 0.
     GateUp,
     Intermediate,
 }
@@ -101,7 +107,7 @@ const fn spec(name: Name, width: Width, role: Role, lifetime: Lifetime) -> Spec 
 }
 
 /// All buffers, in the order of [`Name`].
-const SPECS: [Spec; 17] = [
+const SPECS: [Spec; 19] = [
     spec(Name::Embedded, Width::Embedding, Role::F32, Lifetime::Layers),
     spec(Name::Residual, Width::Hidden, Role::F32, Lifetime::Layers),
     spec(Name::OutputResidual, Width::Hidden, Role::F32, Lifetime::Outputs),
@@ -117,6 +123,8 @@ const SPECS: [Spec; 17] = [
     spec(Name::ExpertInput, Width::Expert, Role::Activation, Lifetime::Block),
     spec(Name::ExpertOutput, Width::Expert, Role::F32, Lifetime::Block),
     spec(Name::ExpertSum, Width::Expert, Role::F32, Lifetime::Block),
+    spec(Name::AdapterColumns, Width::Adapters, Role::F32, Lifetime::Block),
+    spec(Name::OwnColumns, Width::Adapters, Role::Activation, Lifetime::Block),
     spec(Name::Hidden, Width::Output, Role::F32, Lifetime::Outputs),
     spec(Name::Pooled, Width::Output, Role::F32, Lifetime::Outputs),
 ];
@@ -128,6 +136,7 @@ struct Sizes {
     hidden: usize,
     normed_output: usize,
     expert: usize,
+    adapters: usize,
     output: usize,
     q: usize,
     qkv: usize,
@@ -146,10 +155,15 @@ impl Sizes {
             hidden: config.hidden_size,
             normed_output: if config.norm.placement == Placement::Around { config.hidden_size } else { 0 },
             expert: config.feed_forward.experts.map_or(0, |_| config.hidden_size),
+            adapters: config.adapters.as_ref().map_or(0, AdaptersConfig::width),
             output: config.output_size,
             q,
             qkv: q + 2 * kv,
-            gate_up: if config.feed_forward.gated { 2 * intermediate } else { 0 },
+            gate_up: match (config.feed_forward.gated, &config.adapters) {
+                (true, _) => 2 * intermediate,
+                (false, Some(_)) => intermediate,
+                (false, None) => 0,
+            },
             intermediate,
             projection: target.projections(),
             activation: target.activations(),
@@ -162,6 +176,7 @@ impl Sizes {
             Width::Hidden => self.hidden,
             Width::NormedOutput => self.normed_output,
             Width::Expert => self.expert,
+            Width::Adapters => self.adapters,
             Width::Output => self.output,
             Width::Q => self.q,
             Width::Qkv => self.qkv,

@@ -1,5 +1,6 @@
 //! Weights of feed-forward blocks.
 
+use super::adapted::Projection;
 use super::loader::{Loader, Norms, load_linear};
 use crate::config::parts::parts;
 use crate::config::{ExpertsConfig, TransformerConfig};
@@ -26,10 +27,10 @@ pub(super) enum Block {
 #[derive(Debug)]
 pub(super) struct Dense {
     /// The up projection; gate and up in one matrix, in this order, where there is a gate.
-    pub(super) input: Linear,
+    pub(super) input: Projection,
     pub(super) gated: bool,
     pub(super) activation: Activation,
-    pub(super) down: Linear,
+    pub(super) down: Projection,
 }
 
 /// Experts and the matrix that scores them.
@@ -68,10 +69,14 @@ impl Dense {
     fn load(loader: &Loader<'_>) -> Result<Self> {
         let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
         Ok(Self {
-            input: loader.linear_of(&loader.config.feed_forward_parts(&loader.prefix), *hidden, config.input_bias)?,
+            input: loader.projection(&loader.config.feed_forward_parts(&loader.prefix), *hidden, config.input_bias)?,
             gated: config.gated,
             activation: config.activation,
-            down: loader.linear(&[(names.down, *hidden)], config.intermediate_size, config.output_bias)?,
+            down: loader.projection(
+                &parts(&loader.prefix, &[(names.down, *hidden)]),
+                config.intermediate_size,
+                config.output_bias,
+            )?,
         })
     }
 }

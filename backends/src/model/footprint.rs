@@ -87,6 +87,7 @@ mod tests {
             qkv_bias: false,
             output_bias: false,
             qk_norm: true,
+            qk_width_norm: false,
             scale: None,
             mask: MaskConfig::Causal,
             distance_bias: None,
@@ -114,6 +115,7 @@ mod tests {
             max_position_embeddings: 40_960,
             names: names::DECODER,
             classifier: DECODER_HEAD,
+            adapters: None,
         };
         // On a CPU projections are float32.
         let target = Target::cpu(Dtype::Bfloat16);

@@ -10,7 +10,7 @@ use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
 use crate::ops::{self, Linear, Norm, Store, Target, Vector};
 use candle_core::{Device, Result, Tensor};
-use prefold_core::{Batch, Output, Pooling, Wanted};
+use prefold_core::{Adapter, Batch, Output, Pooling, Wanted};
 use prefold_kernels::{Dtype, PackedMatrix};
 
 /// Layers from the pooled state of a sequence to its answer, computed in `f32` on the host.
@@ -19,6 +19,10 @@ pub(super) struct Head {
     pooling: Vec<Pooling>,
     /// Applied in order; empty for a plain embedding.
     layers: Vec<HeadLayer>,
+    /// Behind them, by the task of a text; none in most models.
+    routes: Vec<Vec<HeadLayer>>,
+    /// Index of the route of texts without a task.
+    default_route: usize,
 }
 
 #[derive(Debug)]
@@ -37,14 +41,18 @@ impl Head {
         source: &HeadSource,
     ) -> std::result::Result<Self, LoadError> {
         match source {
-            HeadSource::Dense { pooling, modules } => {
-                let layers = modules.iter().map(HeadLayer::dense).collect::<std::result::Result<_, _>>()?;
-                Ok(Self { pooling: pooling.clone(), layers })
+            HeadSource::Dense { pooling, modules, routes } => {
+                let layers = |modules: &Vec<DenseModule>| -> std::result::Result<Vec<_>, _> {
+                    modules.iter().map(HeadLayer::dense).collect()
+                };
+                let by_task = routes.modules.iter().map(layers).collect::<std::result::Result<_, LoadError>>()?;
+                let (pooling, layers) = (pooling.clone(), layers(modules)?);
+                Ok(Self { pooling, layers, routes: by_task, default_route: routes.default })
             }
             HeadSource::TokenRows(tokens) => {
                 let linear = output_rows(config, weights, tokens)?;
                 let layers = vec![HeadLayer { linear, activation: HeadActivation::Identity, norm: None }];
-                Ok(Self { pooling: vec![Pooling::LastToken], layers })
+                Ok(Self { pooling: vec![Pooling::LastToken], layers, routes: vec![], default_route: 0 })
             }
             HeadSource::Classifier { num_labels } => Self::classifier(config, weights, *num_labels),
         }
@@ -67,7 +75,8 @@ impl Head {
             let norm = (!layer.norm.is_empty()).then(|| norm(layer.norm)).transpose()?;
             Ok(HeadLayer { linear, activation: layer.activation, norm })
         });
-        Ok(Self { pooling: vec![head.pooling], layers: layers.collect::<std::result::Result<_, LoadError>>()? })
+        let layers = layers.collect::<std::result::Result<_, LoadError>>()?;
+        Ok(Self { pooling: vec![head.pooling], layers, routes: vec![], default_route: 0 })
     }
 
     pub(super) fn pooling(&self) -> &[Pooling] {
@@ -83,7 +92,7 @@ impl Head {
         batch: &Batch,
     ) -> Result<Vec<Output>> {
         let dim = hidden.dim(1)?;
-        let answers = self.apply(pooled)?;
+        let answers = self.route(apply(&self.layers, pooled)?, batch.ragged.adapters())?;
         let width = answers.dim(1)?;
         let outputs = |answers: &[f32], hidden: &[f32]| {
             let output = |(b, wanted): (usize, &Wanted)| match wanted {
@@ -104,28 +113,56 @@ impl Head {
         })?
     }
 
-    /// The pooled states through the layers, on the host if there are any.
-    fn apply(&self, pooled: &Tensor) -> Result<Tensor> {
-        if self.layers.is_empty() {
-            return Ok(pooled.clone());
+    /// The answers of texts of different tasks through the layers of their routes, a route after another.
+    fn route(&self, answers: Tensor, tasks: &[Adapter]) -> Result<Tensor> {
+        if self.routes.is_empty() {
+            return Ok(answers);
         }
-        let mut x = Tensor::from_vec(ops::on_host(pooled, <[f32]>::to_vec)?, pooled.dims2()?, &Device::Cpu)?;
-        for HeadLayer { linear, activation, norm } in &self.layers {
-            let mut out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
-            match activation {
-                HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out)?,
-                HeadActivation::Identity | HeadActivation::Tanh => linear.forward(&x, &out, Store::Overwrite)?,
+        let width = answers.dim(1)?;
+        let values = ops::on_host(&answers, <[f32]>::to_vec)?;
+        let (mut out, mut out_width) = (Vec::new(), 0);
+        for (index, layers) in self.routes.iter().enumerate() {
+            let is_of = |task: &Adapter| usize::from(task.0).checked_sub(1).unwrap_or(self.default_route) == index;
+            let rows: Vec<usize> = (0..tasks.len()).filter(|&row| is_of(&tasks[row])).collect();
+            if rows.is_empty() {
+                continue;
             }
-            if *activation == HeadActivation::Tanh {
-                out = out.tanh()?;
-            }
-            if let Some(norm) = norm {
-                norm.forward_in_place(&out)?;
-            }
-            x = out;
+            let x: Vec<f32> = rows.iter().flat_map(|row| &values[row * width..][..width]).copied().collect();
+            let routed = apply(layers, &Tensor::from_vec(x, (rows.len(), width), &Device::Cpu)?)?;
+            // The same of all routes.
+            out_width = routed.dim(1)?;
+            out.resize(tasks.len() * out_width, 0.0);
+            ops::on_host(&routed, |routed| {
+                for (row, values) in rows.iter().zip(routed.chunks_exact(out_width)) {
+                    out[row * out_width..][..out_width].copy_from_slice(values);
+                }
+            })?;
         }
-        Ok(x)
+        Tensor::from_vec(out, (tasks.len(), out_width), &Device::Cpu)
     }
+}
+
+/// States through layers, on the host if there are any.
+fn apply(layers: &[HeadLayer], pooled: &Tensor) -> Result<Tensor> {
+    if layers.is_empty() {
+        return Ok(pooled.clone());
+    }
+    let mut x = Tensor::from_vec(ops::on_host(pooled, <[f32]>::to_vec)?, pooled.dims2()?, &Device::Cpu)?;
+    for HeadLayer { linear, activation, norm } in layers {
+        let mut out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
+        match activation {
+            HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out)?,
+            HeadActivation::Identity | HeadActivation::Tanh => linear.forward(&x, &out, Store::Overwrite)?,
+        }
+        if *activation == HeadActivation::Tanh {
+            out = out.tanh()?;
+        }
+        if let Some(norm) = norm {
+            norm.forward_in_place(&out)?;
+        }
+        x = out;
+    }
+    Ok(x)
 }
 
 impl HeadLayer {

@@ -9,14 +9,16 @@
 //! | `ragged` | Q scattered to ragged rows, a span for each sequence, output gathered back | K, V scattered to ragged rows, page table 0, 1, 2, ... |
 //! | `compact` | a span for each segment | compact rows, page table `scatter` |
 
+use super::adapted::{RowAdapters, Rows, runs};
 use super::pooling;
 use crate::config::{LearnedPositions, MaskConfig};
-use crate::ops::{IndexPack, Pages, Pool, Target, Uploader};
+use crate::ops::{IndexPack, Indices, Pages, Pool, Slot, Target, Uploader};
 use crate::options::AttentionMode;
 use candle_core::{Result, Tensor};
-use prefold_core::{Batch, Pooling, RadixPlan, RaggedBatch, Wanted};
+use prefold_core::{Adapter, Batch, Pooling, RadixPlan, RaggedBatch, Wanted};
 use prefold_kernels::{QkvLayout, QuerySpan};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Indices of one forward pass, on the device that computes it.
 #[derive(Debug)]
@@ -25,8 +27,10 @@ pub(super) struct Layout {
     pub(super) input_ids: Tensor,
     /// `[rows]`, `u32`: positions, or rows of the table of learned ones.
     pub(super) position_ids: Tensor,
-    /// `[rows]`, `u32`, where the model has types.
+    /// `[rows]`, `u32`, where the model has types: rows of their table.
     pub(super) token_type_ids: Option<Tensor>,
+    /// Where the model has adapters and the batch asks for some.
+    adapters: Option<RowAdapters>,
     pub(super) pages: Pages,
     /// Present if attention runs in ragged space over a compacted batch.
     pub(super) expansion: Option<Expansion>,
@@ -55,6 +59,14 @@ pub(super) struct OutputRows {
     pub(super) position_ids: Tensor,
     /// A span of one query for each.
     pub(super) pages: Pages,
+    adapters: Option<RowAdapters>,
+}
+
+impl OutputRows {
+    /// The rows with their adapters.
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows { adapters: self.adapters.as_ref(), first: 0 }
+    }
 }
 
 /// Builds the layouts of a model's batches.
@@ -65,8 +77,10 @@ pub(super) struct LayoutBuilder {
     pub(super) mask: MaskConfig,
     /// The table of positions, where they are learned.
     pub(super) positions: Option<LearnedPositions>,
-    /// The model has token types.
-    pub(super) has_token_types: bool,
+    /// Types of tokens that the model has.
+    pub(super) token_types: usize,
+    /// Words that a model with adapters has. Of other models a sequence's adapter is a matter of the head.
+    pub(super) adapted_words: Option<usize>,
     pub(super) qkv: QkvLayout,
     pub(super) target: Target,
     pub(super) uploader: Uploader,
@@ -78,9 +92,10 @@ impl LayoutBuilder {
     /// # Errors
     /// The device has no memory.
     pub(super) fn replica(&self) -> Result<Self> {
-        let Self { mode, ref pooling, mask, positions, has_token_types, qkv, ref target, uploader: _ } = *self;
+        let Self { mode, ref pooling, mask, positions, token_types, adapted_words, qkv, ref target, uploader: _ } =
+            *self;
         let (pooling, uploader) = (pooling.clone(), Uploader::new(target)?);
-        Ok(Self { mode, pooling, mask, positions, has_token_types, qkv, target: target.clone(), uploader })
+        Ok(Self { mode, pooling, mask, positions, token_types, adapted_words, qkv, target: target.clone(), uploader })
     }
 
     /// Lays a batch out and copies all its indices to the device at once.
@@ -90,7 +105,14 @@ impl LayoutBuilder {
     pub(super) fn build(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Layout> {
         let queries = Queries::new(&batch.ragged, plan, self.mode);
         let position_ids = self.position_ids(&batch.ragged, queries.position_ids);
-        let token_type_ids = self.has_token_types.then(|| token_types(&batch.ragged, plan, queries.input_ids.len()));
+        let words = self.adapted_words.unwrap_or(0);
+        let adapters = self.adapted_words.and_then(|_| adapters(&batch.ragged, plan, queries.input_ids.len()));
+        let token_type_ids = (self.token_types > 0).then(|| {
+            let mut ids = token_types(&batch.ragged, plan, queries.input_ids.len());
+            let tables = adapters.iter().flatten().map(|&adapter| u32::from(adapter) * self.token_types as u32);
+            ids.iter_mut().zip(tables).for_each(|(id, table)| *id += table);
+            ids
+        });
         let path_lens = |spans: &[QuerySpan]| match self.mask {
             MaskConfig::Causal => None,
             MaskConfig::Full => Some(path_lens(batch.ragged.cu_seqlens(), spans)),
@@ -102,6 +124,14 @@ impl LayoutBuilder {
         let mut pack = IndexPack::default();
         let input_ids = pack.push(queries.input_ids);
         let token_type_ids = token_type_ids.map(|ids| pack.push(&ids));
+        let of_outputs = adapters.as_ref().zip(output_rows.as_ref()).map(|(adapters, rows)| {
+            let row = |&row: &u32| (adapters[row as usize], queries.input_ids[row as usize]);
+            PackedAdapters::new(rows.iter().map(row), words, &mut pack)
+        });
+        let of_rows = adapters.as_ref().map(|adapters| {
+            let rows = adapters.iter().copied().zip(queries.input_ids.iter().copied());
+            PackedAdapters::new(rows, words, &mut pack)
+        });
         let expansion = queries.expansion.map(|(scatter, gather)| (pack.push(scatter), pack.push(gather)));
         let outputs = output_rows.as_ref().map(|rows| {
             let positions: Vec<u32> = rows.iter().map(|&row| position_ids[row as usize]).collect();
@@ -129,7 +159,8 @@ impl LayoutBuilder {
             (Some((index, position_ids)), Some(mut pages)) => {
                 pages.resolve(&indices)?;
                 let (index, position_ids) = (indices.get(&index)?, indices.get(&position_ids)?);
-                Some(OutputRows { index, position_ids, pages })
+                let adapters = of_outputs.map(|packed| packed.resolve(&indices)).transpose()?;
+                Some(OutputRows { index, position_ids, pages, adapters })
             }
             _ => None,
         };
@@ -140,6 +171,7 @@ impl LayoutBuilder {
             input_ids: indices.get(&input_ids)?,
             position_ids: indices.get(&position_ids)?,
             token_type_ids: token_type_ids.map(|ids| indices.get(&ids)).transpose()?,
+            adapters: of_rows.map(|packed| packed.resolve(&indices)).transpose()?,
             pages,
             expansion: expansion.transpose()?,
             outputs,
@@ -165,6 +197,43 @@ impl LayoutBuilder {
 fn token_types(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Vec<u32> {
     let given = plan.map_or(ragged.token_type_ids(), RadixPlan::token_type_ids);
     given.map_or_else(|| vec![0; rows], <[u32]>::to_vec)
+}
+
+/// The adapter of each row; `None` where no sequence has one.
+fn adapters(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Option<Vec<u8>> {
+    let of_sequence = ragged.adapters();
+    if of_sequence.iter().all(|&adapter| adapter == Adapter::default()) {
+        return None;
+    }
+    let mut of_row = vec![0; rows];
+    match plan {
+        None => (0..of_sequence.len()).for_each(|b| of_row[ragged.rows(b)].fill(of_sequence[b].0)),
+        Some(plan) => plan.segments().iter().for_each(|segment| {
+            of_row[segment.start as usize..][..segment.len as usize].fill(of_sequence[segment.sequence as usize].0);
+        }),
+    }
+    Some(of_row)
+}
+
+/// The adapters of some rows on their way to the device.
+struct PackedAdapters {
+    own: Slot,
+    words: Slot,
+    runs: Vec<Range<usize>>,
+}
+
+impl PackedAdapters {
+    /// From the adapter and the word of each row.
+    fn new(rows: impl Iterator<Item = (u8, u32)> + Clone, vocab_size: usize, pack: &mut IndexPack) -> Self {
+        let own: Vec<u32> = rows.clone().map(|(adapter, _)| u32::from(adapter.saturating_sub(1))).collect();
+        let words: Vec<u32> =
+            own.iter().zip(rows.clone()).map(|(own, (_, word))| own * vocab_size as u32 + word).collect();
+        Self { own: pack.push(&own), words: pack.push(&words), runs: runs(rows.map(|(adapter, _)| adapter > 0)) }
+    }
+
+    fn resolve(self, indices: &Indices) -> Result<RowAdapters> {
+        Ok(RowAdapters { own: indices.get(&self.own)?, words: indices.get(&self.words)?, runs: self.runs })
+    }
 }
 
 /// The length of the sequence of each span.
@@ -272,6 +341,16 @@ impl RowMap {
 }
 
 impl Layout {
+    /// The computed rows with their adapters.
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows { adapters: self.adapters.as_ref(), first: 0 }
+    }
+
+    /// The adapters of the computed rows.
+    pub(super) fn adapters(&self) -> Option<&RowAdapters> {
+        self.adapters.as_ref()
+    }
+
     /// The computed row of each token of sequence `b`.
     pub(super) fn sequence_rows(&self, b: usize) -> impl ExactSizeIterator<Item = usize> {
         (self.rows.cu_seqlens[b]..self.rows.cu_seqlens[b + 1]).map(|ragged_row| self.rows.row(ragged_row) as usize)

@@ -1,12 +1,13 @@
-//! Memory of a model on a CPU, from its description alone.
+//! Memory of a model, from its description alone.
 
 use super::buffers::RowBytes;
 use crate::config::{PositionsConfig, TransformerConfig};
 use crate::ops::Target;
+use prefold_core::InputMemory;
 use prefold_kernels::Dtype;
 use std::convert::Infallible;
 
-/// Bytes of the weights in a type, and of the tables for inputs of up to `positions` tokens: matrices have the type, in int8 with a
+/// Bytes of the weights on a CPU in a type, and of the tables for inputs of up to `positions` tokens: matrices have the type, in int8 with a
 /// scale for each row; vectors, rotations and biases by distance are float32.
 pub(crate) fn weights(config: &TransformerConfig, dtype: Dtype, positions: usize) -> u64 {
     let mut bytes = 0_u64;
@@ -29,9 +30,8 @@ pub(crate) fn weights(config: &TransformerConfig, dtype: Dtype, positions: usize
     bytes + ((rotations + biases) * size_of::<f32>()) as u64
 }
 
-/// Bytes of the buffers that the longest input takes on its way through the layers; they are linear in its length.
-pub(crate) fn longest_input(config: &TransformerConfig, dtype: Dtype, positions: usize) -> u64 {
-    let target = Target::cpu(dtype);
-    let RowBytes { computed, block, .. } = RowBytes::new(config, &target);
-    (positions * computed + positions.min(target.row_block()) * block) as u64
+/// Memory of the buffers that an input takes on its way through the layers of a model on a device.
+pub(crate) fn of_inputs(config: &TransformerConfig, target: &Target) -> InputMemory {
+    let RowBytes { computed, block, .. } = RowBytes::new(config, target);
+    InputMemory { token: computed as u64, block_token: block as u64, block_tokens: target.row_block() as u64 }
 }

@@ -1,5 +1,6 @@
 //! The model on a device: transformer, head, and the engine's [`Backend`](prefold_core::Backend) made of both.
 
+mod adapted;
 pub(crate) mod backend;
 mod buffers;
 mod experts;

@@ -5,6 +5,7 @@
 //! [`Layout`]. In the last layer only the output rows continue after the keys and values. Blocks of rows bound the memory of
 //! wide intermediate results.
 
+use super::adapted::{Projection, Rows};
 use super::buffers::{Buffers, Name};
 use super::feed_forward::{Block, Dense, FeedForward};
 use super::layout::{Layout, OutputRows};
@@ -113,7 +114,11 @@ impl Pass<'_> {
                 }
                 _ => self.attend(&layer.attention, &residual)?,
             }
-            self.feed_forward(&layer.feed_forward, &residual)?;
+            let rows = match &self.layout.outputs {
+                Some(outputs) if i + 1 == weights.layers.len() => outputs.rows(),
+                _ => self.layout.rows(),
+            };
+            self.feed_forward(&layer.feed_forward, (&residual, rows))?;
         }
         let Some(norm) = &weights.final_norm else { return Ok(residual) };
         let hidden = self.buffers.rows(Name::Hidden, residual.dim(0)?)?;
@@ -137,6 +142,9 @@ impl Pass<'_> {
             None => residual.clone(),
         };
         embeddings.words.embed(input_ids, &sum, Store::Overwrite)?;
+        if let (Some(factors), Some(adapters)) = (&embeddings.word_factors, self.layout.adapters()) {
+            factors.add(adapters, &sum, self.row_block, self.buffers)?;
+        }
         if let (Some(table), Some(ids)) = (&embeddings.token_types, token_type_ids) {
             table.embed(ids, &sum, Store::Accumulate)?;
         }
@@ -178,14 +186,20 @@ impl Pass<'_> {
     }
 
     /// Adds a block's output, the product with `x`, to the residual stream, with the norms that follow the product.
-    fn add(&mut self, norms: &Norms, product: &Linear, x: &Tensor, residual: &Tensor) -> Result<()> {
+    fn add(
+        &mut self,
+        norms: &Norms,
+        product: &Projection,
+        (x, rows): (&Tensor, Rows<'_>),
+        residual: &Tensor,
+    ) -> Result<()> {
         match &norms.output {
-            None => product.forward(x, residual, Store::Accumulate)?,
+            None => product.forward((x, rows), residual, Store::Accumulate, self.buffers)?,
             Some(norm) => {
-                for (x, residual) in blocks(x, self.row_block)?.zip(blocks(residual, self.row_block)?) {
+                for (x, (rows, residual)) in blocks(x, self.row_block)?.zip(self.row_blocks(residual, rows)?) {
                     let residual = residual?;
                     let output = self.buffers.rows(Name::BlockOutput, residual.dim(0)?)?;
-                    product.forward(&x?, &output, Store::Overwrite)?;
+                    product.forward((&x?, rows), &output, Store::Overwrite, self.buffers)?;
                     norm.forward_add(&output, &residual)?;
                 }
             }
@@ -198,7 +212,11 @@ impl Pass<'_> {
         let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
         let (rows, q_width) = (residual.dim(0)?, num_heads * head_dim);
         let qkv = self.buffers.rows(Name::Qkv, rows)?;
-        self.project(block, 0..block.qkv.out_features(), residual, &qkv)?;
+        self.project(block, 0..block.qkv.linear.out_features(), (residual, self.layout.rows()), &qkv)?;
+        if let Some([q_norm, k_norm]) = &block.width_norms {
+            q_norm.forward_columns(&qkv, 0)?;
+            k_norm.forward_columns(&qkv, q_width)?;
+        }
         let q = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
         let k = HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
         rotate(block, &qkv, &self.layout.position_ids, &[q, k])?;
@@ -216,7 +234,7 @@ impl Pass<'_> {
                 ops::gather_rows(&ragged_attended, &expansion.gather, &attended)?;
             }
         }
-        self.add(&block.norms, &block.output, &attended, residual)
+        self.add(&block.norms, &block.output, (&attended, self.layout.rows()), residual)
     }
 
     /// The same for the output rows: K and V of all rows, Q and everything after it of the output rows alone.
@@ -224,7 +242,10 @@ impl Pass<'_> {
         let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
         let (q_width, kv_width) = (num_heads * head_dim, 2 * num_kv_heads * head_dim);
         let mut kv = self.buffers.narrow(Name::Qkv, residual.dim(0)?, kv_width)?;
-        self.project(block, q_width..q_width + kv_width, residual, &kv)?;
+        self.project(block, q_width..q_width + kv_width, (residual, self.layout.rows()), &kv)?;
+        if let Some([_, norm]) = &block.width_norms {
+            norm.forward_columns(&kv, 0)?;
+        }
         let k = HeadSpan { offset: 0, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
         rotate(block, &kv, &self.layout.position_ids, &[k])?;
 
@@ -232,7 +253,10 @@ impl Pass<'_> {
         let output_residual = self.buffers.rows(Name::OutputResidual, count)?;
         ops::gather_rows(residual, &outputs.index, &output_residual)?;
         let q = self.buffers.rows(Name::OutputQ, count)?;
-        self.project(block, 0..q_width, &output_residual, &q)?;
+        self.project(block, 0..q_width, (&output_residual, outputs.rows()), &q)?;
+        if let Some([norm, _]) = &block.width_norms {
+            norm.forward_columns(&q, 0)?;
+        }
         let span = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
         rotate(block, &q, &outputs.position_ids, &[span])?;
 
@@ -243,7 +267,7 @@ impl Pass<'_> {
         }
         let attended = self.buffers.rows(Name::Attended, count)?;
         block.attention.forward(&q, &kv, &outputs.pages, &attended)?;
-        self.add(&block.norms, &block.output, &attended, &output_residual)?;
+        self.add(&block.norms, &block.output, (&attended, outputs.rows()), &output_residual)?;
         Ok(output_residual)
     }
 
@@ -252,24 +276,24 @@ impl Pass<'_> {
         &mut self,
         block: &AttentionBlock,
         columns: Range<usize>,
-        residual: &Tensor,
+        (residual, rows): (&Tensor, Rows<'_>),
         out: &Tensor,
     ) -> Result<()> {
-        for (residual, out) in blocks(residual, self.row_block)?.zip(blocks(out, self.row_block)?) {
+        for ((rows, residual), out) in self.row_blocks(residual, rows)?.zip(blocks(out, self.row_block)?) {
             let x = self.input(block.norms.input.as_ref(), &residual?)?;
-            block.qkv.forward_columns(columns.clone(), &x, &out?, Store::Overwrite)?;
+            block.qkv.forward_columns(columns.clone(), (&x, rows), &out?, Store::Overwrite, self.buffers)?;
         }
         Ok(())
     }
 
     /// `residual += down(activation(gate(x)) * up(x))` or `residual += down(activation(up(x)))`, with x the block's input; or the
     /// sum of some experts' outputs for it.
-    fn feed_forward(&mut self, block: &FeedForward, residual: &Tensor) -> Result<()> {
-        for residual in blocks(residual, self.row_block)? {
+    fn feed_forward(&mut self, block: &FeedForward, (residual, rows): (&Tensor, Rows<'_>)) -> Result<()> {
+        for (rows, residual) in self.row_blocks(residual, rows)? {
             let residual = residual?;
             let x = self.input(block.norms.input.as_ref(), &residual)?;
             match &block.block {
-                Block::Dense(dense) => self.dense(dense, &block.norms, &x, &residual)?,
+                Block::Dense(dense) => self.dense(dense, &block.norms, (&x, rows), &residual)?,
                 Block::Experts(experts) => {
                     experts.forward(self.buffers, &x, &residual)?;
                     finish(&block.norms, &residual)?;
@@ -279,18 +303,32 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn dense(&mut self, dense: &Dense, norms: &Norms, x: &Tensor, residual: &Tensor) -> Result<()> {
-        let rows = residual.dim(0)?;
-        let activated = self.buffers.rows(Name::Activated, rows)?;
-        match dense.gated {
+    fn dense(&mut self, dense: &Dense, norms: &Norms, (x, rows): (&Tensor, Rows<'_>), residual: &Tensor) -> Result<()> {
+        let count = residual.dim(0)?;
+        let activated = self.buffers.rows(Name::Activated, count)?;
+        // Rows without an adapter go the same way as the others, so that their bits are the same in any batch.
+        match dense.gated || dense.input.is_adapted() {
             true => {
-                let gate_up = self.buffers.rows(Name::GateUp, rows)?;
-                dense.input.forward(x, &gate_up, Store::Overwrite)?;
-                ops::activate_mul(dense.activation, &gate_up, &activated)?;
+                let input = self.buffers.rows(Name::GateUp, count)?;
+                dense.input.forward((x, rows), &input, Store::Overwrite, self.buffers)?;
+                match dense.gated {
+                    true => ops::activate_mul(dense.activation, &input, &activated)?,
+                    false => ops::activate(dense.activation, &input, &activated)?,
+                }
             }
-            false => dense.input.forward_activated(dense.activation, x, &activated)?,
+            false => dense.input.linear.forward_activated(dense.activation, x, &activated)?,
         }
-        self.add(norms, &dense.down, &activated, residual)
+        self.add(norms, &dense.down, (&activated, rows), residual)
+    }
+
+    /// Views of at most `row_block` rows, each with its place among the rows of the layout.
+    fn row_blocks<'a>(
+        &self,
+        x: &Tensor,
+        rows: Rows<'a>,
+    ) -> Result<impl Iterator<Item = (Rows<'a>, Result<Tensor>)> + use<'a>> {
+        let row_block = self.row_block;
+        Ok(blocks(x, row_block)?.enumerate().map(move |(index, x)| (rows.from(index * row_block), x)))
     }
 }
 

@@ -1,7 +1,9 @@
 //! Weights of a transformer on a device, loaded by its description.
 
+use super::adapted::{Projection, WordFactors};
 use super::feed_forward::{Block, FeedForward};
 use super::loader::{Loader, Norms};
+use crate::config::parts::parts;
 use crate::config::{
     AttentionConfig, DistanceBias, Placement, PositionsConfig, RopeConfig, RotaryConfig, TransformerConfig,
     alibi_slopes,
@@ -31,9 +33,11 @@ pub(super) struct TransformerWeights {
 pub(super) struct Embeddings {
     /// `[vocab_size, size]`
     pub(super) words: Table,
+    /// What adapters change in them.
+    pub(super) word_factors: Option<WordFactors>,
     /// `[rows, size]`
     pub(super) positions: Option<Table>,
-    /// `[token_types, size]`
+    /// `[token_types, size]`, and as many rows again for each adapter.
     pub(super) token_types: Option<Table>,
     pub(super) norm: Option<Norm>,
     /// Factor on the sum; `None` for 1.
@@ -53,13 +57,15 @@ pub(super) struct Layer {
 pub(super) struct AttentionBlock {
     pub(super) norms: Norms,
     /// Q, K and V in one matrix, in this order.
-    pub(super) qkv: Linear,
+    pub(super) qkv: Projection,
     pub(super) q_norm: Option<Vector>,
     pub(super) k_norm: Option<Vector>,
+    /// Norms of all heads of q together, and of k.
+    pub(super) width_norms: Option<[Norm; 2]>,
     /// The rotation of queries and keys, where positions are rotary.
     pub(super) rotary: Option<Arc<Rotary>>,
     pub(super) attention: Attention,
-    pub(super) output: Linear,
+    pub(super) output: Projection,
 }
 
 impl TransformerWeights {
@@ -104,9 +110,9 @@ impl TransformerWeights {
     pub(super) fn linears(&self) -> impl Iterator<Item = &Linear> {
         let around = self.embeddings.projection.iter().chain(&self.output_projection);
         around.chain(self.layers.iter().flat_map(|layer| {
-            let attention = [&layer.attention.qkv, &layer.attention.output];
+            let attention = [&layer.attention.qkv.linear, &layer.attention.output.linear];
             let block = match &layer.feed_forward.block {
-                Block::Dense(dense) => vec![&dense.input, &dense.down],
+                Block::Dense(dense) => vec![&dense.input.linear, &dense.down.linear],
                 Block::Experts(experts) => experts.experts.iter().flat_map(|it| [&it.up, &it.down]).collect(),
             };
             attention.into_iter().chain(block)
@@ -167,17 +173,20 @@ pub(super) fn qkv_layout(config: &AttentionConfig) -> QkvLayout {
 
 impl Embeddings {
     fn load(loader: &Loader<'_>) -> Result<Self> {
-        let TransformerConfig { names, embeddings: config, hidden_size, .. } = loader.config;
+        let TransformerConfig { names, embeddings: config, hidden_size, adapters, .. } = loader.config;
+        let adapters = adapters.as_ref();
         let is_projected = config.size != *hidden_size;
         Ok(Self {
             words: loader.table(names.words, loader.config.vocab_size)?,
+            word_factors: adapters.map(|adapters| loader.word_factors(adapters)).transpose()?,
             positions: match loader.config.positions {
                 PositionsConfig::Rotary(_) | PositionsConfig::Biases => None,
                 PositionsConfig::Learned(positions) => Some(loader.table(names.positions, positions.rows)?),
             },
-            token_types: match config.token_types {
-                0 => None,
-                rows => Some(loader.table(names.token_types, rows)?),
+            token_types: match (config.token_types, adapters) {
+                (0, _) => None,
+                (rows, None) => Some(loader.table(names.token_types, rows)?),
+                (rows, Some(adapters)) => Some(loader.adapted_token_types(adapters, rows)?),
             },
             norm: config.norm.then(|| loader.norm(names.embedding_norm, config.size)).transpose()?,
             scale: (config.scale != 1.0).then_some(config.scale),
@@ -206,9 +215,15 @@ impl AttentionBlock {
         };
         Ok(Self {
             norms,
-            qkv: loader.linear_of(&qkv, *hidden, config.qkv_bias)?,
+            qkv: loader.projection(&qkv, *hidden, config.qkv_bias)?,
             q_norm: head_norm(names.q_norm)?,
             k_norm: head_norm(names.k_norm)?,
+            width_norms: match config.qk_width_norm {
+                true => {
+                    Some([loader.norm(names.q_norm, config.q_width())?, loader.norm(names.k_norm, config.kv_width())?])
+                }
+                false => None,
+            },
             rotary: loader.rotary.cloned(),
             attention: Attention {
                 layout: qkv_layout(config),
@@ -217,7 +232,11 @@ impl AttentionBlock {
                 bias: loader.bias.cloned(),
                 rounds_factors: loader.target.rounds_attention(),
             },
-            output: loader.linear(&[(names.output, *hidden)], config.q_width(), config.output_bias)?,
+            output: loader.projection(
+                &parts(&loader.prefix, &[(names.output, *hidden)]),
+                config.q_width(),
+                config.output_bias,
+            )?,
         })
     }
 }

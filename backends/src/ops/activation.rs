@@ -1,4 +1,4 @@
-//! The activation between the two halves of a gated MLP; that of a plain one is the epilogue of its first product.
+//! The activation of an MLP; that of a plain one is the epilogue of its first product, unless something is added between the two.
 
 use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
@@ -10,6 +10,24 @@ use prefold_kernels::Activation;
 /// `out = activation(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
 pub(crate) fn activate_mul(activation: Activation, gate_up: &Tensor, out: &Tensor) -> Result<()> {
     timed("activate-mul", || out.inplace_op2(gate_up, &ActivateMul(activation)))
+}
+
+/// `out = activation(x)`; `x` is `f32`, and `out` may be an activation type.
+pub(crate) fn activate(activation: Activation, x: &Tensor, out: &Tensor) -> Result<()> {
+    timed("activate", || out.inplace_op2(x, &Activate(activation)))
+}
+
+struct Activate(Activation);
+
+impl InplaceOp2 for Activate {
+    fn name(&self) -> &'static str {
+        "activate"
+    }
+
+    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+        let x = slice::<f32>(x, x_layout)?;
+        with_element!(out, T => self.0.run(x, slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
+    }
 }
 
 struct ActivateMul(Activation);

@@ -1,7 +1,7 @@
 //! Norms of the residual stream.
 
 use super::profile::timed;
-use super::storage::{kernel_error, slice, slice_mut, with_element};
+use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::weights::Vector;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
@@ -41,6 +41,11 @@ impl Norm {
     /// The same in place, of a LayerNorm.
     pub(crate) fn forward_in_place(&self, x: &Tensor) -> Result<()> {
         timed("norm", || x.inplace_op1(self))
+    }
+
+    /// The same of some columns, from `offset` on.
+    pub(crate) fn forward_columns(&self, x: &Tensor, offset: usize) -> Result<()> {
+        timed("norm", || x.inplace_op1(&NormColumns(self, offset)))
     }
 
     /// Adds the norm of `x` to `out`, of an RMSNorm; both are `f32`.
@@ -120,6 +125,20 @@ impl InplaceOp2 for Norm {
             }
             .map_err(cuda_error)
         })
+    }
+}
+
+struct NormColumns<'a>(&'a Norm, usize);
+
+impl InplaceOp1 for NormColumns<'_> {
+    fn name(&self) -> &'static str {
+        "norm-columns"
+    }
+
+    fn cpu_fwd(&self, x: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let (_, stride) = dims(layout)?;
+        let norm = self.0.as_layer_norm(self.0.in_place()?);
+        norm.run_columns(slice_mut::<f32>(x, layout)?, stride, self.1).map_err(kernel_error)
     }
 }
 

@@ -14,6 +14,9 @@ fn every_fixture_runs_and_is_described() {
         let (found, loaded) = (check.model.unwrap(), load(&options(fixture(name))));
         let info = loaded.backend.info();
         assert_eq!((&found.family, &found.capabilities), (&info.model_type, &*info.capabilities), "{name}");
+        let memory = found.memory.iter().find(|it| it.dtype.as_str() == info.dtype).unwrap();
+        let longest = info.input_memory.bytes(info.capabilities.max_input_length);
+        assert!(longest > 0 && memory.longest_input_bytes == longest, "{name}: {longest}");
     }
 }
 

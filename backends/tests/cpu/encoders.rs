@@ -6,7 +6,7 @@
 use crate::support::encoders::*;
 use crate::support::*;
 use prefold_backends::{Dtype, LoadOptions};
-use prefold_core::{Folding, Output, Pooling, Rerank, Tokens, Wanted};
+use prefold_core::{Adapter, Folding, Output, Pooling, Rerank, Tokens, Wanted};
 use prefold_kernels::ThreadPool;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn tokenizers_and_their_templates() {
         let expected = expected(&fixture(name));
         let model = load(&options(fixture(name)));
         let cases = |key: &str| expected[key].as_array().cloned().unwrap_or_default();
-        for case in cases("cases").iter().filter(|case| case["prompt_name"].is_null()) {
+        for case in cases("cases").iter().filter(|case| case["prompt_name"].is_null() && case["task"].is_null()) {
             let encoding = model.tokenizer.encode(case["text"].as_str().unwrap(), true).unwrap();
             assert_eq!(encoding.get_ids(), ids(case), "{name}, {}", case["name"]);
         }
@@ -127,6 +127,12 @@ fn check_same_bits(name: &str, dtype: Dtype, pooling: Option<Pooling>) {
         let model = &mut *model.borrow_mut();
         if model.backend.info().token_types < 2 {
             sequences.iter_mut().for_each(|tokens| *tokens = Tokens::new(tokens.input_ids().to_vec()));
+        }
+        // Of different adapters and of none, in the same batch.
+        let tasks = model.backend.info().capabilities.embed.as_ref().map_or(0, |embed| embed.adapters.len());
+        for tokens in &mut sequences {
+            let adapter = Adapter((tokens.len() % (tasks + 1)) as u8);
+            *tokens = std::mem::take(tokens).with_adapter(adapter);
         }
         let mut alone: Vec<_> =
             sequences.iter().map(|one| bits(&values(model, std::slice::from_ref(one))).remove(0)).collect();
@@ -270,6 +276,63 @@ fn the_pooler_is_the_embedding_where_sentence_transformers_takes_it() {
         let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
         assert!(error.contains(problem), "{error}");
     }
+}
+
+#[test]
+fn a_router_sends_texts_through_the_modules_of_their_task() {
+    let module = |path: &str, kind: &str| json!({"path": path, "type": format!("sentence_transformers.models.{kind}")});
+    let with_router = |document: &str| {
+        let modules = json!([
+            module("", "Transformer"),
+            module("1_Pooling", "Pooling"),
+            module("2_Router", "Router"),
+            module("3_Normalize", "Normalize")
+        ]);
+        let directory = with_file("embeddinggemma-tiny", "modules.json", &modules);
+        let types = json!({
+            "query_0_Dense": "sentence_transformers.models.Dense.Dense",
+            "query_1_Dense": "sentence_transformers.models.Dense.Dense",
+            "document_0": document,
+        });
+        let structure = json!({"query": ["query_0_Dense", "query_1_Dense"], "document": ["document_0"]});
+        let router = json!({"types": types, "structure": structure,
+            "parameters": {"default_route": "document", "allow_empty_key": true}});
+        for (from, to) in [("2_Dense", "query_0_Dense"), ("3_Dense", "query_1_Dense")] {
+            copy_files(&directory.path().join(from), &directory.path().join("2_Router").join(to));
+        }
+        std::fs::write(directory.path().join("2_Router/router_config.json"), router.to_string()).unwrap();
+        directory
+    };
+    let directory = with_router("sentence_transformers.models.Normalize.Normalize");
+    let mut model = load(&options(directory.path().to_owned()));
+    let embed = model.backend.info().capabilities.embed.clone().unwrap();
+    let tasks: Vec<(&str, &str)> =
+        embed.adapters.iter().map(|it| (it.task.as_str(), it.instruction.as_str())).collect();
+    let prompts = &embed.prompts.by_name;
+    assert_eq!(tasks, [("document", prompts["document"].as_str()), ("query", prompts["query"].as_str())]);
+    assert_eq!(embed.dim, 32);
+
+    let plain = |ids: &[u32]| Tokens::new(ids.to_vec());
+    let texts = [plain(&[2, 7, 9]), plain(&[2, 11]), plain(&[2, 7, 9]), plain(&[2, 5, 5, 8])];
+    let asked = [0, 2, 1, 2].map(Adapter);
+    let sequences: Vec<Tokens> = texts.clone().into_iter().zip(asked).map(|(it, task)| it.with_adapter(task)).collect();
+    let found = values(&mut model, &sequences);
+    let query = values(&mut load(&options(fixture("embeddinggemma-tiny"))), &texts);
+    let without =
+        json!([module("", "Transformer"), module("1_Pooling", "Pooling"), module("2_Normalize", "Normalize")]);
+    let without = with_file("embeddinggemma-tiny", "modules.json", &without);
+    let document = values(&mut load(&options(without.path().to_owned())), &texts);
+    for (index, expected) in [&document, &query, &document, &query].into_iter().enumerate() {
+        assert_eq!(found[index], expected[index], "text {index}");
+        assert_eq!(
+            values(&mut model, std::slice::from_ref(&sequences[index]))[0],
+            expected[index],
+            "text {index} alone"
+        );
+    }
+    let directory = with_router("sentence_transformers.models.StaticEmbedding.StaticEmbedding");
+    let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
+    assert!(error.contains("StaticEmbedding in the route \"document\" of a Router"), "{error}");
 }
 
 /// Copies a checkpoint.

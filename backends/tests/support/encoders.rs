@@ -1,7 +1,7 @@
 //! Encoders: their fixtures, and batches of tokens with types.
 
 use super::*;
-use prefold_core::Tokens;
+use prefold_core::{Adapter, Tokens};
 
 pub const EMBEDDERS: [&str; 15] = [
     "bert-mean-tiny",
@@ -22,7 +22,10 @@ pub const EMBEDDERS: [&str; 15] = [
 ];
 
 /// Those that run on a CPU only, so far.
-pub const CPU_EMBEDDERS: [&str; 1] = ["nomic-moe-tiny"];
+pub const CPU_EMBEDDERS: [&str; 3] = ["nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny"];
+
+/// Tasks of jina-v3-tiny's adapters, in their order.
+pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];
 
 pub const CLASSIFIERS: [&str; 8] = [
     "bert-reranker-tiny",
@@ -46,7 +49,8 @@ pub fn poolings(expected: &Value) -> Vec<(&str, &str)> {
 }
 
 pub fn tokens(case: &Value) -> Tokens {
-    let tokens = Tokens::new(ids(case));
+    let task = case["task"].as_str().map(|task| TASKS.iter().position(|known| *known == task).unwrap() as u8 + 1);
+    let tokens = Tokens::new(ids(case)).with_adapter(Adapter(task.unwrap_or(0)));
     match case["token_type_ids"].as_array() {
         Some(types) => {
             let types = types.iter().map(|id| id.as_u64().unwrap() as u32).collect();

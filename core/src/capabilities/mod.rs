@@ -44,6 +44,24 @@ pub struct Embed {
     pub pooling: Vec<Pooling>,
     /// Prompts that stand before a text.
     pub prompts: Prompts,
+    /// Adapters that a request may choose, in the order of their numbers; none in most models.
+    pub adapters: Vec<TaskAdapter>,
+}
+
+impl Embed {
+    /// The adapters' names.
+    pub fn adapter_names(&self) -> impl Iterator<Item = &str> {
+        self.adapters.iter().map(|adapter| adapter.task.as_str())
+    }
+}
+
+/// An adapter of a model, for texts of one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskAdapter {
+    /// The task by which a request chooses it.
+    pub task: String,
+    /// Prompt that stands before a text of this task, unless the request chooses one; it may be empty.
+    pub instruction: String,
 }
 
 /// Way in which a document is scored against a query.

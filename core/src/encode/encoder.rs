@@ -1,10 +1,10 @@
 //! Encoder: one input to token ids, with prompt, special tokens, truncation and limits.
 
 use super::growth::Growth;
-use super::options::ResolvedOptions;
+use super::options::{Choices, ResolvedOptions};
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::{TruncationBound, whole};
-use crate::{EncodeLimits, EncodeOptions, Error, Input, Place, Prompts, RerankTemplate, Tokens, TruncationDirection};
+use crate::{EncodeLimits, EncodeOptions, Error, Input, Place, RerankTemplate, Tokens, TruncationDirection};
 use std::collections::HashSet;
 use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
 
@@ -61,12 +61,16 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// Options of a request whose texts may have one of `prompts` before them.
+    /// Options of a request that may choose one of these prompts and adapters for its texts.
     ///
     /// # Errors
     /// [`Error::Validation`] if the options do not fit the model.
-    pub(crate) fn resolve(&self, options: &EncodeOptions, prompts: Option<&Prompts>) -> Result<ResolvedOptions, Error> {
-        ResolvedOptions::new(options, prompts, &self.limits)
+    pub(crate) fn resolve<'a>(
+        &self,
+        options: &EncodeOptions,
+        choices: impl Into<Choices<'a>>,
+    ) -> Result<ResolvedOptions, Error> {
+        ResolvedOptions::new(options, choices.into(), &self.limits)
     }
 
     /// Ids of one input, no more than the options allow.
@@ -97,7 +101,7 @@ impl Encoder {
             true => Tokens::new(ids),
             false => Tokens::new(ids).with_token_types(token_type_ids).map_err(|error| place.untokenizable(error))?,
         };
-        Ok(Encoded { tokens, characters, is_truncated })
+        Ok(Encoded { tokens: tokens.with_adapter(options.adapter), characters, is_truncated })
     }
 
     /// The types of tokens, empty if the model tells none apart or they are all of type 0.

@@ -1,14 +1,36 @@
 //! Options of a request with the defaults of model and server filled in.
 
 use super::rerank_prompt::EncodedHead;
-use crate::{EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, TruncationDirection, shown};
+use crate::{
+    Adapter, Embed, EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, TaskAdapter, TruncationDirection, shown,
+};
 use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use tokenizers::Encoding;
 
-/// Names of prompts at most that an error lists.
+/// Names of prompts or tasks at most that an error lists.
 const MAX_NAMES: usize = 20;
+
+/// The prompts and adapters among which a request may choose for an answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Choices<'a> {
+    pub(crate) prompts: Option<&'a Prompts>,
+    pub(crate) adapters: &'a [TaskAdapter],
+}
+
+impl<'a> From<Option<&'a Prompts>> for Choices<'a> {
+    fn from(prompts: Option<&'a Prompts>) -> Self {
+        Self { prompts, adapters: &[] }
+    }
+}
+
+impl<'a> Choices<'a> {
+    /// Those of a model that makes embeddings.
+    pub(crate) fn of_embedder(embed: Option<&'a Embed>) -> Self {
+        embed.map_or_else(Self::default, |embed| Self { prompts: Some(&embed.prompts), adapters: &embed.adapters })
+    }
+}
 
 /// [`EncodeOptions`] without gaps, and what the inputs of one request share while they are encoded.
 #[derive(Debug)]
@@ -16,6 +38,7 @@ pub(crate) struct ResolvedOptions {
     pub(super) prompt: Option<String>,
     /// Field of the request that asks for the prompt; `None` if it is the model's default.
     pub(super) prompt_field: Option<&'static str>,
+    pub(super) adapter: Adapter,
     pub(super) truncate: bool,
     /// Tokens of an input at most.
     pub(super) max_tokens: usize,
@@ -33,14 +56,13 @@ pub(crate) struct ResolvedOptions {
 
 impl ResolvedOptions {
     /// # Errors
-    /// [`Error::Validation`] if the model has no prompt of that name, the prompt is too long, or the model takes no inputs of
+    /// [`Error::Validation`] if the model has no prompt or task of that name, the prompt is too long, or the model takes no inputs of
     /// that length.
-    pub(super) fn new(
-        options: &EncodeOptions,
-        prompts: Option<&Prompts>,
-        limits: &EncodeLimits,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(options: &EncodeOptions, choices: Choices<'_>, limits: &EncodeLimits) -> Result<Self, Error> {
+        let Choices { prompts, adapters } = choices;
+        let task = options.task.as_ref().map(|task| numbered(task, adapters)).transpose()?;
         let prompt = match &options.prompt {
+            None if task.is_some() => task.map(|(_, task)| &task.instruction),
             None => prompts.and_then(|prompts| prompts.default.as_ref()),
             Some(Prompt::Named(name)) => {
                 let named = prompts.and_then(|prompts| prompts.by_name.get(name));
@@ -61,6 +83,7 @@ impl ResolvedOptions {
         Ok(Self {
             prompt: prompt.filter(|prompt| !prompt.is_empty()).cloned(),
             prompt_field: options.prompt.as_ref().map(Prompt::field),
+            adapter: task.map_or(Adapter::default(), |(adapter, _)| adapter),
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
             max_tokens,
             direction: options.direction,
@@ -119,13 +142,32 @@ impl ResolvedOptions {
 }
 
 fn unknown_prompt(name: &str, prompts: Option<&Prompts>) -> Error {
-    let names: Vec<&str> = prompts.iter().flat_map(|prompts| prompts.by_name.keys()).map(String::as_str).collect();
-    let known = match names.len() {
+    let known = listed(prompts.iter().flat_map(|prompts| prompts.by_name.keys()).map(String::as_str));
+    Error::invalid("prompt_name", format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)))
+}
+
+/// The adapter of a task, with its number.
+///
+/// # Errors
+/// The model has none; the error names those that it has.
+fn numbered<'a>(task: &str, adapters: &'a [TaskAdapter]) -> Result<(Adapter, &'a TaskAdapter), Error> {
+    match (1..=u8::MAX).zip(adapters).find(|(_, adapter)| adapter.task == task) {
+        Some((number, adapter)) => Ok((Adapter(number), adapter)),
+        None => {
+            let known = listed(adapters.iter().map(|adapter| adapter.task.as_str()));
+            Err(Error::invalid("task", format!("`{}` is not a task of the served model; it has: {known}", shown(task))))
+        }
+    }
+}
+
+/// Names as an error lists them.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.len() {
         0 => "none".to_owned(),
         1..=MAX_NAMES => names.join(", "),
         count => format!("{} and {} more", names[..MAX_NAMES].join(", "), count - MAX_NAMES),
-    };
-    Error::invalid("prompt_name", format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)))
+    }
 }
 
 impl Place {

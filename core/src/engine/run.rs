@@ -4,7 +4,7 @@ use super::validate::check_not_empty;
 use super::{Engine, Inner};
 use crate::admission::chunk::chunks;
 use crate::encode::encoder::{Encoded, Encoder};
-use crate::encode::options::ResolvedOptions;
+use crate::encode::options::{Choices, ResolvedOptions};
 use crate::execute::submit::Pending;
 use crate::schedule::entry::Answer;
 use crate::{
@@ -30,11 +30,11 @@ impl Engine {
         let Inner { tokenizers, pipeline, config, response_limits, buffered, .. } = &*self.inner;
         let arrival = Instant::now();
         let can = &self.info().capabilities;
-        let prompts = match wanted {
-            Wanted::Embedding | Wanted::Tokens => can.embed.as_ref().map(|embed| &embed.prompts),
-            Wanted::Logits => can.classify.as_ref().map(|classify| &classify.prompts),
+        let choices = match wanted {
+            Wanted::Embedding | Wanted::Tokens => Choices::of_embedder(can.embed.as_ref()),
+            Wanted::Logits => Choices::from(can.classify.as_ref().map(|classify| &classify.prompts)),
         };
-        let resolved = Arc::new(tokenizers.encoder().resolve(options, prompts)?);
+        let resolved = Arc::new(tokenizers.encoder().resolve(options, choices)?);
         if !config.allow_empty_inputs {
             check_not_empty(&inputs)?;
         }

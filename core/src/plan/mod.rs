@@ -3,4 +3,5 @@
 pub(crate) mod edge_table;
 pub(crate) mod radix;
 pub(crate) mod ragged;
+mod scope;
 pub(crate) mod tokens;

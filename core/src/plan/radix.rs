@@ -15,7 +15,7 @@
 
 use super::edge_table::{EdgeKey, EdgeTable, Vacancy};
 use super::ragged::{RaggedBatch, causal_pairs};
-use super::tokens::{Scope, TokenRows, TokenSlice};
+use super::tokens::{TokenRows, TokenSlice};
 
 /// A run of nodes without a branch: an edge of the radix tree, contiguous in compact space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,10 +149,10 @@ pub struct PlanBuilder {
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
 
-/// End row of the root in the keys of its children: no other edge's, and another one for each scope, so that paths of
-/// different scopes part before their first node.
-fn root_end(Scope(scope): Scope) -> u32 {
-    scope.wrapping_neg()
+/// End row of the root in the keys of its children: no other edge's, and another one for each scope and adapter, so that paths of
+/// different ones part before their first node. Scopes are the numbers of API keys, of which there are fewer than 2^23.
+fn root_end(sequence: &TokenSlice<'_>) -> u32 {
+    ((sequence.scope().0 << 8) | u32::from(sequence.adapter().0)).wrapping_neg()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -261,8 +261,9 @@ impl PlanBuilder {
                 true => self.plan.rows.counted(rows, depth),
                 false => self.plan.rows.as_slice().range(rows),
             };
-            // A path has one scope, which its first edge was found by.
-            let shared = sequence.tail(placed).common_prefix_len(&rows.in_scope(sequence.scope()));
+            // A path has one scope and one adapter, which its first edge was found by.
+            let rows = rows.in_scope(sequence.scope()).with_adapter(sequence.adapter());
+            let shared = sequence.tail(placed).common_prefix_len(&rows);
             self.plan.scatter.extend(start..start + shared as u32);
             placed += shared;
             if shared < len as usize && placed < sequence.len() {
@@ -278,7 +279,7 @@ impl PlanBuilder {
     #[inline]
     fn find_child(&self, parent: u32, sequence: &TokenSlice<'_>, placed: usize) -> Result<u32, Vacancy> {
         let parent_end = match parent {
-            ROOT => root_end(sequence.scope()),
+            ROOT => root_end(sequence),
             edge => self.edges[edge as usize].end(),
         };
         let rows = self.plan.rows.as_slice();

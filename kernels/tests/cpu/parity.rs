@@ -22,6 +22,20 @@ fn layer_norm_matches_the_reference() {
             let mut in_place = Unaligned::new(x.get());
             norm.run_in_place_with(isa, in_place.get_mut()).unwrap();
             assert_eq!(bits(in_place.get()), bits(out.get()), "{isa} {width} in place");
+            // The same between columns that stay as they are.
+            let (stride, offset) = (width + 5, 3);
+            let mut wide = vec![7.0_f32; rows * stride];
+            let columns = |row: usize| row * stride + offset..row * stride + offset + width;
+            (0..rows).for_each(|row| wide[columns(row)].copy_from_slice(&x.get()[row * width..][..width]));
+            norm.run_columns_with(isa, &mut wide, stride, offset).unwrap();
+            for row in 0..rows {
+                assert_eq!(
+                    bits(&wide[columns(row)]),
+                    bits(&out.get()[row * width..][..width]),
+                    "{isa} {width} columns"
+                );
+            }
+            assert_eq!(wide.iter().filter(|&&x| x == 7.0).count(), rows * 5, "{isa} {width} columns");
             let mut half = vec![bf16::ZERO; rows * width];
             norm.run_with(isa, x.get(), &mut half).unwrap();
             let rounded: Vec<bf16> = out.get().iter().map(|&x| bf16::from_f32(x)).collect();
@@ -42,6 +56,8 @@ fn layer_norm_of_what_is_not_finite_is_nan() {
         }
     }
     assert!(matches!(norm.run_in_place(&mut [0.0; 30]), Err(KernelError::Rows { .. })));
+    assert!(matches!(norm.run_columns(&mut [0.0; 44], 22, 3), Err(KernelError::Index { argument: "offset", .. })));
+    assert!(matches!(norm.run_columns(&mut [0.0; 44], 23, 3), Err(KernelError::Rows { .. })));
     assert!(matches!(norm.run(&[0.0; 20], &mut [0.0_f32; 40]), Err(KernelError::Length { .. })));
     let short = LayerNorm { bias: &[0.0; 19], ..norm };
     assert!(matches!(short.run_in_place(&mut [0.0; 20]), Err(KernelError::Length { argument: "bias", .. })));
@@ -362,6 +378,33 @@ fn convert_rounds_to_nearest() {
         assert_eq!(bits(out.get()), bits(&expected), "{isa}");
     }
     assert!(matches!(convert(&x, &mut [0.0_f32; 3]), Err(KernelError::Length { .. })));
+}
+
+#[test]
+fn own_columns_are_those_of_a_row_s_group() {
+    let all: Vec<f32> = (1..=12).map(|x| x as f32).collect();
+    let mut out = [9.0_f32; 12];
+    own_columns(&all, 6, &[2, 0], 2, &mut out, 6).unwrap();
+    assert_eq!(out, [0.0, 0.0, 0.0, 0.0, 5.0, 6.0, 7.0, 8.0, 0.0, 0.0, 0.0, 0.0]);
+    // Of rows that have one group alone.
+    let mut half = [bf16::ONE; 12];
+    own_columns(&[5.0, 6.0, 7.0, 8.0], 2, &[2, 0], 2, &mut half, 6).unwrap();
+    assert_eq!(half.map(bf16::to_f32), out);
+    let many: Vec<f32> = random(&mut rng(1), 5000 * 20);
+    let own: Vec<u32> = (0..5000).map(|i| i * 7 % 5).collect();
+    let mut kept = vec![9.0_f32; 5000 * 20];
+    own_columns(&many, 20, &own, 4, &mut kept, 20).unwrap();
+    for (i, (found, x)) in kept.iter().zip(&many).enumerate() {
+        let is_own = (i % 20) / 4 == own[i / 20] as usize;
+        assert_eq!(*found, if is_own { *x } else { 0.0 }, "{i}");
+    }
+    assert!(matches!(
+        own_columns(&all, 6, &[3, 0], 2, &mut out, 6),
+        Err(KernelError::Index { found: 3, limit: 3, .. })
+    ));
+    assert!(matches!(own_columns(&all, 6, &[0], 2, &mut out, 6), Err(KernelError::Length { .. })));
+    assert!(matches!(own_columns(&all, 6, &[0, 0], 4, &mut out, 6), Err(KernelError::Rows { .. })));
+    assert!(matches!(own_columns(&all, 6, &[0, 0], 2, &mut [0.0_f32; 16], 8), Err(KernelError::Length { .. })));
 }
 
 #[test]

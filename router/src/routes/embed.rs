@@ -30,8 +30,11 @@ pub(crate) struct EmbedBody {
     prompt_name: Option<String>,
     /// Prompt to put before each text, in place of one of the model's.
     prompt: Option<String>,
-    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
+    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    task: Option<String>,
     /// Scale vectors to unit length. Default: true.
     normalize: Option<bool>,
     /// Keep only the first values of each vector, scaled to unit length again.
@@ -53,7 +56,8 @@ pub(crate) struct EmbedBody {
 )]
 pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>) -> Result {
     let EmbedBody { inputs, truncate, truncation_direction, normalize, dimensions, priority, .. } = body;
-    let prompt = PromptFields { prompt_name: body.prompt_name, prompt: body.prompt, input_type: body.input_type };
+    let (prompt_name, prompt) = (body.prompt_name, body.prompt);
+    let prompt = PromptFields { prompt_name, prompt, input_type: body.input_type, task: body.task };
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
     let encode = encode.for_field("inputs", &app)?;
     let options = EmbedOptions { encode, normalize: normalize.unwrap_or(true), dimensions };
@@ -79,8 +83,11 @@ pub(crate) struct EmbedAllBody {
     prompt_name: Option<String>,
     /// Prompt to put before each text, in place of one of the model's.
     prompt: Option<String>,
-    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
+    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    task: Option<String>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
     priority: Option<i64>,
@@ -94,8 +101,8 @@ pub(crate) struct EmbedAllBody {
     responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
 )]
 pub(crate) async fn embed_all(app: Call, Json(body): Json<EmbedAllBody>) -> Result {
-    let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, prompt, input_type, priority } = body;
-    let prompt = PromptFields { prompt_name, prompt, input_type };
+    let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, prompt, input_type, task, priority } = body;
+    let prompt = PromptFields { prompt_name, prompt, input_type, task };
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
     let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs", &app)?).await?;
     Ok(Answer::json(answered, |inputs| {
@@ -129,8 +136,11 @@ struct SimilarityParameters {
     prompt_name: Option<String>,
     /// Prompt to put before each text, in place of one of the model's.
     prompt: Option<String>,
-    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
+    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    task: Option<String>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
     priority: Option<i64>,
@@ -143,9 +153,9 @@ struct SimilarityParameters {
 )]
 pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> Result {
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
-    let SimilarityParameters { truncate, truncation_direction, prompt_name, prompt, input_type, priority } =
+    let SimilarityParameters { truncate, truncation_direction, prompt_name, prompt, input_type, task, priority } =
         body.parameters.unwrap_or_default();
-    let prompt = PromptFields { prompt_name, prompt, input_type };
+    let prompt = PromptFields { prompt_name, prompt, input_type, task };
     if sentences.is_empty() {
         let problem = "is empty, at least one sentence is needed".to_owned();
         return Err(prefold_core::Error::Empty { field: "sentences", problem }.into());

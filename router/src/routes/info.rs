@@ -5,7 +5,7 @@ use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{Capabilities, Engine, Int8Report, LogitActivation, Rerank};
+use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, Rerank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -34,6 +34,8 @@ pub(crate) struct Info<'a> {
     /// Reason for `dtype`.
     dtype_reason: &'a str,
     device: &'a str,
+    /// Bytes that an input of `max_input_length` tokens takes on its way through the layers, beside the weights: linear in its length.
+    longest_input_bytes: u64,
     /// Backends over one copy of the weights, each of which runs batches of its own (`--cpu-replicas`).
     replicas: usize,
     /// Instructions of the kernels.
@@ -55,6 +57,8 @@ pub(crate) struct Info<'a> {
     #[schema(value_type = Option<String>)]
     pair_activation: Option<LogitActivation>,
     prompts: Vec<&'a str>,
+    /// Tasks that have an adapter, which the field `task` of the embedding routes selects.
+    tasks: Vec<&'a str>,
     /// Reasons why answers, or the device, may not be what is expected.
     warnings: &'a [String],
 }
@@ -108,6 +112,7 @@ impl<'a> Info<'a> {
             kernels_reason: &model.kernels_reason,
             int8: model.int8.as_ref().map(Int8::new),
             device: &model.device,
+            longest_input_bytes: model.input_memory.bytes(*max_input_length),
             replicas: served.replicas(),
             attention: model.attention,
             radix_mlp_threshold: engine.radix_mlp_threshold,
@@ -118,6 +123,7 @@ impl<'a> Info<'a> {
             pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
             model_type: ModelType::new(&model.capabilities),
             prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
+            tasks: embed.iter().flat_map(Embed::adapter_names).collect(),
             warnings: &model.capabilities.warnings,
         }
     }

@@ -55,8 +55,11 @@ pub(crate) struct EmbeddingsBody {
     prompt_name: Option<String>,
     /// Prompt to put before each text, in place of one of the model's.
     prompt: Option<String>,
-    /// Type of the inputs: selects the model's prompt of that name. Also `search_query`, `search_document`, `passage`.
+    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
+    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    task: Option<String>,
     /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
@@ -144,7 +147,12 @@ pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<Embed
         truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_direction: body.truncation_side,
-        prompt: PromptFields { prompt_name: body.prompt_name, prompt: body.prompt, input_type: body.input_type },
+        prompt: PromptFields {
+            prompt_name: body.prompt_name,
+            prompt: body.prompt,
+            input_type: body.input_type,
+            task: body.task,
+        },
         add_special_tokens: body.add_special_tokens,
         priority: body.priority,
     };

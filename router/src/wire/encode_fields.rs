@@ -1,8 +1,8 @@
 //! Fields of a request that control tokenization, truncation and its turn.
 
-use super::prompt::{InputType, PromptFields, by_type};
+use super::prompt::{Choices, PromptFields, Purpose, ignore};
 use crate::state::call::Call;
-use prefold_core::{EncodeOptions, Error, Priority, Prompt, TruncationDirection};
+use prefold_core::{EncodeOptions, Error, Priority, TruncationDirection};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -33,17 +33,20 @@ impl EncodeFields {
     /// # Errors
     /// [`Error::Validation`]
     pub(crate) fn for_field(self, field: &'static str, call: &Call) -> Result<EncodeOptions, Error> {
-        self.options(field, |input_type| by_type(input_type, call))
+        let choices = Choices::of(&call.engine.info().capabilities);
+        self.options(field, choices, |field, problem| ignore(field, problem, call))
     }
 
-    /// Options of the inputs in `field`, with `by_type` as the prompt of a type.
+    /// Options of the inputs in `field`, for a model with these prompts and adapters. `ignore` is told of a field that means nothing to the
+    /// model, and why.
     ///
     /// # Errors
-    /// [`Error::Validation`], or what `by_type` reports.
+    /// [`Error::Validation`], or what `ignore` reports.
     pub(crate) fn options(
         self,
         field: &'static str,
-        by_type: impl FnOnce(InputType) -> Result<Option<Prompt>, Error>,
+        choices: Choices<'_>,
+        ignore: impl FnMut(&'static str, &str) -> Result<(), Error>,
     ) -> Result<EncodeOptions, Error> {
         let (truncate, max_tokens) = match self.truncate_prompt_tokens {
             None => (self.truncate, None),
@@ -56,6 +59,7 @@ impl EncodeFields {
                 }
             },
         };
+        let Purpose { task, prompt } = self.prompt.choose(choices, ignore)?;
         Ok(EncodeOptions {
             truncate,
             max_tokens,
@@ -64,7 +68,8 @@ impl EncodeFields {
                 Some(Direction::Right) | None => TruncationDirection::Right,
             },
             priority: self.priority.map(Priority::new),
-            prompt: self.prompt.choose(by_type)?,
+            prompt,
+            task,
             add_special_tokens: self.add_special_tokens.unwrap_or(true),
             field,
         })

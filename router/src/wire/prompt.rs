@@ -1,12 +1,12 @@
-//! Prompt of a request: by name, as a text, or by the type of its inputs.
+//! Prompt and task of a request: by name, as a text, or by the type of its inputs.
 
 use crate::state::call::Call;
 use crate::state::ignored::Names;
-use prefold_core::{Error, Prompt, Prompts};
+use prefold_core::{Capabilities, Error, Prompt, Prompts, TaskAdapter};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Type of the inputs, by the names of Voyage and Cohere. It selects the model's prompt of that name.
+/// Type of the inputs, by the names of Voyage and Cohere. It selects the model's adapter or prompt of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InputType {
@@ -19,24 +19,59 @@ pub(crate) enum InputType {
 }
 
 impl InputType {
-    /// Names that models give the prompt, the best first.
+    const ALL: [Self; 4] = [Self::Query, Self::Document, Self::Classification, Self::Clustering];
+
+    /// Names that models give the prompt or the task, the best first; the last is Jina's name of the task.
     fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Query => &["query", "search_query"],
-            Self::Document => &["document", "passage", "search_document"],
+            Self::Query => &["query", "search_query", "retrieval.query"],
+            Self::Document => &["document", "passage", "search_document", "retrieval.passage"],
             Self::Classification => &["classification"],
-            Self::Clustering => &["clustering"],
+            Self::Clustering => &["clustering", "separation"],
         }
     }
 
-    /// The model's prompt for this type.
-    pub(crate) fn prompt(self, prompts: &Prompts) -> Option<Prompt> {
-        let known = |name: &&str| prompts.by_name.keys().find(|known| known.eq_ignore_ascii_case(name));
-        self.names().iter().find_map(known).cloned().map(Prompt::Named)
+    /// The type that a task means.
+    fn of_task(task: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|input_type| input_type.names().contains(&task))
     }
 }
 
-/// Fields that select a prompt; one of them at most.
+/// The prompts and the adapters of a model.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Choices<'a> {
+    prompts: Option<&'a Prompts>,
+    adapters: &'a [TaskAdapter],
+}
+
+impl<'a> Choices<'a> {
+    pub(crate) fn of(capabilities: &'a Capabilities) -> Self {
+        let adapters = capabilities.embed.as_ref().map_or(&[][..], |embed| &embed.adapters);
+        Self { prompts: capabilities.text_prompts(), adapters }
+    }
+
+    /// The first of these names that an adapter has, or else a prompt.
+    fn find(self, names: &[&str]) -> Option<Purpose> {
+        let adapters = || self.adapters.iter().map(|adapter| &adapter.task);
+        let prompts = || self.prompts.iter().flat_map(|prompts| prompts.by_name.keys());
+        let task = names.iter().find_map(|name| adapters().find(|known| known.eq_ignore_ascii_case(name)));
+        if let Some(task) = task {
+            return Some(Purpose { task: Some(task.clone()), prompt: None });
+        }
+        let prompt = names.iter().find_map(|name| prompts().find(|known| known.eq_ignore_ascii_case(name)));
+        prompt.map(|prompt| Purpose { task: None, prompt: Some(Prompt::Named(prompt.clone())) })
+    }
+}
+
+/// What the inputs of a request are for: the task, whose adapter they go through, and the prompt before them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Purpose {
+    pub(crate) task: Option<String>,
+    /// `None` for the task's, or the model's default.
+    pub(crate) prompt: Option<Prompt>,
+}
+
+/// Fields that select a prompt, of which one may be given, and the task.
 #[derive(Debug, Default)]
 pub(crate) struct PromptFields {
     /// A name from the model's prompts.
@@ -44,46 +79,63 @@ pub(crate) struct PromptFields {
     /// The prompt itself.
     pub(crate) prompt: Option<String>,
     pub(crate) input_type: Option<InputType>,
+    /// The name of an adapter; of a model without adapters that of a prompt, if it has one.
+    pub(crate) task: Option<String>,
 }
 
 impl PromptFields {
-    /// The prompt, of a type that of `by_type`; `None` for the model's default.
+    /// The purpose of the inputs. `ignore` is told of a field that means nothing to the model, and why.
     ///
     /// # Errors
-    /// [`Error::Validation`] if several fields are given, or what `by_type` reports.
+    /// [`Error::Validation`] if fields are given that exclude each other, or what `ignore` reports.
     pub(crate) fn choose(
         self,
-        by_type: impl FnOnce(InputType) -> Result<Option<Prompt>, Error>,
-    ) -> Result<Option<Prompt>, Error> {
-        let Self { prompt_name, prompt, input_type } = self;
-        match (prompt_name, prompt, input_type) {
-            (None, None, None) => Ok(None),
-            (Some(name), None, None) => Ok(Some(Prompt::Named(name))),
-            (None, Some(text), None) => Ok(Some(Prompt::Text(text))),
-            (None, None, Some(input_type)) => by_type(input_type),
-            (_, Some(_), _) => {
-                Err(Error::invalid("prompt", "send only one of `prompt`, `prompt_name` and `input_type`"))
+        choices: Choices<'_>,
+        mut ignore: impl FnMut(&'static str, &str) -> Result<(), Error>,
+    ) -> Result<Purpose, Error> {
+        let Self { prompt_name, prompt, input_type, task } = self;
+        let only_one = |field| Err(Error::invalid(field, "send only one of `prompt`, `prompt_name` and `input_type`"));
+        let prompt = match (prompt_name, prompt, input_type) {
+            (None, None, Some(_)) if task.is_some() => {
+                return Err(Error::invalid("task", "send only one of `task` and `input_type`"));
             }
-            (Some(_), None, Some(_)) => {
-                Err(Error::invalid("input_type", "send only one of `prompt`, `prompt_name` and `input_type`"))
+            (None, None, Some(input_type)) => {
+                let found = choices.find(input_type.names());
+                if found.is_none() {
+                    let name = input_type.names()[0];
+                    ignore("input_type", &format!("the served model has no prompt called `{name}`"))?;
+                }
+                return Ok(found.unwrap_or_default());
             }
+            (None, None, None) => None,
+            (Some(name), None, None) => Some(Prompt::Named(name)),
+            (None, Some(text), None) => Some(Prompt::Text(text)),
+            (_, Some(_), _) => return only_one("prompt"),
+            (Some(_), None, Some(_)) => return only_one("input_type"),
+        };
+        // The engine refuses a task that the model does not have.
+        if task.is_none() || !choices.adapters.is_empty() {
+            return Ok(Purpose { task, prompt });
         }
+        let found = match (&prompt, task.as_deref()) {
+            (None, Some(task)) => choices.find(&[task]).or_else(|| choices.find(InputType::of_task(task)?.names())),
+            _ => None,
+        };
+        if found.is_none() {
+            ignore("task", "the served model has no adapters, and no prompt for the task")?;
+        }
+        Ok(found.unwrap_or(Purpose { task: None, prompt }))
     }
 }
 
-/// The prompt of a type in a request. A type for which the model has no prompt counts as an ignored field.
+/// Counts a field that means nothing to the model as an ignored one.
 ///
 /// # Errors
-/// [`Error::Validation`] for such a type with `--strict-fields`.
-pub(super) fn by_type(input_type: InputType, call: &Call) -> Result<Option<Prompt>, Error> {
-    let prompt = call.engine.info().capabilities.text_prompts().and_then(|prompts| input_type.prompt(prompts));
-    if prompt.is_none() {
-        if call.http.strict_fields {
-            let problem =
-                format!("the served model has no prompt called `{}` (--strict-fields)", input_type.names()[0]);
-            return Err(Error::invalid("input_type", problem));
-        }
-        call.ignored.add(Names::of("input_type"));
+/// [`Error::Validation`] with `--strict-fields`.
+pub(super) fn ignore(field: &'static str, problem: &str, call: &Call) -> Result<(), Error> {
+    if call.http.strict_fields {
+        return Err(Error::invalid(field, format!("{problem} (--strict-fields)")));
     }
-    Ok(prompt)
+    call.ignored.add(Names::of(field));
+    Ok(())
 }

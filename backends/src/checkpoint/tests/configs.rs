@@ -1,6 +1,7 @@
 //! Configs, purposes and prompts of the reference checkpoints.
 
 use super::{copy_of, fixture, open, options, read_json, rope, write_json};
+use crate::checkpoint::head::Routes;
 use crate::checkpoint::{Checkpoint, HeadSource, RerankToken};
 use crate::config::{
     AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, HeadActivation, MaskConfig, NormConfig,
@@ -21,6 +22,7 @@ const ATTENTION: AttentionConfig = AttentionConfig {
     qkv_bias: false,
     output_bias: false,
     qk_norm: false,
+    qk_width_norm: false,
     scale: None,
     mask: MaskConfig::Causal,
     distance_bias: None,
@@ -55,6 +57,7 @@ fn tiny(model_type: &str) -> TransformerConfig {
         max_position_embeddings: 1024,
         names: names::DECODER,
         classifier: DECODER_HEAD,
+        adapters: None,
     }
 }
 
@@ -77,8 +80,12 @@ fn llama() -> TransformerConfig {
 /// Capabilities and head of an embedding model without dense layers.
 fn embeds(pooling: Pooling, max_input_length: usize) -> (Capabilities, HeadSource) {
     let pooling = vec![pooling];
-    let embed = Embed { dim: 64, token_dim: 64, pooling: pooling.clone(), prompts: Prompts::default() };
-    (Capabilities::embedding(embed, max_input_length), HeadSource::Dense { pooling, modules: vec![] })
+    let embed =
+        Embed { dim: 64, token_dim: 64, pooling: pooling.clone(), prompts: Prompts::default(), adapters: vec![] };
+    (
+        Capabilities::embedding(embed, max_input_length),
+        HeadSource::Dense { pooling, modules: vec![], routes: Routes::default() },
+    )
 }
 
 fn classifies(names: &[&str]) -> (Capabilities, HeadSource) {
@@ -155,7 +162,10 @@ fn the_built_in_model_is_read_from_embedded_files() {
         .collect();
     let checkpoint = Checkpoint::open(&options(ModelSource::Embedded(embedded.leak()))).unwrap();
     assert_eq!(checkpoint.config, from_directory.config);
-    assert_eq!(checkpoint.head, HeadSource::Dense { pooling: vec![Pooling::LastToken], modules: vec![] });
+    assert_eq!(
+        checkpoint.head,
+        HeadSource::Dense { pooling: vec![Pooling::LastToken], modules: vec![], routes: Routes::default() }
+    );
     assert_eq!(checkpoint.weights.stored_dtype(&names::DECODER.first_projection()), "bfloat16");
     let shape = [checkpoint.config.hidden_size];
     let name = "model.norm.weight";

@@ -1,6 +1,7 @@
 //! GGUF files, made from the reference checkpoints the way llama.cpp's converter makes them, and the real one.
 
 use super::{fixture, open, read_json, read_tensors, rope, tensors_of};
+use crate::checkpoint::head::Routes;
 use crate::checkpoint::{Checkpoint, HeadSource};
 use crate::config::names;
 use crate::config::{RopeConfig, RopeScaling, TransformerConfig};
@@ -337,7 +338,10 @@ fn files_are_found_and_a_tokenizer_beside_wins() {
     gguf.write(&path);
     assert!(open(&path).is_err(), "a tokenizer that is not supported, and none beside");
     fs::copy(fixture("llama-tiny").join("tokenizer.json"), dir.path().join("tokenizer.json")).unwrap();
-    assert_eq!(open(&path).unwrap().head, HeadSource::Dense { pooling: vec![Pooling::Mean], modules: vec![] });
+    assert_eq!(
+        open(&path).unwrap().head,
+        HeadSource::Dense { pooling: vec![Pooling::Mean], modules: vec![], routes: Routes::default() }
+    );
     assert!(matches!(open(dir.path()).unwrap().weights, Weights::Gguf(_)));
     fs::copy(&path, dir.path().join("two.gguf")).unwrap();
     let message = open(dir.path()).unwrap_err().to_string();

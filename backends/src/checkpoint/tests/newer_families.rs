@@ -152,17 +152,23 @@ fn jinas_reranker_is_xlm_roberta_with_other_names() {
         model.backend.forward(&Batch { ragged, wanted: vec![Wanted::Logits; 2] }, None).unwrap()
     };
     assert_eq!(logits(dir.path()), logits(&fixture("xlm-roberta-reranker-tiny")));
-    // jina-embeddings-v3 has adapters and rotary positions.
+    // With rotary positions it is jina-embeddings-v3, which may have adapters.
     let path = dir.path().join("config.json");
-    for (field, value) in
-        [("position_embedding_type", json!("rotary")), ("lora_adaptations", json!(["retrieval.query"]))]
-    {
-        let mut config = read_json(&path);
-        let before = config.clone();
-        config[field] = value;
+    let (rotary, tasks) = (json!("rotary"), json!(["retrieval.query"]));
+    let adapters = json!({"position_embedding_type": rotary, "lora_adaptations": tasks, "lora_rank": 4});
+    for (fields, problem) in [
+        (json!({"lora_adaptations": tasks}), "`lora_adaptations`"),
+        (json!({"position_embedding_type": rotary, "rotary_emb_interleaved": true}), "`rotary_emb_interleaved`"),
+        (json!({"position_embedding_type": rotary, "lora_adaptations": tasks}), "`lora_rank` is missing"),
+        (json!({"position_embedding_type": rotary, "lora_adaptations": ["a", "a"], "lora_rank": 4}), "`a` as task 1"),
+        (adapters, "word_embeddings.parametrizations.weight.0.lora_A"),
+    ] {
+        let before = read_json(&path);
+        let mut config = before.clone();
+        fields.as_object().unwrap().iter().for_each(|(name, value)| config[name] = value.clone());
         write_json(&path, &config);
         let refused = open(dir.path()).unwrap_err().to_string();
-        assert!(refused.contains(&format!("`{field}`")), "{refused}");
+        assert!(refused.contains(problem), "{problem}: {refused}");
         write_json(&path, &before);
     }
     let mut config = read_json(&path);

@@ -73,6 +73,7 @@ pub(super) fn read(
             qkv_bias: family.attention_bias == AttentionBias::Qkv || from_config,
             output_bias: from_config,
             qk_norm: family.qk_norm,
+            qk_width_norm: false,
             scale: scale(fields, family)?,
             mask,
             distance_bias: None,
@@ -101,6 +102,7 @@ pub(super) fn read(
             None => family.names,
         },
         classifier: classifier(fields, mask)?,
+        adapters: None,
     };
     config.validate(FILE)?;
     // Validated before, because this allocates by the number of layers.

@@ -1,6 +1,7 @@
 //! Families of encoders: the differences between them as rows of data.
 
 use super::common::{Must, NTK, RopeKinds, UNSCALED};
+use super::encoder_keys::{DISTILBERT_KEYS, Keys, MODERNBERT_KEYS, NOMIC_KEYS, USUAL};
 use crate::config::{
     BERT_HEAD, ClassifierHead, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement, ROBERTA_HEAD,
     TensorNames, names,
@@ -22,6 +23,8 @@ pub(super) struct Family {
     pub(super) token_types: Option<usize>,
     /// `embedding_size` may be another than `hidden_size`.
     pub(super) projected_embeddings: bool,
+    /// Queries, and keys, are normalised over all heads together.
+    pub(super) qk_width_norm: bool,
     /// Scores have biases by distance.
     pub(super) relative_bias: bool,
     /// Default of the norms' epsilon.
@@ -35,6 +38,8 @@ pub(super) struct Family {
     pub(super) experts: bool,
     /// Attention is local (`local_attention`) but in every so many layers (`global_attn_every_n_layers`).
     pub(super) local_attention: bool,
+    /// `lora_adaptations` are adapters beside the weights.
+    pub(super) adapters: bool,
     /// Checkpoints bring Python code, which computes what this row says.
     pub(super) own_code: bool,
     /// Fields that must have one value where they are present.
@@ -52,17 +57,8 @@ pub(super) enum Mark {
     Field(&'static str, &'static str),
     /// The class that `AutoConfig` is in `auto_map`; `model_type` may be missing then.
     Code(&'static str),
-}
-
-/// Names of the sizes in `config.json`, each in the spellings that files have.
-pub(super) struct Keys {
-    pub(super) hidden_size: &'static [&'static str],
-    pub(super) num_layers: &'static [&'static str],
-    pub(super) num_heads: &'static [&'static str],
-    pub(super) intermediate_size: &'static [&'static str],
-    pub(super) activation: &'static [&'static str],
-    pub(super) norm_eps: &'static [&'static str],
-    pub(super) max_positions: &'static [&'static str],
+    /// The repository of that class, in `auto_map` or in `_name_or_path`.
+    Repository(&'static str),
 }
 
 /// The positions of a family.
@@ -118,38 +114,6 @@ pub(super) enum Gate {
     ByName,
 }
 
-const USUAL: Keys = Keys {
-    hidden_size: &["hidden_size"],
-    num_layers: &["num_hidden_layers"],
-    num_heads: &["num_attention_heads"],
-    intermediate_size: &["intermediate_size"],
-    activation: &["hidden_act"],
-    norm_eps: &["layer_norm_eps"],
-    max_positions: &["max_position_embeddings"],
-};
-
-const DISTILBERT_KEYS: Keys = Keys {
-    hidden_size: &["dim"],
-    num_layers: &["n_layers"],
-    num_heads: &["n_heads"],
-    intermediate_size: &["hidden_dim"],
-    activation: &["activation"],
-    ..USUAL
-};
-
-const MODERNBERT_KEYS: Keys =
-    Keys { activation: &["hidden_activation"], norm_eps: &["norm_eps", "layer_norm_eps"], ..USUAL };
-
-const NOMIC_KEYS: Keys = Keys {
-    hidden_size: &["n_embd", "hidden_size"],
-    num_layers: &["n_layer", "num_hidden_layers"],
-    num_heads: &["n_head", "num_attention_heads"],
-    intermediate_size: &["n_inner", "intermediate_size"],
-    activation: &["activation_function", "hidden_act"],
-    norm_eps: &["layer_norm_epsilon", "layer_norm_eps"],
-    max_positions: &["n_positions", "max_position_embeddings"],
-};
-
 const ALL_BIASES: Biases = Biases {
     qkv: Bias::Always,
     attention_output: Bias::Always,
@@ -172,6 +136,7 @@ const BERT: Family = Family {
     scaled_beyond: None,
     token_types: Some(2),
     projected_embeddings: false,
+    qk_width_norm: false,
     relative_bias: false,
     norm_eps: 1e-12,
     placement: Placement::After,
@@ -180,6 +145,7 @@ const BERT: Family = Family {
     gate: Gate::Never,
     experts: false,
     local_attention: false,
+    adapters: false,
     own_code: false,
     musts: &BERT_MUSTS,
     names: names::BERT,
@@ -316,8 +282,21 @@ const JINA_V2: Family = Family {
     ..BERT
 };
 
-/// jina-reranker-v2: XLM-RoBERTa by jinaai/xlm-roberta-flash-implementation, which names tensors as it pleases. With adapters and
-/// rotary positions it is jina-embeddings-v3.
+/// jina-embeddings-v2-base-code, which has other names and norms of q and k.
+const JINA_V2_CODE: Family = Family {
+    only_with: Some(Mark::Repository("jinaai/jina-bert-v2-qk-post-norm")),
+    qk_width_norm: true,
+    musts: &[
+        NOT_A_DECODER[0],
+        NOT_A_DECODER[1],
+        ("feed_forward_type", Must::Text("geglu")),
+        ("position_embedding_type", Must::Text("alibi")),
+    ],
+    names: names::JINA_V2_CODE,
+    ..JINA_V2
+};
+
+/// jina-reranker-v2: XLM-RoBERTa by jinaai/xlm-roberta-flash-implementation, which names tensors as it pleases.
 const XLM_ROBERTA_FLASH: Family = Family {
     model_type: "xlm-roberta",
     only_with: Some(Mark::Code("XLMRobertaFlashConfig")),
@@ -328,9 +307,28 @@ const XLM_ROBERTA_FLASH: Family = Family {
     ..ROBERTA
 };
 
-pub(super) static FAMILIES: [Family; 14] = [
+/// jina-embeddings-v3: the same with rotary positions and an adapter for each task.
+const JINA_V3: Family = Family {
+    only_with: Some(Mark::Field("position_embedding_type", "rotary")),
+    positions: Positions::Rotary(Rotary::OneBase { key: "rotary_emb_base", default: Some(10_000.0), kinds: UNSCALED }),
+    adapters: true,
+    musts: &[
+        NOT_A_DECODER[0],
+        NOT_A_DECODER[1],
+        ("rotary_emb_dim", Must::Absent),
+        ("rotary_emb_interleaved", Must::Bool(false)),
+        ("rotary_emb_scale_base", Must::Absent),
+        ("truncate_dim", Must::Absent),
+    ],
+    names: TensorNames { positions: "", ..names::XLM_ROBERTA_FLASH },
+    ..XLM_ROBERTA_FLASH
+};
+
+pub(super) static FAMILIES: [Family; 16] = [
     // Before those whose `model_type` they have.
+    JINA_V3,
     XLM_ROBERTA_FLASH,
+    JINA_V2_CODE,
     JINA_V2,
     NOMIC_EXPERTS,
     BERT,

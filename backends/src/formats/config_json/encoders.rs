@@ -5,13 +5,21 @@ use super::encoder_families::{Bias, FAMILIES, Family, Gate, Mark, Positions, Rot
 use super::{rope, windows};
 use crate::LoadError;
 use crate::config::{
-    AttentionConfig, ClassifierHead, DistanceBias, EmbeddingsConfig, ExpertsConfig, FeedForwardConfig,
-    LearnedPositions, MaskConfig, NormConfig, NormKind, PositionsConfig, RelativeBuckets, TransformerConfig,
+    AdapterTask, AdaptersConfig, AttentionConfig, ClassifierHead, DistanceBias, EmbeddingsConfig, ExpertsConfig,
+    FeedForwardConfig, LearnedPositions, MaskConfig, NormConfig, NormKind, PositionsConfig, RelativeBuckets,
+    TransformerConfig,
 };
 use crate::json::Fields;
 use prefold_core::Pooling;
 use prefold_kernels::Activation;
 use serde_json::Value;
+
+/// Adapters of a model at most, and rows of a first factor.
+const MAX_ADAPTERS: usize = 64;
+const MAX_RANK: usize = 1024;
+/// Bytes of a task's name and of its instruction at most.
+const MAX_TASK: usize = 128;
+const MAX_INSTRUCTION: usize = 16 << 10;
 
 /// MPNet's distance from which all distances are alike, which no config says.
 const MAX_DISTANCE: usize = 128;
@@ -21,13 +29,18 @@ const MAX_DISTANCE: usize = 128;
 /// # Errors
 /// `auto_map` is malformed.
 pub(super) fn family(fields: &Fields<'_>, model_type: &str) -> Result<Option<&'static Family>, LoadError> {
-    let code = config_class(fields)?;
+    let class = code(fields)?;
     let is_meant = |family: &&Family| {
         family.model_type == model_type
             && match family.only_with {
                 None => true,
                 Some(Mark::Field(name, wanted)) => fields.get(name).and_then(Value::as_str) == Some(wanted),
-                Some(Mark::Code(class)) => code.as_deref() == Some(class),
+                Some(Mark::Code(wanted)) => class.as_deref().map(class_name) == Some(wanted),
+                Some(Mark::Repository(wanted)) => {
+                    let origin = fields.get("_name_or_path").and_then(Value::as_str);
+                    let of_class = class.as_deref().and_then(|class| class.split_once("--")).map(|(origin, _)| origin);
+                    [origin, of_class].contains(&Some(wanted))
+                }
             }
     };
     Ok(FAMILIES.iter().find(is_meant))
@@ -38,15 +51,19 @@ pub(super) fn family(fields: &Fields<'_>, model_type: &str) -> Result<Option<&'s
 /// # Errors
 /// `auto_map` is malformed.
 pub(super) fn model_type_of_code(fields: &Fields<'_>) -> Result<Option<String>, LoadError> {
-    let Some(code) = config_class(fields)? else { return Ok(None) };
-    let is_meant = |family: &&Family| matches!(family.only_with, Some(Mark::Code(class)) if class == code);
+    let Some(code) = code(fields)? else { return Ok(None) };
+    let is_meant = |family: &&Family| matches!(family.only_with, Some(Mark::Code(class)) if class == class_name(&code));
     Ok(FAMILIES.iter().find(is_meant).map(|family| family.model_type.to_owned()))
 }
 
-/// The class that `AutoConfig` is in `auto_map`, without its module.
-fn config_class(fields: &Fields<'_>) -> Result<Option<String>, LoadError> {
-    let code = fields.object("auto_map")?.map(|map| map.optional::<String>("AutoConfig")).transpose()?.flatten();
-    Ok(code.and_then(|code| code.rsplit('.').next().map(str::to_owned)))
+/// The class that `AutoConfig` is in `auto_map`: repository, module and name.
+fn code(fields: &Fields<'_>) -> Result<Option<String>, LoadError> {
+    Ok(fields.object("auto_map")?.map(|map| map.optional("AutoConfig")).transpose()?.flatten())
+}
+
+/// A class without its module.
+fn class_name(code: &str) -> &str {
+    code.rsplit('.').next().unwrap_or(code)
 }
 
 /// Reads the config of an encoder.
@@ -91,6 +108,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
             qkv_bias: bias(fields, biases.qkv)?,
             output_bias: bias(fields, biases.attention_output)?,
             qk_norm: false,
+            qk_width_norm: family.qk_width_norm,
             scale: None,
             mask: MaskConfig::Full,
             distance_bias: distance_bias(fields, family)?,
@@ -102,6 +120,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
         max_position_embeddings,
         names: family.names,
         classifier: classifier(fields, family)?,
+        adapters: if family.adapters { adapters(fields)? } else { None },
     };
     config.validate(FILE)?;
     // Validated before, because this allocates by the number of layers.
@@ -118,6 +137,47 @@ fn refuse_adapters(fields: &Fields<'_>) -> Result<(), LoadError> {
         Some(_) => Err(fields.unsupported("adapters", "", "weights with the adapters merged into them")),
         None => Ok(()),
     }
+}
+
+/// The adapters that the config names, each with the instruction of its task.
+fn adapters(fields: &Fields<'_>) -> Result<Option<AdaptersConfig>, LoadError> {
+    const NAMES: &str = "lora_adaptations";
+    let names: Vec<String> = fields.or(NAMES, vec![])?;
+    if names.is_empty() {
+        return Ok(None);
+    }
+    if names.len() > MAX_ADAPTERS {
+        return Err(fields.problem(NAMES, &format!("has {} tasks, the limit is {MAX_ADAPTERS}", names.len())));
+    }
+    if let Some((index, name)) =
+        (0..).zip(&names).find(|(index, name)| name.is_empty() || names[..*index].contains(name))
+    {
+        return Err(fields.problem(NAMES, &format!("has `{name}` as task {index}; a task needs a name of its own")));
+    }
+    let instructions = fields.object("task_instructions")?;
+    let task = |name: String| {
+        let instruction = instructions.as_ref().map(|it| it.or(&name, String::new())).transpose()?.unwrap_or_default();
+        for (what, found, limit) in
+            [("name", name.len(), MAX_TASK), ("instruction", instruction.len(), MAX_INSTRUCTION)]
+        {
+            if found > limit {
+                return Err(
+                    fields.problem(NAMES, &format!("has a task whose {what} has {found} bytes, the limit is {limit}"))
+                );
+            }
+        }
+        Ok(AdapterTask { name, instruction })
+    };
+    let tasks = names.into_iter().map(task).collect::<Result<_, _>>()?;
+    let rank: usize = fields.required("lora_rank")?;
+    if rank == 0 || rank > MAX_RANK {
+        return Err(fields.problem("lora_rank", &format!("must be from 1 to {MAX_RANK}, it is {rank}")));
+    }
+    let scale = fields.or("lora_alpha", 1.0)? / rank as f64;
+    if !scale.is_finite() {
+        return Err(fields.problem("lora_alpha", "must be a finite number"));
+    }
+    Ok(Some(AdaptersConfig { tasks, rank, scale: scale as f32 }))
 }
 
 fn bias(fields: &Fields<'_>, bias: Bias) -> Result<bool, LoadError> {

@@ -4,6 +4,7 @@ mod common;
 mod decoder_families;
 mod decoders;
 mod encoder_families;
+mod encoder_keys;
 mod encoders;
 mod rope;
 mod windows;

@@ -46,6 +46,7 @@ impl GgufFile {
                 qkv_bias: self.tensor("blk.0.attn_q.bias").is_some(),
                 output_bias: self.tensor("blk.0.attn_output.bias").is_some(),
                 qk_norm: self.tensor("blk.0.attn_q_norm.weight").is_some(),
+                qk_width_norm: false,
                 scale: None,
                 mask: MaskConfig::Causal,
                 distance_bias: None,
@@ -63,6 +64,7 @@ impl GgufFile {
             max_position_embeddings: required("context_length")?,
             names: names::DECODER,
             classifier: DECODER_HEAD,
+            adapters: None,
         })
     }
 

@@ -76,6 +76,7 @@ impl GgufFile {
                 qkv_bias: !fused || has_bias(&["attn_qkv"]),
                 output_bias: !fused || has_bias(&["attn_output"]),
                 qk_norm: false,
+                qk_width_norm: false,
                 scale: None,
                 mask: MaskConfig::Full,
                 distance_bias: None,
@@ -95,6 +96,7 @@ impl GgufFile {
             names: if fused { names::NOMIC } else { names::BERT },
             // DistilBERT is the family without token types.
             classifier: if token_types == 0 { DISTILBERT_HEAD } else { ROBERTA_HEAD },
+            adapters: None,
         })
     }
 

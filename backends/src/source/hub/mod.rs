@@ -1,6 +1,7 @@
 //! Download of a model's files from the Hugging Face hub into its usual cache.
 
 pub(crate) mod inspect;
+mod module_folders;
 mod verify;
 mod watch;
 
@@ -8,12 +9,13 @@ use crate::LoadError;
 use crate::disk;
 use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
-use crate::json::{Fields, parse_json};
+use crate::json::parse_json;
 use crate::options::HubModel;
 use crate::source::names::{check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
 use hf_hub::{HFClient, HFError, split_id};
+use module_folders::folders;
 use prefold_core::without_credentials;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -199,24 +201,6 @@ impl<'a> Download<'a> {
         Ok(snapshot)
     }
 
-    /// Folders of the modules.
-    fn folders(&self, listing: &Listing, snapshot: &Path, dense: Option<&str>) -> Result<BTreeSet<String>, LoadError> {
-        let mut folders = BTreeSet::from(["1_Pooling".to_owned()]);
-        folders.extend(dense.map(str::to_owned));
-        if listing.files.contains(MODULES)
-            && let Some(Value::Array(modules)) = read_json(snapshot, MODULES)?
-        {
-            for module in &modules {
-                folders.insert(Fields::new(MODULES, module)?.or("path", String::new())?);
-            }
-        }
-        folders.remove("");
-        for folder in &folders {
-            check_inside(folder)?;
-        }
-        Ok(folders)
-    }
-
     /// Fetches those files in the modules' folders that `is_wanted` by their name.
     async fn module_files(
         &self,
@@ -225,7 +209,8 @@ impl<'a> Download<'a> {
         dense: Option<&str>,
         is_wanted: fn(&str) -> bool,
     ) -> Result<(), LoadError> {
-        for folder in self.folders(listing, snapshot, dense)? {
+        let modules = if listing.files.contains(MODULES) { read_json(snapshot, MODULES)? } else { None };
+        for folder in folders(modules.as_ref(), listing.files.iter(), dense)? {
             let prefix = format!("{}/", folder.trim_end_matches('/'));
             // Of a module's weights those alone that will be read.
             let weights = TensorFormat::ALL.map(|format| format!("{prefix}{}", format.single()));

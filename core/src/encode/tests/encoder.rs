@@ -1,6 +1,7 @@
 //! Against the ids that Hugging Face's tokenizers give, and at the limits.
 
 use super::*;
+use crate::Prompts;
 use crate::admission::tokenize_quota::MAX_OF_REQUEST;
 use crate::test_support::{expected, ids, limits, qwen3_template, tokenizer};
 use crate::{Prompt, TokenInfo};

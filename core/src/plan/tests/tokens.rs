@@ -98,6 +98,20 @@ fn scopes() {
     assert_eq!(b.as_slice().tail(2), plain().in_scope(Scope(1)).as_slice().tail(2));
 }
 
+#[test]
+fn adapters() {
+    let (a, b) = (plain(), plain().with_adapter(Adapter(1)));
+    let hasher = RandomState::new();
+    assert_eq!((a.as_slice().common_prefix_len(&b.as_slice()), b.as_slice().tail(2).adapter()), (0, Adapter(1)));
+    assert!(
+        a != b
+            && b != plain().with_adapter(Adapter(2))
+            && Tokens::default() != Tokens::default().with_adapter(Adapter(1))
+    );
+    assert_ne!(hasher.hash_one(&a), hasher.hash_one(&b));
+    assert_eq!(b.as_slice().tail(2), plain().with_adapter(Adapter(1)).as_slice().tail(2));
+}
+
 /// Tokens, and the same tokens with everything listed.
 fn listed(lists: &[(u32, u32)], first: u32) -> [Tokens; 2] {
     let (ids, types): (Vec<u32>, Vec<u32>) = lists.iter().copied().unzip();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::schedule::entry::Reply;
 use crate::trace::Trace;
-use crate::{RaggedBatch, Scope, Tokens, Wanted};
+use crate::{Adapter, RaggedBatch, Scope, Tokens, Wanted};
 use proptest::prelude::*;
 use tokio::sync::oneshot::Receiver;
 
@@ -150,12 +150,15 @@ fn what_is_computed_alone_is_what_a_batch_of_its_own_computes() {
 }
 
 #[test]
-fn scopes_share_nothing() {
-    let sequences = [1, 2, 1, 0].map(|scope| Tokens::new(vec![1, 2, 3]).in_scope(Scope(scope)));
-    for (folding, unique) in [(Folding::Prefix, 9), (Folding::Whole, 9)] {
+fn scopes_and_adapters_share_nothing() {
+    let scoped = [1, 2, 1, 0].map(|scope| Tokens::new(vec![1, 2, 3]).in_scope(Scope(scope)));
+    let adapted = [1, 2, 1, 0].map(|adapter| Tokens::new(vec![1, 2, 3]).with_adapter(Adapter(adapter)));
+    for (sequences, folding) in
+        [(&scoped, Folding::Prefix), (&scoped, Folding::Whole), (&adapted, Folding::Prefix), (&adapted, Folding::Whole)]
+    {
         let compaction = Compaction { folding, threshold: 1.0, pad_to_multiple: 1, max_tokens: 1000 };
-        let ready = form_all(&sequences, compaction);
-        assert_eq!((ready.total_tokens(), ready.unique_tokens()), (12, unique), "{folding:?}");
+        let ready = form_all(sequences, compaction);
+        assert_eq!((ready.total_tokens(), ready.unique_tokens()), (12, 9), "{folding:?}");
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Tokens;
+use crate::{Adapter, Tokens};
 use proptest::prelude::*;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -47,12 +47,18 @@ fn check<H: BuildHasher + Default>(entries: &[(Tokens, Wanted)]) {
 
 fn entry() -> impl Strategy<Value = (Tokens, Wanted)> {
     let token = (0u32..2, 0u32..2);
-    (prop::collection::vec(token, 1..4), 0u32..2, 0u32..2, any::<bool>()).prop_map(|(tokens, first, scope, pooled)| {
-        let (ids, types): (Vec<u32>, Vec<u32>) = tokens.into_iter().unzip();
-        let positions = (first..).take(ids.len()).collect();
-        let tokens = Tokens::new(ids).with_token_types(types).unwrap().with_positions(positions).unwrap();
-        (tokens.in_scope(Scope(scope)), if pooled { Wanted::Embedding } else { Wanted::Tokens })
-    })
+    let group = (0u32..2, 0u8..3);
+    (prop::collection::vec(token, 1..4), 0u32..2, group, any::<bool>()).prop_map(
+        |(tokens, first, (scope, adapter), pooled)| {
+            let (ids, types): (Vec<u32>, Vec<u32>) = tokens.into_iter().unzip();
+            let positions = (first..).take(ids.len()).collect();
+            let tokens = Tokens::new(ids).with_token_types(types).unwrap().with_positions(positions).unwrap();
+            (
+                tokens.in_scope(Scope(scope)).with_adapter(Adapter(adapter)),
+                if pooled { Wanted::Embedding } else { Wanted::Tokens },
+            )
+        },
+    )
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! Prompts, and fields that are ignored.
 
-use crate::testing::{Setup, ask, classifier, embedding, post, reranker};
+use crate::testing::{Setup, adapted, ask, classifier, embedding, get, post, reranker};
 use serde_json::{Value, json};
 
 /// `fields` in the body of an embedding route, with a text.
@@ -55,6 +55,69 @@ async fn every_embedding_route_takes_prompts() {
             assert!(refused.status == status && refused.body.contains(problem), "{path} {fields}: {}", refused.body);
         }
     }
+}
+
+#[tokio::test]
+async fn a_task_selects_the_adapter_and_its_prompt() {
+    let app = Setup::new(adapted()).build();
+    for path in ["/v1/embeddings", "/embed", "/"] {
+        let answer = |fields: Value| {
+            let app = app.clone();
+            async move {
+                let body = json!({ "normalize": false });
+                let mut body = if path == "/v1/embeddings" { json!({}) } else { body };
+                fields.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
+                let got = post(&app, path, body_of(path, &body)).await;
+                assert_eq!((got.status.as_u16(), got.headers.get("x-ignored-fields")), (200, None), "{}", got.body);
+                let json = got.json();
+                (got.number("x-compute-tokens"), if path == "/v1/embeddings" { json["data"].clone() } else { json })
+            }
+        };
+        let plain = answer(json!({ "task": null })).await;
+        let separation = answer(json!({ "task": "separation" })).await;
+        assert!(separation.0 == plain.0 && separation.1 != plain.1, "{path}: the same tokens through an adapter");
+        assert_eq!(separation, answer(json!({ "input_type": "clustering" })).await, "{path}");
+        let query = answer(json!({ "task": "retrieval.query" })).await;
+        assert!(query.0 > plain.0, "{path}: the instruction of the task");
+        assert_eq!(query, answer(json!({ "input_type": "search_query" })).await, "{path}");
+        assert_eq!(query, answer(json!({ "task": "retrieval.query", "prompt_name": "query" })).await, "{path}");
+        let without = answer(json!({ "task": "retrieval.query", "prompt": "" })).await;
+        assert!(without.0 == plain.0 && without.1 != plain.1 && without.1 != separation.1, "{path}");
+        // The prompt alone has no adapter.
+        assert_ne!(query.1, answer(json!({ "prompt_name": "query" })).await.1, "{path}");
+        for (fields, problem) in [
+            (json!({ "task": "nix" }), "`nix` is not a task of the served model; it has: retrieval.query, separation"),
+            (json!({ "task": "separation", "input_type": "query" }), "send only one of `task` and `input_type`"),
+        ] {
+            let refused = post(&app, path, body_of(path, &fields)).await;
+            let status = if path == "/v1/embeddings" { 400 } else { 422 };
+            assert!(refused.status == status && refused.body.contains(problem), "{path} {fields}: {}", refused.body);
+            assert!(refused.body.contains("task"), "{path} {fields}: {}", refused.body);
+        }
+    }
+    assert_eq!(get(&app, "/info").await.json()["tasks"], json!(["retrieval.query", "separation"]));
+}
+
+#[tokio::test]
+async fn without_adapters_a_task_is_a_prompt_or_ignored_aloud() {
+    let app = Setup::new(embedding()).build();
+    let by_name = ask(&app, "/embed", json!({ "inputs": "red fox", "prompt_name": "query" })).await;
+    for task in ["retrieval.query", "query"] {
+        assert_eq!(ask(&app, "/embed", json!({ "inputs": "red fox", "task": task })).await, by_name, "{task}");
+    }
+    for fields in [json!({ "task": "text-matching" }), json!({ "task": "retrieval.query", "prompt": "" })] {
+        let got = post(&app, "/embed", body_of("/embed", &fields)).await;
+        assert_eq!(
+            (got.status.as_u16(), &got.headers["x-ignored-fields"]),
+            (200, &"task".parse().unwrap()),
+            "{fields}"
+        );
+        assert_eq!(got.json(), ask(&app, "/embed", json!({ "inputs": "red fox" })).await, "{fields}");
+    }
+    let mut strict = Setup::new(embedding());
+    strict.http.strict_fields = true;
+    let refused = post(&strict.build(), "/embed", json!({ "inputs": "a", "task": "text-matching" })).await;
+    assert!(refused.status == 422 && refused.body.contains("no prompt for the task"), "{}", refused.body);
 }
 
 #[tokio::test]

@@ -50,6 +50,8 @@ async fn info_says_what_is_served() {
         ("version", json!(env!("CARGO_PKG_VERSION"))),
         ("dtype", json!("float32")),
         ("device", json!("cpu")),
+        ("longest_input_bytes", json!(256 * 1000 + 100 * 10)),
+        ("tasks", json!([])),
         ("attention", json!("ragged")),
         ("dimensions", json!(DIM)),
         ("rerank_scores", json!("cosine_similarity")),

@@ -1,0 +1,276 @@
+//! Layers whose weights adapters change: `W x + scale * B (A x)` with the factors of each row's own adapter.
+//!
+//! The first factors of all adapters are one matrix, and so are the second ones. Of the product with the first, a row keeps the columns of its
+//! own adapter, and the others are 0. So texts of different adapters share a batch, and a row's result depends on that row alone: rows
+//! without an adapter are left out, in runs.
+
+use super::buffers::{Buffers, Name};
+use super::loader::Loader;
+use crate::config::AdaptersConfig;
+use crate::config::adapters::{first_factor, second_factor};
+use crate::config::parts::Part;
+use crate::error::LoadError;
+use crate::ops::{self, Linear, Store, Table};
+use candle_core::{Device, Result, Tensor};
+use prefold_kernels::Dtype;
+use std::ops::Range;
+
+type LoadResult<T> = std::result::Result<T, LoadError>;
+
+/// The adapters of some rows.
+#[derive(Debug)]
+pub(super) struct RowAdapters {
+    /// Index of each row's adapter; of a row without one, any. `[rows]`, `u32`
+    pub(super) own: Tensor,
+    /// Row of the table of the words' first factors, `[rows]`, `u32`.
+    pub(super) words: Tensor,
+    /// Runs of rows that have an adapter, in ascending order.
+    pub(super) runs: Vec<Range<usize>>,
+}
+
+impl RowAdapters {
+    /// The runs inside of some rows, at most `most` rows each.
+    fn runs_in(&self, rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+        self.runs.iter().flat_map(move |run| {
+            let (start, end) = (run.start.max(rows.start), run.end.min(rows.end));
+            (start..end.max(start)).step_by(most.max(1)).map(move |first| first..end.min(first + most))
+        })
+    }
+}
+
+/// Runs of rows that have an adapter.
+pub(super) fn runs(has_one: impl Iterator<Item = bool>) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (row, _) in has_one.enumerate().filter(|(_, has_one)| *has_one) {
+        match runs.last_mut() {
+            Some(last) if last.end == row => last.end += 1,
+            _ => runs.push(row..row + 1),
+        }
+    }
+    runs
+}
+
+/// Neighbouring rows of a layout and their adapters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) adapters: Option<&'a RowAdapters>,
+    /// Index of the first in the layout.
+    pub(super) first: usize,
+}
+
+impl Rows<'_> {
+    /// The rows from `offset` on.
+    pub(super) fn from(self, offset: usize) -> Self {
+        Self { first: self.first + offset, ..self }
+    }
+}
+
+/// A layer of products.
+#[derive(Debug)]
+pub(super) struct Projection {
+    pub(super) linear: Linear,
+    factors: Option<Box<Factors>>,
+}
+
+/// The factors of all adapters of a layer.
+#[derive(Debug)]
+struct Factors {
+    /// `[adapters * rank, in_features]`
+    first: Linear,
+    second: SecondFactors,
+}
+
+/// The second factors, with the scale.
+#[derive(Debug)]
+struct SecondFactors {
+    /// `[out_features, adapters * rank]`
+    matrix: Linear,
+    rank: usize,
+}
+
+impl Projection {
+    /// Whether adapters may change it: then its output is there before an activation.
+    pub(super) fn is_adapted(&self) -> bool {
+        self.factors.is_some()
+    }
+
+    /// Writes `W x + b` of some columns to `out`, or adds it, with the adapters of the rows.
+    pub(super) fn forward_columns(
+        &self,
+        columns: Range<usize>,
+        (x, rows): (&Tensor, Rows<'_>),
+        out: &Tensor,
+        store: Store,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        self.linear.forward_columns(columns.clone(), x, out, store)?;
+        let (Some(factors), Some(adapters)) = (&self.factors, rows.adapters) else { return Ok(()) };
+        let count = x.dim(0)?;
+        for run in adapters.runs_in(rows.first..rows.first + count, count) {
+            let (first, len) = (run.start - rows.first, run.len());
+            let all = buffers.rows(Name::AdapterColumns, len)?;
+            factors.first.forward(&x.narrow(0, first, len)?, &all, Store::Overwrite)?;
+            let out = out.narrow(0, first, len)?;
+            factors.second.add(columns.clone(), (&all, &adapters.own.narrow(0, run.start, len)?), &out, buffers)?;
+        }
+        Ok(())
+    }
+
+    /// The same for all columns.
+    pub(super) fn forward(
+        &self,
+        x: (&Tensor, Rows<'_>),
+        out: &Tensor,
+        store: Store,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        self.forward_columns(0..self.linear.out_features(), x, out, store, buffers)
+    }
+}
+
+impl SecondFactors {
+    /// Adds the product with the columns of each row's own adapter.
+    fn add(
+        &self,
+        columns: Range<usize>,
+        (x, own): (&Tensor, &Tensor),
+        out: &Tensor,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        let kept = buffers.rows(Name::OwnColumns, x.dim(0)?)?;
+        ops::own_columns(x, own, self.rank, &kept)?;
+        self.matrix.forward_columns(columns, &kept, out, Store::Accumulate)
+    }
+}
+
+/// The adapters of the table of words.
+#[derive(Debug)]
+pub(super) struct WordFactors {
+    /// `[adapters * vocab_size, rank]`
+    first: Table,
+    second: SecondFactors,
+}
+
+impl WordFactors {
+    /// Adds what the adapters change in the embeddings of all rows, at most `row_block` rows at a time.
+    pub(super) fn add(
+        &self,
+        adapters: &RowAdapters,
+        sum: &Tensor,
+        row_block: usize,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        for run in adapters.runs_in(0..sum.dim(0)?, row_block) {
+            let (start, len) = (run.start, run.len());
+            let part = buffers.narrow(Name::AdapterColumns, len, self.second.rank)?;
+            self.first.embed(&adapters.words.narrow(0, start, len)?, &part, Store::Overwrite)?;
+            let (own, sum) = (adapters.own.narrow(0, start, len)?, sum.narrow(0, start, len)?);
+            self.second.add(0..self.second.matrix.out_features(), (&part, &own), &sum, buffers)?;
+        }
+        Ok(())
+    }
+}
+
+impl Loader<'_> {
+    /// A layer of products, with its adapters where the model has some.
+    pub(super) fn projection(&self, parts: &[Part], in_features: usize, bias: bool) -> LoadResult<Projection> {
+        let linear = self.linear_of(parts, in_features, bias)?;
+        let factors = match (&self.config.adapters, parts) {
+            (None, _) => None,
+            (Some(adapters), [part]) if !part.swapped => Some(Box::new(self.factors(adapters, part, in_features)?)),
+            (Some(_), _) => {
+                let problem = "adapters of a layer that several matrices make".to_owned();
+                return Err(LoadError::unsupported("the checkpoint", problem, "one matrix for each layer"));
+            }
+        };
+        Ok(Projection { linear, factors })
+    }
+
+    fn factors(&self, adapters: &AdaptersConfig, part: &Part, in_features: usize) -> LoadResult<Factors> {
+        let Part { name, rows, .. } = part;
+        let (count, rank) = (adapters.count(), adapters.rank);
+        let first = self.weights.read::<f32>(&first_factor(name), &[count, rank, in_features])?;
+        let second = self.weights.read::<f32>(&second_factor(name), &[count, *rows, rank])?;
+        let at = |row: usize, column: usize| second[(column / rank * rows + row) * rank + column % rank];
+        Ok(Factors {
+            first: self.factor(&first_factor(name), [adapters.width(), in_features], first)?,
+            second: self.second_factors(adapters, &second_factor(name), *rows, at)?,
+        })
+    }
+
+    /// The adapters of the table of words.
+    pub(super) fn word_factors(&self, adapters: &AdaptersConfig) -> LoadResult<WordFactors> {
+        let (name, vocab_size) = (self.config.names.words, self.config.vocab_size);
+        let (count, rank, width) = (adapters.count(), adapters.rank, self.config.embeddings.size);
+        let first = self.weights.read::<f32>(&first_factor(name), &[count, vocab_size, rank])?;
+        let second = self.weights.read::<f32>(&second_factor(name), &[count, rank, width])?;
+        let first = Tensor::from_vec(first, (count * vocab_size, rank), &Device::Cpu)?;
+        let at = |row: usize, column: usize| second[column * width + row];
+        Ok(WordFactors {
+            first: Table::Plain(self.target.upload(&first)?),
+            second: self.second_factors(adapters, &second_factor(name), width, at)?,
+        })
+    }
+
+    /// The table of token types, and behind it, for each adapter, the table as it changes it.
+    pub(super) fn adapted_token_types(&self, adapters: &AdaptersConfig, rows: usize) -> LoadResult<Table> {
+        let (name, width) = (self.config.names.token_types, self.config.embeddings.size);
+        let (count, rank) = (adapters.count(), adapters.rank);
+        let plain = self.weights.read::<f32>(&format!("{name}.weight"), &[rows, width])?;
+        let first = self.weights.read::<f32>(&first_factor(name), &[count, rows, rank])?;
+        let second = self.weights.read::<f32>(&second_factor(name), &[count, rank, width])?;
+        let mut all = plain.clone();
+        for (first, second) in first.chunks_exact(rows * rank).zip(second.chunks_exact(rank * width)) {
+            for (row, factors) in plain.chunks_exact(width).zip(first.chunks_exact(rank)) {
+                all.extend(row.iter().enumerate().map(|(column, value)| {
+                    let terms = factors.iter().zip(second.iter().skip(column).step_by(width));
+                    value + adapters.scale * terms.map(|(a, b)| a * b).sum::<f32>()
+                }));
+            }
+        }
+        let table = Tensor::from_vec(all, ((count + 1) * rows, width), &Device::Cpu)?;
+        Ok(Table::Plain(self.target.upload(&table)?))
+    }
+
+    /// The second factors of all adapters side by side; `at` gives the value in a row and a column.
+    fn second_factors(
+        &self,
+        adapters: &AdaptersConfig,
+        name: &str,
+        rows: usize,
+        at: impl Fn(usize, usize) -> f32,
+    ) -> LoadResult<SecondFactors> {
+        let width = adapters.width();
+        let values = (0..rows * width).map(|index| adapters.scale * at(index / width, index % width)).collect();
+        Ok(SecondFactors { matrix: self.factor(name, [rows, width], values)?, rank: adapters.rank })
+    }
+
+    /// A matrix of factors, in the type of the model; in float32 where the model is in int8.
+    fn factor(&self, name: &str, shape: [usize; 2], values: Vec<f32>) -> LoadResult<Linear> {
+        let dtype = match self.target.dtype() {
+            Dtype::Int8 => Dtype::Float32,
+            dtype => dtype,
+        };
+        let shape = (shape[0], shape[1]);
+        let matrix = Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(ops::candle_dtype(dtype))?;
+        Linear::load(self.target, (name, dtype), shape, std::iter::once(Ok(matrix)), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_those_of_the_rows_with_an_adapter() {
+        let runs = runs([false, true, true, false, true].into_iter());
+        assert_eq!(runs, [1..3, 4..5]);
+        let own = Tensor::zeros(5, candle_core::DType::U32, &Device::Cpu).unwrap();
+        let adapters = RowAdapters { words: own.clone(), own, runs };
+        let inside = |rows, most| adapters.runs_in(rows, most).collect::<Vec<_>>();
+        assert_eq!(inside(0..5, 8), [1..3, 4..5]);
+        assert_eq!(inside(0..5, 1), [1..2, 2..3, 4..5]);
+        assert_eq!(inside(2..4, 8), vec![2..3]);
+        assert_eq!(inside(3..4, 8), Vec::<Range<usize>>::new());
+    }
+}

@@ -1,0 +1,55 @@
+//! Folders of a model's modules.
+
+use crate::LoadError;
+use crate::json::Fields;
+use crate::source::names::check_inside;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The folders that `modules.json` names, with those inside of a router's, and that of the options; `files` are those of the repository.
+///
+/// # Errors
+/// The list is malformed, or a folder is outside of the model's.
+pub(super) fn folders<'a>(
+    modules: Option<&Value>,
+    files: impl Iterator<Item = &'a String> + Clone,
+    dense: Option<&str>,
+) -> Result<BTreeSet<String>, LoadError> {
+    let mut folders = BTreeSet::from(["1_Pooling".to_owned()]);
+    folders.extend(dense.map(str::to_owned));
+    for module in modules.and_then(Value::as_array).into_iter().flatten() {
+        let fields = Fields::new("modules.json", module)?;
+        let path: String = fields.or("path", String::new())?;
+        // The modules of a router are in folders of its own.
+        if fields.or("type", String::new())?.ends_with(".Router") && !path.is_empty() {
+            let inside = format!("{}/", path.trim_end_matches('/'));
+            let below = files.clone().filter(|file| file.starts_with(&inside));
+            folders.extend(below.filter_map(|file| file.rsplit_once('/')).map(|(folder, _)| folder.to_owned()));
+        }
+        folders.insert(path);
+    }
+    folders.remove("");
+    for folder in &folders {
+        check_inside(folder)?;
+    }
+    Ok(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folders;
+    use serde_json::json;
+
+    #[test]
+    fn a_router_has_folders_of_its_own() {
+        let modules = json!([{"path": "", "type": "x.Transformer"}, {"path": "2_Router", "type": "x.Router"}, {"path": "3_Dense", "type": "x.Dense"}]);
+        let files = ["2_Router/router_config.json", "2_Router/query_0_Dense/config.json", "3_Dense/a/b.json", "x.json"];
+        let files = files.map(str::to_owned);
+        let found = folders(Some(&modules), files.iter(), Some("d")).unwrap();
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            ["1_Pooling", "2_Router", "2_Router/query_0_Dense", "3_Dense", "d"]
+        );
+        assert!(folders(Some(&json!([{"path": "../x"}])), files.iter(), None).is_err());
+    }
+}
