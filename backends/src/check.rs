@@ -85,13 +85,16 @@ fn refused(error: &LoadError, licence: Option<String>) -> ModelCheck {
 }
 
 fn checked(inspection: &Inspection, licence: Option<String>) -> ModelCheck {
-    let Inspection { config, weights, capabilities } = inspection;
+    let Inspection { config, weights, bare, capabilities } = inspection;
     let mut notes = capabilities.warnings.clone();
-    if weights.is_none() {
-        notes.push(
-            "its tensors are in no safetensors file, whose header could be read; they were not looked for".to_owned(),
-        );
-    }
+    let not_looked_for = match weights {
+        None if *bare => {
+            Some("there are no tensors and no tokenizer, which a start needs; only the configuration was checked")
+        }
+        None => Some("its tensors are in no safetensors file, whose header could be read; they were not looked for"),
+        Some(_) => None,
+    };
+    notes.extend(not_looked_for.map(str::to_owned));
     let longest = capabilities.max_input_length;
     let memory = DTYPES.map(|dtype| Memory {
         dtype,

@@ -11,6 +11,7 @@ use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
 use prefold_core::{Capabilities, Embed, Pooling, Prompts, RerankRecipe, Task};
+use tokenizers::Tokenizer;
 
 /// Facts from which the capabilities are made.
 #[derive(Clone, Copy)]
@@ -108,15 +109,14 @@ impl Evidence<'_> {
     /// The config is malformed.
     fn is_classifier(&self) -> Result<bool, LoadError> {
         Ok(self.metadata.gguf_labels.is_some()
-            || self.architectures()?.iter().any(|name| name.ends_with("ForSequenceClassification")))
+            || self.class()?.is_some_and(|name| name.ends_with("ForSequenceClassification")))
     }
 
-    /// `architectures` of `config.json`; empty for a GGUF file.
-    fn architectures(&self) -> Result<Vec<String>, LoadError> {
-        match &self.metadata.json {
-            Some(json) => Fields::new("config.json", json)?.or("architectures", vec![]),
-            None => Ok(vec![]),
-        }
+    /// The class that the checkpoint was saved from: the first of `architectures` in `config.json`; a GGUF file has none.
+    fn class(&self) -> Result<Option<String>, LoadError> {
+        let Some(json) = &self.metadata.json else { return Ok(None) };
+        let classes: Vec<String> = Fields::new("config.json", json)?.or("architectures", vec![])?;
+        Ok(classes.into_iter().next())
     }
 
     fn detect(&self) -> Result<Option<Task>, LoadError> {
@@ -131,7 +131,7 @@ impl Evidence<'_> {
             return Ok(Some(Task::Embed));
         }
         let qwen3 = match &self.metadata.json {
-            Some(_) => self.architectures()?.iter().any(|name| name == "Qwen3ForCausalLM"),
+            Some(_) => self.class()?.is_some_and(|name| name == "Qwen3ForCausalLM"),
             None => self.metadata.config.model_type == "qwen3",
         };
         if modules.logit_score.is_some() {
@@ -309,8 +309,12 @@ impl Evidence<'_> {
         self.prompts(Prompts::default())?;
         let mut recipe = self.recipe()?;
         let texts = recipe.negative.into_iter().chain([recipe.positive]);
-        let tokens = texts.map(|text| self.single_token(text)).collect::<Result<Vec<_>, _>>()?;
-        self.check_score_tokens(&tokens)?;
+        let mut tokens = Vec::new();
+        // A check of configuration alone has no tokens to look up.
+        if let Some(tokenizer) = &self.metadata.tokenizer {
+            tokens = texts.map(|text| single_token(tokenizer, text)).collect::<Result<_, _>>()?;
+            self.check_score_tokens(&tokens)?;
+        }
         if let Some(instruction) = &self.options.rerank_instruction {
             recipe.template.default_instruction = Some(instruction.clone());
         }
@@ -333,7 +337,7 @@ impl Evidence<'_> {
         if found == expected {
             return Ok(());
         }
-        let id = |id: u32| match self.metadata.tokenizer.id_to_token(id) {
+        let id = |id: u32| match self.metadata.tokenizer.as_ref().and_then(|tokenizer| tokenizer.id_to_token(id)) {
             Some(token) => format!("{id} ({token:?})"),
             None => format!("{id}, which tokenizer.json does not have,"),
         };
@@ -360,26 +364,14 @@ impl Evidence<'_> {
         }
     }
 
-    /// The token of a text that must be a single token.
-    fn single_token(&self, text: String) -> Result<RerankToken, LoadError> {
-        let encoding = self.metadata.tokenizer.encode_fast(text.as_str(), false);
-        let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
-        match encoding.get_ids() {
-            &[id] => Ok(RerankToken { text, id }),
-            ids => {
-                let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
-                Err(LoadError::invalid("tokenizer.json", problem))
-            }
-        }
-    }
-
     /// A token of Qwen3-Reranker's prompt that the tokenizer lacks.
     fn missing_token(&self) -> Option<&'static str> {
+        let tokenizer = self.metadata.tokenizer.as_ref()?;
         let special = |token: &str| {
-            let added = self.metadata.tokenizer.get_added_tokens_decoder();
+            let added = tokenizer.get_added_tokens_decoder();
             added.values().any(|added| added.special && added.content == token)
         };
-        let words = ["yes", "no"].into_iter().find(|word| self.metadata.tokenizer.token_to_id(word).is_none());
+        let words = ["yes", "no"].into_iter().find(|word| tokenizer.token_to_id(word).is_none());
         words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
     }
 
@@ -389,5 +381,18 @@ impl Evidence<'_> {
         let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
         capabilities.warnings.extend(warning);
         Ok((capabilities, HeadSource::Classifier { num_labels }))
+    }
+}
+
+/// The token of a text that must be a single token.
+fn single_token(tokenizer: &Tokenizer, text: String) -> Result<RerankToken, LoadError> {
+    let encoding = tokenizer.encode_fast(text.as_str(), false);
+    let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
+    match encoding.get_ids() {
+        &[id] => Ok(RerankToken { text, id }),
+        ids => {
+            let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
+            Err(LoadError::invalid("tokenizer.json", problem))
+        }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct Metadata {
     pub(crate) config: TransformerConfig,
     /// `config.json`; GGUF files have none.
     pub(crate) json: Option<Value>,
-    /// Without truncation or padding.
-    pub(crate) tokenizer: Tokenizer,
+    /// Without truncation or padding; `None` where there is configuration alone.
+    pub(crate) tokenizer: Option<Tokenizer>,
     pub(crate) prompts: Prompts,
     /// In tokens.
     pub(crate) max_input_length: usize,
@@ -49,14 +49,19 @@ impl Metadata {
                 (config_json::read(&json)?, Some(json))
             }
         };
-        let tokenizer = catch_panic(tokenizer::FILE, || {
+        let lowercases = st_transformer::lowercases(files)?;
+        let checked_tokenizer = || {
             let mut tokenizer = read_tokenizer(files, gguf, &config)?;
-            if st_transformer::lowercases(files)? {
+            if lowercases {
                 tokenizer::lowercase(&mut tokenizer)?;
             }
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
-        })?;
+        };
+        let tokenizer = match files.is_bare() {
+            true => None,
+            false => Some(catch_panic(tokenizer::FILE, checked_tokenizer)?),
+        };
         let token_types = match tokenizer::gives_token_types(files)? {
             true => config.embeddings.token_types,
             false => config.embeddings.token_types.min(1),

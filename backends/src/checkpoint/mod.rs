@@ -58,6 +58,7 @@ impl Checkpoint {
         let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run)?;
         let weights = weights.ok_or_else(|| LoadError::invalid(&name, "has no tensors"))?;
         let Metadata { config, tokenizer, token_types, .. } = metadata;
+        let tokenizer = tokenizer.ok_or_else(|| LoadError::invalid(&name, "has no tokenizer"))?;
         tracing::info!(
             model = name,
             model_type = config.model_type,
@@ -77,6 +78,8 @@ pub(crate) struct Inspection {
     pub(crate) config: TransformerConfig,
     /// The headers of the tensors, where they could be read.
     pub(crate) weights: Option<Weights>,
+    /// There are neither tensors nor a tokenizer.
+    pub(crate) bare: bool,
     pub(crate) capabilities: Capabilities,
 }
 
@@ -87,7 +90,7 @@ impl Inspection {
     /// Those of a start.
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Self, LoadError> {
         let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check)?;
-        Ok(Self { config: metadata.config, weights, capabilities })
+        Ok(Self { bare: metadata.tokenizer.is_none(), config: metadata.config, weights, capabilities })
     }
 }
 

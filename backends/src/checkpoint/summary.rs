@@ -59,6 +59,7 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let purpose = Purpose::Summary;
     let (capabilities, _) = Evidence { options, files: &files, metadata: &metadata, weights: None, purpose }.read()?;
     let Metadata { config, tokenizer, .. } = metadata;
+    let tokenizer = tokenizer.ok_or_else(|| LoadError::invalid(files.display_name(), "has no tokenizer"))?;
     Ok(ModelSummary {
         model_type: config.model_type.clone(),
         capabilities,

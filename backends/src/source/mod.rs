@@ -27,6 +27,8 @@ pub(crate) struct ModelFiles {
     gguf: Option<GgufFile>,
     /// What the hub told of a model whose weights were not downloaded.
     remote: Option<Remote>,
+    /// A folder with configuration alone, which is enough for a check and for nothing else.
+    bare: bool,
     display_name: String,
 }
 
@@ -47,6 +49,7 @@ impl ModelFiles {
                 location: Location::Embedded(files),
                 gguf: None,
                 remote: None,
+                bare: false,
                 display_name: "the built-in model".to_owned(),
             }),
             ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
@@ -57,12 +60,16 @@ impl ModelFiles {
         }
     }
 
-    /// The same without weights: of a model on the hub, the headers of its tensors take their place.
+    /// The same without weights: of a model on the hub, the headers of its tensors take their place. A folder may have neither
+    /// tensors nor a tokenizer.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
     pub(crate) fn inspect(options: &LoadOptions) -> Result<Self, LoadError> {
-        let ModelSource::Hub(model) = &options.source else { return Self::open(options, FileSet::All) };
+        let ModelSource::Hub(model) = &options.source else {
+            let files = Self::open(options, FileSet::All)?;
+            return Ok(Self { bare: files.has_only_configuration()?, ..files });
+        };
         let (snapshot, remote) = inspect::inspect(model, options.dense_path.as_deref())?;
         let files = Self::open_path(&snapshot, format!("{} at {}", model.id, snapshot.display()))?;
         Ok(Self { remote, ..files })
@@ -80,7 +87,13 @@ impl ModelFiles {
                 true => None,
                 false => only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?,
             };
-            return Ok(Self { location: Location::Directory(path.to_owned()), gguf, remote: None, display_name });
+            return Ok(Self {
+                location: Location::Directory(path.to_owned()),
+                gguf,
+                remote: None,
+                bare: false,
+                display_name,
+            });
         }
         if !has_gguf_extension(path) {
             let problem = "is neither a directory nor a .gguf file";
@@ -88,7 +101,23 @@ impl ModelFiles {
         }
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let gguf = Some(GgufFile::open(path)?);
-        Ok(Self { location: Location::Directory(directory), gguf, remote: None, display_name })
+        Ok(Self { location: Location::Directory(directory), gguf, remote: None, bare: false, display_name })
+    }
+
+    /// `true` if there is neither a file of tensors nor one of a tokenizer.
+    fn has_only_configuration(&self) -> Result<bool, LoadError> {
+        let tensors = TensorFormat::ALL.into_iter().flat_map(|format| [format.single(), format.index()]);
+        for name in tensors.chain(tokenizer_files::all()) {
+            if self.exists(name)? {
+                return Ok(false);
+            }
+        }
+        Ok(self.gguf.is_none())
+    }
+
+    /// `true` for a folder with configuration alone, which is only checked.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.bare
     }
 
     /// Name of the model in messages.
@@ -131,13 +160,15 @@ impl ModelFiles {
         LoadError::MissingFile { location: self.display_name(), file: file.to_owned(), hint: hint.to_owned() }
     }
 
-    /// The tensors of the model's files; `None` where those of a model on the hub are not known before the download.
+    /// The tensors of the model's files; `None` where those of a model on the hub are not known before the download, or where
+    /// there is configuration alone.
     ///
     /// # Errors
     /// They are missing or malformed.
     pub(crate) fn weights(&mut self) -> Result<Option<Weights>, LoadError> {
         match self.remote.as_mut() {
             Some(remote) => Ok(remote.headers.take().map(Weights::Files)),
+            None if self.bare => Ok(None),
             None => self.local_weights().map(Some),
         }
     }

@@ -244,3 +244,17 @@ fn features_that_are_not_computed() {
         ("llama-tiny", config("/architectures", json!(["Qwen3BidirectionalModel"])), &["Qwen3BidirectionalModel"]),
     ]);
 }
+
+#[test]
+fn the_first_class_of_several_counts() {
+    // As gte-multilingual-base has them.
+    let both = |first: &str, second: &str| {
+        let dir = copy_of("gte-base-tiny");
+        config("/architectures", json!([first, second])).apply(dir.path());
+        open(dir.path())
+    };
+    let checkpoint = both("NewModel", "NewForTokenClassification").unwrap();
+    assert!(checkpoint.capabilities.embed.is_some());
+    let refused = both("NewForQuestionAnswering", "NewModel").unwrap_err().to_string();
+    assert!(refused.contains("NewForQuestionAnswering"), "{refused}");
+}

@@ -44,8 +44,10 @@ pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     Err(LoadError::unsupported(FILE, what, known.join(", ")))
 }
 
+/// Checks the class that a checkpoint was saved from, the first of `architectures`. Further ones read the same tensors in another
+/// way: gte-multilingual-base names `NewForTokenClassification` behind `NewModel`, for its weights of tokens.
 fn check_architectures(found: &[String], known: &[String]) -> Result<(), LoadError> {
-    match found.iter().find(|architecture| !known.contains(architecture)) {
+    match found.first().filter(|architecture| !known.contains(architecture)) {
         Some(other) => Err(LoadError::unsupported(FILE, format!("architecture {other}"), known.join(", "))),
         None => Ok(()),
     }
