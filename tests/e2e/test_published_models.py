@@ -19,6 +19,10 @@ TABLE = re.compile(r"(<!-- published checkpoints -->\n).*?(\n<!-- end -->)", re.
 BARE = "only the configuration was checked"
 # The refusal of an embedding model whose pooling is in a file that is not there.
 NO_PURPOSE = "does not say what it is for"
+# Copies that are the publisher's bytes: quoted as they are, or completed until they had the hash that a cited list names for the hub's file.
+EXACT = ("published", "proven")
+# Copies that were completed until they had a hash that a list names: `proven` cites the list, `matched` does not.
+COMPLETED = ("proven", "matched")
 
 
 def folder(entry):
@@ -44,7 +48,7 @@ def is_whole(entry):
 
 def is_published(entry):
     files = entry.get("files", {})
-    return is_whole(entry) and all(files[name]["copy"] == "published" for name in ("config.json", "modules.json") if name in files)
+    return is_whole(entry) and all(files[name]["copy"] in EXACT for name in ("config.json", "modules.json") if name in files)
 
 
 def result(entry, found):
@@ -68,7 +72,7 @@ def answers(found):
 
 
 def copy(entry):
-    others = {file["copy"]: file.get("note") for file in entry["files"].values() if file["copy"] != "published"}
+    others = {file["copy"]: "" if file["copy"] in COMPLETED else file.get("note") for file in entry["files"].values() if file["copy"] != "published"}
     return "; ".join(f"{kind}: {note}" if note else kind for kind, note in others.items()) or "published"
 
 
@@ -111,11 +115,25 @@ def test_every_quoted_file_has_a_source():
     named = {folder(entry) / name: file for entry in SOURCES for name, file in entry.get("files", {}).items()}
     assert files == set(named)
     for path, file in named.items():
-        assert file["copy"] in ("published", "saved again", "edited") and file["source"], path
+        assert file["copy"] in (*EXACT, *COMPLETED, "saved again", "edited"), path
+        assert file.get("source") or file["copy"] in COMPLETED, path
+        json.loads(path.read_bytes())
+
+
+def test_every_hash_is_that_of_the_bytes():
+    """What a list names for the hub's file is computed from the quoted bytes, and a proven text has a list that can be looked up."""
+    named = [(folder(entry) / name, file) for entry in SOURCES for name, file in entry.get("files", {}).items()]
+    assert any(file["copy"] == "proven" for _, file in named)
+    for path, file in named:
         data = path.read_bytes()
-        json.loads(data)
-        if "object" in file:
-            assert hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest() == file["object"], path
+        hashes = {"object": hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest(), "sha256": hashlib.sha256(data).hexdigest()}
+        assert file.get("object", hashes["object"]) == hashes["object"], path
+        given = file.get("named", {})
+        assert all(given[kind] == hashes[kind] for kind in hashes if kind in given), path
+        if file["copy"] in COMPLETED:
+            assert file["note"] and ("object" in given or "sha256" in given), path
+            cited = all(given.get(key) for key in ("repository", "path", "commit"))
+            assert cited == (file["copy"] == "proven"), path
 
 
 def test_every_quoted_config_is_read(tmp_path):
