@@ -9,7 +9,9 @@ use prefold_core::{Error, TokenInfo};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -42,13 +44,25 @@ impl Drop for Ended {
 }
 
 impl Job {
-    /// Starts a call on the runtime.
+    /// Starts a call: goes as far as it can without waiting on this thread, so that a query is in the engine's queue before another
+    /// thread has woken up, and on the runtime from there.
     pub(crate) fn start(call: impl Future<Output = Result<Answer, Error>> + Send + 'static) -> PyResult<Self> {
         let place = Place::new();
         let ended = Ended(place.clone());
-        let task = process::runtime()?.spawn(async move {
+        let mut call = Box::pin(async move {
             let answer = call.await;
             ended.0.fill(answer.map_err(Some));
+        });
+        let runtime = process::runtime()?;
+        let _entered = runtime.enter();
+        // Woken or not, the runtime asks it again. A panic drops what it has, which ends the call.
+        let mut begin =
+            || catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
+        let is_over = Python::attach(|py| py.detach(|| !matches!(begin(), Ok(Poll::Pending))));
+        let task = runtime.spawn(async move {
+            if !is_over {
+                call.await;
+            }
         });
         Ok(Self { place, task: task.abort_handle(), inference: OnceLock::new() })
     }
