@@ -101,7 +101,7 @@ fn checked(inspection: &Inspection, licence: Option<String>) -> ModelCheck {
         family: config.model_type.clone(),
         attention: config.attention_name(),
         parameters: weights.as_ref().map(Weights::parameters),
-        stored_dtype: weights.as_ref().map(|it| it.stored_dtype(&config.names.first_projection()).to_owned()),
+        stored_dtype: weights.as_ref().map(|it| it.stored_dtype(&config.typical_weight()).to_owned()),
         memory: memory.to_vec(),
         capabilities: capabilities.clone(),
     };

@@ -127,7 +127,11 @@ impl Evidence<'_> {
             return Ok(Some(Task::Embed));
         }
         let modules = ModuleList::read(self.files)?;
-        if modules.pooling.is_some() || modules.pooler || self.config_pooling()?.is_some() {
+        if self.metadata.config.is_table()
+            || modules.pooling.is_some()
+            || modules.pooler
+            || self.config_pooling()?.is_some()
+        {
             return Ok(Some(Task::Embed));
         }
         let qwen3 = match &self.metadata.json {
@@ -200,8 +204,15 @@ impl Evidence<'_> {
         if let Some(folder) = &self.options.dense_path {
             list.replace_dense(folder)?;
         }
-        let config_pooling = self.config_pooling()?;
+        let is_table = self.metadata.config.is_table();
+        // That which a table's config names is of the model from which it was made.
+        let config_pooling = if is_table { Some(Pooling::Mean) } else { self.config_pooling()? };
         let pooling = match (given, &list.pooling) {
+            (Some(pooling), _) if is_table && pooling != Pooling::Mean => {
+                let problem =
+                    format!("--pooling {pooling}: a table of vectors (StaticEmbedding) is pooled by the mean");
+                return Err(LoadError::Options(problem));
+            }
             (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
             (None, Some(folder)) => st_modules::pooling(self.files, folder, self.metadata.config.output_size)?,
             (None, None) if config_pooling.is_some() => {

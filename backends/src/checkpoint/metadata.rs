@@ -34,6 +34,8 @@ pub(crate) struct Metadata {
     pub(crate) gguf_labels: Option<Vec<String>>,
     /// Types that tokens of an input may have; fewer than two if they are all alike.
     pub(crate) token_types: usize,
+    /// A token that is left out of a text's pooled state.
+    pub(crate) unpooled: Option<u32>,
 }
 
 impl Metadata {
@@ -73,6 +75,7 @@ impl Metadata {
             gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
             gguf_labels: gguf.map(GgufFile::classifier_labels).transpose()?.flatten(),
             token_types,
+            unpooled: None,
         })
     }
 }

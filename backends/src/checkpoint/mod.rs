@@ -7,6 +7,7 @@ mod head;
 mod metadata;
 mod st_modules;
 mod st_transformer;
+mod static_embedding;
 mod summary;
 mod tensors;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::source::hub::FileSet;
 use capabilities::{Evidence, Purpose};
 use metadata::Metadata;
 use prefold_core::Capabilities;
+use static_embedding::StaticEmbedding;
 use std::sync::Arc;
 use tokenizers::Tokenizer;
 
@@ -41,6 +43,8 @@ pub(crate) struct Checkpoint {
     pub(crate) tokenizer: Tokenizer,
     /// Types that tokens of an input may have.
     pub(crate) token_types: usize,
+    /// A token that is left out of a text's pooled state.
+    pub(crate) unpooled: Option<u32>,
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) head: HeadSource,
 }
@@ -55,17 +59,17 @@ impl Checkpoint {
         let name = files.display_name();
         let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run)?;
         let weights = weights.ok_or_else(|| LoadError::invalid(&name, "has no tensors"))?;
-        let Metadata { config, tokenizer, token_types, .. } = metadata;
+        let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
         tracing::info!(
             model = name,
             model_type = config.model_type,
             layers = config.num_layers,
             hidden_size = config.hidden_size,
-            stored = weights.stored_dtype(&config.names.first_projection()),
+            stored = weights.stored_dtype(&config.typical_weight()),
             max_input_length = capabilities.max_input_length,
             "checkpoint opened"
         );
-        Ok(Self { config, weights, tokenizer, token_types, capabilities: Arc::new(capabilities), head })
+        Ok(Self { config, weights, tokenizer, token_types, unpooled, capabilities: Arc::new(capabilities), head })
     }
 }
 
@@ -100,10 +104,20 @@ struct Opened {
 impl Opened {
     fn read(options: &LoadOptions, mut files: ModelFiles, purpose: Purpose) -> Result<Self, LoadError> {
         let gguf = files.take_gguf();
-        let metadata = Metadata::read(&files, gguf.as_ref())?;
-        let weights = match gguf {
-            Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
-            None => files.weights()?,
+        let table = if gguf.is_some() { None } else { StaticEmbedding::find(&files)? };
+        let (metadata, weights) = match table {
+            Some(table) => {
+                let weights = table.weights(&mut files)?;
+                (table.metadata(&files, weights.as_ref())?, weights)
+            }
+            None => {
+                let metadata = Metadata::read(&files, gguf.as_ref())?;
+                let weights = match gguf {
+                    Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
+                    None => files.weights()?,
+                };
+                (metadata, weights)
+            }
         };
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
         let (capabilities, head) = evidence.read()?;

@@ -176,8 +176,24 @@ impl TransformerConfig {
         self.feed_forward.experts.filter(|experts| layer % experts.every == 1)
     }
 
+    /// A table of vectors without layers, whose mean is a text's embedding.
+    pub(crate) fn is_table(&self) -> bool {
+        self.num_layers == 0
+    }
+
+    /// A weight whose stored type stands for all: the query projection of the first layer, or the table of a model without layers.
+    pub(crate) fn typical_weight(&self) -> String {
+        match self.is_table() {
+            true => format!("{}.weight", self.names.words),
+            false => self.names.first_projection(),
+        }
+    }
+
     /// The keys that a token sees, for display.
     pub(crate) fn attention_name(&self) -> &'static str {
+        if self.is_table() {
+            return "no";
+        }
         match (self.attention.mask, self.sliding_windows.iter().any(Option::is_some)) {
             (MaskConfig::Causal, false) => "causal",
             (MaskConfig::Causal, true) => "causal, windowed",

@@ -63,6 +63,26 @@ impl TensorNames {
     pub(crate) fn first_projection(&self) -> String {
         format!("{}{}.weight", self.layer(0), self.q)
     }
+
+    /// Those of a table of vectors alone, with `words` its name.
+    pub(crate) const fn table(words: &'static str) -> Self {
+        Self {
+            words,
+            embedding_norm: "",
+            layers: "",
+            q: "",
+            k: "",
+            v: "",
+            output: "",
+            attention_norm: "",
+            gate: "",
+            up: "",
+            down: "",
+            final_norm: "",
+            feed_forward_norm: "",
+            ..DECODER
+        }
+    }
 }
 
 /// First parts of names that files may lack.

@@ -46,16 +46,17 @@ impl TransformerBackend {
     /// Packs the checkpoint's weights for the device; afterwards the checkpoint is not needed.
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, .. } = checkpoint;
-        let stored = weights.stored_dtype(&config.names.first_projection());
+        let stored = weights.stored_dtype(&config.typical_weight());
         let target = Target::open(options, stored)?;
         let mut backend = Self::load_on(checkpoint, options, target.clone())?;
         if target.dtype() == Dtype::Int8 {
             if let Some(pattern) = target.unmatched_skip() {
                 let problem = format!("--int8-skip {pattern}: no layer of products has a name with this part");
-                return Err(LoadError::Options(format!(
-                    "{problem}; one is {}",
-                    config.names.first_projection().trim_end_matches(".weight")
-                )));
+                let example = match config.is_table() {
+                    true => "the model has none".to_owned(),
+                    false => format!("one is {}", config.typical_weight().trim_end_matches(".weight")),
+                };
+                return Err(LoadError::Options(format!("{problem}; {example}")));
             }
             let mut report = backend.measure_int8(checkpoint);
             if !report.kept_in_bfloat16.is_empty() {
@@ -90,7 +91,7 @@ impl TransformerBackend {
 
     /// Packs the checkpoint's weights for a device.
     fn load_on(checkpoint: &Checkpoint, options: &LoadOptions, target: Target) -> Result<Self, LoadError> {
-        let Checkpoint { config, weights, token_types, capabilities, head, .. } = checkpoint;
+        let Checkpoint { config, weights, token_types, unpooled, capabilities, head, .. } = checkpoint;
         let head = Head::load(config, weights, head)?;
         if head.pooling().len() > 1 && !target.is_cpu() {
             let problem = "several pooling modes at once run on the CPU only, so far: --device cpu".to_owned();
@@ -98,6 +99,10 @@ impl TransformerBackend {
         }
         if config.feed_forward.experts.is_some() && !target.is_cpu() {
             let problem = "experts (nomic-embed-text-v2-moe) run on the CPU only, so far: --device cpu".to_owned();
+            return Err(LoadError::Options(problem));
+        }
+        if config.is_table() && !target.is_cpu() {
+            let problem = "static embeddings (Model2Vec) run on the CPU only, so far: --device cpu".to_owned();
             return Err(LoadError::Options(problem));
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
@@ -119,6 +124,7 @@ impl TransformerBackend {
                     PositionsConfig::Learned(positions) => Some(positions),
                 },
                 has_token_types: config.embeddings.token_types > 0,
+                unpooled: *unpooled,
                 qkv: qkv_layout(&config.attention),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
@@ -137,6 +143,7 @@ impl TransformerBackend {
                 int8: None,
                 device: target.name().to_owned(),
                 attention: match config.attention.mask {
+                    _ if config.is_table() => "none",
                     MaskConfig::Causal => options.attention.as_str(),
                     MaskConfig::Full => "full",
                 },

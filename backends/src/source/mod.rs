@@ -136,17 +136,26 @@ impl ModelFiles {
     /// # Errors
     /// They are missing or malformed.
     pub(crate) fn weights(&mut self) -> Result<Option<Weights>, LoadError> {
-        match self.remote.as_mut() {
-            Some(remote) => Ok(remote.headers.take().map(Weights::Files)),
-            None => self.local_weights().map(Some),
+        Ok(self.tensors("")?.map(Weights::Files))
+    }
+
+    /// The same of a model whose files are in a folder, which is empty for those at the top.
+    ///
+    /// # Errors
+    /// They are missing or malformed.
+    pub(crate) fn tensors(&mut self, folder: &str) -> Result<Option<TensorFiles>, LoadError> {
+        match (self.remote.as_mut(), folder) {
+            (Some(remote), _) => Ok(remote.headers.take()),
+            (None, "") => self.local_tensors().map(Some),
+            (None, folder) => self.weights_in(folder).map(Some),
         }
     }
 
-    fn local_weights(&self) -> Result<Weights, LoadError> {
+    fn local_tensors(&self) -> Result<TensorFiles, LoadError> {
         for format in TensorFormat::ALL {
             let (name, index) = (format.single(), format.index());
             if let Some(bytes) = self.bytes(name)? {
-                return Ok(Weights::Files(TensorFiles::single(format, name, bytes)?));
+                return TensorFiles::single(format, name, bytes);
             }
             if let Some(json) = self.json(index)? {
                 let open = |shard: &str| {
@@ -155,7 +164,7 @@ impl ModelFiles {
                     }
                     self.bytes(shard)?.ok_or_else(|| self.missing(shard, &format!(", which {index} names")))
                 };
-                return Ok(Weights::Files(TensorFiles::sharded(format, &format.weight_map(&json)?, open)?));
+                return TensorFiles::sharded(format, &format.weight_map(&json)?, open);
             }
         }
         Err(self.no_weights(""))

@@ -22,7 +22,7 @@ pub const EMBEDDERS: [&str; 15] = [
 ];
 
 /// Those that run on a CPU only, so far.
-pub const CPU_EMBEDDERS: [&str; 1] = ["nomic-moe-tiny"];
+pub const CPU_EMBEDDERS: [&str; 3] = ["nomic-moe-tiny", "model2vec-tiny", "static-embedding-tiny"];
 
 pub const CLASSIFIERS: [&str; 8] = [
     "bert-reranker-tiny",
@@ -35,11 +35,12 @@ pub const CLASSIFIERS: [&str; 8] = [
     "gte-reranker-tiny",
 ];
 
-/// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, or what its dense modules make of
-/// the default.
+/// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, what its dense modules make of
+/// the default, or the mean of a table of vectors.
 pub fn poolings(expected: &Value) -> Vec<(&str, &str)> {
     let default = &expected["default"];
     match default["dense"].as_u64() {
+        _ if expected["kind"] == "static" => vec![("mean", "mean")],
         None | Some(0) => vec![("mean", "mean"), ("cls", "cls")],
         Some(_) => vec![(default["pooling"].as_str().unwrap(), default["key"].as_str().unwrap())],
     }

@@ -14,6 +14,7 @@ mod newer_families;
 mod pytorch_files;
 mod refusals;
 mod safetensors_headers;
+mod static_embeddings;
 mod strange_files;
 mod summaries;
 mod tensors;

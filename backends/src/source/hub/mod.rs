@@ -121,16 +121,19 @@ impl<'a> Download<'a> {
         };
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
         let has_config = listing.files.contains("config.json");
+        let model = self.model_folder(&listing).await?;
         if has_config && files == FileSet::WithoutWeights {
             // Not remembered: without the hub, a commit with its weights in the cache has priority.
-            self.require_tokenizer(&listing)?;
+            self.require_tokenizer(&listing, "")?;
             let snapshot = self.small_files(&listing).await?;
             let is_config = |name: &str| name == "config.json";
             self.module_files(&listing, &snapshot, dense_path, is_config).await?;
             return Ok(snapshot);
         }
-        let snapshot =
-            if has_config { self.tensor_files(&listing, dense_path).await? } else { self.gguf(&listing).await? };
+        let snapshot = match model {
+            Some(folder) => self.tensor_files(&listing, &folder, dense_path).await?,
+            None => self.gguf(&listing).await?,
+        };
         self.remember(&listing.commit, &snapshot);
         Ok(snapshot)
     }
@@ -167,13 +170,42 @@ impl<'a> Download<'a> {
         }
     }
 
-    async fn tensor_files(&self, listing: &Listing, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
-        self.require_tokenizer(listing)?;
-        let has = |name: &str| listing.files.contains(name);
+    /// The folder of the tokenizer and the tensors, with a slash at its end: the top, empty, or that of a table of vectors; `None`
+    /// where the files are of no model in named tensors.
+    async fn model_folder(&self, listing: &Listing) -> Result<Option<String>, LoadError> {
+        if listing.files.contains("config.json") {
+            return Ok(Some(String::new()));
+        }
+        if !listing.files.contains(MODULES) {
+            return Ok(None);
+        }
+        let snapshot = self.fetch(listing, MODULES).await?;
+        let Some(Value::Array(modules)) = read_json(&snapshot, MODULES)? else { return Ok(None) };
+        let Some(first) = modules.first() else { return Ok(None) };
+        let first = Fields::new(MODULES, first)?;
+        let (kind, path): (String, String) = (first.or("type", String::new())?, first.or("path", String::new())?);
+        let folder = check_inside(path.trim_end_matches('/'))?;
+        Ok(kind.ends_with(".StaticEmbedding").then(|| match folder {
+            "" | "." => String::new(),
+            folder => format!("{folder}/"),
+        }))
+    }
+
+    async fn tensor_files(
+        &self,
+        listing: &Listing,
+        folder: &str,
+        dense_path: Option<&str>,
+    ) -> Result<PathBuf, LoadError> {
+        self.require_tokenizer(listing, folder)?;
+        let has = |name: &str| listing.files.contains(&format!("{folder}{name}"));
         let format = TensorFormat::ALL.into_iter().find(|format| has(format.single()) || has(format.index()));
         let format = format.ok_or_else(|| self.no_weights())?;
         let snapshot = self.small_files(listing).await?;
         self.module_files(listing, &snapshot, dense_path, is_module_file).await?;
+        if !folder.is_empty() {
+            return Ok(snapshot);
+        }
         if has(format.single()) {
             return self.fetch(listing, format.single()).await;
         }
@@ -327,12 +359,13 @@ impl<'a> Download<'a> {
     }
 
     /// Refuses a repository without a tokenizer before anything is downloaded.
-    fn require_tokenizer(&self, listing: &Listing) -> Result<(), LoadError> {
-        if listing.files.contains(TOKENIZER) || listing.files.contains(VOCABULARY_FILES[0]) {
+    fn require_tokenizer(&self, listing: &Listing, folder: &str) -> Result<(), LoadError> {
+        let tokenizer = format!("{folder}{TOKENIZER}");
+        if listing.files.contains(&tokenizer) || listing.files.contains(VOCABULARY_FILES[0]) {
             return Ok(());
         }
         let hint = hint(|file| Ok(listing.files.contains(file)))?;
-        Err(self.error(TOKENIZER, format!("the repository has no such file{hint}")))
+        Err(self.error(&tokenizer, format!("the repository has no such file{hint}")))
     }
 
     fn no_weights(&self) -> LoadError {
