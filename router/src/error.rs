@@ -323,6 +323,7 @@ fn routes_of(task: Task) -> &'static [&'static str] {
         Task::Embed => &["/v1/embeddings", "/embed", "/embed_all"],
         Task::Rerank => &["/rerank", "/v1/rerank", "/v1/score"],
         Task::Classify => &["/predict", "/v1/classify"],
+        Task::ClassifyTokens => &["/predict_tokens"],
     }
 }
 

@@ -1,6 +1,5 @@
 //! Capabilities of a checkpoint and its head, from options and files.
 
-use super::classifier;
 use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
 use super::st_modules::{self, DenseModule, ModuleList, PoolingConfig};
@@ -75,6 +74,7 @@ impl Evidence<'_> {
             Task::Embed => self.embed()?,
             Task::Rerank if !has_score_head => self.rerank()?,
             Task::Rerank | Task::Classify => self.classify()?,
+            Task::ClassifyTokens => self.classify_tokens()?,
         };
         capabilities.warnings.extend(self.doubt(task, has_score_head));
         match &head {
@@ -112,7 +112,7 @@ impl Evidence<'_> {
     }
 
     /// `architectures` of `config.json`; empty for a GGUF file.
-    fn architectures(&self) -> Result<Vec<String>, LoadError> {
+    pub(super) fn architectures(&self) -> Result<Vec<String>, LoadError> {
         match &self.metadata.json {
             Some(json) => Fields::new("config.json", json)?.or("architectures", vec![]),
             None => Ok(vec![]),
@@ -120,6 +120,9 @@ impl Evidence<'_> {
     }
 
     fn detect(&self) -> Result<Option<Task>, LoadError> {
+        if self.is_token_classifier()? {
+            return Ok(Some(Task::ClassifyTokens));
+        }
         if self.is_classifier()? {
             return Ok(Some(Task::Classify));
         }
@@ -293,7 +296,7 @@ impl Evidence<'_> {
     ///
     /// # Errors
     /// The options name another prompt.
-    fn prompts(&self, named: Prompts) -> Result<Prompts, LoadError> {
+    pub(super) fn prompts(&self, named: Prompts) -> Result<Prompts, LoadError> {
         let default = match &self.options.default_prompt {
             None => return Ok(named),
             Some(DefaultPrompt::Text(text)) => text,
@@ -386,13 +389,5 @@ impl Evidence<'_> {
         };
         let words = ["yes", "no"].into_iter().find(|word| self.metadata.tokenizer.token_to_id(word).is_none());
         words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
-    }
-
-    fn classify(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        let (classify, warning) = classifier::read(self.files, self.metadata, self.prompts(Prompts::default())?)?;
-        let num_labels = classify.labels.len();
-        let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning);
-        Ok((capabilities, HeadSource::Classifier { num_labels }))
     }
 }

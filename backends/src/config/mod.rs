@@ -7,7 +7,7 @@ mod positions;
 mod rope;
 
 pub(crate) use head::{
-    BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation, MODERNBERT_HEAD,
+    BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation, HeadName, MODERNBERT_HEAD,
     ROBERTA_HEAD,
 };
 pub(crate) use names::TensorNames;

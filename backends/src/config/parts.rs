@@ -1,6 +1,6 @@
 //! Tensors of a transformer by name and shape: what a checkpoint must have.
 
-use super::{ClassifierHead, DistanceBias, NormKind, Placement, PositionsConfig, TransformerConfig};
+use super::{DistanceBias, HeadName, NormKind, Placement, PositionsConfig, TransformerConfig};
 
 /// A matrix of a file, all of a layer's or some of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,9 +81,9 @@ impl TransformerConfig {
         Ok(())
     }
 
-    /// The tensors of a classifier's head.
-    pub(crate) fn head_tensors(&self, num_labels: usize) -> Vec<Required> {
-        let (ClassifierHead { layers, .. }, width) = (self.classifier, self.output_size);
+    /// The tensors of a classifier's head with these layers.
+    pub(crate) fn head_tensors(&self, layers: &[HeadName], num_labels: usize) -> Vec<Required> {
+        let width = self.output_size;
         let mut all = Tensors { config: self, list: Vec::new() };
         for (index, layer) in layers.iter().enumerate() {
             let rows = if index + 1 == layers.len() { num_labels } else { width };

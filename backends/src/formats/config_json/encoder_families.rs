@@ -371,4 +371,5 @@ pub(super) static FAMILIES: [Family; 14] = [
 ];
 
 /// Suffixes of `architectures`.
-pub(super) const HEADS: [&str; 4] = ["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification"];
+pub(super) const HEADS: [&str; 5] =
+    ["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"];

@@ -1,5 +1,6 @@
 //! Download of a model's files from the Hugging Face hub into its usual cache.
 
+mod folders;
 pub(crate) mod inspect;
 mod verify;
 mod watch;
@@ -8,7 +9,7 @@ use crate::LoadError;
 use crate::disk;
 use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
-use crate::json::{Fields, parse_json};
+use crate::json::parse_json;
 use crate::options::HubModel;
 use crate::source::names::{check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
@@ -170,27 +171,6 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// The folder of the tokenizer and the tensors, with a slash at its end: the top, empty, or that of a table of vectors; `None`
-    /// where the files are of no model in named tensors.
-    async fn model_folder(&self, listing: &Listing) -> Result<Option<String>, LoadError> {
-        if listing.files.contains("config.json") {
-            return Ok(Some(String::new()));
-        }
-        if !listing.files.contains(MODULES) {
-            return Ok(None);
-        }
-        let snapshot = self.fetch(listing, MODULES).await?;
-        let Some(Value::Array(modules)) = read_json(&snapshot, MODULES)? else { return Ok(None) };
-        let Some(first) = modules.first() else { return Ok(None) };
-        let first = Fields::new(MODULES, first)?;
-        let (kind, path): (String, String) = (first.or("type", String::new())?, first.or("path", String::new())?);
-        let folder = check_inside(path.trim_end_matches('/'))?;
-        Ok(kind.ends_with(".StaticEmbedding").then(|| match folder {
-            "" | "." => String::new(),
-            folder => format!("{folder}/"),
-        }))
-    }
-
     async fn tensor_files(
         &self,
         listing: &Listing,
@@ -229,24 +209,6 @@ impl<'a> Download<'a> {
             snapshot = self.fetch(listing, file).await?;
         }
         Ok(snapshot)
-    }
-
-    /// Folders of the modules.
-    fn folders(&self, listing: &Listing, snapshot: &Path, dense: Option<&str>) -> Result<BTreeSet<String>, LoadError> {
-        let mut folders = BTreeSet::from(["1_Pooling".to_owned()]);
-        folders.extend(dense.map(str::to_owned));
-        if listing.files.contains(MODULES)
-            && let Some(Value::Array(modules)) = read_json(snapshot, MODULES)?
-        {
-            for module in &modules {
-                folders.insert(Fields::new(MODULES, module)?.or("path", String::new())?);
-            }
-        }
-        folders.remove("");
-        for folder in &folders {
-            check_inside(folder)?;
-        }
-        Ok(folders)
     }
 
     /// Fetches those files in the modules' folders that `is_wanted` by their name.
