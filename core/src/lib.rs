@@ -28,8 +28,8 @@ pub use backend::{
     Backend, Batch, BatchLimits, Folding, Int8Report, ModelBackend, ModelInfo, Output, PrefixBackend, TooLarge, Wanted,
 };
 pub use capabilities::{
-    Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task,
-    sigmoid, softmax,
+    Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,
+    RerankTemplate, Task, sigmoid, softmax,
 };
 pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
@@ -41,8 +41,8 @@ pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{LengthMismatch, Scope, TokenSlice, Tokens};
-pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use postprocess::entities::{Aggregation, Entity};
+pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile, check_charsmap};

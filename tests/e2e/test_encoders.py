@@ -12,10 +12,10 @@ EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tin
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny"]
 # Run on a CPU only, so far.
-CPU_EMBEDDERS = ["nomic-moe-tiny"]
+CPU_EMBEDDERS = ["nomic-moe-tiny", "deberta-v2-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
-             "modernbert-reranker-tiny", "gte-reranker-tiny"]
+             "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny"]
 
 
 @pytest.mark.parametrize("model", EMBEDDERS + CPU_EMBEDDERS + STATIC)

@@ -63,11 +63,7 @@ impl Evidence<'_> {
 ///
 /// # Errors
 /// The files are malformed, or are those of a GGUF file without the head of a classifier.
-fn read(
-    files: &ModelFiles,
-    metadata: &Metadata,
-    prompts: Prompts,
-) -> Result<(Classify, Option<String>), LoadError> {
+fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Classify, Option<String>), LoadError> {
     let Some(json) = &metadata.json else {
         let what = "a classifier in a GGUF file of a decoder";
         let labels = metadata.gguf_labels.clone();

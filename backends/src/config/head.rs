@@ -73,6 +73,12 @@ pub(crate) const ROBERTA_HEAD: ClassifierHead = on_first_token(&[
     HeadName::biased("classifier.out_proj", HeadActivation::Identity),
 ]);
 
+/// DeBERTa's.
+pub(crate) const DEBERTA_HEAD: ClassifierHead = on_first_token(&[
+    HeadName::biased("pooler.dense", HeadActivation::Of(Activation::Gelu)),
+    HeadName::biased("classifier", HeadActivation::Identity),
+]);
+
 /// DistilBERT's.
 pub(crate) const DISTILBERT_HEAD: ClassifierHead = on_first_token(&[
     HeadName::biased("pre_classifier", HeadActivation::Of(Activation::Relu)),

@@ -7,12 +7,12 @@ mod positions;
 mod rope;
 
 pub(crate) use head::{
-    BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation, HeadName, MODERNBERT_HEAD,
-    ROBERTA_HEAD,
+    BERT_HEAD, ClassifierHead, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation,
+    HeadName, MODERNBERT_HEAD, ROBERTA_HEAD,
 };
 pub(crate) use names::TensorNames;
 pub(crate) use positions::{
-    DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
+    DisentangledConfig, DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
 };
 pub(crate) use rope::{RopeConfig, RopeScaling};
 
@@ -257,7 +257,9 @@ impl TransformerConfig {
     pub(crate) fn check_positions(&self, file: &str, positions: usize) -> Result<(), LoadError> {
         // Twice a million positions of 128 components.
         const MAX_TABLE: usize = 1 << 28;
-        if self.attention.distance_bias.is_some() && positions.saturating_mul(self.attention.num_heads) > MAX_TABLE {
+        let is_by_distance =
+            self.attention.distance_bias.is_some() || matches!(self.positions, PositionsConfig::Disentangled(_));
+        if is_by_distance && positions.saturating_mul(self.attention.num_heads) > MAX_TABLE {
             let problem = format!(
                 "the longest input ({positions} tokens) times the heads ({}) must be at most {MAX_TABLE}",
                 self.attention.num_heads

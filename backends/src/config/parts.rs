@@ -35,6 +35,16 @@ impl TransformerConfig {
         parts(prefix, &[(self.names.q, q), (self.names.k, kv), (self.names.v, kv)])
     }
 
+    /// The projections that embeddings of distances have of their own in a layer.
+    pub(crate) fn position_projections(&self) -> impl Iterator<Item = &'static str> {
+        let own = match &self.positions {
+            PositionsConfig::Disentangled(positions) if !positions.shared => [positions.by_query, positions.by_key],
+            _ => [false; 2],
+        };
+        let names = [self.names.position_key, self.names.position_query];
+        own.into_iter().zip(names).filter_map(|(is_own, name)| is_own.then_some(name))
+    }
+
     /// The matrices that a feed-forward block begins with.
     pub(crate) fn feed_forward_parts(&self, prefix: &str) -> Vec<Part> {
         let (names, width) = (&self.names, self.feed_forward.intermediate_size);
@@ -66,6 +76,12 @@ impl TransformerConfig {
         }
         if let Some(DistanceBias::Buckets(buckets)) = self.attention.distance_bias {
             all.matrix(names.relative_bias, buckets.buckets, self.attention.num_heads);
+        }
+        if let PositionsConfig::Disentangled(positions) = &self.positions {
+            all.matrix(names.relative_bias, positions.rows(), hidden);
+            if positions.normed {
+                all.norm("", names.relative_norm, hidden);
+            }
         }
         if self.norm.placement != Placement::After {
             all.norm("", names.final_norm, hidden);
@@ -134,6 +150,9 @@ impl Tensors<'_> {
             }
         }
         self.linear(&self.config.qkv_parts(prefix), *hidden, attention.qkv_bias);
+        for name in self.config.position_projections() {
+            self.linear(&parts(prefix, &[(name, attention.q_width())]), *hidden, true);
+        }
         if attention.qk_norm {
             for name in [names.q_norm, names.k_norm] {
                 self.list.push((format!("{prefix}{name}.weight"), vec![attention.head_dim]));

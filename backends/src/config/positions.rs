@@ -11,6 +11,58 @@ pub(crate) enum PositionsConfig {
     Learned(LearnedPositions),
     /// The scores alone know distances, by their biases.
     Biases,
+    /// The scores alone know distances, by embeddings of them that queries and keys are scored against: disentangled attention
+    /// ([arXiv 2006.03654](https://arxiv.org/abs/2006.03654)).
+    Disentangled(DisentangledConfig),
+}
+
+/// Embeddings of distances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DisentangledConfig {
+    /// Half the rows of the table; farther distances have the last row on their side.
+    pub(crate) span: usize,
+    /// Distances beyond half of `span` share rows, more and more of them, up to this distance; absent if none do.
+    pub(crate) log_beyond: Option<usize>,
+    /// Queries are scored against positions.
+    pub(crate) by_query: bool,
+    /// Keys are scored against positions.
+    pub(crate) by_key: bool,
+    /// Positions are projected as tokens are, without projections of their own.
+    pub(crate) shared: bool,
+    /// The table is normalised.
+    pub(crate) normed: bool,
+}
+
+impl DisentangledConfig {
+    /// Rows of the table.
+    pub(crate) fn rows(&self) -> usize {
+        2 * self.span
+    }
+
+    /// Terms of a score.
+    pub(crate) fn terms(&self) -> usize {
+        1 + usize::from(self.by_query) + usize::from(self.by_key)
+    }
+
+    /// The row of a distance, the query's position less the key's.
+    pub(crate) fn row(&self, distance: isize) -> usize {
+        let last = self.rows() as isize - 1;
+        (self.bucket(distance) + self.span as isize).clamp(0, last) as usize
+    }
+
+    /// The distance that stands for a distance and others.
+    fn bucket(&self, distance: isize) -> isize {
+        let middle = self.span / 2;
+        let (Some(end), size) = (self.log_beyond, distance.unsigned_abs()) else { return distance };
+        if size <= middle {
+            return distance;
+        }
+        // In single precision, as the published models were trained.
+        let log = |of: f32| f64::from(of).ln() as f32;
+        let relative = log(size as f32 / middle as f32) / log(((end - 1) as f64 / middle as f64) as f32);
+        let bucket = (relative * (middle - 1) as f32).ceil() as isize + middle as isize;
+        bucket * distance.signum()
+    }
 }
 
 /// Rotations by the reach of a layer's attention.

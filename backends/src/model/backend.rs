@@ -101,6 +101,10 @@ impl TransformerBackend {
             let problem = "experts (nomic-embed-text-v2-moe) run on the CPU only, so far: --device cpu".to_owned();
             return Err(LoadError::Options(problem));
         }
+        if matches!(config.positions, PositionsConfig::Disentangled(_)) && !target.is_cpu() {
+            let problem = "disentangled attention (deberta-v2) runs on the CPU only, so far: --device cpu".to_owned();
+            return Err(LoadError::Options(problem));
+        }
         if config.is_table() && !target.is_cpu() {
             let problem = "static embeddings (Model2Vec) run on the CPU only, so far: --device cpu".to_owned();
             return Err(LoadError::Options(problem));
@@ -120,7 +124,7 @@ impl TransformerBackend {
                 pooling: head.pooling().to_vec(),
                 mask: config.attention.mask,
                 positions: match config.positions {
-                    PositionsConfig::Rotary(_) | PositionsConfig::Biases => None,
+                    PositionsConfig::Rotary(_) | PositionsConfig::Biases | PositionsConfig::Disentangled(_) => None,
                     PositionsConfig::Learned(positions) => Some(positions),
                 },
                 has_token_types: config.embeddings.token_types > 0,

@@ -2,6 +2,7 @@
 
 pub(crate) mod backend;
 mod buffers;
+mod distances;
 mod experts;
 mod feed_forward;
 mod footprint;

@@ -1,5 +1,6 @@
 //! Weights of a transformer on a device, loaded by its description.
 
+use super::distances::Distances;
 use super::feed_forward::{Block, FeedForward};
 use super::loader::{Loader, Norms};
 use crate::config::{
@@ -70,15 +71,26 @@ impl TransformerWeights {
         positions: usize,
         target: &Target,
     ) -> Result<Self> {
-        let top = Loader { config, weights, target, bias: None, rotary: None, prefix: String::new(), index: 0 };
+        let top = Loader {
+            config,
+            weights,
+            target,
+            bias: None,
+            distances: None,
+            rotary: None,
+            prefix: String::new(),
+            index: 0,
+        };
         // Before the biases, whose memory is bounded by the table of positions that the file has.
         let embeddings = Embeddings::load(&top)?;
         let bias = relative_bias(config, weights, positions)?;
         let bias = bias.map(|bias| ScoreBias::new(bias, target)).transpose()?.map(Arc::new);
         let rotary = Rotations::new(config, positions, target)?;
+        let distances = Distances::load(&top, positions)?;
         let layers = (0..config.num_layers).map(|index| {
             let rotary = rotary.as_ref().map(|rotary| rotary.of_layer(config, index));
-            Layer::load(&Loader { bias: bias.as_ref(), rotary, prefix: config.names.layer(index), index, ..top })
+            let (bias, distances) = (bias.as_ref(), distances.as_ref());
+            Layer::load(&Loader { bias, distances, rotary, prefix: config.names.layer(index), index, ..top })
         });
         Ok(Self {
             embeddings,
@@ -172,7 +184,7 @@ impl Embeddings {
         Ok(Self {
             words: loader.table(names.words, loader.config.vocab_size)?,
             positions: match loader.config.positions {
-                PositionsConfig::Rotary(_) | PositionsConfig::Biases => None,
+                PositionsConfig::Rotary(_) | PositionsConfig::Biases | PositionsConfig::Disentangled(_) => None,
                 PositionsConfig::Learned(positions) => Some(loader.table(names.positions, positions.rows)?),
             },
             token_types: match config.token_types {
@@ -215,6 +227,7 @@ impl AttentionBlock {
                 window: sliding_windows[loader.index],
                 scale: config.scale.unwrap_or_else(|| 1.0 / (config.head_dim as f32).sqrt()),
                 bias: loader.bias.cloned(),
+                positions: loader.distances.map(|distances| distances.of_layer(loader)).transpose()?,
                 rounds_factors: loader.target.rounds_attention(),
             },
             output: loader.linear(&[(names.output, *hidden)], config.q_width(), config.output_bias)?,

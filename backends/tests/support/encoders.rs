@@ -22,7 +22,13 @@ pub const EMBEDDERS: [&str; 15] = [
 ];
 
 /// Those that run on a CPU only, so far.
-pub const CPU_EMBEDDERS: [&str; 3] = ["nomic-moe-tiny", "model2vec-tiny", "static-embedding-tiny"];
+pub const CPU_EMBEDDERS: [&str; 4] = ["nomic-moe-tiny", "model2vec-tiny", "static-embedding-tiny", "deberta-v2-tiny"];
+
+/// The same of classifiers.
+pub const CPU_CLASSIFIERS: [&str; 1] = ["deberta-v2-reranker-tiny"];
+
+/// Classifiers of tokens.
+pub const TOKEN_CLASSIFIERS: [&str; 3] = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"];
 
 pub const CLASSIFIERS: [&str; 8] = [
     "bert-reranker-tiny",
@@ -69,7 +75,8 @@ pub fn values(model: &mut LoadedModel, sequences: &[Tokens]) -> Vec<Vec<f32>> {
     let outputs = forward(model, sequences, wanted).into_iter();
     let values = outputs.map(|output| match output {
         Output::Embedding(values) | Output::Logits(values) => values,
-        Output::Tokens { .. } => panic!("asked for pooled outputs"),
+        // Of a classifier of tokens.
+        Output::Tokens { data, .. } => data,
     });
     values.collect()
 }

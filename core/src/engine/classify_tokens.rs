@@ -23,7 +23,8 @@ impl Engine {
             Method::Predict,
             texts.len(),
             Box::pin(async {
-                let ClassifyTokens { labels } = self.capability(Task::ClassifyTokens, |can| can.classify_tokens.as_ref())?;
+                let ClassifyTokens { labels } =
+                    self.capability(Task::ClassifyTokens, |can| can.classify_tokens.as_ref())?;
                 self.check_count(texts.len(), options.field)?;
                 if !self.config().allow_empty_inputs {
                     check_not_empty_texts(&texts, options.field)?;

@@ -192,9 +192,12 @@ fn tag(label: &str) -> (bool, &str) {
 
 /// The first of the largest values, and its index.
 fn largest(values: &[f32]) -> (usize, f32) {
-    values.iter().copied().enumerate().fold((0, f32::NEG_INFINITY), |best, (index, value)| {
-        if value > best.1 { (index, value) } else { best }
-    })
+    values.iter().copied().enumerate().fold(
+        (0, f32::NEG_INFINITY),
+        |best, (index, value)| {
+            if value > best.1 { (index, value) } else { best }
+        },
+    )
 }
 
 #[cfg(test)]

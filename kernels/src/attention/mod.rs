@@ -9,6 +9,7 @@ mod mask;
 mod products;
 mod query_tile;
 mod relative_bias;
+mod relative_positions;
 mod span;
 mod tile;
 
@@ -17,6 +18,7 @@ pub use layout::{QkvLayout, RowView};
 pub use mask::Mask;
 pub use query_tile::{QueryTile, query_tiles};
 pub use relative_bias::RelativeBias;
+pub use relative_positions::{DistanceRows, RelativePositions};
 pub use span::QuerySpan;
 #[cfg(feature = "cuda")]
 pub(crate) use {layout::check_layout, span::check_spans};

@@ -72,6 +72,15 @@ pub(crate) struct TokenPrediction {
     results: BTreeMap<String, f32>,
 }
 
+/// The list of a single string, or one such list per text.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "described only: predictions are written one by one")]
+pub(crate) enum TokenPredictions {
+    Single(Vec<TokenPrediction>),
+    Batch(Vec<Vec<TokenPrediction>>),
+}
+
 /// Labels of the tokens of texts
 ///
 /// A list for each text: of tokens, or with an `aggregation_strategy` of entities. Tokens that the tokenizer puts around a text and
@@ -79,7 +88,7 @@ pub(crate) struct TokenPrediction {
 /// string is not in another list.
 #[utoipa::path(
     post, path = "/predict_tokens", tag = "text-embeddings-inference", request_body = PredictTokensBody,
-    responses((status = 200, description = "The tokens or entities of each text", body = Vec<Vec<TokenPrediction>>))
+    responses((status = 200, description = "The tokens or entities of each text", body = TokenPredictions))
 )]
 pub(crate) async fn predict_tokens(app: Call, Json(body): Json<PredictTokensBody>) -> Result {
     let PredictTokensBody { inputs, truncate, truncation_direction, priority, .. } = body;

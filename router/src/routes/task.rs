@@ -2,7 +2,7 @@
 
 use super::embed::{EmbedBody, SimilarityBody};
 use super::predict::{PredictBody, Predictions};
-use super::predict_tokens::{PredictTokensBody, TokenPrediction};
+use super::predict_tokens::{PredictTokensBody, TokenPredictions};
 use super::rerank::{RerankAnswer, RerankBody};
 use utoipa::ToSchema;
 
@@ -27,7 +27,7 @@ enum TaskAnswer {
     Similarities(Vec<f32>),
     Rerank(RerankAnswer),
     Predict(Predictions),
-    PredictTokens(Vec<Vec<TokenPrediction>>),
+    PredictTokens(TokenPredictions),
 }
 
 /// The model's own task

@@ -49,7 +49,7 @@ fn fixture(name: &str) -> PathBuf {
 fn rope(config: &TransformerConfig) -> &RopeConfig {
     match &config.positions {
         PositionsConfig::Rotary(rotary) => &rotary.full,
-        PositionsConfig::Learned(_) | PositionsConfig::Biases => panic!("the positions are not rotary"),
+        _ => panic!("the positions are not rotary"),
     }
 }
 

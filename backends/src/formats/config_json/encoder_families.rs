@@ -2,8 +2,8 @@
 
 use super::common::{Must, NTK, RopeKinds, UNSCALED};
 use crate::config::{
-    BERT_HEAD, ClassifierHead, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement, ROBERTA_HEAD,
-    TensorNames, names,
+    BERT_HEAD, ClassifierHead, DEBERTA_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement,
+    ROBERTA_HEAD, TensorNames, names,
 };
 
 /// One family.
@@ -78,6 +78,8 @@ pub(super) enum Positions {
     Rotary(Rotary),
     /// None but the biases of scores by distance.
     Alibi,
+    /// Embeddings of distances in the scores.
+    Disentangled,
 }
 
 /// The bases of rotary positions.
@@ -328,7 +330,26 @@ const XLM_ROBERTA_FLASH: Family = Family {
     ..ROBERTA
 };
 
-pub(super) static FAMILIES: [Family; 14] = [
+/// DeBERTa v2 and v3.
+const DEBERTA: Family = Family {
+    model_type: "deberta-v2",
+    prefix: "DebertaV2",
+    positions: Positions::Disentangled,
+    token_types: Some(0),
+    norm_eps: 1e-7,
+    musts: &[
+        ("relative_attention", Must::Bool(true)),
+        ("position_biased_input", Must::Bool(false)),
+        ("conv_kernel_size", Must::Number(0.0)),
+        ("pooler_hidden_act", Must::Text("gelu")),
+        ("attention_head_size", Must::Absent),
+    ],
+    names: names::DEBERTA,
+    classifier: DEBERTA_HEAD,
+    ..BERT
+};
+
+pub(super) static FAMILIES: [Family; 15] = [
     // Before those whose `model_type` they have.
     XLM_ROBERTA_FLASH,
     JINA_V2,
@@ -364,6 +385,7 @@ pub(super) static FAMILIES: [Family; 14] = [
         classifier: ELECTRA_HEAD,
         ..BERT
     },
+    DEBERTA,
     MODERNBERT,
     NOMIC,
     NEW,
