@@ -187,6 +187,34 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_distances_are_those_of_deberta() {
+        let config = |span, end| DisentangledConfig {
+            span,
+            log_beyond: end,
+            by_query: true,
+            by_key: true,
+            shared: true,
+            normed: true,
+        };
+        let v3 = config(256, Some(512));
+        let of = |distances: &[isize]| distances.iter().map(|&it| v3.row(it) as isize - 256).collect::<Vec<_>>();
+        assert_eq!(
+            of(&[0, 1, 127, 128, 129, 130, 150, 200, 256, 300, 400, 511, -128, -129, -300, -511]),
+            [0, 1, 127, 128, 129, 130, 143, 169, 192, 207, 233, 255, -128, -129, -207, -255]
+        );
+        // The sums that transformers' make_log_bucket_position gives.
+        for (span, end, sum) in
+            [(256, 512, 54_914_426), (16, 512, 3_809_604), (12, 512, 2_824_578), (32, 128, 9_929_588)]
+        {
+            let it = config(span, Some(end));
+            let found: isize = (1..).zip(-511..=511).map(|(weight, distance)| weight * it.bucket(distance)).sum();
+            assert_eq!(found, sum, "{span} {end}");
+        }
+        let plain = config(4, None);
+        assert_eq!([-9, -4, -1, 3, 4, 9].map(|distance| plain.row(distance)), [0, 0, 3, 7, 7, 7]);
+    }
+
+    #[test]
     fn buckets_are_those_of_mpnet() {
         let buckets = RelativeBuckets { buckets: 32, max_distance: 128 };
         let of = |distances: &[isize]| distances.iter().map(|&it| buckets.bucket(it)).collect::<Vec<_>>();

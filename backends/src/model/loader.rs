@@ -1,6 +1,5 @@
 //! Loading of tensors by the names of a layer.
 
-use super::distances::Distances;
 use crate::config::parts::{Part, parts};
 use crate::config::{NormKind, Placement, TransformerConfig};
 use crate::error::LoadError;
@@ -29,8 +28,6 @@ pub(super) struct Loader<'a> {
     pub(super) weights: &'a Weights,
     pub(super) target: &'a Target,
     pub(super) bias: Option<&'a Arc<ScoreBias>>,
-    /// Embeddings of distances, where scores know them.
-    pub(super) distances: Option<&'a Distances>,
     pub(super) rotary: Option<&'a Arc<Rotary>>,
     /// Before every name.
     pub(super) prefix: String,

@@ -71,16 +71,7 @@ impl TransformerWeights {
         positions: usize,
         target: &Target,
     ) -> Result<Self> {
-        let top = Loader {
-            config,
-            weights,
-            target,
-            bias: None,
-            distances: None,
-            rotary: None,
-            prefix: String::new(),
-            index: 0,
-        };
+        let top = Loader { config, weights, target, bias: None, rotary: None, prefix: String::new(), index: 0 };
         // Before the biases, whose memory is bounded by the table of positions that the file has.
         let embeddings = Embeddings::load(&top)?;
         let bias = relative_bias(config, weights, positions)?;
@@ -90,7 +81,7 @@ impl TransformerWeights {
         let layers = (0..config.num_layers).map(|index| {
             let rotary = rotary.as_ref().map(|rotary| rotary.of_layer(config, index));
             let (bias, distances) = (bias.as_ref(), distances.as_ref());
-            Layer::load(&Loader { bias, distances, rotary, prefix: config.names.layer(index), index, ..top })
+            Layer::load(&Loader { bias, rotary, prefix: config.names.layer(index), index, ..top }, distances)
         });
         Ok(Self {
             embeddings,
@@ -201,13 +192,13 @@ impl Embeddings {
 }
 
 impl Layer {
-    fn load(loader: &Loader<'_>) -> Result<Self> {
-        Ok(Self { attention: AttentionBlock::load(loader)?, feed_forward: FeedForward::load(loader)? })
+    fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
+        Ok(Self { attention: AttentionBlock::load(loader, distances)?, feed_forward: FeedForward::load(loader)? })
     }
 }
 
 impl AttentionBlock {
-    fn load(loader: &Loader<'_>) -> Result<Self> {
+    fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
         let TransformerConfig { attention: config, names, hidden_size: hidden, sliding_windows, norm, .. } =
             loader.config;
         let qkv = loader.config.qkv_parts(&loader.prefix);
@@ -227,7 +218,7 @@ impl AttentionBlock {
                 window: sliding_windows[loader.index],
                 scale: config.scale.unwrap_or_else(|| 1.0 / (config.head_dim as f32).sqrt()),
                 bias: loader.bias.cloned(),
-                positions: loader.distances.map(|distances| distances.of_layer(loader)).transpose()?,
+                positions: distances.map(|distances| distances.of_layer(loader)).transpose()?,
                 rounds_factors: loader.target.rounds_attention(),
             },
             output: loader.linear(&[(names.output, *hidden)], config.q_width(), config.output_bias)?,

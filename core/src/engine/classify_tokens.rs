@@ -30,7 +30,7 @@ impl Engine {
                     check_not_empty_texts(&texts, options.field)?;
                 }
                 let begun = Instant::now();
-                let Inner { tokenizers, tokenize_quota, .. } = &*self.inner;
+                let Inner { tokenize_quota, .. } = &*self.inner;
                 let bytes = texts.iter().map(|text| text.len() + 1).sum();
                 // Held as long as the tokens are.
                 let _share = tokenize_quota.admit(options.field, bytes, "bytes of text and one for each text")?;

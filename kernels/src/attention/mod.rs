@@ -6,6 +6,7 @@ mod keys;
 mod layout;
 mod line;
 mod mask;
+mod positions_of_line;
 mod products;
 mod query_tile;
 mod relative_bias;
