@@ -9,13 +9,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 impl Download<'_> {
-    /// The folder of the tokenizer and the tensors, with a slash at its end: the top, empty, or that of a table of vectors; `None`
-    /// where the files are of no model in named tensors.
+    /// The folder of the tokenizer and the tensors, with a slash at its end: the top, empty, or that of a table of vectors beside no
+    /// `config.json`; `None` where the files are of no model in named tensors.
     pub(super) async fn model_folder(&self, listing: &Listing) -> Result<Option<String>, LoadError> {
         if listing.files.contains("config.json") {
             return Ok(Some(String::new()));
         }
-        if !listing.files.contains(MODULES) {
+        // Nothing is downloaded in vain: the folder has a tokenizer.
+        let has_folder = listing.files.iter().any(|file| file.ends_with("/tokenizer.json"));
+        if !has_folder || !listing.files.contains(MODULES) {
             return Ok(None);
         }
         let snapshot = self.fetch(listing, MODULES).await?;
