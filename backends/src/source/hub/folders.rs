@@ -1,10 +1,36 @@
-//! Folders of a model's modules.
+//! Folders of a repository: that of the model, and those of the modules.
 
+use super::{Download, Listing, MODULES, read_json};
 use crate::LoadError;
 use crate::json::Fields;
-use crate::source::names::check_inside;
+use crate::source::names::{check_inside, module_folder};
 use serde_json::Value;
 use std::collections::BTreeSet;
+
+impl Download<'_> {
+    /// The folder of the tokenizer and the tensors, with a slash at its end: the top, empty, or that of a table of vectors beside no
+    /// `config.json`; `None` where the files are of no model in named tensors.
+    pub(super) async fn model_folder(&self, listing: &Listing) -> Result<Option<String>, LoadError> {
+        if listing.files.contains("config.json") {
+            return Ok(Some(String::new()));
+        }
+        // Nothing is downloaded in vain: the folder has a tokenizer.
+        let has_folder = listing.files.iter().any(|file| file.ends_with("/tokenizer.json"));
+        if !has_folder || !listing.files.contains(MODULES) {
+            return Ok(None);
+        }
+        let snapshot = self.fetch(listing, MODULES).await?;
+        let Some(Value::Array(modules)) = read_json(&snapshot, MODULES)? else { return Ok(None) };
+        let Some(first) = modules.first() else { return Ok(None) };
+        let first = Fields::new(MODULES, first)?;
+        let (kind, path): (String, String) = (first.or("type", String::new())?, first.or("path", String::new())?);
+        let folder = module_folder(check_inside(&path)?);
+        Ok(kind.ends_with(".StaticEmbedding").then(|| match folder {
+            "" => String::new(),
+            folder => format!("{folder}/"),
+        }))
+    }
+}
 
 /// The folders that `modules.json` names, with those inside of a router's, and that of the options; `files` are those of the repository.
 ///
@@ -18,15 +44,16 @@ pub(super) fn folders<'a>(
     let mut folders = BTreeSet::from(["1_Pooling".to_owned()]);
     folders.extend(dense.map(str::to_owned));
     for module in modules.and_then(Value::as_array).into_iter().flatten() {
-        let fields = Fields::new("modules.json", module)?;
+        let fields = Fields::new(MODULES, module)?;
         let path: String = fields.or("path", String::new())?;
+        let path = module_folder(&path);
         // The modules of a router are in folders of its own.
         if fields.or("type", String::new())?.ends_with(".Router") && !path.is_empty() {
-            let inside = format!("{}/", path.trim_end_matches('/'));
+            let inside = format!("{path}/");
             let below = files.clone().filter(|file| file.starts_with(&inside));
             folders.extend(below.filter_map(|file| file.rsplit_once('/')).map(|(folder, _)| folder.to_owned()));
         }
-        folders.insert(path);
+        folders.insert(path.to_owned());
     }
     folders.remove("");
     for folder in &folders {
@@ -42,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_router_has_folders_of_its_own() {
-        let modules = json!([{"path": "", "type": "x.Transformer"}, {"path": "2_Router", "type": "x.Router"}, {"path": "3_Dense", "type": "x.Dense"}]);
+        let modules = json!([{"path": "", "type": "x.Transformer"}, {"path": "2_Router", "type": "x.Router"}, {"path": "./3_Dense/", "type": "x.Dense"}, {"path": "."}]);
         let files = ["2_Router/router_config.json", "2_Router/query_0_Dense/config.json", "3_Dense/a/b.json", "x.json"];
         let files = files.map(str::to_owned);
         let found = folders(Some(&modules), files.iter(), Some("d")).unwrap();
