@@ -103,22 +103,6 @@ impl Evidence<'_> {
         }
     }
 
-    /// `true` if the config names a sequence classifier, or a GGUF file has the head of one.
-    ///
-    /// # Errors
-    /// The config is malformed.
-    fn is_classifier(&self) -> Result<bool, LoadError> {
-        Ok(self.metadata.gguf_labels.is_some()
-            || self.class()?.is_some_and(|name| name.ends_with("ForSequenceClassification")))
-    }
-
-    /// The class that the checkpoint was saved from: the first of `architectures` in `config.json`; a GGUF file has none.
-    pub(super) fn class(&self) -> Result<Option<String>, LoadError> {
-        let Some(json) = &self.metadata.json else { return Ok(None) };
-        let classes: Vec<String> = Fields::new("config.json", json)?.or("architectures", vec![])?;
-        Ok(classes.into_iter().next())
-    }
-
     fn detect(&self) -> Result<Option<Task>, LoadError> {
         if self.is_token_classifier()? {
             return Ok(Some(Task::ClassifyTokens));

@@ -15,8 +15,8 @@ use crate::config::{
 };
 use crate::formats::{MappedTable, TensorFormat, Weights};
 use crate::json::Fields;
-use crate::source::names::module_folder;
-use crate::source::{ModelFiles, inside};
+use crate::source::ModelFiles;
+use crate::source::names::{inside, module_folder};
 use prefold_kernels::Activation;
 use serde_json::{Map, Value};
 use tokenizers::processors::PostProcessorWrapper;

@@ -13,7 +13,7 @@ use crate::json::parse_json;
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use hub::FileSet;
 use hub::inspect::{self, Remote};
-use names::{check_inside, max_bytes, named_by_a_file};
+use names::{check_inside, inside, max_bytes, named_by_a_file};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fs;
@@ -248,11 +248,6 @@ impl ModelFiles {
             Location::Directory(directory) => FileBytes::map(&path_of(directory, name)?),
         }
     }
-}
-
-/// Path of a file in one of the model's folders, which is empty for the top.
-pub(crate) fn inside(folder: &str, file: &str) -> String {
-    if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
 }
 
 /// Path of a file in the model's folder. Folders in it come from the model's own files; at the top of the folder are the files

@@ -34,6 +34,11 @@ pub(crate) fn module_folder(path: &str) -> &str {
     }
 }
 
+/// Path of a file in one of the model's folders, which is empty for the top.
+pub(crate) fn inside(folder: &str, file: &str) -> String {
+    if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
+}
+
 /// Path of a file that one of the model's files names. Its links are followed: they may lead to another place in the model's
 /// folder, or in the hub's cache to `blobs/`, where a snapshot's files are.
 ///

@@ -2,10 +2,12 @@
 
 use super::{Download, Listing, MODULES, read_json};
 use crate::LoadError;
+use crate::formats::TensorFormat;
 use crate::json::Fields;
 use crate::source::names::{check_inside, module_folder};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 impl Download<'_> {
     /// The folder of the tokenizer and the tensors, with a slash at its end: the top, empty, or that of a table of vectors beside no
@@ -30,13 +32,36 @@ impl Download<'_> {
             folder => format!("{folder}/"),
         }))
     }
+
+    /// Fetches those files in the modules' folders that `is_wanted` by their name.
+    pub(super) async fn module_files(
+        &self,
+        listing: &Listing,
+        snapshot: &Path,
+        dense: Option<&str>,
+        is_wanted: fn(&str) -> bool,
+    ) -> Result<(), LoadError> {
+        let modules = if listing.files.contains(MODULES) { read_json(snapshot, MODULES)? } else { None };
+        for folder in folders(modules.as_ref(), listing.files.iter(), dense)? {
+            let prefix = format!("{}/", folder.trim_end_matches('/'));
+            // Of a module's weights those alone that will be read.
+            let weights = TensorFormat::ALL.map(|format| format!("{prefix}{}", format.single()));
+            let read = weights.iter().find(|name| listing.files.contains(*name));
+            let is_read = |file: &String| !weights.contains(file) || Some(file) == read;
+            let inside = |file: &&String| file.strip_prefix(&prefix).is_some_and(is_wanted) && is_read(file);
+            for file in listing.files.iter().filter(inside) {
+                self.fetch(listing, file).await?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The folders that `modules.json` names, with those inside of a router's, and that of the options; `files` are those of the repository.
 ///
 /// # Errors
 /// The list is malformed, or a folder is outside of the model's.
-pub(super) fn folders<'a>(
+fn folders<'a>(
     modules: Option<&Value>,
     files: impl Iterator<Item = &'a String> + Clone,
     dense: Option<&str>,

@@ -13,7 +13,6 @@ use crate::json::parse_json;
 use crate::options::HubModel;
 use crate::source::names::{check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
-use folders::folders;
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
 use hf_hub::{HFClient, HFError, split_id};
 use prefold_core::without_credentials;
@@ -210,29 +209,6 @@ impl<'a> Download<'a> {
             snapshot = self.fetch(listing, file).await?;
         }
         Ok(snapshot)
-    }
-
-    /// Fetches those files in the modules' folders that `is_wanted` by their name.
-    async fn module_files(
-        &self,
-        listing: &Listing,
-        snapshot: &Path,
-        dense: Option<&str>,
-        is_wanted: fn(&str) -> bool,
-    ) -> Result<(), LoadError> {
-        let modules = if listing.files.contains(MODULES) { read_json(snapshot, MODULES)? } else { None };
-        for folder in folders(modules.as_ref(), listing.files.iter(), dense)? {
-            let prefix = format!("{}/", folder.trim_end_matches('/'));
-            // Of a module's weights those alone that will be read.
-            let weights = TensorFormat::ALL.map(|format| format!("{prefix}{}", format.single()));
-            let read = weights.iter().find(|name| listing.files.contains(*name));
-            let is_read = |file: &String| !weights.contains(file) || Some(file) == read;
-            let inside = |file: &&String| file.strip_prefix(&prefix).is_some_and(is_wanted) && is_read(file);
-            for file in listing.files.iter().filter(inside) {
-                self.fetch(listing, file).await?;
-            }
-        }
-        Ok(())
     }
 
     async fn gguf(&self, listing: &Listing) -> Result<PathBuf, LoadError> {
