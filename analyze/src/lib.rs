@@ -59,7 +59,7 @@ pub struct Analyze {
     #[arg(long)]
     prompt_name: Option<String>,
 
-    /// Task of the model: embed, rerank or classify. Default: recognised from the model's files
+    /// Task of the model: embed, rerank, classify or classify-tokens. Default: recognised from the model's files
     #[arg(long)]
     task: Option<Task>,
 

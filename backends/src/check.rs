@@ -45,7 +45,7 @@ pub struct CheckedModel {
     pub parameters: Option<u64>,
     /// Type of the weights in the files.
     pub stored_dtype: Option<String>,
-    /// Memory by `--dtype`.
+    /// Memory by `--dtype`; empty for a table of vectors whose rows are not known.
     pub memory: Vec<Memory>,
     /// The answers that it can give.
     pub capabilities: Capabilities,
@@ -62,6 +62,9 @@ pub struct Memory {
     pub longest_input_bytes: u64,
 }
 
+/// What is left out of a check of configuration alone.
+const BARE: &str = "there are no tensors and no tokenizer, which a start needs; only the configuration was checked";
+
 /// Types whose memory is told.
 const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Bfloat16, Dtype::Int8];
 
@@ -75,7 +78,8 @@ pub fn check_model(options: &LoadOptions) -> ModelCheck {
     };
     let licence = files.licence().map(str::to_owned).or_else(|| licence::read(&files));
     match Inspection::of(options, files) {
-        Ok(inspection) => checked(&inspection, licence),
+        Ok(Some(inspection)) => checked(&inspection, licence),
+        Ok(None) => ModelCheck { verdict: Verdict::RunsBut(vec![BARE.to_owned()]), model: None, licence },
         Err(error) => refused(&error, licence),
     }
 }
@@ -88,15 +92,14 @@ fn checked(inspection: &Inspection, licence: Option<String>) -> ModelCheck {
     let Inspection { config, weights, bare, capabilities } = inspection;
     let mut notes = capabilities.warnings.clone();
     let not_looked_for = match weights {
-        None if *bare => {
-            Some("there are no tensors and no tokenizer, which a start needs; only the configuration was checked")
-        }
+        None if *bare => Some(BARE),
         None => Some("its tensors are in no safetensors file, whose header could be read; they were not looked for"),
         Some(_) => None,
     };
     notes.extend(not_looked_for.map(str::to_owned));
     let longest = capabilities.max_input_length;
-    let memory = DTYPES.map(|dtype| Memory {
+    let told = DTYPES.into_iter().filter(|_| config.vocab_size > 0);
+    let memory = told.map(|dtype| Memory {
         dtype,
         weights_bytes: memory::weights(config, dtype, longest),
         longest_input_bytes: memory::of_inputs(config, &Target::cpu(dtype)).bytes(longest),
@@ -105,8 +108,8 @@ fn checked(inspection: &Inspection, licence: Option<String>) -> ModelCheck {
         family: config.model_type.clone(),
         attention: config.attention_name(),
         parameters: weights.as_ref().map(Weights::parameters),
-        stored_dtype: weights.as_ref().map(|it| it.stored_dtype(&config.names.first_projection()).to_owned()),
-        memory: memory.to_vec(),
+        stored_dtype: weights.as_ref().map(|it| it.stored_dtype(&config.typical_weight()).to_owned()),
+        memory: memory.collect(),
         capabilities: capabilities.clone(),
     };
     let verdict = if notes.is_empty() { Verdict::Runs } else { Verdict::RunsBut(notes) };

@@ -229,13 +229,13 @@ mod tests {
 
     #[test]
     fn names_go_both_ways_and_unknown_ones_list_the_known() {
-        for task in [Task::Embed, Task::Rerank, Task::Classify] {
+        for task in Task::ALL {
             assert_eq!(task.to_string().parse(), Ok(task));
         }
         for mode in [AttentionMode::Ragged, AttentionMode::Compact] {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
-        let unknown = "task `rank` is not known (embed, rerank, classify)";
+        let unknown = "task `rank` is not known (embed, rerank, classify, classify-tokens)";
         assert_eq!("rank".parse::<Task>(), Err(unknown.to_owned()));
     }
 

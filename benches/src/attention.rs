@@ -67,6 +67,7 @@ fn attention<'a>(layout: QkvLayout, qkv: &'a [f32], pages: &'a [u32], spans: &'a
         mask: Mask::Causal,
         window: None,
         bias: None,
+        positions: None,
     }
 }
 

@@ -163,14 +163,18 @@ pub enum Wanted {
     Embedding,
     /// The logits of a score head.
     Logits,
-    /// The final hidden state of every token.
+    /// The final hidden state of every token; of a classifier of tokens, the logits of every token.
     Tokens,
 }
 
 impl Wanted {
     /// The output of a model's head.
     pub fn pooled(capabilities: &Capabilities) -> Self {
-        if capabilities.embed.is_some() { Self::Embedding } else { Self::Logits }
+        match (&capabilities.embed, &capabilities.classify_tokens) {
+            (Some(_), _) => Self::Embedding,
+            (None, Some(_)) => Self::Tokens,
+            (None, None) => Self::Logits,
+        }
     }
 }
 

@@ -29,8 +29,8 @@ pub use backend::{
     TooLarge, Wanted,
 };
 pub use capabilities::{
-    Capabilities, Classify, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe, RerankTemplate, Task,
-    TaskAdapter, sigmoid, softmax,
+    Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,
+    RerankTemplate, Task, TaskAdapter, sigmoid, softmax,
 };
 pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
@@ -42,7 +42,8 @@ pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{Adapter, LengthMismatch, Scope, TokenSlice, Tokens};
+pub use postprocess::entities::{Aggregation, Entity};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
-pub use response::{RerankScore, Response, Timings, TokenInfo, TokenVectors, Usage};
+pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile, check_charsmap};

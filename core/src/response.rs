@@ -112,6 +112,31 @@ impl TokenVectors {
     }
 }
 
+/// The tokens of one text with the logits of their labels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogits {
+    pub(crate) text: String,
+    /// Those that are pieces of the text; special tokens that were put around it are left out.
+    pub(crate) tokens: Vec<TextToken>,
+    /// `[tokens, labels]`
+    pub(crate) logits: Vec<f32>,
+}
+
+/// A token that is a piece of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextToken {
+    /// Its id.
+    pub id: u32,
+    /// The tokenizer's string, or the piece of the text for the unknown token.
+    pub token: String,
+    /// First character of the piece.
+    pub start: usize,
+    /// One past the piece's last character.
+    pub end: usize,
+    /// The token goes on with the word of the token before it.
+    pub continues: bool,
+}
+
 /// A document's score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RerankScore {

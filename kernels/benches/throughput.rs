@@ -63,6 +63,7 @@ fn measure_attention<F: Float>(isa: Isa, layout: QkvLayout, tokens: usize) -> Re
             mask,
             window: None,
             bias: None,
+            positions: None,
         };
         let pairs = if matches!(mask, Mask::Causal) { tokens * (tokens + 1) / 2 } else { tokens * tokens };
         let operations = 4 * pairs * layout.q_width();

@@ -43,7 +43,10 @@ mod tiles;
 #[doc(hidden)]
 pub use activation::activate_mul_with;
 pub use activation::{Activation, activate_mul};
-pub use attention::{Attention, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, RowView, query_tiles};
+pub use attention::{
+    Attention, DistanceRows, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, RelativePositions, RowView,
+    query_tiles,
+};
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;

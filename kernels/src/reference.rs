@@ -98,6 +98,18 @@ pub fn qk_norm_rope(op: &QkNormRope<'_>, inv_freq: &[f64], rows: &[f32]) -> Vec<
     rows
 }
 
+/// The products of a query and of a key with the embeddings of their distance.
+fn positional(op: &Attention<'_>, head: usize, q: &[f64], key: usize, distance: isize, path: u32) -> f64 {
+    let (Some(positions), dim) = (&op.positions, op.layout.head_dim) else { return 0.0 };
+    let row = positions.rows.row(distance);
+    let by_query = positions.keys.map_or(0.0, |keys| matmul(q, &view(keys, row, head * dim, dim), dim)[0]);
+    let by_key = positions.queries.map_or(0.0, |queries| {
+        let k = view(op.k, op.pages[path as usize + key] as usize, head * dim, dim);
+        matmul(&k, &view(queries, row, head * dim, dim), dim)[0]
+    });
+    by_query + by_key
+}
+
 /// [`Attention`] for each query of its spans: rows in the order of the spans, `[queries, q_width]`.
 pub fn attention(op: &Attention<'_>) -> Vec<f64> {
     let dim = op.layout.head_dim;
@@ -120,8 +132,10 @@ pub fn attention(op: &Attention<'_>) -> Vec<f64> {
                     .map(|&page| matmul(&q, &view(op.k, page as usize, head / group * dim, dim), dim)[0])
                     .zip(&seen)
                     .map(|(score, &key)| {
-                        let bias = op.bias.map_or(0.0, |bias| bias.value(head, position as isize - key as isize));
-                        score * f64::from(op.scale) + f64::from(bias)
+                        let distance = position as isize - key as isize;
+                        let bias = op.bias.map_or(0.0, |bias| bias.value(head, distance));
+                        (score + positional(op, head, &q, key, distance, span.path)) * f64::from(op.scale)
+                            + f64::from(bias)
                     })
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -297,9 +297,11 @@ fn advice(error: &Error) -> String {
         },
         Error::NotCapable { capabilities, .. } => {
             let routes: Vec<&str> = capabilities.tasks().flat_map(routes_of).copied().collect();
-            routes
-                .split_last()
-                .map_or_else(String::new, |(last, others)| format!("; use {} or {last}", others.join(", ")))
+            match routes.split_last() {
+                None => String::new(),
+                Some((only, [])) => format!("; use {only}"),
+                Some((last, others)) => format!("; use {} or {last}", others.join(", ")),
+            }
         }
         Error::BatchTooLarge { .. } => format!(" ({} times --max-client-batch-size)", EngineConfig::MAX_CHUNKS),
         Error::Backend(BackendError::NotFinite(_)) => " (--dtype float32)".to_owned(),
@@ -323,6 +325,7 @@ fn routes_of(task: Task) -> &'static [&'static str] {
         Task::Embed => &["/v1/embeddings", "/embed", "/embed_all"],
         Task::Rerank => &["/rerank", "/v1/rerank", "/v1/score"],
         Task::Classify => &["/predict", "/v1/classify"],
+        Task::ClassifyTokens => &["/predict_tokens"],
     }
 }
 

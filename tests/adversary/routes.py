@@ -58,6 +58,7 @@ POSTS = (
     rerank("/rerank", "texts"), rerank("/rerank", "documents"), rerank("/v1/rerank", "documents"), rerank("/v2/rerank", "documents"),
     score("/v1/score"), score("/score"),
     Route("POST", "/predict", lambda made: {"inputs": [[text] for text in made]}, wrong=("raw_scores", *TEI), values=1),
+    Route("POST", "/predict_tokens", texts("inputs"), wrong=("aggregation_strategy", "raw_scores", "ignore_labels", *TEI), values=64),
     classify("/v1/classify"), classify("/classify"),
     Route("POST", "/tokenize", texts("inputs"), wrong=("add_special_tokens",), is_tokenizer=True),
     Route("POST", "/decode", lambda made: {"ids": [[1 + len(text) % 97 for text in made]]}, wrong=("ids", "skip_special_tokens"),

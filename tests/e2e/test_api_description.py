@@ -60,6 +60,17 @@ def test_answers_of_a_classifier(served, description, path, request_body):
     check(description, path, "post", 200, served(*CLASSIFIER).ask(path, **request_body))
 
 
+@pytest.mark.parametrize("request_body", [
+    {"inputs": TEXT}, {"inputs": [TEXT, "a"], "aggregation_strategy": "first"}, {"inputs": [[TEXT], ["a"]], "raw_scores": True},
+])
+def test_answers_of_a_classifier_of_tokens(served, description, request_body):
+    server = served("bert-ner-tiny")
+    answer = server.ask("/predict_tokens", **request_body)
+    check(description, "/predict_tokens", "post", 200, answer)
+    assert server.ask("/", **request_body) == answer
+    check(description, "/info", "get", 200, server.get("/info").json())
+
+
 @pytest.mark.parametrize("path", ["/info", "/ready", "/v1/models"])
 def test_what_the_server_tells(builtin, served, description, path):
     for server in (builtin, served(*CLASSIFIER)):
@@ -71,6 +82,7 @@ def test_what_the_server_tells(builtin, served, description, path):
     ("/v1/embeddings", {"input": []}, 400),
     ("/v1/score", {"queries": [], "documents": ["a"]}, 400),
     ("/predict", {"inputs": "a"}, 422),
+    ("/predict_tokens", {"inputs": "a"}, 422),
 ])
 def test_errors(builtin, description, path, request_body, status):
     response = builtin.post(path, request_body)

@@ -23,6 +23,7 @@ SERVERS = {
     "small": ("qwen3-tiny",),
     "reranker": ("qwen3-reranker-tiny", *ONE),
     "classifier": ("qwen3-seqcls-tiny", *ONE),
+    "tokens": ("bert-ner-tiny",),
 }
 # Width of a line, and fields that differ for each response or machine.
 WIDTH = 110

@@ -12,12 +12,13 @@ EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tin
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny"]
 # Run on a CPU only, so far.
-CPU_EMBEDDERS = ["nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny"]
+CPU_EMBEDDERS = ["nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny", "deberta-v2-tiny"]
+STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
-             "modernbert-reranker-tiny", "gte-reranker-tiny"]
+             "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny"]
 
 
-@pytest.mark.parametrize("model", EMBEDDERS + CPU_EMBEDDERS)
+@pytest.mark.parametrize("model", EMBEDDERS + CPU_EMBEDDERS + STATIC)
 def test_embeddings(served, model):
     server, values = served(model), expected(model)
     cases = [case for case in values["cases"] if "prompt_name" not in case and "task" not in case]
@@ -31,7 +32,8 @@ def test_embeddings(served, model):
     tokens = server.ask("/tokenize", inputs=texts)
     assert [[token["id"] for token in row] for row in tokens] == [case["input_ids"] for case in cases]
     info = server.get("/info").json()
-    assert info["model_type"] == {"embedding": {"pooling": pooling}} and info["attention"] == "full"
+    assert info["model_type"] == {"embedding": {"pooling": pooling}}
+    assert info["attention"] == ("none" if model in STATIC else "full")
 
 
 def test_a_task_selects_an_adapter_and_its_instruction(served):
@@ -88,6 +90,62 @@ def test_classifiers(served, model, activation):
             scores = {item["label"]: item["score"] for item in found}
             assert_close([scores[labels[str(i)]] for i in range(len(labels))], case[key], 1e-4, f"{case['name']} {key}")
     assert server.get("/info").json()["activation"] == activation
+
+
+@pytest.mark.parametrize("model", ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"])
+def test_token_classifiers(served, model):
+    """Labels, scores and places of transformers' pipeline in all its ways, in characters; a batch and a text alone are the same."""
+    server, values = served(model), expected(model)
+    cases = [case for case in values["cases"] if case["text"]]
+    texts = [case["text"] for case in cases]
+    for strategy in ("none", "simple", "first", "average", "max"):
+        found = server.ask("/predict_tokens", inputs=texts, aggregation_strategy=strategy)
+        for case, row in zip(cases, found, strict=True):
+            wanted = case["entities"][strategy]
+            keys = ("start", "end", "label") + (("token",) if strategy == "none" else ())
+            shown = [{**item, "label": next(iter(item["results"]))} for item in row]
+            assert [[item[key] for key in keys] for item in shown] == [[item[key] for key in keys] for item in wanted], \
+                f"{case['name']} {strategy}"
+            for item, entity in zip(row, wanted):
+                assert_score(item["results"][entity["label"]], entity["score"], f"{case['name']} {strategy}")
+                if strategy != "none":
+                    assert (item["token"], item["token_id"]) == (case["text"][entity["start"]:entity["end"]], 0)
+        assert server.ask("/predict_tokens", inputs=texts[2], aggregation_strategy=strategy) == found[2]
+    # As Baseten's clients send texts; a truncated text keeps the places of what is left.
+    assert server.ask("/predict_tokens", inputs=[[text] for text in texts]) == server.ask("/predict_tokens", inputs=texts)
+    raw = server.ask("/predict_tokens", inputs=texts, raw_scores=True, ignore_labels=[])
+    labels = [values["id2label"][str(i)] for i in range(values["num_labels"])]
+    for case, row in zip(cases, raw, strict=True):
+        rows = case["logits"] if len(row) == len(case["logits"]) else case["logits"][1:-1]
+        for item, logits in zip(row, rows, strict=True):
+            assert_close([item["results"][label] for label in labels], logits, 2e-4, case["name"])
+    info = server.get("/info").json()
+    assert info["answers"] == ["classify-tokens"] and info["model_type"]["classifier"]["id2label"] == values["id2label"]
+
+
+def test_a_truncated_text_keeps_the_places_of_what_is_left(served):
+    server, text = served("bert-ner-tiny"), "\u00c9t\u00e9 " + "river valley " * 400
+    for side in ("right", "left"):
+        answer = server.post("/predict_tokens", {"inputs": text, "truncate": True, "truncation_direction": side, "ignore_labels": []})
+        assert (answer.status, answer.headers["x-truncated-inputs"]) == (200, "1")
+        found = answer.json()
+        assert len(found) == 286
+        for item in found:
+            piece = text[item["start"]:item["end"]].lower().replace("\u00e9", "e")
+            assert piece == item["token"].removeprefix("##"), item
+        assert (found[0]["start"] == 0) == (side == "right") and (found[-1]["end"] == len(text.rstrip())) == (side == "left")
+
+
+def test_other_models_have_no_labels_for_tokens(served):
+    for model, route in (("bert-nli-tiny", "/predict"), ("bert-mean-tiny", "/v1/embeddings")):
+        answer = served(model).post("/predict_tokens", {"inputs": ["a"]})
+        assert answer.status == 422 and "token classification" in answer.json()["error"] and route in answer.json()["error"]
+    server = served("bert-ner-tiny")
+    assert server.post("/embed", {"inputs": "a"}).json()["error"].endswith("use /predict_tokens")
+    for body, words in (({"inputs": [["a"], 3]}, "token id"), ({"inputs": "a", "aggregation_strategy": "best"}, "aggregation_strategy"),
+                        ({"inputs": []}, "no items")):
+        answer = server.post("/predict_tokens", body)
+        assert 400 <= answer.status < 500 and words in answer.json()["error"], answer
 
 
 def test_only_equal_inputs_are_computed_once(served):

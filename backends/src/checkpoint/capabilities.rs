@@ -1,6 +1,5 @@
 //! Capabilities of a checkpoint and its head, from options and files.
 
-use super::classifier;
 use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
 use super::st_modules::{self, DenseModule, ModuleList, PoolingConfig};
@@ -76,6 +75,7 @@ impl Evidence<'_> {
             Task::Embed => self.embed()?,
             Task::Rerank if !has_score_head => self.rerank()?,
             Task::Rerank | Task::Classify => self.classify()?,
+            Task::ClassifyTokens => self.classify_tokens()?,
         };
         capabilities.warnings.extend(self.doubt(task, has_score_head));
         match &head {
@@ -103,23 +103,10 @@ impl Evidence<'_> {
         }
     }
 
-    /// `true` if the config names a sequence classifier, or a GGUF file has the head of one.
-    ///
-    /// # Errors
-    /// The config is malformed.
-    fn is_classifier(&self) -> Result<bool, LoadError> {
-        Ok(self.metadata.gguf_labels.is_some()
-            || self.class()?.is_some_and(|name| name.ends_with("ForSequenceClassification")))
-    }
-
-    /// The class that the checkpoint was saved from: the first of `architectures` in `config.json`; a GGUF file has none.
-    fn class(&self) -> Result<Option<String>, LoadError> {
-        let Some(json) = &self.metadata.json else { return Ok(None) };
-        let classes: Vec<String> = Fields::new("config.json", json)?.or("architectures", vec![])?;
-        Ok(classes.into_iter().next())
-    }
-
     fn detect(&self) -> Result<Option<Task>, LoadError> {
+        if self.is_token_classifier()? {
+            return Ok(Some(Task::ClassifyTokens));
+        }
         if self.is_classifier()? {
             return Ok(Some(Task::Classify));
         }
@@ -127,7 +114,11 @@ impl Evidence<'_> {
             return Ok(Some(Task::Embed));
         }
         let modules = ModuleList::read(self.files)?;
-        if modules.pooling.is_some() || modules.pooler || self.config_pooling()?.is_some() {
+        if self.metadata.config.is_table()
+            || modules.pooling.is_some()
+            || modules.pooler
+            || self.config_pooling()?.is_some()
+        {
             return Ok(Some(Task::Embed));
         }
         let qwen3 = match &self.metadata.json {
@@ -200,8 +191,15 @@ impl Evidence<'_> {
         if let Some(folder) = &self.options.dense_path {
             list.replace_dense(folder)?;
         }
-        let config_pooling = self.config_pooling()?;
+        let is_table = self.metadata.config.is_table();
+        // That which a table's config names is of the model from which it was made.
+        let config_pooling = if is_table { Some(Pooling::Mean) } else { self.config_pooling()? };
         let pooling = match (given, &list.pooling) {
+            (Some(pooling), _) if is_table && pooling != Pooling::Mean => {
+                let problem =
+                    format!("--pooling {pooling}: a table of vectors (StaticEmbedding) is pooled by the mean");
+                return Err(LoadError::Options(problem));
+            }
             (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
             (None, Some(folder)) => st_modules::pooling(self.files, folder, self.metadata.config.output_size)?,
             (None, None) if config_pooling.is_some() => {
@@ -288,7 +286,7 @@ impl Evidence<'_> {
     ///
     /// # Errors
     /// The options name another prompt.
-    fn prompts(&self, named: Prompts) -> Result<Prompts, LoadError> {
+    pub(super) fn prompts(&self, named: Prompts) -> Result<Prompts, LoadError> {
         let default = match &self.options.default_prompt {
             None => return Ok(named),
             Some(DefaultPrompt::Text(text)) => text,
@@ -373,14 +371,6 @@ impl Evidence<'_> {
         };
         let words = ["yes", "no"].into_iter().find(|word| tokenizer.token_to_id(word).is_none());
         words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
-    }
-
-    fn classify(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        let (classify, warning) = classifier::read(self.files, self.metadata, self.prompts(Prompts::default())?)?;
-        let num_labels = classify.labels.len();
-        let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning);
-        Ok((capabilities, HeadSource::Classifier { num_labels }))
     }
 }
 

@@ -1,10 +1,15 @@
-//! Labels of a sequence classifier, and the functions that its files ask for.
+//! Labels of classifiers, and the functions that their files ask for.
 
+use super::capabilities::Evidence;
+use super::head::HeadSource;
 use super::metadata::Metadata;
 use crate::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
-use prefold_core::{Classify, LogitActivation, Prompts};
+use prefold_core::{Capabilities, Classify, LogitActivation, Prompts};
+
+/// Ending of the classes of classifiers of tokens.
+const OF_TOKENS: &str = "ForTokenClassification";
 
 /// Limit of a classifier's labels; far above any real one.
 const MAX_LABELS: usize = 1 << 16;
@@ -12,15 +17,69 @@ const MAX_LABELS: usize = 1 << 16;
 /// Bytes of a label's name at most. Every answer of a classifier repeats the names.
 const MAX_LABEL_BYTES: usize = 256;
 
+impl Evidence<'_> {
+    /// `true` if the config names a sequence classifier, or a GGUF file has the head of one.
+    ///
+    /// # Errors
+    /// The config is malformed.
+    pub(super) fn is_classifier(&self) -> Result<bool, LoadError> {
+        Ok(self.metadata.gguf_labels.is_some()
+            || self.class()?.is_some_and(|name| name.ends_with("ForSequenceClassification")))
+    }
+
+    /// The class that the checkpoint was saved from: the first of `architectures` in `config.json`; a GGUF file has none.
+    pub(super) fn class(&self) -> Result<Option<String>, LoadError> {
+        let Some(json) = &self.metadata.json else { return Ok(None) };
+        let classes: Vec<String> = Fields::new("config.json", json)?.or("architectures", vec![])?;
+        Ok(classes.into_iter().next())
+    }
+
+    /// A classifier of sequences.
+    ///
+    /// # Errors
+    /// The files are malformed.
+    pub(super) fn classify(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        let (classify, warning) = read(self.files, self.metadata, self.prompts(Prompts::default())?)?;
+        let num_labels = classify.labels.len();
+        let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
+        capabilities.warnings.extend(warning);
+        Ok((capabilities, HeadSource::Classifier { num_labels }))
+    }
+
+    /// `true` if the config names a classifier of tokens.
+    ///
+    /// # Errors
+    /// The config is malformed.
+    pub(super) fn is_token_classifier(&self) -> Result<bool, LoadError> {
+        Ok(self.class()?.is_some_and(|name| name.ends_with(OF_TOKENS)))
+    }
+
+    /// A classifier of tokens.
+    ///
+    /// # Errors
+    /// The files are malformed, or not those of such a classifier.
+    pub(super) fn classify_tokens(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        let json = self.metadata.json.as_ref().filter(|_| !self.metadata.config.classifier.of_tokens.is_empty());
+        let (Some(json), true) = (json, self.is_token_classifier()?) else {
+            let problem = format!("is no classifier of tokens (...{OF_TOKENS}), which --task classify-tokens needs");
+            return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
+        };
+        if self.options.default_prompt.is_some() {
+            let problem = "`--default-prompt`: a classifier of tokens takes texts as they are";
+            return Err(LoadError::Options(problem.to_owned()));
+        }
+        let labels = labels(&Fields::new("config.json", json)?)?;
+        let num_labels = labels.len();
+        let capabilities = Capabilities::token_classifier(labels, self.metadata.max_input_length);
+        Ok((capabilities, HeadSource::TokenClassifier { num_labels }))
+    }
+}
+
 /// The classifier that the files describe, with a warning about what is not followed.
 ///
 /// # Errors
 /// The files are malformed, or are those of a GGUF file without the head of a classifier.
-pub(super) fn read(
-    files: &ModelFiles,
-    metadata: &Metadata,
-    prompts: Prompts,
-) -> Result<(Classify, Option<String>), LoadError> {
+fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Classify, Option<String>), LoadError> {
     let Some(json) = &metadata.json else {
         let what = "a classifier in a GGUF file of a decoder";
         let labels = metadata.gguf_labels.clone();

@@ -12,6 +12,8 @@ pub(crate) enum HeadSource {
     TokenRows(Vec<RerankToken>),
     /// The head of a sequence classifier.
     Classifier { num_labels: usize },
+    /// The head of a classifier of tokens.
+    TokenClassifier { num_labels: usize },
 }
 
 /// Dense layers behind the others for texts of different tasks; none in most models.

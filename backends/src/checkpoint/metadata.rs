@@ -34,6 +34,8 @@ pub(crate) struct Metadata {
     pub(crate) gguf_labels: Option<Vec<String>>,
     /// Types that tokens of an input may have; fewer than two if they are all alike.
     pub(crate) token_types: usize,
+    /// A token that is left out of a text's pooled state.
+    pub(crate) unpooled: Option<u32>,
 }
 
 impl Metadata {
@@ -58,7 +60,7 @@ impl Metadata {
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
         };
-        let tokenizer = match files.is_bare() {
+        let tokenizer = match gguf.is_none() && files.is_bare("")? {
             true => None,
             false => Some(catch_panic(tokenizer::FILE, checked_tokenizer)?),
         };
@@ -78,6 +80,7 @@ impl Metadata {
             gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
             gguf_labels: gguf.map(GgufFile::classifier_labels).transpose()?.flatten(),
             token_types,
+            unpooled: None,
         })
     }
 }

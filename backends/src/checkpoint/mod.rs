@@ -8,6 +8,7 @@ mod metadata;
 mod st_modules;
 mod st_router;
 mod st_transformer;
+mod static_embedding;
 mod summary;
 mod tasks;
 mod tensors;
@@ -30,6 +31,7 @@ use crate::source::hub::FileSet;
 use capabilities::{Evidence, Purpose};
 use metadata::Metadata;
 use prefold_core::Capabilities;
+use static_embedding::StaticEmbedding;
 use std::sync::Arc;
 use tokenizers::Tokenizer;
 
@@ -43,6 +45,8 @@ pub(crate) struct Checkpoint {
     pub(crate) tokenizer: Tokenizer,
     /// Types that tokens of an input may have.
     pub(crate) token_types: usize,
+    /// A token that is left out of a text's pooled state.
+    pub(crate) unpooled: Option<u32>,
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) head: HeadSource,
 }
@@ -57,18 +61,18 @@ impl Checkpoint {
         let name = files.display_name();
         let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run)?;
         let weights = weights.ok_or_else(|| LoadError::invalid(&name, "has no tensors"))?;
-        let Metadata { config, tokenizer, token_types, .. } = metadata;
+        let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
         let tokenizer = tokenizer.ok_or_else(|| LoadError::invalid(&name, "has no tokenizer"))?;
         tracing::info!(
             model = name,
             model_type = config.model_type,
             layers = config.num_layers,
             hidden_size = config.hidden_size,
-            stored = weights.stored_dtype(&config.names.first_projection()),
+            stored = weights.stored_dtype(&config.typical_weight()),
             max_input_length = capabilities.max_input_length,
             "checkpoint opened"
         );
-        Ok(Self { config, weights, tokenizer, token_types, capabilities: Arc::new(capabilities), head })
+        Ok(Self { config, weights, tokenizer, token_types, unpooled, capabilities: Arc::new(capabilities), head })
     }
 }
 
@@ -84,13 +88,19 @@ pub(crate) struct Inspection {
 }
 
 impl Inspection {
-    /// Reads and checks the files as [`Checkpoint::open`] does.
+    /// Reads and checks the files as [`Checkpoint::open`] does; `None` where they are those of a table of vectors without itself, whose
+    /// configuration does not say how wide it is.
     ///
     /// # Errors
     /// Those of a start.
-    pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Self, LoadError> {
+    pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
+        if let Some(table) = StaticEmbedding::find(&files)?
+            && table.is_unknown(&files)?
+        {
+            return Ok(None);
+        }
         let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check)?;
-        Ok(Self { bare: metadata.tokenizer.is_none(), config: metadata.config, weights, capabilities })
+        Ok(Some(Self { bare: metadata.tokenizer.is_none(), config: metadata.config, weights, capabilities }))
     }
 }
 
@@ -104,11 +114,21 @@ struct Opened {
 
 impl Opened {
     fn read(options: &LoadOptions, mut files: ModelFiles, purpose: Purpose) -> Result<Self, LoadError> {
+        let table = StaticEmbedding::find(&files)?;
         let gguf = files.take_gguf();
-        let metadata = Metadata::read(&files, gguf.as_ref())?;
-        let weights = match gguf {
-            Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
-            None => files.weights()?,
+        let (metadata, weights) = match table {
+            Some(table) => {
+                let weights = table.weights(&mut files)?;
+                (table.metadata(&files, weights.as_ref())?, weights)
+            }
+            None => {
+                let metadata = Metadata::read(&files, gguf.as_ref())?;
+                let weights = match gguf {
+                    Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
+                    None => files.weights()?,
+                };
+                (metadata, weights)
+            }
         };
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
         let (capabilities, head) = evidence.read()?;

@@ -45,6 +45,8 @@ pub(crate) struct ModuleList {
     pub(crate) pooling: Option<String>,
     /// The model's own pooler takes the place of a pooling module.
     pub(crate) pooler: bool,
+    /// The folder of a table of vectors, which takes the place of the transformer and of pooling.
+    pub(crate) table: Option<String>,
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
     pub(crate) dense: Vec<String>,
@@ -73,7 +75,7 @@ impl ModuleList {
         let Value::Array(modules) = modules else { return invalid("must be a list of modules") };
         let mut list = Self { pooler, ..Self::default() };
         // The first module that Dense and Normalize may be.
-        let behind = if pooler { 1 } else { 2 };
+        let mut behind = if pooler { 1 } else { 2 };
         let mut normalize = false;
         for (index, module) in modules.iter().enumerate() {
             let fields = Fields::new(MODULES, module)?;
@@ -96,8 +98,12 @@ impl ModuleList {
                     let what = format!("Transformer in the folder \"{path}\"");
                     return Err(LoadError::unsupported(MODULES, what, "the model's files at the top"));
                 }
-                ("Pooling", 1) if !pooler => list.pooling = Some(path),
-                ("LogitScore", 1) if !pooler => list.logit_score = Some(path),
+                ("StaticEmbedding", 0) => {
+                    behind = 1;
+                    list.table = Some(path);
+                }
+                ("Pooling", 1) if behind == 2 => list.pooling = Some(path),
+                ("LogitScore", 1) if behind == 2 => list.logit_score = Some(path),
                 (_, 2..) if list.logit_score.is_some() => {
                     let what = format!("{kind} after LogitScore");
                     return Err(LoadError::unsupported(MODULES, what, "LogitScore as the last module"));
@@ -111,12 +117,13 @@ impl ModuleList {
                 ("Router", _) if index >= behind && list.router.is_none() => list.router = Some(path),
                 _ => {
                     let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
-                                     or Transformer, then LogitScore; --task or --pooling can overrule the file";
+                                     or Transformer, then LogitScore, or StaticEmbedding in the place of Transformer \
+                                     and Pooling; --task or --pooling can overrule the file";
                     return Err(LoadError::unsupported(MODULES, format!("{kind} as module {index}"), supported));
                 }
             }
         }
-        match list.pooling.is_some() || list.logit_score.is_some() || pooler {
+        match list.pooling.is_some() || list.logit_score.is_some() || behind == 1 {
             true => Ok(list),
             false => invalid("has no Pooling or LogitScore module"),
         }

@@ -2,6 +2,7 @@
 
 use super::capabilities::{Evidence, Purpose};
 use super::metadata::Metadata;
+use super::static_embedding::StaticEmbedding;
 use crate::LoadError;
 use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
 use crate::options::{LoadOptions, ModelSource};
@@ -54,8 +55,15 @@ pub struct ModelShape {
 pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSummary, LoadError> {
     let options = &LoadOptions { source: source.clone(), task, ..LoadOptions::default() };
     let mut files = ModelFiles::open(options, FileSet::WithoutWeights)?;
+    let table = StaticEmbedding::find(&files)?;
     let gguf = files.take_gguf();
-    let metadata = Metadata::read(&files, gguf.as_ref())?;
+    let metadata = match table {
+        Some(table) => {
+            let weights = if table.has_weights(&files)? { table.weights(&mut files)? } else { None };
+            table.metadata(&files, weights.as_ref())?
+        }
+        None => Metadata::read(&files, gguf.as_ref())?,
+    };
     let purpose = Purpose::Summary;
     let (capabilities, _) = Evidence { options, files: &files, metadata: &metadata, weights: None, purpose }.read()?;
     let Metadata { config, tokenizer, .. } = metadata;

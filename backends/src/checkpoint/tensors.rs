@@ -11,11 +11,11 @@ use crate::formats::Weights;
 /// A tensor is missing or has another shape.
 pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Weights) -> Result<(), LoadError> {
     config.try_each_tensor(|(name, shape)| weights.check(&name, &shape))?;
-    match head {
-        HeadSource::Classifier { num_labels } => {
-            let mut tensors = config.head_tensors(*num_labels).into_iter();
-            tensors.try_for_each(|(name, shape)| weights.check(&name, &shape))
-        }
-        HeadSource::Dense { .. } | HeadSource::TokenRows(_) => Ok(()),
-    }
+    let (layers, num_labels) = match head {
+        HeadSource::Classifier { num_labels } => (config.classifier.layers, *num_labels),
+        HeadSource::TokenClassifier { num_labels } => (config.classifier.of_tokens, *num_labels),
+        HeadSource::Dense { .. } | HeadSource::TokenRows(_) => return Ok(()),
+    };
+    let mut tensors = config.head_tensors(layers, num_labels).into_iter();
+    tensors.try_for_each(|(name, shape)| weights.check(&name, &shape))
 }

@@ -17,7 +17,19 @@ pub(super) const CONFIG: &str = "tokenizer_config.json";
 /// # Errors
 /// The file or `tokenizer_config.json` is malformed, or beyond the limits on what a tokenizer may do with a text.
 pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
-    let Some(bytes) = files.read(FILE)? else { return Ok(None) };
+    let Some(mut tokenizer) = read_file(files, FILE)? else { return Ok(None) };
+    if let Some(config) = files.json(CONFIG)? {
+        apply_llama_template(&mut tokenizer, &config)?;
+    }
+    Ok(Some(tokenizer))
+}
+
+/// Reads a `tokenizer.json` wherever it is, as it is; `None` if there is no such file.
+///
+/// # Errors
+/// As for [`read`].
+pub(super) fn read_file(files: &ModelFiles, name: &str) -> Result<Option<Tokenizer>, LoadError> {
+    let Some(bytes) = files.read(name)? else { return Ok(None) };
     // The library's own message is meant for its developers.
     let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| match error.is_data() {
         true => LoadError::invalid(FILE, error.to_string()),
@@ -30,9 +42,6 @@ pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
     // The engine truncates. Removed before the first text is encoded, so that no padding is taken for a special token.
     tokenizer.with_truncation(None).map_err(invalid)?;
     tokenizer.with_padding(None);
-    if let Some(config) = files.json(CONFIG)? {
-        apply_llama_template(&mut tokenizer, &config)?;
-    }
     Ok(Some(tokenizer))
 }
 

@@ -9,6 +9,8 @@ pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
     /// The last one has a row for each label, the others as many as the states are wide.
     pub(crate) layers: &'static [HeadName],
+    /// Those from the state of a token to its logits in a classifier of tokens; none where the family has no such classifiers.
+    pub(crate) of_tokens: &'static [HeadName],
 }
 
 impl ClassifierHead {
@@ -48,11 +50,15 @@ pub(crate) enum HeadActivation {
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
     layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity, norm: "" }],
+    of_tokens: &[],
 };
+
+/// That of nearly all classifiers of tokens.
+const OF_TOKENS: &[HeadName] = &[HeadName::biased("classifier", HeadActivation::Identity)];
 
 /// A head on the state of the first token.
 const fn on_first_token(layers: &'static [HeadName]) -> ClassifierHead {
-    ClassifierHead { pooling: Pooling::Cls, layers }
+    ClassifierHead { pooling: Pooling::Cls, layers, of_tokens: OF_TOKENS }
 }
 
 /// BERT's.
@@ -67,6 +73,12 @@ pub(crate) const ROBERTA_HEAD: ClassifierHead = on_first_token(&[
     HeadName::biased("classifier.out_proj", HeadActivation::Identity),
 ]);
 
+/// DeBERTa's.
+pub(crate) const DEBERTA_HEAD: ClassifierHead = on_first_token(&[
+    HeadName::biased("pooler.dense", HeadActivation::Of(Activation::Gelu)),
+    HeadName::biased("classifier", HeadActivation::Identity),
+]);
+
 /// DistilBERT's.
 pub(crate) const DISTILBERT_HEAD: ClassifierHead = on_first_token(&[
     HeadName::biased("pre_classifier", HeadActivation::Of(Activation::Relu)),
@@ -79,11 +91,14 @@ pub(crate) const ELECTRA_HEAD: ClassifierHead = on_first_token(&[
     HeadName::biased("classifier.out_proj", HeadActivation::Identity),
 ]);
 
-/// ModernBERT's, whose pooling its config says.
-pub(crate) const MODERNBERT_HEAD: ClassifierHead = on_first_token(&[
+const MODERNBERT_LAYERS: &[HeadName] = &[
     HeadName { name: "head.dense", bias: false, activation: HeadActivation::Of(Activation::Gelu), norm: "head.norm" },
     HeadName::biased("classifier", HeadActivation::Identity),
-]);
+];
+
+/// ModernBERT's, whose pooling its config says.
+pub(crate) const MODERNBERT_HEAD: ClassifierHead =
+    ClassifierHead { pooling: Pooling::Cls, layers: MODERNBERT_LAYERS, of_tokens: MODERNBERT_LAYERS };
 
 /// That of `new` and `gte`.
 pub(crate) const GTE_HEAD: ClassifierHead = on_first_token(&[

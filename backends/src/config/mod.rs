@@ -9,12 +9,12 @@ mod rope;
 
 pub(crate) use adapters::{AdapterTask, AdaptersConfig};
 pub(crate) use head::{
-    BERT_HEAD, ClassifierHead, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation, MODERNBERT_HEAD,
-    ROBERTA_HEAD,
+    BERT_HEAD, ClassifierHead, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation,
+    HeadName, MODERNBERT_HEAD, ROBERTA_HEAD,
 };
 pub(crate) use names::TensorNames;
 pub(crate) use positions::{
-    DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
+    DisentangledConfig, DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
 };
 pub(crate) use rope::{RopeConfig, RopeScaling};
 
@@ -27,6 +27,7 @@ use prefold_kernels::Activation;
 pub(crate) struct TransformerConfig {
     /// Name of the family, for display.
     pub(crate) model_type: String,
+    /// 0 for a table of vectors whose rows are not known yet.
     pub(crate) vocab_size: usize,
     pub(crate) hidden_size: usize,
     /// Width of the final states; other than `hidden_size`, a projection follows the last norm.
@@ -182,8 +183,24 @@ impl TransformerConfig {
         self.feed_forward.experts.filter(|experts| layer % experts.every == 1)
     }
 
+    /// A table of vectors without layers, whose mean is a text's embedding.
+    pub(crate) fn is_table(&self) -> bool {
+        self.num_layers == 0
+    }
+
+    /// A weight whose stored type stands for all: the query projection of the first layer, or the table of a model without layers.
+    pub(crate) fn typical_weight(&self) -> String {
+        match self.is_table() {
+            true => format!("{}.weight", self.names.words),
+            false => self.names.first_projection(),
+        }
+    }
+
     /// The keys that a token sees, for display.
     pub(crate) fn attention_name(&self) -> &'static str {
+        if self.is_table() {
+            return "no";
+        }
         match (self.attention.mask, self.sliding_windows.iter().any(Option::is_some)) {
             (MaskConfig::Causal, false) => "causal",
             (MaskConfig::Causal, true) => "causal, windowed",
@@ -247,7 +264,9 @@ impl TransformerConfig {
     pub(crate) fn check_positions(&self, file: &str, positions: usize) -> Result<(), LoadError> {
         // Twice a million positions of 128 components.
         const MAX_TABLE: usize = 1 << 28;
-        if self.attention.distance_bias.is_some() && positions.saturating_mul(self.attention.num_heads) > MAX_TABLE {
+        let is_by_distance =
+            self.attention.distance_bias.is_some() || matches!(self.positions, PositionsConfig::Disentangled(_));
+        if is_by_distance && positions.saturating_mul(self.attention.num_heads) > MAX_TABLE {
             let problem = format!(
                 "the longest input ({positions} tokens) times the heads ({}) must be at most {MAX_TABLE}",
                 self.attention.num_heads

@@ -14,8 +14,13 @@ pub(crate) struct TensorNames {
     pub(crate) embedding_projection: &'static str,
     /// From the states after the last norm to states of another width.
     pub(crate) output_projection: &'static str,
-    /// Biases of scores by distance, `[buckets, num_heads]`.
+    /// Biases of scores by distance, `[buckets, num_heads]`, or embeddings of distances, `[rows, hidden]`.
     pub(crate) relative_bias: &'static str,
+    /// The norm of the embeddings of distances.
+    pub(crate) relative_norm: &'static str,
+    /// Their projections in a layer: what queries are scored against, and what keys are.
+    pub(crate) position_key: &'static str,
+    pub(crate) position_query: &'static str,
     /// The norm after the last layer.
     pub(crate) final_norm: &'static str,
     /// Before the number of a layer.
@@ -63,11 +68,31 @@ impl TensorNames {
     pub(crate) fn first_projection(&self) -> String {
         format!("{}{}.weight", self.layer(0), self.q)
     }
+
+    /// Those of a table of vectors alone, with `words` its name.
+    pub(crate) const fn table(words: &'static str) -> Self {
+        Self {
+            words,
+            embedding_norm: "",
+            layers: "",
+            q: "",
+            k: "",
+            v: "",
+            output: "",
+            attention_norm: "",
+            gate: "",
+            up: "",
+            down: "",
+            final_norm: "",
+            feed_forward_norm: "",
+            ..DECODER
+        }
+    }
 }
 
 /// First parts of names that files may lack.
-pub(crate) const OPTIONAL_PREFIXES: [&str; 7] =
-    ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new."];
+pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
+    ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new.", "deberta."];
 
 /// Those of Llama and all that follow it.
 pub(crate) const DECODER: TensorNames = TensorNames {
@@ -78,6 +103,9 @@ pub(crate) const DECODER: TensorNames = TensorNames {
     embedding_projection: "",
     output_projection: "",
     relative_bias: "",
+    relative_norm: "",
+    position_key: "",
+    position_query: "",
     final_norm: "model.norm",
     layers: "model.layers",
     q: "self_attn.q_proj",
@@ -118,6 +146,9 @@ pub(crate) const BERT: TensorNames = TensorNames {
     embedding_projection: "",
     output_projection: "",
     relative_bias: "",
+    relative_norm: "",
+    position_key: "",
+    position_query: "",
     final_norm: "",
     layers: "bert.encoder.layer",
     q: "attention.self.query",
@@ -196,6 +227,24 @@ pub(crate) const DISTILBERT: TensorNames = TensorNames {
     up: "ffn.lin1",
     down: "ffn.lin2",
     feed_forward_norm: "output_layer_norm",
+    pooler: "",
+    ..BERT
+};
+
+/// Those of DeBERTa v2 and v3.
+pub(crate) const DEBERTA: TensorNames = TensorNames {
+    words: "deberta.embeddings.word_embeddings",
+    positions: "",
+    token_types: "deberta.embeddings.token_type_embeddings",
+    embedding_norm: "deberta.embeddings.LayerNorm",
+    relative_bias: "deberta.encoder.rel_embeddings",
+    relative_norm: "deberta.encoder.LayerNorm",
+    position_key: "attention.self.pos_key_proj",
+    position_query: "attention.self.pos_query_proj",
+    layers: "deberta.encoder.layer",
+    q: "attention.self.query_proj",
+    k: "attention.self.key_proj",
+    v: "attention.self.value_proj",
     pooler: "",
     ..BERT
 };

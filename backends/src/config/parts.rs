@@ -1,7 +1,7 @@
 //! Tensors of a transformer by name and shape: what a checkpoint must have.
 
 use super::adapters::{first_factor, second_factor};
-use super::{ClassifierHead, DistanceBias, NormKind, Placement, PositionsConfig, TransformerConfig};
+use super::{DistanceBias, HeadName, NormKind, Placement, PositionsConfig, TransformerConfig};
 
 /// A matrix of a file, all of a layer's or some of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,16 @@ impl TransformerConfig {
     pub(crate) fn qkv_parts(&self, prefix: &str) -> Vec<Part> {
         let (q, kv) = (self.attention.q_width(), self.attention.kv_width());
         parts(prefix, &[(self.names.q, q), (self.names.k, kv), (self.names.v, kv)])
+    }
+
+    /// The projections that embeddings of distances have of their own in a layer.
+    pub(crate) fn position_projections(&self) -> impl Iterator<Item = &'static str> {
+        let own = match &self.positions {
+            PositionsConfig::Disentangled(positions) if !positions.shared => [positions.by_query, positions.by_key],
+            _ => [false; 2],
+        };
+        let names = [self.names.position_key, self.names.position_query];
+        own.into_iter().zip(names).filter_map(|(is_own, name)| is_own.then_some(name))
     }
 
     /// The matrices that a feed-forward block begins with.
@@ -70,6 +80,12 @@ impl TransformerConfig {
         if let Some(DistanceBias::Buckets(buckets)) = self.attention.distance_bias {
             all.matrix(names.relative_bias, buckets.buckets, self.attention.num_heads);
         }
+        if let PositionsConfig::Disentangled(positions) = &self.positions {
+            all.matrix(names.relative_bias, positions.rows(), hidden);
+            if positions.normed {
+                all.norm("", names.relative_norm, hidden);
+            }
+        }
         if self.norm.placement != Placement::After {
             all.norm("", names.final_norm, hidden);
         }
@@ -84,9 +100,9 @@ impl TransformerConfig {
         Ok(())
     }
 
-    /// The tensors of a classifier's head.
-    pub(crate) fn head_tensors(&self, num_labels: usize) -> Vec<Required> {
-        let (ClassifierHead { layers, .. }, width) = (self.classifier, self.output_size);
+    /// The tensors of a classifier's head with these layers.
+    pub(crate) fn head_tensors(&self, layers: &[HeadName], num_labels: usize) -> Vec<Required> {
+        let width = self.output_size;
         let mut all = Tensors { config: self, list: Vec::new() };
         for (index, layer) in layers.iter().enumerate() {
             let rows = if index + 1 == layers.len() { num_labels } else { width };
@@ -156,6 +172,9 @@ impl Tensors<'_> {
             }
         }
         self.projection(&self.config.qkv_parts(prefix), *hidden, attention.qkv_bias);
+        for name in self.config.position_projections() {
+            self.linear(&parts(prefix, &[(name, attention.q_width())]), *hidden, true);
+        }
         if attention.qk_width_norm {
             self.norm(prefix, names.q_norm, attention.q_width());
             self.norm(prefix, names.k_norm, attention.kv_width());

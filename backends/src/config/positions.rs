@@ -11,6 +11,58 @@ pub(crate) enum PositionsConfig {
     Learned(LearnedPositions),
     /// The scores alone know distances, by their biases.
     Biases,
+    /// The scores alone know distances, by embeddings of them that queries and keys are scored against: disentangled attention
+    /// ([arXiv 2006.03654](https://arxiv.org/abs/2006.03654)).
+    Disentangled(DisentangledConfig),
+}
+
+/// Embeddings of distances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DisentangledConfig {
+    /// Half the rows of the table; farther distances have the last row on their side.
+    pub(crate) span: usize,
+    /// Distances beyond half of `span` share rows, more and more of them, up to this distance; absent if none do.
+    pub(crate) log_beyond: Option<usize>,
+    /// Queries are scored against positions.
+    pub(crate) by_query: bool,
+    /// Keys are scored against positions.
+    pub(crate) by_key: bool,
+    /// Positions are projected as tokens are, without projections of their own.
+    pub(crate) shared: bool,
+    /// The table is normalised.
+    pub(crate) normed: bool,
+}
+
+impl DisentangledConfig {
+    /// Rows of the table.
+    pub(crate) fn rows(&self) -> usize {
+        2 * self.span
+    }
+
+    /// Terms of a score.
+    pub(crate) fn terms(&self) -> usize {
+        1 + usize::from(self.by_query) + usize::from(self.by_key)
+    }
+
+    /// The row of a distance, the query's position less the key's.
+    pub(crate) fn row(&self, distance: isize) -> usize {
+        let last = self.rows() as isize - 1;
+        (self.bucket(distance) + self.span as isize).clamp(0, last) as usize
+    }
+
+    /// The distance that stands for a distance and others.
+    fn bucket(&self, distance: isize) -> isize {
+        let middle = self.span / 2;
+        let (Some(end), size) = (self.log_beyond, distance.unsigned_abs()) else { return distance };
+        if size <= middle {
+            return distance;
+        }
+        // In single precision, as the published models were trained.
+        let log = |of: f32| f64::from(of).ln() as f32;
+        let relative = log(size as f32 / middle as f32) / log(((end - 1) as f64 / middle as f64) as f32);
+        let bucket = (relative * (middle - 1) as f32).ceil() as isize + middle as isize;
+        bucket * distance.signum()
+    }
 }
 
 /// Rotations by the reach of a layer's attention.
@@ -132,6 +184,34 @@ mod tests {
         let six = [0.25, 0.0625, 0.015_625, 0.003_906_25, 0.5, 0.125];
         assert_eq!(alibi_slopes(6), six);
         assert_eq!(alibi_slopes(12)[8..], [2_f32.powf(-0.5), 2_f32.powf(-1.5), 2_f32.powf(-2.5), 2_f32.powf(-3.5)]);
+    }
+
+    #[test]
+    fn rows_of_distances_are_those_of_deberta() {
+        let config = |span, end| DisentangledConfig {
+            span,
+            log_beyond: end,
+            by_query: true,
+            by_key: true,
+            shared: true,
+            normed: true,
+        };
+        let v3 = config(256, Some(512));
+        let of = |distances: &[isize]| distances.iter().map(|&it| v3.row(it) as isize - 256).collect::<Vec<_>>();
+        assert_eq!(
+            of(&[0, 1, 127, 128, 129, 130, 150, 200, 256, 300, 400, 511, -128, -129, -300, -511]),
+            [0, 1, 127, 128, 129, 130, 143, 169, 192, 207, 233, 255, -128, -129, -207, -255]
+        );
+        // The sums that transformers' make_log_bucket_position gives.
+        for (span, end, sum) in
+            [(256, 512, 54_914_426), (16, 512, 3_809_604), (12, 512, 2_824_578), (32, 128, 9_929_588)]
+        {
+            let it = config(span, Some(end));
+            let found: isize = (1..).zip(-511..=511).map(|(weight, distance)| weight * it.bucket(distance)).sum();
+            assert_eq!(found, sum, "{span} {end}");
+        }
+        let plain = config(4, None);
+        assert_eq!([-9, -4, -1, 3, 4, 9].map(|distance| plain.row(distance)), [0, 0, 3, 7, 7, 7]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod config_json;
 pub(crate) mod gguf;
+mod mapped_table;
 pub(crate) mod pytorch;
 pub(crate) mod safetensors;
 pub(crate) mod special_tokens;
@@ -9,6 +10,7 @@ mod tensor;
 mod tensor_files;
 pub(crate) mod wordpiece;
 
+pub(crate) use mapped_table::MappedTable;
 pub(crate) use tensor_files::{TensorFiles, TensorFormat};
 
 use crate::LoadError;
@@ -26,6 +28,8 @@ use prefold_kernels::{Dtype, Element};
 pub(crate) enum Weights {
     /// One or more files of named tensors.
     Files(TensorFiles),
+    /// Files with a table whose rows tokens share.
+    Mapped(MappedTable),
     /// A GGUF file.
     Gguf(GgufWeights),
 }
@@ -38,6 +42,7 @@ impl Weights {
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
         match self {
             Self::Files(files) => files.read(name, shape),
+            Self::Mapped(table) => table.read(name, shape),
             Self::Gguf(file) => file.read(name, shape),
         }
     }
@@ -56,6 +61,7 @@ impl Weights {
         }
         match self {
             Self::Files(files) => files.read_rows(name, shape, rows),
+            Self::Mapped(table) => table.read_rows(name, shape, rows),
             Self::Gguf(file) => file.f32_rows(name, shape, rows),
         }
     }
@@ -66,7 +72,7 @@ impl Weights {
     /// They are malformed.
     pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
         match self {
-            Self::Files(_) => Ok(None),
+            Self::Files(_) | Self::Mapped(_) => Ok(None),
             Self::Gguf(file) => file.class_rows(width),
         }
     }
@@ -92,6 +98,7 @@ impl Weights {
     pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
         match self {
             Self::Files(files) => files.check(name, shape),
+            Self::Mapped(table) => table.check(name, shape),
             Self::Gguf(file) => file.check(name, shape),
         }
     }
@@ -100,6 +107,7 @@ impl Weights {
     pub(crate) fn contains(&self, name: &str) -> bool {
         match self {
             Self::Files(files) => files.contains(name),
+            Self::Mapped(table) => table.files().contains(name),
             Self::Gguf(file) => file.contains(name),
         }
     }
@@ -108,6 +116,7 @@ impl Weights {
     pub(crate) fn parameters(&self) -> u64 {
         match self {
             Self::Files(files) => files.parameters(),
+            Self::Mapped(table) => table.files().parameters(),
             Self::Gguf(file) => file.parameters(),
         }
     }
@@ -116,6 +125,7 @@ impl Weights {
     pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
         match self {
             Self::Files(files) => files.stored_dtype(name),
+            Self::Mapped(table) => table.files().stored_dtype(name),
             Self::Gguf(file) => file.stored_dtype(name),
         }
     }

@@ -89,6 +89,8 @@ impl TensorFormat {
 pub(crate) struct TensorFiles {
     files: Vec<NamedFile>,
     tensors: HashMap<String, StoredTensor>,
+    /// Tensors of 32-bit and 64-bit integers.
+    integers: HashMap<String, StoredIntegers>,
     /// Name of the files together, for messages.
     description: String,
 }
@@ -103,14 +105,29 @@ struct StoredTensor {
     bytes: Range<usize>,
 }
 
+/// Place of a tensor of integers.
+#[derive(Debug)]
+struct StoredIntegers {
+    file: usize,
+    /// Bytes of an element.
+    size: usize,
+    shape: Vec<usize>,
+    bytes: Range<usize>,
+}
+
 impl TensorFiles {
+    /// No tensors yet.
+    fn empty(description: String) -> Self {
+        Self { files: vec![], tensors: HashMap::new(), integers: HashMap::new(), description }
+    }
+
     /// Opens a file that contains all tensors.
     ///
     /// # Errors
     /// The header is malformed, or a tensor's type is not supported.
     pub(crate) fn single(format: TensorFormat, name: &str, bytes: FileBytes) -> Result<Self, LoadError> {
         let tensors = format.read_header(name, &bytes)?;
-        let mut files = Self { files: vec![], tensors: HashMap::new(), description: name.to_owned() };
+        let mut files = Self::empty(name.to_owned());
         for (tensor, info) in tensors {
             files.insert(name, &tensor, info)?;
         }
@@ -132,7 +149,7 @@ impl TensorFiles {
         for (tensor, file) in weight_map {
             by_file.entry(file).or_default().push(tensor);
         }
-        let mut files = Self { files: vec![], tensors: HashMap::new(), description: index.to_owned() };
+        let mut files = Self::empty(index.to_owned());
         for (file, tensors) in by_file {
             let bytes = open(file)?;
             let mut header = format.read_header(file, &bytes)?;
@@ -154,7 +171,7 @@ impl TensorFiles {
     /// A header is malformed, or a tensor's type is not supported.
     pub(crate) fn headers(heads: &[(String, Vec<u8>)]) -> Result<Self, LoadError> {
         let description = heads.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-        let mut files = Self { files: vec![], tensors: HashMap::new(), description };
+        let mut files = Self::empty(description);
         for (name, head) in heads {
             for (tensor, info) in safetensors::read_header_alone(name, head)? {
                 files.insert(name, &tensor, info)?;
@@ -175,23 +192,31 @@ impl TensorFiles {
         // Buffers such as position ids may have any type; only weights and biases are refused.
         let dtype = match dtype {
             StoredType::Known(dtype) => dtype,
-            StoredType::Other(dtype) if name.ends_with(".weight") || name.ends_with(".bias") => {
+            StoredType::Other(dtype) if is_weight(name) => {
                 let what = format!("tensor `{name}` of type {dtype}");
                 return Err(LoadError::unsupported(file, what, "F32, F16, BF16"));
             }
-            StoredType::Other(_) => return Ok(()),
+            StoredType::Other(dtype) => {
+                let sizes = [("I32", size_of::<i32>()), ("I64", size_of::<i64>())];
+                let size = sizes.into_iter().find(|(name, _)| *name == dtype).filter(|_| strides.is_none());
+                if let Some((_, size)) = size {
+                    let integers = StoredIntegers { file: self.files.len(), size, shape, bytes };
+                    self.integers.insert(name.to_owned(), integers);
+                }
+                return Ok(());
+            }
         };
         let tensor = StoredTensor { file: self.files.len(), dtype, shape, strides, bytes };
         self.tensors.insert(name.to_owned(), tensor);
         Ok(())
     }
 
-    /// A tensor by its name, or by an older spelling of it, with or without the first part; or the matrix that adapters change.
+    /// A tensor by its name, or by another spelling of it, with or without the first part; or the matrix that adapters change.
     fn find(&self, name: &str) -> Option<&StoredTensor> {
         let without = OPTIONAL_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
         [Some(name), without].into_iter().flatten().find_map(|name| {
-            let older = || self.tensors.get(&older_name(name)?);
-            self.tensors.get(name).or_else(older).or_else(|| self.adapted(name))
+            let other = || self.tensors.get(&other_name(name)?);
+            self.tensors.get(name).or_else(other).or_else(|| self.adapted(name))
         })
     }
 
@@ -204,6 +229,54 @@ impl TensorFiles {
     /// `true` if there is such a tensor.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.find(name).is_some()
+    }
+
+    /// Name of the files together, for messages.
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The shape of a tensor, if there is such a one.
+    pub(crate) fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.find(name).map(|tensor| tensor.shape.as_slice())
+    }
+
+    /// The same of a tensor of integers.
+    pub(super) fn integer_shape(&self, name: &str) -> Option<&[usize]> {
+        self.integers.get(name).map(|tensor| tensor.shape.as_slice())
+    }
+
+    /// `false` if the headers alone are there.
+    pub(super) fn has_values(&self) -> bool {
+        self.tensors.values().all(|tensor| tensor.bytes.end <= self.files[tensor.file].bytes.len())
+    }
+
+    /// The values of a tensor of integers, which must be from 0 to `limit - 1`.
+    ///
+    /// # Errors
+    /// It is missing, or a value is out of range.
+    pub(super) fn integers(&self, name: &str, limit: usize) -> Result<Vec<u32>, LoadError> {
+        let Some(tensor) = self.integers.get(name) else {
+            return Err(LoadError::MissingTensor { file: self.description.clone(), name: name.to_owned() });
+        };
+        let file = &self.files[tensor.file];
+        file.reading(|| {
+            let values = file.bytes[tensor.bytes.clone()].chunks_exact(tensor.size).map(|bytes| match bytes {
+                &[a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+                &[a, b, c, d, e, f, g, h] => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
+                _ => -1,
+            });
+            values.map(|value| u32::try_from(value).ok().filter(|&row| (row as usize) < limit)).collect::<Vec<_>>()
+        })
+        .and_then(|values| {
+            let all: Option<Vec<u32>> = values.into_iter().collect();
+            all.ok_or_else(|| {
+                LoadError::invalid(
+                    &file.name,
+                    format!("`{name}` must have values from 0 to {}", limit.saturating_sub(1)),
+                )
+            })
+        })
     }
 
     /// Type of a tensor in the file.
@@ -237,7 +310,7 @@ impl TensorFiles {
     }
 
     /// Checks the presence and shape of a tensor.
-    pub(super) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
         self.checked(name, shape).map(drop)
     }
 
@@ -267,8 +340,19 @@ impl StoredTensor {
     }
 }
 
-/// The name of a LayerNorm's weight or bias in files converted from TensorFlow.
-fn older_name(name: &str) -> Option<String> {
+/// Model2Vec's name of what sentence-transformers names `embedding.weight`.
+const STATIC_TABLE: &str = "embeddings";
+
+/// `true` for a tensor whose type must be known.
+fn is_weight(name: &str) -> bool {
+    name.ends_with(".weight") || name.ends_with(".bias") || name == STATIC_TABLE
+}
+
+/// Another spelling of a name: that of a LayerNorm's weight or bias in files converted from TensorFlow, and Model2Vec's.
+fn other_name(name: &str) -> Option<String> {
+    if name == "embedding.weight" {
+        return Some(STATIC_TABLE.to_owned());
+    }
     let norm = |suffix| name.strip_suffix(suffix).filter(|norm| norm.ends_with("LayerNorm"));
     norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
 }

@@ -9,7 +9,7 @@ use super::sensitive;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
-use crate::config::{MaskConfig, PositionsConfig};
+use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::ops::{self, Target, Uploader};
 use crate::options::{AttentionMode, LoadOptions};
@@ -47,16 +47,17 @@ impl TransformerBackend {
     /// Packs the checkpoint's weights for the device; afterwards the checkpoint is not needed.
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, .. } = checkpoint;
-        let stored = weights.stored_dtype(&config.names.first_projection());
+        let stored = weights.stored_dtype(&config.typical_weight());
         let target = Target::open(options, stored)?;
         let mut backend = Self::load_on(checkpoint, options, target.clone())?;
         if target.dtype() == Dtype::Int8 {
             if let Some(pattern) = target.unmatched_skip() {
                 let problem = format!("--int8-skip {pattern}: no layer of products has a name with this part");
-                return Err(LoadError::Options(format!(
-                    "{problem}; one is {}",
-                    config.names.first_projection().trim_end_matches(".weight")
-                )));
+                let example = match config.is_table() {
+                    true => "the model has none".to_owned(),
+                    false => format!("one is {}", config.typical_weight().trim_end_matches(".weight")),
+                };
+                return Err(LoadError::Options(format!("{problem}; {example}")));
             }
             let mut report = backend.measure_int8(checkpoint);
             if !report.kept_in_bfloat16.is_empty() {
@@ -91,23 +92,10 @@ impl TransformerBackend {
 
     /// Packs the checkpoint's weights for a device.
     fn load_on(checkpoint: &Checkpoint, options: &LoadOptions, target: Target) -> Result<Self, LoadError> {
-        let Checkpoint { config, weights, token_types, capabilities, head, .. } = checkpoint;
+        let Checkpoint { config, weights, token_types, unpooled, capabilities, head, .. } = checkpoint;
         let head = Head::load(config, weights, head)?;
-        if head.pooling().len() > 1 && !target.is_cpu() {
-            let problem = "several pooling modes at once run on the CPU only, so far: --device cpu".to_owned();
-            return Err(LoadError::Options(problem));
-        }
-        if config.feed_forward.experts.is_some() && !target.is_cpu() {
-            let problem = "experts (nomic-embed-text-v2-moe) run on the CPU only, so far: --device cpu".to_owned();
-            return Err(LoadError::Options(problem));
-        }
-        if config.adapters.is_some() && !target.is_cpu() {
-            let problem = "adapters (jina-embeddings-v3) run on the CPU only, so far: --device cpu".to_owned();
-            return Err(LoadError::Options(problem));
-        }
-        if config.attention.qk_width_norm && !target.is_cpu() {
-            let problem = "norms over all heads of q and k (jina-embeddings-v2-base-code) run on the CPU only, so far: --device cpu";
-            return Err(LoadError::Options(problem.to_owned()));
+        if let Some(what) = cpu_only(config, &head).filter(|_| !target.is_cpu()) {
+            return Err(LoadError::Options(format!("{what} run on the CPU only, so far: --device cpu")));
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         let mut capabilities = Arc::clone(capabilities);
@@ -124,11 +112,12 @@ impl TransformerBackend {
                 pooling: head.pooling().to_vec(),
                 mask: config.attention.mask,
                 positions: match config.positions {
-                    PositionsConfig::Rotary(_) | PositionsConfig::Biases => None,
+                    PositionsConfig::Rotary(_) | PositionsConfig::Biases | PositionsConfig::Disentangled(_) => None,
                     PositionsConfig::Learned(positions) => Some(positions),
                 },
                 token_types: config.embeddings.token_types,
                 adapted_words: config.adapters.as_ref().map(|_| config.vocab_size),
+                unpooled: *unpooled,
                 qkv: qkv_layout(&config.attention),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
@@ -148,6 +137,7 @@ impl TransformerBackend {
                 input_memory: memory::of_inputs(config, &target),
                 device: target.name().to_owned(),
                 attention: match config.attention.mask {
+                    _ if config.is_table() => "none",
                     MaskConfig::Causal => options.attention.as_str(),
                     MaskConfig::Full => "full",
                 },
@@ -243,6 +233,20 @@ impl TransformerBackend {
             Err(again) => BackendError::OutOfMemory(format!("{error}; and again: {again}")),
         }
     }
+}
+
+/// What a GPU does not compute yet of a model; `None` if there is nothing.
+fn cpu_only(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
+    let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
+    let all = [
+        (head.pooling().len() > 1, "several pooling modes at once"),
+        (config.feed_forward.experts.is_some(), "experts (nomic-embed-text-v2-moe)"),
+        (config.adapters.is_some(), "adapters (jina-embeddings-v3)"),
+        (config.attention.qk_width_norm, "norms over all heads of q and k (jina-embeddings-v2-base-code)"),
+        (is_disentangled, "embeddings of distances (deberta-v2)"),
+        (config.is_table(), "static embeddings (Model2Vec, StaticEmbedding)"),
+    ];
+    all.into_iter().find_map(|(has, what)| has.then_some(what))
 }
 
 impl Backend for TransformerBackend {

@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::loader::load_linear;
 use crate::checkpoint::{DenseModule, HeadSource, RerankToken};
 use crate::config::parts::Part;
-use crate::config::{HeadActivation, TransformerConfig};
+use crate::config::{HeadActivation, HeadName, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
@@ -23,6 +23,8 @@ pub(super) struct Head {
     routes: Vec<Vec<HeadLayer>>,
     /// Index of the route of texts without a task.
     default_route: usize,
+    /// The layers are applied to the states of all tokens.
+    of_tokens: bool,
 }
 
 #[derive(Debug)]
@@ -46,37 +48,29 @@ impl Head {
                     modules.iter().map(HeadLayer::dense).collect()
                 };
                 let by_task = routes.modules.iter().map(layers).collect::<std::result::Result<_, LoadError>>()?;
-                let (pooling, layers) = (pooling.clone(), layers(modules)?);
-                Ok(Self { pooling, layers, routes: by_task, default_route: routes.default })
+                let plain = Self::plain(pooling.clone(), layers(modules)?);
+                Ok(Self { routes: by_task, default_route: routes.default, ..plain })
             }
             HeadSource::TokenRows(tokens) => {
                 let linear = output_rows(config, weights, tokens)?;
                 let layers = vec![HeadLayer { linear, activation: HeadActivation::Identity, norm: None }];
-                Ok(Self { pooling: vec![Pooling::LastToken], layers, routes: vec![], default_route: 0 })
+                Ok(Self::plain(vec![Pooling::LastToken], layers))
             }
-            HeadSource::Classifier { num_labels } => Self::classifier(config, weights, *num_labels),
+            HeadSource::Classifier { num_labels } => {
+                let layers = classifier_layers(config, weights, config.classifier.layers, *num_labels)?;
+                Ok(Self::plain(vec![config.classifier.pooling], layers))
+            }
+            HeadSource::TokenClassifier { num_labels } => {
+                let layers = classifier_layers(config, weights, config.classifier.of_tokens, *num_labels)?;
+                // The states of all tokens are asked for.
+                Ok(Self { of_tokens: true, ..Self::plain(vec![Pooling::Cls], layers) })
+            }
         }
     }
 
-    fn classifier(
-        config: &TransformerConfig,
-        weights: &Weights,
-        num_labels: usize,
-    ) -> std::result::Result<Self, LoadError> {
-        let (width, head, target) = (config.output_size, config.classifier, Target::cpu(Dtype::Float32));
-        let layers = head.layers.iter().enumerate().map(|(index, layer)| {
-            let rows = if index + 1 == head.layers.len() { num_labels } else { width };
-            let parts = [Part { name: layer.name.to_owned(), rows, swapped: false }];
-            let linear = load_linear(weights, &target, &parts, width, layer.bias)?;
-            let norm = |name: &str| {
-                let weight = Vector::new(weights.read(&format!("{name}.weight"), &[rows])?, &target)?;
-                Ok::<_, LoadError>(Norm::layer(weight, Vector::new(vec![0.0; rows], &target)?, config.norm.eps))
-            };
-            let norm = (!layer.norm.is_empty()).then(|| norm(layer.norm)).transpose()?;
-            Ok(HeadLayer { linear, activation: layer.activation, norm })
-        });
-        let layers = layers.collect::<std::result::Result<_, LoadError>>()?;
-        Ok(Self { pooling: vec![head.pooling], layers, routes: vec![], default_route: 0 })
+    /// A head of pooled states without routes.
+    fn plain(pooling: Vec<Pooling>, layers: Vec<HeadLayer>) -> Self {
+        Self { pooling, layers, routes: vec![], default_route: 0, of_tokens: false }
     }
 
     pub(super) fn pooling(&self) -> &[Pooling] {
@@ -91,8 +85,12 @@ impl Head {
         layout: &Layout,
         batch: &Batch,
     ) -> Result<Vec<Output>> {
+        // A classifier of tokens has nothing to say of a whole sequence.
+        let (hidden, answers) = match self.of_tokens {
+            true => (apply(&self.layers, hidden)?, pooled.clone()),
+            false => (hidden.clone(), self.route(apply(&self.layers, pooled)?, batch.ragged.adapters())?),
+        };
         let dim = hidden.dim(1)?;
-        let answers = self.route(apply(&self.layers, pooled)?, batch.ragged.adapters())?;
         let width = answers.dim(1)?;
         let outputs = |answers: &[f32], hidden: &[f32]| {
             let output = |(b, wanted): (usize, &Wanted)| match wanted {
@@ -108,7 +106,7 @@ impl Head {
             batch.wanted.iter().enumerate().map(output).collect()
         };
         ops::on_host(&answers, |answers| match batch.wanted.contains(&Wanted::Tokens) {
-            true => ops::on_host(hidden, |hidden| outputs(answers, hidden)),
+            true => ops::on_host(&hidden, |hidden| outputs(answers, hidden)),
             false => Ok(outputs(answers, &[])),
         })?
     }
@@ -163,6 +161,28 @@ fn apply(layers: &[HeadLayer], pooled: &Tensor) -> Result<Tensor> {
         x = out;
     }
     Ok(x)
+}
+
+/// The layers of a classifier.
+fn classifier_layers(
+    config: &TransformerConfig,
+    weights: &Weights,
+    layers: &[HeadName],
+    num_labels: usize,
+) -> std::result::Result<Vec<HeadLayer>, LoadError> {
+    let (width, target) = (config.output_size, Target::cpu(Dtype::Float32));
+    let layer = |(index, layer): (usize, &HeadName)| {
+        let rows = if index + 1 == layers.len() { num_labels } else { width };
+        let parts = [Part { name: layer.name.to_owned(), rows, swapped: false }];
+        let linear = load_linear(weights, &target, &parts, width, layer.bias)?;
+        let norm = |name: &str| {
+            let weight = Vector::new(weights.read(&format!("{name}.weight"), &[rows])?, &target)?;
+            Ok::<_, LoadError>(Norm::layer(weight, Vector::new(vec![0.0; rows], &target)?, config.norm.eps))
+        };
+        let norm = (!layer.norm.is_empty()).then(|| norm(layer.norm)).transpose()?;
+        Ok(HeadLayer { linear, activation: layer.activation, norm })
+    };
+    layers.iter().enumerate().map(layer).collect()
 }
 
 impl HeadLayer {

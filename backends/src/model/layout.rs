@@ -81,6 +81,8 @@ pub(super) struct LayoutBuilder {
     pub(super) token_types: usize,
     /// Words that a model with adapters has. Of other models a sequence's adapter is a matter of the head.
     pub(super) adapted_words: Option<usize>,
+    /// A token whose states are not pooled.
+    pub(super) unpooled: Option<u32>,
     pub(super) qkv: QkvLayout,
     pub(super) target: Target,
     pub(super) uploader: Uploader,
@@ -92,10 +94,8 @@ impl LayoutBuilder {
     /// # Errors
     /// The device has no memory.
     pub(super) fn replica(&self) -> Result<Self> {
-        let Self { mode, ref pooling, mask, positions, token_types, adapted_words, qkv, ref target, uploader: _ } =
-            *self;
-        let (pooling, uploader) = (pooling.clone(), Uploader::new(target)?);
-        Ok(Self { mode, pooling, mask, positions, token_types, adapted_words, qkv, target: target.clone(), uploader })
+        let uploader = Uploader::new(&self.target)?;
+        Ok(Self { pooling: self.pooling.clone(), target: self.target.clone(), uploader, ..*self })
     }
 
     /// Lays a batch out and copies all its indices to the device at once.
@@ -145,7 +145,10 @@ impl LayoutBuilder {
         let path_lens = path_lens(&queries.spans);
         let position_ids = pack.push(&position_ids);
         let mut pages = Pages::new(queries.table, queries.spans, path_lens);
-        let mut pool = rows.pool(&self.pooling, output_rows.as_deref());
+        let is_pooled = |row: u32| {
+            self.unpooled.is_none_or(|token| batch.ragged.input_ids().get(row as usize).is_none_or(|&id| id != token))
+        };
+        let mut pool = rows.pool(&self.pooling, output_rows.as_deref(), is_pooled);
         pages.pack(&self.target, self.qkv, &mut pack)?;
         if let Some(pages) = &mut output_pages {
             pages.pack(&self.target, self.qkv, &mut pack)?;
@@ -323,8 +326,9 @@ impl RowMap {
         (spans.len() < rows).then_some(spans)
     }
 
-    /// The pooled states of each sequence, as rows of the final states; `outputs` are those that are computed.
-    fn pool(&self, pooling: &[Pooling], outputs: Option<&[u32]>) -> Pool {
+    /// The pooled states of each sequence, as rows of the final states; `outputs` are those that are computed, `is_pooled` says it
+    /// of a ragged row.
+    fn pool(&self, pooling: &[Pooling], outputs: Option<&[u32]>, is_pooled: impl Fn(u32) -> bool) -> Pool {
         let state = |row: u32| match outputs {
             // `Pool` refuses a row that is not there.
             Some(outputs) => outputs.binary_search(&row).map_or(u32::MAX, |index| index as u32),
@@ -333,7 +337,8 @@ impl RowMap {
         let mut pool = Pool::new(pooling.iter().copied().map(pooling::kind).collect());
         for (start, len) in self.sequences() {
             for &mode in pooling {
-                pool.push(pooling::positions(mode, len).map(|position| state(self.row(start + position))));
+                let rows = pooling::positions(mode, len).map(|position| start + position);
+                pool.push(rows.filter(|&row| is_pooled(row)).map(|row| state(self.row(row))));
             }
         }
         pool

@@ -27,7 +27,13 @@ pub(crate) fn weights(config: &TransformerConfig, dtype: Dtype, positions: usize
     };
     let rotations = tables * positions * config.attention.head_dim;
     let biases = config.attention.distance_bias.map_or(0, |_| 2 * positions * config.attention.num_heads);
-    bytes + ((rotations + biases) * size_of::<f32>()) as u64
+    let projected = match &config.positions {
+        PositionsConfig::Disentangled(it) => {
+            (it.terms() - 1) * it.rows() * config.attention.q_width() * config.num_layers
+        }
+        _ => 0,
+    };
+    bytes + ((rotations + biases + projected) * size_of::<f32>()) as u64
 }
 
 /// Memory of the buffers that an input takes on its way through the layers of a model on a device.

@@ -3,6 +3,7 @@
 mod adapted;
 pub(crate) mod backend;
 mod buffers;
+mod distances;
 mod experts;
 mod feed_forward;
 mod footprint;

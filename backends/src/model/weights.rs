@@ -1,6 +1,7 @@
 //! Weights of a transformer on a device, loaded by its description.
 
 use super::adapted::{Projection, WordFactors};
+use super::distances::Distances;
 use super::feed_forward::{Block, FeedForward};
 use super::loader::{Loader, Norms};
 use crate::config::parts::parts;
@@ -82,9 +83,11 @@ impl TransformerWeights {
         let bias = relative_bias(config, weights, positions)?;
         let bias = bias.map(|bias| ScoreBias::new(bias, target)).transpose()?.map(Arc::new);
         let rotary = Rotations::new(config, positions, target)?;
+        let distances = Distances::load(&top, positions)?;
         let layers = (0..config.num_layers).map(|index| {
             let rotary = rotary.as_ref().map(|rotary| rotary.of_layer(config, index));
-            Layer::load(&Loader { bias: bias.as_ref(), rotary, prefix: config.names.layer(index), index, ..top })
+            let (bias, distances) = (bias.as_ref(), distances.as_ref());
+            Layer::load(&Loader { bias, rotary, prefix: config.names.layer(index), index, ..top }, distances)
         });
         Ok(Self {
             embeddings,
@@ -180,7 +183,7 @@ impl Embeddings {
             words: loader.table(names.words, loader.config.vocab_size)?,
             word_factors: adapters.map(|adapters| loader.word_factors(adapters)).transpose()?,
             positions: match loader.config.positions {
-                PositionsConfig::Rotary(_) | PositionsConfig::Biases => None,
+                PositionsConfig::Rotary(_) | PositionsConfig::Biases | PositionsConfig::Disentangled(_) => None,
                 PositionsConfig::Learned(positions) => Some(loader.table(names.positions, positions.rows)?),
             },
             token_types: match (config.token_types, adapters) {
@@ -198,13 +201,13 @@ impl Embeddings {
 }
 
 impl Layer {
-    fn load(loader: &Loader<'_>) -> Result<Self> {
-        Ok(Self { attention: AttentionBlock::load(loader)?, feed_forward: FeedForward::load(loader)? })
+    fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
+        Ok(Self { attention: AttentionBlock::load(loader, distances)?, feed_forward: FeedForward::load(loader)? })
     }
 }
 
 impl AttentionBlock {
-    fn load(loader: &Loader<'_>) -> Result<Self> {
+    fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
         let TransformerConfig { attention: config, names, hidden_size: hidden, sliding_windows, norm, .. } =
             loader.config;
         let qkv = loader.config.qkv_parts(&loader.prefix);
@@ -230,6 +233,7 @@ impl AttentionBlock {
                 window: sliding_windows[loader.index],
                 scale: config.scale.unwrap_or_else(|| 1.0 / (config.head_dim as f32).sqrt()),
                 bias: loader.bias.cloned(),
+                positions: distances.map(|distances| distances.of_layer(loader)).transpose()?,
                 rounds_factors: loader.target.rounds_attention(),
             },
             output: loader.projection(

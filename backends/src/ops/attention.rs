@@ -9,7 +9,7 @@ use super::storage::{kernel_error, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::{QkvLayout, RowView, bf16};
+use prefold_kernels::{DistanceRows, QkvLayout, RowView, bf16};
 use std::sync::Arc;
 
 /// The attention of one layer.
@@ -22,6 +22,8 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
     /// Added to the scores, after the factor.
     pub(crate) bias: Option<Arc<ScoreBias>>,
+    /// Embeddings of distances, against which queries and keys are scored too; on a CPU only.
+    pub(crate) positions: Option<Arc<RelativePositions>>,
     /// Whether a CPU rounds the factors of products to bf16 although activations are f32.
     pub(crate) rounds_factors: bool,
 }
@@ -33,12 +35,37 @@ impl Attention {
         #[cfg(feature = "flash-attn")]
         if let Some(sequences) = &pages.sequences
             && self.bias.is_none()
+            && self.positions.is_none()
             && sequences.suit(q, self.layout)
         {
             let attended = timed("attention", || sequences.attend(self.layout, self.scale, self.window, q, kv))?;
             return out.slice_set(&attended, 0, 0);
         }
         timed("attention", || out.inplace_op3(q, kv, &AttentionOp { attention: self, pages }))
+    }
+}
+
+/// Embeddings of distances in a layer, on the host.
+#[derive(Debug)]
+pub(crate) struct RelativePositions {
+    /// `[rows, width]`, what queries are multiplied with.
+    pub(crate) keys: Option<Vec<f32>>,
+    /// The same for keys.
+    pub(crate) queries: Option<Vec<f32>>,
+    /// Width of all heads.
+    pub(crate) width: usize,
+    /// The row of each distance.
+    pub(crate) rows: Arc<DistanceRows>,
+}
+
+impl RelativePositions {
+    fn view(&self) -> prefold_kernels::RelativePositions<'_> {
+        let view = |data| RowView { data, row_stride: self.width, offset: 0 };
+        prefold_kernels::RelativePositions {
+            keys: self.keys.as_deref().map(view),
+            queries: self.queries.as_deref().map(view),
+            rows: &self.rows,
+        }
     }
 }
 
@@ -75,7 +102,7 @@ impl InplaceOp3 for AttentionOp<'_> {
         kv: &CpuStorage,
         kv_layout: &Layout,
     ) -> Result<()> {
-        let &Attention { layout, window, scale, ref bias, rounds_factors } = self.attention;
+        let &Attention { layout, window, scale, ref bias, ref positions, rounds_factors } = self.attention;
         let attention = prefold_kernels::Attention {
             q: columns(q, q_layout, 0)?,
             k: columns(kv, kv_layout, 0)?,
@@ -87,6 +114,7 @@ impl InplaceOp3 for AttentionOp<'_> {
             mask: self.pages.mask(),
             window,
             bias: bias.as_ref().map(|bias| &bias.host),
+            positions: positions.as_ref().map(|positions| positions.view()),
         };
         with_element!(out, T => {
             let out = slice_mut::<T>(out, out_layout)?;

@@ -33,7 +33,7 @@ mod target;
 mod weights;
 
 pub(crate) use activation::{activate, activate_mul};
-pub(crate) use attention::Attention;
+pub(crate) use attention::{Attention, RelativePositions};
 pub(crate) use buffer::Buffer;
 pub(crate) use host::on_host;
 pub(crate) use indices::{IndexPack, Indices, Slot, Uploader};

@@ -24,7 +24,7 @@ impl Pool {
         Self { kinds, table: Vec::new(), starts: Vec::new(), slots: None, tensors: None }
     }
 
-    /// Adds a pooled state, which must have a row; those of a sequence follow one another in the order of the kinds.
+    /// Adds a pooled state; those of a sequence follow one another in the order of the kinds. One of no rows is zero, on a CPU.
     pub(crate) fn push(&mut self, rows: impl Iterator<Item = u32>) {
         self.starts.push(self.table.len() as u32);
         self.table.extend(rows);
@@ -71,8 +71,12 @@ impl InplaceOp2 for Pool {
         let kinds = self.kinds.iter().cycle();
         for ((ends, out), kind) in self.starts.windows(2).zip(out.chunks_exact_mut(width)).zip(kinds) {
             let table = &self.table[ends[0] as usize..ends[1] as usize];
-            if table.is_empty() || table.iter().any(|&row| row as usize >= rows) {
+            if table.iter().any(|&row| row as usize >= rows) {
                 candle_core::bail!("a pooled state was not computed");
+            }
+            if table.is_empty() {
+                out.fill(0.0);
+                continue;
             }
             // In the order of positions; what is made of one state is the state itself.
             for (i, &row) in table.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 pub(crate) mod hub;
 pub(crate) mod licence;
-mod names;
+pub(crate) mod names;
 pub(crate) mod tokenizer_files;
 
 use crate::LoadError;
@@ -13,7 +13,7 @@ use crate::json::parse_json;
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use hub::FileSet;
 use hub::inspect::{self, Remote};
-use names::{check_inside, max_bytes, named_by_a_file};
+use names::{check_inside, inside, max_bytes, named_by_a_file};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fs;
@@ -27,8 +27,8 @@ pub(crate) struct ModelFiles {
     gguf: Option<GgufFile>,
     /// What the hub told of a model whose weights were not downloaded.
     remote: Option<Remote>,
-    /// A folder with configuration alone, which is enough for a check and for nothing else.
-    bare: bool,
+    /// A folder that is only checked, for which configuration alone is enough.
+    may_be_bare: bool,
     display_name: String,
 }
 
@@ -49,7 +49,7 @@ impl ModelFiles {
                 location: Location::Embedded(files),
                 gguf: None,
                 remote: None,
-                bare: false,
+                may_be_bare: false,
                 display_name: "the built-in model".to_owned(),
             }),
             ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
@@ -67,8 +67,7 @@ impl ModelFiles {
     /// Those of [`open`](Self::open).
     pub(crate) fn inspect(options: &LoadOptions) -> Result<Self, LoadError> {
         let ModelSource::Hub(model) = &options.source else {
-            let files = Self::open(options, FileSet::All)?;
-            return Ok(Self { bare: files.has_only_configuration()?, ..files });
+            return Ok(Self { may_be_bare: true, ..Self::open(options, FileSet::All)? });
         };
         let (snapshot, remote) = inspect::inspect(model, options.dense_path.as_deref())?;
         let files = Self::open_path(&snapshot, format!("{} at {}", model.id, snapshot.display()))?;
@@ -91,7 +90,7 @@ impl ModelFiles {
                 location: Location::Directory(path.to_owned()),
                 gguf,
                 remote: None,
-                bare: false,
+                may_be_bare: false,
                 display_name,
             });
         }
@@ -101,23 +100,27 @@ impl ModelFiles {
         }
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let gguf = Some(GgufFile::open(path)?);
-        Ok(Self { location: Location::Directory(directory), gguf, remote: None, bare: false, display_name })
+        Ok(Self { location: Location::Directory(directory), gguf, remote: None, may_be_bare: false, display_name })
     }
 
-    /// `true` if there is neither a file of tensors nor one of a tokenizer.
-    fn has_only_configuration(&self) -> Result<bool, LoadError> {
+    /// `true` for a model that is only checked and has configuration alone: neither a file of tensors nor one of a tokenizer where they
+    /// would be, in a folder that is empty for the top. Not meant for a GGUF file.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn is_bare(&self, folder: &str) -> Result<bool, LoadError> {
         let tensors = TensorFormat::ALL.into_iter().flat_map(|format| [format.single(), format.index()]);
-        for name in tensors.chain(tokenizer_files::all()) {
-            if self.exists(name)? {
+        for name in tensors.chain(tokenizer_files::all()).filter(|_| self.may_be_bare) {
+            if self.exists(&inside(folder, name))? {
                 return Ok(false);
             }
         }
-        Ok(self.gguf.is_none())
+        Ok(self.may_be_bare)
     }
 
-    /// `true` for a folder with configuration alone, which is only checked.
-    pub(crate) fn is_bare(&self) -> bool {
-        self.bare
+    /// `true` if the model is a GGUF file that was not taken yet.
+    pub(crate) fn has_gguf(&self) -> bool {
+        self.gguf.is_some()
     }
 
     /// Name of the model in messages.
@@ -166,18 +169,29 @@ impl ModelFiles {
     /// # Errors
     /// They are missing or malformed.
     pub(crate) fn weights(&mut self) -> Result<Option<Weights>, LoadError> {
-        match self.remote.as_mut() {
-            Some(remote) => Ok(remote.headers.take().map(Weights::Files)),
-            None if self.bare => Ok(None),
-            None => self.local_weights().map(Some),
+        Ok(self.tensors("")?.map(Weights::Files))
+    }
+
+    /// The same of a model whose files are in a folder, which is empty for those at the top.
+    ///
+    /// # Errors
+    /// They are missing or malformed.
+    pub(crate) fn tensors(&mut self, folder: &str) -> Result<Option<TensorFiles>, LoadError> {
+        if let Some(remote) = self.remote.as_mut() {
+            return Ok(remote.headers.take());
+        }
+        match folder {
+            _ if self.is_bare(folder)? => Ok(None),
+            "" => self.local_tensors().map(Some),
+            folder => self.weights_in(folder).map(Some),
         }
     }
 
-    fn local_weights(&self) -> Result<Weights, LoadError> {
+    fn local_tensors(&self) -> Result<TensorFiles, LoadError> {
         for format in TensorFormat::ALL {
             let (name, index) = (format.single(), format.index());
             if let Some(bytes) = self.bytes(name)? {
-                return Ok(Weights::Files(TensorFiles::single(format, name, bytes)?));
+                return TensorFiles::single(format, name, bytes);
             }
             if let Some(json) = self.json(index)? {
                 let open = |shard: &str| {
@@ -186,7 +200,7 @@ impl ModelFiles {
                     }
                     self.bytes(shard)?.ok_or_else(|| self.missing(shard, &format!(", which {index} names")))
                 };
-                return Ok(Weights::Files(TensorFiles::sharded(format, &format.weight_map(&json)?, open)?));
+                return TensorFiles::sharded(format, &format.weight_map(&json)?, open);
             }
         }
         Err(self.no_weights(""))

@@ -26,6 +26,19 @@ pub(crate) fn check_inside(name: &str) -> Result<&str, LoadError> {
     }
 }
 
+/// A folder as `modules.json` names it, without what says nothing; empty for the model's own.
+pub(crate) fn module_folder(path: &str) -> &str {
+    match path.trim_start_matches("./").trim_end_matches('/') {
+        "." => "",
+        folder => folder,
+    }
+}
+
+/// Path of a file in one of the model's folders, which is empty for the top.
+pub(crate) fn inside(folder: &str, file: &str) -> String {
+    if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
+}
+
 /// Path of a file that one of the model's files names. Its links are followed: they may lead to another place in the model's
 /// folder, or in the hub's cache to `blobs/`, where a snapshot's files are.
 ///

@@ -53,7 +53,7 @@ fn token_states() {
 
 #[test]
 fn logits() {
-    for name in CLASSIFIERS {
+    for name in CLASSIFIERS.into_iter().chain(CPU_CLASSIFIERS) {
         let expected = expected(&fixture(name));
         let cases: Vec<&Value> = cases(&expected, "cases").iter().chain(cases(&expected, "pair_cases")).collect();
         let mut model = load(&options(fixture(name)));
@@ -69,8 +69,24 @@ fn logits() {
 }
 
 #[test]
+fn logits_of_tokens() {
+    for name in TOKEN_CLASSIFIERS {
+        let expected = expected(&fixture(name));
+        let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
+        let mut model = load(&options(fixture(name)));
+        assert_eq!(model.backend.info().capabilities.classify_tokens.as_ref().unwrap().labels[1], "B-PER", "{name}");
+        check_cases(&mut model, &cases, |what, case, found| {
+            let logits: Vec<f32> = case["logits"].as_array().unwrap().iter().flat_map(floats).collect();
+            assert_close(&format!("{name}, {what}"), found, &logits, 1e-4 * norm(&logits[..5]).max(1.0));
+        });
+    }
+}
+
+#[test]
 fn tokenizers_and_their_templates() {
-    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).chain(CLASSIFIERS) {
+    for name in
+        EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).chain(CLASSIFIERS).chain(CPU_CLASSIFIERS).chain(TOKEN_CLASSIFIERS)
+    {
         let expected = expected(&fixture(name));
         let model = load(&options(fixture(name)));
         let cases = |key: &str| expected[key].as_array().cloned().unwrap_or_default();
@@ -158,6 +174,8 @@ fn same_bits_in_any_batch() {
             .iter()
             .chain(&CPU_EMBEDDERS)
             .chain(&CLASSIFIERS)
+            .chain(&CPU_CLASSIFIERS)
+            .chain(&TOKEN_CLASSIFIERS)
             .for_each(|name| check_same_bits(name, dtype, None));
     }
 }

@@ -10,5 +10,6 @@ mod int8;
 mod replicas;
 mod same_bits;
 mod smollm2;
+mod static_embeddings;
 #[path = "../support/mod.rs"]
 mod support;

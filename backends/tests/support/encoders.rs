@@ -22,10 +22,23 @@ pub const EMBEDDERS: [&str; 15] = [
 ];
 
 /// Those that run on a CPU only, so far.
-pub const CPU_EMBEDDERS: [&str; 3] = ["nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny"];
+pub const CPU_EMBEDDERS: [&str; 6] = [
+    "nomic-moe-tiny",
+    "jina-v3-tiny",
+    "jina-v2-code-tiny",
+    "model2vec-tiny",
+    "static-embedding-tiny",
+    "deberta-v2-tiny",
+];
 
 /// Tasks of jina-v3-tiny's adapters, in their order.
 pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];
+
+/// The same of classifiers.
+pub const CPU_CLASSIFIERS: [&str; 1] = ["deberta-v2-reranker-tiny"];
+
+/// Classifiers of tokens.
+pub const TOKEN_CLASSIFIERS: [&str; 3] = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"];
 
 pub const CLASSIFIERS: [&str; 8] = [
     "bert-reranker-tiny",
@@ -38,11 +51,12 @@ pub const CLASSIFIERS: [&str; 8] = [
     "gte-reranker-tiny",
 ];
 
-/// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, or what its dense modules make of
-/// the default.
+/// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, what its dense modules make of
+/// the default, or the mean of a table of vectors.
 pub fn poolings(expected: &Value) -> Vec<(&str, &str)> {
     let default = &expected["default"];
     match default["dense"].as_u64() {
+        _ if expected["kind"] == "static" => vec![("mean", "mean")],
         None | Some(0) => vec![("mean", "mean"), ("cls", "cls")],
         Some(_) => vec![(default["pooling"].as_str().unwrap(), default["key"].as_str().unwrap())],
     }
@@ -72,7 +86,8 @@ pub fn values(model: &mut LoadedModel, sequences: &[Tokens]) -> Vec<Vec<f32>> {
     let outputs = forward(model, sequences, wanted).into_iter();
     let values = outputs.map(|output| match output {
         Output::Embedding(values) | Output::Logits(values) => values,
-        Output::Tokens { .. } => panic!("asked for pooled outputs"),
+        // Of a classifier of tokens.
+        Output::Tokens { data, .. } => data,
     });
     values.collect()
 }

@@ -44,8 +44,9 @@ pub(crate) struct ResponseCost {
 
 impl ResponseLimits {
     pub(crate) fn new(capabilities: &Capabilities) -> Self {
-        let Capabilities { embed, classify, max_input_length, .. } = capabilities;
-        let (dim, token_dim) = embed.as_ref().map_or((0, 0), |embed| (embed.dim, embed.token_dim));
+        let Capabilities { embed, classify, classify_tokens, max_input_length, .. } = capabilities;
+        let num_token_labels = classify_tokens.as_ref().map_or(0, |classify| classify.labels.len());
+        let (dim, token_dim) = embed.as_ref().map_or((0, num_token_labels), |embed| (embed.dim, embed.token_dim));
         // A reranker's prompt has two logits at most.
         let num_logits = classify.as_ref().map_or(2, |classify| classify.labels.len());
         let longest = max_input_length.saturating_mul(token_dim);

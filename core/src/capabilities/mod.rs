@@ -27,6 +27,8 @@ pub struct Capabilities {
     pub rerank: Option<Rerank>,
     /// Labels of texts and of pairs.
     pub classify: Option<Classify>,
+    /// Labels of the tokens of texts.
+    pub classify_tokens: Option<ClassifyTokens>,
     /// The longest input of any answer, in tokens.
     pub max_input_length: usize,
     /// Reasons why its answers, or the device, may not be what the operator expects, as sentences.
@@ -107,6 +109,13 @@ impl Classify {
     }
 }
 
+/// Classification of the tokens of a text. Scores are probabilities that the labels of a token share, or their logits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassifyTokens {
+    /// Names by index.
+    pub labels: Vec<String>,
+}
+
 /// Prompts of a model, as its `config_sentence_transformers.json` names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompts {
@@ -184,12 +193,18 @@ impl Capabilities {
         Self { rerank, classify: Some(classify), max_input_length, ..Self::default() }
     }
 
+    /// Those of a classifier of tokens.
+    pub fn token_classifier(labels: Vec<String>, max_input_length: usize) -> Self {
+        Self { classify_tokens: Some(ClassifyTokens { labels }), max_input_length, ..Self::default() }
+    }
+
     /// The tasks of the model; the first is its own, which `POST /` answers.
     pub fn tasks(&self) -> impl Iterator<Item = Task> {
         let can = |task: &Task| match task {
             Task::Embed => self.embed.is_some(),
             Task::Rerank => self.rerank.is_some(),
             Task::Classify => self.classify.is_some(),
+            Task::ClassifyTokens => self.classify_tokens.is_some(),
         };
         Task::ALL.into_iter().filter(can)
     }
@@ -213,9 +228,12 @@ impl Capabilities {
     /// The fault, as the rest of a sentence about the model.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let labels = self.classify.as_ref().map(|classify| classify.labels.len());
+        let token_labels = self.classify_tokens.as_ref().map(|classify| classify.labels.len());
         match (&self.embed, &self.rerank, labels) {
             _ if self.max_input_length == 0 => Err("takes no tokens"),
-            (None, None, None) => Err("answers nothing"),
+            _ if token_labels == Some(0) => Err("is a classifier of tokens without labels"),
+            (Some(_), ..) if token_labels.is_some() => Err("has two answers for each token"),
+            (None, None, None) if token_labels.is_none() => Err("answers nothing"),
             (Some(Embed { dim: 0, .. } | Embed { token_dim: 0, .. }), ..) => Err("makes vectors without values"),
             (.., Some(0)) => Err("is a classifier without labels"),
             (None, Some(Rerank::Cosine), _) => Err("reranks by cosine and makes no vectors"),
@@ -234,7 +252,9 @@ impl fmt::Display for Capabilities {
             1 => "is a classifier with one label".to_owned(),
             labels => format!("is a classifier with {labels} labels"),
         });
-        let sentences: Vec<String> = [embedder, reranker, classifier].into_iter().flatten().collect();
+        let tokens = self.classify_tokens.as_ref();
+        let tokens = tokens.map(|tokens| format!("classifies tokens, with {} labels", tokens.labels.len()));
+        let sentences: Vec<String> = [embedder, reranker, classifier, tokens].into_iter().flatten().collect();
         f.write_str(&sentences.join(" and "))
     }
 }

@@ -12,11 +12,13 @@ pub enum Task {
     Rerank,
     /// Labels of texts and of pairs.
     Classify,
+    /// Labels of the tokens of texts.
+    ClassifyTokens,
 }
 
 impl Task {
     /// All tasks, in the order in which a model prefers them as its own.
-    pub const ALL: [Self; 3] = [Self::Embed, Self::Rerank, Self::Classify];
+    pub const ALL: [Self; 4] = [Self::Embed, Self::Rerank, Self::Classify, Self::ClassifyTokens];
 
     /// The name of the flag's value.
     pub fn as_str(self) -> &'static str {
@@ -24,6 +26,7 @@ impl Task {
             Self::Embed => "embed",
             Self::Rerank => "rerank",
             Self::Classify => "classify",
+            Self::ClassifyTokens => "classify-tokens",
         }
     }
 
@@ -33,6 +36,7 @@ impl Task {
             Self::Embed => "embedding",
             Self::Rerank => "reranking",
             Self::Classify => "classification",
+            Self::ClassifyTokens => "token classification",
         }
     }
 }

@@ -11,10 +11,15 @@ fn tasks_follow_from_the_set_and_the_first_is_the_models_own() {
     assert_eq!(tasks(&reranker()), ["rerank"]);
     assert_eq!(tasks(&classifier(1)), ["rerank", "classify"]);
     assert_eq!(tasks(&classifier(3)), ["classify"]);
+    assert_eq!(tasks(&tokens()), ["classify-tokens"]);
     assert_eq!(
         tasks(&Capabilities { classify: classifier(3).classify, ..embedder() }),
         ["embed", "rerank", "classify"]
     );
+}
+
+fn tokens() -> Capabilities {
+    Capabilities::token_classifier(vec!["O".to_owned(), "B-PER".to_owned()], 8)
 }
 
 #[test]
@@ -33,11 +38,13 @@ fn contradictions_are_refused() {
         (Capabilities { embed: None, ..embedder() }, "by cosine"),
         (Capabilities { rerank: Some(Rerank::Pair), ..classifier(3) }, "reranks pairs"),
         (Capabilities { rerank: Some(Rerank::Pair), ..embedder() }, "reranks pairs"),
+        (Capabilities::token_classifier(vec![], 8), "tokens without labels"),
+        (Capabilities { classify_tokens: tokens().classify_tokens, ..embedder() }, "two answers for each token"),
     ] {
         let found = capabilities.check().unwrap_err();
         assert!(found.contains(problem), "{found}: {capabilities:?}");
     }
-    for sound in [embedder(), reranker(), classifier(1), classifier(3)] {
+    for sound in [embedder(), reranker(), classifier(1), classifier(3), tokens()] {
         assert_eq!(sound.check(), Ok(()));
     }
 }

@@ -38,6 +38,14 @@ pub(super) struct Fitted {
     pub(super) is_truncated: bool,
 }
 
+/// The encoding of a text within the limits.
+pub(super) struct FittedText {
+    pub(super) whole: Encoding,
+    /// Byte of the text at which its offsets begin.
+    pub(super) start: usize,
+    pub(super) is_truncated: bool,
+}
+
 impl Encoder {
     /// # Errors
     /// [`Error::Validation`] or [`Error::Tokenization`] if the template does not fit tokenizer and model, or the tokenizer
@@ -126,17 +134,32 @@ impl Encoder {
         place: Place,
         options: &ResolvedOptions,
     ) -> Result<Fitted, Error> {
+        let FittedText { whole, is_truncated, .. } = self.fit_text(first, second, place, options)?;
+        let token_type_ids = self.token_types(whole.get_type_ids(), place)?;
+        Ok(Fitted { ids: whole.get_ids().to_vec(), token_type_ids, is_truncated })
+    }
+
+    /// The encoding of a text or a pair, with special tokens.
+    pub(super) fn fit_text(
+        &self,
+        first: &str,
+        second: Option<&str>,
+        place: Place,
+        options: &ResolvedOptions,
+    ) -> Result<FittedText, Error> {
         let least = self.bound.least_tokens(first) + second.map_or(0, |text| self.bound.least_tokens(text));
         if least > options.max_tokens {
             options.check_truncation(least, true, place)?;
         }
         let is_long = |text| self.bound.exceeds(text, options.max_tokens);
         let is_part = is_long(first) || second.is_some_and(is_long);
-        let mut first = match second {
+        let first = match second {
             Some(_) => self.pieces_of_first(first, place, options)?,
             None => self.pieces(first, place, options)?,
         };
-        let mut second = second.map(|text| self.pieces(text, place, options)).transpose()?;
+        let start = first.1;
+        let mut first = first.0;
+        let mut second = second.map(|text| self.pieces(text, place, options).map(|(pieces, _)| pieces)).transpose()?;
         let processor = self.tokenizer.get_post_processor().filter(|_| options.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
         let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
@@ -165,12 +188,11 @@ impl Encoder {
             .tokenizer
             .post_process(first, second, options.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
-        let ids = whole.get_ids();
-        if ids.len() > options.max_tokens {
+        if whole.len() > options.max_tokens {
             let limit = options.max_tokens;
             return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
         }
-        Ok(Fitted { ids: ids.to_vec(), token_type_ids: self.token_types(whole.get_type_ids(), place)?, is_truncated })
+        Ok(FittedText { whole, start, is_truncated })
     }
 
     fn cut_ids(&self, mut ids: Vec<u32>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
@@ -194,27 +216,33 @@ impl Encoder {
     }
 
     /// [`pieces`](Self::pieces) of a pair's first text, made once for all pairs of the request that have the same.
-    fn pieces_of_first(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Encoding, Error> {
+    fn pieces_of_first(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<(Encoding, usize), Error> {
         let encode = || self.pieces(text, place, options);
-        match options.first.get_or_init(|| encode().ok().map(|pieces| (text.to_owned(), pieces))) {
-            Some((known, pieces)) if known == text => Ok(pieces.clone()),
+        match options.first.get_or_init(|| encode().ok().map(|(pieces, _)| (text.to_owned(), pieces))) {
+            Some((known, pieces)) if known == text => Ok((pieces.clone(), 0)),
             _ => encode(),
         }
     }
 
-    /// Tokens without special ones and without offsets; of a text that is far too long, those of the part that is kept.
-    fn pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Encoding, Error> {
+    /// Tokens without special ones; of a text that is far too long, those of the part that is kept, and the byte at which it begins.
+    fn pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<(Encoding, usize), Error> {
         let invalid = |problem| place.invalid(problem);
-        let encode = |text| {
+        let encode = |text: &str| {
             self.growth.check_text(&self.tokenizer, text).map_err(invalid)?;
-            self.tokenizer.encode_fast(text, false).map_err(|error| place.untokenizable(error))
+            let encoding = match options.offsets {
+                true => self.tokenizer.encode_char_offsets(text, false),
+                false => self.tokenizer.encode_fast(text, false),
+            };
+            encoding.map_err(|error| place.untokenizable(error))
         };
         let part = self.bound.part(text, options.max_tokens, options.direction).map_err(invalid)?;
         let pieces = encode(part)?;
         // Normalisation may have left little of it.
         match part.len() < text.len() && pieces.len() <= options.max_tokens {
-            true => encode(whole(text).map_err(invalid)?),
-            false => Ok(pieces),
+            true => Ok((encode(whole(text).map_err(invalid)?)?, 0)),
+            // A part is the beginning or the end of the text.
+            false if text.starts_with(part) => Ok((pieces, 0)),
+            false => Ok((pieces, text.len() - part.len())),
         }
     }
 }

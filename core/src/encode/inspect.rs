@@ -12,7 +12,7 @@ impl ResolvedOptions {
     ///
     /// # Errors
     /// [`Error::Validation`] for more than a request may show.
-    fn count_shown(&self, tokens: usize, place: Place) -> Result<(), Error> {
+    pub(super) fn count_shown(&self, tokens: usize, place: Place) -> Result<(), Error> {
         let before = self.shown.fetch_add(tokens, Ordering::Relaxed);
         if before.saturating_add(tokens) <= MAX_OF_REQUEST {
             return Ok(());

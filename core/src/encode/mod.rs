@@ -8,6 +8,7 @@ pub(crate) mod options;
 pub(crate) mod pool;
 mod rerank;
 mod rerank_prompt;
+pub(crate) mod spans;
 pub(crate) mod text_encoder;
 mod truncation_bound;
 mod word_boundaries;

@@ -46,6 +46,8 @@ pub(crate) struct ResolvedOptions {
     /// Of a pair that is too long, only the second text is cut.
     pub(super) cuts_documents_only: bool,
     pub(super) add_special_tokens: bool,
+    /// Encodings have offsets, in characters.
+    pub(super) offsets: bool,
     /// Prompt before each document of a rerank request, encoded with the first of them.
     pub(super) head: OnceLock<Option<EncodedHead>>,
     /// First text of the first pair, with its tokens: a rerank request has the same query in all pairs.
@@ -89,10 +91,16 @@ impl ResolvedOptions {
             direction: options.direction,
             cuts_documents_only: options.max_tokens.is_some(),
             add_special_tokens: options.add_special_tokens,
+            offsets: false,
             head: OnceLock::new(),
             first: OnceLock::new(),
             shown: AtomicUsize::new(0),
         })
+    }
+
+    /// The same for texts whose tokens are shown with their places.
+    pub(crate) fn with_offsets(self) -> Self {
+        Self { offsets: true, ..self }
     }
 
     /// Bytes that are put before a text.

@@ -1,6 +1,7 @@
 //! The engine: a served model with its threads, and what endpoints call.
 
 mod classify;
+mod classify_tokens;
 mod embed;
 pub(crate) mod loaded_model;
 mod run;

@@ -55,6 +55,14 @@ pub(crate) fn check_not_empty(inputs: &[(Place, Input)]) -> Result<(), Error> {
     }
 }
 
+/// The same of texts in `field`.
+pub(crate) fn check_not_empty_texts(texts: &[String], field: &'static str) -> Result<(), Error> {
+    match texts.iter().position(String::is_empty) {
+        None => Ok(()),
+        Some(index) => Err(empty_text(Place { field, index: (texts.len() > 1).then_some(index) })),
+    }
+}
+
 fn empty_text(place: Place) -> Error {
     Error::Empty { field: place.field, problem: place.problem("is an empty text") }
 }

@@ -3,6 +3,7 @@
 use super::layout::{QkvLayout, RowView, check_layout};
 use super::mask::Mask;
 use super::relative_bias::RelativeBias;
+use super::relative_positions::RelativePositions;
 use super::span::{QuerySpan, check_spans};
 use crate::KernelError;
 
@@ -37,6 +38,8 @@ pub struct Attention<'a> {
     pub window: Option<usize>,
     /// Added to the scores, after the factor. Only where each query head has a key/value head of its own.
     pub bias: Option<&'a RelativeBias>,
+    /// Embeddings of distances, against which queries and keys are scored too. The same restriction.
+    pub positions: Option<RelativePositions<'a>>,
 }
 
 impl Attention<'_> {
@@ -49,9 +52,13 @@ impl Attention<'_> {
         let kv_rows = self.k.rows(self.layout.kv_width()).min(self.v.rows(self.layout.kv_width()));
         check_spans(self.spans, q_rows, self.pages.len())?;
         self.mask.check(self.spans, self.pages.len())?;
+        let lens = self.spans.iter().enumerate().map(|(index, span)| self.mask.path_len(index, span));
+        let longest = lens.max().unwrap_or(0);
         if let Some(bias) = self.bias {
-            let lens = self.spans.iter().enumerate().map(|(index, span)| self.mask.path_len(index, span));
-            bias.check(self.layout, lens.max().unwrap_or(0))?;
+            bias.check(self.layout, longest)?;
+        }
+        if let Some(positions) = &self.positions {
+            positions.check(self.layout, longest)?;
         }
         match self.pages.iter().max() {
             Some(&page) if page as usize >= kv_rows => {

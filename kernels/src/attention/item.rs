@@ -61,6 +61,7 @@ mod tests {
             mask: if causal { Mask::Causal } else { Mask::Full { path_lens: &lens } },
             window,
             bias: None,
+            positions: None,
         };
         let mut items = Vec::new();
         attention.list_items(&mut items);

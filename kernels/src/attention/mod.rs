@@ -6,9 +6,11 @@ mod keys;
 mod layout;
 mod line;
 mod mask;
+mod positions_of_line;
 mod products;
 mod query_tile;
 mod relative_bias;
+mod relative_positions;
 mod span;
 mod tile;
 
@@ -17,6 +19,7 @@ pub use layout::{QkvLayout, RowView};
 pub use mask::Mask;
 pub use query_tile::{QueryTile, query_tiles};
 pub use relative_bias::RelativeBias;
+pub use relative_positions::{DistanceRows, RelativePositions};
 pub use span::QuerySpan;
 #[cfg(feature = "cuda")]
 pub(crate) use {layout::check_layout, span::check_spans};

@@ -12,6 +12,7 @@ use super::input::Attention;
 use super::item::{Item, KEYS, QUERIES};
 use super::keys::{PREFETCH, Path, row_words};
 use super::line::{Line, NO_MAXIMUM};
+use super::positions_of_line::{Buffers, Place, add_positions, buffer_words};
 use super::products::Products;
 use crate::Element;
 use crate::scratch::as_f32;
@@ -23,7 +24,14 @@ use std::ops::Range;
 /// Words of scratch that [`run`] needs.
 pub(super) fn scratch_words(head_dim: usize) -> usize {
     let dim = row_capacity(head_dim);
-    2 * QUERIES * dim + 3 * KEYS * dim + KEYS * 2 * MAX_LANES + 5 * QUERIES + 2 * MAX_LANES + MAX_LANES * dim
+    let positions = buffer_words(dim);
+    2 * QUERIES * dim
+        + 3 * KEYS * dim
+        + KEYS * 2 * MAX_LANES
+        + 5 * QUERIES
+        + 2 * MAX_LANES
+        + MAX_LANES * dim
+        + positions
 }
 
 /// Most words of a row: those of any products, of which tiles have steps of 32 elements.
@@ -90,6 +98,8 @@ struct Tile<'a> {
     factors: &'a mut [f32],
     /// `[lanes of a vector, row words]`: queries before they are transposed.
     row_words: &'a mut [u32],
+    /// Of the products with positions.
+    positions_buffers: Buffers<'a>,
 }
 
 impl<'a> Tile<'a> {
@@ -113,6 +123,7 @@ impl<'a> Tile<'a> {
         let (maxima, scratch) = scratch.split_at_mut(QUERIES);
         let (totals, scratch) = scratch.split_at_mut(QUERIES);
         let (factors, scratch) = scratch.split_at_mut(2 * MAX_LANES);
+        let (row_words, scratch) = scratch.split_at_mut(MAX_LANES * capacity);
         Self {
             path: Path {
                 attention,
@@ -136,7 +147,8 @@ impl<'a> Tile<'a> {
             maxima: as_f32(maxima),
             totals: as_f32(totals),
             factors: as_f32(factors),
-            row_words: &mut scratch[..MAX_LANES * capacity],
+            row_words,
+            positions_buffers: Buffers::new(scratch, capacity),
         }
     }
 
@@ -262,6 +274,9 @@ impl<'a> Tile<'a> {
         // SAFETY: the caller's duty.
         unsafe {
             self.path.copy_keys::<P>(tile.clone(), self.keys);
+            if self.path.attention.positions.is_some_and(|positions| positions.queries.is_some()) {
+                self.positions_buffers.load_keys::<P>(self.keys, P::row_words(self.dim()));
+            }
             let is_clean = self.copy_values::<P>(tile.clone(), tile.clone());
             for line in 0..self.lines() {
                 let lanes = self.line_lanes(line);
@@ -272,9 +287,15 @@ impl<'a> Tile<'a> {
                     continue;
                 }
                 let is_masked = keys.end > seen_first.end || keys.start < seen_last.start;
-                let (bias, head) = (self.path.attention.bias, self.head);
+                let Attention { bias, positions, scale, .. } = *self.path.attention;
+                let head = self.head;
+                let mut buffers = std::mem::take(&mut self.positions_buffers);
                 let mut state = self.line::<P>(line);
                 state.score(products, keys.len());
+                if let Some(positions) = &positions {
+                    let place = Place { head, first, last, keys: keys.clone(), scale };
+                    add_positions::<P>(&mut state, products, positions, &place, &mut buffers);
+                }
                 if let Some(bias) = bias {
                     state.add_bias::<P::V>(&keys, |key| bias.line(head, first, key));
                 }
@@ -284,6 +305,9 @@ impl<'a> Tile<'a> {
                 state.softmax::<P>(keys.len());
                 if is_clean {
                     state.weigh(products, keys.len(), None);
+                }
+                self.positions_buffers = buffers;
+                if is_clean {
                     continue;
                 }
                 for position in first..=last {

@@ -194,5 +194,6 @@ pub(crate) fn fused<'a>(qkv: &'a [f32], layout: QkvLayout, pages: &'a [u32], spa
         mask: Mask::Causal,
         window: None,
         bias: None,
+        positions: None,
     }
 }

@@ -256,6 +256,43 @@ fn attention_matches_the_reference() {
     }
 }
 
+/// Disentangled attention: one of the two terms or both, buckets of far distances, spans in pieces.
+fn check_positions<A: Float>(seed: u64, head_dim: usize) {
+    let (rng, layout) = (&mut rng(seed), QkvLayout { num_heads: 3, num_kv_heads: 3, head_dim });
+    let sequences = Sequences::random(rng, &[1, 3, 17, 64, 65, 150]);
+    let qkv = Unaligned::new(&random::<f32>(rng, sequences.rows() * layout.qkv_width()));
+    let tables = random::<f32>(rng, 2 * 61 * layout.q_width());
+    let bucket = |distance: isize| match distance.abs() {
+        near @ ..=20 => near,
+        far => 20 + (far - 6) / 15,
+    };
+    let rows = DistanceRows::new(150, |distance| (30 + bucket(distance) * distance.signum()) as usize);
+    let table = |offset| Some(RowView { data: &tables, row_stride: 2 * layout.q_width(), offset });
+    let (keys, queries) = (table(0), table(layout.q_width()));
+    for (spans, path_lens) in [sequences.whole(), sequences.pieces(rng)] {
+        let mask = Mask::Full { path_lens: &path_lens };
+        for (keys, queries) in [(keys, queries), (keys, None), (None, queries)] {
+            let positions = Some(RelativePositions { keys, queries, rows: &rows });
+            let attention = Attention { mask, positions, ..fused(qkv.get(), layout, &sequences.pages, &spans) };
+            let expected = reference::attention(&attention);
+            let tolerance = if <A as Element>::DTYPE == Dtype::Float32 { 4e-6 } else { 3e-2 };
+            for isa in all_isas() {
+                let mut out = Unaligned::new(&vec![A::default(); sequences.rows() * layout.q_width()]);
+                attention.run_with::<A, A>(isa, out.get_mut()).unwrap();
+                assert_close(&format!("{isa} {layout:?} positions"), out.get(), &expected, |_| tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_with_positions() {
+    for (seed, head_dim) in [(1, 8), (2, 20), (3, 64)] {
+        check_positions::<f32>(seed, head_dim);
+        check_positions::<bf16>(seed, head_dim);
+    }
+}
+
 /// Spans of whole sequences and pieces of them over a shuffled page table, each seeing its whole sequence.
 fn check_full_attention<A: Float>(seed: u64, layout: QkvLayout, window: Option<usize>, is_biased: bool) {
     let rng = &mut rng(seed);

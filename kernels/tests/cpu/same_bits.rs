@@ -150,6 +150,43 @@ fn check_isolation<F: Float, E: Element>(
     }
 }
 
+/// Disentangled attention: a query alone and with others, by one thread and by several, in spans of whole sequences and in pieces.
+fn check_positions<F: Float, E: Element>(seed: u64, head_dim: usize) {
+    let (rng, layout) = (&mut rng(seed), QkvLayout { num_heads: 2, num_kv_heads: 2, head_dim });
+    let sequences = Sequences::random(rng, &[2, 31, 66, 200]);
+    let qkv = random::<f32>(rng, sequences.rows() * layout.qkv_width());
+    let tables = random::<f32>(rng, 2 * 81 * layout.q_width());
+    let rows = DistanceRows::new(200, |distance| (40 + distance.clamp(-40, 40)) as usize);
+    let table = |offset| Some(RowView { data: &tables, row_stride: 2 * layout.q_width(), offset });
+    let positions = Some(RelativePositions { keys: table(0), queries: table(layout.q_width()), rows: &rows });
+    let run = |spans: &[QuerySpan], path_lens: &[u32]| {
+        let mask = Mask::Full { path_lens };
+        let attention = Attention { mask, positions, ..fused(&qkv, layout, &sequences.pages, spans) };
+        with_all_pools(|| {
+            let mut out = vec![E::default(); sequences.rows() * layout.q_width()];
+            attention.run::<F, E>(&mut out).unwrap();
+            out
+        })
+    };
+    let (whole, lens) = sequences.whole();
+    let expected = run(&whole, &lens);
+    let (pieces, lens) = sequences.pieces(rng);
+    assert_eq!(bits(&run(&pieces, &lens)), bits(&expected));
+    let alone = |row: u32, span: &QuerySpan| QuerySpan { row, len: 1, depth: row - span.row, path: span.path };
+    let singles: Vec<QuerySpan> =
+        whole.iter().flat_map(|span| (span.row..span.row + span.len).map(|row| alone(row, span))).collect();
+    let lens: Vec<u32> = whole.iter().flat_map(|span| vec![span.len; span.len as usize]).collect();
+    assert_eq!(bits(&run(&singles, &lens)), bits(&expected));
+}
+
+#[test]
+fn positions() {
+    for (seed, head_dim) in [(1, 16), (2, 64)] {
+        check_positions::<f32, f32>(seed, head_dim);
+        check_positions::<bf16, bf16>(seed, head_dim);
+    }
+}
+
 fn layouts() -> impl Strategy<Value = QkvLayout> {
     let groups = prop_oneof![Just((1, 1)), Just((2, 1)), Just((4, 2)), Just((9, 3)), Just((5, 1))];
     let dims = prop_oneof![Just(3_usize), Just(8), Just(20), Just(64)];

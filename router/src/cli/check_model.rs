@@ -77,7 +77,7 @@ fn as_json(name: &str, check: &ModelCheck) -> Value {
 
 /// Answers that the model can give, by name.
 fn answers(capabilities: &Capabilities) -> Value {
-    let Capabilities { embed, rerank, classify, .. } = capabilities;
+    let Capabilities { embed, rerank, classify, classify_tokens, .. } = capabilities;
     let mut answers = serde_json::Map::new();
     if let Some(embed) = embed {
         let pooling: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
@@ -88,6 +88,9 @@ fn answers(capabilities: &Capabilities) -> Value {
     }
     if let Some(classify) = classify {
         answers.insert("classify".to_owned(), json!({"labels": classify.labels}));
+    }
+    if let Some(classify) = classify_tokens {
+        answers.insert("classify_tokens".to_owned(), json!({"labels": classify.labels}));
     }
     answers.into()
 }
@@ -128,11 +131,17 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
         writeln!(f, "  parameters  {:.1} million, stored as {stored}", *parameters as f64 / 1e6)?;
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    let each = memory.iter().map(|it| format!("{} {}", it.dtype.as_str(), mib(it.weights_bytes)));
-    writeln!(f, "  weights     {} MiB", each.collect::<Vec<_>>().join(", "))?;
-    let longest = memory.iter().map(|it| it.longest_input_bytes).max().unwrap_or(0);
-    writeln!(f, "  input       up to {} tokens, with {} MiB", capabilities.max_input_length, mib(longest))?;
-    let Capabilities { embed, rerank, classify, .. } = capabilities;
+    let each: Vec<String> =
+        memory.iter().map(|it| format!("{} {}", it.dtype.as_str(), mib(it.weights_bytes))).collect();
+    if !each.is_empty() {
+        writeln!(f, "  weights     {} MiB", each.join(", "))?;
+    }
+    write!(f, "  input       up to {} tokens", capabilities.max_input_length)?;
+    match memory.iter().map(|it| it.longest_input_bytes).max() {
+        Some(longest) => writeln!(f, ", with {} MiB", mib(longest))?,
+        None => writeln!(f)?,
+    }
+    let Capabilities { embed, rerank, classify, classify_tokens, .. } = capabilities;
     if let Some(embed) = embed {
         let pooling: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
         writeln!(f, "  embeddings  of {} values, pooling {}", embed.dim, pooling.join(", "))?;
@@ -145,6 +154,9 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
     }
     if let Some(classify) = classify {
         writeln!(f, "  classifies  with {} labels", classify.labels.len())?;
+    }
+    if let Some(classify) = classify_tokens {
+        writeln!(f, "  classifies  tokens, with {} labels", classify.labels.len())?;
     }
     match prompts(capabilities).as_slice() {
         [] => Ok(()),

@@ -5,7 +5,7 @@ use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, Rerank};
+use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, Rerank, Task};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -57,8 +57,10 @@ pub(crate) struct Info<'a> {
     #[schema(value_type = Option<String>)]
     pair_activation: Option<LogitActivation>,
     prompts: Vec<&'a str>,
-    /// Tasks that have an adapter, which the field `task` of the embedding routes selects.
+    /// Tasks that have an adapter or a route, which the field `task` of the embedding routes selects.
     tasks: Vec<&'a str>,
+    /// Answers that the model can give: `embed`, `rerank`, `classify`, `classify-tokens`.
+    answers: Vec<&'static str>,
     /// Reasons why answers, or the device, may not be what is expected.
     warnings: &'a [String],
 }
@@ -124,6 +126,7 @@ impl<'a> Info<'a> {
             model_type: ModelType::new(&model.capabilities),
             prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
             tasks: embed.iter().flat_map(Embed::adapter_names).collect(),
+            answers: model.capabilities.tasks().map(Task::as_str).collect(),
             warnings: &model.capabilities.warnings,
         }
     }
@@ -162,8 +165,10 @@ impl<'a> Labels<'a> {
 impl<'a> ModelType<'a> {
     /// The model's own task, as TEI names it: a classifier with a single label is a reranker.
     fn new(capabilities: &'a Capabilities) -> Self {
-        let Capabilities { embed, rerank, classify, .. } = capabilities;
-        let labels = classify.as_ref().map(|classify| Labels::new(&classify.labels)).unwrap_or_default();
+        let Capabilities { embed, rerank, classify, classify_tokens, .. } = capabilities;
+        let of_tokens = classify_tokens.as_ref().map(|classify| &classify.labels);
+        let labels = classify.as_ref().map(|classify| &classify.labels).or(of_tokens);
+        let labels = labels.map(|labels| Labels::new(labels)).unwrap_or_default();
         match (embed, rerank) {
             (Some(embed), _) => {
                 let modes: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();

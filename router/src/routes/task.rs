@@ -2,10 +2,11 @@
 
 use super::embed::{EmbedBody, SimilarityBody};
 use super::predict::{PredictBody, Predictions};
+use super::predict_tokens::{PredictTokensBody, TokenPredictions};
 use super::rerank::{RerankAnswer, RerankBody};
 use utoipa::ToSchema;
 
-/// Body of the task's own route: `/embed` or `/similarity`, `/rerank`, or `/predict`.
+/// Body of the task's own route: `/embed` or `/similarity`, `/rerank`, `/predict`, or `/predict_tokens`.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes what the routes read")]
 #[serde(untagged)]
@@ -14,6 +15,7 @@ enum TaskBody {
     Similarity(SimilarityBody),
     Rerank(RerankBody),
     Predict(PredictBody),
+    PredictTokens(PredictTokensBody),
 }
 
 /// Response of the task's own route.
@@ -25,12 +27,14 @@ enum TaskAnswer {
     Similarities(Vec<f32>),
     Rerank(RerankAnswer),
     Predict(Predictions),
+    PredictTokens(TokenPredictions),
 }
 
 /// The model's own task
 ///
 /// The address of hosted inference endpoints: an embedding model answers like `/embed`, or like `/similarity` if
-/// `inputs` is an object; a reranker like `/rerank`; a classifier like `/predict`.
+/// `inputs` is an object; a reranker like `/rerank`; a classifier like `/predict`, one of tokens like
+/// `/predict_tokens`.
 #[utoipa::path(
     post, path = "/", tag = "text-embeddings-inference", request_body = TaskBody,
     responses((status = 200, description = "What that route answers", content(

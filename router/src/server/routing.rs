@@ -3,7 +3,7 @@
 use crate::error::ApiError;
 use crate::layers::{auth, catch_panic, cors, observe};
 use crate::openapi;
-use crate::routes::{docs, embed, health, info, openai, predict, rerank, score, tokenize};
+use crate::routes::{docs, embed, health, info, openai, predict, predict_tokens, rerank, score, tokenize};
 use crate::state::App;
 use axum::Router;
 use axum::extract::Request;
@@ -62,6 +62,7 @@ pub(crate) fn api() -> (Router<App>, Router<App>, OpenApi) {
         .routes(routes!(embed::similarity))
         .routes(routes!(predict::predict))
         .routes(routes!(predict::classify))
+        .routes(routes!(predict_tokens::predict_tokens))
         .routes(routes!(rerank::rerank))
         .routes(routes!(rerank::rerank_v1))
         .routes(routes!(rerank::rerank_v2))
@@ -93,5 +94,6 @@ fn default_route(app: &App) -> MethodRouter<App> {
         Some(Task::Embed) | None => post(embed::embed_or_compare),
         Some(Task::Rerank) => post(rerank::rerank),
         Some(Task::Classify) => post(predict::predict),
+        Some(Task::ClassifyTokens) => post(predict_tokens::predict_tokens),
     }
 }

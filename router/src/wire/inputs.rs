@@ -118,6 +118,31 @@ impl TryFrom<Loose> for Texts {
     }
 }
 
+/// Texts whose tokens are classified: a string, a list of strings, or a list of lists of strings.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Loose")]
+pub(crate) struct TokenTexts {
+    pub(crate) texts: Vec<String>,
+    /// The response is a list with an item per text.
+    pub(crate) is_batch: bool,
+}
+
+impl TryFrom<Loose> for TokenTexts {
+    type Error = &'static str;
+
+    fn try_from(loose: Loose) -> Result<Self, &'static str> {
+        let is_batch = !matches!(loose, Loose::Text(_));
+        let lists = match loose {
+            Loose::List(list) if list.iter().any(|item| matches!(item, Loose::List(_))) => list,
+            one => vec![one],
+        };
+        let texts = lists.into_iter().map(|list| Texts::try_from(list).map(|Texts(texts)| texts));
+        let texts = texts.collect::<Result<Vec<_>, _>>();
+        let texts = texts.map_err(|_| "expected a string, a list of strings or a list of lists of strings")?;
+        Ok(Self { texts: texts.into_iter().flatten().collect(), is_batch })
+    }
+}
+
 /// A list of token ids or a list of such lists.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]

@@ -48,6 +48,15 @@ pub(crate) enum SequencesSchema {
     Batch(Vec<Vec<String>>),
 }
 
+/// A text, a list of texts, or a list of lists of texts, which are one list.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub(crate) enum TokenTextsSchema {
+    Text(String),
+    Texts(Vec<String>),
+    Lists(Vec<Vec<String>>),
+}
+
 /// A text, or an object that holds it.
 #[derive(ToSchema)]
 #[serde(untagged)]

@@ -14,9 +14,14 @@ fn check(path: &Path) -> ModelCheck {
 
 /// A copy without tensors and tokenizer.
 fn bare(name: &str) -> TempDir {
+    bare_in(name, "")
+}
+
+/// The same of a model whose files are in a folder.
+fn bare_in(name: &str, folder: &str) -> TempDir {
     let dir = copy_of(name);
     for file in ["model.safetensors", "tokenizer.json"] {
-        fs::remove_file(dir.path().join(file)).unwrap();
+        fs::remove_file(dir.path().join(folder).join(file)).unwrap();
     }
     dir
 }
@@ -41,12 +46,48 @@ fn a_reranker_by_its_prompt_is_checked_without_its_tokens() {
 }
 
 #[test]
+fn a_classifier_of_tokens_is_checked_by_its_first_class() {
+    let dir = bare("bert-ner-tiny");
+    let capabilities = check(dir.path()).model.unwrap().capabilities;
+    assert_eq!(capabilities.classify_tokens.unwrap().labels.len(), 5);
+    let path = dir.path().join("config.json");
+    let mut config = read_json(&path);
+    config["architectures"] = json!(["BertModel", "BertForTokenClassification"]);
+    write_json(&path, &config);
+    let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("the second class counts") };
+    assert!(problem.contains("does not say what it is for"), "{problem}");
+}
+
+#[test]
+fn a_table_of_vectors_is_described_as_far_as_its_configuration_says() {
+    let ModelCheck { verdict, model, .. } = check(bare("model2vec-tiny").path());
+    assert!(matches!(verdict, Verdict::RunsBut(notes) if notes.len() == 1));
+    let model = model.unwrap();
+    assert_eq!((model.family.as_str(), model.parameters, model.memory.len()), ("model2vec", None, 0));
+    assert_eq!((model.capabilities.embed.unwrap().dim, model.capabilities.max_input_length), (24, 512));
+    let dir = bare_in("static-embedding-tiny", "0_StaticEmbedding");
+    let ModelCheck { verdict, model, .. } = check(dir.path());
+    assert!(matches!(verdict, Verdict::RunsBut(notes) if notes.len() == 1));
+    assert!(model.is_none(), "{model:?}");
+    let path = dir.path().join("modules.json");
+    let mut modules = read_json(&path);
+    modules[0]["path"] = json!("./0_StaticEmbedding/");
+    modules.as_array_mut().unwrap().push(json!({"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}));
+    write_json(&path, &modules);
+    assert!(matches!(check(dir.path()).verdict, Verdict::DoesNotRun(problem) if problem.contains("Pooling")));
+}
+
+#[test]
 fn half_a_model_is_refused() {
     for (missing, left) in [("model.safetensors", "tokenizer.json"), ("tokenizer.json", "model.safetensors")] {
-        let dir = copy_of("bert-mean-tiny");
-        fs::remove_file(dir.path().join(missing)).unwrap();
-        let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("{left} alone is enough") };
-        assert!(problem.contains(missing), "{problem}");
+        for (name, folder) in
+            [("bert-mean-tiny", ""), ("model2vec-tiny", ""), ("static-embedding-tiny", "0_StaticEmbedding")]
+        {
+            let dir = copy_of(name);
+            fs::remove_file(dir.path().join(folder).join(missing)).unwrap();
+            let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("{name}: {left} is enough") };
+            assert!(problem.contains(missing), "{problem}");
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod newer_families;
 mod pytorch_files;
 mod refusals;
 mod safetensors_headers;
+mod static_embeddings;
 mod strange_files;
 mod summaries;
 mod tensors;
@@ -49,7 +50,7 @@ fn fixture(name: &str) -> PathBuf {
 fn rope(config: &TransformerConfig) -> &RopeConfig {
     match &config.positions {
         PositionsConfig::Rotary(rotary) => &rotary.full,
-        PositionsConfig::Learned(_) | PositionsConfig::Biases => panic!("the positions are not rotary"),
+        _ => panic!("the positions are not rotary"),
     }
 }
 

@@ -132,8 +132,8 @@ fn encoders_that_ask_for_more() {
         ("bert-mean-tiny", config("/hidden_act", json!("mish")), &["hidden_act", "mish", "gelu, gelu_new, relu, silu"]),
         (
             "bert-mean-tiny",
-            config("/architectures", json!(["BertForTokenClassification"])),
-            &["BertForTokenClassification"],
+            config("/architectures", json!(["BertForQuestionAnswering"])),
+            &["BertForQuestionAnswering"],
         ),
         (
             "bert-mean-tiny",

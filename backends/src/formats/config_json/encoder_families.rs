@@ -3,8 +3,8 @@
 use super::common::{Must, NTK, RopeKinds, UNSCALED};
 use super::encoder_keys::{DISTILBERT_KEYS, Keys, MODERNBERT_KEYS, NOMIC_KEYS, USUAL};
 use crate::config::{
-    BERT_HEAD, ClassifierHead, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement, ROBERTA_HEAD,
-    TensorNames, names,
+    BERT_HEAD, ClassifierHead, DEBERTA_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement,
+    ROBERTA_HEAD, TensorNames, names,
 };
 
 /// One family.
@@ -74,6 +74,8 @@ pub(super) enum Positions {
     Rotary(Rotary),
     /// None but the biases of scores by distance.
     Alibi,
+    /// Embeddings of distances in the scores.
+    Disentangled,
 }
 
 /// The bases of rotary positions.
@@ -324,7 +326,26 @@ const JINA_V3: Family = Family {
     ..XLM_ROBERTA_FLASH
 };
 
-pub(super) static FAMILIES: [Family; 16] = [
+/// DeBERTa v2 and v3.
+const DEBERTA: Family = Family {
+    model_type: "deberta-v2",
+    prefix: "DebertaV2",
+    positions: Positions::Disentangled,
+    token_types: Some(0),
+    norm_eps: 1e-7,
+    musts: &[
+        ("relative_attention", Must::Bool(true)),
+        ("position_biased_input", Must::Bool(false)),
+        ("conv_kernel_size", Must::Number(0.0)),
+        ("pooler_hidden_act", Must::Text("gelu")),
+        ("attention_head_size", Must::Absent),
+    ],
+    names: names::DEBERTA,
+    classifier: DEBERTA_HEAD,
+    ..BERT
+};
+
+pub(super) static FAMILIES: [Family; 17] = [
     // Before those whose `model_type` they have.
     JINA_V3,
     XLM_ROBERTA_FLASH,
@@ -362,6 +383,7 @@ pub(super) static FAMILIES: [Family; 16] = [
         classifier: ELECTRA_HEAD,
         ..BERT
     },
+    DEBERTA,
     MODERNBERT,
     NOMIC,
     NEW,
@@ -369,4 +391,5 @@ pub(super) static FAMILIES: [Family; 16] = [
 ];
 
 /// Suffixes of `architectures`.
-pub(super) const HEADS: [&str; 4] = ["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification"];
+pub(super) const HEADS: [&str; 5] =
+    ["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"];

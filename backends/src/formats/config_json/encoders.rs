@@ -2,7 +2,7 @@
 
 use super::common::{self, FILE, activation, check_musts, first_of};
 use super::encoder_families::{Bias, FAMILIES, Family, Gate, Mark, Positions, Rotary};
-use super::{rope, windows};
+use super::{disentangled, rope, windows};
 use crate::LoadError;
 use crate::config::{
     AdapterTask, AdaptersConfig, AttentionConfig, ClassifierHead, DistanceBias, EmbeddingsConfig, ExpertsConfig,
@@ -80,6 +80,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
     let num_layers = required(keys.num_layers)?;
     let (positions, max_position_embeddings) = positions(fields, family)?;
     let biases = &family.biases;
+    let head_dim = head_dim(fields, family, hidden_size, num_heads)?;
     let config = TransformerConfig {
         model_type: family.model_type.to_owned(),
         vocab_size: fields.required("vocab_size")?,
@@ -104,12 +105,15 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family) -> Result<TransformerCo
         attention: AttentionConfig {
             num_heads,
             num_kv_heads: num_heads,
-            head_dim: head_dim(fields, family, hidden_size, num_heads)?,
+            head_dim,
             qkv_bias: bias(fields, biases.qkv)?,
             output_bias: bias(fields, biases.attention_output)?,
             qk_norm: false,
             qk_width_norm: family.qk_width_norm,
-            scale: None,
+            scale: match &positions {
+                PositionsConfig::Disentangled(it) => Some(1.0 / ((head_dim * it.terms()) as f32).sqrt()),
+                _ => None,
+            },
             mask: MaskConfig::Full,
             distance_bias: distance_bias(fields, family)?,
         },
@@ -238,6 +242,7 @@ fn positions(fields: &Fields<'_>, family: &Family) -> Result<(PositionsConfig, u
         Positions::AfterPadding => Some(fields.or("pad_token_id", 1)?),
         Positions::AfterOne => Some(1),
         Positions::Alibi => return Ok((PositionsConfig::Biases, rows)),
+        Positions::Disentangled => return Ok((disentangled::read(fields, rows)?, rows)),
         Positions::Rotary(Rotary::OneBase { key, default, kinds }) => {
             let rope = rope::read(fields, rope::Base { key, default }, kinds)?;
             let longest = match family.scaled_beyond {

@@ -3,6 +3,7 @@
 mod common;
 mod decoder_families;
 mod decoders;
+mod disentangled;
 mod encoder_families;
 mod encoder_keys;
 mod encoders;

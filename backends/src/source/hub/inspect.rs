@@ -43,7 +43,7 @@ impl Download<'_> {
         };
         let licence = info.card_data.as_ref().and_then(licence);
         let listing = self.listing(info)?;
-        if !listing.files.contains("config.json") {
+        let Some(folder) = self.model_folder(&listing).await? else {
             let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
             let problem = match gguf {
                 true => {
@@ -52,20 +52,26 @@ impl Download<'_> {
                 false => "the repository has no such file",
             };
             return Err(self.error("config.json", problem.to_owned()));
-        }
-        self.require_tokenizer(&listing)?;
+        };
+        self.require_tokenizer(&listing, &folder)?;
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
         let snapshot = self.small_files(&listing).await?;
         let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
         self.module_files(&listing, &snapshot, dense_path, is_json).await?;
-        Ok((snapshot.clone(), Some(Remote { headers: self.headers(&listing, &snapshot).await?, licence })))
+        Ok((snapshot.clone(), Some(Remote { headers: self.headers(&listing, &snapshot, &folder).await?, licence })))
     }
 
     /// The headers of the safetensors files; `None` where the tensors are in files of another format.
-    async fn headers(&self, listing: &Listing, snapshot: &Path) -> Result<Option<TensorFiles>, LoadError> {
+    async fn headers(
+        &self,
+        listing: &Listing,
+        snapshot: &Path,
+        folder: &str,
+    ) -> Result<Option<TensorFiles>, LoadError> {
         let (single, index) = (TensorFormat::Safetensors.single(), TensorFormat::Safetensors.index());
-        let files: BTreeSet<String> = if listing.files.contains(single) {
-            BTreeSet::from([single.to_owned()])
+        let single = format!("{folder}{single}");
+        let files: BTreeSet<String> = if listing.files.contains(&single) {
+            BTreeSet::from([single])
         } else if listing.files.contains(index) {
             self.fetch(listing, index).await?;
             let json = read_json(snapshot, index)?.unwrap_or_default();

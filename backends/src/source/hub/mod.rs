@@ -1,7 +1,7 @@
 //! Download of a model's files from the Hugging Face hub into its usual cache.
 
+mod folders;
 pub(crate) mod inspect;
-mod module_folders;
 mod verify;
 mod watch;
 
@@ -15,7 +15,6 @@ use crate::source::names::{check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
 use hf_hub::{HFClient, HFError, split_id};
-use module_folders::folders;
 use prefold_core::without_credentials;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -123,16 +122,19 @@ impl<'a> Download<'a> {
         };
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
         let has_config = listing.files.contains("config.json");
+        let model = self.model_folder(&listing).await?;
         if has_config && files == FileSet::WithoutWeights {
             // Not remembered: without the hub, a commit with its weights in the cache has priority.
-            self.require_tokenizer(&listing)?;
+            self.require_tokenizer(&listing, "")?;
             let snapshot = self.small_files(&listing).await?;
             let is_config = |name: &str| name == "config.json";
             self.module_files(&listing, &snapshot, dense_path, is_config).await?;
             return Ok(snapshot);
         }
-        let snapshot =
-            if has_config { self.tensor_files(&listing, dense_path).await? } else { self.gguf(&listing).await? };
+        let snapshot = match model {
+            Some(folder) => self.tensor_files(&listing, &folder, dense_path).await?,
+            None => self.gguf(&listing).await?,
+        };
         self.remember(&listing.commit, &snapshot);
         Ok(snapshot)
     }
@@ -169,13 +171,21 @@ impl<'a> Download<'a> {
         }
     }
 
-    async fn tensor_files(&self, listing: &Listing, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
-        self.require_tokenizer(listing)?;
-        let has = |name: &str| listing.files.contains(name);
+    async fn tensor_files(
+        &self,
+        listing: &Listing,
+        folder: &str,
+        dense_path: Option<&str>,
+    ) -> Result<PathBuf, LoadError> {
+        self.require_tokenizer(listing, folder)?;
+        let has = |name: &str| listing.files.contains(&format!("{folder}{name}"));
         let format = TensorFormat::ALL.into_iter().find(|format| has(format.single()) || has(format.index()));
         let format = format.ok_or_else(|| self.no_weights())?;
         let snapshot = self.small_files(listing).await?;
         self.module_files(listing, &snapshot, dense_path, is_module_file).await?;
+        if !folder.is_empty() {
+            return Ok(snapshot);
+        }
         if has(format.single()) {
             return self.fetch(listing, format.single()).await;
         }
@@ -199,29 +209,6 @@ impl<'a> Download<'a> {
             snapshot = self.fetch(listing, file).await?;
         }
         Ok(snapshot)
-    }
-
-    /// Fetches those files in the modules' folders that `is_wanted` by their name.
-    async fn module_files(
-        &self,
-        listing: &Listing,
-        snapshot: &Path,
-        dense: Option<&str>,
-        is_wanted: fn(&str) -> bool,
-    ) -> Result<(), LoadError> {
-        let modules = if listing.files.contains(MODULES) { read_json(snapshot, MODULES)? } else { None };
-        for folder in folders(modules.as_ref(), listing.files.iter(), dense)? {
-            let prefix = format!("{}/", folder.trim_end_matches('/'));
-            // Of a module's weights those alone that will be read.
-            let weights = TensorFormat::ALL.map(|format| format!("{prefix}{}", format.single()));
-            let read = weights.iter().find(|name| listing.files.contains(*name));
-            let is_read = |file: &String| !weights.contains(file) || Some(file) == read;
-            let inside = |file: &&String| file.strip_prefix(&prefix).is_some_and(is_wanted) && is_read(file);
-            for file in listing.files.iter().filter(inside) {
-                self.fetch(listing, file).await?;
-            }
-        }
-        Ok(())
     }
 
     async fn gguf(&self, listing: &Listing) -> Result<PathBuf, LoadError> {
@@ -312,12 +299,13 @@ impl<'a> Download<'a> {
     }
 
     /// Refuses a repository without a tokenizer before anything is downloaded.
-    fn require_tokenizer(&self, listing: &Listing) -> Result<(), LoadError> {
-        if listing.files.contains(TOKENIZER) || listing.files.contains(VOCABULARY_FILES[0]) {
+    fn require_tokenizer(&self, listing: &Listing, folder: &str) -> Result<(), LoadError> {
+        let tokenizer = format!("{folder}{TOKENIZER}");
+        if listing.files.contains(&tokenizer) || listing.files.contains(VOCABULARY_FILES[0]) {
             return Ok(());
         }
         let hint = hint(|file| Ok(listing.files.contains(file)))?;
-        Err(self.error(TOKENIZER, format!("the repository has no such file{hint}")))
+        Err(self.error(&tokenizer, format!("the repository has no such file{hint}")))
     }
 
     fn no_weights(&self) -> LoadError {

@@ -59,7 +59,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, env, value_parser = Pooling::from_str)]
     pub(crate) pooling: Option<Pooling>,
 
-    /// Task of the model: embed, rerank or classify. Default: detected from the model's files
+    /// Task of the model: embed, rerank, classify or classify-tokens. Default: detected from the model's files
     #[arg(long, env, value_parser = task)]
     pub(crate) task: Option<Task>,
 

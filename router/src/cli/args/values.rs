@@ -75,6 +75,7 @@ pub(super) fn task(s: &str) -> Result<Task, String> {
         "feature-extraction" | "sentence-embeddings" | "sentence-similarity" => Ok(Task::Embed),
         "score" | "text-ranking" | "sentence-ranking" => Ok(Task::Rerank),
         "text-classification" => Ok(Task::Classify),
+        "token-classification" | "ner" => Ok(Task::ClassifyTokens),
         _ => s.parse::<Task>().map_err(|error| error.to_string()),
     }
 }

@@ -15,7 +15,7 @@ fn served(name: &str) -> App {
     Setup::new(embedding()).over(prefold_backends::load(&options).unwrap())
 }
 
-fn routes() -> [(Task, &'static str, Value); 10] {
+fn routes() -> [(Task, &'static str, Value); 11] {
     let pairs = json!({ "queries": "a", "documents": ["b"] });
     [
         (Task::Embed, "/embed", json!({ "inputs": "a" })),
@@ -28,6 +28,7 @@ fn routes() -> [(Task, &'static str, Value); 10] {
         (Task::Rerank, "/v1/score", pairs),
         (Task::Classify, "/predict", json!({ "inputs": "a" })),
         (Task::Classify, "/v1/classify", json!({ "input": "a" })),
+        (Task::ClassifyTokens, "/predict_tokens", json!({ "inputs": "a" })),
     ]
 }
 
@@ -51,7 +52,13 @@ async fn every_set_answers_its_routes_and_names_them_to_others() {
             "use /rerank, /v1/rerank, /v1/score, /predict or /v1/classify",
         ),
         ("qwen3-seqcls-tiny", served("qwen3-seqcls-tiny"), &[classify], classifies),
-        ("embeds and classifies", Setup::new(both).build(), &Task::ALL, ""),
+        ("bert-ner-tiny", served("bert-ner-tiny"), &[Task::ClassifyTokens], "use /predict_tokens"),
+        (
+            "embeds and classifies",
+            Setup::new(both).build(),
+            &[embed, rerank, classify],
+            "use /v1/embeddings, /embed, /embed_all, /rerank, /v1/rerank, /v1/score, /predict or /v1/classify",
+        ),
     ] {
         for (task, route, body) in routes() {
             let got = post(&app, route, &body).await;

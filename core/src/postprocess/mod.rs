@@ -1,5 +1,7 @@
 //! Postprocessing of raw outputs into answers.
 
+pub(crate) mod entities;
+
 use crate::{BackendError, Output, RerankScore, TokenVectors, sigmoid};
 use std::num::NonZero;
 
@@ -61,5 +63,5 @@ pub(crate) fn token_vectors(output: Output) -> Result<TokenVectors, BackendError
 }
 
 #[cfg(test)]
-#[path = "tests/postprocess.rs"]
+#[path = "../tests/postprocess.rs"]
 mod tests;

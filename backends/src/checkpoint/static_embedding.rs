@@ -1,0 +1,254 @@
+//! Static embeddings: a table of vectors and their mean, without a transformer, as Model2Vec and the module `StaticEmbedding` of
+//! sentence-transformers have them.
+//!
+//! Texts get no special tokens. Model2Vec leaves the unknown token out of the mean, sentence-transformers does not; a checkpoint
+//! whose `config.json` says `model2vec` is read as the former.
+
+use super::catch_panic::catch_panic;
+use super::metadata::Metadata;
+use super::st_modules::{self, ModuleList};
+use super::tokenizer;
+use crate::LoadError;
+use crate::config::{
+    AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind, Placement,
+    PositionsConfig, TensorNames, TransformerConfig,
+};
+use crate::formats::{MappedTable, TensorFormat, Weights};
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use crate::source::names::{inside, module_folder};
+use prefold_kernels::Activation;
+use serde_json::{Map, Value};
+use tokenizers::processors::PostProcessorWrapper;
+use tokenizers::{ModelWrapper, Tokenizer};
+
+const CONFIG: &str = "config.json";
+/// The `model_type` of Model2Vec's configs.
+const MODEL2VEC: &str = "model2vec";
+/// The table's tensor, which Model2Vec names otherwise.
+const TABLE: &str = "embedding";
+
+/// Tokens of the longest input. The mean has no limit of its own, the buffers of a text should have one.
+const MAX_TOKENS: usize = 1 << 17;
+/// Limits far above any model.
+const MAX_ROWS: usize = 1 << 24;
+const MAX_WIDTH: usize = 1 << 18;
+
+/// The files of a table of vectors.
+#[derive(Debug)]
+pub(super) struct StaticEmbedding {
+    /// Empty for the top.
+    folder: String,
+    /// `config.json`, or an empty object.
+    config: Value,
+    is_model2vec: bool,
+}
+
+impl StaticEmbedding {
+    /// The table among the files; `None` for a model of another kind.
+    ///
+    /// # Errors
+    /// A file is malformed.
+    pub(super) fn find(files: &ModelFiles) -> Result<Option<Self>, LoadError> {
+        if files.has_gguf() {
+            return Ok(None);
+        }
+        let config = files.json(CONFIG)?;
+        let model_type: Option<String> = match &config {
+            Some(config) => Fields::new(CONFIG, config)?.optional("model_type")?,
+            None => None,
+        };
+        let is_model2vec = model_type.as_deref() == Some(MODEL2VEC);
+        // What else is wrong with the list is said where it is read.
+        let module = ModuleList::read(files).ok().and_then(|list| list.table);
+        let folder = match (module, is_model2vec) {
+            (Some(folder), _) => module_folder(&folder).to_owned(),
+            (None, true) => String::new(),
+            (None, false) => return Ok(None),
+        };
+        Ok(Some(Self { folder, config: config.unwrap_or_else(|| Value::Object(Map::new())), is_model2vec }))
+    }
+
+    fn path(&self, file: &str) -> String {
+        inside(&self.folder, file)
+    }
+
+    /// `true` if the files have the tensors.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(super) fn has_weights(&self, files: &ModelFiles) -> Result<bool, LoadError> {
+        for format in TensorFormat::ALL {
+            if files.exists(&self.path(format.single()))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The tensors; `None` where those of a model on the hub are not known before the download.
+    ///
+    /// # Errors
+    /// They are missing or malformed.
+    pub(super) fn weights(&self, files: &mut ModelFiles) -> Result<Option<Weights>, LoadError> {
+        let Some(tensors) = files.tensors(&self.folder)? else { return Ok(None) };
+        Ok(Some(match MappedTable::is_in(&tensors) {
+            true => Weights::Mapped(MappedTable::new(tensors, &format!("{TABLE}.weight"))?),
+            false => Weights::Files(tensors),
+        }))
+    }
+
+    /// Everything in the files except the tensors.
+    ///
+    /// # Errors
+    /// A file is missing or malformed, or the tokenizer does not fit the table.
+    pub(super) fn metadata(&self, files: &ModelFiles, weights: Option<&Weights>) -> Result<Metadata, LoadError> {
+        let tokenizer = match files.is_bare(&self.folder)? {
+            true => None,
+            false => Some(self.tokenizer(files)?),
+        };
+        let [rows, width] = self.shape(files, tokenizer.as_ref(), weights)?;
+        if let Some(tokenizer) = &tokenizer {
+            catch_panic(tokenizer::FILE, || tokenizer::check_ids(tokenizer, rows))?;
+        }
+        Ok(Metadata {
+            config: self.transformer(rows, width),
+            json: Some(self.config.clone()),
+            unpooled: tokenizer.as_ref().filter(|_| self.is_model2vec).and_then(unknown),
+            tokenizer,
+            prompts: st_modules::prompts(files)?,
+            max_input_length: self.longest()?,
+            gguf_pooling: None,
+            gguf_ranks: false,
+            gguf_labels: None,
+            token_types: 0,
+        })
+    }
+
+    /// The tokenizer, which puts nothing around a text.
+    fn tokenizer(&self, files: &ModelFiles) -> Result<Tokenizer, LoadError> {
+        let file = self.path(tokenizer::FILE);
+        catch_panic(tokenizer::FILE, || {
+            let mut tokenizer = tokenizer::read_file(files, &file)?.ok_or_else(|| files.missing(&file, ""))?;
+            tokenizer.with_post_processor(None::<PostProcessorWrapper>);
+            Ok(tokenizer)
+        })
+    }
+
+    /// `true` where there is configuration alone and it does not say how wide the table is.
+    ///
+    /// # Errors
+    /// A file is malformed, or the modules are not supported.
+    pub(super) fn is_unknown(&self, files: &ModelFiles) -> Result<bool, LoadError> {
+        if self.width()?.is_some() || !files.is_bare(&self.folder)? {
+            return Ok(false);
+        }
+        ModuleList::read(files).map(|_| true)
+    }
+
+    /// The width that the config names, which is Model2Vec's.
+    fn width(&self) -> Result<Option<usize>, LoadError> {
+        Fields::new(CONFIG, &self.config)?.optional("hidden_dim")
+    }
+
+    /// Tokens of the longest input: the length from which on newer versions of Model2Vec truncate, where the config has it.
+    fn longest(&self) -> Result<usize, LoadError> {
+        let fields = Fields::new(CONFIG, &self.config)?;
+        match fields.optional::<usize>("max_length")? {
+            Some(0) => Err(fields.problem("max_length", "must be above 0")),
+            length => Ok(length.unwrap_or(MAX_TOKENS).min(MAX_TOKENS)),
+        }
+    }
+
+    /// Rows and width of the table: those of the tensor, or what is known before the download; no rows where there is configuration alone.
+    fn shape(
+        &self,
+        files: &ModelFiles,
+        tokenizer: Option<&Tokenizer>,
+        weights: Option<&Weights>,
+    ) -> Result<[usize; 2], LoadError> {
+        let name = format!("{TABLE}.weight");
+        let shape = match weights {
+            Some(Weights::Mapped(table)) => Some(table.shape()),
+            Some(Weights::Files(files)) => match files.shape(&name) {
+                Some(&[rows, width]) => Some([rows, width]),
+                Some(_) => {
+                    return Err(LoadError::invalid(files.description(), format!("tensor `{name}` must be a matrix")));
+                }
+                None => return Err(LoadError::MissingTensor { file: files.description().to_owned(), name }),
+            },
+            Some(Weights::Gguf(_)) | None => None,
+        };
+        let shape = match shape {
+            Some(shape) => shape,
+            None => {
+                let largest = tokenizer.and_then(|tokenizer| tokenizer.get_vocab(true).into_values().max());
+                let missing = || files.missing(&self.path("model.safetensors"), ", whose header has the width");
+                [largest.map_or(0, |id| id as usize + 1), self.width()?.ok_or_else(missing)?]
+            }
+        };
+        for (what, found, limit) in [("rows", shape[0], MAX_ROWS), ("columns", shape[1], MAX_WIDTH)] {
+            if found > limit || found == 0 && tokenizer.is_some() {
+                let problem = format!("`{name}` must have from 1 to {limit} {what}, it has {found}");
+                return Err(LoadError::invalid(files.display_name(), problem));
+            }
+        }
+        Ok(shape)
+    }
+
+    /// A transformer without layers.
+    fn transformer(&self, rows: usize, width: usize) -> TransformerConfig {
+        TransformerConfig {
+            model_type: if self.is_model2vec { MODEL2VEC } else { "static_embedding" }.to_owned(),
+            vocab_size: rows,
+            hidden_size: width,
+            output_size: width,
+            num_layers: 0,
+            norm: NormConfig {
+                kind: NormKind::Layer,
+                placement: Placement::After,
+                first_attention: true,
+                eps: f32::EPSILON,
+            },
+            embeddings: EmbeddingsConfig { size: width, token_types: 0, norm: false, scale: 1.0 },
+            attention: AttentionConfig {
+                num_heads: 0,
+                num_kv_heads: 0,
+                head_dim: 0,
+                qkv_bias: false,
+                output_bias: false,
+                qk_norm: false,
+                qk_width_norm: false,
+                scale: None,
+                mask: MaskConfig::Full,
+                distance_bias: None,
+            },
+            feed_forward: FeedForwardConfig {
+                intermediate_size: 0,
+                input_bias: false,
+                output_bias: false,
+                gated: false,
+                activation: Activation::Gelu,
+                experts: None,
+            },
+            positions: PositionsConfig::Biases,
+            sliding_windows: vec![],
+            tie_word_embeddings: true,
+            max_position_embeddings: MAX_TOKENS,
+            names: TensorNames::table(TABLE),
+            classifier: DECODER_HEAD,
+            adapters: None,
+        }
+    }
+}
+
+/// The id of the token for what the tokenizer does not know. That of a Unigram model is an ordinary token to Model2Vec.
+fn unknown(tokenizer: &Tokenizer) -> Option<u32> {
+    let token = match tokenizer.get_model() {
+        ModelWrapper::WordPiece(model) => Some(&model.unk_token),
+        ModelWrapper::WordLevel(model) => Some(&model.unk_token),
+        ModelWrapper::BPE(model) => model.unk_token.as_ref(),
+        ModelWrapper::Unigram(_) => None,
+    };
+    token.and_then(|token| tokenizer.token_to_id(token))
+}

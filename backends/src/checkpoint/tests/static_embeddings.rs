@@ -1,0 +1,45 @@
+//! Static embeddings on the hub: their files are in a module's folder, beside no `config.json`.
+
+use super::hub::{COMMIT, Hub, model, open, repository};
+use super::{fixture, options};
+use crate::check::{Verdict, check_model};
+use crate::options::{HubModel, ModelSource};
+use prefold_core::Task;
+use tempfile::TempDir;
+
+#[test]
+fn a_table_in_a_folder_is_downloaded_and_checked_before() {
+    let (hub, cache) = (Hub::start(repository("static-embedding-tiny")), TempDir::new().unwrap());
+    let source = || HubModel { token: None, ..model(&hub.endpoint, cache.path()) };
+    let check = check_model(&options(ModelSource::Hub(source())));
+    assert_eq!(check.verdict, Verdict::Runs);
+    let table = format!("GET /owner/tiny/resolve/{COMMIT}/0_StaticEmbedding/model.safetensors ");
+    assert!(hub.lines().iter().filter(|line| line.starts_with(&table)).count() == 2, "ranges of the header");
+    let checkpoint = open(source()).unwrap();
+    let expected = super::open(fixture("static-embedding-tiny")).unwrap();
+    assert_eq!((&checkpoint.config, &checkpoint.capabilities), (&expected.config, &expected.capabilities));
+    assert_eq!(check.model.unwrap().capabilities, *expected.capabilities);
+    let offline = open(HubModel { offline: true, ..source() }).unwrap();
+    assert_eq!(offline.config, expected.config);
+}
+
+#[test]
+fn a_summary_needs_no_weights_where_the_config_has_the_width() {
+    let (hub, cache) = (Hub::start(repository("model2vec-tiny")), TempDir::new().unwrap());
+    let summary = crate::model_summary(&ModelSource::Hub(model(&hub.endpoint, cache.path())), None).unwrap();
+    assert!(!hub.lines().iter().any(|line| line.contains("model.safetensors")));
+    assert_eq!((summary.shape.hidden_size, summary.vocab_size), (24, 459));
+    assert_eq!(summary.capabilities.tasks().collect::<Vec<_>>(), [Task::Embed, Task::Rerank]);
+}
+
+#[test]
+fn a_repository_without_config_is_otherwise_a_gguf_file_or_none() {
+    let mut behaviour = repository("static-embedding-tiny");
+    behaviour.files.insert(
+        "modules.json".to_owned(),
+        br#"[{"type": "sentence_transformers.models.CLIPModel", "path": ""}]"#.to_vec(),
+    );
+    let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+    let error = open(model(&hub.endpoint, cache.path())).unwrap_err();
+    assert!(error.contains("config.json"), "{error}");
+}

@@ -1,0 +1,62 @@
+//! Disentangled attention in `config.json`, as DeBERTa v2 and v3 have it.
+
+use crate::LoadError;
+use crate::config::{DisentangledConfig, PositionsConfig};
+use crate::json::Fields;
+use serde_json::Value;
+
+/// Rows of a table at most; far above any model.
+const MAX_SPAN: usize = 1 << 16;
+
+/// Reads the embeddings of distances; `max_positions` is the default of the farthest.
+///
+/// # Errors
+/// A field is malformed or out of range, or one of its values is not supported.
+pub(super) fn read(fields: &Fields<'_>, max_positions: usize) -> Result<PositionsConfig, LoadError> {
+    // Negative numbers and 0 are the absence of both.
+    let positive = |name: &str| fields.or::<f64>(name, -1.0).map(|value| (value >= 1.0).then_some(value as usize));
+    let farthest = positive("max_relative_positions")?.unwrap_or(max_positions);
+    let buckets = positive("position_buckets")?;
+    let span = buckets.unwrap_or(farthest);
+    if !(2..=MAX_SPAN).contains(&span) {
+        let name = if buckets.is_some() { "position_buckets" } else { "max_relative_positions" };
+        return Err(fields.problem(name, &format!("must be from 2 to {MAX_SPAN}, it is {span}")));
+    }
+    let terms = terms(fields)?;
+    let has = |term: &str| terms.iter().any(|it| it == term);
+    if let Some(other) = terms.iter().find(|term| !["c2p", "p2c"].contains(&term.as_str())) {
+        return Err(fields.unsupported("pos_att_type", &format!("\"{other}\""), "c2p, p2c"));
+    }
+    let normed = match fields.or("norm_rel_ebd", "none".to_owned())?.to_lowercase().as_str() {
+        "layer_norm" => true,
+        "none" => false,
+        other => return Err(fields.unsupported("norm_rel_ebd", &format!("\"{other}\""), "layer_norm, none")),
+    };
+    let config = DisentangledConfig {
+        span,
+        log_beyond: buckets.map(|_| farthest),
+        by_query: has("c2p"),
+        by_key: has("p2c"),
+        shared: fields.or("share_att_key", false)?,
+        normed,
+    };
+    if buckets.is_some() {
+        let middle = span / 2;
+        let first = middle as isize;
+        if farthest <= middle + 1 || config.row(first + 1) > config.row(first) + 1 {
+            let problem = format!("({farthest}) must be at least twice `position_buckets` ({span})");
+            return Err(fields.problem("max_relative_positions", &problem));
+        }
+    }
+    Ok(PositionsConfig::Disentangled(config))
+}
+
+/// The terms that scores have beside that of the contents: a list, or names with `|` between them.
+fn terms(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
+    let names: Vec<String> = match fields.get("pos_att_type") {
+        None => vec![],
+        Some(Value::Array(_)) => fields.required("pos_att_type")?,
+        Some(_) => fields.required::<String>("pos_att_type")?.split('|').map(str::to_owned).collect(),
+    };
+    Ok(names.into_iter().map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()).collect())
+}

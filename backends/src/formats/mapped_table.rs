@@ -1,0 +1,110 @@
+//! A table of vectors whose rows several tokens share: Model2Vec's quantization of the vocabulary.
+//!
+//! The vector of a token is a row of the stored table times a factor. Readers see a table with a row for each token.
+
+use super::tensor_files::TensorFiles;
+use crate::LoadError;
+use prefold_kernels::Element;
+use rayon::prelude::*;
+
+/// The tensors of the row of each token and of its factor, as model2vec names them.
+const ROWS: &str = "mapping";
+const FACTORS: &str = "weights";
+
+/// The tensors of a file with such a table.
+#[derive(Debug)]
+pub(crate) struct MappedTable {
+    files: TensorFiles,
+    name: String,
+    tokens: usize,
+    /// Shape of the stored table.
+    stored: [usize; 2],
+    /// `[tokens]`; a token has the row of its id without them.
+    rows: Option<Vec<u32>>,
+    /// `[tokens]`; 1 without them.
+    factors: Option<Vec<f32>>,
+}
+
+impl MappedTable {
+    /// `true` if the tensors include rows or factors.
+    pub(crate) fn is_in(files: &TensorFiles) -> bool {
+        files.integer_shape(ROWS).is_some() || files.shape(FACTORS).is_some()
+    }
+
+    /// The table of this name with its rows and factors; of a file of which the header alone is there, their shapes.
+    ///
+    /// # Errors
+    /// A tensor is missing or has another shape or type, or a row is not in the table.
+    pub(crate) fn new(files: TensorFiles, name: &str) -> Result<Self, LoadError> {
+        let missing = || LoadError::MissingTensor { file: files.description().to_owned(), name: name.to_owned() };
+        let &[stored_rows, width] = files.shape(name).ok_or_else(missing)? else {
+            return Err(LoadError::invalid(files.description(), format!("tensor `{name}` must be a matrix")));
+        };
+        let tokens = match files.integer_shape(ROWS) {
+            None => stored_rows,
+            Some(&[tokens]) => tokens,
+            Some(_) => return Err(LoadError::invalid(files.description(), format!("`{ROWS}` must be a vector"))),
+        };
+        let has_values = files.has_values();
+        let rows = match files.integer_shape(ROWS) {
+            Some(_) if has_values => Some(files.integers(ROWS, stored_rows)?),
+            _ => None,
+        };
+        let factors = match files.shape(FACTORS) {
+            Some(_) if has_values => Some(files.read(FACTORS, &[tokens])?),
+            Some(_) => files.check(FACTORS, &[tokens]).map(|()| None)?,
+            None => None,
+        };
+        Ok(Self { name: name.to_owned(), tokens, stored: [stored_rows, width], rows, factors, files })
+    }
+
+    /// Rows and width of the table that tokens see.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.tokens, self.stored[1]]
+    }
+
+    /// The files, for what is not the table.
+    pub(super) fn files(&self) -> &TensorFiles {
+        &self.files
+    }
+
+    /// As [`TensorFiles::check`].
+    pub(super) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        match name == self.name {
+            true => super::tensor::check_shape(self.files.description(), name, shape, &self.shape()),
+            false => self.files.check(name, shape),
+        }
+    }
+
+    /// As [`TensorFiles::read`].
+    pub(super) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        if name != self.name {
+            return self.files.read(name, shape);
+        }
+        self.check(name, shape)?;
+        let tokens: Vec<u32> = (0..self.tokens as u32).collect();
+        Ok(self.vectors(&tokens)?.into_par_iter().map(T::from_f32).collect())
+    }
+
+    /// As [`TensorFiles::read_rows`], in `f32`.
+    pub(super) fn read_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        if name != self.name {
+            return self.files.read_rows(name, shape, rows);
+        }
+        self.check(name, &shape)?;
+        self.vectors(rows)
+    }
+
+    /// The vectors of tokens, which are below the number of tokens.
+    fn vectors(&self, tokens: &[u32]) -> Result<Vec<f32>, LoadError> {
+        let row = |&token: &u32| self.rows.as_ref().map_or(token, |rows| rows[token as usize]);
+        let rows: Vec<u32> = tokens.iter().map(row).collect();
+        let mut vectors = self.files.read_rows(&self.name, self.stored, &rows)?;
+        if let Some(factors) = &self.factors {
+            for (vector, &token) in vectors.chunks_exact_mut(self.stored[1].max(1)).zip(tokens) {
+                vector.iter_mut().for_each(|value| *value *= factors[token as usize]);
+            }
+        }
+        Ok(vectors)
+    }
+}

@@ -1,0 +1,66 @@
+//! Embeddings of distances, projected for each layer when a model is loaded.
+
+use super::loader::{Loader, load_linear};
+use crate::config::parts::parts;
+use crate::config::{DisentangledConfig, PositionsConfig};
+use crate::error::LoadError;
+use crate::ops::{Norm, RelativePositions, Store, Target, Vector};
+use candle_core::{DType, Device, Tensor};
+use prefold_kernels::{DistanceRows, Dtype};
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, LoadError>;
+
+/// The table of all layers.
+pub(super) struct Distances {
+    config: DisentangledConfig,
+    /// `[rows, hidden_size]`, normalised where the model does so.
+    table: Tensor,
+    rows: Arc<DistanceRows>,
+}
+
+impl Distances {
+    /// The table for sequences of up to `positions` tokens; none where scores do not know distances in this way.
+    pub(super) fn load(loader: &Loader<'_>, positions: usize) -> Result<Option<Self>> {
+        let PositionsConfig::Disentangled(config) = loader.config.positions else { return Ok(None) };
+        let (names, hidden, target) = (&loader.config.names, loader.config.hidden_size, Target::cpu(Dtype::Float32));
+        let shape = [config.rows(), hidden];
+        let values: Vec<f32> = loader.weights.read(&format!("{}.weight", names.relative_bias), &shape)?;
+        let table = Tensor::from_vec(values, (shape[0], shape[1]), &Device::Cpu)?;
+        if config.normed {
+            let vector = |suffix: &str| -> Result<Vector> {
+                let name = format!("{}.{suffix}", names.relative_norm);
+                Vector::new(loader.weights.read(&name, &[hidden])?, &target)
+            };
+            Norm::layer(vector("weight")?, vector("bias")?, loader.config.norm.eps).forward_in_place(&table)?;
+        }
+        let rows = Arc::new(DistanceRows::new(positions, |distance| config.row(distance)));
+        Ok(Some(Self { config, table, rows }))
+    }
+
+    /// The table as keys and as queries of a layer.
+    pub(super) fn of_layer(&self, loader: &Loader<'_>) -> Result<Arc<RelativePositions>> {
+        let names = &loader.config.names;
+        let [key, query] = match self.config.shared {
+            true => [names.k, names.q],
+            false => [names.position_key, names.position_query],
+        };
+        let projected = |is_used: bool, name: &str| is_used.then(|| self.project(loader, name)).transpose();
+        Ok(Arc::new(RelativePositions {
+            keys: projected(self.config.by_query, key)?,
+            queries: projected(self.config.by_key, query)?,
+            width: loader.config.attention.q_width(),
+            rows: Arc::clone(&self.rows),
+        }))
+    }
+
+    /// The table through a projection of the layer, row by row; in float32, whatever the type of the weights.
+    fn project(&self, loader: &Loader<'_>, name: &str) -> Result<Vec<f32>> {
+        let (width, hidden) = (loader.config.attention.q_width(), loader.config.hidden_size);
+        let parts = parts(&loader.prefix, &[(name, width)]);
+        let linear = load_linear(loader.weights, &Target::cpu(Dtype::Float32), &parts, hidden, true)?;
+        let out = Tensor::zeros((self.config.rows(), width), DType::F32, &Device::Cpu)?;
+        linear.forward(&self.table, &out, Store::Overwrite)?;
+        Ok(out.flatten_all()?.to_vec1()?)
+    }
+}

@@ -1,0 +1,66 @@
+//! Classification of the tokens of texts.
+
+use super::validate::check_not_empty_texts;
+use super::{Engine, Inner};
+use crate::encode::encoder::Encoder;
+use crate::encode::spans::Spans;
+use crate::metrics::{self, Method, observe};
+use crate::{ClassifyTokens, EncodeOptions, Error, Input, Place, Response, Task, TokenLogits, Wanted};
+use std::time::Instant;
+
+impl Engine {
+    /// The tokens of each text with the logits of their labels.
+    ///
+    /// # Errors
+    /// [`Error::NotCapable`] unless the model classifies tokens, [`Error::Validation`] for more than a request may bring, and
+    /// whatever admission, encoding or the forward pass report.
+    pub async fn classify_tokens(
+        &self,
+        texts: Vec<String>,
+        options: EncodeOptions,
+    ) -> Result<Response<TokenLogits>, Error> {
+        observe(
+            Method::Predict,
+            texts.len(),
+            Box::pin(async {
+                let ClassifyTokens { labels } =
+                    self.capability(Task::ClassifyTokens, |can| can.classify_tokens.as_ref())?;
+                self.check_count(texts.len(), options.field)?;
+                if !self.config().allow_empty_inputs {
+                    check_not_empty_texts(&texts, options.field)?;
+                }
+                let begun = Instant::now();
+                let Inner { tokenize_quota, .. } = &*self.inner;
+                let bytes = texts.iter().map(|text| text.len() + 1).sum();
+                // Held as long as the tokens are.
+                let _share = tokenize_quota.admit(options.field, bytes, "bytes of text and one for each text")?;
+                let spans = self.spans(texts, &options).await?;
+                let tokenization = begun.elapsed();
+                let ids = spans.iter().map(|spans| Input::Ids(spans.ids.clone())).collect();
+                // The ids are within the limits already.
+                let response = self.run(Place::each(ids, options.field), &options, Wanted::Tokens).await?;
+                let Response { results, mut usage, mut timings, share } = response;
+                usage.characters = spans.iter().map(|spans| spans.text.chars().count()).sum();
+                usage.truncated_inputs = spans.iter().filter(|spans| spans.is_truncated).count();
+                metrics::truncated_inputs(usage.truncated_inputs);
+                timings.tokenization += tokenization;
+                timings.total += tokenization;
+                let results = spans.into_iter().zip(results).collect();
+                let response = Response { results, usage, timings, share };
+                let logits = |(Spans { text, tokens, kept, .. }, output)| {
+                    TokenLogits::new(text, tokens, &kept, labels.len(), output)
+                };
+                response.try_map(logits).await
+            }),
+        )
+        .await
+    }
+
+    async fn spans(&self, texts: Vec<String>, options: &EncodeOptions) -> Result<Vec<Spans>, Error> {
+        let tokenizers = &self.inner.tokenizers;
+        let resolved = tokenizers.encoder().resolve(options, None)?.with_offsets();
+        let _request = self.admit()?;
+        let spans = move |encoder: &Encoder, place, text| encoder.spans(text, place, &resolved);
+        tokenizers.map(Place::each(texts, options.field), String::len, spans).await
+    }
+}

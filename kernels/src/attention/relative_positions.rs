@@ -1,0 +1,65 @@
+//! Scores of queries and keys against embeddings of their distance: disentangled attention
+//! ([arXiv 2006.03654](https://arxiv.org/abs/2006.03654)).
+//!
+//! A score has two terms more: the query times a position key, and the key times a position query, both of the distance's row.
+
+use super::layout::{QkvLayout, RowView};
+use crate::KernelError;
+
+/// The row of each distance, the position of the query less that of the key.
+#[derive(Debug, Clone)]
+pub struct DistanceRows {
+    /// Of the distances `-(limit - 1) ..= limit - 1`, ascending.
+    rows: Vec<u32>,
+    limit: usize,
+}
+
+impl DistanceRows {
+    /// The rows of paths of up to `limit` positions. `row` must grow with the distance, by one at most.
+    pub fn new(limit: usize, row: impl Fn(isize) -> usize) -> Self {
+        let limit = limit.max(1);
+        let last = limit as isize - 1;
+        Self { rows: (-last..=last).map(|distance| row(distance) as u32).collect(), limit }
+    }
+
+    /// The row of a distance.
+    #[inline(always)]
+    pub(crate) fn row(&self, distance: isize) -> usize {
+        self.rows[(distance + self.limit as isize - 1) as usize] as usize
+    }
+}
+
+/// Embeddings of distances, projected as keys and as queries are.
+#[derive(Debug, Clone, Copy)]
+pub struct RelativePositions<'a> {
+    /// Position keys, `[rows, num_heads * head_dim]`, that queries are multiplied with; without them there is no such term.
+    pub keys: Option<RowView<'a>>,
+    /// Position queries, of the same shape, that keys are multiplied with.
+    pub queries: Option<RowView<'a>>,
+    /// The row of each distance.
+    pub rows: &'a DistanceRows,
+}
+
+impl RelativePositions<'_> {
+    pub(super) fn check(&self, layout: QkvLayout, longest: usize) -> Result<(), KernelError> {
+        if layout.group() != 1 {
+            let expected = "num_heads, where scores know distances";
+            return Err(KernelError::Value { argument: "num_kv_heads", found: layout.num_kv_heads, expected });
+        }
+        if longest > self.rows.limit {
+            return Err(KernelError::Index { argument: "path length", found: longest, limit: self.rows.limit + 1 });
+        }
+        if let Some(pair) = self.rows.rows.windows(2).find(|pair| pair[1].wrapping_sub(pair[0]) > 1) {
+            let expected = "that of the distance before, or the next";
+            return Err(KernelError::Value { argument: "row of a distance", found: pair[1] as usize, expected });
+        }
+        let last = self.rows.rows.last().map_or(0, |&row| row as usize);
+        for table in [&self.keys, &self.queries].into_iter().flatten() {
+            let rows = table.rows(layout.q_width());
+            if last >= rows {
+                return Err(KernelError::Index { argument: "row of a distance", found: last, limit: rows });
+            }
+        }
+        Ok(())
+    }
+}
