@@ -261,9 +261,9 @@ impl TensorFiles {
         };
         let file = &self.files[tensor.file];
         file.reading(|| {
-            let values = file.bytes[tensor.bytes.clone()].chunks_exact(tensor.size).map(|bytes| match bytes {
-                &[a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
-                &[a, b, c, d, e, f, g, h] => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            let values = file.bytes[tensor.bytes.clone()].chunks_exact(tensor.size).map(|bytes| match *bytes {
+                [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+                [a, b, c, d, e, f, g, h] => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
                 _ => -1,
             });
             values.map(|value| u32::try_from(value).ok().filter(|&row| (row as usize) < limit)).collect::<Vec<_>>()
