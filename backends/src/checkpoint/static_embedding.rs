@@ -59,8 +59,11 @@ impl StaticEmbedding {
             None => None,
         };
         let is_model2vec = model_type.as_deref() == Some(MODEL2VEC);
-        // What else is wrong with the list is said where it is read.
-        let module = ModuleList::read(files).ok().and_then(|list| list.table);
+        let module = match (ModuleList::read(files), &config) {
+            // What is wrong with the list of a transformer is said where it is read.
+            (Err(_), Some(_)) => None,
+            (list, _) => list?.table,
+        };
         let folder = match (module, is_model2vec) {
             (Some(folder), _) => module_folder(&folder).to_owned(),
             (None, true) => String::new(),
