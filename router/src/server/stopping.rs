@@ -124,6 +124,8 @@ pub(crate) async fn serve(
     let mut serving =
         tokio::spawn(connections::serve(listener, routes, config.connections, Arc::clone(&unfinished), stopped));
     let app = tokio::select! {
+        // A signal that comes together with the model finds it loaded: what was accepted is answered.
+        biased;
         app = loading => app?,
         signal = signals.next() => {
             tracing::info!(signal, "stopped while the model was loading");
