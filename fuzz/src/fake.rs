@@ -66,8 +66,10 @@ impl Fake {
     fn answer(&self, ids: &[u32], wanted: Wanted) -> Output {
         match wanted {
             Wanted::Tokens => {
-                let data = (1..=ids.len()).flat_map(|end| values(&ids[..end], DIM)).collect();
-                Output::Tokens { data, dim: DIM }
+                let of_tokens = self.0.capabilities.classify_tokens.as_ref();
+                let dim = of_tokens.map_or(DIM, |classify| classify.labels.len());
+                let data = (1..=ids.len()).flat_map(|end| values(&ids[..end], dim)).collect();
+                Output::Tokens { data, dim }
             }
             Wanted::Embedding => Output::Embedding(values(ids, DIM)),
             Wanted::Logits => {

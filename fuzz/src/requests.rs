@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
 /// Routes with a body. New ones go to the end, because corpora refer to them by number.
-pub const ROUTES: [&str; 16] = [
+pub const ROUTES: [&str; 17] = [
     "/embed",
     "/embed_all",
     "/similarity",
@@ -33,10 +33,11 @@ pub const ROUTES: [&str; 16] = [
     "/score",
     "/classify",
     "/",
+    "/predict_tokens",
 ];
 
-/// Kinds of served models: embedding, reranker, classifier with one label, classifier with three.
-pub const KINDS: usize = 4;
+/// Kinds of served models: embedding, reranker, classifier with one label, with three, classifier of tokens.
+pub const KINDS: usize = 5;
 
 /// Tokens of an input at most.
 const MAX_INPUT_LENGTH: usize = 256;
@@ -111,6 +112,7 @@ fn server() -> &'static Server {
             Capabilities::prompted_reranker(recipe.template, MAX_INPUT_LENGTH),
             classifier(1),
             classifier(3),
+            Capabilities::token_classifier(["O", "B-X", "I-X"].map(str::to_owned).to_vec(), MAX_INPUT_LENGTH),
         ];
         let router = |model| prefold::routes(fake::engine(model), "fake").expect("the defaults are sound");
         let routers = models.into_iter().map(router).collect();

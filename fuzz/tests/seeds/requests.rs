@@ -28,7 +28,7 @@ pub(crate) fn seeds() -> Seeds {
     seeds
 }
 
-/// Routes, kinds of models (embedding, reranker, classifier with one label, with three) and bodies.
+/// Routes, kinds of models (embedding, reranker, classifier with one label, with three, of tokens) and bodies.
 fn bodies() -> Vec<(&'static str, usize, Value)> {
     let texts = json!(["red", "blue", "red"]);
     let rerank = json!({"query": "fox", "documents": ["red", {"text": "blue"}], "top_n": 1, "return_documents": true});
@@ -66,5 +66,11 @@ fn bodies() -> Vec<(&'static str, usize, Value)> {
         ("/embeddings", 0, json!({"input": "red"})),
         ("/score", 1, json!({"text_1": "red", "text_2": "blue"})),
         ("/classify", 3, json!({"input": [1, 2, 3]})),
+        (
+            "/predict_tokens",
+            4,
+            json!({"inputs": ["red fox", "blue"], "aggregation_strategy": "average", "ignore_labels": []}),
+        ),
+        ("/predict_tokens", 4, json!({"inputs": "red été", "raw_scores": true, "truncate": true})),
     ]
 }
