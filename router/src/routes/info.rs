@@ -18,7 +18,7 @@ pub(crate) struct Info<'a> {
     model_dtype: &'static str,
     served_model_name: &'a str,
     model_type: ModelType<'a>,
-    /// Null in process where nothing limits them; a server always has the limit.
+    // Null in process where nothing limits them; a server always has the limit.
     #[schema(value_type = usize)]
     max_concurrent_requests: Option<usize>,
     max_input_length: usize,
