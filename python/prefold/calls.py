@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -20,72 +21,79 @@ def length(block: Block) -> int:
 
 
 class Pending:
-    """Started calls in the order of their blocks."""
+    """Started calls in the order of their blocks, `in_flight` at once."""
 
-    def __init__(self, start: Callable[[Block], Job]) -> None:
-        self.start = start
+    def __init__(self, start: Callable[[Block], Job], in_flight: int) -> None:
+        self.start, self.in_flight = start, in_flight
         self.jobs: deque[tuple[Job, int]] = deque()
         self.begin = 0  # Texts before the first job.
 
     def push(self, block: Block) -> None:
-        self.jobs.append((self.placed(self.start, block, sum(texts for _, texts in self.jobs)), length(block)))
+        begin = self.begin + sum(texts for _, texts in self.jobs)
+        self.jobs.append((placed(lambda: self.start(block), begin, length(block)), length(block)))
 
-    def placed(self, call: Callable[..., Any], argument: Any, before: int = 0) -> Any:
-        """Result of the call. An error in a later block says where the block begins."""
-        try:
-            return call(argument)
-        except InputError as error:
-            begin = self.begin + before
-            if begin:
-                raise type(error)(f"{error} (counted from item {begin} on)", error.field) from None
-            raise
+    def is_full(self) -> bool:
+        return len(self.jobs) >= self.in_flight
+
+    def first(self) -> tuple[Any, int]:
+        """The answer of the first job with its number of texts; the job is no longer pending."""
+        job, texts = self.jobs[0]
+        answer = placed(job.result, self.begin, texts)
+        self.jobs.popleft()
+        self.begin += texts
+        return answer, texts
 
     def cancel(self) -> None:
         for job, _ in self.jobs:
             job.cancel()
 
 
-def answers(blocks: Iterator[Block], start: Callable[[Block], Job]) -> Iterator[tuple[Any, int]]:
+def placed(call: Callable[[], Any], begin: int, texts: int) -> Any:
+    """Result of a call over a block. Errors count items from the first block on, of which text `begin` is the first of this one."""
+    try:
+        return call()
+    except InputError as error:
+        if begin == 0 or error.field != "texts":
+            raise
+        raise type(error)(counted(str(error), begin, texts), error.field) from None
+
+
+def counted(message: str, begin: int, texts: int) -> str:
+    """The message about a block of so many texts, with the item counted from `begin` on. The only text of a block has no number."""
+    found = re.match(r"(`texts`(?: could not be tokenized:)?)(?: item (\d+))? ", message)
+    if found is None or (found[2] is None and texts > 1):
+        return f"{message} (counted from item {begin} on)"
+    return f"{found[1]} item {begin + int(found[2] or 0)} {message[found.end():]}"
+
+
+def answers(blocks: Iterator[Block], start: Callable[[Block], Job], in_flight: int) -> Iterator[tuple[Any, int]]:
     """The answer of each block with its number of texts."""
-    pending = Pending(start)
-
-    def first() -> tuple[Any, int]:
-        job, texts = pending.jobs[0]
-        answer = pending.placed(lambda job: job.result(), job)
-        pending.jobs.popleft()
-        pending.begin += texts
-        return answer, texts
-
+    pending = Pending(start, in_flight)
     try:
         for block in blocks:
             pending.push(block)
-            if len(pending.jobs) == IN_FLIGHT:
-                yield first()
+            if pending.is_full():
+                yield pending.first()
         while pending.jobs:
-            yield first()
+            yield pending.first()
     finally:
         pending.cancel()
 
 
-async def async_answers(blocks: Iterator[Block], start: Callable[[Block], Job]) -> AsyncIterator[tuple[Any, int]]:
+async def async_answers(
+    blocks: AsyncIterator[Block], start: Callable[[Block], Job], in_flight: int
+) -> AsyncIterator[tuple[Any, int]]:
     """`answers`, while other tasks of the event loop run."""
-    pending = Pending(start)
-
-    async def first() -> tuple[Any, int]:
-        job, texts = pending.jobs[0]
-        await done(job)
-        answer = pending.placed(lambda job: job.result(), job)
-        pending.jobs.popleft()
-        pending.begin += texts
-        return answer, texts
-
+    pending = Pending(start, in_flight)
     try:
-        for block in blocks:
+        async for block in blocks:
             pending.push(block)
-            if len(pending.jobs) == IN_FLIGHT:
-                yield await first()
+            if pending.is_full():
+                await done(pending.jobs[0][0])
+                yield pending.first()
         while pending.jobs:
-            yield await first()
+            await done(pending.jobs[0][0])
+            yield pending.first()
     finally:
         pending.cancel()
 

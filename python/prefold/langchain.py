@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.callbacks import Callbacks
-from langchain_core.documents import Document
-from langchain_core.documents.compressor import BaseDocumentCompressor
-from langchain_core.embeddings import Embeddings
-from pydantic import ConfigDict
+try:
+    from langchain_core.callbacks import Callbacks
+    from langchain_core.documents import Document
+    from langchain_core.documents.compressor import BaseDocumentCompressor
+    from langchain_core.embeddings import Embeddings
+    from pydantic import ConfigDict
+except ImportError as error:
+    raise ImportError('prefold.langchain needs langchain-core: pip install "prefold[langchain]"') from error
 
-from .model import Model
+from .arguments import check
+from .model import Model, loaded
 from .results import Ranked
 
 
@@ -21,8 +26,10 @@ class PrefoldEmbeddings(Embeddings):
     `model` is a `prefold.Model`, or what it loads with `settings`. `options` go to each `embed`, for example `{"dimensions": 256}`.
     """
 
-    def __init__(self, model: Model | str | None = None, *, options: dict[str, Any] | None = None, **settings: Any) -> None:
-        self.model = model if isinstance(model, Model) else Model(model, **settings)
+    def __init__(
+        self, model: Model | str | os.PathLike[str] | None = None, *, options: dict[str, Any] | None = None, **settings: Any
+    ) -> None:
+        self.model = loaded(model, settings)
         self.options = options or {}
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -42,18 +49,32 @@ class PrefoldEmbeddings(Embeddings):
         return lists(await self.model.aembed(text, **self._options("query")))[0]
 
     def _options(self, input_type: str) -> dict[str, Any]:
-        has_prompt = self.options.keys() & {"prompt_name", "prompt", "input_type"}
+        has_prompt = self.options.keys() & {"prompt_name", "prompt", "input_type", "task"}
         return self.options if has_prompt else {"input_type": input_type, **self.options}
 
 
 class PrefoldRerank(BaseDocumentCompressor):
-    """Compressor that keeps the `top_n` most relevant documents, the best first, with their `relevance_score` in the metadata."""
+    """Compressor that keeps the `top_n` most relevant documents, the best first, with their `relevance_score` in the metadata.
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+    `model` is a `prefold.Model`, or what it loads with `settings`. `top_n=None` keeps all.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=(), extra="forbid")
 
     model: Model
     top_n: int | None = 3
     instruction: str | None = None
+
+    def __init__(
+        self,
+        model: Model | str | os.PathLike[str] | None = None,
+        *,
+        top_n: int | None = 3,
+        instruction: str | None = None,
+        **settings: Any,
+    ) -> None:
+        check(top_n=top_n, instruction=instruction)
+        super().__init__(model=loaded(model, settings), top_n=top_n, instruction=instruction)  # type: ignore[call-arg]  # Fields of this class.
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

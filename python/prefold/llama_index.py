@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+try:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+except ImportError as error:
+    raise ImportError('prefold.llama_index needs llama-index-core: pip install "prefold[llama-index]"') from error
 
-from .model import Model
+from .arguments import check
+from .model import Model, loaded
 from .results import Ranked
 
 
@@ -24,17 +29,17 @@ class PrefoldEmbedding(BaseEmbedding):
 
     def __init__(
         self,
-        model: Model | str | None = None,
+        model: Model | str | os.PathLike[str] | None = None,
         *,
         options: dict[str, Any] | None = None,
         embed_batch_size: int = 256,
         callback_manager: Any = None,
         **settings: Any,
     ) -> None:
-        loaded = model if isinstance(model, Model) else Model(model, **settings)
+        engine = loaded(model, settings)
         given = {} if callback_manager is None else {"callback_manager": callback_manager}
-        super().__init__(model_name=loaded.info["model_id"], embed_batch_size=embed_batch_size, **given)
-        self._model, self._options = loaded, options or {}
+        super().__init__(model_name=engine.info["model_id"], embed_batch_size=embed_batch_size, **given)
+        self._model, self._options = engine, options or {}
 
     @classmethod
     def class_name(cls) -> str:
@@ -50,7 +55,7 @@ class PrefoldEmbedding(BaseEmbedding):
         return vectors
 
     def _typed(self, input_type: str) -> dict[str, Any]:
-        has_prompt = self._options.keys() & {"prompt_name", "prompt", "input_type"}
+        has_prompt = self._options.keys() & {"prompt_name", "prompt", "input_type", "task"}
         return self._options if has_prompt else {"input_type": input_type, **self._options}
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -82,14 +87,15 @@ class PrefoldRerank(BaseNodePostprocessor):
 
     def __init__(
         self,
-        model: Model | str | None = None,
+        model: Model | str | os.PathLike[str] | None = None,
         *,
         top_n: int | None = 3,
         instruction: str | None = None,
         **settings: Any,
     ) -> None:
+        check(top_n=top_n, instruction=instruction)
         super().__init__(top_n=top_n, instruction=instruction)  # type: ignore[call-arg]  # Fields of this class.
-        self._model = model if isinstance(model, Model) else Model(model, **settings)
+        self._model = loaded(model, settings)
 
     @classmethod
     def class_name(cls) -> str:

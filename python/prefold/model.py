@@ -6,15 +6,16 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _prefold
-from .calls import answers, async_answers, async_result
-from .errors import InputError, NotCapableError
+from .arguments import check
+from .calls import IN_FLIGHT, answers, async_answers, async_result
+from .errors import InputError, NotCapableError, SettingError
 from .progress import bar
 from .results import Label, Ranked, Token
-from .texts import Block, Options, Texts, sized_blocks, whole
+from .texts import AsyncTexts, Block, Texts, async_blocks, at_hand, sized_blocks, texts_and_pairs, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,9 @@ BATCH = 2048
 
 BATCH_OF_PROGRESS = 256
 """The same where progress is shown."""
+
+LIMITS = {"max_concurrent_requests", "max_queued_tokens", "max_queued_inputs"}
+"""Settings that let a call be refused."""
 
 
 class Model:
@@ -53,7 +57,9 @@ class Model:
         device: str | None = None,
         **settings: Any,
     ) -> None:
-        name = None if model is None else os.fspath(model)
+        if not isinstance(model, (str, os.PathLike, type(None))):
+            raise SettingError(f"`model` is {type(model).__name__}; it must be a hub id, a path, or None for the built-in model")
+        name = None if model is None else os.fsdecode(model)
         self._settings = {"dtype": dtype, "device": device, **settings}
         self._name = name
         self._native = _prefold.Model(name, self._settings)
@@ -86,6 +92,7 @@ class Model:
         prompt_name: str | None = None,
         prompt: str | None = None,
         input_type: str | None = None,
+        task: str | None = None,
         dimensions: int | None = None,
         normalize: bool = True,
         truncate: bool | None = None,
@@ -96,20 +103,21 @@ class Model:
 
         `texts` is one text, texts in a list or iterator, or an Arrow array of strings, which is read where it lies. `prompt_name`
         is one of the model's prompts, `prompt` a text to put before each, `input_type` one of `"query"`, `"document"`,
-        `"classification"` and `"clustering"`: the model's prompt of that name, if it has one. `dimensions` keeps the first
-        values, scaled to unit length again; `normalize=False` does not scale. `truncate=False` raises `TooLongError` for what is too
+        `"classification"` and `"clustering"`: the model's prompt or task of that name, if it has one, `task` one of `info["tasks"]`.
+        `dimensions` keeps the first values, scaled to unit length again; `normalize=False` does not scale. `truncate=False` raises `TooLongError` for what is too
         long. `batch` texts are given to the engine at once, which neither changes a bit nor the batches that it forms.
 
         Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
         import numpy as np
 
-        total, blocks = self._blocks(texts, batch, progress)
-        call = self._embedding((prompt_name, prompt, input_type, truncate), normalize, dimensions)
+        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
+        check(progress=progress)
+        total, blocks = sized_blocks(texts, self._batch(batch, progress))
         shown = bar(total, progress)
         arrays = []
         try:
-            for array, count in answers(blocks, call):
+            for array, count in answers(blocks, call, self._in_flight):
                 arrays.append(array)
                 shown.update(count)
         finally:
@@ -120,22 +128,25 @@ class Model:
 
     async def aembed(
         self,
-        texts: Texts,
+        texts: AsyncTexts,
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
         input_type: str | None = None,
+        task: str | None = None,
         dimensions: int | None = None,
         normalize: bool = True,
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> NDArray[np.float32]:
-        """`embed`, while other tasks of the event loop run. A cancelled task leaves the engine's queue."""
+        """`embed`, while other tasks of the event loop run. `texts` may be an async iterator too; any other iterator is asked for its texts
+        in another thread. A cancelled task leaves the engine's queue.
+        """
         import numpy as np
 
-        _, blocks = self._blocks(texts, batch)
-        call = self._embedding((prompt_name, prompt, input_type, truncate), normalize, dimensions)
-        arrays = [array async for array, _ in async_answers(blocks, call)]
+        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
+        blocks = async_blocks(texts, self._batch(batch))
+        arrays = [array async for array, _ in async_answers(blocks, call, self._in_flight)]
         if not arrays:
             return np.empty((0, dimensions or self.dimensions), np.float32)
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -147,37 +158,42 @@ class Model:
         prompt_name: str | None = None,
         prompt: str | None = None,
         input_type: str | None = None,
+        task: str | None = None,
         dimensions: int | None = None,
         normalize: bool = True,
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> Iterator[NDArray[np.float32]]:
         """Vectors of an endless stream of texts: an array `[batch, d]` for each `batch` texts. Two batches are in memory at once."""
-        _, blocks = self._blocks(texts, batch)
-        call = self._embedding((prompt_name, prompt, input_type, truncate), normalize, dimensions)
-        return (array for array, _ in answers(blocks, call))
+        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
+        _, blocks = sized_blocks(texts, self._batch(batch))
+        return (array for array, _ in answers(blocks, call, self._in_flight))
 
     async def aembed_batches(
         self,
-        texts: Texts,
+        texts: AsyncTexts,
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
         input_type: str | None = None,
+        task: str | None = None,
         dimensions: int | None = None,
         normalize: bool = True,
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> AsyncIterator[NDArray[np.float32]]:
         """`embed_batches`, while other tasks of the event loop run."""
-        _, blocks = self._blocks(texts, batch)
-        call = self._embedding((prompt_name, prompt, input_type, truncate), normalize, dimensions)
-        async for array, _ in async_answers(blocks, call):
+        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
+        blocks = async_blocks(texts, self._batch(batch))
+        async for array, _ in async_answers(blocks, call, self._in_flight):
             yield array
 
     def embed_arrow(self, texts: Texts, **options: Any) -> Any:
         """`embed` as an Arrow array, `FixedSizeList<float32>[d]`, which shares the vectors' memory. Needs pyarrow."""
-        import pyarrow
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise ImportError('`embed_arrow` needs pyarrow: pip install "prefold[arrow]"') from error
 
         vectors = self.embed(texts, **options)
         return pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.reshape(-1)), vectors.shape[1])
@@ -199,13 +215,13 @@ class Model:
 
         Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
-        job = self._reranking(query, texts, top_n, instruction, raw_scores, truncate)
-        return [Ranked(*ranked) for ranked in job.result()]
+        start = self._reranking(query, top_n, instruction, raw_scores, truncate)
+        return [Ranked(*ranked) for ranked in start(texts).result()]
 
     async def arerank(
         self,
         query: str,
-        texts: Texts,
+        texts: AsyncTexts,
         *,
         top_n: int | None = None,
         instruction: str | None = None,
@@ -213,8 +229,8 @@ class Model:
         truncate: bool | None = None,
     ) -> list[Ranked]:
         """`rerank`, while other tasks of the event loop run."""
-        job = self._reranking(query, texts, top_n, instruction, raw_scores, truncate)
-        return [Ranked(*ranked) for ranked in await async_result(job)]
+        start = self._reranking(query, top_n, instruction, raw_scores, truncate)
+        return [Ranked(*ranked) for ranked in await async_result(start(await at_hand(texts)))]
 
     def classify(
         self,
@@ -228,37 +244,37 @@ class Model:
 
         A tuple of two texts is a pair; a list of two texts is two texts. Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
-        job = self._classification(texts, prompt_name, raw_scores, truncate)
-        return [[Label(*label) for label in labels] for labels in job.result()]
+        start = self._classification(prompt_name, raw_scores, truncate)
+        return [[Label(*label) for label in labels] for labels in start(texts).result()]
 
     async def aclassify(
         self,
-        texts: TextOrPair | Iterable[TextOrPair],
+        texts: TextOrPair | Iterable[TextOrPair] | AsyncIterable[TextOrPair],
         *,
         prompt_name: str | None = None,
         raw_scores: bool = False,
         truncate: bool | None = None,
     ) -> list[list[Label]]:
         """`classify`, while other tasks of the event loop run."""
-        job = self._classification(texts, prompt_name, raw_scores, truncate)
-        return [[Label(*label) for label in labels] for labels in await async_result(job)]
+        start = self._classification(prompt_name, raw_scores, truncate)
+        return [[Label(*label) for label in labels] for labels in await async_result(start(await at_hand(texts)))]
 
     def tokenize(
         self, texts: Texts, *, add_special_tokens: bool = True, prompt_name: str | None = None
     ) -> list[list[Token]]:
         """Tokens of each text; never truncated. Raises `InputError`."""
-        job = self._native.tokenize(whole(texts), (prompt_name, None, None, None), add_special_tokens)
-        return [[Token(*token) for token in tokens] for tokens in job.result()]
+        start = self._tokenization(add_special_tokens, prompt_name)
+        return [[Token(*token) for token in tokens] for tokens in start(texts).result()]
 
     async def atokenize(
-        self, texts: Texts, *, add_special_tokens: bool = True, prompt_name: str | None = None
+        self, texts: AsyncTexts, *, add_special_tokens: bool = True, prompt_name: str | None = None
     ) -> list[list[Token]]:
         """`tokenize`, while other tasks of the event loop run."""
-        job = self._native.tokenize(whole(texts), (prompt_name, None, None, None), add_special_tokens)
-        return [[Token(*token) for token in tokens] for tokens in await async_result(job)]
+        start = self._tokenization(add_special_tokens, prompt_name)
+        return [[Token(*token) for token in tokens] for tokens in await async_result(start(await at_hand(texts)))]
 
     def close(self) -> None:
-        """Frees the model as soon as its running calls are done. Later calls raise `ClosedError`."""
+        """Frees the model as soon as its running calls and iterators are done. Later calls raise `ClosedError`."""
         self._native.close()
 
     def __enter__(self) -> Model:
@@ -274,31 +290,64 @@ class Model:
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, (self._name, self._settings)
 
-    def _blocks(self, texts: Texts, batch: int | None, progress: bool = False) -> tuple[int | None, Iterator[Block]]:
+    @property
+    def _in_flight(self) -> int:
+        """Blocks of one call in the engine at once: one where a limit is given, so that no call uses up the share of another, or its own."""
+        given = {name.replace("-", "_") for name, value in self._settings.items() if value is not None}
+        return 1 if given & LIMITS else IN_FLIGHT
+
+    def _batch(self, batch: int | None, progress: bool = False) -> int:
+        check(batch=batch)
         size = batch if batch is not None else min(BATCH_OF_PROGRESS if progress else BATCH, self._native.max_inputs)
         if not 1 <= size <= self._native.max_inputs:
             raise InputError(f"`batch` is {size}; it must be from 1 to {self._native.max_inputs}", "batch")
-        return sized_blocks(texts, size)
+        return size
 
-    def _embedding(self, options: Options, normalize: bool, dimensions: int | None) -> Any:
-        return lambda block: self._native.embed(block, options, normalize, dimensions)
+    # Each holds the model until its call is done, whatever `close` does meanwhile.
+
+    def _embedding(
+        self,
+        prompt_name: str | None,
+        prompt: str | None,
+        input_type: str | None,
+        task: str | None,
+        truncate: bool | None,
+        normalize: bool,
+        dimensions: int | None,
+    ) -> Callable[[Block], _prefold.Job]:
+        check(prompt_name=prompt_name, prompt=prompt, input_type=input_type, task=task, truncate=truncate)
+        check(normalize=normalize, dimensions=dimensions)
+        held, options = self._native.held(), (prompt_name, prompt, input_type, task, truncate)
+        return lambda block: held.embed(block, options, normalize, dimensions)
 
     def _reranking(
-        self,
-        query: str,
-        texts: Texts,
-        top_n: int | None,
-        instruction: str | None,
-        raw_scores: bool,
-        truncate: bool | None,
-    ) -> _prefold.Job:
-        return self._native.rerank(query, whole(texts), (None, None, None, truncate), instruction, raw_scores, top_n)
+        self, query: str, top_n: int | None, instruction: str | None, raw_scores: bool, truncate: bool | None
+    ) -> Callable[[Texts], _prefold.Job]:
+        check(query=query, top_n=top_n, instruction=instruction, raw_scores=raw_scores, truncate=truncate)
+        held, options = self._native.held(), (None, None, None, None, truncate)
+        return lambda texts: held.rerank(query, whole(texts), options, instruction, raw_scores, top_n)
 
     def _classification(
-        self, texts: Any, prompt_name: str | None, raw_scores: bool, truncate: bool | None
-    ) -> _prefold.Job:
-        one = isinstance(texts, (str, tuple))
-        return self._native.classify([texts] if one else list(texts), (prompt_name, None, None, truncate), raw_scores)
+        self, prompt_name: str | None, raw_scores: bool, truncate: bool | None
+    ) -> Callable[[Any], _prefold.Job]:
+        check(prompt_name=prompt_name, raw_scores=raw_scores, truncate=truncate)
+        held, options = self._native.held(), (prompt_name, None, None, None, truncate)
+        return lambda texts: held.classify(texts_and_pairs(texts), options, raw_scores)
+
+    def _tokenization(self, add_special_tokens: bool, prompt_name: str | None) -> Callable[[Texts], _prefold.Job]:
+        check(add_special_tokens=add_special_tokens, prompt_name=prompt_name)
+        held, options = self._native.held(), (prompt_name, None, None, None, None)
+        return lambda texts: held.tokenize(whole(texts), options, add_special_tokens)
+
+
+def loaded(model: Model | str | os.PathLike[str] | None, settings: dict[str, Any]) -> Model:
+    """The model that an adapter is given, or the one that it loads. Raises `SettingError` for settings beside a loaded model."""
+    if not isinstance(model, Model):
+        return Model(model, **settings)
+    given = [f"`{name}`" for name, value in settings.items() if value is not None]
+    if given:
+        raise SettingError(f"{', '.join(given)}: the model is loaded already; give settings to `prefold.Model`")
+    return model
 
 
 def _load(name: str | None, settings: dict[str, Any]) -> Model:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .model import Model
+from .model import Model, loaded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,17 +39,15 @@ class SentenceTransformer:
         local_files_only: bool = False,
         **settings: Any,
     ) -> None:
-        if isinstance(model_name_or_path, Model):
-            self.model = model_name_or_path
-        else:
-            settings.update(
-                default_prompt_name=default_prompt_name,
-                revision=revision,
-                hf_token=token,
-                huggingface_hub_cache=cache_folder,
-                offline=local_files_only or None,
-            )
-            self.model = Model(model_name_or_path, device=device, **settings)
+        settings.update(
+            device=device,
+            default_prompt_name=default_prompt_name,
+            revision=revision,
+            hf_token=token,
+            huggingface_hub_cache=cache_folder,
+            offline=local_files_only or None,
+        )
+        self.model = loaded(model_name_or_path, settings)
         self.truncate_dim = truncate_dim
 
     def encode(
@@ -145,7 +143,10 @@ class SentenceTransformer:
             dimensions=truncate_dim or self.truncate_dim, normalize=normalize_embeddings, progress=show_progress_bar)
         shaped = vectors[0] if isinstance(sentences, str) else vectors
         if convert_to_tensor:
-            import torch
+            try:
+                import torch
+            except ImportError as error:
+                raise ImportError("`convert_to_tensor` needs PyTorch: pip install torch") from error
 
             return torch.from_numpy(shaped)
         return shaped if convert_to_numpy or isinstance(sentences, str) else list(shaped)

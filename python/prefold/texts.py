@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
@@ -28,8 +29,11 @@ class ArrowStream(Protocol):
 Texts = Union[str, Iterable[str], ArrowArray, ArrowStream]
 """One text, texts, or an Arrow array of strings."""
 
-Options = tuple[Optional[str], Optional[str], Optional[str], Optional[bool]]
-"""`prompt_name`, `prompt`, `input_type` and `truncate` of a call."""
+AsyncTexts = Union[Texts, AsyncIterable[str]]
+"""The same, or an async iterator of texts."""
+
+Options = tuple[Optional[str], Optional[str], Optional[str], Optional[str], Optional[bool]]
+"""`prompt_name`, `prompt`, `input_type`, `task` and `truncate` of a call."""
 
 Block = Union["list[str]", "tuple[NDArray[np.signedinteger[Any]], NDArray[np.uint8]]"]
 """Texts, or the offsets and bytes of an Arrow array."""
@@ -43,18 +47,62 @@ def sized_blocks(texts: Texts, size: int) -> tuple[int | None, Iterator[Block]]:
     if arrays is not None:
         blocks = (of_arrow(array.slice(begin, size)) for array in arrays for begin in range(0, len(array), size))
         return sum(map(len, arrays)), blocks
-    if isinstance(texts, (bytes, bytearray)) or not isinstance(texts, Iterable):
-        raise InputError(f"`texts` is {type(texts).__name__}; it must be texts, an iterator of them or an Arrow array", "texts")
-    if isinstance(texts, (list, tuple)):
-        if len(texts) <= size:
-            return len(texts), iter([list(texts)] if texts else [])
-        return len(texts), (list(texts[begin:begin + size]) for begin in range(0, len(texts), size))
-    return (len(texts) if isinstance(texts, Sized) else None), iterated(iter(texts), size)
+    items = iterable(texts)
+    if isinstance(items, (list, tuple)):
+        if len(items) <= size:
+            return len(items), iter([list(items)] if items else [])
+        return len(items), (list(items[begin:begin + size]) for begin in range(0, len(items), size))
+    return (len(items) if isinstance(items, Sized) else None), iterated(iter(items), size)
 
 
 def iterated(texts: Iterator[str], size: int) -> Iterator[Block]:
     while block := list(islice(texts, size)):
         yield block
+
+
+async def async_blocks(texts: AsyncTexts, size: int) -> AsyncIterator[Block]:
+    """The texts in blocks of `size`. An iterator, which may wait for a file or a database, is asked for each block in another thread."""
+    if isinstance(texts, AsyncIterable):
+        gathered: list[str] = []
+        async for text in texts:
+            gathered.append(text)
+            if len(gathered) == size:
+                yield gathered
+                gathered = []
+        if gathered:
+            yield gathered
+        return
+    _, blocks = sized_blocks(texts, size)
+    if is_at_hand(texts):
+        for block in blocks:
+            yield block
+    else:
+        while (pulled := await asyncio.to_thread(next, blocks, None)) is not None:
+            yield pulled
+
+
+async def at_hand(texts: Any) -> Any:
+    """The texts, in a list unless they are at hand: those of an iterator are taken in another thread."""
+    if isinstance(texts, AsyncIterable):
+        return [text async for text in texts]
+    if is_at_hand(texts):
+        return texts
+    return await asyncio.to_thread(list, iterable(texts))
+
+
+def is_at_hand(texts: Any) -> bool:
+    """True of what is in memory: a text, a list, an Arrow array."""
+    return isinstance(texts, (str, list, tuple)) or has_arrow(texts)
+
+
+def iterable(texts: Any) -> Iterable[Any]:
+    """The same, unless no texts can be taken from it: that raises `InputError`."""
+    kind = type(texts).__name__
+    if isinstance(texts, AsyncIterable):
+        raise InputError(f"`texts` is {kind}, an async iterator: only the methods of asyncio take it, such as `aembed`", "texts")
+    if isinstance(texts, (bytes, bytearray)) or not isinstance(texts, Iterable):
+        raise InputError(f"`texts` is {kind}; it must be texts, an iterator of them or an Arrow array", "texts")
+    return texts
 
 
 def whole(texts: Texts) -> Block:
@@ -68,9 +116,20 @@ def whole(texts: Texts) -> Block:
     return of_arrow(arrays[0] if len(arrays) == 1 else pyarrow.concat_arrays(arrays))
 
 
+def texts_and_pairs(texts: Any) -> list[Any]:
+    """Texts and pairs of texts in a list. A tuple is one pair."""
+    if isinstance(texts, (str, tuple)):
+        return [texts]
+    return list(iterable(texts))
+
+
+def has_arrow(texts: Any) -> bool:
+    return hasattr(texts, "__arrow_c_array__") or hasattr(texts, "__arrow_c_stream__")
+
+
 def arrow_arrays(texts: Any) -> list[Any] | None:
     """The chunks of an Arrow array, each with offsets and bytes; None for anything else, or where pyarrow is missing."""
-    if not (hasattr(texts, "__arrow_c_array__") or hasattr(texts, "__arrow_c_stream__")):
+    if not has_arrow(texts):
         return None
     try:
         import pyarrow

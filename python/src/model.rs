@@ -23,11 +23,11 @@ pub(crate) struct NativeModel {
 
 /// Options of texts, a tuple in Python.
 #[derive(FromPyObject)]
-struct Options(Option<String>, Option<String>, Option<String>, Option<bool>);
+struct Options(Option<String>, Option<String>, Option<String>, Option<String>, Option<bool>);
 
 impl From<Options> for TextOptions {
-    fn from(Options(prompt_name, prompt, input_type, truncate): Options) -> Self {
-        Self { prompt_name, prompt, input_type, truncate, without_special_tokens: false }
+    fn from(Options(prompt_name, prompt, input_type, task, truncate): Options) -> Self {
+        Self { prompt_name, prompt, input_type, task, truncate, without_special_tokens: false }
     }
 }
 
@@ -55,6 +55,11 @@ impl NativeModel {
     #[getter]
     fn max_inputs(&self) -> usize {
         self.max_inputs
+    }
+
+    /// The same model, which stays when this one is closed: what a call of several blocks holds until it is done.
+    fn held(&self) -> PyResult<Self> {
+        Ok(Self { max_inputs: self.max_inputs, model: Mutex::new(Some(self.model()?)) })
     }
 
     /// The answer of `/info`, in JSON.

@@ -1,9 +1,15 @@
 """Adapters, each in the hands of the real library."""
 
 import asyncio
+import importlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+
+import prefold
+from conftest import FIXTURES
 
 
 def test_sentence_transformers(models, texts):
@@ -33,7 +39,6 @@ def test_sentence_transformers(models, texts):
 def test_encode_is_that_of_sentence_transformers(models, texts):
     """Beside the library itself, where it is installed. It needs PyTorch; benches/compare/requirements/torch.txt has both."""
     pytest.importorskip("sentence_transformers")
-    from conftest import FIXTURES
     from sentence_transformers import SentenceTransformer as Original
 
     from prefold.sentence_transformers import SentenceTransformer
@@ -71,6 +76,12 @@ def test_langchain(models, texts):
     expected = reranker.rerank(texts[0], texts, top_n=2)
     assert [(d.metadata["line"], d.metadata["relevance_score"]) for d in found] == [tuple(ranked) for ranked in expected]
     assert asyncio.run(compressor.acompress_documents(documents, texts[0])) == found
+    loaded = PrefoldRerank(FIXTURES / "qwen3-reranker-tiny", top_n=2, dtype="float32")
+    assert loaded.compress_documents(documents, texts[0]) == found and loaded.top_n == 2
+    for wrong, error in [({"topn": 1}, prefold.SettingError), ({"top_n": "2"}, prefold.InputError), ({"top_n": 0}, prefold.InputError)]:
+        for given in [reranker, str(FIXTURES / "qwen3-reranker-tiny")]:
+            with pytest.raises(error, match=next(iter(wrong))):
+                PrefoldRerank(given, **wrong)
     assert compressor.compress_documents([], "a") == [] and "relevance_score" not in documents[0].metadata
 
 
@@ -99,3 +110,29 @@ def test_llama_index(models, texts):
     again = asyncio.run(postprocessor.apostprocess_nodes(found, query_bundle=QueryBundle(texts[0])))
     assert [(node.node.node_id, node.score) for node in again] == [(node.node.node_id, node.score) for node in ranked]
     assert postprocessor.postprocess_nodes([], query_str="a") == []
+    for wrong, error in [({"topn": 1}, prefold.SettingError), ({"top_n": "2"}, prefold.InputError), ({"top_n": 0}, prefold.InputError)]:
+        with pytest.raises(error, match=next(iter(wrong))):
+            PrefoldRerank(reranker, **wrong)
+
+
+@pytest.mark.parametrize(("module", "names"), [
+    ("sentence_transformers", ["SentenceTransformer"]),
+    ("langchain", ["PrefoldEmbeddings", "PrefoldRerank"]),
+    ("llama_index", ["PrefoldEmbedding", "PrefoldRerank"]),
+])
+def test_settings_beside_a_loaded_model_are_refused(module, names, models):
+    if module != "sentence_transformers":
+        pytest.importorskip({"langchain": "langchain_core", "llama_index": "llama_index.core"}[module])
+    for name in names:
+        adapter = getattr(importlib.import_module(f"prefold.{module}"), name)
+        with pytest.raises(prefold.SettingError, match="`dtype`: the model is loaded already"):
+            adapter(models("qwen3-tiny"), dtype="int8")
+        adapter(models("qwen3-tiny"), revision=None)
+
+
+@pytest.mark.parametrize(("module", "missing", "extra"), [
+    ("langchain", "langchain_core", "langchain"), ("llama_index", "llama_index", "llama-index")])
+def test_a_missing_library_is_named_with_its_extra(module, missing, extra):
+    script = f"import sys; sys.modules[{missing!r}] = None; import prefold.{module}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1 and f'pip install "prefold[{extra}]"' in done.stderr.splitlines()[-1]

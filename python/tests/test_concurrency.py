@@ -17,7 +17,7 @@ import pytest
 import prefold
 from conftest import FIXTURES
 
-OPTIONS = (None, None, None, None)
+OPTIONS = (None, None, None, None, None)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_fork_is_refused_and_ends():
         import gc, os, sys, prefold
         model = prefold.Model(sys.argv[1] + "/bert-mean-tiny")
         model.embed("a")
-        job = model._native.embed(["a"] * 50, (None, None, None, None), True, None)
+        job = model._native.embed(["a"] * 50, (None, None, None, None, None), True, None)
         child = os.fork()
         if child == 0:
             calls = [lambda: model.embed("a"), prefold.Model, lambda: model.tokenize("a"), lambda: model.rerank("a", ["b"]), job.result]

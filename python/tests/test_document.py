@@ -26,7 +26,7 @@ def test_methods_have_the_arguments_of_the_page():
                 default = parameters[argument[0]].default
                 assert default is None if not argument[1] else str(default) == argument[1], (name, argument)
     public = {name for name in vars(prefold.Model) if not name.startswith("_")}
-    assert public == named | {"close", "dimensions"}
+    assert public == named | {"close"}
 
 
 def test_errors_are_those_of_the_page():

@@ -37,6 +37,20 @@ def test_prompts(served, models, texts):
         model.embed(texts, prompt_name="query", prompt="query: ")
 
 
+def test_tasks(served, models, texts):
+    model, server = models("jina-v3-tiny"), served("jina-v3-tiny")
+    asked = model.embed(texts, task="retrieval.query")
+    np.testing.assert_array_equal(asked, over_http(server, texts, task="retrieval.query"))
+    np.testing.assert_array_equal(asked, model.embed(texts, input_type="query"))
+    np.testing.assert_array_equal(asked, np.concatenate(list(model.embed_batches(texts, task="retrieval.query", batch=7))))
+    assert not np.array_equal(asked, model.embed(texts)) and not np.array_equal(asked, model.embed(texts, task="classification"))
+    with pytest.raises(prefold.InputError, match="`no` is not a task of the served model; it has: ") as raised:
+        model.embed(texts, task="no")
+    assert raised.value.field == "task"
+    # A model without adapters takes the task for a prompt.
+    np.testing.assert_array_equal(models("qwen3-tiny").embed(texts, task="query"), models("qwen3-tiny").embed(texts, prompt_name="query"))
+
+
 @pytest.mark.parametrize("batch", [1, 3, 1000])
 def test_batches_change_nothing(batch, models, texts):
     model = models("qwen3-tiny")
@@ -91,5 +105,5 @@ def test_info(served, models):
     info, expected = models("qwen3-tiny").info, served("qwen3-tiny").get("/info").json()
     # A server has limits on its clients; the id is that of the command line.
     assert info.keys() == expected.keys()
-    assert {key for key in info if info[key] != expected[key]} == {"max_concurrent_requests"}
+    assert {key for key in info if info[key] != expected[key]} == {"max_concurrent_requests"} and info["max_concurrent_requests"] is None
     assert info["version"] == prefold.__version__

@@ -47,6 +47,8 @@ pub struct TextOptions {
     pub prompt: Option<String>,
     /// Type of the texts, such as `query`: selects the model's prompt of that name, if it has one.
     pub input_type: Option<String>,
+    /// Task of the texts: the model's adapter or route of that name; of a model without them, its prompt for the task.
+    pub task: Option<String>,
     /// Truncate texts that are too long instead of rejecting them.
     pub truncate: Option<bool>,
     /// Leave the tokenizer's special tokens out.
@@ -174,9 +176,9 @@ impl LocalModel {
     }
 
     fn options(&self, options: TextOptions) -> Result<EncodeOptions, Error> {
-        let TextOptions { prompt_name, prompt, input_type, truncate, without_special_tokens } = options;
+        let TextOptions { prompt_name, prompt, input_type, task, truncate, without_special_tokens } = options;
         let input_type = input_type.as_deref().map(parse_type).transpose()?;
-        let prompt = PromptFields { prompt_name, prompt, input_type, task: None };
+        let prompt = PromptFields { prompt_name, prompt, input_type, task };
         let add_special_tokens = Some(!without_special_tokens);
         let fields = EncodeFields { truncate, prompt, add_special_tokens, ..Default::default() };
         fields.options("texts", Choices::of(&self.engine.info().capabilities), |_, _| Ok(()))

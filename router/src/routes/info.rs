@@ -18,7 +18,9 @@ pub(crate) struct Info<'a> {
     model_dtype: &'static str,
     served_model_name: &'a str,
     model_type: ModelType<'a>,
-    max_concurrent_requests: usize,
+    // Null in process where nothing limits them; a server always has the limit.
+    #[schema(value_type = usize)]
+    max_concurrent_requests: Option<usize>,
     max_input_length: usize,
     max_batch_tokens: usize,
     max_batch_requests: Option<usize>,
@@ -97,7 +99,7 @@ impl<'a> Info<'a> {
             model_sha: None,
             model_dtype: model.dtype,
             served_model_name: &names.served,
-            max_concurrent_requests: engine.max_concurrent_requests,
+            max_concurrent_requests: Some(engine.max_concurrent_requests).filter(|&limit| limit < usize::MAX),
             max_input_length: *max_input_length,
             max_batch_tokens: engine.max_batch_tokens,
             max_batch_requests: engine.max_batch_requests,
