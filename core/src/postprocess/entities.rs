@@ -81,18 +81,17 @@ impl TokenLogits {
         }
     }
 
-    /// The entities of the text, without those of the labels `ignored`, by the names of the `labels`. Scores are logits if they are
-    /// asked for `raw`, else probabilities.
+    /// The entities of the text, without those of the labels `ignored`, by the names of the `labels`. Probabilities choose them; their
+    /// scores are logits if they are asked for `raw`.
     pub fn entities(&self, labels: &[String], aggregation: Aggregation, ignored: &[String], raw: bool) -> Vec<Entity> {
-        let scores: Vec<Vec<f32>> = self
-            .logits
-            .chunks_exact(labels.len().max(1))
-            .map(|logits| if raw { logits.to_vec() } else { softmax(logits) })
-            .collect();
-        let labelled = match aggregation {
-            Aggregation::None | Aggregation::Simple => (0..scores.len()).map(|i| of_token(&scores, i)).collect(),
-            Aggregation::First | Aggregation::Average | Aggregation::Max => self.words(&scores, aggregation),
+        let rows = || self.logits.chunks_exact(labels.len().max(1));
+        let chances: Vec<Vec<f32>> = rows().map(softmax).collect();
+        let scores = if raw { rows().map(<[f32]>::to_vec).collect() } else { chances.clone() };
+        let words = match aggregation {
+            Aggregation::None | Aggregation::Simple => (0..scores.len()).map(|index| (index, index)).collect(),
+            Aggregation::First | Aggregation::Average | Aggregation::Max => self.words(),
         };
+        let labelled: Vec<_> = words.into_iter().map(|word| of_word(word, &chances, &scores, aggregation)).collect();
         let name = |label: usize| labels.get(label).map_or("", String::as_str);
         let entities = match aggregation {
             Aggregation::None => labelled.iter().map(|it| self.single(it, name(it.label), &scores)).collect(),
@@ -102,8 +101,8 @@ impl TokenLogits {
         Vec::into_iter(entities).filter(is_kept).collect()
     }
 
-    /// The words of the text, each with one label.
-    fn words(&self, scores: &[Vec<f32>], aggregation: Aggregation) -> Vec<Labelled> {
+    /// The words of the text: their first and last tokens.
+    fn words(&self) -> Vec<(usize, usize)> {
         let mut words: Vec<(usize, usize)> = Vec::new();
         for (index, token) in self.tokens.iter().enumerate() {
             match words.last_mut() {
@@ -111,23 +110,7 @@ impl TokenLogits {
                 _ => words.push((index, index)),
             }
         }
-        let labelled = |(first, last): (usize, usize)| {
-            let chosen = match aggregation {
-                Aggregation::Average => {
-                    let count = (last + 1 - first) as f32;
-                    let mean = |label: usize| scores[first..=last].iter().map(|it| it[label]).sum::<f32>() / count;
-                    let means: Vec<f32> = (0..scores[first].len()).map(mean).collect();
-                    largest(&means)
-                }
-                Aggregation::Max => {
-                    let best: Vec<f32> = scores[first..=last].iter().map(|it| largest(it).1).collect();
-                    largest(&scores[first + largest(&best).0])
-                }
-                _ => largest(&scores[first]),
-            };
-            Labelled { first, last, label: chosen.0, score: chosen.1 }
-        };
-        words.into_iter().map(labelled).collect()
+        words
     }
 
     /// Neighbours of one kind as one entity each.
@@ -177,9 +160,34 @@ impl TokenLogits {
     }
 }
 
-fn of_token(scores: &[Vec<f32>], index: usize) -> Labelled {
-    let (label, score) = largest(&scores[index]);
-    Labelled { first: index, last: index, label, score }
+/// A word with the label that the `chances` of its tokens give it, and its score among the `scores`.
+fn of_word(
+    (first, last): (usize, usize),
+    chances: &[Vec<f32>],
+    scores: &[Vec<f32>],
+    aggregation: Aggregation,
+) -> Labelled {
+    let mean = |of: &[Vec<f32>], label: usize| {
+        of[first..=last].iter().map(|it| it[label]).sum::<f32>() / (last + 1 - first) as f32
+    };
+    let (label, score) = match aggregation {
+        Aggregation::Average => {
+            let means: Vec<f32> = (0..chances[first].len()).map(|label| mean(chances, label)).collect();
+            let label = largest(&means).0;
+            (label, mean(scores, label))
+        }
+        Aggregation::Max => {
+            let best: Vec<f32> = chances[first..=last].iter().map(|it| largest(it).1).collect();
+            let surest = first + largest(&best).0;
+            let label = largest(&chances[surest]).0;
+            (label, scores[surest][label])
+        }
+        Aggregation::None | Aggregation::Simple | Aggregation::First => {
+            let label = largest(&chances[first]).0;
+            (label, scores[first][label])
+        }
+    };
+    Labelled { first, last, label, score }
 }
 
 /// Whether a label begins an entity, and its kind.

@@ -51,13 +51,17 @@ fn a_word_has_the_label_of_its_surest_token_or_of_the_mean() {
     let mut text = text([0, 1, 4, 0, 0, 0]);
     text.logits[5 + 1] = 3.0;
     text.logits[10 + 1] = 3.5;
-    let word = |aggregation| {
-        let found = text.entities(&labels(), aggregation, &["O".to_owned()], true);
-        (found[0].label.clone(), found[0].score)
+    let word = |text: &TokenLogits, aggregation| {
+        let [raw, softmaxed] = [true, false].map(|raw| text.entities(&labels(), aggregation, &["O".to_owned()], raw));
+        assert_eq!(shown(&raw), shown(&softmaxed), "probabilities choose");
+        (raw[0].label.clone(), raw[0].score)
     };
-    assert_eq!(word(Aggregation::First), ("PER".to_owned(), 3.0));
-    assert_eq!(word(Aggregation::Max), ("LOC".to_owned(), 4.0));
-    assert_eq!(word(Aggregation::Average), ("PER".to_owned(), 3.25));
+    assert_eq!(word(&text, Aggregation::First), ("PER".to_owned(), 3.0));
+    assert_eq!(word(&text, Aggregation::Average), ("PER".to_owned(), 3.25));
+    // The larger logit is less sure beside another large one.
+    assert_eq!(word(&text, Aggregation::Max), ("PER".to_owned(), 3.0));
+    text.logits[5 + 1] = 1.5;
+    assert_eq!(word(&text, Aggregation::Max), ("LOC".to_owned(), 4.0));
 }
 
 #[test]
