@@ -113,6 +113,7 @@ fn an_identity_plan_is_ordinary_attention() {
         mask: Mask::Causal,
         window: None,
         bias: None,
+        positions: None,
     };
     let expected = reference::attention(&op);
     let plan = AttentionPlan::new(layout, true, &pages, &spans, Mask::Causal).unwrap();
