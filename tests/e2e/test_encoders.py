@@ -15,7 +15,8 @@ EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tin
 CPU_EMBEDDERS = ["nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny", "deberta-v2-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
-             "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny"]
+             "modernbert-reranker-tiny", "gte-reranker-tiny"]
+CPU_RERANKERS = ["deberta-v2-reranker-tiny"]
 
 
 @pytest.mark.parametrize("model", EMBEDDERS + CPU_EMBEDDERS + STATIC)
@@ -57,7 +58,7 @@ def test_a_prompt_by_name(served):
     assert server.ask("/embed", inputs=text, prompt_name="query") != server.ask("/embed", inputs=text)
 
 
-@pytest.mark.parametrize("model", RERANKERS)
+@pytest.mark.parametrize("model", RERANKERS + CPU_RERANKERS)
 def test_cross_encoders(served, model):
     server = served(model)
     queries = {}
