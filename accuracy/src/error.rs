@@ -18,7 +18,7 @@ pub enum AccuracyError {
     InFile {
         /// Path of the file, or `-`.
         file: String,
-        /// What is wrong, with the line.
+        /// The error, with its line.
         #[source]
         source: Box<AccuracyError>,
     },

@@ -62,7 +62,7 @@ pub struct Memory {
     pub longest_input_bytes: u64,
 }
 
-/// What is left out of a check of configuration alone.
+/// The parts that a check of configuration alone leaves out.
 const BARE: &str = "there are no tensors and no tokenizer, which a start needs; only the configuration was checked";
 
 /// Types whose memory is told.

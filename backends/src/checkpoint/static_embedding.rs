@@ -60,7 +60,7 @@ impl StaticEmbedding {
         };
         let is_model2vec = model_type.as_deref() == Some(MODEL2VEC);
         let module = match (ModuleList::read(files), &config) {
-            // What is wrong with the list of a transformer is said where it is read.
+            // The list of a transformer is refused where it is read.
             (Err(_), Some(_)) => None,
             (list, _) => list?.table,
         };

@@ -89,7 +89,7 @@ struct SecondFactors {
 }
 
 impl Projection {
-    /// Whether adapters may change it: then its output is there before an activation.
+    /// True if adapters may change it: then its output is there before an activation.
     pub(super) fn is_adapted(&self) -> bool {
         self.factors.is_some()
     }

@@ -235,7 +235,7 @@ impl TransformerBackend {
     }
 }
 
-/// What a GPU does not compute yet of a model; `None` if there is nothing.
+/// The part of a model that a GPU does not compute yet; `None` if there is nothing.
 fn cpu_only(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
     let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
     let all = [

@@ -29,7 +29,7 @@ pub(super) struct Layout {
     pub(super) position_ids: Tensor,
     /// `[rows]`, `u32`, where the model has types: rows of their table.
     pub(super) token_type_ids: Option<Tensor>,
-    /// Where the model has adapters and the batch asks for some.
+    /// Present if the model has adapters and the batch asks for some.
     adapters: Option<RowAdapters>,
     pub(super) pages: Pages,
     /// Present if attention runs in ragged space over a compacted batch.

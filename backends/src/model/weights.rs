@@ -34,7 +34,7 @@ pub(super) struct TransformerWeights {
 pub(super) struct Embeddings {
     /// `[vocab_size, size]`
     pub(super) words: Table,
-    /// What adapters change in them.
+    /// Changes that adapters make in them.
     pub(super) word_factors: Option<WordFactors>,
     /// `[rows, size]`
     pub(super) positions: Option<Table>,

@@ -277,7 +277,7 @@ pub fn check_options(options: &LoadOptions) -> std::result::Result<(), LoadError
     }
 }
 
-/// What a CPU has: kernels, replicas, types.
+/// Checks of a CPU: kernels, replicas, types.
 fn check_cpu(options: &LoadOptions) -> std::result::Result<(), LoadError> {
     check_replicas(options.cpu_replicas, ThreadPool::default_threads())?;
     if let Some(name) = &options.cpu_kernels {
