@@ -14,6 +14,7 @@ from pathlib import Path
 import amx
 import machine
 from peer import PEERS
+from tables.encoders import encoders, windows
 from tables.in_process import in_process
 from tables.mixed import mixed
 from tables.queries import queries
@@ -24,7 +25,7 @@ from tables.throughput import bge_base, minilm, reranker
 from venvs import ROOT, TARGET
 
 TABLES = {"minilm": minilm, "queries": queries, "bge-base": bge_base, "reranker": reranker, "rerank": rerank,
-          "mixed": mixed, "start": start, "in-process": in_process}
+          "encoders": encoders, "windows": windows, "mixed": mixed, "start": start, "in-process": in_process}
 
 
 def labels(text):

@@ -64,6 +64,11 @@ def reranker():
     return made("xlm-r-base-reranker", lambda out: run([venvs.python("torch"), HERE / "make_reranker.py", out]))
 
 
+def encoder(shape):
+    """An encoder of a shape of make_encoder.py with random weights, and MiniLM's tokenizer."""
+    return made(shape, lambda out: run([venvs.python("torch"), HERE / "make_encoder.py", shape, minilm(), out]))
+
+
 def smollm2():
     """SmolLM2-135M-Instruct with its real weights, as a checkpoint with mean pooling."""
     run(["scripts/python-env.sh"])
