@@ -68,7 +68,7 @@ fuzz:
 bench:
 	scripts/bench.sh
 
-COMPARE ?= minilm queries bge-base reranker rerank encoders windows mixed start
+COMPARE ?= minilm queries bge-base reranker rerank encoders windows ndcg mixed start
 
 compare:
 	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-benches

@@ -17,6 +17,7 @@ from peer import PEERS
 from tables.encoders import encoders, windows
 from tables.in_process import in_process
 from tables.mixed import mixed
+from tables.ndcg import ndcg
 from tables.queries import queries
 from tables.rerank import rerank
 from tables.setting import Setting
@@ -25,7 +26,8 @@ from tables.throughput import bge_base, minilm, reranker
 from venvs import ROOT, TARGET
 
 TABLES = {"minilm": minilm, "queries": queries, "bge-base": bge_base, "reranker": reranker, "rerank": rerank,
-          "encoders": encoders, "windows": windows, "mixed": mixed, "start": start, "in-process": in_process}
+          "encoders": encoders, "windows": windows, "ndcg": ndcg, "mixed": mixed, "start": start,
+          "in-process": in_process}
 
 
 def labels(text):

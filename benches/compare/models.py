@@ -64,6 +64,10 @@ def reranker():
     return made("xlm-r-base-reranker", lambda out: run([venvs.python("torch"), HERE / "make_reranker.py", out]))
 
 
+def builtin():
+    return ROOT / "models" / "prefold-mini"
+
+
 def encoder(shape):
     """An encoder of a shape of make_encoder.py with random weights, and MiniLM's tokenizer."""
     return made(shape, lambda out: run([venvs.python("torch"), HERE / "make_encoder.py", shape, minilm(), out]))
