@@ -1,6 +1,6 @@
 //! Limits of a batch, and the policy that fills it.
 
-use super::cost_model::TimeBound;
+use super::cost_model::{Rows, TimeBound};
 use crate::{Folding, Scheduling};
 
 /// Limits of a batch. Whatever they are, a batch holds one entry: what was accepted is computed.
@@ -16,16 +16,17 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn fits(&self, load: Load) -> bool {
+    /// Whether a batch may have this load, of which its last sequence shares `shared` with the others.
+    pub(crate) fn fits(&self, load: Load, shared: Rows) -> bool {
         let Self { max_tokens, max_ragged_tokens, max_sequences, time } = *self;
         let within = load.tokens <= max_tokens && load.ragged_tokens <= max_ragged_tokens;
-        let in_time = time.is_none_or(|bound| bound.allows(load.tokens, load.pairs));
+        let in_time = time.is_none_or(|bound| bound.allows(load.rows(), shared));
         load.sequences <= 1 || (within && in_time && load.sequences <= max_sequences)
     }
 
     /// Rows that fit beside a load, by the bounds on rows and on time.
     pub(crate) fn room(&self, load: Load) -> usize {
-        let in_time = self.time.map_or(usize::MAX, |bound| bound.room(load.tokens, load.pairs));
+        let in_time = self.time.map_or(usize::MAX, |bound| bound.room(load.rows()));
         self.max_tokens.saturating_sub(load.tokens).min(in_time)
     }
 }
@@ -56,6 +57,10 @@ impl Load {
             pairs: self.pairs + pairs,
         }
     }
+
+    fn rows(self) -> Rows {
+        Rows { rows: self.tokens, pairs: self.pairs }
+    }
 }
 
 /// Rows that attention runs over.
@@ -65,6 +70,17 @@ pub(crate) enum AttentionRows {
     Compact,
     /// All of each sequence.
     Ragged,
+}
+
+impl AttentionRows {
+    /// What a sequence leaves out that shares its first `tokens` with others of its batch.
+    pub(crate) fn saved(self, tokens: usize) -> Rows {
+        let pairs = match self {
+            Self::Compact => tokens as u64 * (tokens as u64 + 1) / 2,
+            Self::Ragged => 0,
+        };
+        Rows { rows: tokens, pairs }
+    }
 }
 
 /// Policy of the queue.

@@ -14,6 +14,11 @@ const MAX_SURPRISE: f64 = 8.0;
 /// Least estimate of a pass, in nanoseconds, of which a multiple is a surprise.
 const MIN_TIME: f64 = 1e6;
 
+/// A batch may take so many times as long as what its sequences share, whatever the bound on its time is, because the next batch
+/// computes that again. So at most half of the time goes to what was computed before, and who waits for the batch waits at most
+/// twice as long as for one of its sequences.
+const TIMES_SHARED: f64 = 2.0;
+
 /// Least-squares fit of `time = per_row * rows + per_pair * pairs` over the passes of the last seconds of computing. The
 /// errors of long passes weigh most, because bounds are about those.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,6 +82,14 @@ impl CostModel {
     }
 }
 
+/// Work of a pass, or of a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Rows {
+    pub(crate) rows: usize,
+    /// Pairs of a query and a key, in a layer of full attention.
+    pub(crate) pairs: u64,
+}
+
 /// Bound on the time of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TimeBound {
@@ -87,15 +100,18 @@ pub(crate) struct TimeBound {
 }
 
 impl TimeBound {
-    /// Rows without pairs that could join a pass over these rows and pairs.
-    pub(crate) fn room(&self, rows: usize, pairs: u64) -> usize {
-        let taken = self.per_row * rows as f64 + self.per_pair * pairs as f64;
-        ((self.limit - taken) / self.per_row).max(0.0) as usize
+    /// Rows without pairs that could join a pass.
+    pub(crate) fn room(&self, taken: Rows) -> usize {
+        ((self.limit - self.time(taken)) / self.per_row).max(0.0) as usize
     }
 
-    /// True if a pass over these rows, and pairs of a query and a key, is within the bound.
-    pub(crate) fn allows(&self, rows: usize, pairs: u64) -> bool {
-        self.per_row * rows as f64 + self.per_pair * pairs as f64 <= self.limit
+    /// True if a pass is within the bound, or takes at most [`TIMES_SHARED`] times as long as what its last sequence shares.
+    pub(crate) fn allows(&self, pass: Rows, shared: Rows) -> bool {
+        self.time(pass) <= self.limit.max(TIMES_SHARED * self.time(shared))
+    }
+
+    fn time(&self, Rows { rows, pairs }: Rows) -> f64 {
+        self.per_row * rows as f64 + self.per_pair * pairs as f64
     }
 }
 

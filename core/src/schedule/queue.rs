@@ -253,10 +253,11 @@ impl Queue {
         let (node, len) = (*node, entry.tokens.len());
         let tokens = if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len };
         let load = self.forming.load.with(tokens, len, self.policy.attention);
+        let shared = self.policy.attention.saved(len - tokens);
         let split = group.filter(|group| self.is_better_whole(group));
         if entry.is_cancelled() {
             self.cancel(ticket);
-        } else if split.is_none() && self.policy.budget.fits(load) {
+        } else if split.is_none() && self.policy.budget.fits(load, shared) {
             self.index.cover(node);
             taken.extend(self.seat(candidate, tokens, load));
         } else if !self.may_pass_over(passed_over.len()) {

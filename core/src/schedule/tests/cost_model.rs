@@ -20,8 +20,13 @@ fn rows_and_pairs_are_told_apart() {
     let (per_row, per_pair) = after(&[(1000, 10_000), (1000, 500_000), (300, 90_000)], 2e4, 30.0).costs();
     assert!(is_near(per_row, 2e4) && is_near(per_pair, 30.0), "{per_row} {per_pair}");
     let bound = after(&[(1000, 10_000), (1000, 500_000)], 2e4, 30.0).bound(LIMIT);
-    assert!(bound.allows(12_000, 10_000) && !bound.allows(12_600, 10_000));
-    assert!(!bound.allows(12_000, 1_000_000), "pairs take time as well");
+    let allows = |rows, pairs| bound.allows(Rows { rows, pairs }, Rows::default());
+    assert!(allows(12_000, 10_000) && !allows(12_600, 10_000));
+    assert!(!allows(12_000, 1_000_000), "pairs take time as well");
+    // 20,000 rows with their pairs take 0.43 s.
+    let shared = Rows { rows: 20_000, pairs: 1_000_000 };
+    assert!(bound.allows(Rows { rows: 40_000, pairs: 2_000_000 }, shared));
+    assert!(!bound.allows(Rows { rows: 40_600, pairs: 2_000_000 }, shared));
 }
 
 #[test]
@@ -48,7 +53,8 @@ fn a_cost_is_never_negative() {
 #[test]
 fn a_guess_gives_way_at_once_and_a_change_within_seconds() {
     let unmeasured = CostModel::default().bound(LIMIT);
-    assert!(unmeasured.allows(250, 0) && !unmeasured.allows(251, 0));
+    let allows = |rows| unmeasured.allows(Rows { rows, pairs: 0 }, Rows::default());
+    assert!(allows(250) && !allows(251));
     let mut model = after(&[(64, 0)], 1e4, 0.0);
     assert!(is_near(model.costs().0, 1e4));
     // The machine is three times slower now.

@@ -216,6 +216,21 @@ fn a_batch_is_bounded_in_time() {
 }
 
 #[test]
+fn a_prompt_that_takes_longer_than_the_bound_is_still_shared() {
+    let mut costs = CostModel::default();
+    costs.observe(1_000_000, 0, Duration::from_secs(1));
+    let sizes = |bound| {
+        let mut queue = queue(Scheduling::Prefix, 1000, 1000);
+        queue.set_time_bound(costs.bound(Duration::from_micros(bound)));
+        let texts: Vec<Vec<u32>> = (0..16).map(|i| [vec![1; 100], vec![100 + i; 10]].concat()).collect();
+        let _answers = push_request(&mut queue, &texts.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        batches(&mut queue).iter().map(|texts| unique_tokens(texts)).collect::<Vec<usize>>()
+    };
+    assert_eq!(sizes(1000), [260]);
+    assert_eq!(sizes(50), [200, 160], "a microsecond for each; twice the prompt's time");
+}
+
+#[test]
 fn those_that_add_nothing_or_no_more_than_was_saved_ride_along() {
     let mut queue = queue(Scheduling::Prefix, 4000, 1000);
     let own = |prompt: u32, text: u32, len: usize| [vec![prompt; 100], vec![1000 * prompt + text; len]].concat();
