@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 thread_local! {
-    static LINES: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    /// Buffers that are not in use; the one that was given back last comes first, so that each depth of nested calls has its own.
+    static UNUSED: Cell<Vec<Vec<Line>>> = const { Cell::new(Vec::new()) };
 }
 
 /// Sixteen words, aligned to a cache line.
@@ -28,35 +29,61 @@ pub(crate) fn as_f32(words: &mut [u32]) -> &mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
 }
 
-/// Words of this thread's buffer, which are given back when this is dropped; their content is arbitrary. A second one that exists
+/// Words of a buffer of this thread, which is given back when this is dropped; their content is arbitrary. A second one that exists
 /// at the same time is another buffer.
-pub(crate) struct Scratch(Vec<Line>);
+pub(crate) struct Scratch {
+    /// At least the words; more where an earlier use needed them.
+    lines: Vec<Line>,
+    count: usize,
+}
 
 impl Scratch {
-    /// At least `count` words.
+    /// `count` words.
     pub(crate) fn new(count: usize) -> Self {
-        let mut lines = LINES.take();
+        let mut unused = UNUSED.take();
+        let mut lines = unused.pop().unwrap_or_default();
+        UNUSED.set(unused);
         let needed = count.div_ceil(Line::WORDS);
         if lines.len() < needed {
             lines.resize(needed, Line::ZERO);
         }
-        Self(lines)
+        Self { lines, count }
     }
 
     /// The words, aligned to a cache line.
     pub(crate) fn words(&mut self) -> &mut [u32] {
-        Line::words_mut(&mut self.0)
+        &mut Line::words_mut(&mut self.lines)[..self.count]
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let lines = std::mem::take(&mut self.0);
-        LINES.set(lines);
+        let mut unused = UNUSED.take();
+        unused.push(std::mem::take(&mut self.lines));
+        UNUSED.set(unused);
     }
 }
 
-/// Calls `f` with at least `count` words of this thread's buffer; their content is arbitrary.
+/// Calls `f` with `count` words of a buffer of this thread; their content is arbitrary.
 pub(crate) fn with_words<T>(count: usize, f: impl FnOnce(&mut [u32]) -> T) -> T {
     f(Scratch::new(count).words())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_depth_keeps_its_buffer() {
+        let addresses = || {
+            let (mut outer, mut inner) = (Scratch::new(100), Scratch::new(1000));
+            let found = [&mut outer, &mut inner].map(|scratch| scratch.words().as_ptr());
+            drop(inner);
+            found
+        };
+        let first = addresses();
+        assert_ne!(first[0], first[1]);
+        assert_eq!(addresses(), first);
+        assert_eq!(Scratch::new(10).words().len(), 10, "whatever the buffer has");
+    }
 }

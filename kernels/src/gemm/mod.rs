@@ -105,7 +105,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
             let out = first.at(rows.start * out_stride + columns.start - self.columns.start);
             let width = columns.len();
             with_words(rows.len() * width, |sums| {
-                let sums = as_f32(&mut sums[..rows.len() * width]);
+                let sums = as_f32(sums);
                 self.run_block(isa, (x, rows), columns, Store::Overwrite, (sums.as_mut_ptr(), width));
                 simd::run(isa, Rows { activation, x: sums, width, out, out_stride });
             });

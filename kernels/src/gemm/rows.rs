@@ -43,7 +43,7 @@ pub(super) fn with_rows<P: Packing, T>(isa: Isa, x: &[P::Input], k: usize, f: im
     }
     let (m, stride) = (x.len() / k, k.next_multiple_of(size_of::<Line>()));
     let mut scratch = Scratch::new(m * stride / size_of::<u32>());
-    let bytes = &mut as_bytes_mut(scratch.words())[..m * stride];
+    let bytes = as_bytes_mut(scratch.words());
     let mut scales = SCALES.take();
     scales.clear();
     scales.resize(m, RowScale::default());

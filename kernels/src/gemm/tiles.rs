@@ -125,15 +125,31 @@ impl<P: Packing> Block<'_, P> {
     /// The CPU has the instructions of `V`; rows and columns are in the block.
     #[inline(always)]
     unsafe fn finish_rows<V: Vector>(&self, rows: Range<usize>, columns: Range<usize>, panel: usize, sums: &[u32]) {
-        for (row, sums) in rows.zip(sums.chunks_exact(PANEL)) {
-            let sums = &sums[columns.start - panel * PANEL..][..columns.len()];
-            for c in (0..columns.len()).step_by(V::LANES) {
-                let count = V::LANES.min(columns.len() - c);
-                // SAFETY: the caller's duty; `count` sums are there.
-                unsafe {
-                    let sums = V::loadu_up_to(sums.as_ptr().add(c).cast(), count);
-                    self.finish((row, columns.start + c), count, true, sums);
+        let sums = &sums[columns.start - panel * PANEL..];
+        for c in (0..columns.len()).step_by(V::LANES) {
+            let (column, sums) = (columns.start + c, &sums[c..]);
+            // SAFETY: the caller's duty. Where the compiler knows the count, it leaves out the masks.
+            unsafe {
+                match columns.len() - c {
+                    rest if rest < V::LANES => self.finish_columns::<V>(rows.clone(), column, rest, sums),
+                    _ => self.finish_columns::<V>(rows.clone(), column, V::LANES, sums),
                 }
+            }
+        }
+    }
+
+    /// Writes sums of `count` columns, those of the next row [`PANEL`] later.
+    ///
+    /// # Safety
+    /// As [`finish_rows`](Self::finish_rows).
+    #[inline(always)]
+    unsafe fn finish_columns<V: Vector>(&self, rows: Range<usize>, column: usize, count: usize, sums: &[u32]) {
+        // SAFETY: the caller's duty; `count` sums are there in each row.
+        unsafe {
+            let finish = self.finish::<V>(column, count, true);
+            for (row, sums) in rows.zip(sums.chunks(PANEL)) {
+                debug_assert!(sums.len() >= count);
+                finish.write(row, V::loadu_up_to(sums.as_ptr().cast(), count));
             }
         }
     }
