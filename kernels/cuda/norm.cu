@@ -1,4 +1,4 @@
-// Norms of the f32 residual stream: RMSNorm to the next product's input, LayerNorm also in place.
+// Norms of the f32 residual stream: RMSNorm to the next product's input, LayerNorm also in place, and of q and k.
 #include "common.cuh"
 
 // x += delta (where there is one); out = x / sqrt(mean(x^2) + eps) * weight. One block for each row; the second pass finds
@@ -79,47 +79,55 @@ KERNEL rms_norm_add_4(const float *x, const float *weight, float eps, float *out
     rms_norm_add<4>(x, weight, eps, out, width);
 }
 
-// out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, the variance that of the whole row. `out` may be `x`: a thread
-// writes the values that it has read itself. One block for each row; the passes after the first find it in the cache. Grid:
-// rows.
-template <typename T, int N>
-DEVICE void layer_norm(const float *x, const float *__restrict__ weight, const float *__restrict__ bias, float eps, T *out,
-                       uint32_t width) {
-    const size_t offset = size_t(blockIdx.x) * width;
-    const Vector<float, N> *row = reinterpret_cast<const Vector<float, N> *>(x + offset);
+// out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, the variance that of the whole row of `width` values; rows begin
+// `stride` values after each other. `out` may be `x`: a thread writes the values that it has read itself. One block for each row;
+// the passes after the first find it in the cache. Grid: rows.
+template <typename In, typename T, int N>
+DEVICE void layer_norm(const In *x, const float *__restrict__ weight, const float *__restrict__ bias, float eps, T *out,
+                       uint32_t width, uint32_t stride) {
+    const size_t offset = size_t(blockIdx.x) * stride;
+    const Vector<In, N> *row = reinterpret_cast<const Vector<In, N> *>(x + offset);
     float sum = 0.0f;
     for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
-        const Vector<float, N> values = row[i];
+        const Vector<In, N> values = row[i];
 #pragma unroll
-        for (int j = 0; j < N; ++j) sum += values.value[j];
+        for (int j = 0; j < N; ++j) sum += to_float(values.value[j]);
     }
     const float mean = block_sum(sum) / float(width);
     float squares = 0.0f;
     for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
-        const Vector<float, N> values = row[i];
+        const Vector<In, N> values = row[i];
 #pragma unroll
-        for (int j = 0; j < N; ++j) squares += (values.value[j] - mean) * (values.value[j] - mean);
+        for (int j = 0; j < N; ++j) {
+            const float distance = to_float(values.value[j]) - mean;
+            squares += distance * distance;
+        }
     }
     const float scale = inverse_root(block_sum(squares) / float(width) + eps);
     const Vector<float, N> *weights = reinterpret_cast<const Vector<float, N> *>(weight);
     const Vector<float, N> *biases = reinterpret_cast<const Vector<float, N> *>(bias);
     Vector<T, N> *outs = reinterpret_cast<Vector<T, N> *>(out + offset);
     for (uint32_t i = threadIdx.x; i < width / N; i += blockDim.x) {
-        const Vector<float, N> values = row[i], factors = weights[i], added = biases[i];
+        const Vector<In, N> values = row[i];
+        const Vector<float, N> factors = weights[i], added = biases[i];
         Vector<T, N> result;
 #pragma unroll
         for (int j = 0; j < N; ++j) {
-            result.value[j] = from_float<T>((values.value[j] - mean) * scale * factors.value[j] + added.value[j]);
+            result.value[j] = from_float<T>((to_float(values.value[j]) - mean) * scale * factors.value[j] + added.value[j]);
         }
         outs[i] = result;
     }
 }
 
-// `_4`: the width is a multiple of 4.
+// `columns`: in place, of some neighbouring columns of a matrix. `_4`: the width and the stride are multiples of 4.
 #define LAYER_NORM(NAME, T, N)                                                                                         \
     KERNEL layer_norm_##NAME##_##N(const float *x, const float *weight, const float *bias, float eps, T *out,          \
                                    uint32_t width) {                                                                   \
-        layer_norm<T, N>(x, weight, bias, eps, out, width);                                                            \
+        layer_norm<float, T, N>(x, weight, bias, eps, out, width, width);                                              \
+    }                                                                                                                  \
+    KERNEL layer_norm_columns_##NAME##_##N(T *x, const float *weight, const float *bias, float eps, uint32_t width,    \
+                                           uint32_t stride) {                                                          \
+        layer_norm<T, T, N>(x, weight, bias, eps, x, width, stride);                                                   \
     }
 LAYER_NORM(f32, float, 1)
 LAYER_NORM(f32, float, 4)

@@ -116,6 +116,31 @@ BIAS_ROWS(f32, float)
 BIAS_ROWS(bf16, bf16)
 BIAS_ROWS(f16, f16)
 
+// out[i][c] = x[i][c % width] in the own[i]-th group of `group` columns, and 0 in the others: of each row the columns of its own
+// group, where `x` has those of all groups or of that one alone. A group that is not there makes a row of NaN. Grid: rows.
+template <typename T>
+DEVICE void own_columns(const float *__restrict__ x, const uint32_t *__restrict__ own, T *__restrict__ out, uint32_t width,
+                        uint32_t group, uint32_t out_width) {
+    const uint32_t index = own[blockIdx.x];
+    const bool inside = index < out_width / group;
+    const uint32_t start = inside ? index * group : 0;
+    const float *columns = x + size_t(blockIdx.x) * width + start % width;
+    T *row = out + size_t(blockIdx.x) * out_width;
+    for (uint32_t i = threadIdx.x; i < out_width; i += blockDim.x) {
+        const bool is_own = i >= start && i - start < group;
+        row[i] = from_float<T>(!inside ? NAN : is_own ? columns[i - start] : 0.0f);
+    }
+}
+
+#define OWN_COLUMNS(NAME, T)                                                                                           \
+    KERNEL own_columns_##NAME(const float *x, const uint32_t *own, T *out, uint32_t width, uint32_t group,             \
+                              uint32_t out_width) {                                                                    \
+        own_columns<T>(x, own, out, width, group, out_width);                                                          \
+    }
+OWN_COLUMNS(f32, float)
+OWN_COLUMNS(bf16, bf16)
+OWN_COLUMNS(f16, f16)
+
 // Functions of a sequence's rows, by the numbers that the launcher gives them.
 enum Pooling : uint32_t { MEAN, LARGEST, MEAN_SQRT_LEN, WEIGHTED_MEAN };
 

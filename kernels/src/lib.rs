@@ -21,6 +21,7 @@ pub mod cuda;
 mod dtype;
 mod element;
 mod error;
+mod experts;
 mod gemm;
 mod huge_pages;
 mod isa;
@@ -50,6 +51,7 @@ pub use attention::{
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;
+pub use experts::route_rows;
 pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder};
 pub use half::bf16;
 pub use isa::{Choice, Isa};

@@ -10,9 +10,9 @@ from reference import assert_close, assert_raw, assert_score, assert_unit, expec
 
 EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tiny", "xlm-roberta-tiny", "mpnet-tiny",
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
-             "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny"]
+             "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny"]
 # Run on a CPU only, so far.
-CPU_EMBEDDERS = ["nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny", "deberta-v2-tiny"]
+CPU_EMBEDDERS = ["deberta-v2-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
              "modernbert-reranker-tiny", "gte-reranker-tiny"]

@@ -4,7 +4,7 @@ import pytest
 
 from harness import Server
 from reference import difference, expected
-from simulated import Simulated, assert_values, required
+from simulated import Simulated, assert_values, cosine, required
 from test_encoders import EMBEDDERS, RERANKERS
 from test_reference_values import EMBEDDING_MODELS
 
@@ -12,15 +12,15 @@ pytestmark = required
 
 DTYPES = ["bfloat16", "float16", "float32"]
 # Which work is done when: SIM_SEED picks one of three orders, and within it what runs next.
-SEEDS = range(20)
+MODELS = EMBEDDING_MODELS + EMBEDDERS
+SEEDS = range(len(MODELS))
 MODES = [("compact", "1"), ("compact", "0"), ("ragged", "1")]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_embeddings_in_any_order(seed):
     """Each seed has another order; the families, types and ways to compact take turns."""
-    models = EMBEDDING_MODELS + EMBEDDERS
-    model, dtype = models[seed % len(models)], DTYPES[seed // 3 % 3]
+    model, dtype = MODELS[seed], DTYPES[seed // 3 % 3]
     attention, threshold = MODES[seed // 2 % 3]
     flags = ["--dtype", dtype, "--attention", attention, "--radix-mlp-threshold", threshold]
     with Simulated(model, *flags, SIM_SEED=seed) as server:
@@ -33,6 +33,14 @@ def test_embeddings_in_any_order(seed):
 def test_embeddings_in_each_order(model, dtype, order):
     with Simulated(model, "--dtype", dtype, SIM_ORDER=order) as server:
         assert_values(server, model, dtype)
+
+
+def test_a_task_selects_an_adapter():
+    cases = [case for case in expected("jina-v3-tiny")["cases"] if "task" in case and len(case["input_ids"]) <= 64]
+    assert len({case["task"] for case in cases}) >= 3
+    with Simulated("jina-v3-tiny", "--dtype", "float16", SIM_SEED=6) as server:
+        for case in cases:
+            assert cosine(server.ask("/embed", inputs=case["text"], task=case["task"])[0], case["mean_normalized"]) >= 0.9999, case["name"]
 
 
 def test_the_built_in_model():

@@ -240,9 +240,6 @@ fn cpu_only(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
     let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
     let all = [
         (head.pooling().len() > 1, "several pooling modes at once"),
-        (config.feed_forward.experts.is_some(), "experts (nomic-embed-text-v2-moe)"),
-        (config.adapters.is_some(), "adapters (jina-embeddings-v3)"),
-        (config.attention.qk_width_norm, "norms over all heads of q and k (jina-embeddings-v2-base-code)"),
         (is_disentangled, "embeddings of distances (deberta-v2)"),
         (config.is_table(), "static embeddings (Model2Vec, StaticEmbedding)"),
     ];

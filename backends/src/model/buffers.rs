@@ -32,7 +32,11 @@ pub(super) enum Name {
     Activated,
     /// A block's output before its norm, where blocks have one there.
     BlockOutput,
-    /// Rows of an expert.
+    /// A router's scores of all experts.
+    RouterScores,
+    /// The rows of each expert.
+    ExpertRows,
+    /// States of an expert's rows.
     ExpertInput,
     /// Its output for them.
     ExpertOutput,
@@ -58,6 +62,10 @@ enum Width {
     NormedOutput,
     /// That of the residual stream, or 0 if no layer has experts.
     Expert,
+    /// The experts, or 0 if no layer has some.
+    Experts,
+    /// Three words for each expert: a place in its list, the weight there, and a share of the lengths of the lists.
+    ExpertLists,
     /// First factors of all adapters, or 0 if there are none.
     Adapters,
     /// That of the final states.
@@ -77,6 +85,8 @@ enum Role {
     F32,
     Projection,
     Activation,
+    /// Words, `u32`.
+    Index,
 }
 
 /// Lifetime of a buffer's content, which determines its number of rows.
@@ -107,7 +117,7 @@ const fn spec(name: Name, width: Width, role: Role, lifetime: Lifetime) -> Spec 
 }
 
 /// All buffers, in the order of [`Name`].
-const SPECS: [Spec; 19] = [
+const SPECS: [Spec; 21] = [
     spec(Name::Embedded, Width::Embedding, Role::F32, Lifetime::Layers),
     spec(Name::Residual, Width::Hidden, Role::F32, Lifetime::Layers),
     spec(Name::OutputResidual, Width::Hidden, Role::F32, Lifetime::Outputs),
@@ -120,6 +130,8 @@ const SPECS: [Spec; 19] = [
     spec(Name::GateUp, Width::GateUp, Role::Projection, Lifetime::Block),
     spec(Name::Activated, Width::Intermediate, Role::Activation, Lifetime::Block),
     spec(Name::BlockOutput, Width::NormedOutput, Role::F32, Lifetime::Block),
+    spec(Name::RouterScores, Width::Experts, Role::F32, Lifetime::Block),
+    spec(Name::ExpertRows, Width::ExpertLists, Role::Index, Lifetime::Block),
     spec(Name::ExpertInput, Width::Expert, Role::Activation, Lifetime::Block),
     spec(Name::ExpertOutput, Width::Expert, Role::F32, Lifetime::Block),
     spec(Name::ExpertSum, Width::Expert, Role::F32, Lifetime::Block),
@@ -136,6 +148,7 @@ struct Sizes {
     hidden: usize,
     normed_output: usize,
     expert: usize,
+    experts: usize,
     adapters: usize,
     output: usize,
     q: usize,
@@ -155,6 +168,7 @@ impl Sizes {
             hidden: config.hidden_size,
             normed_output: if config.norm.placement == Placement::Around { config.hidden_size } else { 0 },
             expert: config.feed_forward.experts.map_or(0, |_| config.hidden_size),
+            experts: config.feed_forward.experts.map_or(0, |experts| experts.count),
             adapters: config.adapters.as_ref().map_or(0, AdaptersConfig::width),
             output: config.output_size,
             q,
@@ -176,6 +190,8 @@ impl Sizes {
             Width::Hidden => self.hidden,
             Width::NormedOutput => self.normed_output,
             Width::Expert => self.expert,
+            Width::Experts => self.experts,
+            Width::ExpertLists => 3 * self.experts,
             Width::Adapters => self.adapters,
             Width::Output => self.output,
             Width::Q => self.q,
@@ -190,6 +206,7 @@ impl Sizes {
             Role::F32 => DType::F32,
             Role::Projection => self.projection,
             Role::Activation => self.activation,
+            Role::Index => DType::U32,
         }
     }
 }
@@ -307,6 +324,6 @@ mod tests {
     }
 
     fn is_element(cell: &str) -> bool {
-        ["F32", "Projection", "Activation"].contains(&cell.trim())
+        ["F32", "Projection", "Activation", "Index"].contains(&cell.trim())
     }
 }

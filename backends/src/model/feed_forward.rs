@@ -5,9 +5,9 @@ use super::loader::{Loader, Norms, load_linear};
 use crate::config::parts::parts;
 use crate::config::{ExpertsConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::ops::{Linear, Target, Vector};
+use crate::ops::{Linear, Vector};
 use candle_core::Tensor;
-use prefold_kernels::{Activation, Dtype};
+use prefold_kernels::Activation;
 
 type Result<T> = std::result::Result<T, LoadError>;
 
@@ -107,7 +107,7 @@ impl Experts {
         };
         let router = parts(&loader.prefix, &[(names.router, config.count)]);
         Ok(Self {
-            router: load_linear(loader.weights, &Target::cpu(Dtype::Float32), &router, hidden, false)?,
+            router: load_linear(loader.weights, &loader.target.in_float32(), &router, hidden, false)?,
             experts: (0..config.count).map(expert).collect::<Result<_>>()?,
             top: config.top,
             activation: feed_forward.activation,

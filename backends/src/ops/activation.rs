@@ -12,7 +12,7 @@ pub(crate) fn activate_mul(activation: Activation, gate_up: &Tensor, out: &Tenso
     timed("activate-mul", || out.inplace_op2(gate_up, &ActivateMul(activation)))
 }
 
-/// `out = activation(x)`; `x` is `f32`, and `out` may be an activation type.
+/// `out = activation(x)`; `x` is of the projections' type and `out` of the activations'.
 pub(crate) fn activate(activation: Activation, x: &Tensor, out: &Tensor) -> Result<()> {
     timed("activate", || out.inplace_op2(x, &Activate(activation)))
 }
@@ -27,6 +27,17 @@ impl InplaceOp2 for Activate {
     fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
         let x = slice::<f32>(x, x_layout)?;
         with_element!(out, T => self.0.run(x, slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
+        let (cuda, (_, width)) = (cuda::of(x)?, dims(out_layout)?);
+        let activate = prefold_kernels::cuda::Activate { activation: self.0, width, bias: None };
+        with_cuda_element!(x, T => {
+            let out = &mut view_mut::<T>(out, out_layout)?;
+            activate.run(&cuda.kernels, &view::<T>(x, x_layout)?, out).map_err(cuda_error)
+        })
     }
 }
 

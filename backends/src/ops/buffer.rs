@@ -46,6 +46,10 @@ impl InplaceOp1 for Touch {
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        if let CpuStorage::U32(_) = storage {
+            prefold_kernels::touch(slice_mut::<u32>(storage, layout)?);
+            return Ok(());
+        }
         with_element!(storage, T => prefold_kernels::touch(slice_mut::<T>(storage, layout)?));
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! The CUDA side of the operations: devices with their kernels, and candle's storage as device memory.
 
 use candle_core::cuda_backend::{CudaDType, CudaDevice, DeviceId};
-use candle_core::{CudaStorage, Device, Layout, Result, Tensor, bail};
+use candle_core::{CudaStorage, Device, Layout, Result, Tensor, WithDType, bail};
 use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
-use prefold_kernels::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DriverError};
+use prefold_kernels::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError};
 use prefold_kernels::cuda::{CudaError, Kernels, Properties, Unavailable, exclusive_stream, prefer_exact_sums};
 use std::sync::{Arc, RwLock};
 
@@ -101,10 +101,16 @@ pub(super) fn with_view<T: CudaDType, R>(tensor: &Tensor, f: impl FnOnce(CudaVie
     }
 }
 
+/// A type of values that are copied from a device.
+pub(super) trait OnDevice: CudaDType + DeviceRepr + WithDType {}
+
+impl OnDevice for f32 {}
+impl OnDevice for u32 {}
+
 /// The values of a contiguous tensor, and no others of its memory; waits until they are computed.
-pub(super) fn to_host(tensor: &Tensor) -> Result<Vec<f32>> {
+pub(super) fn to_host<T: OnDevice>(tensor: &Tensor) -> Result<Vec<T>> {
     let stream = tensor.device().as_cuda_device()?.cuda_stream();
-    with_view::<f32, _>(tensor, |view| {
+    with_view::<T, _>(tensor, |view| {
         let values = stream.clone_dtoh(&view).map_err(|error| cuda_error(error.into()))?;
         // A copy to memory that is not page-locked may return before it is done.
         stream.synchronize().map_err(|error| cuda_error(error.into()))?;

@@ -1,14 +1,27 @@
 //! Values of a device's tensors on the host.
 
+#[cfg(feature = "cuda")]
+use super::cuda::OnDevice as Value;
 use super::storage::slice;
+#[cfg(not(feature = "cuda"))]
+use candle_core::WithDType as Value;
 use candle_core::{Result, Storage, Tensor, bail};
 
 /// What `read` makes of the values of a contiguous `f32` tensor, row by row; waits until they are computed. Values that are on
 /// the host are not copied, and of a [`Buffer`](super::Buffer)'s view on a device only the view is.
 pub(crate) fn on_host<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
+    of_type(tensor, read)
+}
+
+/// The same of a `u32` tensor.
+pub(super) fn words_on_host<R>(tensor: &Tensor, read: impl FnOnce(&[u32]) -> R) -> Result<R> {
+    of_type(tensor, read)
+}
+
+fn of_type<T: Value, R>(tensor: &Tensor, read: impl FnOnce(&[T]) -> R) -> Result<R> {
     #[cfg(feature = "cuda")]
     if tensor.device().is_cuda() {
-        return super::cuda::to_host(tensor).map(|values| read(&values));
+        return super::cuda::to_host::<T>(tensor).map(|values| read(&values));
     }
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else { bail!("the tensor's device is not supported") };

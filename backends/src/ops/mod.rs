@@ -13,6 +13,7 @@ mod attention;
 mod buffer;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod expert_rows;
 #[cfg(feature = "flash-attn")]
 mod flash;
 mod host;
@@ -35,6 +36,7 @@ mod weights;
 pub(crate) use activation::{activate, activate_mul};
 pub(crate) use attention::{Attention, RelativePositions};
 pub(crate) use buffer::Buffer;
+pub(crate) use expert_rows::ExpertRows;
 pub(crate) use host::on_host;
 pub(crate) use indices::{IndexPack, Indices, Slot, Uploader};
 pub(crate) use linear::{Linear, Store, measure_quantization};

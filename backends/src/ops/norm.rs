@@ -1,4 +1,4 @@
-//! Norms of the residual stream.
+//! Norms of the residual stream, and of q and k over all heads.
 
 use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
@@ -43,7 +43,7 @@ impl Norm {
         timed("norm", || x.inplace_op1(self))
     }
 
-    /// The same of some columns, from `offset` on.
+    /// The same of some columns, from `offset` on; `x` is of the projections' type.
     pub(crate) fn forward_columns(&self, x: &Tensor, offset: usize) -> Result<()> {
         timed("norm", || x.inplace_op1(&NormColumns(self, offset)))
     }
@@ -139,6 +139,16 @@ impl InplaceOp1 for NormColumns<'_> {
         let (_, stride) = dims(layout)?;
         let norm = self.0.as_layer_norm(self.0.in_place()?);
         norm.run_columns(slice_mut::<f32>(x, layout)?, stride, self.1).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, x: &mut CudaStorage, layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view_mut, with_cuda_element};
+        let (cuda, (_, stride)) = (cuda::of(x)?, dims(layout)?);
+        let norm = self.0.on_device(self.0.in_place()?)?;
+        with_cuda_element!(x, T => {
+            norm.run_columns(&cuda.kernels, &mut view_mut::<T>(x, layout)?, stride, self.1).map_err(cuda_error)
+        })
     }
 }
 

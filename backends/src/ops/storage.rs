@@ -31,7 +31,8 @@ pub(super) fn slice_mut<'a, T: WithDType>(storage: &'a mut CpuStorage, layout: &
     let data: &mut dyn Any = match storage {
         CpuStorage::F32(data) => data,
         CpuStorage::BF16(data) => data,
-        _ => bail!("activations are f32 or bf16"),
+        CpuStorage::U32(data) => data,
+        _ => bail!("activations are f32 or bf16, indices u32"),
     };
     match data.downcast_mut::<Vec<T>>() {
         Some(data) => Ok(&mut data[start..end]),

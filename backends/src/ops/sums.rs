@@ -1,8 +1,11 @@
-//! Sums of rows by index, on a CPU: what experts put together.
+//! Sums of rows by index: what experts put together.
 
+use super::host::words_on_host;
 use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::weights::Vector;
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Tensor};
 
 /// `out[i] = row` for all rows of `out`, which is `f32`.
@@ -15,8 +18,9 @@ pub(crate) fn add(x: &Tensor, out: &Tensor) -> Result<()> {
     timed("add", || out.inplace_op2(x, &Add))
 }
 
-/// `out[index[i]] += factors[i] * x[i]`; `x` and `out` are `f32`, `index` is `u32`.
-pub(crate) fn scatter_add(x: &Tensor, index: &Tensor, factors: &[f32], out: &Tensor) -> Result<()> {
+/// `out[index[i]] += factors[i] * x[i]`; `x` and `out` are `f32`, `index` is `u32` and has no row twice, and `factors` are the bits of
+/// `f32` values, as `u32`.
+pub(crate) fn scatter_add(x: &Tensor, index: &Tensor, factors: &Tensor, out: &Tensor) -> Result<()> {
     timed("scatter-add", || out.inplace_op3(x, index, &ScatterAdd(factors)))
 }
 
@@ -29,6 +33,14 @@ impl InplaceOp1 for FillRows<'_> {
 
     fn cpu_fwd(&self, out: &mut CpuStorage, layout: &Layout) -> Result<()> {
         prefold_kernels::fill_rows(&self.0.host, slice_mut::<f32>(out, layout)?).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view_mut};
+        let cuda = cuda::of(out)?;
+        let row = self.0.device()?.as_view();
+        cuda.kernels.bias_rows(&row, false, &mut view_mut::<f32>(out, layout)?).map_err(cuda_error)
     }
 }
 
@@ -44,9 +56,17 @@ impl InplaceOp2 for Add {
         let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
         prefold_kernels::add_rows(x, width, out).map_err(kernel_error)
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut};
+        let (cuda, (_, width)) = (cuda::of(x)?, dims(x_layout)?);
+        let (x, out) = (view::<f32>(x, x_layout)?, &mut view_mut::<f32>(out, out_layout)?);
+        cuda.kernels.add_rows(&x, width, out).map_err(cuda_error)
+    }
 }
 
-struct ScatterAdd<'a>(&'a [f32]);
+struct ScatterAdd<'a>(&'a Tensor);
 
 impl InplaceOp3 for ScatterAdd<'_> {
     fn name(&self) -> &'static str {
@@ -65,6 +85,27 @@ impl InplaceOp3 for ScatterAdd<'_> {
         let (_, width) = dims(x_layout)?;
         let (x, index) = (slice::<f32>(x, x_layout)?, slice::<u32>(index, index_layout)?);
         let out = slice_mut::<f32>(out, out_layout)?;
-        prefold_kernels::scatter_add_rows(x, width, index, self.0, out).map_err(kernel_error)
+        let factors: Vec<f32> = words_on_host(self.0, |bits| bits.iter().map(|&bits| f32::from_bits(bits)).collect())?;
+        prefold_kernels::scatter_add_rows(x, width, index, &factors, out).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        out: &mut CudaStorage,
+        out_layout: &Layout,
+        x: &CudaStorage,
+        x_layout: &Layout,
+        index: &CudaStorage,
+        index_layout: &Layout,
+    ) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut, with_view};
+        let (cuda, (_, width)) = (cuda::of(x)?, dims(x_layout)?);
+        let (x, out) = (view::<f32>(x, x_layout)?, &mut view_mut::<f32>(out, out_layout)?);
+        let index = view::<u32>(index, index_layout)?;
+        with_view::<u32, _>(self.0, |factors| {
+            let to = prefold_kernels::cuda::RowFactors { index, factors };
+            cuda.kernels.scatter_add_rows(&x, width, &to, out).map_err(cuda_error)
+        })
     }
 }

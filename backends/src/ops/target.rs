@@ -152,6 +152,11 @@ impl Target {
         })
     }
 
+    /// The same device for weights in float32, whatever the type of the others.
+    pub(crate) fn in_float32(&self) -> Self {
+        Self { dtype: Dtype::Float32, int8_skip: Arc::new([]), ..self.clone() }
+    }
+
     /// `cpu` or `cuda:0`.
     pub(crate) fn name(&self) -> &str {
         &self.name

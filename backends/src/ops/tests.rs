@@ -115,14 +115,15 @@ fn rows_are_added_where_an_index_says() {
     let (x, out) = (random((2, 5)), zeros((4, 5)));
     fill_rows(&out, &Vector::on_cpu(vec![1.0; 5])).unwrap();
     let index = Tensor::new(&[3u32, 1], &Device::Cpu).unwrap();
-    scatter_add(&x, &index, &[2.0, 0.5], &out).unwrap();
+    let factors = Tensor::new(&[2.0_f32, 0.5].map(f32::to_bits), &Device::Cpu).unwrap();
+    scatter_add(&x, &index, &factors, &out).unwrap();
     let row = |i, factor: f64| ((x.narrow(0, i, 1).unwrap() * factor).unwrap() + 1.0).unwrap();
     let one = Tensor::ones((1, 5), DType::F32, &Device::Cpu).unwrap();
     assert_close(&out, &Tensor::cat(&[&one, &row(1, 0.5), &one, &row(0, 2.0)], 0).unwrap());
     let twice = (&out * 2.0).unwrap();
     add(&out.copy().unwrap(), &out).unwrap();
     assert_close(&out, &twice);
-    assert!(scatter_add(&x, &index, &[1.0, 1.0], &zeros((3, 5))).is_err(), "row 3 of 3");
+    assert!(scatter_add(&x, &index, &factors, &zeros((3, 5))).is_err(), "row 3 of 3");
 }
 
 #[test]

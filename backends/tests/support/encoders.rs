@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{Adapter, Tokens};
 
-pub const EMBEDDERS: [&str; 15] = [
+pub const EMBEDDERS: [&str; 18] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -19,17 +19,13 @@ pub const EMBEDDERS: [&str; 15] = [
     "qwen3-bidirectional-tiny",
     "embeddinggemma-tiny",
     "jina-v2-tiny",
-];
-
-/// Those that run on a CPU only, so far.
-pub const CPU_EMBEDDERS: [&str; 6] = [
     "nomic-moe-tiny",
     "jina-v3-tiny",
     "jina-v2-code-tiny",
-    "model2vec-tiny",
-    "static-embedding-tiny",
-    "deberta-v2-tiny",
 ];
+
+/// Those that run on a CPU only, so far.
+pub const CPU_EMBEDDERS: [&str; 3] = ["model2vec-tiny", "static-embedding-tiny", "deberta-v2-tiny"];
 
 /// Tasks of jina-v3-tiny's adapters, in their order.
 pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];

@@ -2,6 +2,7 @@
 //
 //     c++ -std=c++17 -O2 -DPREFOLD_EMULATION -I kernels/cuda kernels/cuda/emulation/check.cpp -o check && ./check
 #include "check_attention.h"
+#include "check_experts.h"
 #include "check_rows.h"
 
 int main() {
@@ -17,6 +18,9 @@ int main() {
         check_norm<float>(width, true, add_rms_norm_f32_4), check_norm<float>(width + 1, false, add_rms_norm_f32_1);
         check_norm<bf16>(width, true, add_rms_norm_bf16_4), check_norm<bf16>(width + 1, false, add_rms_norm_bf16_1);
         check_norm<f16>(width, false, add_rms_norm_f16_4), check_norm<f16>(width + 1, true, add_rms_norm_f16_1);
+        check_layer_norm_columns<float>(width, 8, layer_norm_columns_f32_4), check_layer_norm_columns<float>(width, 3, layer_norm_columns_f32_1);
+        check_layer_norm_columns<bf16>(width, 8, layer_norm_columns_bf16_4), check_layer_norm_columns<bf16>(width, 3, layer_norm_columns_bf16_1);
+        check_layer_norm_columns<f16>(width, 8, layer_norm_columns_f16_4), check_layer_norm_columns<f16>(width, 3, layer_norm_columns_f16_1);
         check_layer_norm<float>(width, layer_norm_f32_4), check_layer_norm<float>(width + 1, layer_norm_f32_1);
         check_layer_norm<bf16>(width, layer_norm_bf16_4), check_layer_norm<bf16>(width + 1, layer_norm_bf16_1);
         check_layer_norm<f16>(width, layer_norm_f16_4), check_layer_norm<f16>(width + 1, layer_norm_f16_1);
@@ -46,6 +50,19 @@ int main() {
         check_scale(width, scale_rows_4), check_scale(width + 1, scale_rows_1);
     }
     check_bias();
+    for (uint32_t group : {1u, 4u, 30u}) {
+        check_own_columns<float>(group, own_columns_f32), check_own_columns<bf16>(group, own_columns_bf16);
+        check_own_columns<f16>(group, own_columns_f16);
+    }
+    for (uint32_t rows : {1u, 31u, 64u, 65u, 200u}) {
+        for (bool nan : {false, true}) {
+            check_route(rows, 8, 2, 64, nan), check_route(rows, 5, 5, 32, nan), check_route(rows, 3, 1, 256, nan);
+        }
+    }
+    for (bool indexed : {false, true}) {
+        check_scatter_add(40, indexed, scatter_add_rows_4), check_scatter_add(600, indexed, scatter_add_rows_4);
+        check_scatter_add(37, indexed, scatter_add_rows_1);
+    }
     printf("ok rows, norm, rope, activation, pooling\n");
     check_plain<float>("plain f32", plain::plain_attention_f32);
     check_plain<bf16>("plain bf16", plain::plain_attention_bf16);

@@ -122,6 +122,31 @@ void check_layer_norm(uint32_t width, void (*kernel)(const float *, const float 
     }
 }
 
+// Columns between `rest` others, in place.
+template <typename T>
+void check_layer_norm_columns(uint32_t width, uint32_t rest, void (*kernel)(T *, const float *, const float *, float, uint32_t, uint32_t)) {
+    const uint32_t rows = 3, stride = width + 2 * rest;
+    Array<T> x = random_values<T>(rows * stride);
+    for (uint32_t i = 0; i < rows * stride; ++i) x[i] = from_float<T>(to_float(x[i]) + float(i / stride) * 4);
+    Array<T> before(x);
+    Array<float> weight = random_values<float>(width), bias = random_values<float>(width);
+    emulation::launch(rows, 128, 0, width % 2, [&] { kernel(x.get() + rest, weight.get(), bias.get(), 1e-5f, width, stride); });
+    const std::string what = "layer norm of columns " + std::to_string(width);
+    x.check_guards(what);
+    for (uint32_t i = 0; i < rows * stride; ++i) {
+        const uint32_t column = i % stride - rest;
+        if (i % stride < rest || column >= width) {
+            close(what + " others", i, to_float(x[i]), to_float(before[i]), 0);
+            continue;
+        }
+        double mean = 0, variance = 0;
+        for (uint32_t j = 0; j < width; ++j) mean += double(to_float(before[i - column + j])) / width;
+        for (uint32_t j = 0; j < width; ++j) variance += std::pow(to_float(before[i - column + j]) - mean, 2) / width;
+        const double expected = (to_float(before[i]) - mean) / std::sqrt(variance + 1e-5) * weight[column] + bias[column];
+        close(what, i, to_float(x[i]), expected, rounding<T>() * (std::abs(expected) + 1e-3) + 1e-5);
+    }
+}
+
 template <typename T> using RopeKernel = void (*)(T *, const uint32_t *, const float *, const float *, uint32_t, uint32_t,
                                                   const float *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
 
@@ -245,6 +270,30 @@ static void check_pool(uint32_t width, uint32_t kind, bool normalize) {
             } else {
                 close("pool " + std::to_string(kind), c, found, normalize ? expected[c] / std::sqrt(squares) : expected[c], 1e-6);
             }
+        }
+    }
+}
+
+// From the columns of all groups, and of the own one alone.
+template <typename T>
+void check_own_columns(uint32_t group, void (*kernel)(const float *, const uint32_t *, T *, uint32_t, uint32_t, uint32_t)) {
+    const uint32_t groups = 5, out_width = groups * group, own[] = {3, 0, 4, groups, 1};
+    for (const uint32_t width : {out_width, group}) {
+        Array<float> x = random_values<float>(5 * width);
+        Array<uint32_t> index(5);
+        std::copy(own, own + 5, index.get());
+        Array<T> out(5 * out_width);
+        emulation::launch(5, 32, 0, group % 2, [&] { kernel(x.get(), index.get(), out.get(), width, group, out_width); });
+        out.check_guards("own columns");
+        for (uint32_t i = 0; i < 5 * out_width; ++i) {
+            const uint32_t row = i / out_width, column = i % out_width;
+            const float found = to_float(out[i]);
+            if (own[row] == groups) {
+                close("own columns outside", i, found != found, 1, 0);
+                continue;
+            }
+            const float value = column / group == own[row] ? x[row * width + column % width] : 0;
+            close("own columns", i, found, to_float(from_float<T>(value)), 0);
         }
     }
 }

@@ -172,6 +172,8 @@ static inline void __syncwarp() {
 
 static inline uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
 
+static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 template <typename T> static inline T __shfl_sync(uint32_t, T value, uint32_t from) {
@@ -184,6 +186,14 @@ template <typename T> static inline T __shfl_sync(uint32_t, T value, uint32_t fr
 
 template <typename T> static inline T __shfl_xor_sync(uint32_t mask, T value, uint32_t offset) {
     return __shfl_sync(mask, value, emulation::lane() ^ offset);
+}
+
+static inline uint32_t __ballot_sync(uint32_t, int is_set) {
+    uint32_t lanes = 0;
+    emulation::collective({uint32_t(is_set != 0)}, [&](const emulation::Exchange &exchange) {
+        for (uint32_t i = 0; i < 32; ++i) lanes |= exchange.words[i][0] << i;
+    });
+    return lanes;
 }
 
 static inline float bits_to_float(uint32_t bits) {

@@ -1,6 +1,7 @@
 // prefold's kernels by name, compiled from the sources that nvcc compiles, a coroutine for each thread.
 #include "../activation.cu"
 #include "../attention.cu"
+#include "../experts.cu"
 #include "../norm.cu"
 #include "../rope.cu"
 #include "../rows.cu"
@@ -31,7 +32,8 @@ static void in_coroutines(const std::function<void()> &body, const Grid &grid) {
     OWN(embed_##T##_1), OWN(embed_##T##_4), OWN(convert_##T##_1), OWN(convert_##T##_4), OWN(add_rms_norm_##T##_1),     \
         OWN(add_rms_norm_##T##_4), OWN(layer_norm_##T##_1), OWN(layer_norm_##T##_4), OWN(qk_norm_rope_##T##_1),        \
         OWN(qk_norm_rope_##T##_##WIDE), OWN(activate_mul_##T##_1), OWN(activate_mul_##T##_##WIDE),                     \
-        OWN(activate_##T##_1), OWN(activate_##T##_4), OWN(bias_rows_##T),                                              \
+        OWN(activate_##T##_1), OWN(activate_##T##_4), OWN(bias_rows_##T), OWN(own_columns_##T),                        \
+        OWN(layer_norm_columns_##T##_1), OWN(layer_norm_columns_##T##_4),                                              \
         BOUNDED(plain_attention_##T, plain::plain_attention_##T)
 #define FLASH(NAME) BOUNDED(NAME, NAME)
 #define FLASH_OF_TYPE(T)                                                                                               \
@@ -42,7 +44,8 @@ static std::vector<Kernel> all_kernels() {
     emulation::on_failure = [](const char *what) { fail("%s: %s", running ? running : "", what); };
     return {OWN(gather_rows_16), OWN(gather_rows_4),   OWN(gather_rows_2), OWN(pool_rows),    OWN(rms_norm_add_1),
             OWN(rms_norm_add_4), OWN(scale_rows_1),    OWN(scale_rows_4),  OF_TYPE(f32, 4),   OF_TYPE(bf16, 8),
-            OF_TYPE(f16, 8),     FLASH_OF_TYPE(bf16),  FLASH_OF_TYPE(f16)};
+            OF_TYPE(f16, 8),     FLASH_OF_TYPE(bf16),  FLASH_OF_TYPE(f16),
+            OWN(route_rows),     OWN(scatter_add_rows_1), OWN(scatter_add_rows_4)};
 }
 
 const Kernel *find_kernel(const std::string &name) {

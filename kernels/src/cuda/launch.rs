@@ -1,7 +1,7 @@
 //! Loading and launching.
 
 use super::error::CudaError;
-use super::names::{Names, RMS_NORM_ADD, SCALE_ROWS, flash_shared_bytes, names};
+use super::names::{Names, RMS_NORM_ADD, SCALE_ROWS, SCATTER_ADD_ROWS, flash_shared_bytes, names};
 use crate::Element;
 use crate::KernelError;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, cuFuncLoad};
@@ -20,10 +20,11 @@ macro_rules! fatbin {
 }
 
 /// The output of build.rs: code for every supported architecture, of which the driver takes the device's.
-const MODULES: [&[u8]; 6] = [
+const MODULES: [&[u8]; 7] = [
     fatbin!("activation"),
     fatbin!("attention"),
     fatbin!("attention_plain"),
+    fatbin!("experts"),
     fatbin!("norm"),
     fatbin!("rope"),
     fatbin!("rows"),
@@ -81,6 +82,7 @@ impl Kernels {
     pub fn new(stream: Arc<CudaStream>) -> Result<Self, CudaError> {
         let mut names: Vec<&'static str> = vec!["gather_rows_16", "gather_rows_4", "gather_rows_2", "pool_rows"];
         names.extend(RMS_NORM_ADD.iter().chain(&SCALE_ROWS));
+        names.extend(SCATTER_ADD_ROWS.iter().chain(&["route_rows"]));
         names.extend(all_names::<f32>());
         names.extend(all_names::<bf16>());
         names.extend(all_names::<f16>());
@@ -233,15 +235,18 @@ fn all_names<T: Element>() -> Vec<&'static str> {
         convert,
         add_rms_norm,
         layer_norm,
+        layer_norm_columns,
         qk_norm_rope,
         activate_mul,
         activate,
         bias_rows,
+        own_columns,
         plain_attention,
         flash_attention,
     } = names::<T>();
     let mut names = [embed, convert, add_rms_norm, layer_norm, qk_norm_rope, activate_mul, activate].concat();
-    names.extend([bias_rows, plain_attention]);
+    names.extend(layer_norm_columns);
+    names.extend([bias_rows, own_columns, plain_attention]);
     names.extend(flash_attention.into_iter().flatten().flatten());
     names
 }

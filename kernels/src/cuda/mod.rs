@@ -7,6 +7,7 @@
 mod activation;
 mod attention;
 mod error;
+mod experts;
 mod gemm;
 mod launch;
 mod libraries;
@@ -21,6 +22,7 @@ pub use activation::Activate;
 pub use attention::{Attention, AttentionPlan, Columns, DevicePlan, ScoreBias, plan_queries_per_tile};
 pub use cudarc;
 pub use error::CudaError;
+pub use experts::RowFactors;
 pub use gemm::{Gemm, prefer_exact_sums};
 pub use launch::{Kernels, Properties, exclusive_stream};
 pub use libraries::{Unavailable, device_count};

@@ -10,10 +10,12 @@ pub(super) struct Names {
     pub(super) convert: [&'static str; 2],
     pub(super) add_rms_norm: [&'static str; 2],
     pub(super) layer_norm: [&'static str; 2],
+    pub(super) layer_norm_columns: [&'static str; 2],
     pub(super) qk_norm_rope: [&'static str; 2],
     pub(super) activate_mul: [&'static str; 2],
     pub(super) activate: [&'static str; 2],
     pub(super) bias_rows: &'static str,
+    pub(super) own_columns: &'static str,
     pub(super) plain_attention: &'static str,
     /// `[head_dim 64, head_dim 128][64 queries, 128 queries]`; none for f32.
     pub(super) flash_attention: Option<[[&'static str; 2]; 2]>,
@@ -26,10 +28,15 @@ macro_rules! names {
             convert: [concat!("convert_", $type, "_1"), concat!("convert_", $type, "_4")],
             add_rms_norm: [concat!("add_rms_norm_", $type, "_1"), concat!("add_rms_norm_", $type, "_4")],
             layer_norm: [concat!("layer_norm_", $type, "_1"), concat!("layer_norm_", $type, "_4")],
+            layer_norm_columns: [
+                concat!("layer_norm_columns_", $type, "_1"),
+                concat!("layer_norm_columns_", $type, "_4"),
+            ],
             qk_norm_rope: [concat!("qk_norm_rope_", $type, "_1"), concat!("qk_norm_rope_", $type, "_", $wide)],
             activate_mul: [concat!("activate_mul_", $type, "_1"), concat!("activate_mul_", $type, "_", $wide)],
             activate: [concat!("activate_", $type, "_1"), concat!("activate_", $type, "_4")],
             bias_rows: concat!("bias_rows_", $type),
+            own_columns: concat!("own_columns_", $type),
             plain_attention: concat!("plain_attention_", $type),
             flash_attention: $flash,
         }
@@ -48,6 +55,7 @@ macro_rules! flash_names {
 /// Kernels of the residual stream alone, which is f32: for any width and for wide accesses.
 pub(super) const RMS_NORM_ADD: [&str; 2] = ["rms_norm_add_1", "rms_norm_add_4"];
 pub(super) const SCALE_ROWS: [&str; 2] = ["scale_rows_1", "scale_rows_4"];
+pub(super) const SCATTER_ADD_ROWS: [&str; 2] = ["scatter_add_rows_1", "scatter_add_rows_4"];
 
 /// The kernels of an element type.
 pub(super) fn names<T: Element>() -> Names {

@@ -3,8 +3,8 @@
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
 use super::names::{RMS_NORM_ADD, names};
-use crate::Element;
 use crate::error::{check_len, whole_rows};
+use crate::{Element, KernelError};
 use cudarc::driver::{CudaView, CudaViewMut};
 
 /// Residual addition and RMSNorm in one pass over the rows.
@@ -123,6 +123,32 @@ impl LayerNorm<'_> {
         let len = x.len();
         let x = address_mut(kernels, x);
         self.queue::<f32>(kernels, x, x, len)
+    }
+
+    /// Normalises the columns from `offset` on of `x`, `[rows, stride]`, in place, as many as the norm is wide.
+    ///
+    /// # Errors
+    /// The lengths do not fit together.
+    pub fn run_columns<T: Element>(
+        &self,
+        kernels: &Kernels,
+        x: &mut CudaViewMut<'_, T>,
+        stride: usize,
+        offset: usize,
+    ) -> Result<(), CudaError> {
+        let width = self.weight.len();
+        check_len("bias", width, self.bias.len())?;
+        let blocks = whole_rows("x", stride, x.len())?;
+        let end = offset.saturating_add(width);
+        if end > stride {
+            return Err(KernelError::Index { argument: "offset", found: end, limit: stride + 1 }.into());
+        }
+        let x = address_mut(kernels, x) + (offset * size_of::<T>()) as u64;
+        let (weight, bias) = (address(kernels, &self.weight), address(kernels, &self.bias));
+        // Rows of whole steps begin where steps do.
+        let addresses = [x, weight, bias, (stride * size_of::<T>()) as u64];
+        let launch = Launch::by_rows(names::<T>().layer_norm_columns, blocks, width, 4, &addresses);
+        kernels.launch(launch, &[x, weight, bias, self.eps.to_bits().into(), width as u64, stride as u64])
     }
 
     fn queue<T: Element>(&self, kernels: &Kernels, x: u64, out: u64, len: usize) -> Result<(), CudaError> {

@@ -90,6 +90,33 @@ impl Kernels {
         self.launch(launch, &[out, bias, width as u64, u64::from(accumulate)])
     }
 
+    /// Of each row the columns of its own group of `group`, as [`crate::own_columns`]; `width` and `out_width` are the columns of `x`
+    /// and `out`. A group that is not there makes a row of NaN.
+    ///
+    /// # Errors
+    /// The lengths do not fit together, or `out` is no whole number of groups.
+    pub fn own_columns<T: Element>(
+        &self,
+        x: &CudaView<'_, f32>,
+        width: usize,
+        own: &CudaView<'_, u32>,
+        group: usize,
+        out: &mut CudaViewMut<'_, T>,
+        out_width: usize,
+    ) -> Result<(), CudaError> {
+        let blocks = own.len();
+        check_len("x", blocks * width, x.len())?;
+        check_len("out", blocks * out_width, out.len())?;
+        whole_rows("a row of out", group, out_width)?;
+        if width != out_width {
+            check_len("a row of x", group, width)?;
+        }
+        let (x, own, out) = (address(self, x), address(self, own), address_mut(self, out));
+        let threads = row_threads(out_width);
+        let launch = Launch { name: names::<T>().own_columns, blocks, threads, shared_bytes: 0 };
+        self.launch(launch, &[x, own, out, width as u64, group as u64, out_width as u64])
+    }
+
     /// `x *= factor` for rows of `width` values, as [`crate::scale_rows`].
     ///
     /// # Errors

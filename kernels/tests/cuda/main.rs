@@ -5,6 +5,7 @@
 mod attention;
 #[path = "../common/mod.rs"]
 mod common;
+mod experts;
 mod products;
 mod rows;
 

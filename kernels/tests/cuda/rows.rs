@@ -3,7 +3,7 @@
 use super::*;
 use half::f16;
 use prefold_kernels::cuda;
-use prefold_kernels::{Activation, HeadSpan, PoolKind, RopeTable, Store, bf16, reference};
+use prefold_kernels::{Activation, HeadSpan, KernelError, PoolKind, RopeTable, Store, bf16, reference};
 
 #[test]
 fn gather_rows_copies_rows() {
@@ -139,6 +139,68 @@ fn layer_norm_matches_the_reference() {
         check_layer_norm::<f32>(&gpu, rows, width);
         check_layer_norm::<bf16>(&gpu, rows, width);
         check_layer_norm::<f16>(&gpu, rows, width);
+    }
+}
+
+fn check_layer_norm_columns<T: Element + DeviceRepr>(gpu: &Gpu, width: usize, offset: usize, stride: usize) {
+    let rng = &mut rng(width as u64);
+    let (x, wide) = values::<T>(rng, 5 * stride);
+    let (weight, bias): (Vec<f32>, Vec<f32>) = (random(rng, width), random(rng, width));
+    let norm = prefold_kernels::LayerNorm { weight: &weight, bias: &bias, eps: 1e-5 };
+    let mut expected: Vec<f64> = wide.iter().map(|&x| x.into()).collect();
+    for (row, expected) in wide.chunks(stride).zip(expected.chunks_mut(stride)) {
+        let columns = offset..offset + width;
+        expected[columns.clone()].copy_from_slice(&reference::layer_norm(&norm, &row[columns]));
+    }
+    let (mut x, weight, bias) = (gpu.up(&x), gpu.up(&weight), gpu.up(&bias));
+    let norm = cuda::LayerNorm { weight: weight.as_view(), bias: bias.as_view(), eps: 1e-5 };
+    norm.run_columns(&gpu.kernels, &mut x.as_view_mut(), stride, offset).unwrap();
+    let tolerance = |i: usize| rounding::<T>() * (expected[i].abs() + 1e-3) + 1e-5;
+    close("layer norm of columns", &gpu.down(&x), &expected, tolerance);
+    let refused = norm.run_columns(&gpu.kernels, &mut x.as_view_mut(), stride, stride - width + 1);
+    assert!(matches!(refused, Err(CudaError::Arguments(KernelError::Index { .. }))), "{refused:?}");
+}
+
+#[test]
+fn layer_norm_of_columns_matches_the_reference() {
+    let Some(gpu) = gpu() else { return };
+    for (width, offset, stride) in
+        [(64, 0, 192), (64, 64, 192), (768, 768, 2304), (63, 63, 189), (12, 3, 36), (1, 0, 1)]
+    {
+        check_layer_norm_columns::<f32>(&gpu, width, offset, stride);
+        check_layer_norm_columns::<bf16>(&gpu, width, offset, stride);
+        check_layer_norm_columns::<f16>(&gpu, width, offset, stride);
+    }
+}
+
+fn check_own_columns<T: Element + DeviceRepr>(gpu: &Gpu, group: usize) {
+    let (rows, groups) = (40, 5);
+    let (out_width, rng) = (groups * group, &mut rng(group as u64));
+    let own: Vec<u32> = (0..rows).map(|_| rng.random_range(0..groups as u32)).collect();
+    let mut outside = own.clone();
+    outside[3] = groups as u32;
+    let [own_up, outside_up] = [gpu.up(&own), gpu.up(&outside)];
+    for width in [group, out_width] {
+        let x = random::<f32>(rng, rows * width);
+        let mut expected = vec![T::default(); rows * out_width];
+        prefold_kernels::own_columns(&x, width, &own, group, &mut expected, out_width).unwrap();
+        let (x, mut out) = (gpu.up(&x), gpu.up(&vec![T::from_f32(1.0); rows * out_width]));
+        let x = x.as_view();
+        gpu.kernels.own_columns(&x, width, &own_up.as_view(), group, &mut out.as_view_mut(), out_width).unwrap();
+        assert_eq!(bits(&gpu.down(&out)), bits(&expected), "{width} of {out_width}");
+        gpu.kernels.own_columns(&x, width, &outside_up.as_view(), group, &mut out.as_view_mut(), out_width).unwrap();
+        let found = gpu.down(&out);
+        assert!(found[3 * out_width..][..out_width].iter().all(|x| x.to_f32().is_nan()), "a group outside makes NaN");
+    }
+}
+
+#[test]
+fn own_columns_are_those_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    for group in [1, 4, 33] {
+        check_own_columns::<f32>(&gpu, group);
+        check_own_columns::<bf16>(&gpu, group);
+        check_own_columns::<f16>(&gpu, group);
     }
 }
 

@@ -1,0 +1,79 @@
+//! The rows of each expert, found on the device of the router's scores.
+
+use super::host::words_on_host;
+use super::profile::timed;
+use super::storage::{dims, kernel_error, slice, slice_mut};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, bail};
+
+/// The rows of each expert and the weight of its output in each, as [`prefold_kernels::route_rows`] lists them.
+#[derive(Debug)]
+pub(crate) struct ExpertRows {
+    /// `[3 * experts * rows]`, `u32`
+    words: Tensor,
+    rows: usize,
+    experts: usize,
+}
+
+impl ExpertRows {
+    /// Lists the rows by the scores of a router, `[rows, experts]`, in `words`, which is `[rows, 3 * experts]`: the `top` best
+    /// experts of each.
+    pub(crate) fn route(scores: &Tensor, top: usize, words: &Tensor) -> Result<Self> {
+        timed("route", || words.inplace_op2(scores, &Route(top)))?;
+        let (rows, experts) = scores.dims2()?;
+        Ok(Self { words: words.flatten_all()?, rows, experts })
+    }
+
+    /// The number of rows of each expert; waits until the device has counted them.
+    pub(crate) fn counts(&self) -> Result<Vec<u32>> {
+        let counts = self.words.narrow(0, 2 * self.experts * self.rows, self.experts)?;
+        words_on_host(&counts, <[u32]>::to_vec)
+    }
+
+    /// An expert's rows and the bits of their weights, both of `count` words.
+    pub(crate) fn of(&self, expert: usize, count: u32) -> Result<[Tensor; 2]> {
+        let Self { words, rows, experts } = self;
+        if expert >= *experts || count as usize > *rows {
+            bail!("{count} rows of expert {expert}, with {rows} rows and {experts} experts");
+        }
+        let list = |number: usize| words.narrow(0, number * rows, count as usize);
+        Ok([list(expert)?, list(experts + expert)?])
+    }
+}
+
+struct Route(usize);
+
+impl InplaceOp2 for Route {
+    fn name(&self) -> &'static str {
+        "route"
+    }
+
+    fn cpu_fwd(
+        &self,
+        words: &mut CpuStorage,
+        words_layout: &Layout,
+        scores: &CpuStorage,
+        scores_layout: &Layout,
+    ) -> Result<()> {
+        let (_, experts) = dims(scores_layout)?;
+        let (scores, words) = (slice::<f32>(scores, scores_layout)?, slice_mut::<u32>(words, words_layout)?);
+        prefold_kernels::route_rows(scores, experts, self.0, words).map_err(kernel_error)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        words: &mut CudaStorage,
+        words_layout: &Layout,
+        scores: &CudaStorage,
+        scores_layout: &Layout,
+    ) -> Result<()> {
+        use super::cuda::{self, cuda_error, view, view_mut};
+        let cuda = cuda::of(scores)?;
+        let (_, experts) = dims(scores_layout)?;
+        let words = &mut view_mut::<u32>(words, words_layout)?;
+        let scores = view::<f32>(scores, scores_layout)?;
+        cuda.kernels.route_rows(&scores, experts, self.0, words).map_err(cuda_error)
+    }
+}
