@@ -48,7 +48,10 @@ impl TransformerBackend {
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
-        let target = Target::open(options, stored)?;
+        let target = match config.is_table() {
+            true => Target::open_for_table(options, stored)?,
+            false => Target::open(options, stored)?,
+        };
         let mut backend = Self::load_on(checkpoint, options, target.clone())?;
         if target.dtype() == Dtype::Int8 {
             if let Some(pattern) = target.unmatched_skip() {
@@ -119,6 +122,7 @@ impl TransformerBackend {
                 adapted_words: config.adapters.as_ref().map(|_| config.vocab_size),
                 unpooled: *unpooled,
                 qkv: qkv_layout(&config.attention),
+                has_distances: matches!(config.positions, PositionsConfig::Disentangled(_)),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
             },
@@ -237,14 +241,11 @@ impl TransformerBackend {
 
 /// The part of a model that a GPU does not compute yet; `None` if there is nothing.
 fn cpu_only(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
-    let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
     let all = [
         (head.pooling().len() > 1, "several pooling modes at once"),
         (config.feed_forward.experts.is_some(), "experts (nomic-embed-text-v2-moe)"),
         (config.adapters.is_some(), "adapters (jina-embeddings-v3)"),
         (config.attention.qk_width_norm, "norms over all heads of q and k (jina-embeddings-v2-base-code)"),
-        (is_disentangled, "embeddings of distances (deberta-v2)"),
-        (config.is_table(), "static embeddings (Model2Vec, StaticEmbedding)"),
     ];
     all.into_iter().find_map(|(has, what)| has.then_some(what))
 }

@@ -82,6 +82,27 @@ impl Target {
         }
     }
 
+    /// Opens the CPU for a table of vectors, whose mean is a few rows of it: they are read where they are. A GPU that would be the device
+    /// of another model is a warning.
+    ///
+    /// # Errors
+    /// A GPU is chosen, or as of [`open`](Self::open) for a CPU.
+    pub(crate) fn open_for_table(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
+        if let Some(DeviceChoice::Cuda(ordinal)) = options.device {
+            return Err(LoadError::Options(format!(
+                "--device cuda:{ordinal}: static embeddings (Model2Vec, StaticEmbedding) run on the CPU; leave --device out, or choose \
+                 --device cpu"
+            )));
+        }
+        let target = Self::open_cpu(options, stored)?;
+        #[cfg(feature = "cuda")]
+        if options.device.is_none() && cuda::count().is_ok() {
+            let warning = "runs on the CPU, although there is a GPU: static embeddings do".to_owned();
+            return Ok(Self { warnings: [vec![warning], target.warnings].concat(), ..target });
+        }
+        Ok(target)
+    }
+
     #[cfg(feature = "cuda")]
     fn open_first(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
         match cuda::count() {

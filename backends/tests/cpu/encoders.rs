@@ -53,7 +53,7 @@ fn token_states() {
 
 #[test]
 fn logits() {
-    for name in CLASSIFIERS.into_iter().chain(CPU_CLASSIFIERS) {
+    for name in CLASSIFIERS.into_iter() {
         let expected = expected(&fixture(name));
         let cases: Vec<&Value> = cases(&expected, "cases").iter().chain(cases(&expected, "pair_cases")).collect();
         let mut model = load(&options(fixture(name)));
@@ -84,9 +84,7 @@ fn logits_of_tokens() {
 
 #[test]
 fn tokenizers_and_their_templates() {
-    for name in
-        EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).chain(CLASSIFIERS).chain(CPU_CLASSIFIERS).chain(TOKEN_CLASSIFIERS)
-    {
+    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).chain(CLASSIFIERS).chain(TOKEN_CLASSIFIERS) {
         let expected = expected(&fixture(name));
         let model = load(&options(fixture(name)));
         let cases = |key: &str| expected[key].as_array().cloned().unwrap_or_default();
@@ -174,7 +172,6 @@ fn same_bits_in_any_batch() {
             .iter()
             .chain(&CPU_EMBEDDERS)
             .chain(&CLASSIFIERS)
-            .chain(&CPU_CLASSIFIERS)
             .chain(&TOKEN_CLASSIFIERS)
             .for_each(|name| check_same_bits(name, dtype, None));
     }

@@ -5,6 +5,7 @@
 mod attention;
 #[path = "../common/mod.rs"]
 mod common;
+mod positions;
 mod products;
 mod rows;
 
