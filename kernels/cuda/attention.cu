@@ -7,8 +7,7 @@
 
 // What scores have beside their products and biases: nothing.
 struct NoTerms {
-    template <typename Tile> DEVICE_METHOD void copy(const Tile &, uint32_t) const {}
-    template <typename Tile> DEVICE_METHOD void add(Tile &, uint32_t, bool) const {}
+    static constexpr bool ANY = false;
 };
 
 template <typename T, int DIM, int M> struct FlashTile {
@@ -258,7 +257,7 @@ template <typename T, int DIM, int M> struct FlashTile {
         find_pages(begin);
         copy_q();
         copy_kv(begin % 2);
-        terms.copy(*this, begin);
+        if constexpr (Terms::ANY) terms.copy(*this, begin);
         copy_async_commit();
         find_pages(begin + 1);
         for (uint32_t block = begin; block < end; ++block) {
@@ -272,7 +271,7 @@ template <typename T, int DIM, int M> struct FlashTile {
                 find_pages(block + 2);
             }
             score(block % 2);
-            terms.add(*this, block, block + 1 < end);
+            if constexpr (Terms::ANY) terms.add(*this, block, block + 1 < end);
             if (a.bias) add_bias(block);
             mask(block);
             soften();

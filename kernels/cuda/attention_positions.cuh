@@ -7,6 +7,7 @@
 #pragma once
 
 template <typename Tile, typename T> struct PositionTerms {
+    static constexpr bool ANY = true;
     static constexpr uint32_t ROWS = 128, WINDOW = 80;
     // Values from one row of products to the next: lanes of a warp write to different banks.
     static constexpr uint32_t STRIDE = 88;
