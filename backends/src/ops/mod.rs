@@ -27,6 +27,7 @@ mod profile;
 mod rope;
 mod rows;
 mod score_bias;
+mod skip;
 mod storage;
 mod sums;
 mod table;

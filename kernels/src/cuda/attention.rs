@@ -2,7 +2,7 @@
 
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
-use super::names::{flash_positions_shared_bytes, flash_shared_bytes, names};
+use super::names::{flash_positions_shared_bytes, flash_shared_bytes, names, plain_shared_bytes};
 use super::positions::RelativePositions;
 use crate::Element;
 use crate::attention::{check_layout, check_spans};
@@ -322,11 +322,6 @@ fn check_queries(group: usize, spans: &[QuerySpan]) -> Result<(), KernelError> {
     let len = spans.iter().map(|span| span.len as usize).max().unwrap_or(0);
     let limit = (1 << 32) / (group * group) + 1;
     if len >= limit { Err(KernelError::Index { argument: "queries of a span", found: len, limit }) } else { Ok(()) }
-}
-
-/// For each of four warps a query and its sums, in f32.
-fn plain_shared_bytes(head_dim: usize) -> usize {
-    4 * 2 * 4 * head_dim
 }
 
 #[cfg(test)]

@@ -88,3 +88,8 @@ pub(super) fn flash_shared_bytes(head_dim: usize, queries: usize) -> usize {
 pub(super) fn flash_positions_shared_bytes() -> usize {
     flash_shared_bytes(64, 64) + 2 * 128 * 64 * 2 + 64 * 88 * 4
 }
+
+/// Of the kernel without tensor cores: for each of four warps a query and its sums, in f32.
+pub(super) fn plain_shared_bytes(head_dim: usize) -> usize {
+    4 * 2 * 4 * head_dim
+}
