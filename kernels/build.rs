@@ -17,7 +17,7 @@ const PTX: [&str; 2] = ["100", "120"];
 
 /// Files without the extension; what they include is hashed with each of them.
 const SOURCES: [&str; 7] = ["activation", "attention", "attention_plain", "experts", "norm", "rope", "rows"];
-const HEADERS: [&str; 2] = ["common.cuh", "attention.cuh"];
+const HEADERS: [&str; 3] = ["common.cuh", "attention.cuh", "attention_positions.cuh"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -10,8 +10,9 @@ use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions};
 use prefold_core::{BatchLimits, LoadedModel, Pooling, Tokens};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::Value;
-use std::path::PathBuf;
+use safetensors::{SafeTensors, serialize, tensor::TensorView};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use support::encoders::{CLASSIFIERS, EMBEDDERS, check_cases, poolings, values};
 use support::*;
 
@@ -284,5 +285,60 @@ fn sequences_longer_than_a_tile_agree_with_the_cpu() {
     for (found, expected) in run(&mut model.backend, &sequences, Compaction::Off).iter().zip(&expected) {
         let cosine = cosine(found, expected);
         assert!(cosine >= 0.999, "cosine {cosine}");
+    }
+}
+
+/// Heads of 64 values, as published models of this family have, which the fixture has not: random weights, four times as wide.
+fn widened_deberta(directory: &Path) {
+    let mut rng = StdRng::seed_from_u64(15);
+    let from = fixture("deberta-v2-tiny");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
+    for (name, value) in [("hidden_size", 128), ("num_attention_heads", 2), ("intermediate_size", 256)] {
+        config[name] = json!(value);
+    }
+    std::fs::write(directory.join("config.json"), config.to_string()).unwrap();
+    std::fs::copy(from.join("tokenizer.json"), directory.join("tokenizer.json")).unwrap();
+    let file = std::fs::read(from.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&file).unwrap();
+    let wide: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+        .iter()
+        .map(|(name, tensor)| {
+            // Words and distances are as many as before.
+            let is_table = name.ends_with("embeddings.weight");
+            let widths = tensor.shape().iter().enumerate();
+            let shape: Vec<usize> =
+                widths.map(|(axis, &size)| if is_table && axis == 0 { size } else { 4 * size }).collect();
+            let middle = if name.ends_with("LayerNorm.weight") { 1.0_f32 } else { 0.0 };
+            let values = (0..shape.iter().product()).map(|_| middle + rng.random_range(-0.3_f32..0.3));
+            (name.to_owned(), shape, values.flat_map(f32::to_le_bytes).collect())
+        })
+        .collect();
+    let views = wide
+        .iter()
+        .map(|(name, shape, values)| (name, TensorView::new(safetensors::Dtype::F32, shape.clone(), values).unwrap()));
+    std::fs::write(directory.join("model.safetensors"), serialize(views, None).unwrap()).unwrap();
+}
+
+#[test]
+fn distances_on_tensor_cores_agree_with_the_cpu() {
+    if no_gpu() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    widened_deberta(directory.path());
+    let plain = || LoadOptions { pooling: Some(Pooling::Mean), ..options(directory.path().to_owned()) };
+    let mut exact = load(&plain());
+    let mut rng = StdRng::seed_from_u64(16);
+    let vocab_size = exact.backend.info().vocab_size as u32;
+    let sequences: Vec<Vec<u32>> =
+        [150, 70, 3].map(|len| (0..len).map(|_| rng.random_range(0..vocab_size)).collect()).into();
+    let expected = run(&mut exact.backend, &sequences, Compaction::Off);
+    for (dtype, least) in [(Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
+        let path = directory.path().to_owned();
+        let mut model = load(&LoadOptions { pooling: Some(Pooling::Mean), ..on_gpu(path, dtype) });
+        for (found, expected) in run(&mut model.backend, &sequences, Compaction::Off).iter().zip(&expected) {
+            let cosine = cosine(found, expected);
+            assert!(cosine >= least, "{dtype}: cosine {cosine}");
+        }
     }
 }

@@ -232,6 +232,7 @@ impl Gpu {
                 scale: 1.0 / (layout.head_dim as f32).sqrt(),
                 window: None,
                 bias: None,
+                positions: None,
             };
             Ok(attention.run(&self.kernels, &mut out.as_view_mut())?)
         })

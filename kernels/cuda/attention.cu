@@ -5,6 +5,11 @@
 // path's start, each copied asynchronously to one of two stages of shared memory while the block before is computed.
 #include "attention.cuh"
 
+// What scores have beside their products and biases: nothing.
+struct NoTerms {
+    static constexpr bool ANY = false;
+};
+
 template <typename T, int DIM, int M> struct FlashTile {
     static constexpr int WARPS = 4, THREADS = 32 * WARPS, QUERIES = 16 * M * WARPS, KEYS = 64;
     // A row in shared memory is DIM / 8 chunks of 16 bytes. Chunk c of row r is at place c ^ (r % 8) of its row, so that eight
@@ -235,7 +240,7 @@ template <typename T, int DIM, int M> struct FlashTile {
         }
     }
 
-    DEVICE_METHOD void run(unsigned char *memory) {
+    template <typename Terms> DEVICE_METHOD void run(unsigned char *memory, const Terms &terms) {
 #pragma unroll
         for (int m = 0; m < M; ++m) {
 #pragma unroll
@@ -252,6 +257,7 @@ template <typename T, int DIM, int M> struct FlashTile {
         find_pages(begin);
         copy_q();
         copy_kv(begin % 2);
+        if constexpr (Terms::ANY) terms.copy(*this, begin);
         copy_async_commit();
         find_pages(begin + 1);
         for (uint32_t block = begin; block < end; ++block) {
@@ -265,6 +271,7 @@ template <typename T, int DIM, int M> struct FlashTile {
                 find_pages(block + 2);
             }
             score(block % 2);
+            if constexpr (Terms::ANY) terms.add(*this, block, block + 1 < end);
             if (a.bias) add_bias(block);
             mask(block);
             soften();
@@ -274,6 +281,8 @@ template <typename T, int DIM, int M> struct FlashTile {
     }
 };
 
+#include "attention_positions.cuh"
+
 // Grid: tiles * num_kv_heads. Block: 128 threads. Shared memory: (16 * M * 4 + 4 * 64) * DIM * 2 bytes. Rows and heads begin
 // at multiples of 16 bytes.
 // BLOCKS is the number that should run at once on a multiprocessor of sm_90: the limit of its shared memory, less
@@ -282,7 +291,7 @@ template <typename T, int DIM, int M> struct FlashTile {
     KERNEL __launch_bounds__(128, BLOCKS) flash_attention_##NAME##_##DIM##_##M(const Attention a) {                    \
         DYNAMIC_SHARED(memory);                                                                                        \
         FlashTile<T, DIM, M> tile(a, shared_address(memory));                                                          \
-        tile.run(memory);                                                                                              \
+        tile.run(memory, NoTerms());                                                                                   \
     }
 FLASH_ATTENTION(bf16, bf16, 64, 1, 4)
 FLASH_ATTENTION(bf16, bf16, 64, 2, 3)
@@ -292,3 +301,14 @@ FLASH_ATTENTION(f16, f16, 64, 1, 4)
 FLASH_ATTENTION(f16, f16, 64, 2, 3)
 FLASH_ATTENTION(f16, f16, 128, 1, 2)
 FLASH_ATTENTION(f16, f16, 128, 2, 2)
+
+// The same with embeddings of distances. Shared memory: that of the products with them in addition.
+#define FLASH_ATTENTION_POSITIONS(NAME, T)                                                                             \
+    KERNEL __launch_bounds__(128, 2) flash_attention_positions_##NAME##_64(const Attention a) {                        \
+        DYNAMIC_SHARED(memory);                                                                                        \
+        typedef FlashTile<T, 64, 1> Tile;                                                                              \
+        Tile tile(a, shared_address(memory));                                                                          \
+        tile.run(memory, PositionTerms<Tile, T>(memory + Tile::SHARED_BYTES));                                         \
+    }
+FLASH_ATTENTION_POSITIONS(bf16, bf16)
+FLASH_ATTENTION_POSITIONS(f16, f16)

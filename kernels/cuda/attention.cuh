@@ -37,6 +37,12 @@ struct Attention {
     float bias_scale;
     const float *bias;
     uint32_t bias_stride, bias_origin;
+    // Embeddings of distances as keys and as queries, [rows, num_kv_heads * head_dim], each with its head's columns; none: nullptr. To the
+    // product of a query at position p and a key at position k are added those of the query with row distance_rows[distance_origin + p - k]
+    // of the former, and of the key with that row of the latter. Rows grow with the distance, by one at most. Only with a group of 1.
+    const void *position_keys, *position_queries;
+    const uint32_t *distance_rows;
+    uint32_t distance_origin;
 
     DEVICE_METHOD uint32_t first_key(uint32_t position) const {
         return window && position >= window ? position - window + 1 : 0;
@@ -51,6 +57,9 @@ struct Attention {
     DEVICE_METHOD const float *biases(uint32_t head, uint32_t position) const {
         return bias + size_t(head) * bias_stride + bias_origin + position;
     }
+
+    // The rows of a query's distances from the keys: that of key k is [-k].
+    DEVICE_METHOD const uint32_t *rows(uint32_t position) const { return distance_rows + distance_origin + position; }
 };
 
 // The block's tile of `queries` queries. The grid has a block for each key/value head of each tile, the heads of a tile

@@ -12,6 +12,8 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
     const uint32_t *pages = a.pages + place.span.path;
     const T *keys = static_cast<const T *>(a.k) + place.kv_head * dim;
     const T *values = static_cast<const T *>(a.v) + place.kv_head * dim;
+    const uint32_t head_column = place.kv_head * dim, position_stride = a.num_kv_heads * dim;
+    const T *position_keys = static_cast<const T *>(a.position_keys), *position_queries = static_cast<const T *>(a.position_queries);
     for (uint32_t i = warp; i < place.count; i += blockDim.x / 32) {
         const T *q = static_cast<const T *>(a.q) + place.row(a, i) * a.q_stride + place.column(a, i);
         __syncwarp();
@@ -23,6 +25,7 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
         const uint32_t position = place.position(a, i);
         const uint32_t last = a.last_key(position, place.last_key);
         const float *bias = a.bias ? a.biases(place.kv_head, position) : nullptr;
+        const uint32_t *rows = a.distance_rows ? a.rows(position) : nullptr;
         float maximum = -INFINITY, total = 0.0f;
         for (uint32_t block = a.first_key(position); block <= last; block += 32) {
             const uint32_t count = last + 1 - block < 32 ? last + 1 - block : 32;
@@ -32,6 +35,11 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
                 const T *key = keys + size_t(page) * a.kv_stride;
                 score = 0.0f;
                 for (uint32_t d = 0; d < dim; ++d) score += query[d] * to_float(key[d]);
+                const size_t embedding = rows ? size_t(rows[-int(block + lane)]) * position_stride + head_column : 0;
+                for (uint32_t d = 0; d < dim && position_keys; ++d) score += query[d] * to_float(position_keys[embedding + d]);
+                for (uint32_t d = 0; d < dim && position_queries; ++d) {
+                    score += to_float(key[d]) * to_float(position_queries[embedding + d]);
+                }
                 if (bias) score += bias[-int(block + lane)] * a.bias_scale;
                 score *= a.scale_log2;
             }

@@ -10,16 +10,17 @@ from reference import assert_close, assert_raw, assert_score, assert_unit, expec
 
 EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tiny", "xlm-roberta-tiny", "mpnet-tiny",
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
-             "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny"]
-# Run on a CPU only, so far.
-CPU_EMBEDDERS = ["deberta-v2-tiny"]
+             "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny",
+             "deberta-v2-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
-             "modernbert-reranker-tiny", "gte-reranker-tiny"]
-CPU_RERANKERS = ["deberta-v2-reranker-tiny"]
+             "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny"]
+# Ways to group tokens into entities.
+STRATEGIES = ["none", "simple", "first", "average", "max"]
+TOKEN_CLASSIFIERS = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"]
 
 
-@pytest.mark.parametrize("model", EMBEDDERS + CPU_EMBEDDERS + STATIC)
+@pytest.mark.parametrize("model", EMBEDDERS + STATIC)
 def test_embeddings(served, model):
     server, values = served(model), expected(model)
     cases = [case for case in values["cases"] if "prompt_name" not in case and "task" not in case]
@@ -58,7 +59,7 @@ def test_a_prompt_by_name(served):
     assert server.ask("/embed", inputs=text, prompt_name="query") != server.ask("/embed", inputs=text)
 
 
-@pytest.mark.parametrize("model", RERANKERS + CPU_RERANKERS)
+@pytest.mark.parametrize("model", RERANKERS)
 def test_cross_encoders(served, model):
     server = served(model)
     queries = {}
@@ -93,13 +94,23 @@ def test_classifiers(served, model, activation):
     assert server.get("/info").json()["activation"] == activation
 
 
-@pytest.mark.parametrize("model", ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"])
+@pytest.mark.parametrize("model", TOKEN_CLASSIFIERS)
 def test_token_classifiers(served, model):
-    """Labels, scores and places of transformers' pipeline in all its ways, in characters; a batch and a text alone are the same."""
+    """A batch and a text alone are the same."""
     server, values = served(model), expected(model)
     cases = [case for case in values["cases"] if case["text"]]
+    assert_labels_of_tokens(server, values, cases)
+    for strategy in STRATEGIES:
+        found = server.ask("/predict_tokens", inputs=[case["text"] for case in cases], aggregation_strategy=strategy)
+        assert server.ask("/predict_tokens", inputs=cases[2]["text"], aggregation_strategy=strategy) == found[2]
+    info = server.get("/info").json()
+    assert info["answers"] == ["classify-tokens"] and info["model_type"]["classifier"]["id2label"] == values["id2label"]
+
+
+def assert_labels_of_tokens(server, values, cases):
+    """Labels, scores and places of transformers' pipeline in all its ways, in characters."""
     texts = [case["text"] for case in cases]
-    for strategy in ("none", "simple", "first", "average", "max"):
+    for strategy in STRATEGIES:
         found = server.ask("/predict_tokens", inputs=texts, aggregation_strategy=strategy)
         for case, row in zip(cases, found, strict=True):
             wanted = case["entities"][strategy]
@@ -111,7 +122,6 @@ def test_token_classifiers(served, model):
                 assert_score(item["results"][entity["label"]], entity["score"], f"{case['name']} {strategy}")
                 if strategy != "none":
                     assert (item["token"], item["token_id"]) == (case["text"][entity["start"]:entity["end"]], 0)
-        assert server.ask("/predict_tokens", inputs=texts[2], aggregation_strategy=strategy) == found[2]
     # As Baseten's clients send texts; a truncated text keeps the places of what is left.
     assert server.ask("/predict_tokens", inputs=[[text] for text in texts]) == server.ask("/predict_tokens", inputs=texts)
     raw = server.ask("/predict_tokens", inputs=texts, raw_scores=True, ignore_labels=[])
@@ -120,12 +130,14 @@ def test_token_classifiers(served, model):
         rows = case["logits"] if len(row) == len(case["logits"]) else case["logits"][1:-1]
         for item, logits in zip(row, rows, strict=True):
             assert_close([item["results"][label] for label in labels], logits, 2e-4, case["name"])
-    info = server.get("/info").json()
-    assert info["answers"] == ["classify-tokens"] and info["model_type"]["classifier"]["id2label"] == values["id2label"]
 
 
 def test_a_truncated_text_keeps_the_places_of_what_is_left(served):
-    server, text = served("bert-ner-tiny"), "\u00c9t\u00e9 " + "river valley " * 400
+    assert_places_of_what_is_left(served("bert-ner-tiny"))
+
+
+def assert_places_of_what_is_left(server):
+    text = "\u00c9t\u00e9 " + "river valley " * 400
     for side in ("right", "left"):
         answer = server.post("/predict_tokens", {"inputs": text, "truncate": True, "truncation_direction": side, "ignore_labels": []})
         assert (answer.status, answer.headers["x-truncated-inputs"]) == (200, "1")

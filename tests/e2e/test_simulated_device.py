@@ -2,10 +2,11 @@
 
 import pytest
 
-from harness import Server
+from harness import FIXTURES, Server, run_to_end
 from reference import difference, expected
-from simulated import Simulated, assert_values, cosine, required
-from test_encoders import EMBEDDERS, RERANKERS
+from simulated import LIBRARIES, Simulated, assert_values, cosine, on, required
+from test_encoders import (EMBEDDERS, RERANKERS, STATIC, TOKEN_CLASSIFIERS, assert_labels_of_tokens,
+                           assert_places_of_what_is_left)
 from test_reference_values import EMBEDDING_MODELS
 
 pytestmark = required
@@ -89,6 +90,33 @@ def test_classifiers(model, activation):
         for found, case in zip(server.ask("/predict", inputs=[[case["text"]] for case in cases]), cases, strict=True):
             scores = {item["label"]: item["score"] for item in found}
             assert difference([scores[labels[str(i)]] for i in range(len(scores))], case[activation]) <= 1e-3, case["name"]
+
+
+@pytest.mark.parametrize("model", TOKEN_CLASSIFIERS)
+def test_token_classifiers(model):
+    values = expected(model)
+    cases = [case for case in values["cases"] if case["text"] and len(case["input_ids"]) <= 64]
+    with Simulated(model, "--dtype", "float32", SIM_SEED=6) as server:
+        assert_labels_of_tokens(server, values, cases)
+
+
+def test_a_truncated_text_keeps_the_places_of_what_is_left():
+    """The model has positions for so many tokens."""
+    with Simulated("bert-ner-tiny", "--dtype", "float32", tokens=288) as server:
+        assert_places_of_what_is_left(server)
+
+
+@pytest.mark.parametrize("model", STATIC)
+def test_a_table_of_vectors_stays_on_the_cpu(model):
+    with Server(FIXTURES / model, env=on(LIBRARIES, {})) as server:
+        info = server.get("/info").json()
+        assert info["device"] == "cpu" and any("static embeddings" in warning for warning in info["warnings"])
+        assert "static embeddings" in server.log()
+        assert_values(server, model, info["dtype"])
+    with Server(FIXTURES / model, "--device", "cpu", env=on(LIBRARIES, {})) as server:
+        assert not any("static embeddings" in warning for warning in server.get("/info").json()["warnings"])
+    status, output = run_to_end(FIXTURES / model, "--device", "cuda", env=on(LIBRARIES, {}))
+    assert status == 1 and "static embeddings (Model2Vec, StaticEmbedding) run on the CPU" in output, output
 
 
 def by_query(cases, key):

@@ -9,7 +9,7 @@ use super::sensitive;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
-use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
+use crate::config::{MaskConfig, PositionsConfig};
 use crate::error::LoadError;
 use crate::ops::{self, Target, Uploader};
 use crate::options::{AttentionMode, LoadOptions};
@@ -48,7 +48,10 @@ impl TransformerBackend {
     pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
-        let target = Target::open(options, stored)?;
+        let target = match config.is_table() {
+            true => Target::open_for_table(options, stored)?,
+            false => Target::open(options, stored)?,
+        };
         let mut backend = Self::load_on(checkpoint, options, target.clone())?;
         if target.dtype() == Dtype::Int8 {
             if let Some(pattern) = target.unmatched_skip() {
@@ -94,8 +97,9 @@ impl TransformerBackend {
     fn load_on(checkpoint: &Checkpoint, options: &LoadOptions, target: Target) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, token_types, unpooled, capabilities, head, .. } = checkpoint;
         let head = Head::load(config, weights, head)?;
-        if let Some(what) = cpu_only(config, &head).filter(|_| !target.is_cpu()) {
-            return Err(LoadError::Options(format!("{what} run on the CPU only, so far: --device cpu")));
+        if head.pooling().len() > 1 && !target.is_cpu() {
+            let problem = "several pooling modes at once run on the CPU only, so far: --device cpu";
+            return Err(LoadError::Options(problem.to_owned()));
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         let mut capabilities = Arc::clone(capabilities);
@@ -119,6 +123,7 @@ impl TransformerBackend {
                 adapted_words: config.adapters.as_ref().map(|_| config.vocab_size),
                 unpooled: *unpooled,
                 qkv: qkv_layout(&config.attention),
+                has_distances: matches!(config.positions, PositionsConfig::Disentangled(_)),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
             },
@@ -233,17 +238,6 @@ impl TransformerBackend {
             Err(again) => BackendError::OutOfMemory(format!("{error}; and again: {again}")),
         }
     }
-}
-
-/// The part of a model that a GPU does not compute yet; `None` if there is nothing.
-fn cpu_only(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
-    let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
-    let all = [
-        (head.pooling().len() > 1, "several pooling modes at once"),
-        (is_disentangled, "embeddings of distances (deberta-v2)"),
-        (config.is_table(), "static embeddings (Model2Vec, StaticEmbedding)"),
-    ];
-    all.into_iter().find_map(|(has, what)| has.then_some(what))
 }
 
 impl Backend for TransformerBackend {

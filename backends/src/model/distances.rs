@@ -4,7 +4,7 @@ use super::loader::{Loader, load_linear};
 use crate::config::parts::parts;
 use crate::config::{DisentangledConfig, PositionsConfig};
 use crate::error::LoadError;
-use crate::ops::{Norm, RelativePositions, Store, Target, Vector};
+use crate::ops::{Norm, PositionRows, RelativePositions, Store, Target, Vector};
 use candle_core::{DType, Device, Tensor};
 use prefold_kernels::{DistanceRows, Dtype};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Distances {
     config: DisentangledConfig,
     /// `[rows, hidden_size]`, normalised where the model does so.
     table: Tensor,
-    rows: Arc<DistanceRows>,
+    rows: Arc<PositionRows>,
 }
 
 impl Distances {
@@ -34,8 +34,8 @@ impl Distances {
             };
             Norm::layer(vector("weight")?, vector("bias")?, loader.config.norm.eps).forward_in_place(&table)?;
         }
-        let rows = Arc::new(DistanceRows::new(positions, |distance| config.row(distance)));
-        Ok(Some(Self { config, table, rows }))
+        let rows = DistanceRows::new(positions, |distance| config.row(distance));
+        Ok(Some(Self { config, table, rows: Arc::new(PositionRows::new(rows, loader.target)?) }))
     }
 
     /// The table as keys and as queries of a layer.
@@ -46,21 +46,17 @@ impl Distances {
             false => [names.position_key, names.position_query],
         };
         let projected = |is_used: bool, name: &str| is_used.then(|| self.project(loader, name)).transpose();
-        Ok(Arc::new(RelativePositions {
-            keys: projected(self.config.by_query, key)?,
-            queries: projected(self.config.by_key, query)?,
-            width: loader.config.attention.q_width(),
-            rows: Arc::clone(&self.rows),
-        }))
+        let tables = [projected(self.config.by_query, key)?, projected(self.config.by_key, query)?];
+        Ok(Arc::new(RelativePositions::new(tables, Arc::clone(&self.rows), loader.target)?))
     }
 
-    /// The table through a projection of the layer, row by row; in float32, whatever the type of the weights.
-    fn project(&self, loader: &Loader<'_>, name: &str) -> Result<Vec<f32>> {
+    /// The table through a projection of the layer, row by row; in float32 on the CPU, whatever the type of the weights.
+    fn project(&self, loader: &Loader<'_>, name: &str) -> Result<Tensor> {
         let (width, hidden) = (loader.config.attention.q_width(), loader.config.hidden_size);
         let parts = parts(&loader.prefix, &[(name, width)]);
         let linear = load_linear(loader.weights, &Target::cpu(Dtype::Float32), &parts, hidden, true)?;
         let out = Tensor::zeros((self.config.rows(), width), DType::F32, &Device::Cpu)?;
         linear.forward(&self.table, &out, Store::Overwrite)?;
-        Ok(out.flatten_all()?.to_vec1()?)
+        Ok(out)
     }
 }

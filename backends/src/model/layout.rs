@@ -84,6 +84,8 @@ pub(super) struct LayoutBuilder {
     /// A token whose states are not pooled.
     pub(super) unpooled: Option<u32>,
     pub(super) qkv: QkvLayout,
+    /// Scores know embeddings of distances.
+    pub(super) has_distances: bool,
     pub(super) target: Target,
     pub(super) uploader: Uploader,
 }
@@ -149,9 +151,9 @@ impl LayoutBuilder {
             self.unpooled.is_none_or(|token| batch.ragged.input_ids().get(row as usize).is_none_or(|&id| id != token))
         };
         let mut pool = rows.pool(&self.pooling, output_rows.as_deref(), is_pooled);
-        pages.pack(&self.target, self.qkv, &mut pack)?;
+        pages.pack(&self.target, (self.qkv, self.has_distances), &mut pack)?;
         if let Some(pages) = &mut output_pages {
-            pages.pack(&self.target, self.qkv, &mut pack)?;
+            pages.pack(&self.target, (self.qkv, self.has_distances), &mut pack)?;
         }
         pool.pack(&mut pack);
 

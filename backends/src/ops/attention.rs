@@ -3,13 +3,14 @@
 #[cfg(feature = "cuda")]
 use super::pages::DevicePages;
 use super::pages::Pages;
+use super::positions::RelativePositions;
 use super::profile::timed;
 use super::score_bias::ScoreBias;
 use super::storage::{kernel_error, slice_mut, with_element};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::{DistanceRows, QkvLayout, RowView, bf16};
+use prefold_kernels::{QkvLayout, RowView, bf16};
 use std::sync::Arc;
 
 /// The attention of one layer.
@@ -22,7 +23,7 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
     /// Added to the scores, after the factor.
     pub(crate) bias: Option<Arc<ScoreBias>>,
-    /// Embeddings of distances, against which queries and keys are scored too; on a CPU only.
+    /// Embeddings of distances, against which queries and keys are scored too.
     pub(crate) positions: Option<Arc<RelativePositions>>,
     /// Whether a CPU rounds the factors of products to bf16 although activations are f32.
     pub(crate) rounds_factors: bool,
@@ -42,30 +43,6 @@ impl Attention {
             return out.slice_set(&attended, 0, 0);
         }
         timed("attention", || out.inplace_op3(q, kv, &AttentionOp { attention: self, pages }))
-    }
-}
-
-/// Embeddings of distances in a layer, on the host.
-#[derive(Debug)]
-pub(crate) struct RelativePositions {
-    /// `[rows, width]`, what queries are multiplied with.
-    pub(crate) keys: Option<Vec<f32>>,
-    /// The same for keys.
-    pub(crate) queries: Option<Vec<f32>>,
-    /// Width of all heads.
-    pub(crate) width: usize,
-    /// The row of each distance.
-    pub(crate) rows: Arc<DistanceRows>,
-}
-
-impl RelativePositions {
-    fn view(&self) -> prefold_kernels::RelativePositions<'_> {
-        let view = |data| RowView { data, row_stride: self.width, offset: 0 };
-        prefold_kernels::RelativePositions {
-            keys: self.keys.as_deref().map(view),
-            queries: self.queries.as_deref().map(view),
-            rows: &self.rows,
-        }
     }
 }
 
@@ -114,12 +91,15 @@ impl InplaceOp3 for AttentionOp<'_> {
             mask: self.pages.mask(),
             window,
             bias: bias.as_ref().map(|bias| &bias.host),
-            positions: positions.as_ref().map(|positions| positions.view()),
+            positions: None,
         };
         with_element!(out, T => {
             let out = slice_mut::<T>(out, out_layout)?;
-            let result = if rounds_factors { attention.run::<bf16, T>(out) } else { attention.run::<T, T>(out) };
-            result.map_err(kernel_error)
+            RelativePositions::on_host(positions.as_deref(), |positions| {
+                let attention = prefold_kernels::Attention { positions, ..attention };
+                let result = if rounds_factors { attention.run::<bf16, T>(out) } else { attention.run::<T, T>(out) };
+                result.map_err(kernel_error)
+            })
         })
     }
 
@@ -139,8 +119,9 @@ impl InplaceOp3 for AttentionOp<'_> {
         let Some(DevicePages { plan, words: Some(words), .. }) = &self.pages.device else {
             candle_core::bail!("attention: the pages were not uploaded")
         };
-        let &Attention { layout, window, scale, ref bias, .. } = self.attention;
-        with_cuda_element!(q, T => with_view::<u32, _>(words, |words| {
+        let &Attention { layout, window, scale, ref bias, ref positions, .. } = self.attention;
+        let positions = positions.as_deref();
+        with_cuda_element!(q, T => with_view::<u32, _>(words, |words| RelativePositions::on_device(positions, |positions| {
             let attention = OnDevice::<T> {
                 q: Columns { data: q.as_cuda_slice::<T>()?.slice(q_layout.start_offset()..), row_stride: row_stride(q_layout)? },
                 kv: Columns { data: kv.as_cuda_slice::<T>()?.slice(kv_layout.start_offset()..), row_stride: row_stride(kv_layout)? },
@@ -149,8 +130,9 @@ impl InplaceOp3 for AttentionOp<'_> {
                 scale,
                 window,
                 bias: bias.as_ref().map(|bias| bias.on_device()).transpose()?,
+                positions,
             };
             attention.run(&cuda.kernels, &mut view_mut::<T>(out, out_layout)?).map_err(cuda_error)
-        }))
+        })))
     }
 }

@@ -54,15 +54,21 @@ impl Pages {
         }
     }
 
-    /// Adds the work list of a GPU to the indices of the batch.
+    /// Adds the work list of a GPU to the indices of the batch; `has_positions` says whether scores know embeddings of distances.
     ///
     /// # Errors
     /// A span's path is not in the table.
-    pub(crate) fn pack(&mut self, target: &Target, layout: QkvLayout, pack: &mut IndexPack) -> Result<()> {
+    pub(crate) fn pack(
+        &mut self,
+        target: &Target,
+        (layout, has_positions): (QkvLayout, bool),
+        pack: &mut IndexPack,
+    ) -> Result<()> {
         #[cfg(feature = "cuda")]
         if !target.is_cpu() {
-            let half = target.projections() != candle_core::DType::F32;
-            let plan = AttentionPlan::new(layout, half, &self.table, &self.spans, self.mask()).map_err(kernel_error)?;
+            let wide_tiles = target.projections() != candle_core::DType::F32 && !has_positions;
+            let plan = AttentionPlan::new(layout, wide_tiles, &self.table, &self.spans, self.mask());
+            let plan = plan.map_err(kernel_error)?;
             let slot = pack.push(plan.words());
             self.device = Some(DevicePages { plan, slot, words: None });
             #[cfg(feature = "flash-attn")]
@@ -70,7 +76,7 @@ impl Pages {
                 sequences.pack(pack);
             }
         }
-        let _ = (target, layout, pack);
+        let _ = (target, layout, has_positions, pack);
         Ok(())
     }
 

@@ -2,13 +2,13 @@
 
 #[cfg(feature = "cuda")]
 use super::cuda;
+use super::skip::Skip;
 use super::storage::candle_dtype;
 use crate::LoadError;
 use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
 use prefold_kernels::{Choice, Dtype, Isa, ThreadPool};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A device, opened, and the type of the weights on it.
 #[derive(Clone)]
@@ -27,25 +27,6 @@ pub(crate) struct Target {
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Target").field("name", &self.name).field("dtype", &self.dtype).finish_non_exhaustive()
-    }
-}
-
-/// A pattern of names of weights that stay in bfloat16.
-#[derive(Debug)]
-struct Skip {
-    pattern: String,
-    is_matched: AtomicBool,
-}
-
-impl Skip {
-    fn new(pattern: String) -> Self {
-        Self { pattern, is_matched: AtomicBool::new(false) }
-    }
-
-    fn matches(&self, name: &str) -> bool {
-        let matches = contains(name, &self.pattern);
-        self.is_matched.fetch_or(matches, Ordering::Relaxed);
-        matches
     }
 }
 
@@ -80,6 +61,27 @@ impl Target {
             #[cfg(not(feature = "cuda"))]
             None => Self::open_cpu(options, stored),
         }
+    }
+
+    /// Opens the CPU for a table of vectors, whose mean is a few rows of it: they are read where they are. A GPU that would be the device
+    /// of another model is a warning.
+    ///
+    /// # Errors
+    /// A GPU is chosen, or as of [`open`](Self::open) for a CPU.
+    pub(crate) fn open_for_table(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
+        if let Some(DeviceChoice::Cuda(ordinal)) = options.device {
+            return Err(LoadError::Options(format!(
+                "--device cuda:{ordinal}: static embeddings (Model2Vec, StaticEmbedding) run on the CPU; leave --device out, or choose \
+                 --device cpu"
+            )));
+        }
+        let target = Self::open_cpu(options, stored)?;
+        #[cfg(feature = "cuda")]
+        if options.device.is_none() && cuda::count().is_ok() {
+            let warning = "runs on the CPU, although there is a GPU: static embeddings do".to_owned();
+            return Ok(Self { warnings: [vec![warning], target.warnings].concat(), ..target });
+        }
+        Ok(target)
     }
 
     #[cfg(feature = "cuda")]
@@ -188,13 +190,13 @@ impl Target {
 
     /// The same with more weights in bfloat16, by their names.
     pub(crate) fn skipping(&self, names: impl Iterator<Item = String>) -> Self {
-        let patterns = self.int8_skip.iter().map(|skip| skip.pattern.clone());
+        let patterns = self.int8_skip.iter().map(|skip| skip.pattern().to_owned());
         Self { int8_skip: patterns.chain(names).map(Skip::new).collect(), ..self.clone() }
     }
 
     /// A pattern of weights to leave in bfloat16 that no weight has matched so far.
     pub(crate) fn unmatched_skip(&self) -> Option<&str> {
-        self.int8_skip.iter().find(|skip| !skip.is_matched.load(Ordering::Relaxed)).map(|skip| skip.pattern.as_str())
+        self.int8_skip.iter().find(|skip| !skip.is_matched()).map(|skip| skip.pattern())
     }
 
     /// Reason for that type.
@@ -338,15 +340,6 @@ fn check_no_replicas(ordinal: usize, options: &LoadOptions) -> std::result::Resu
     }
 }
 
-/// Whether a name contains the parts of a pattern, which `*` separates, in their order.
-fn contains(name: &str, pattern: &str) -> bool {
-    let mut rest = Some(name);
-    for part in pattern.split('*') {
-        rest = rest.and_then(|rest| rest.split_once(part)).map(|(_, rest)| rest);
-    }
-    rest.is_some()
-}
-
 /// True if an operation failed because the device has no memory left.
 pub(crate) fn is_out_of_memory(error: &candle_core::Error) -> bool {
     #[cfg(feature = "cuda")]
@@ -385,16 +378,5 @@ mod tests {
         let refusal = |cpu_replicas| refused(Target::open(&options(cpu_replicas), "").map(drop));
         assert!(refusal(2).contains("--cpu-replicas: 2 replicas are for a CPU; the model runs on cuda:1"));
         assert!(!refusal(1).contains("--cpu-replicas"), "there is no such device, or no support of any");
-    }
-
-    #[test]
-    fn patterns_are_parts_of_names() {
-        let name = "model.layers.11.mlp.down_proj";
-        for pattern in ["down_proj", "layers.11.", "layers.*.mlp", "*", "model*down_proj"] {
-            assert!(contains(name, pattern), "{pattern}");
-        }
-        for pattern in ["up_proj", "layers.1.", "mlp*layers", "down_proj*x"] {
-            assert!(!contains(name, pattern), "{pattern}");
-        }
     }
 }

@@ -8,13 +8,8 @@ use std::fs;
 
 #[test]
 fn every_fixture_runs_and_is_described() {
-    for name in EMBEDDERS
-        .into_iter()
-        .chain(CPU_EMBEDDERS)
-        .chain(CLASSIFIERS)
-        .chain(CPU_CLASSIFIERS)
-        .chain(TOKEN_CLASSIFIERS)
-        .chain(EMBEDDING_FIXTURES)
+    for name in
+        EMBEDDERS.into_iter().chain(STATIC).chain(CLASSIFIERS).chain(TOKEN_CLASSIFIERS).chain(EMBEDDING_FIXTURES)
     {
         let check = check_model(&options(fixture(name)));
         assert!(matches!(check.verdict, Verdict::Runs), "{name}: {:?}", check.verdict);

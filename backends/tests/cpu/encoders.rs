@@ -14,7 +14,7 @@ use std::cell::RefCell;
 
 #[test]
 fn embeddings() {
-    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS) {
+    for name in EMBEDDERS.into_iter().chain(STATIC) {
         let expected = expected(&fixture(name));
         let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
         for (pool, key) in poolings(&expected) {
@@ -34,7 +34,7 @@ fn embeddings() {
 
 #[test]
 fn token_states() {
-    for name in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS) {
+    for name in EMBEDDERS.into_iter().chain(STATIC) {
         let expected = expected(&fixture(name));
         let mut model = load(&options(fixture(name)));
         let with_states = cases(&expected, "cases").iter().filter(|case| case["token_states"].is_array());
@@ -53,7 +53,7 @@ fn token_states() {
 
 #[test]
 fn logits() {
-    for name in CLASSIFIERS.into_iter().chain(CPU_CLASSIFIERS) {
+    for name in CLASSIFIERS.into_iter() {
         let expected = expected(&fixture(name));
         let cases: Vec<&Value> = cases(&expected, "cases").iter().chain(cases(&expected, "pair_cases")).collect();
         let mut model = load(&options(fixture(name)));
@@ -84,9 +84,7 @@ fn logits_of_tokens() {
 
 #[test]
 fn tokenizers_and_their_templates() {
-    for name in
-        EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).chain(CLASSIFIERS).chain(CPU_CLASSIFIERS).chain(TOKEN_CLASSIFIERS)
-    {
+    for name in EMBEDDERS.into_iter().chain(STATIC).chain(CLASSIFIERS).chain(TOKEN_CLASSIFIERS) {
         let expected = expected(&fixture(name));
         let model = load(&options(fixture(name)));
         let cases = |key: &str| expected[key].as_array().cloned().unwrap_or_default();
@@ -111,8 +109,7 @@ fn tokenizers_and_their_templates() {
 fn bfloat16_and_int8_point_the_same_way() {
     // Rows of 32 random values lose more than those of published models, whose cosines are above 0.997.
     let types = [(Dtype::Bfloat16, 0.999), (Dtype::Int8, 0.985)];
-    for (name, (dtype, least)) in EMBEDDERS.into_iter().chain(CPU_EMBEDDERS).flat_map(|name| types.map(|it| (name, it)))
-    {
+    for (name, (dtype, least)) in EMBEDDERS.into_iter().chain(STATIC).flat_map(|name| types.map(|it| (name, it))) {
         let expected = expected(&fixture(name));
         let cases: Vec<&Value> = cases(&expected, "cases").iter().collect();
         let mut model = load(&LoadOptions { dtype: Some(dtype), ..options(fixture(name)) });
@@ -172,9 +169,8 @@ fn same_bits_in_any_batch() {
         }
         EMBEDDERS[8..]
             .iter()
-            .chain(&CPU_EMBEDDERS)
+            .chain(&STATIC)
             .chain(&CLASSIFIERS)
-            .chain(&CPU_CLASSIFIERS)
             .chain(&TOKEN_CLASSIFIERS)
             .for_each(|name| check_same_bits(name, dtype, None));
     }

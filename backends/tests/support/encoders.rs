@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{Adapter, Tokens};
 
-pub const EMBEDDERS: [&str; 18] = [
+pub const EMBEDDERS: [&str; 19] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -22,21 +22,19 @@ pub const EMBEDDERS: [&str; 18] = [
     "nomic-moe-tiny",
     "jina-v3-tiny",
     "jina-v2-code-tiny",
+    "deberta-v2-tiny",
 ];
 
-/// Those that run on a CPU only, so far.
-pub const CPU_EMBEDDERS: [&str; 3] = ["model2vec-tiny", "static-embedding-tiny", "deberta-v2-tiny"];
+/// Tables of vectors, which stay on the CPU.
+pub const STATIC: [&str; 2] = ["model2vec-tiny", "static-embedding-tiny"];
 
 /// Tasks of jina-v3-tiny's adapters, in their order.
 pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];
 
-/// The same of classifiers.
-pub const CPU_CLASSIFIERS: [&str; 1] = ["deberta-v2-reranker-tiny"];
-
 /// Classifiers of tokens.
 pub const TOKEN_CLASSIFIERS: [&str; 3] = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"];
 
-pub const CLASSIFIERS: [&str; 8] = [
+pub const CLASSIFIERS: [&str; 9] = [
     "bert-reranker-tiny",
     "bert-nli-tiny",
     "xlm-roberta-reranker-tiny",
@@ -45,6 +43,7 @@ pub const CLASSIFIERS: [&str; 8] = [
     "electra-reranker-tiny",
     "modernbert-reranker-tiny",
     "gte-reranker-tiny",
+    "deberta-v2-reranker-tiny",
 ];
 
 /// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, what its dense modules make of

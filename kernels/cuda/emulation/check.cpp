@@ -71,6 +71,8 @@ int main() {
     check_flash<bf16, 64, 2>("flash bf16 64 x 2", flash_attention_bf16_64_2);
     check_flash<f16, 64, 1>("flash f16 64 x 1", flash_attention_f16_64_1);
     check_drift();
+    check_flash_positions<bf16>("flash bf16 64 with positions", flash_attention_positions_bf16_64);
+    check_flash_positions<f16>("flash f16 64 with positions", flash_attention_positions_f16_64);
     check_flash<f16, 64, 2>("flash f16 64 x 2", flash_attention_f16_64_2);
     check_flash<bf16, 128, 1>("flash bf16 128 x 1", flash_attention_bf16_128_1);
     check_flash<bf16, 128, 2>("flash bf16 128 x 2", flash_attention_bf16_128_2);

@@ -67,7 +67,25 @@ struct Case {
     uint32_t heads, kv_heads, dim, window;
     uint32_t queries, shared;
     bool backwards, bias;
+    // Embeddings of distances as keys (1) and as queries (2).
+    uint32_t positions = 0;
 };
+
+// The row of each distance of paths of up to `longest` positions, from 1 on; all have rows of their own, or some share one. Around them
+// rows that no table has.
+static std::vector<uint32_t> distance_rows(uint32_t longest, bool apart) {
+    std::vector<uint32_t> rows = {0x7fffffff, 1};
+    while (rows.size() < 2 * longest) rows.push_back(rows.back() + (apart ? 1 : below(2)));
+    rows.push_back(0x7fffffff);
+    return rows;
+}
+
+// A table of embeddings of distances, with NaN in the rows before and after those that distances have.
+template <typename T> Array<T> position_table(uint32_t last, uint32_t width) {
+    Array<T> table = random_values<T>(size_t(last + 2) * width, 1.0f);
+    for (uint32_t i = 0; i < width; ++i) table[i] = table[size_t(last + 1) * width + i] = from_float<T>(NAN);
+    return table;
+}
 
 template <typename T>
 void check_attention(const std::string &name, const Case &c, const Paths &paths, void (*kernel)(const Attention)) {
@@ -86,12 +104,17 @@ void check_attention(const std::string &name, const Case &c, const Paths &paths,
     const uint32_t origin = paths.longest(), stride = 2 * origin + 1;
     Array<float> biases = random_values<float>(size_t(c.heads) * stride);
     for (uint32_t h = 0; h < c.heads; ++h) biases[h * stride] = biases[(h + 1) * stride - 1] = NAN;
+    const std::vector<uint32_t> distances = distance_rows(origin, c.backwards);
+    const uint32_t last_row = distances[distances.size() - 2];
+    Array<T> position_keys = position_table<T>(last_row, out_width), position_queries = position_table<T>(last_row, out_width);
     const float scale = 1.0f / std::sqrt(float(c.dim));
     const Attention a = {qkv.get(), qkv.get() + c.heads * c.dim, qkv.get() + (c.heads + c.kv_heads) * c.dim, out.get(),
                          pages.data(), paths.spans.data(), tiles.data(), width, width, out_width, c.kv_heads, group, c.dim,
                          group == 1 ? 0 : uint32_t(((1ull << 32) + group - 1) / group), c.window,
                          !paths.full ? 0 : c.window ? c.window - 1 : 1u << 30, scale * 1.44269504f, 1 / scale,
-                         c.bias ? biases.get() : nullptr, stride, origin};
+                         c.bias ? biases.get() : nullptr, stride, origin,
+                         c.positions & 1 ? position_keys.get() : nullptr, c.positions & 2 ? position_queries.get() : nullptr,
+                         c.positions ? distances.data() : nullptr, origin};
     emulation::launch(uint32_t(tiles.size()) * c.kv_heads, 128, c.shared, c.backwards, [&] { kernel(a); });
     out.check_guards(name);
     for (const Span &span : paths.spans)
@@ -110,6 +133,11 @@ void check_attention(const std::string &name, const Case &c, const Paths &paths,
                 for (uint32_t p = first; p <= last; ++p) {
                     double score = 0;
                     for (uint32_t d = 0; d < c.dim; ++d) score += q(d) * kv(p, 0, d);
+                    for (uint32_t d = 0; d < c.dim && c.positions; ++d) {
+                        const size_t at = size_t(distances[origin + position - p]) * out_width + h * c.dim + d;
+                        if (c.positions & 1) score += q(d) * to_float(position_keys[at]);
+                        if (c.positions & 2) score += kv(p, 0, d) * to_float(position_queries[at]);
+                    }
                     weights.push_back(score * scale + (c.bias ? biases[h * stride + origin + position - p] : 0.0f));
                     largest = std::max(largest, weights.back());
                 }
@@ -133,6 +161,20 @@ template <typename T, int DIM, int M> void check_flash(const std::string &name, 
         check_attention<T>(name, c, tree(4, length), kernel);
         const Case full = {h[0], h[1], DIM, windows[(i + 1) % 5], Flash::QUERIES, Flash::SHARED_BYTES, i % 2 == 1, h[0] == h[1]};
         check_attention<T>(name + " full", full, whole(3, length, i % 3 ? length : 1 + i), kernel);
+    }
+    printf("ok %s\n", name.c_str());
+}
+
+// With embeddings of distances: fewer queries than a tile has, several blocks of keys, windows, and each term alone.
+template <typename T> void check_flash_positions(const std::string &name, void (*kernel)(const Attention)) {
+    typedef FlashTile<T, 64, 1> Flash;
+    const uint32_t shared = Flash::SHARED_BYTES + PositionTerms<Flash, T>::SHARED_BYTES;
+    const uint32_t windows[] = {0, 0, 70, 5}, lengths[] = {150, 20, 260, 90};
+    for (uint32_t i = 0; i < 8; ++i) {
+        const uint32_t heads = 1 + i % 2, length = lengths[i % 4];
+        const Case c = {heads, heads, 64, windows[i / 2], Flash::QUERIES, shared, i % 2 == 1, i == 3, i < 5 ? 3 : i % 2 + 1};
+        check_attention<T>(name, c, tree(3, length), kernel);
+        check_attention<T>(name + " full", c, whole(2, length, i % 3 ? length : 40), kernel);
     }
     printf("ok %s\n", name.c_str());
 }
@@ -161,9 +203,10 @@ template <typename T> void check_plain(const std::string &name, void (*kernel)(c
     for (uint32_t i = 0; i < 12; ++i) {
         const uint32_t dim = dims[i % 6], heads = 3 * (1 + i % 2);
         // The kernel takes its arguments' type from its own namespace's copy of the header, which is the same.
-        const Case c = {heads, 3, dim, windows[i % 4], plain::QUERIES, 4 * 2 * dim * 4, i % 2 == 1, heads == 3};
+        const Case c = {heads, 3, dim, windows[i % 4], plain::QUERIES, 4 * 2 * dim * 4, i % 2 == 1, heads == 3,
+                        heads == 3 ? i / 2 % 4 : 0};
         check_attention<T>(name, c, tree(4, 70), kernel);
-        const Case full = {3, 3, dim, windows[i / 3], plain::QUERIES, 4 * 2 * dim * 4, i % 2 == 1, i % 2 == 0};
+        const Case full = {3, 3, dim, windows[i / 3], plain::QUERIES, 4 * 2 * dim * 4, i % 2 == 1, i % 2 == 0, i % 4};
         check_attention<T>(name + " full", full, whole(3, 70, i % 3 ? 70 : 1 + i), kernel);
     }
     printf("ok %s\n", name.c_str());

@@ -19,6 +19,8 @@ namespace simulated {
 static Attention on_device(Attention a) {
     a.q = on_device(a.q), a.k = on_device(a.k), a.v = on_device(a.v), a.out = on_device(a.out);
     a.pages = on_device(a.pages), a.spans = on_device(a.spans), a.tiles = on_device(a.tiles), a.bias = on_device(a.bias);
+    a.position_keys = on_device(a.position_keys), a.position_queries = on_device(a.position_queries);
+    a.distance_rows = on_device(a.distance_rows);
     return a;
 }
 
@@ -38,7 +40,7 @@ static void in_coroutines(const std::function<void()> &body, const Grid &grid) {
 #define FLASH(NAME) BOUNDED(NAME, NAME)
 #define FLASH_OF_TYPE(T)                                                                                               \
     FLASH(flash_attention_##T##_64_1), FLASH(flash_attention_##T##_64_2), FLASH(flash_attention_##T##_128_1),          \
-        FLASH(flash_attention_##T##_128_2)
+        FLASH(flash_attention_##T##_128_2), FLASH(flash_attention_positions_##T##_64)
 
 static std::vector<Kernel> all_kernels() {
     emulation::on_failure = [](const char *what) { fail("%s: %s", running ? running : "", what); };

@@ -22,6 +22,33 @@ impl DistanceRows {
         Self { rows: (-last..=last).map(|distance| row(distance) as u32).collect(), limit }
     }
 
+    /// The rows of all distances, ascending.
+    pub fn values(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// The index of distance 0 in [`values`](Self::values).
+    #[cfg(feature = "cuda")]
+    pub(crate) fn origin(&self) -> usize {
+        self.limit - 1
+    }
+
+    /// Checks them for paths of up to `longest` positions; the number of rows that a table must have.
+    pub(crate) fn check(&self, layout: QkvLayout, longest: usize) -> Result<usize, KernelError> {
+        if layout.group() != 1 {
+            let expected = "num_heads, where scores know distances";
+            return Err(KernelError::Value { argument: "num_kv_heads", found: layout.num_kv_heads, expected });
+        }
+        if longest > self.limit {
+            return Err(KernelError::Index { argument: "path length", found: longest, limit: self.limit + 1 });
+        }
+        if let Some(pair) = self.rows.windows(2).find(|pair| pair[1].wrapping_sub(pair[0]) > 1) {
+            let expected = "that of the distance before, or the next";
+            return Err(KernelError::Value { argument: "row of a distance", found: pair[1] as usize, expected });
+        }
+        Ok(self.rows.last().map_or(0, |&row| row as usize + 1))
+    }
+
     /// The row of a distance.
     #[inline(always)]
     pub(crate) fn row(&self, distance: isize) -> usize {
@@ -42,22 +69,11 @@ pub struct RelativePositions<'a> {
 
 impl RelativePositions<'_> {
     pub(super) fn check(&self, layout: QkvLayout, longest: usize) -> Result<(), KernelError> {
-        if layout.group() != 1 {
-            let expected = "num_heads, where scores know distances";
-            return Err(KernelError::Value { argument: "num_kv_heads", found: layout.num_kv_heads, expected });
-        }
-        if longest > self.rows.limit {
-            return Err(KernelError::Index { argument: "path length", found: longest, limit: self.rows.limit + 1 });
-        }
-        if let Some(pair) = self.rows.rows.windows(2).find(|pair| pair[1].wrapping_sub(pair[0]) > 1) {
-            let expected = "that of the distance before, or the next";
-            return Err(KernelError::Value { argument: "row of a distance", found: pair[1] as usize, expected });
-        }
-        let last = self.rows.rows.last().map_or(0, |&row| row as usize);
+        let rows = self.rows.check(layout, longest)?;
         for table in [&self.keys, &self.queries].into_iter().flatten() {
-            let rows = table.rows(layout.q_width());
-            if last >= rows {
-                return Err(KernelError::Index { argument: "row of a distance", found: last, limit: rows });
+            let found = table.rows(layout.q_width());
+            if rows > found {
+                return Err(KernelError::Index { argument: "row of a distance", found: rows - 1, limit: found });
             }
         }
         Ok(())

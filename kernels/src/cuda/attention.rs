@@ -2,7 +2,8 @@
 
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
-use super::names::{flash_shared_bytes, names};
+use super::names::{flash_positions_shared_bytes, flash_shared_bytes, names, plain_shared_bytes};
+use super::positions::RelativePositions;
 use crate::Element;
 use crate::attention::{check_layout, check_spans};
 use crate::error::check_len;
@@ -64,21 +65,21 @@ struct PlanShape {
 
 /// Queries of a tile: as many as fit the kernel, fewer where spans are short and rows of a tile would be idle.
 ///
-/// `half` says whether keys and values are bf16 or f16.
-pub fn plan_queries_per_tile(layout: QkvLayout, half: bool, spans: &[QuerySpan]) -> usize {
+/// `wide_tiles` says that keys and values are bf16 or f16, and that scores know no embeddings of distances.
+pub fn plan_queries_per_tile(layout: QkvLayout, wide_tiles: bool, spans: &[QuerySpan]) -> usize {
     let queries: usize = spans.iter().map(|span| span.len as usize * layout.group()).sum();
-    let flash = half && matches!(layout.head_dim, 64 | 128);
+    let flash = wide_tiles && matches!(layout.head_dim, 64 | 128);
     if flash && queries > 64 * spans.len() { 128 } else { PLAIN_QUERIES }
 }
 
 impl AttentionPlan {
-    /// Checks spans and pages, and lists the tiles.
+    /// Checks spans and pages, and lists the tiles; `wide_tiles` as of [`plan_queries_per_tile`].
     ///
     /// # Errors
     /// A span's path is not in `pages`, the spans are not in ascending order, or the mask is of other spans.
     pub fn new(
         layout: QkvLayout,
-        half: bool,
+        wide_tiles: bool,
         pages: &[u32],
         spans: &[QuerySpan],
         mask: Mask<'_>,
@@ -87,7 +88,7 @@ impl AttentionPlan {
         check_spans(spans, usize::MAX - 1, pages.len())?;
         mask.check(spans, pages.len())?;
         check_queries(layout.group(), spans)?;
-        let queries_per_tile = plan_queries_per_tile(layout, half, spans);
+        let queries_per_tile = plan_queries_per_tile(layout, wide_tiles, spans);
         let tiles = query_tiles(spans, mask, layout.group(), queries_per_tile);
         let path_lens = || spans.iter().enumerate().map(|(index, span)| mask.path_len(index, span));
         let mut words = Vec::with_capacity(pages.len() + SPAN_WORDS * spans.len() + 2 * tiles.len());
@@ -148,6 +149,8 @@ pub struct Attention<'a, T> {
     pub window: Option<usize>,
     /// Added to the scores, after the factor. Only where each query head has a key/value head of its own.
     pub bias: Option<ScoreBias<'a>>,
+    /// Embeddings of distances, against which queries and keys are scored too. The same restriction.
+    pub positions: Option<RelativePositions<'a, T>>,
 }
 
 /// Biases of scores by distance, on the device.
@@ -184,9 +187,14 @@ struct Argument {
     bias: u64,
     bias_stride: u32,
     bias_origin: u32,
+    position_keys: u64,
+    position_queries: u64,
+    distance_rows: u64,
+    distance_origin: u32,
 }
 
-// SAFETY: plain numbers in the layout of the C structure: seven pointers, eleven words and padding, a pointer and two words.
+// SAFETY: plain numbers in the layout of the C structure: seven pointers, eleven words and padding, a pointer and two words, three
+// pointers, a word and padding.
 unsafe impl DeviceRepr for Argument {}
 
 impl<T: Element> Attention<'_, T> {
@@ -207,6 +215,8 @@ impl<T: Element> Attention<'_, T> {
         // A window that no path is longer than is none.
         let window = self.window.and_then(|window| u32::try_from(window).ok()).filter(|&window| window < UNLIMITED);
         let (bias_stride, bias_origin) = self.bias.as_ref().map_or((0, 0), |bias| bias.bias.geometry());
+        let table = |table: &Option<CudaView<'_, T>>| table.as_ref().map_or(0, |table| address(kernels, table));
+        let positions = self.positions.as_ref();
         let argument = Argument {
             q,
             k,
@@ -229,9 +239,14 @@ impl<T: Element> Attention<'_, T> {
             bias: self.bias.as_ref().map_or(0, |bias| address(kernels, &bias.values)),
             bias_stride: bias_stride as u32,
             bias_origin: bias_origin as u32,
+            position_keys: positions.map_or(0, |positions| table(&positions.keys)),
+            position_queries: positions.map_or(0, |positions| table(&positions.queries)),
+            distance_rows: positions.map_or(0, |positions| address(kernels, &positions.values)),
+            distance_origin: positions.map_or(0, |positions| positions.rows.origin() as u32),
         };
         let strides = (self.q.row_stride | self.kv.row_stride) as u64 * element;
-        let aligned = (q | k | v | out | strides).is_multiple_of(16);
+        let tables = argument.position_keys | argument.position_queries;
+        let aligned = (q | k | v | out | strides | tables).is_multiple_of(16);
         let (name, shared_bytes) = self.kernel(aligned)?;
         let launch = Launch { name, blocks: shape.tiles * num_kv_heads, threads: THREADS, shared_bytes };
         kernels.launch_with(launch, &argument)
@@ -241,13 +256,19 @@ impl<T: Element> Attention<'_, T> {
     fn kernel(&self, aligned: bool) -> Result<(&'static str, usize), KernelError> {
         let QkvLayout { head_dim, .. } = self.layout;
         let queries = self.plan.shape.queries_per_tile;
-        let flash = names::<T>().flash_attention.filter(|_| aligned && matches!(head_dim, 64 | 128));
+        if let (Some(name), true) = (names::<T>().flash_positions.filter(|_| aligned), self.positions.is_some())
+            && (head_dim, queries) == (64, 64)
+        {
+            return Ok((name, flash_positions_shared_bytes()));
+        }
+        let suits = aligned && matches!(head_dim, 64 | 128) && self.positions.is_none();
+        let flash = names::<T>().flash_attention.filter(|_| suits);
         if let Some(names) = flash {
             let name = names[usize::from(head_dim == 128)][usize::from(queries == 128)];
             return Ok((name, flash_shared_bytes(head_dim, queries)));
         }
         if queries != PLAIN_QUERIES {
-            let expected = "64 for this type, head size and alignment";
+            let expected = "64 for this type, head size and alignment, and where scores know distances";
             return Err(KernelError::Value { argument: "queries per tile", found: queries, expected });
         }
         Ok((names::<T>().plain_attention, plain_shared_bytes(head_dim)))
@@ -276,6 +297,9 @@ impl<T: Element> Attention<'_, T> {
             bias.check(layout, shape.longest)?;
             check_len("relative bias on the device", bias.values().len(), values.len())?;
         }
+        if let Some(positions) = &self.positions {
+            positions.check(layout, shape.longest)?;
+        }
         // Without more than this a block of threads cannot be asked for.
         let limit = 48 << 10;
         let needed = plain_shared_bytes(layout.head_dim);
@@ -300,11 +324,6 @@ fn check_queries(group: usize, spans: &[QuerySpan]) -> Result<(), KernelError> {
     if len >= limit { Err(KernelError::Index { argument: "queries of a span", found: len, limit }) } else { Ok(()) }
 }
 
-/// For each of four warps a query and its sums, in f32.
-fn plain_shared_bytes(head_dim: usize) -> usize {
-    4 * 2 * 4 * head_dim
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,6 +339,7 @@ mod tests {
             }
         }
         assert_eq!(flash_shared_bytes(128, 128), 96 << 10);
+        assert_eq!(flash_positions_shared_bytes(), 94 << 10);
     }
 
     #[test]
@@ -368,8 +388,9 @@ mod tests {
 
     #[test]
     fn the_argument_has_the_layout_of_the_c_structure() {
-        assert_eq!(size_of::<Argument>(), 7 * 8 + 11 * 4 + 4 + 8 + 2 * 4);
+        assert_eq!(size_of::<Argument>(), 7 * 8 + 11 * 4 + 4 + 8 + 2 * 4 + 3 * 8 + 4 + 4);
         assert_eq!(std::mem::offset_of!(Argument, q_stride), 56);
         assert_eq!(std::mem::offset_of!(Argument, bias), 104);
+        assert_eq!(std::mem::offset_of!(Argument, position_keys), 120);
     }
 }

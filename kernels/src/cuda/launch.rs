@@ -1,7 +1,9 @@
 //! Loading and launching.
 
 use super::error::CudaError;
-use super::names::{Names, RMS_NORM_ADD, SCALE_ROWS, SCATTER_ADD_ROWS, flash_shared_bytes, names};
+use super::names::{
+    Names, RMS_NORM_ADD, SCALE_ROWS, SCATTER_ADD_ROWS, flash_positions_shared_bytes, flash_shared_bytes, names,
+};
 use crate::Element;
 use crate::KernelError;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, cuFuncLoad};
@@ -111,12 +113,13 @@ impl Kernels {
 
     /// More than 48 KiB of shared memory have to be asked for.
     fn allow_shared_memory<T: Element>(&self) -> Result<(), CudaError> {
-        for (names, head_dim) in names::<T>().flash_attention.iter().flatten().zip([64, 128]) {
-            for (name, queries) in names.iter().zip([64, 128]) {
-                let bytes = flash_shared_bytes(head_dim, queries);
-                let attribute = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                self.function(name)?.set_attribute(attribute, bytes as i32)?;
-            }
+        let Names { flash_attention, flash_positions, .. } = names::<T>();
+        let plain = flash_attention.into_iter().flatten().zip([64, 128]).flat_map(|(names, head_dim)| {
+            names.into_iter().zip([64, 128].map(|queries| flash_shared_bytes(head_dim, queries)))
+        });
+        for (name, bytes) in plain.chain(flash_positions.map(|name| (name, flash_positions_shared_bytes()))) {
+            let attribute = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            self.function(name)?.set_attribute(attribute, bytes as i32)?;
         }
         Ok(())
     }
@@ -243,10 +246,12 @@ fn all_names<T: Element>() -> Vec<&'static str> {
         own_columns,
         plain_attention,
         flash_attention,
+        flash_positions,
     } = names::<T>();
     let mut names = [embed, convert, add_rms_norm, layer_norm, qk_norm_rope, activate_mul, activate].concat();
     names.extend(layer_norm_columns);
     names.extend([bias_rows, own_columns, plain_attention]);
     names.extend(flash_attention.into_iter().flatten().flatten());
+    names.extend(flash_positions);
     names
 }

@@ -3,7 +3,7 @@
 use super::*;
 use half::f16;
 use prefold_kernels::cuda;
-use prefold_kernels::{Mask, QkvLayout, QuerySpan, RelativeBias, RowView, bf16, reference};
+use prefold_kernels::{Mask, QkvLayout, QuerySpan, RelativeBias, RelativePositions, RowView, bf16, reference};
 
 /// Fused rows of q, k and v on a random tree, whole and as queries of one row each.
 fn check_attention<T: Element + DeviceRepr>(gpu: &Gpu, seed: u64, layout: QkvLayout, window: Option<usize>) {
@@ -37,13 +37,24 @@ fn check_full<T: Element + DeviceRepr>(gpu: &Gpu, seed: u64, layout: QkvLayout, 
 }
 
 /// Compares attention over fused rows, whose spans leave no row out, with the reference.
-fn check_on_device<T: Element + DeviceRepr>(gpu: &Gpu, qkv: &[T], op: &prefold_kernels::Attention<'_>, what: &str) {
+pub(super) fn check_on_device<T: Element + DeviceRepr>(
+    gpu: &Gpu,
+    qkv: &[T],
+    op: &prefold_kernels::Attention<'_>,
+    what: &str,
+) {
     let layout = op.layout;
     let (half, width) = (size_of::<T>() == 2, layout.qkv_width());
     let expected = reference::attention(op);
-    let plan = AttentionPlan::new(layout, half, op.pages, op.spans, op.mask).unwrap();
+    let wide_tiles = half && op.positions.is_none();
+    let plan = AttentionPlan::new(layout, wide_tiles, op.pages, op.spans, op.mask).unwrap();
     let (words, rows, qkv) = (gpu.up(plan.words()), qkv.len() / width, gpu.up(qkv));
     let bias_up = op.bias.map(|bias| (bias, gpu.up(bias.values())));
+    let table = |table: RowView<'_>| gpu.up(&table.data.iter().map(|&x| T::from_f32(x)).collect::<Vec<T>>());
+    let positions = op.positions.as_ref().map(|positions| {
+        let RelativePositions { keys, queries, rows } = positions;
+        (rows, keys.map(table), queries.map(table), gpu.up(rows.values()))
+    });
     let mut out = gpu.up(&vec![T::default(); rows * layout.q_width()]);
     let attention = cuda::Attention {
         q: Columns { data: qkv.as_view(), row_stride: width },
@@ -53,6 +64,12 @@ fn check_on_device<T: Element + DeviceRepr>(gpu: &Gpu, qkv: &[T], op: &prefold_k
         scale: op.scale,
         window: op.window,
         bias: bias_up.as_ref().map(|(bias, values)| ScoreBias { bias, values: values.as_view() }),
+        positions: positions.as_ref().map(|(rows, keys, queries, values)| cuda::RelativePositions {
+            keys: keys.as_ref().map(|table| table.as_view()),
+            queries: queries.as_ref().map(|table| table.as_view()),
+            rows,
+            values: values.as_view(),
+        }),
     };
     attention.run(&gpu.kernels, &mut out.as_view_mut()).unwrap();
     let tolerance = if half { 2e-2 } else { 1e-5 };
@@ -127,6 +144,7 @@ fn an_identity_plan_is_ordinary_attention() {
         scale: 0.1,
         window: None,
         bias: None,
+        positions: None,
     };
     attention.run(&gpu.kernels, &mut out.as_view_mut()).unwrap();
     close("identity", &gpu.down(&out), &expected, |_| 2e-2);
