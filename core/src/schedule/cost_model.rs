@@ -14,11 +14,6 @@ const MAX_SURPRISE: f64 = 8.0;
 /// Least estimate of a pass, in nanoseconds, of which a multiple is a surprise.
 const MIN_TIME: f64 = 1e6;
 
-/// A batch may take so many times as long as what its sequences share, whatever the bound on its time is, because the next batch
-/// computes that again. So at most half of the time goes to what was computed before, and who waits for the batch waits at most
-/// twice as long as for one of its sequences.
-const TIMES_SHARED: f64 = 2.0;
-
 /// Least-squares fit of `time = per_row * rows + per_pair * pairs` over the passes of the last seconds of computing. The
 /// errors of long passes weigh most, because bounds are about those.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,9 +100,12 @@ impl TimeBound {
         ((self.limit - self.time(taken)) / self.per_row).max(0.0) as usize
     }
 
-    /// True if a pass is within the bound, or takes at most [`TIMES_SHARED`] times as long as what its last sequence shares.
+    /// True if a pass is within the bound, or beyond it by no more than what its last sequence shares, which the next batch would
+    /// compute again. Where that alone takes longer than the bound, it counts in its place: so at most half of the time goes to
+    /// what was computed before.
     pub(crate) fn allows(&self, pass: Rows, shared: Rows) -> bool {
-        self.time(pass) <= self.limit.max(TIMES_SHARED * self.time(shared))
+        let shared = self.time(shared);
+        self.time(pass) <= self.limit.max(shared) + shared
     }
 
     fn time(&self, Rows { rows, pairs }: Rows) -> f64 {

@@ -228,6 +228,7 @@ fn a_prompt_that_takes_longer_than_the_bound_is_still_shared() {
     };
     assert_eq!(sizes(1000), [260]);
     assert_eq!(sizes(50), [200, 160], "a microsecond for each; twice the prompt's time");
+    assert_eq!(sizes(155), [250, 110], "the bound and the prompt's time");
 }
 
 #[test]
