@@ -24,9 +24,9 @@ impl Budget {
         load.sequences <= 1 || (within && in_time && load.sequences <= max_sequences)
     }
 
-    /// Rows that fit beside a load, by the bounds on rows and on time.
-    pub(crate) fn room(&self, load: Load) -> usize {
-        let in_time = self.time.map_or(usize::MAX, |bound| bound.room(load.rows()));
+    /// Rows that fit beside a load, by the bounds on rows and on time, together with `shared`, which it has already.
+    pub(crate) fn room(&self, load: Load, shared: Rows) -> usize {
+        let in_time = self.time.map_or(usize::MAX, |bound| bound.room(load.rows(), shared));
         self.max_tokens.saturating_sub(load.tokens).min(in_time)
     }
 }

@@ -95,17 +95,21 @@ pub(crate) struct TimeBound {
 }
 
 impl TimeBound {
-    /// Rows without pairs that could join a pass.
-    pub(crate) fn room(&self, taken: Rows) -> usize {
-        ((self.limit - self.time(taken)) / self.per_row).max(0.0) as usize
+    /// Rows without pairs that could join a pass together with `shared`, which it has already.
+    pub(crate) fn room(&self, taken: Rows, shared: Rows) -> usize {
+        ((self.most(shared) - self.time(taken)) / self.per_row).max(0.0) as usize
     }
 
-    /// True if a pass is within the bound, or beyond it by no more than what its last sequence shares, which the next batch would
-    /// compute again. Where that alone takes longer than the bound, it counts in its place: so at most half of the time goes to
-    /// what was computed before.
+    /// True if a pass, of which its last sequence shares `shared` with the others, is within the bound.
     pub(crate) fn allows(&self, pass: Rows, shared: Rows) -> bool {
+        self.time(pass) <= self.most(shared)
+    }
+
+    /// The bound, and on top of it the time of what is shared: the next batch would compute that again. Where it alone takes longer
+    /// than the bound, it counts in its place: so at most half of the time goes to what was computed before.
+    fn most(&self, shared: Rows) -> f64 {
         let shared = self.time(shared);
-        self.time(pass) <= self.limit.max(shared) + shared
+        self.limit.max(shared) + shared
     }
 
     fn time(&self, Rows { rows, pairs }: Rows) -> f64 {
