@@ -22,7 +22,7 @@ mod texts;
 
 pub use error::{AccuracyError, StartError};
 
-use output::Output;
+use output::{Output, is_stdout};
 use pass::Process;
 use prefold_analyze::input::Format;
 use prefold_backends::Dtype;
@@ -51,11 +51,11 @@ pub struct Accuracy {
     #[arg(long, default_value_t = 500, value_parser = at_least_one)]
     max_texts: usize,
 
-    /// Write the results as JSON
+    /// Write the results as JSON; `-` is standard output, and the report goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draw the results as SVG
+    /// Draw the results as SVG; `-` as with --json
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -79,7 +79,13 @@ impl Accuracy {
         let json = self.json.as_deref().map(Output::open).transpose()?;
         let svg = self.svg.as_deref().map(Output::open).transpose()?;
         let report = self.compare(model, dtype, pass)?;
-        io::stdout().write_all(report.to_string().as_bytes()).map_err(AccuracyError::Print)?;
+        // The report makes room for results that go to standard output.
+        let text = report.to_string();
+        let printed = match [&self.json, &self.svg].into_iter().flatten().any(|path| is_stdout(path)) {
+            true => io::stderr().write_all(text.as_bytes()),
+            false => io::stdout().write_all(text.as_bytes()),
+        };
+        printed.map_err(AccuracyError::Print)?;
         if let Some(json) = json {
             json.write(&report.to_json()?)?;
         }

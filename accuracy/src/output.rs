@@ -5,21 +5,30 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// `true` for `-`, the name of standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// A file of results.
 pub(crate) struct Output {
     path: PathBuf,
-    file: File,
+    /// `None` for standard output.
+    file: Option<File>,
 }
 
 impl Output {
-    /// Opens the file for writing and leaves what is in it.
+    /// Opens the file for writing and leaves what is in it; `-` is standard output.
     ///
     /// # Errors
     /// [`AccuracyError::Write`]
     pub(crate) fn open(path: &Path) -> Result<Self, AccuracyError> {
+        if is_stdout(path) {
+            return Ok(Self { path: path.to_owned(), file: None });
+        }
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
         let file = file.map_err(|source| AccuracyError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self { path: path.to_owned(), file: Some(file) })
     }
 
     /// Replaces what is in the file.
@@ -31,10 +40,11 @@ impl Output {
     }
 
     fn replace(&self, text: &str) -> io::Result<()> {
+        let Some(mut file) = self.file.as_ref() else { return io::stdout().write_all(text.as_bytes()) };
         // Pipes and terminals have no length.
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
         }
-        (&self.file).write_all(text.as_bytes())
+        file.write_all(text.as_bytes())
     }
 }

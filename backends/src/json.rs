@@ -34,6 +34,13 @@ impl FromField for u32 {
     }
 }
 
+impl FromField for i64 {
+    const TYPE: &'static str = "a whole number";
+    fn from_field(value: &Value) -> Option<Self> {
+        value.as_i64()
+    }
+}
+
 impl FromField for f64 {
     const TYPE: &'static str = "a number";
     fn from_field(value: &Value) -> Option<Self> {

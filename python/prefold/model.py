@@ -37,7 +37,8 @@ LIMITS = {"max_concurrent_requests", "max_queued_tokens", "max_queued_inputs"}
 class Model:
     """A model in this process: the engine of the server without HTTP, with the same answers bit for bit.
 
-    `model` is a hub id (`"Qwen/Qwen3-Embedding-0.6B"`), a directory or a `.gguf` file; without it, the small built-in model.
+    `model` is a hub id (`"Qwen/Qwen3-Embedding-0.6B"`), a directory or a `.gguf` file, with `~` for the home directory; without
+    it, the small built-in model.
     `dtype` is `"float32"`, `"bfloat16"`, `"int8"` or `"float16"` (on GPUs), `device` is `"cpu"`, `"cuda"` or `"cuda:N"`. Further keyword
     arguments are the flags of `prefold --help` under Model and Batching, for example `pooling="mean"`, `radix_mlp_threshold=0`,
     `max_batch_tokens=8192` or `revision="main"`; environment variables give what is not given here. The limits on requests
@@ -59,7 +60,7 @@ class Model:
     ) -> None:
         if not isinstance(model, (str, os.PathLike, type(None))):
             raise SettingError(f"`model` is {type(model).__name__}; it must be a hub id, a path, or None for the built-in model")
-        name = None if model is None else os.fsdecode(model)
+        name = None if model is None else os.path.expanduser(os.fsdecode(model))
         self._settings = {"dtype": dtype, "device": device, **settings}
         self._name = name
         self._native = _prefold.Model(name, self._settings)
@@ -274,7 +275,7 @@ class Model:
         return [[Token(*token) for token in tokens] for tokens in await async_result(start(await at_hand(texts)))]
 
     def close(self) -> None:
-        """Frees the model as soon as its running calls and iterators are done. Later calls raise `ClosedError`."""
+        """Gives the model's memory back to the allocator as soon as its running calls and iterators are done. Later calls raise `ClosedError`."""
         self._native.close()
 
     def __enter__(self) -> Model:

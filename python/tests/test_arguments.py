@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import prefold
+from conftest import FIXTURES
 
 
 def embed(**arguments):
@@ -66,3 +67,9 @@ def test_numbers_of_numpy_are_numbers(models, texts):
 def test_a_model_is_a_name_or_a_path(model):
     with pytest.raises(prefold.SettingError, match=f"`model` is {type(model).__name__}; it must be a hub id, a path, or None"):
         prefold.Model(model)
+
+
+def test_a_path_may_begin_with_the_home_directory(monkeypatch):
+    monkeypatch.setenv("HOME", str(FIXTURES))
+    with prefold.Model("~/bert-mean-tiny") as model:
+        assert model.info["model_id"] == str(FIXTURES / "bert-mean-tiny")

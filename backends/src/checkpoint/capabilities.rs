@@ -46,6 +46,16 @@ impl Evidence<'_> {
                            --task, or --rerank-recipe";
             LoadError::Options(format!("{} {problem}", self.files.display_name()))
         })?;
+        if self.metadata.config.is_table() && task != Task::Embed {
+            let asked = match (&self.options.rerank_recipe, self.options.task) {
+                (Some(_), _) => "--rerank-recipe: ",
+                (None, Some(_)) => "--task: ",
+                (None, None) => "",
+            };
+            let problem =
+                "is a table of vectors, which only embeds; rerank requests get the cosine of query and document";
+            return Err(LoadError::Options(format!("{asked}{} {problem}", self.files.display_name())));
+        }
         let has_recipe = self.options.rerank_recipe.is_some();
         if has_recipe && task != Task::Rerank {
             return Err(LoadError::Options(format!("--rerank-recipe is for reranking, the task is {task}")));

@@ -7,6 +7,7 @@ use crate::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{Capabilities, Classify, LogitActivation, Prompts};
+use std::collections::HashMap;
 
 /// Ending of the classes of classifiers of tokens.
 const OF_TOKENS: &str = "ForTokenClassification";
@@ -41,8 +42,9 @@ impl Evidence<'_> {
     pub(super) fn classify(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let (classify, warning) = read(self.files, self.metadata, self.prompts(Prompts::default())?)?;
         let num_labels = classify.labels.len();
+        let warnings: Vec<_> = warning.into_iter().chain(repeated(&classify.labels)).collect();
         let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning);
+        capabilities.warnings.extend(warnings);
         Ok((capabilities, HeadSource::Classifier { num_labels }))
     }
 
@@ -69,8 +71,9 @@ impl Evidence<'_> {
             return Err(LoadError::Options(problem.to_owned()));
         }
         let labels = labels(&Fields::new("config.json", json)?)?;
-        let num_labels = labels.len();
-        let capabilities = Capabilities::token_classifier(labels, self.metadata.max_input_length);
+        let (num_labels, warning) = (labels.len(), repeated(&labels));
+        let mut capabilities = Capabilities::token_classifier(labels, self.metadata.max_input_length);
+        capabilities.warnings.extend(warning);
         Ok((capabilities, HeadSource::TokenClassifier { num_labels }))
     }
 }
@@ -109,6 +112,16 @@ fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Cl
         _ => None,
     };
     Ok((classify, warning))
+}
+
+/// A warning about two labels of the same name. Their scores stay apart, as in transformers and text-embeddings-inference, but an answer
+/// does not say which is whose.
+fn repeated(labels: &[String]) -> Option<String> {
+    let mut first = HashMap::new();
+    let (index, label, before) =
+        labels.iter().enumerate().find_map(|(index, label)| Some((index, label, first.insert(label, index)?)))?;
+    let name = crate::json::shown(&label.as_str().into());
+    Some(format!("the labels {before} and {index} are both {name}; answers have two entries of this name"))
 }
 
 /// Checks the labels of a GGUF file.

@@ -131,9 +131,10 @@ impl Opened {
             }
         };
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
-        let (capabilities, head) = evidence.read()?;
+        let (mut capabilities, head) = evidence.read()?;
         if let Some(weights) = &weights {
             tensors::check(&metadata.config, &head, weights)?;
+            capabilities.warnings.extend(tensors::unused_adapters(&metadata.config, weights));
         }
         Ok(Self { metadata, weights, capabilities, head })
     }

@@ -25,6 +25,8 @@ use tokenizers::{ModelWrapper, Tokenizer};
 const CONFIG: &str = "config.json";
 /// The `model_type` of Model2Vec's configs.
 const MODEL2VEC: &str = "model2vec";
+/// The field of Model2Vec's configs that names the width of the table.
+const WIDTH: &str = "hidden_dim";
 /// The table's tensor, which Model2Vec names otherwise.
 const TABLE: &str = "embedding";
 
@@ -143,15 +145,18 @@ impl StaticEmbedding {
     /// # Errors
     /// A file is malformed, or the modules are not supported.
     pub(super) fn is_unknown(&self, files: &ModelFiles) -> Result<bool, LoadError> {
-        if self.width()?.is_some() || !files.is_bare(&self.folder)? {
+        if !files.is_bare(&self.folder)? || self.width()?.is_some() {
             return Ok(false);
         }
         ModuleList::read(files).map(|_| true)
     }
 
-    /// The width that the config names, which is Model2Vec's.
+    /// The width that a config of Model2Vec names. In other configs the field is not the table's: DistilBERT's means the feed-forward.
     fn width(&self) -> Result<Option<usize>, LoadError> {
-        Fields::new(CONFIG, &self.config)?.optional("hidden_dim")
+        match self.is_model2vec {
+            true => Fields::new(CONFIG, &self.config)?.optional(WIDTH),
+            false => Ok(None),
+        }
     }
 
     /// Tokens of the longest input: the length from which on newer versions of Model2Vec truncate, where the config has it.
@@ -182,12 +187,13 @@ impl StaticEmbedding {
             },
             Some(Weights::Gguf(_)) | None => None,
         };
+        let named = self.width()?;
         let shape = match shape {
             Some(shape) => shape,
             None => {
                 let largest = tokenizer.and_then(|tokenizer| tokenizer.get_vocab(true).into_values().max());
                 let missing = || files.missing(&self.path("model.safetensors"), ", whose header has the width");
-                [largest.map_or(0, |id| id as usize + 1), self.width()?.ok_or_else(missing)?]
+                [largest.map_or(0, |id| id as usize + 1), named.ok_or_else(missing)?]
             }
         };
         for (what, found, limit) in [("rows", shape[0], MAX_ROWS), ("columns", shape[1], MAX_WIDTH)] {

@@ -3,6 +3,7 @@
 use super::head::HeadSource;
 use crate::LoadError;
 use crate::config::TransformerConfig;
+use crate::config::adapters::first_factor;
 use crate::formats::Weights;
 
 /// Checks the tensors of the transformer and of a classifier's head by the headers of the files; no values are read.
@@ -18,4 +19,17 @@ pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Wei
     };
     let mut tensors = config.head_tensors(layers, num_labels).into_iter();
     tensors.try_for_each(|(name, shape)| weights.check(&name, &shape))
+}
+
+/// A warning about adapters beside the weights that the config does not name. The model runs, as jina-embeddings-v3 does without a
+/// task, but its texts get no adapter.
+pub(super) fn unused_adapters(config: &TransformerConfig, weights: &Weights) -> Option<String> {
+    let typical = config.typical_weight();
+    let factor = first_factor(typical.strip_suffix(".weight")?);
+    let is_unused = config.adapters.is_none() && weights.contains(&factor);
+    is_unused.then(|| {
+        format!(
+            "the files have adapters (`{factor}`), but `lora_adaptations` names none; they are left out of every answer"
+        )
+    })
 }

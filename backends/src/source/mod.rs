@@ -109,6 +109,10 @@ impl ModelFiles {
     /// # Errors
     /// The folder cannot be read.
     pub(crate) fn is_bare(&self, folder: &str) -> Result<bool, LoadError> {
+        // A folder that is not there is named wrongly: the files may be in another.
+        if !folder.is_empty() && self.may_be_bare && !self.exists(folder)? {
+            return Ok(false);
+        }
         let tensors = TensorFormat::ALL.into_iter().flat_map(|format| [format.single(), format.index()]);
         for name in tensors.chain(tokenizer_files::all()).filter(|_| self.may_be_bare) {
             if self.exists(&inside(folder, name))? {

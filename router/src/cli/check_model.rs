@@ -1,6 +1,6 @@
 //! `prefold check-model`: says, by the check that a start makes too, whether a model runs, before its weights are there.
 
-use super::args::SourceArgs;
+use super::args::NamedSourceArgs;
 use super::config::model::model_source;
 use prefold_backends::{CheckedModel, LoadOptions, ModelCheck, Verdict, check_model};
 use prefold_core::{Capabilities, Rerank};
@@ -12,12 +12,8 @@ use std::process::ExitCode;
 /// The model to check.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CheckModelArgs {
-    /// Model to check; the same as --model-id
-    #[arg(value_name = "MODEL")]
-    positional: Option<String>,
-
     #[command(flatten)]
-    source: SourceArgs,
+    source: NamedSourceArgs,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -26,11 +22,8 @@ pub(crate) struct CheckModelArgs {
 
 impl CheckModelArgs {
     /// Prints the result. The exit status is 0 for a model that runs, 1 for one that does not, 2 for arguments that name none.
-    pub(crate) fn run(mut self) -> ExitCode {
-        if self.positional.is_some() {
-            self.source.model_id = self.positional.take();
-        }
-        let (name, source) = match model_source(&self.source, false) {
+    pub(crate) fn run(self) -> ExitCode {
+        let (name, source) = match model_source(&self.source.source(), false) {
             Ok(found) => found,
             Err(error) => {
                 eprintln!("error: {error}");

@@ -1,6 +1,6 @@
 //! Subcommands, each a crate of its own. Without one, `prefold` serves.
 
-use super::args::{LoadArgs, SourceArgs, chosen_dtype};
+use super::args::{LoadArgs, NamedSourceArgs, SourceArgs, chosen_dtype};
 use super::check_model::CheckModelArgs;
 use super::command_line::CommandLine;
 use super::config::model::{load_options, model_source};
@@ -39,7 +39,7 @@ pub(crate) struct AnalyzeArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AccuracyArgs {
     #[command(flatten)]
-    source: SourceArgs,
+    source: NamedSourceArgs,
 
     /// Type of weights and matrix products to compare with float32
     #[arg(long, default_value = "bfloat16", value_parser = chosen_dtype)]
@@ -79,6 +79,7 @@ impl AnalyzeArgs {
 impl AccuracyArgs {
     fn run(self, line: &CommandLine) -> ExitCode {
         let Self { source, dtype, pass, load, accuracy } = self;
+        let source = source.source();
         let options = |(model, source)| Ok((model, load_options(source, load, Some(pass.unwrap_or(dtype)))?));
         let (model, options) = match model_source(&source, true).and_then(options) {
             Ok(loaded) => loaded,

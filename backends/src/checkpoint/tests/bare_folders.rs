@@ -1,7 +1,7 @@
 //! Checks of folders that have configuration alone.
 
 use super::{copy_of, open, options, read_json, write_json};
-use crate::options::ModelSource;
+use crate::options::{LoadOptions, ModelSource};
 use crate::{ModelCheck, Verdict, check_model};
 use serde_json::json;
 use std::fs;
@@ -75,6 +75,51 @@ fn a_table_of_vectors_is_described_as_far_as_its_configuration_says() {
     modules.as_array_mut().unwrap().push(json!({"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}));
     write_json(&path, &modules);
     assert!(matches!(check(dir.path()).verdict, Verdict::DoesNotRun(problem) if problem.contains("Pooling")));
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_refused_as_by_a_start() {
+    let dir = copy_of("static-embedding-tiny");
+    let path = dir.path().join("modules.json");
+    let mut modules = read_json(&path);
+    modules[0]["path"] = json!("0_Other");
+    write_json(&path, &modules);
+    let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("there are tensors elsewhere") };
+    assert!(problem.contains("0_Other"), "{problem}");
+    assert_eq!(open(dir.path()).unwrap_err().to_string(), problem);
+}
+
+#[test]
+fn labels_of_the_same_name_are_told() {
+    for name in ["bert-ner-tiny", "distilbert-nli-tiny"] {
+        let dir = copy_of(name);
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        config["id2label"]["1"] = config["id2label"]["0"].clone();
+        write_json(&path, &config);
+        let Verdict::RunsBut(notes) = check(dir.path()).verdict else { panic!("{name}") };
+        assert!(notes.iter().any(|note| note.contains("the labels 0 and 1 are both")), "{notes:?}");
+    }
+}
+
+#[test]
+fn adapters_that_the_config_does_not_name_are_told() {
+    let dir = copy_of("jina-v3-tiny");
+    let path = dir.path().join("config.json");
+    let mut config = read_json(&path);
+    config["lora_adaptations"] = json!([]);
+    write_json(&path, &config);
+    let Verdict::RunsBut(notes) = check(dir.path()).verdict else { panic!("they are ignored") };
+    assert!(notes.iter().any(|note| note.contains("lora_adaptations") && note.contains("lora_A")), "{notes:?}");
+    assert_eq!(open(dir.path()).unwrap().capabilities.warnings, notes);
+}
+
+#[test]
+fn a_table_is_no_reranker_in_words_of_its_own() {
+    let source = || ModelSource::Path(super::fixture("model2vec-tiny"));
+    let asked = LoadOptions { task: Some(prefold_core::Task::Rerank), ..options(source()) };
+    let Verdict::DoesNotRun(problem) = check_model(&asked).verdict else { panic!("a table cannot") };
+    assert!(problem.contains("table of vectors") && !problem.contains("Qwen3"), "{problem}");
 }
 
 #[test]

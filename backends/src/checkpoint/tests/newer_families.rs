@@ -212,6 +212,8 @@ fn features_that_are_not_computed() {
         ("deberta-v2-tiny", config("/norm_rel_ebd", json!("rms")), &["`norm_rel_ebd` \"rms\"", "layer_norm"]),
         ("deberta-v2-tiny", config("/max_relative_positions", json!(9)), &["`max_relative_positions` (9)", "(16)"]),
         ("deberta-v2-tiny", config("/position_buckets", json!(1)), &["`position_buckets` must be from 2"]),
+        ("deberta-v2-tiny", config("/position_buckets", json!(16.5)), &["`position_buckets` must be a whole", "16.5"]),
+        ("jina-v3-tiny", config("/lora_alpha", json!(1e30)), &["`lora_alpha` must be from 0 to 65536, it is 1"]),
         ("deberta-v2-tiny", config("/position_buckets", json!(20)), &["encoder.rel_embeddings.weight"]),
         ("deberta-v2-tiny", config("/share_att_key", json!(false)), &["attention.self.pos_key_proj.weight"]),
         ("deberta-v2-reranker-tiny", config("/pooler_hidden_act", json!("tanh")), &["`pooler_hidden_act` \"tanh\""]),

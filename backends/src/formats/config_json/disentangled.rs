@@ -14,7 +14,10 @@ const MAX_SPAN: usize = 1 << 16;
 /// A field is malformed or out of range, or one of its values is not supported.
 pub(super) fn read(fields: &Fields<'_>, max_positions: usize) -> Result<PositionsConfig, LoadError> {
     // Negative numbers and 0 are the absence of both.
-    let positive = |name: &str| fields.or::<f64>(name, -1.0).map(|value| (value >= 1.0).then_some(value as usize));
+    let positive = |name: &str| {
+        let value = fields.or::<i64>(name, -1)?;
+        Ok::<_, LoadError>(usize::try_from(value).ok().filter(|&value| value > 0))
+    };
     let farthest = positive("max_relative_positions")?.unwrap_or(max_positions);
     let buckets = positive("position_buckets")?;
     let span = buckets.unwrap_or(farthest);

@@ -17,6 +17,8 @@ use serde_json::Value;
 /// Adapters of a model at most, and rows of a first factor.
 const MAX_ADAPTERS: usize = 64;
 const MAX_RANK: usize = 1024;
+/// Limit of an adapter's scale times its rank, far above any model.
+const MAX_ALPHA: f64 = 65536.0;
 /// Bytes of a task's name and of its instruction at most.
 const MAX_TASK: usize = 128;
 const MAX_INSTRUCTION: usize = 16 << 10;
@@ -177,11 +179,11 @@ fn adapters(fields: &Fields<'_>) -> Result<Option<AdaptersConfig>, LoadError> {
     if rank == 0 || rank > MAX_RANK {
         return Err(fields.problem("lora_rank", &format!("must be from 1 to {MAX_RANK}, it is {rank}")));
     }
-    let scale = fields.or("lora_alpha", 1.0)? / rank as f64;
-    if !scale.is_finite() {
-        return Err(fields.problem("lora_alpha", "must be a finite number"));
+    let alpha = fields.or("lora_alpha", 1.0)?;
+    if !(0.0..=MAX_ALPHA).contains(&alpha) {
+        return Err(fields.problem("lora_alpha", &format!("must be from 0 to {MAX_ALPHA}, it is {alpha}")));
     }
-    Ok(Some(AdaptersConfig { tasks, rank, scale: scale as f32 }))
+    Ok(Some(AdaptersConfig { tasks, rank, scale: (alpha / rank as f64) as f32 }))
 }
 
 fn bias(fields: &Fields<'_>, bias: Bias) -> Result<bool, LoadError> {

@@ -90,6 +90,25 @@ pub(crate) struct LoadArgs {
     pub(crate) default_prompt: Option<String>,
 }
 
+/// The model of a subcommand, as an argument or by flags.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct NamedSourceArgs {
+    /// Model to read; the same as --model-id
+    #[arg(value_name = "MODEL")]
+    positional: Option<String>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+impl NamedSourceArgs {
+    /// The flags, with the argument as the model where it is given.
+    pub(crate) fn source(self) -> SourceArgs {
+        let Self { positional, source } = self;
+        SourceArgs { model_id: positional.or(source.model_id), ..source }
+    }
+}
+
 /// Flags of where the model comes from.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Model")]
