@@ -116,10 +116,12 @@ impl Opened {
     fn read(options: &LoadOptions, mut files: ModelFiles, purpose: Purpose) -> Result<Self, LoadError> {
         let table = StaticEmbedding::find(&files)?;
         let gguf = files.take_gguf();
-        let (metadata, weights) = match table {
+        let (metadata, weights, stale) = match table {
             Some(table) => {
                 let weights = table.weights(&mut files)?;
-                (table.metadata(&files, weights.as_ref())?, weights)
+                let metadata = table.metadata(&files, weights.as_ref())?;
+                let stale = table.stale_width(metadata.config.hidden_size)?;
+                (metadata, weights, stale)
             }
             None => {
                 let metadata = Metadata::read(&files, gguf.as_ref())?;
@@ -127,11 +129,12 @@ impl Opened {
                     Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
                     None => files.weights()?,
                 };
-                (metadata, weights)
+                (metadata, weights, None)
             }
         };
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
         let (mut capabilities, head) = evidence.read()?;
+        capabilities.warnings.extend(stale);
         if let Some(weights) = &weights {
             tensors::check(&metadata.config, &head, weights)?;
             capabilities.warnings.extend(tensors::unused_adapters(&metadata.config, weights));

@@ -159,6 +159,16 @@ impl StaticEmbedding {
         }
     }
 
+    /// A warning about a named width that is not the table's. Model2Vec leaves the field as it was where it saves a table that it loaded with
+    /// fewer dimensions, and reads only the table.
+    ///
+    /// # Errors
+    /// The field is malformed.
+    pub(super) fn stale_width(&self, table: usize) -> Result<Option<String>, LoadError> {
+        let stale = self.width()?.filter(|&named| named != table);
+        Ok(stale.map(|named| format!("`{WIDTH}` in {CONFIG} is {named}, but the table is {table} wide, which counts")))
+    }
+
     /// Tokens of the longest input: the length from which on newer versions of Model2Vec truncate, where the config has it.
     fn longest(&self) -> Result<usize, LoadError> {
         let fields = Fields::new(CONFIG, &self.config)?;

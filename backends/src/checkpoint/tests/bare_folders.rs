@@ -90,6 +90,33 @@ fn a_folder_that_is_not_there_is_refused_as_by_a_start() {
 }
 
 #[test]
+fn a_width_that_is_not_the_tables_is_told() {
+    let with_width = |width| {
+        let dir = copy_of("model2vec-tiny");
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        config["hidden_dim"] = width;
+        write_json(&path, &config);
+        dir
+    };
+    let dir = with_width(json!(25));
+    let Verdict::RunsBut(notes) = check(dir.path()).verdict else { panic!("the field is stale") };
+    assert!(
+        notes.iter().any(|note| note.contains("`hidden_dim` in config.json is 25, but the table is 24")),
+        "{notes:?}"
+    );
+    assert_eq!(open(dir.path()).unwrap().capabilities.warnings, notes);
+    let dir = with_width(json!("x"));
+    let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("it is no number") };
+    assert!(problem.contains("`hidden_dim`"), "{problem}");
+    assert_eq!(open(dir.path()).unwrap_err().to_string(), problem);
+    // Beside a StaticEmbedding it is not the table's.
+    let dir = copy_of("static-embedding-tiny");
+    write_json(&dir.path().join("config.json"), &json!({"model_type": "distilbert", "hidden_dim": 3072}));
+    assert!(open(dir.path()).unwrap().capabilities.warnings.is_empty());
+}
+
+#[test]
 fn labels_of_the_same_name_are_told() {
     for name in ["bert-ner-tiny", "distilbert-nli-tiny"] {
         let dir = copy_of(name);
