@@ -44,62 +44,38 @@ impl<P: Packing> Block<'_, P> {
         unsafe { self.out.add(row * self.out_stride + column - self.columns.start) }
     }
 
-    /// What finishes the sums of `count` columns, whatever their row. Sums that are not the `first` of their columns have no bias and
-    /// are added.
+    /// Writes the sums of `count` columns of a row, f32 or the bits of integers, to the product, or adds them. Sums that are not the
+    /// `first` of their columns have no bias and are added.
     ///
     /// # Safety
-    /// The CPU has the instructions of `V`; the columns are in the block.
+    /// The CPU has the instructions of `V`; the row and the columns are in the block.
     #[inline(always)]
-    pub(super) unsafe fn finish<V: Vector>(&self, column: usize, count: usize, is_first: bool) -> Finish<'_, P, V> {
+    pub(super) unsafe fn finish<V: Vector>(
+        &self,
+        (row, column): (usize, usize),
+        count: usize,
+        is_first: bool,
+        sums: V,
+    ) {
         debug_assert!(self.columns.start <= column && column + count <= self.columns.end);
         // SAFETY: the instructions and the place are the caller's duty; scales and totals are those of all of the weight's rows,
         // the bias is that of all columns.
         unsafe {
-            let quantized = P::IS_QUANTIZED.then(|| {
+            let mut sums = sums;
+            if P::IS_QUANTIZED {
+                let RowScale { scale, zero_point } = self.x.scales[self.rows.start + row];
                 let quantized = self.weight.quantized();
                 let totals = V::loadu_up_to(quantized.totals.as_ptr().add(column).cast(), count);
-                (totals, V::loadu_up_to(quantized.scales.as_ptr().add(column), count))
-            });
-            let bias = self.bias.filter(|_| is_first);
-            let bias = bias.map(|bias| V::loadu_up_to(bias.as_ptr().add(column - self.columns.start), count));
-            let adds = !is_first || self.store == Store::Accumulate;
-            Finish { block: self, column, count, quantized, bias, adds }
-        }
-    }
-}
-
-/// What turns sums of some columns into their products.
-pub(super) struct Finish<'a, P, V> {
-    block: &'a Block<'a, P>,
-    column: usize,
-    count: usize,
-    /// Sums of the weights' bytes, and scales.
-    quantized: Option<(V, V)>,
-    bias: Option<V>,
-    adds: bool,
-}
-
-impl<P: Packing, V: Vector> Finish<'_, P, V> {
-    /// Writes the sums of a row, f32 or the bits of integers, to the product, or adds them.
-    ///
-    /// # Safety
-    /// The row is in the block.
-    #[inline(always)]
-    pub(super) unsafe fn write(&self, row: usize, mut sums: V) {
-        let Self { block, column, count, quantized, bias, adds } = *self;
-        // SAFETY: the row is the caller's duty, instructions and columns that of who made this.
-        unsafe {
-            if let Some((totals, scales)) = quantized {
-                let RowScale { scale, zero_point } = block.x.scales[block.rows.start + row];
+                let scales = V::loadu_up_to(quantized.scales.as_ptr().add(column), count);
                 // A sum whose true value fits wraps around to it.
                 let zero_point = V::set1(f32::from_bits(zero_point.cast_unsigned()));
                 sums = sums.integers_less(zero_point, totals).mul(scales).mul(V::set1(scale));
             }
-            if let Some(bias) = bias {
-                sums = sums.add(bias);
+            if let Some(bias) = self.bias.filter(|_| is_first) {
+                sums = sums.add(V::loadu_up_to(bias.as_ptr().add(column - self.columns.start), count));
             }
-            let out = block.at(row, column);
-            if adds {
+            let out = self.at(row, column);
+            if !is_first || self.store == Store::Accumulate {
                 sums = V::loadu_up_to(out, count).add(sums);
             }
             sums.store_elements::<f32>(out, count);

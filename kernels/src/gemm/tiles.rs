@@ -146,10 +146,9 @@ impl<P: Packing> Block<'_, P> {
     unsafe fn finish_columns<V: Vector>(&self, rows: Range<usize>, column: usize, count: usize, sums: &[u32]) {
         // SAFETY: the caller's duty; `count` sums are there in each row.
         unsafe {
-            let finish = self.finish::<V>(column, count, true);
             for (row, sums) in rows.zip(sums.chunks(PANEL)) {
                 debug_assert!(sums.len() >= count);
-                finish.write(row, V::loadu_up_to(sums.as_ptr().cast(), count));
+                self.finish((row, column), count, true, V::loadu_up_to(sums.as_ptr().cast(), count));
             }
         }
     }

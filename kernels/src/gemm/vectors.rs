@@ -306,8 +306,8 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
             if C * D::V::LANES > PANEL || part.columns.len() == C * D::V::LANES {
                 for_rows!(r < R, {
                     for c in 0..C {
-                        let column = part.columns.start + c * D::V::LANES;
-                        block.finish(column, D::V::LANES, is_first).write(part.row + r, D::to_vector(sums[r][c]));
+                        let at = (part.row + r, part.columns.start + c * D::V::LANES);
+                        block.finish(at, D::V::LANES, is_first, D::to_vector(sums[r][c]));
                     }
                 });
                 return;
@@ -323,7 +323,7 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
                 for c in (0..part.columns.len()).step_by(D::V::LANES) {
                     let count = D::V::LANES.min(part.columns.len() - c);
                     let sums = D::V::loadu(lanes[skip + c..].as_ptr());
-                    block.finish(part.columns.start + c, count, is_first).write(part.row + r, sums);
+                    block.finish((part.row + r, part.columns.start + c), count, is_first, sums);
                 }
             }
         }
