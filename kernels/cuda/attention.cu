@@ -5,7 +5,7 @@
 // path's start, each copied asynchronously to one of two stages of shared memory while the block before is computed.
 #include "attention.cuh"
 
-// What scores have beside their products and biases: nothing.
+// Scores of products and biases alone.
 struct NoTerms {
     static constexpr bool ANY = false;
 };

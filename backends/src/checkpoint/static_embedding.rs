@@ -197,13 +197,12 @@ impl StaticEmbedding {
             },
             Some(Weights::Gguf(_)) | None => None,
         };
-        let named = self.width()?;
         let shape = match shape {
             Some(shape) => shape,
             None => {
                 let largest = tokenizer.and_then(|tokenizer| tokenizer.get_vocab(true).into_values().max());
                 let missing = || files.missing(&self.path("model.safetensors"), ", whose header has the width");
-                [largest.map_or(0, |id| id as usize + 1), named.ok_or_else(missing)?]
+                [largest.map_or(0, |id| id as usize + 1), self.width()?.ok_or_else(missing)?]
             }
         };
         for (what, found, limit) in [("rows", shape[0], MAX_ROWS), ("columns", shape[1], MAX_WIDTH)] {

@@ -34,9 +34,9 @@ impl PositionRows {
 /// Embeddings of distances in a layer, on the device: `[rows, width of all heads]`, in f32 on a CPU and in the type of the weights on a GPU.
 #[derive(Debug)]
 pub(crate) struct RelativePositions {
-    /// What queries are multiplied with.
+    /// Factors of the queries.
     keys: Option<Tensor>,
-    /// What keys are multiplied with.
+    /// Factors of the keys.
     queries: Option<Tensor>,
     rows: Arc<PositionRows>,
 }

@@ -19,12 +19,12 @@ impl Skip {
         &self.pattern
     }
 
-    /// Whether a name has matched so far.
+    /// True once a name has matched.
     pub(super) fn is_matched(&self) -> bool {
         self.is_matched.load(Ordering::Relaxed)
     }
 
-    /// Whether the name matches; remembered if so.
+    /// True if the name matches, which is remembered.
     pub(super) fn matches(&self, name: &str) -> bool {
         let matches = contains(name, &self.pattern);
         self.is_matched.fetch_or(matches, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl Skip {
     }
 }
 
-/// Whether a name contains the parts of a pattern, which `*` separates, in their order.
+/// True if a name contains the parts of a pattern, which `*` separates, in their order.
 fn contains(name: &str, pattern: &str) -> bool {
     let mut rest = Some(name);
     for part in pattern.split('*') {

@@ -1,6 +1,6 @@
 //! Limits of a batch, and the policy that fills it.
 
-use super::cost_model::{Rows, TimeBound};
+use super::cost_model::{TimeBound, Work};
 use crate::{Folding, Scheduling};
 
 /// Limits of a batch. Whatever they are, a batch holds one entry: what was accepted is computed.
@@ -16,17 +16,17 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Whether a batch may have this load, of which its last sequence shares `shared` with the others.
-    pub(crate) fn fits(&self, load: Load, shared: Rows) -> bool {
+    /// True if a batch may have this load, of which its last sequence shares `shared` with the others.
+    pub(crate) fn fits(&self, load: Load, shared: Work) -> bool {
         let Self { max_tokens, max_ragged_tokens, max_sequences, time } = *self;
         let within = load.tokens <= max_tokens && load.ragged_tokens <= max_ragged_tokens;
-        let in_time = time.is_none_or(|bound| bound.allows(load.rows(), shared));
+        let in_time = time.is_none_or(|bound| bound.allows(load.work(), shared));
         load.sequences <= 1 || (within && in_time && load.sequences <= max_sequences)
     }
 
     /// Rows that fit beside a load, by the bounds on rows and on time, together with `shared`, which it has already.
-    pub(crate) fn room(&self, load: Load, shared: Rows) -> usize {
-        let in_time = self.time.map_or(usize::MAX, |bound| bound.room(load.rows(), shared));
+    pub(crate) fn room(&self, load: Load, shared: Work) -> usize {
+        let in_time = self.time.map_or(usize::MAX, |bound| bound.room(load.work(), shared));
         self.max_tokens.saturating_sub(load.tokens).min(in_time)
     }
 }
@@ -58,8 +58,8 @@ impl Load {
         }
     }
 
-    fn rows(self) -> Rows {
-        Rows { rows: self.tokens, pairs: self.pairs }
+    fn work(self) -> Work {
+        Work { rows: self.tokens, pairs: self.pairs }
     }
 }
 
@@ -73,13 +73,13 @@ pub(crate) enum AttentionRows {
 }
 
 impl AttentionRows {
-    /// What a sequence leaves out that shares its first `tokens` with others of its batch.
-    pub(crate) fn saved(self, tokens: usize) -> Rows {
+    /// Work that a sequence leaves out which shares its first `tokens` with others of its batch.
+    pub(crate) fn saved(self, tokens: usize) -> Work {
         let pairs = match self {
             Self::Compact => tokens as u64 * (tokens as u64 + 1) / 2,
             Self::Ragged => 0,
         };
-        Rows { rows: tokens, pairs }
+        Work { rows: tokens, pairs }
     }
 }
 

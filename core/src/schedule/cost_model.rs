@@ -79,7 +79,7 @@ impl CostModel {
 
 /// Work of a pass, or of a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Rows {
+pub(crate) struct Work {
     pub(crate) rows: usize,
     /// Pairs of a query and a key, in a layer of full attention.
     pub(crate) pairs: u64,
@@ -96,23 +96,23 @@ pub(crate) struct TimeBound {
 
 impl TimeBound {
     /// Rows without pairs that could join a pass together with `shared`, which it has already.
-    pub(crate) fn room(&self, taken: Rows, shared: Rows) -> usize {
+    pub(crate) fn room(&self, taken: Work, shared: Work) -> usize {
         ((self.most(shared) - self.time(taken)) / self.per_row).max(0.0) as usize
     }
 
     /// True if a pass, of which its last sequence shares `shared` with the others, is within the bound.
-    pub(crate) fn allows(&self, pass: Rows, shared: Rows) -> bool {
+    pub(crate) fn allows(&self, pass: Work, shared: Work) -> bool {
         self.time(pass) <= self.most(shared)
     }
 
     /// The bound, and on top of it the time of what is shared: the next batch would compute that again. Where it alone takes longer
     /// than the bound, it counts in its place: so at most half of the time goes to what was computed before.
-    fn most(&self, shared: Rows) -> f64 {
+    fn most(&self, shared: Work) -> f64 {
         let shared = self.time(shared);
         self.limit.max(shared) + shared
     }
 
-    fn time(&self, Rows { rows, pairs }: Rows) -> f64 {
+    fn time(&self, Work { rows, pairs }: Work) -> f64 {
         self.per_row * rows as f64 + self.per_pair * pairs as f64
     }
 }

@@ -1,7 +1,7 @@
 //! Queue of the entries that wait for a batch. Pure: no threads, no clock of its own.
 
 use super::budget::{Budget, Load, Policy};
-use super::cost_model::{Rows, TimeBound};
+use super::cost_model::{TimeBound, Work};
 use super::entry::{Entry, Ticket};
 use super::fair_shares::{Class, FairShares, Seat, Turn};
 use super::prefix_index::{Group, Nearest, PrefixIndex};
@@ -295,7 +295,7 @@ impl Queue {
         let Policy { budget, attention, .. } = self.policy;
         let Budget { max_ragged_tokens, max_sequences, .. } = budget;
         let room = budget.room(self.forming.load, attention.saved(group.depth));
-        let whole = budget.room(Load::default(), Rows::default());
+        let whole = budget.room(Load::default(), Work::default());
         let fits_a_batch = group.depth + group.tokens <= whole
             && group.ragged_tokens <= max_ragged_tokens
             && group.entries <= max_sequences;

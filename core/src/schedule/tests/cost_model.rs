@@ -20,12 +20,12 @@ fn rows_and_pairs_are_told_apart() {
     let (per_row, per_pair) = after(&[(1000, 10_000), (1000, 500_000), (300, 90_000)], 2e4, 30.0).costs();
     assert!(is_near(per_row, 2e4) && is_near(per_pair, 30.0), "{per_row} {per_pair}");
     let bound = after(&[(1000, 10_000), (1000, 500_000)], 2e4, 30.0).bound(LIMIT);
-    let allows = |rows, pairs| bound.allows(Rows { rows, pairs }, Rows::default());
+    let allows = |rows, pairs| bound.allows(Work { rows, pairs }, Work::default());
     assert!(allows(12_000, 10_000) && !allows(12_600, 10_000));
     assert!(!allows(12_000, 1_000_000), "pairs take time as well");
     // 50 ms, which come on top of 250; and 430 ms, which count twice.
     for (shared, most) in [(2500, 15_000), (21_500, 43_000)] {
-        let allows = |rows| bound.allows(Rows { rows, pairs: 0 }, Rows { rows: shared, pairs: 0 });
+        let allows = |rows| bound.allows(Work { rows, pairs: 0 }, Work { rows: shared, pairs: 0 });
         assert!(allows(most - 100) && !allows(most + 100), "{shared}");
     }
 }
@@ -54,7 +54,7 @@ fn a_cost_is_never_negative() {
 #[test]
 fn a_guess_gives_way_at_once_and_a_change_within_seconds() {
     let unmeasured = CostModel::default().bound(LIMIT);
-    let allows = |rows| unmeasured.allows(Rows { rows, pairs: 0 }, Rows::default());
+    let allows = |rows| unmeasured.allows(Work { rows, pairs: 0 }, Work::default());
     assert!(allows(250) && !allows(251));
     let mut model = after(&[(64, 0)], 1e4, 0.0);
     assert!(is_near(model.costs().0, 1e4));
