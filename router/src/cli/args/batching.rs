@@ -32,8 +32,8 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, alias = "max-model-len", value_parser = positive)]
     pub(crate) max_input_length: Option<usize>,
 
-    /// Estimated milliseconds of a batch at most; 0 for no such limit. Default: 250 on a CPU, 0 on a GPU. A query beside
-    /// bulk jobs waits for one to two batches
+    /// Estimated milliseconds of a batch at most, beside those of a prompt that its texts share; 0 for no such limit.
+    /// Default: 250 on a CPU, 0 on a GPU. A query beside bulk jobs waits for one to two batches
     #[arg(long, env, value_parser = count::<u64>)]
     pub(crate) max_batch_ms: Option<u64>,
 
