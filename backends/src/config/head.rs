@@ -7,6 +7,8 @@ use prefold_kernels::Activation;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
+    /// In place of each activation that is [`HeadActivation::Of`] one, where the config names it.
+    pub(crate) activation: Option<Activation>,
     /// The last one has a row for each label, the others as many as the states are wide.
     pub(crate) layers: &'static [HeadName],
     /// Those from the state of a token to its logits in a classifier of tokens; none where the family has no such classifiers.
@@ -17,6 +19,14 @@ impl ClassifierHead {
     /// The tensor that a file has if it is a classifier's.
     pub(crate) fn weight(&self) -> String {
         self.layers.last().map_or_else(String::new, |last| format!("{}.weight", last.name))
+    }
+
+    /// The activation of a layer.
+    pub(crate) fn activation_of(&self, layer: &HeadName) -> HeadActivation {
+        match layer.activation {
+            HeadActivation::Of(own) => HeadActivation::Of(self.activation.unwrap_or(own)),
+            fixed => fixed,
+        }
     }
 }
 
@@ -49,6 +59,7 @@ pub(crate) enum HeadActivation {
 /// That of Llama's classifiers and all that follow them.
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
+    activation: None,
     layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity, norm: "" }],
     of_tokens: &[],
 };
@@ -58,7 +69,7 @@ const OF_TOKENS: &[HeadName] = &[HeadName::biased("classifier", HeadActivation::
 
 /// A head on the state of the first token.
 const fn on_first_token(layers: &'static [HeadName]) -> ClassifierHead {
-    ClassifierHead { pooling: Pooling::Cls, layers, of_tokens: OF_TOKENS }
+    ClassifierHead { pooling: Pooling::Cls, activation: None, layers, of_tokens: OF_TOKENS }
 }
 
 /// BERT's.
@@ -96,9 +107,9 @@ const MODERNBERT_LAYERS: &[HeadName] = &[
     HeadName::biased("classifier", HeadActivation::Identity),
 ];
 
-/// ModernBERT's, whose pooling its config says.
+/// ModernBERT's, whose pooling and activation its config says.
 pub(crate) const MODERNBERT_HEAD: ClassifierHead =
-    ClassifierHead { pooling: Pooling::Cls, layers: MODERNBERT_LAYERS, of_tokens: MODERNBERT_LAYERS };
+    ClassifierHead { pooling: Pooling::Cls, activation: None, layers: MODERNBERT_LAYERS, of_tokens: MODERNBERT_LAYERS };
 
 /// That of `new` and `gte`.
 pub(crate) const GTE_HEAD: ClassifierHead = on_first_token(&[

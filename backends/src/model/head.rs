@@ -180,7 +180,7 @@ fn classifier_layers(
             Ok::<_, LoadError>(Norm::layer(weight, Vector::new(vec![0.0; rows], &target)?, config.norm.eps))
         };
         let norm = (!layer.norm.is_empty()).then(|| norm(layer.norm)).transpose()?;
-        Ok(HeadLayer { linear, activation: layer.activation, norm })
+        Ok(HeadLayer { linear, activation: config.classifier.activation_of(layer), norm })
     };
     layers.iter().enumerate().map(layer).collect()
 }

@@ -5,6 +5,7 @@
 
 use crate::support::encoders::*;
 use crate::support::*;
+use candle_core::{DType, Device};
 use prefold_backends::{Dtype, LoadOptions};
 use prefold_core::{Adapter, Folding, Output, Pooling, Rerank, Tokens, Wanted};
 use prefold_kernels::ThreadPool;
@@ -347,6 +348,43 @@ fn a_router_sends_texts_through_the_modules_of_their_task() {
     let directory = with_router("sentence_transformers.models.StaticEmbedding.StaticEmbedding");
     let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
     assert!(error.contains("StaticEmbedding in the route \"document\" of a Router"), "{error}");
+}
+
+/// ModernBERT's head, from the pooled state to the logit, computed plainly with the activations that its config may name.
+#[test]
+fn a_head_has_the_activation_that_its_config_names() {
+    const NAME: &str = "modernbert-reranker-tiny";
+    let weights = candle_core::safetensors::load(fixture(NAME).join("model.safetensors"), &Device::Cpu).unwrap();
+    let weight = |name: &str| weights[name].to_dtype(DType::F64).unwrap();
+    let vector = |name: &str| weight(name).to_vec1::<f64>().unwrap();
+    let rows = |name: &str| weight(name).to_vec2::<f64>().unwrap();
+    let product = |rows: &[Vec<f64>], x: &[f64]| -> Vec<f64> {
+        rows.iter().map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum()).collect()
+    };
+    let text = Tokens::new(vec![2, 7, 31, 5, 9, 3]);
+    let activations: [(&str, fn(f64) -> f64); 2] = [("silu", |x| x / (1.0 + (-x).exp())), ("relu", |x| x.max(0.0))];
+    for (name, activation) in activations {
+        let mut config: Value =
+            serde_json::from_slice(&std::fs::read(fixture(NAME).join("config.json")).unwrap()).unwrap();
+        assert_eq!(config["classifier_pooling"], "mean");
+        config["classifier_activation"] = name.into();
+        let mut model = load(&options(with_file(NAME, "config.json", &config).path().to_owned()));
+        let [Output::Tokens { data, dim }] = &forward(&mut model, std::slice::from_ref(&text), Wanted::Tokens)[..]
+        else {
+            panic!("not the states of tokens");
+        };
+        let mean =
+            |column| data.iter().skip(column).step_by(*dim).map(|&x| f64::from(x)).sum::<f64>() / text.len() as f64;
+        let pooled: Vec<f64> = (0..*dim).map(mean).collect();
+        let x: Vec<f64> = product(&rows("head.dense.weight"), &pooled).into_iter().map(activation).collect();
+        let middle = x.iter().sum::<f64>() / *dim as f64;
+        let deviation = (x.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / *dim as f64 + 1e-5).sqrt();
+        let normed: Vec<f64> =
+            x.iter().zip(vector("head.norm.weight")).map(|(x, w)| w * (x - middle) / deviation).collect();
+        let expected = product(&rows("classifier.weight"), &normed)[0] + vector("classifier.bias")[0];
+        let found = values(&mut model, std::slice::from_ref(&text));
+        assert_close(name, &found[0], &[expected as f32], 1e-4);
+    }
 }
 
 /// Copies a checkpoint.

@@ -191,8 +191,8 @@ fn features_that_are_not_computed() {
         ("modernbert-tiny", config("/classifier_bias", json!(true)), &["`classifier_bias` true", "false"]),
         (
             "modernbert-tiny",
-            config("/classifier_activation", json!("relu")),
-            &["`classifier_activation` \"relu\"", "gelu"],
+            config("/classifier_activation", json!("mish")),
+            &["`classifier_activation` \"mish\"", "gelu"],
         ),
         (
             "modernbert-tiny",

@@ -46,8 +46,8 @@ pub(super) struct Family {
     pub(super) musts: &'static [(&'static str, Must)],
     pub(super) names: TensorNames,
     pub(super) classifier: ClassifierHead,
-    /// The field of the classifier's pooling.
-    pub(super) classifier_pooling: Option<&'static str>,
+    /// The fields of the classifier's pooling and activation.
+    pub(super) classifier_fields: Option<[&'static str; 2]>,
 }
 
 /// A mark that tells a family from others of its `model_type`.
@@ -152,7 +152,7 @@ const BERT: Family = Family {
     musts: &BERT_MUSTS,
     names: names::BERT,
     classifier: BERT_HEAD,
-    classifier_pooling: None,
+    classifier_fields: None,
 };
 
 const ROBERTA: Family = Family {
@@ -185,10 +185,10 @@ const MODERNBERT: Family = Family {
     },
     gate: Gate::Always,
     local_attention: true,
-    musts: &[("classifier_bias", Must::Bool(false)), ("classifier_activation", Must::Text("gelu"))],
+    musts: &[("classifier_bias", Must::Bool(false))],
     names: names::MODERNBERT,
     classifier: MODERNBERT_HEAD,
-    classifier_pooling: Some("classifier_pooling"),
+    classifier_fields: Some(["classifier_pooling", "classifier_activation"]),
     ..BERT
 };
 

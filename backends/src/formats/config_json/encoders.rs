@@ -267,15 +267,16 @@ fn positions(fields: &Fields<'_>, family: &Family) -> Result<(PositionsConfig, u
     }
 }
 
-/// The head of classifiers, with the pooling that the config says.
+/// The head of classifiers, with the pooling and the activation that the config says.
 fn classifier(fields: &Fields<'_>, family: &Family) -> Result<ClassifierHead, LoadError> {
-    let Some(key) = family.classifier_pooling else { return Ok(family.classifier) };
+    let Some([key, activation_key]) = family.classifier_fields else { return Ok(family.classifier) };
+    let activation = activation(fields, activation_key, Activation::Gelu)?;
     let pooling = match fields.or(key, "cls".to_owned())?.as_str() {
         "cls" => Pooling::Cls,
         "mean" => Pooling::Mean,
         other => return Err(fields.unsupported(key, &format!("\"{other}\""), "cls, mean")),
     };
-    Ok(ClassifierHead { pooling, ..family.classifier })
+    Ok(ClassifierHead { pooling, activation: Some(activation), ..family.classifier })
 }
 
 fn embedding_size(fields: &Fields<'_>, family: &Family, hidden_size: usize) -> Result<usize, LoadError> {
