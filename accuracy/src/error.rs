@@ -56,6 +56,9 @@ pub enum AccuracyError {
     /// The process of a pass ended before its answers.
     #[error("a pass ended without answers")]
     Ended,
+    /// Two results would be one file.
+    #[error("--json and --svg both write to {}: give them two names", .0.display())]
+    OneFile(PathBuf),
     /// A result cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

@@ -55,7 +55,7 @@ pub struct Accuracy {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draw the results as SVG; `-` as with --json
+    /// Draw the results as SVG; `-` as with --json, of which one can be standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -76,6 +76,9 @@ impl Accuracy {
         pass: impl Fn(Dtype) -> io::Result<Command>,
     ) -> Result<(), AccuracyError> {
         // Before the passes, which take a while.
+        if let Some(path) = self.json.as_ref().filter(|path| self.svg.as_ref() == Some(path)) {
+            return Err(AccuracyError::OneFile(path.clone()));
+        }
         let json = self.json.as_deref().map(Output::open).transpose()?;
         let svg = self.svg.as_deref().map(Output::open).transpose()?;
         let report = self.compare(model, dtype, pass)?;

@@ -116,6 +116,7 @@ def test_what_is_left_out_is_said(tmp_path):
     (["--texts", "-"], '"a"\n""\n', 1, "-: line 2: has an empty text"),
     (["--json", "/no/such/folder/a.json"], None, 1, "cannot write /no/such/folder/a.json"),
     (["--svg", "."], None, 1, "cannot write .: "),
+    (["--json", "-", "--svg", "-"], None, 1, "--json and --svg both write to -: give them two names"),
     (["--texts", "-", "--model-id", FIXTURES / "bert-reranker-tiny", "--task", "embed"], "a\nb\nc\n", 1, "does not say how to pool"),
     (["--texts", "-", "--model-id", FIXTURES / "qwen3-reranker-tiny", "--task", "rerank"], "a\nb\nc\n", 1,
      "line 1: has a text without a query, and the model scores pairs"),
