@@ -27,9 +27,12 @@ pub(crate) struct Args {
     /// Device: `cpu`, `cuda` or `cuda:N`.
     #[arg(long, default_value = "cpu")]
     device: DeviceChoice,
-    /// `bfloat16`, `float32`, or `float16` on a GPU.
+    /// `bfloat16`, `float32`, `int8` on a CPU, or `float16` on a GPU.
     #[arg(long, default_value = "bfloat16")]
     dtype: Dtype,
+    /// Instructions of the CPU kernels, as for the server.
+    #[arg(long)]
+    cpu_kernels: Option<String>,
     /// Batches without sharing in addition, as sequences times tokens: `1x32,32x512`.
     #[arg(long, value_delimiter = ',', value_parser = parse_batch)]
     unshared: Vec<(usize, usize)>,
@@ -120,8 +123,14 @@ fn model(args: &Args, sizes: Sizes) -> Result<PathBuf> {
 
 fn load(args: &Args, directory: &Path, attention: AttentionMode) -> Result<ModelBackend> {
     let source = ModelSource::Path(directory.to_owned());
-    let options =
-        LoadOptions { source, device: Some(args.device), dtype: Some(args.dtype), attention, ..LoadOptions::default() };
+    let options = LoadOptions {
+        source,
+        device: Some(args.device),
+        dtype: Some(args.dtype),
+        cpu_kernels: args.cpu_kernels.clone(),
+        attention,
+        ..LoadOptions::default()
+    };
     Ok(prefold_backends::load(&options).with_context(|| directory.display().to_string())?.backend)
 }
 

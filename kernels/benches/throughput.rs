@@ -1,10 +1,10 @@
-//! Prints what the GEMM reaches beside the CPU's peak, each the best of eight tries in turn, because other work on the
-//! machine disturbs: `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with
+//! Prints what the GEMM reaches beside the CPU's peak, and for a single row beside the reading of as much memory, each the
+//! best of eight tries in turn, because other work on the machine disturbs: `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with
 //! `-- ISA HEADS KV_HEADS HEAD_DIM TOKENS`.
 
 use prefold_kernels::{
     Attention, Element, Float, Gemm, Int8, Isa, KernelError, Mask, PackedMatrix, Packing, QkvLayout, QuerySpan,
-    RowView, bf16, run_peak,
+    RowView, bf16, run_peak, run_read,
 };
 use std::time::Instant;
 
@@ -27,19 +27,24 @@ fn measure<P: Packing>(isa: Isa, m: usize, n: usize, k: usize) -> Result<(), Ker
     let operations = 2 * m * n * k;
     let repeats = (10_000_000_000 / operations).clamp(1, 1000);
     gemm.run_with(isa, &mut out)?;
-    let (mut peak, mut best) = (0.0_f64, 0.0_f64);
+    let (mut peak, mut best, mut read) = (0.0_f64, 0.0_f64, 0.0_f64);
     for _ in 0..8 {
+        if m == 1 {
+            read = read.max(rate(|| Ok((0..repeats).map(|_| run_read(isa, &weight)).sum()))?);
+        }
         peak = peak.max(rate(|| Ok(run_peak::<P>(isa, 1_000_000)))?);
         best = best.max(rate(|| {
             (0..repeats).try_for_each(|_| gemm.run_with(isa, &mut out))?;
             Ok(operations * repeats)
         })?);
     }
-    println!(
-        "{isa:>11} {:>8} m {m:5} n {n:5} k {k:5}: {best:7.1} of {peak:7.1} G/s: {:4.1}%",
-        P::DTYPE,
-        100.0 * best / peak,
-    );
+    let (dtype, share) = (P::DTYPE, 100.0 * best / peak);
+    print!("{isa:>11} {dtype:>8} m {m:5} n {n:5} k {k:5}: {best:7.1} of {peak:7.1} G/s: {share:4.1}%");
+    if m == 1 {
+        let used = best * (n * k * P::DTYPE.size()) as f64 / operations as f64;
+        print!("; weights {used:5.1} of {read:5.1} GB/s: {:4.1}%", 100.0 * used / read);
+    }
+    println!();
     Ok(())
 }
 

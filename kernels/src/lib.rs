@@ -60,7 +60,7 @@ pub use norm::{rms_norm, rms_norm_add};
 #[doc(hidden)]
 pub use norm::{rms_norm_add_with, rms_norm_with};
 #[doc(hidden)]
-pub use peak::run_peak;
+pub use peak::{run_peak, run_read};
 pub use pool::PoolKind;
 pub use quantized_table::QuantizedTable;
 pub use rope::{HeadSpan, QkNormRope, RopeTable};

@@ -1,7 +1,8 @@
-//! The CPU's peak: products whose factors never leave the registers, or the tiles of AMX.
+//! The machine's peaks: products whose factors never leave the registers, or the tiles of AMX, and reading memory.
 
+use crate::gemm::PackedMatrix;
 use crate::isa::Isa;
-use crate::simd::{self, Dot, MAX_LANES, Operation, Packing, Simd, TileOperation, Vector};
+use crate::simd::{self, Dot, MAX_LANES, Operation, Packing, Simd, TileOperation, Vector, prefetch};
 use crate::thread_pool;
 use crate::tiles::{COLUMNS, ROWS, Tiles};
 use std::hint::black_box;
@@ -13,6 +14,9 @@ const CHAINS: usize = 12;
 
 /// Tiles of sums, as in a product.
 const TILES: usize = 4;
+
+/// Words between the one that is read and the one that is asked for: a page.
+const AHEAD: usize = 1024;
 
 struct Peak<'a, P> {
     iterations: usize,
@@ -88,4 +92,41 @@ pub fn run_peak<P: Packing>(isa: Isa, iterations: usize) -> usize {
         }
     });
     words.into_inner() * P::ELEMENTS
+}
+
+struct Read<'a> {
+    words: &'a [u32],
+}
+
+impl Operation for Read<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the instructions are the caller's duty; vectors are within their chunk.
+        unsafe {
+            let mut largest = [S::V::set1(0.0); 8];
+            for chunk in self.words.chunks_exact(8 * S::V::LANES) {
+                for (i, largest) in largest.iter_mut().enumerate() {
+                    let at = chunk.as_ptr().add(i * S::V::LANES);
+                    prefetch(at.wrapping_add(AHEAD));
+                    // Not a sum: the bits of bytes may be denormal numbers, whose additions are slow.
+                    *largest = S::V::loadu(at.cast()).max(*largest);
+                }
+            }
+            for largest in largest {
+                black_box(largest.to_array());
+            }
+        }
+    }
+}
+
+/// Reads the words of packed weights on every thread, each its own part, for a clock around the call; returns their bytes.
+#[doc(hidden)]
+pub fn run_read<P: Packing>(isa: Isa, weight: &PackedMatrix<P>) -> usize {
+    let words = weight.words();
+    let threads = thread_pool::num_threads();
+    thread_pool::for_each(threads, |thread| {
+        let part = words.len() * thread / threads..words.len() * (thread + 1) / threads;
+        simd::run(isa, Read { words: &words[part] });
+    });
+    size_of_val(words)
 }

@@ -86,6 +86,11 @@ impl<P: Packing> PackedMatrix<P> {
         &self.panels_from(panel)[..self.row_words() * PANEL]
     }
 
+    /// The words of all panels.
+    pub(crate) fn words(&self) -> &[u32] {
+        self.panels_from(0)
+    }
+
     /// The words of a panel and of all after it.
     pub(super) fn panels_from(&self, panel: usize) -> &[u32] {
         &self.words.words()[panel * self.row_words() * PANEL..]
