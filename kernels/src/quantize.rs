@@ -17,6 +17,7 @@ pub(crate) struct RowScale {
 impl RowScale {
     /// The scale of a row with these extremes, or of one that is not finite. Zero is always among the values that have a byte
     /// of their own.
+    #[inline(always)]
     fn new(min: f32, max: f32, is_finite: bool) -> Self {
         if !is_finite {
             return Self { scale: f32::NAN, zero_point: 0 };
@@ -72,22 +73,20 @@ impl<V: Vector> Extremes<V> {
         Self { min: x.min(self.min), max: x.max(self.max), not_finite: x.fmadd(zero, self.not_finite) }
     }
 
+    /// Inlined, as all that has vectors: a function of its own would have no instructions for them.
+    #[inline(always)]
     fn scale(self) -> RowScale {
-        let reduce = |vector: V, f: fn(f32, f32) -> f32| {
-            let mut lanes = vector.to_array();
-            let mut width = MAX_LANES / 2;
-            while width > 0 {
-                for i in 0..width {
-                    lanes[i] = f(lanes[i], lanes[i + width]);
-                }
-                width /= 2;
-            }
-            lanes[0]
-        };
         // Lanes that a vector does not have are 0, and so is the first value of all.
-        let min = reduce(self.min, |a, b| if a < b { a } else { b });
-        let max = reduce(self.max, |a, b| if a > b { a } else { b });
-        RowScale::new(min, max, self.not_finite.reduce_add() == 0.0)
+        let (mut min, mut max) = (self.min.to_array(), self.max.to_array());
+        let mut width = MAX_LANES / 2;
+        while width > 0 {
+            for i in 0..width {
+                min[i] = if min[i] < min[i + width] { min[i] } else { min[i + width] };
+                max[i] = if max[i] > max[i + width] { max[i] } else { max[i + width] };
+            }
+            width /= 2;
+        }
+        RowScale::new(min[0], max[0], self.not_finite.reduce_add() == 0.0)
     }
 }
 

@@ -17,6 +17,7 @@ impl Line {
     pub(crate) const ZERO: Self = Self([0; Self::WORDS]);
 
     /// The words of some lines.
+    #[inline]
     pub(crate) fn words_mut(lines: &mut [Self]) -> &mut [u32] {
         // SAFETY: a line is sixteen words and nothing else.
         unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * Self::WORDS) }
@@ -51,6 +52,7 @@ impl Scratch {
     }
 
     /// The words, aligned to a cache line.
+    #[inline]
     pub(crate) fn words(&mut self) -> &mut [u32] {
         &mut Line::words_mut(&mut self.lines)[..self.count]
     }

@@ -44,41 +44,89 @@ impl<P: Packing> Block<'_, P> {
         unsafe { self.out.add(row * self.out_stride + column - self.columns.start) }
     }
 
-    /// Writes the sums of `count` columns of a row, f32 or the bits of integers, to the product, or adds them. Sums that are not the
-    /// `first` of their columns have no bias and are added.
+    /// Writes the sums of some rows and columns, f32 or the bits of integers, to the product, or adds them. `sums` begins with the
+    /// first of them; those of the next row are `stride` words later. Sums that are not the `first` of their columns have no bias
+    /// and are added.
     ///
     /// # Safety
-    /// The CPU has the instructions of `V`; the row and the columns are in the block.
+    /// The CPU has the instructions of `V`; rows and columns are in the block, and their sums in `sums`.
     #[inline(always)]
     pub(super) unsafe fn finish<V: Vector>(
         &self,
-        (row, column): (usize, usize),
-        count: usize,
+        rows: Range<usize>,
+        columns: Range<usize>,
         is_first: bool,
-        sums: V,
+        sums: &[u32],
+        stride: usize,
+    ) {
+        for column in columns.clone().step_by(V::LANES) {
+            let sums = &sums[column - columns.start..];
+            // SAFETY: the caller's duty. Where the compiler knows the count, it leaves out the masks.
+            unsafe {
+                match columns.end - column {
+                    rest if rest < V::LANES => {
+                        self.finish_columns::<V>(rows.clone(), (column, rest), is_first, sums, stride);
+                    }
+                    _ => self.finish_columns::<V>(rows.clone(), (column, V::LANES), is_first, sums, stride),
+                }
+            }
+        }
+    }
+
+    /// [`finish`](Self::finish) for the columns of a vector, or some of them.
+    ///
+    /// # Safety
+    /// As [`finish`](Self::finish).
+    #[inline(always)]
+    unsafe fn finish_columns<V: Vector>(
+        &self,
+        rows: Range<usize>,
+        (column, count): (usize, usize),
+        is_first: bool,
+        sums: &[u32],
+        stride: usize,
     ) {
         debug_assert!(self.columns.start <= column && column + count <= self.columns.end);
-        // SAFETY: the instructions and the place are the caller's duty; scales and totals are those of all of the weight's rows,
-        // the bias is that of all columns.
+        debug_assert!(rows.is_empty() || (rows.len() - 1) * stride + count <= sums.len());
+        let adds = !is_first || self.store == Store::Accumulate;
+        let bias = self.bias.filter(|_| is_first);
+        let row_scales = self.x.scales.get(self.rows.start + rows.start..).unwrap_or_default();
+        // SAFETY: the instructions and the places are the caller's duty; scales and totals are those of all of the weight's rows, the bias
+        // is that of all columns.
         unsafe {
-            let mut sums = sums;
-            if P::IS_QUANTIZED {
-                let RowScale { scale, zero_point } = self.x.scales[self.rows.start + row];
+            let nothing = V::set1(0.0);
+            // What a column has is read once: the compiler cannot know that the product is none of it.
+            let (totals, scales) = if P::IS_QUANTIZED {
                 let quantized = self.weight.quantized();
                 let totals = V::loadu_up_to(quantized.totals.as_ptr().add(column).cast(), count);
-                let scales = V::loadu_up_to(quantized.scales.as_ptr().add(column), count);
-                // A sum whose true value fits wraps around to it.
-                let zero_point = V::set1(f32::from_bits(zero_point.cast_unsigned()));
-                sums = sums.integers_less(zero_point, totals).mul(scales).mul(V::set1(scale));
+                (totals, V::loadu_up_to(quantized.scales.as_ptr().add(column), count))
+            } else {
+                (nothing, nothing)
+            };
+            let (has_bias, bias) = match bias {
+                Some(bias) => (true, V::loadu_up_to(bias.as_ptr().add(column - self.columns.start), count)),
+                None => (false, nothing),
+            };
+            let (mut out, out_stride) = (self.at(rows.start, column), self.out_stride);
+            let mut from = sums.as_ptr().cast::<f32>();
+            for row in 0..rows.len() {
+                let mut x = V::loadu_up_to(from, count);
+                if P::IS_QUANTIZED {
+                    let RowScale { scale, zero_point } = row_scales[row];
+                    // A sum whose true value fits wraps around to it.
+                    let zero_point = V::set1(f32::from_bits(zero_point.cast_unsigned()));
+                    x = x.integers_less(zero_point, totals).mul(scales).mul(V::set1(scale));
+                }
+                if has_bias {
+                    x = x.add(bias);
+                }
+                if adds {
+                    x = V::loadu_up_to(out, count).add(x);
+                }
+                x.store_elements::<f32>(out, count);
+                from = from.wrapping_add(stride);
+                out = out.wrapping_add(out_stride);
             }
-            if let Some(bias) = self.bias.filter(|_| is_first) {
-                sums = sums.add(V::loadu_up_to(bias.as_ptr().add(column - self.columns.start), count));
-            }
-            let out = self.at(row, column);
-            if !is_first || self.store == Store::Accumulate {
-                sums = V::loadu_up_to(out, count).add(sums);
-            }
-            sums.store_elements::<f32>(out, count);
         }
     }
 }

@@ -22,6 +22,7 @@ pub(super) struct RowBytes<'a> {
 }
 
 impl<'a> RowBytes<'a> {
+    #[inline]
     pub(super) fn row(&self, row: usize) -> &'a [u8] {
         &self.bytes[row * self.stride..][..self.len]
     }

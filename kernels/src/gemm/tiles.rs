@@ -10,7 +10,6 @@ use crate::Store;
 use crate::scratch::{Line, Scratch};
 use crate::simd::{Packing, Simd, TileOperation, Vector};
 use crate::tiles::{LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
-use std::ops::Range;
 
 /// Bytes of panels that are multiplied with all rows of a block before the next panels are: they stay in L2 meanwhile, with a
 /// pair of tiles of rows in L1.
@@ -114,41 +113,8 @@ impl<P: Packing> Block<'_, P> {
                 store::<T, TILES, 2>(tiles, out.cast(), self.out_stride * size_of::<f32>());
             } else {
                 store::<T, TILES, 2>(tiles, sums.as_mut_ptr().cast(), PANEL * size_of::<u32>());
-                self.finish_rows::<V>(rows, columns, panel, sums);
-            }
-        }
-    }
-
-    /// Writes sums, `[rows, PANEL]`, to the product.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `V`; rows and columns are in the block.
-    #[inline(always)]
-    unsafe fn finish_rows<V: Vector>(&self, rows: Range<usize>, columns: Range<usize>, panel: usize, sums: &[u32]) {
-        let sums = &sums[columns.start - panel * PANEL..];
-        for c in (0..columns.len()).step_by(V::LANES) {
-            let (column, sums) = (columns.start + c, &sums[c..]);
-            // SAFETY: the caller's duty. Where the compiler knows the count, it leaves out the masks.
-            unsafe {
-                match columns.len() - c {
-                    rest if rest < V::LANES => self.finish_columns::<V>(rows.clone(), column, rest, sums),
-                    _ => self.finish_columns::<V>(rows.clone(), column, V::LANES, sums),
-                }
-            }
-        }
-    }
-
-    /// Writes sums of `count` columns, those of the next row [`PANEL`] later.
-    ///
-    /// # Safety
-    /// As [`finish_rows`](Self::finish_rows).
-    #[inline(always)]
-    unsafe fn finish_columns<V: Vector>(&self, rows: Range<usize>, column: usize, count: usize, sums: &[u32]) {
-        // SAFETY: the caller's duty; `count` sums are there in each row.
-        unsafe {
-            for (row, sums) in rows.zip(sums.chunks(PANEL)) {
-                debug_assert!(sums.len() >= count);
-                self.finish((row, column), count, true, V::loadu_up_to(sums.as_ptr().cast(), count));
+                let sums = &sums[columns.start - panel * PANEL..];
+                self.finish::<V>(rows, columns, true, sums, PANEL);
             }
         }
     }

@@ -20,6 +20,9 @@ const MAX_STEPS: usize = 512;
 /// panels read at once to hide that of the memory.
 const WIDE: usize = 8;
 
+/// Words of the sums of a register block at most.
+const SUMS: usize = 2 * MAX_ROWS * MAX_LANES;
+
 /// Registers that a block of columns needs beside its sums when it is widened on the way.
 const WIDENING_ROWS: usize = 2;
 
@@ -37,14 +40,15 @@ struct Vectors<'a, P, D> {
     tiles: RowTiles,
     /// The packed words of a row that are summed at once.
     packed: Range<usize>,
-    /// Words of the rows: for each register block those of its rows side by side, `[steps, rows]`. Then those of a widened panel.
+    /// [`SUMS`] words of sums; the words of the rows, for each register block those of its rows side by side, `[steps, rows]`; those of
+    /// a widened panel.
     scratch: Scratch,
     dot: std::marker::PhantomData<D>,
 }
 
 /// A register block.
 struct RegisterBlock {
-    /// Where the words of the rows begin in scratch.
+    /// Where the words of the rows begin behind the sums in scratch.
     a: usize,
     b: *const u32,
     /// Words from one step to the next in `b`, whose columns are widened already or need not be.
@@ -70,7 +74,7 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
             block,
             tiles: RowTiles::new(block.rows.len(), D::ROWS),
             packed: 0..packed,
-            scratch: Scratch::new(block.rows.len() * steps + MAX_LANES + panel),
+            scratch: Scratch::new(SUMS + block.rows.len() * steps + MAX_LANES + panel),
             dot: std::marker::PhantomData,
         }
     }
@@ -130,7 +134,7 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         for tile in 0..self.tiles.count() {
             let rows = self.tiles.rows(tile);
             let row = |r: usize| &self.block.x.row(self.block.rows.start + rows.start + r)[first_byte..];
-            let packed = &mut self.scratch.words()[rows.start * steps..][..rows.len() * steps + MAX_LANES];
+            let packed = &mut self.scratch.words()[SUMS + rows.start * steps..][..rows.len() * steps + MAX_LANES];
             for word in (0..squares).step_by(lanes) {
                 // SAFETY: the instructions are the caller's duty. Each row has `LANES` whole words from `word` on;
                 // what the last lines write beyond their rows is within `packed`, and is written over later.
@@ -176,7 +180,7 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
 
     /// Where the words of a widened panel begin in scratch.
     fn widened_panel(&self) -> usize {
-        self.rows() * self.steps() + MAX_LANES
+        SUMS + self.rows() * self.steps() + MAX_LANES
     }
 
     /// Widens the steps of a panel into scratch.
@@ -216,11 +220,12 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         // SAFETY: scratch has the words of all rows, and all panels of the columns exist.
         unsafe {
             match self.rows() {
-                1 => self.multiply_vectors::<1, WIDE, true>(block),
-                2 => self.multiply_vectors::<2, WIDE, true>(block),
-                3 => self.multiply_vectors::<3, WIDE, true>(block),
+                1 => self.multiply_vectors::<1, WIDE, true>(&block),
+                2 => self.multiply_vectors::<2, WIDE, true>(&block),
+                3 => self.multiply_vectors::<3, WIDE, true>(&block),
                 _ => unreachable!("registers hold three rows at most"),
             }
+            self.finish(&block, self.rows(), columns.len());
         }
         columns.len() / PANEL
     }
@@ -253,12 +258,14 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
                     ($($rows:literal)*) => {
                         match rows.len() {
                             // SAFETY: scratch and panel have the words of the block, as sliced above.
-                            $($rows if $rows <= D::ROWS => unsafe { self.multiply::<$rows, PACKED>(block) },)*
+                            $($rows if $rows <= D::ROWS => unsafe { self.multiply::<$rows, PACKED>(&block) },)*
                             _ => unreachable!("tiles have 1 to D::ROWS rows"),
                         }
                     };
                 }
                 by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+                // SAFETY: the CPU has the instructions of `D`; the sums have just been written.
+                unsafe { self.finish(&block, rows.len(), D::WIDTH) };
             }
         }
         1
@@ -268,7 +275,7 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
     /// The CPU has the instructions of `D`; the factors of `block` have the steps' words for `R` rows and for the
     /// columns of a register block.
     #[inline(always)]
-    unsafe fn multiply<const R: usize, const PACKED: bool>(&mut self, block: RegisterBlock) {
+    unsafe fn multiply<const R: usize, const PACKED: bool>(&mut self, block: &RegisterBlock) {
         // SAFETY: the caller's duty.
         unsafe {
             if D::VECTORS == 2 {
@@ -279,53 +286,49 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         }
     }
 
+    /// Leaves the sums of a register block in scratch, `[R, C * LANES]`.
+    ///
     /// # Safety
     /// As [`multiply`](Self::multiply).
     #[inline(always)]
-    unsafe fn multiply_vectors<const R: usize, const C: usize, const PACKED: bool>(&mut self, part: RegisterBlock) {
-        let packed = self.packed.clone();
-        let a = RowWords { start: self.scratch.words()[part.a..].as_ptr(), step: R, row: 1 };
+    unsafe fn multiply_vectors<const R: usize, const C: usize, const PACKED: bool>(&mut self, part: &RegisterBlock) {
+        const { assert!(R * C * D::V::LANES <= SUMS) };
+        let steps = self.packed.len();
+        let (sums_of_all, words) = self.scratch.words().split_at_mut(SUMS);
+        let a = RowWords { start: words[part.a..].as_ptr(), step: R, row: 1 };
         let b = ColumnWords { start: part.b, line: PANEL, panel: self.block.weight.row_words() * PANEL };
-        let block = self.block;
-        let is_first = packed.start == 0;
-        // SAFETY: the factors are the caller's duty; the product has all rows and columns of the block.
+        // SAFETY: the factors are the caller's duty; scratch has room for the sums of the largest block.
         unsafe {
-            let out = block.at(part.row, part.columns.start);
             // The output of a large product is in no cache: let it come while the sums are made.
+            let out = self.block.at(part.row, part.columns.start);
             for r in 0..R {
                 for c in 0..C {
-                    prefetch(out.wrapping_add(r * block.out_stride + c * D::V::LANES));
+                    prefetch(out.wrapping_add(r * self.block.out_stride + c * D::V::LANES));
                 }
             }
             let sums = if D::IS_WIDENED && PACKED {
-                product_widening::<D, R, C>(packed.len(), a, b)
+                product_widening::<D, R, C>(steps, a, b)
             } else {
-                product::<D, R, C>(packed.len() * Self::WIDENING, a, b)
+                product::<D, R, C>(steps * Self::WIDENING, a, b)
             };
-            // More columns than a panel are whole ones.
-            if C * D::V::LANES > PANEL || part.columns.len() == C * D::V::LANES {
-                for_rows!(r < R, {
-                    for c in 0..C {
-                        let at = (part.row + r, part.columns.start + c * D::V::LANES);
-                        block.finish(at, D::V::LANES, is_first, D::to_vector(sums[r][c]));
-                    }
-                });
-                return;
-            }
-            let mut lanes = [[0.0_f32; PANEL + MAX_LANES]; MAX_ROWS];
+            let to = sums_of_all.as_mut_ptr().cast::<f32>();
             for_rows!(r < R, {
                 for c in 0..C {
-                    D::to_vector(sums[r][c]).storeu(lanes[r][c * D::V::LANES..].as_mut_ptr());
+                    D::to_vector(sums[r][c]).storeu(to.add((r * C + c) * D::V::LANES));
                 }
             });
-            let skip = part.columns.start - part.first_column;
-            for (r, lanes) in lanes.iter().take(R).enumerate() {
-                for c in (0..part.columns.len()).step_by(D::V::LANES) {
-                    let count = D::V::LANES.min(part.columns.len() - c);
-                    let sums = D::V::loadu(lanes[skip + c..].as_ptr());
-                    block.finish((part.row + r, part.columns.start + c), count, is_first, sums);
-                }
-            }
         }
+    }
+
+    /// Writes the sums of a register block of some rows, each of `width` columns, to the product.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`; the sums are in scratch.
+    #[inline(always)]
+    unsafe fn finish(&mut self, part: &RegisterBlock, rows: usize, width: usize) {
+        let is_first = self.packed.start == 0;
+        let sums = &self.scratch.words()[part.columns.start - part.first_column..SUMS];
+        // SAFETY: the caller's duty; rows and columns of a register block are in the block.
+        unsafe { self.block.finish::<D::V>(part.row..part.row + rows, part.columns.clone(), is_first, sums, width) };
     }
 }
