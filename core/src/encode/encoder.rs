@@ -41,6 +41,8 @@ pub(super) struct Fitted {
 /// The encoding of a text within the limits.
 pub(super) struct FittedText {
     pub(super) whole: Encoding,
+    /// Where the options ask for them, the first and the last character of each token that is not special.
+    pub(super) offsets: Vec<(usize, usize)>,
     /// Byte of the text at which its offsets begin.
     pub(super) start: usize,
     pub(super) is_truncated: bool,
@@ -184,6 +186,8 @@ impl Encoder {
             first.take_overflowing();
             second.as_mut().map(Encoding::take_overflowing);
         }
+        // Post-processing, which pieces have behind them, would trim their offsets again.
+        let offsets = if options.offsets { first.get_offsets().to_vec() } else { Vec::new() };
         let whole = self
             .tokenizer
             .post_process(first, second, options.add_special_tokens)
@@ -192,7 +196,7 @@ impl Encoder {
             let limit = options.max_tokens;
             return Err(place.invalid(format!("has {added} special tokens, which do not fit the limit of {limit}")));
         }
-        Ok(FittedText { whole, start, is_truncated })
+        Ok(FittedText { whole, offsets, start, is_truncated })
     }
 
     fn cut_ids(&self, mut ids: Vec<u32>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {

@@ -24,7 +24,7 @@ impl Encoder {
     /// # Errors
     /// [`Error::Empty`], [`Error::TooLong`], [`Error::Validation`], [`Error::Tokenization`].
     pub(crate) fn spans(&self, text: String, place: Place, options: &ResolvedOptions) -> Result<Spans, Error> {
-        let FittedText { whole, start, is_truncated } = self.fit_text(&text, None, place, options)?;
+        let FittedText { whole, offsets, start, is_truncated } = self.fit_text(&text, None, place, options)?;
         if whole.is_empty() {
             return Err(Error::Empty { field: place.field, problem: place.problem("has no tokens") });
         }
@@ -32,9 +32,12 @@ impl Encoder {
         options.count_shown(whole.len(), place)?;
         let kept: Vec<bool> = whole.get_special_tokens_mask().iter().map(|&mask| mask == 0).collect();
         let before = text[..start].chars().count();
-        let tokens = (0..whole.len()).filter(|&index| kept[index]);
+        let tokens = (0..whole.len()).filter(|&index| kept[index]).zip(offsets);
         let (characters, unknown) = (Characters::of(&text), self.unknown_id());
-        let tokens = tokens.map(|index| self.text_token(&whole, index, before, &characters, unknown)).collect();
+        let tokens = tokens.map(|(index, (start, end))| {
+            self.text_token(&whole, index, (start + before, end + before), &characters, unknown)
+        });
+        let tokens = tokens.collect();
         Ok(Spans { ids: whole.get_ids().to_vec(), tokens, kept, is_truncated, text })
     }
 
@@ -43,14 +46,12 @@ impl Encoder {
         &self,
         whole: &Encoding,
         index: usize,
-        before: usize,
+        (start, end): (usize, usize),
         text: &Characters<'_>,
         unknown: Option<u32>,
     ) -> TextToken {
         let id = whole.get_ids()[index];
         let token = self.tokenizer.id_to_token(id).unwrap_or_else(|| whole.get_tokens()[index].clone());
-        let (start, end) = whole.get_offsets()[index];
-        let (start, end) = (start + before, end + before);
         let piece = text.between(start, end);
         if unknown == Some(id) {
             return TextToken { id, token: piece.to_owned(), start, end, continues: false };
