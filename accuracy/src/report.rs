@@ -209,11 +209,11 @@ fn errors(f: &mut Formatter<'_>, errors: &Errors) -> FmtResult {
     row(f, "error of the logit", errors.logit.as_ref())
 }
 
-/// A measure that is absent has too few texts.
+/// A measure is absent where it has too few texts, or none that it applies to.
 fn row(f: &mut Formatter<'_>, name: &str, measure: Option<&Measure>) -> FmtResult {
     match measure {
         Some(Measure { mean, worst, worst_text }) => writeln!(f, "{name:40}{mean:>12.6}{worst:>12.6}  {worst_text}"),
-        None => writeln!(f, "{name:40}{:>12}{:>12}  too few texts", "-", "-"),
+        None => writeln!(f, "{name:40}{:>12}{:>12}  no text to measure", "-", "-"),
     }
 }
 

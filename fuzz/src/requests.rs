@@ -94,7 +94,7 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let _entered = runtime.enter();
-        let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), default: None };
+        let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), ..Prompts::default() };
         let recipe = RerankRecipe::builtin(RerankRecipe::QWEN3).expect("it comes along");
         let classifier = |labels: usize| {
             let labels = (0..labels).map(|label| format!("label {label}")).collect();

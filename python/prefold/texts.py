@@ -100,7 +100,8 @@ def iterable(texts: Any) -> Iterable[Any]:
     kind = type(texts).__name__
     if isinstance(texts, AsyncIterable):
         raise InputError(f"`texts` is {kind}, an async iterator: only the methods of asyncio take it, such as `aembed`", "texts")
-    if isinstance(texts, (bytes, bytearray)) or not isinstance(texts, Iterable):
+    # An array of numpy with no dimension says that it can be iterated and cannot.
+    if isinstance(texts, (bytes, bytearray)) or not isinstance(texts, Iterable) or getattr(texts, "shape", None) == ():
         raise InputError(f"`texts` is {kind}; it must be texts, an iterator of them or an Arrow array", "texts")
     return texts
 
@@ -143,7 +144,10 @@ def arrow_arrays(texts: Any) -> list[Any] | None:
     if str(kind) not in ("string", "large_string", "string_view"):
         raise InputError(f"`texts` is an Arrow array of {array.type}; it must be one of strings", "texts")
     if str(array.type) not in ("string", "large_string"):
-        array = array.cast(pyarrow.large_string())
+        try:
+            array = array.cast(pyarrow.large_string())
+        except pyarrow.ArrowNotImplementedError:
+            raise InputError(f"`texts` is an Arrow array of {array.type}, which pyarrow does not turn into strings: cast it first", "texts") from None
     if array.null_count:
         index = array.is_null().index(True).as_py()
         raise InputError(f"`texts` item {index} is null; it must be a text", "texts")

@@ -28,7 +28,7 @@ pub(crate) struct Evidence<'a> {
 pub(crate) enum Purpose {
     /// To run the model.
     Run,
-    /// To say whether it would run; no values of tensors are read.
+    /// To say whether it would run; no values of tensors are read but those of dense modules.
     Check,
     /// To summarize it. Only its tokens matter then, which are the same with every pooling.
     Summary,
@@ -224,9 +224,10 @@ impl Evidence<'_> {
                 return Err(LoadError::Options(problem));
             }
         };
+        let mut prompts = self.prompts(self.metadata.prompts.clone())?;
         // Last-token pooling does not depend on the prompt's rows.
-        let prompted = self.metadata.prompts.by_name.values().any(|prompt| !prompt.is_empty());
-        if !pooling.include_prompt && prompted && pooling.pooling != [Pooling::LastToken] {
+        prompts.excluded = !pooling.include_prompt && pooling.pooling != [Pooling::LastToken];
+        if prompts.excluded && prompts.by_name.values().chain(&prompts.default).any(|prompt| !prompt.is_empty()) {
             let what = "`include_prompt` false with prompts";
             return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
         }
@@ -238,20 +239,27 @@ impl Evidence<'_> {
             modules.push(self.pooler()?);
         }
         for folder in &list.dense {
-            let module = st_modules::dense(self.files, folder, dim, self.purpose == Purpose::Run)?;
+            let module = self.dense(folder, dim)?;
             dim = module.out_features;
             modules.push(module);
         }
         let (adapters, routes, dim) = self.tasks(list.router.as_deref(), dim)?;
-        let embed = Embed {
-            dim,
-            token_dim,
-            pooling: pooling.clone(),
-            prompts: self.prompts(self.metadata.prompts.clone())?,
-            adapters,
-        };
+        let embed = Embed { dim, token_dim, pooling: pooling.clone(), prompts, adapters };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
+    }
+
+    /// A dense module whose input is `in_features` wide; without its weights for a summary, and where they are not here.
+    ///
+    /// # Errors
+    /// Those of [`st_modules::dense`].
+    pub(super) fn dense(&self, folder: &str, in_features: usize) -> Result<DenseModule, LoadError> {
+        let with_weights = match self.purpose {
+            Purpose::Run => true,
+            Purpose::Check => self.files.has_tensors()?,
+            Purpose::Summary => false,
+        };
+        st_modules::dense(self.files, folder, in_features, with_weights)
     }
 
     /// The pooling that `config.json` names, as those of NVIDIA's decoders without a mask do.

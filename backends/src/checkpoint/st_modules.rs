@@ -24,6 +24,8 @@ const LIBRARY: &str = "sentence_transformers.";
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
 /// Input of a LogitScore module.
 const LOGITS: &str = "causal_logits";
+/// Usual folder of a dense module behind the pooling.
+const DEFAULT_DENSE: &str = "2_Dense";
 /// Folder of the pooling config if there is no `modules.json`.
 const DEFAULT_POOLING: &str = "1_Pooling";
 
@@ -65,6 +67,10 @@ impl ModuleList {
             return Self::parse(&modules, pooler, has_adapters(files)?);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
+        // An interrupted copy: the vectors would be others.
+        if pooling.is_some() && files.exists(DEFAULT_DENSE)? {
+            return Err(files.missing(MODULES, &format!(", which says what {DEFAULT_DENSE} is for")));
+        }
         Ok(Self { pooling, ..Self::default() })
     }
 
@@ -349,7 +355,7 @@ pub(crate) fn prompts(files: &ModelFiles) -> Result<Prompts, LoadError> {
             None => return Err(fields.problem("default_prompt_name", &format!("\"{name}\" is not among `prompts`"))),
         },
     };
-    Ok(Prompts { by_name, default })
+    Ok(Prompts { by_name, default, excluded: false })
 }
 
 /// Path of a module's config.

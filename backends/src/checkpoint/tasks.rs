@@ -1,8 +1,8 @@
 //! Tasks of a model that embeds: its adapters, or the routes of a Router.
 
-use super::capabilities::{Evidence, Purpose};
+use super::capabilities::Evidence;
 use super::head::Routes;
-use super::st_modules::{self, DenseModule};
+use super::st_modules::DenseModule;
 use super::st_router;
 use crate::LoadError;
 use crate::config::AdapterTask;
@@ -52,7 +52,7 @@ impl Evidence<'_> {
             let mut route: Vec<DenseModule> = Vec::with_capacity(dense.len());
             for folder in &dense {
                 let in_features = route.last().map_or(width, |module| module.out_features);
-                route.push(st_modules::dense(self.files, folder, in_features, self.purpose == Purpose::Run)?);
+                route.push(self.dense(folder, in_features)?);
             }
             let names: &[&str] = if task == "document" { &["document", "passage", "corpus"] } else { &[&task] };
             let prompts = &self.metadata.prompts.by_name;

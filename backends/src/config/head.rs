@@ -37,7 +37,7 @@ pub(crate) struct HeadName {
     pub(crate) name: &'static str,
     pub(crate) bias: bool,
     pub(crate) activation: HeadActivation,
-    /// Name of the LayerNorm without a bias behind the activation, without `.weight`; empty for none.
+    /// Name of the LayerNorm behind the activation, without `.weight`; empty for none. It has a bias where the model's norms have one.
     pub(crate) norm: &'static str,
 }
 

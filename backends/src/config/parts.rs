@@ -109,6 +109,9 @@ impl TransformerConfig {
             all.linear(&parts("", &[(layer.name, rows)]), width, layer.bias);
             if !layer.norm.is_empty() {
                 all.list.push((format!("{}.weight", layer.norm), vec![rows]));
+                if self.norm.kind == NormKind::Layer {
+                    all.list.push((format!("{}.bias", layer.norm), vec![rows]));
+                }
             }
         }
         all.list

@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::loader::load_linear;
 use crate::checkpoint::{DenseModule, HeadSource, RerankToken};
 use crate::config::parts::Part;
-use crate::config::{HeadActivation, HeadName, TransformerConfig};
+use crate::config::{HeadActivation, HeadName, NormKind, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
@@ -177,7 +177,11 @@ fn classifier_layers(
         let linear = load_linear(weights, &target, &parts, width, layer.bias)?;
         let norm = |name: &str| {
             let weight = Vector::new(weights.read(&format!("{name}.weight"), &[rows])?, &target)?;
-            Ok::<_, LoadError>(Norm::layer(weight, Vector::new(vec![0.0; rows], &target)?, config.norm.eps))
+            let bias = match config.norm.kind {
+                NormKind::Layer => weights.read(&format!("{name}.bias"), &[rows])?,
+                _ => vec![0.0; rows],
+            };
+            Ok::<_, LoadError>(Norm::layer(weight, Vector::new(bias, &target)?, config.norm.eps))
         };
         let norm = (!layer.norm.is_empty()).then(|| norm(layer.norm)).transpose()?;
         Ok(HeadLayer { linear, activation: config.classifier.activation_of(layer), norm })

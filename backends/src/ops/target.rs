@@ -112,7 +112,10 @@ impl Target {
             None if is_half => (Dtype::Bfloat16, format!("the weights are stored as {stored}")),
             None => (Dtype::Float32, format!("the weights are stored as {stored}")),
         };
-        let warnings = Choice::current().warning.clone().into_iter().collect();
+        let mut warnings: Vec<String> = Choice::current().warning.clone().into_iter().collect();
+        if dtype != Dtype::Int8 && !options.int8_skip.is_empty() {
+            warnings.push(format!("--int8-skip has no effect: the model runs in {dtype}"));
+        }
         let int8_skip = options.int8_skip.iter().cloned().map(Skip::new).collect();
         Ok(Self { dtype_reason: reason, int8_skip, warnings, ..Self::cpu(dtype) })
     }

@@ -210,6 +210,14 @@ impl ModelFiles {
         Err(self.no_weights(""))
     }
 
+    /// `true` if the tensors are here: the model is neither checked on the hub nor configuration alone. Not meant for a GGUF file.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn has_tensors(&self) -> Result<bool, LoadError> {
+        Ok(self.remote.is_none() && !self.is_bare("")?)
+    }
+
     /// The tensors of one file in a folder of the model.
     ///
     /// # Errors

@@ -62,3 +62,29 @@ fn what_is_missing_is_named() {
     refused("`model_type` \"t5\"");
     assert_eq!(check_model(&options(directory.path().to_owned())).licence.as_deref(), Some("mit"));
 }
+
+/// A start reads the weights of dense modules, and needs the list that says what they are for.
+#[test]
+fn damaged_dense_modules_are_seen() {
+    let original = fixture("embeddinggemma-tiny");
+    for damage in ["no weights", "half of them", "another width", "no list"] {
+        let directory = tempfile::tempdir().unwrap();
+        copy_files(&original, directory.path());
+        let weights = directory.path().join("2_Dense/model.safetensors");
+        match damage {
+            "no weights" => fs::remove_file(&weights).unwrap(),
+            "half of them" => {
+                let bytes = fs::read(&weights).unwrap();
+                fs::write(&weights, &bytes[..bytes.len() / 2]).unwrap();
+            }
+            "another width" => drop(fs::copy(directory.path().join("3_Dense/model.safetensors"), &weights).unwrap()),
+            _ => fs::remove_file(directory.path().join("modules.json")).unwrap(),
+        }
+        let Verdict::DoesNotRun(problem) = check_model(&options(directory.path().to_owned())).verdict else {
+            panic!("{damage}: runs");
+        };
+        let start = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
+        assert_eq!(problem, start, "{damage}");
+        assert!(problem.contains("2_Dense"), "{damage}: {problem}");
+    }
+}

@@ -5,13 +5,14 @@
 
 use crate::support::encoders::*;
 use crate::support::*;
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use prefold_backends::{Dtype, LoadOptions};
 use prefold_core::{Adapter, Folding, Output, Pooling, Rerank, Tokens, Wanted};
 use prefold_kernels::ThreadPool;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 #[test]
 fn embeddings() {
@@ -350,54 +351,55 @@ fn a_router_sends_texts_through_the_modules_of_their_task() {
     assert!(error.contains("StaticEmbedding in the route \"document\" of a Router"), "{error}");
 }
 
-/// ModernBERT's head, from the pooled state to the logit, computed plainly with the activations that its config may name.
+/// ModernBERT's head computed plainly, with activations that its config may name, and with a bias in its norm.
 #[test]
-fn a_head_has_the_activation_that_its_config_names() {
+fn a_head_has_the_activation_and_the_bias_that_its_config_names() {
     const NAME: &str = "modernbert-reranker-tiny";
-    let weights = candle_core::safetensors::load(fixture(NAME).join("model.safetensors"), &Device::Cpu).unwrap();
-    let weight = |name: &str| weights[name].to_dtype(DType::F64).unwrap();
-    let vector = |name: &str| weight(name).to_vec1::<f64>().unwrap();
-    let rows = |name: &str| weight(name).to_vec2::<f64>().unwrap();
-    let product = |rows: &[Vec<f64>], x: &[f64]| -> Vec<f64> {
-        rows.iter().map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum()).collect()
-    };
+    let silu: fn(f64) -> f64 = |x| x / (1.0 + (-x).exp());
+    let relu: fn(f64) -> f64 = |x| x.max(0.0);
     let text = Tokens::new(vec![2, 7, 31, 5, 9, 3]);
-    let activations: [(&str, fn(f64) -> f64); 2] = [("silu", |x| x / (1.0 + (-x).exp())), ("relu", |x| x.max(0.0))];
-    for (name, activation) in activations {
-        let mut config: Value =
-            serde_json::from_slice(&std::fs::read(fixture(NAME).join("config.json")).unwrap()).unwrap();
+    for (name, activation, has_bias) in [("silu", silu, false), ("relu", relu, true)] {
+        let mut weights =
+            candle_core::safetensors::load(fixture(NAME).join("model.safetensors"), &Device::Cpu).unwrap();
+        let config = std::fs::read(fixture(NAME).join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_slice(&config).unwrap();
         assert_eq!(config["classifier_pooling"], "mean");
         config["classifier_activation"] = name.into();
-        let mut model = load(&options(with_file(NAME, "config.json", &config).path().to_owned()));
-        let [Output::Tokens { data, dim }] = &forward(&mut model, std::slice::from_ref(&text), Wanted::Tokens)[..]
-        else {
-            panic!("not the states of tokens");
-        };
-        let mean =
-            |column| data.iter().skip(column).step_by(*dim).map(|&x| f64::from(x)).sum::<f64>() / text.len() as f64;
-        let pooled: Vec<f64> = (0..*dim).map(mean).collect();
-        let x: Vec<f64> = product(&rows("head.dense.weight"), &pooled).into_iter().map(activation).collect();
-        let middle = x.iter().sum::<f64>() / *dim as f64;
-        let deviation = (x.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / *dim as f64 + 1e-5).sqrt();
-        let normed: Vec<f64> =
-            x.iter().zip(vector("head.norm.weight")).map(|(x, w)| w * (x - middle) / deviation).collect();
-        let expected = product(&rows("classifier.weight"), &normed)[0] + vector("classifier.bias")[0];
-        let found = values(&mut model, std::slice::from_ref(&text));
-        assert_close(name, &found[0], &[expected as f32], 1e-4);
+        config["norm_bias"] = has_bias.into();
+        let directory = with_file(NAME, "config.json", &config);
+        if has_bias {
+            let norms: Vec<String> = weights.keys().filter(|name| name.ends_with("norm.weight")).cloned().collect();
+            for norm in norms {
+                let bias = weights[&norm].affine(0.5, 0.1).unwrap();
+                weights.insert(norm.replace(".weight", ".bias"), bias);
+            }
+            candle_core::safetensors::save(&weights, directory.path().join("model.safetensors")).unwrap();
+        }
+        let mut model = load(&options(directory.path().to_owned()));
+        let states = forward(&mut model, std::slice::from_ref(&text), Wanted::Tokens);
+        let [Output::Tokens { data, dim }] = &states[..] else { panic!("not the states of tokens") };
+        let mean = |column| data.iter().skip(column).step_by(*dim).map(|&x| f64::from(x)).sum::<f64>();
+        let pooled: Vec<f64> = (0..*dim).map(|column| mean(column) / text.len() as f64).collect();
+        let expected = modernbert_head(&weights, &pooled, activation);
+        assert_close(name, &values(&mut model, std::slice::from_ref(&text))[0], &[expected as f32], 1e-4);
     }
 }
 
-/// Copies a checkpoint.
-fn copy_files(from: &std::path::Path, to: &std::path::Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_files(&entry.path(), &to),
-            false => drop(std::fs::copy(entry.path(), to).unwrap()),
-        }
-    }
+/// The logit of a pooled state.
+fn modernbert_head(weights: &HashMap<String, Tensor>, pooled: &[f64], activation: fn(f64) -> f64) -> f64 {
+    let weight = |name: &str| weights[name].to_dtype(DType::F64).unwrap();
+    let vector = |name: &str| weight(name).to_vec1::<f64>().unwrap();
+    let product = |name: &str, x: &[f64]| -> Vec<f64> {
+        let rows = weight(name).to_vec2::<f64>().unwrap();
+        rows.iter().map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum()).collect()
+    };
+    let x: Vec<f64> = product("head.dense.weight", pooled).into_iter().map(activation).collect();
+    let middle = x.iter().sum::<f64>() / x.len() as f64;
+    let deviation = (x.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / x.len() as f64 + 1e-5).sqrt();
+    let scaled = x.iter().zip(vector("head.norm.weight")).map(|(x, weight)| weight * (x - middle) / deviation);
+    let bias = if weights.contains_key("head.norm.bias") { vector("head.norm.bias") } else { vec![0.0; x.len()] };
+    let normed: Vec<f64> = scaled.zip(bias).map(|(x, bias)| x + bias).collect();
+    product("classifier.weight", &normed)[0] + vector("classifier.bias")[0]
 }
 
 /// all-MiniLM-L6-v2. `PREFOLD_MINILM` names its directory (scripts/fetch-minilm.sh); without it, the test is skipped.

@@ -123,6 +123,8 @@ pub struct Prompts {
     pub by_name: BTreeMap<String, String>,
     /// The prompt put before every text when a request names none.
     pub default: Option<String>,
+    /// The model's pooling leaves the tokens of a prompt out, which is not computed: texts with a prompt are refused.
+    pub excluded: bool,
 }
 
 /// Pooling of token states into one vector.

@@ -76,6 +76,13 @@ impl ResolvedOptions {
             }
             Some(Prompt::Text(text)) => Some(text),
         };
+        let prompt = prompt.filter(|prompt| !prompt.is_empty());
+        if prompt.is_some() && prompts.is_some_and(|prompts| prompts.excluded) {
+            let field = options.prompt.as_ref().map_or("prompt", Prompt::field);
+            let problem =
+                "is not possible: the model's pooling leaves out the tokens of a prompt (`include_prompt` false)";
+            return Err(Error::invalid(field, problem));
+        }
         let limit = limits.max_input_length;
         let max_tokens = options.max_tokens.unwrap_or(limit);
         if options.max_tokens.is_some() && !(1..=limit).contains(&max_tokens) {
@@ -83,7 +90,7 @@ impl ResolvedOptions {
             return Err(Error::invalid("truncate_prompt_tokens", problem));
         }
         Ok(Self {
-            prompt: prompt.filter(|prompt| !prompt.is_empty()).cloned(),
+            prompt: prompt.cloned(),
             prompt_field: options.prompt.as_ref().map(Prompt::field),
             adapter: task.map_or(Adapter::default(), |(adapter, _)| adapter),
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),

@@ -30,7 +30,7 @@ pub(super) fn check_output(output: &Output, entry: &Entry) -> Result<(), Backend
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(index) => Err(BackendError::NotFinite(format!(
-            "value {index} is {}; an overflow of the number format is the usual cause, and float32 avoids it",
+            "value {index} is {}; a weight that is not finite is a cause, and in bfloat16, float16 and int8 an overflow, which float32 avoids",
             values[index]
         ))),
     }

@@ -76,6 +76,7 @@ pub(super) fn find<'a>(command: &'a Command, key: &str) -> Result<&'a Arg, FileE
     let mut flags = command.get_arguments().filter(in_a_file);
     flags.find(|flag| flag.get_long() == Some(&long)).ok_or_else(|| {
         let hint = match command.get_arguments().filter_map(Arg::get_long).find(|known| differ_by_one(known, &long)) {
+            Some(known) if known == long => " here: the command line alone has it".to_owned(),
             Some(known) => format!("; is `{known}` meant?"),
             None => " (prefold --help has them all)".to_owned(),
         };
@@ -168,7 +169,7 @@ mod tests {
         for (file, words) in [
             ("max-batch-token = 1", "`max-batch-token` is not a flag; is `max-batch-tokens` meant?"),
             ("colour = 'red'", "`colour` is not a flag (prefold --help has them all)"),
-            ("config = 'x'", "`config` is not a flag"),
+            ("config = 'x'", "`config` is not a flag here: the command line alone has it"),
             ("max-batch-tokens = 0", "at least 1"),
             ("port = 'hunter2'", "invalid value '...' for '--port"),
             ("json-output = 'yes'", "`json-output` is a text; it must be true or false"),

@@ -68,6 +68,21 @@ fn what_lifts_the_mask() {
     assert_eq!(mask("qwen2-tiny", &[code]), MaskConfig::Full);
 }
 
+/// With a mask the field counts the token itself; without one it counts those on either side, as in transformers.
+#[test]
+fn windows_with_and_without_a_mask() {
+    let windows = |name: &str, changes: &[(&str, Value)]| config_with(name, changes).sliding_windows;
+    let without = ("is_causal", json!(false));
+    let size = ("sliding_window", json!(16));
+    let some = [size.clone(), ("use_sliding_window", json!(true)), ("max_window_layers", json!(1))];
+    assert!(windows("mistral-tiny", std::slice::from_ref(&size)).iter().all(|window| *window == Some(16)));
+    assert!(windows("mistral-tiny", &[size, without.clone()]).iter().all(|window| *window == Some(17)));
+    for name in ["qwen2-tiny", "qwen3-tiny"] {
+        assert_eq!(windows(name, &some)[..2], [None, Some(16)], "{name}");
+        assert_eq!(windows(name, &[&some[..], &[without.clone()]].concat())[..2], [None, Some(17)], "{name}");
+    }
+}
+
 #[test]
 fn a_pooling_that_only_the_config_names() {
     let dir = copy_of("llama-bidirec-tiny");

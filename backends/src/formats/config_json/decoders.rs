@@ -183,14 +183,16 @@ fn sliding_windows(
     mask: MaskConfig,
     num_layers: usize,
 ) -> Result<Vec<Option<usize>>, LoadError> {
+    // With a mask the field counts the token itself, as a window here does; without one, the tokens on either side.
+    let window = |size: usize| size + usize::from(mask == MaskConfig::Full);
     match family.window {
         Window::Never => Ok(vec![None; num_layers]),
         Window::AllLayers { .. } if fields.get("sliding_window").is_some() => {
-            Ok(vec![Some(windows::size(fields)?); num_layers])
+            Ok(vec![Some(window(windows::size(fields)?)); num_layers])
         }
         Window::AllLayers { .. } if fields.mentions("sliding_window") => Ok(vec![None; num_layers]),
-        Window::AllLayers { default } => Ok(vec![Some(default); num_layers]),
-        Window::SomeLayers => some_layers(fields, num_layers),
+        Window::AllLayers { default } => Ok(vec![Some(window(default)); num_layers]),
+        Window::SomeLayers => some_layers(fields, num_layers, window),
         Window::Alternating => {
             let window = match mask {
                 MaskConfig::Causal => windows::size(fields)?,
@@ -203,7 +205,11 @@ fn sliding_windows(
 }
 
 /// Windows in the layers of a type, or in those from one on.
-fn some_layers(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<Option<usize>>, LoadError> {
+fn some_layers(
+    fields: &Fields<'_>,
+    num_layers: usize,
+    window: impl Fn(usize) -> usize,
+) -> Result<Vec<Option<usize>>, LoadError> {
     let slides = match fields.optional::<Vec<String>>("layer_types")? {
         Some(layer_types) => windows::slides_by_type(fields, &layer_types, num_layers)?,
         None if fields.or("use_sliding_window", false)? => {
@@ -218,6 +224,6 @@ fn some_layers(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<Option<usiz
     if !fields.or("use_sliding_window", false)? {
         return Err(fields.problem("layer_types", "has sliding_attention, but `use_sliding_window` is not true"));
     }
-    let size = windows::size(fields)?;
-    Ok(slides.into_iter().map(|slides| slides.then_some(size)).collect())
+    let window = window(windows::size(fields)?);
+    Ok(slides.into_iter().map(|slides| slides.then_some(window)).collect())
 }
