@@ -249,19 +249,6 @@ impl Evidence<'_> {
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 
-    /// A dense module whose input is `in_features` wide; without its weights for a summary, and where they are not here.
-    ///
-    /// # Errors
-    /// Those of [`st_modules::dense`].
-    pub(super) fn dense(&self, folder: &str, in_features: usize) -> Result<DenseModule, LoadError> {
-        let with_weights = match self.purpose {
-            Purpose::Run => true,
-            Purpose::Check => self.files.has_tensors()?,
-            Purpose::Summary => false,
-        };
-        st_modules::dense(self.files, folder, in_features, with_weights)
-    }
-
     /// The pooling that `config.json` names, as those of NVIDIA's decoders without a mask do.
     ///
     /// # Errors

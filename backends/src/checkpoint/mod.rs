@@ -3,6 +3,7 @@
 mod capabilities;
 mod catch_panic;
 mod classifier;
+mod dense_modules;
 mod head;
 mod metadata;
 mod st_modules;

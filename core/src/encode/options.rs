@@ -202,3 +202,7 @@ impl Place {
         Error::Tokenization { field: self.field, problem: self.problem(error) }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/options.rs"]
+mod tests;

@@ -106,3 +106,7 @@ impl<'t> Characters<'t> {
         self.text.get(byte(start)..byte(end).max(byte(start))).unwrap_or("")
     }
 }
+
+#[cfg(test)]
+#[path = "tests/spans.rs"]
+mod tests;

@@ -79,7 +79,11 @@ fn windows_with_and_without_a_mask() {
     assert!(windows("mistral-tiny", &[size, without.clone()]).iter().all(|window| *window == Some(17)));
     for name in ["qwen2-tiny", "qwen3-tiny"] {
         assert_eq!(windows(name, &some)[..2], [None, Some(16)], "{name}");
-        assert_eq!(windows(name, &[&some[..], &[without.clone()]].concat())[..2], [None, Some(17)], "{name}");
+        assert_eq!(
+            windows(name, &[&some[..], std::slice::from_ref(&without)].concat())[..2],
+            [None, Some(17)],
+            "{name}"
+        );
     }
 }
 

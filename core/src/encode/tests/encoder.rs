@@ -498,32 +498,3 @@ fn decode_gives_the_text_back() {
     assert_eq!(encoder.decode(&ids, PLACE, false, &AtomicU64::new(0)).unwrap(), format!("{text}<|endoftext|>"));
     assert!(matches!(encoder.decode(&[9999], PLACE, true, &AtomicU64::new(0)), Err(Error::Validation { .. })));
 }
-
-/// A post-processor that trims offsets, as RoBERTa's does, trims them once.
-#[test]
-fn places_of_tokens_are_those_of_the_tokenizer() {
-    let encoder = encoder("roberta-tiny", 100);
-    let resolved = encoder.resolve(&options(), None).unwrap().with_offsets();
-    for text in ["Honey bees dance.", " two  spaces ", "né\u{e9} \u{1f41d} bees, bees"] {
-        let whole = encoder.tokenizer.encode_char_offsets(text, true).unwrap();
-        let special = whole.get_special_tokens_mask().iter();
-        let expected: Vec<_> = whole.get_offsets().iter().zip(special).filter(|&(_, &special)| special == 0).collect();
-        let spans = encoder.spans(text.to_owned(), PLACE, &resolved).unwrap();
-        let found: Vec<_> = spans.tokens.iter().map(|token| (token.start, token.end)).collect();
-        assert_eq!(found, expected.into_iter().map(|(&place, _)| place).collect::<Vec<_>>(), "{text:?}");
-        assert_eq!(spans.kept.iter().filter(|&&kept| kept).count(), found.len());
-    }
-}
-
-#[test]
-fn prompts_that_pooling_leaves_out_are_refused() {
-    let encoder = encoder("llama-tiny", 100);
-    let resolve = |options: EncodeOptions| {
-        let prompts = Prompts { excluded: true, ..prompts(None) };
-        encoder.resolve(&options, Some(&prompts)).map(drop).map_err(|error| error.to_string())
-    };
-    resolve(options()).unwrap();
-    resolve(EncodeOptions { prompt: Some(Prompt::Named("plain".to_owned())), ..options() }).unwrap();
-    let refused = resolve(EncodeOptions { prompt: Some(Prompt::Text("Find: ".to_owned())), ..options() }).unwrap_err();
-    assert!(refused.contains("`prompt`") && refused.contains("include_prompt"), "{refused}");
-}
