@@ -94,6 +94,9 @@ impl TensorNames {
 pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
     ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new.", "deberta."];
 
+/// First parts of names as published code gives them, and as transformers 5 does to the same models.
+pub(crate) const RENAMED_PREFIXES: [(&str, &str); 2] = [("new.", "gte."), ("bert.", "nomic_bert.")];
+
 /// Those of Llama and all that follow it.
 pub(crate) const DECODER: TensorNames = TensorNames {
     words: "model.embed_tokens",

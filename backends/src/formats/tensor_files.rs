@@ -4,7 +4,7 @@ use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows};
 use super::{pytorch, safetensors};
 use crate::LoadError;
 use crate::config::adapters::{first_factor, parametrized};
-use crate::config::names::OPTIONAL_PREFIXES;
+use crate::config::names::{OPTIONAL_PREFIXES, RENAMED_PREFIXES};
 use crate::disk::{FileBytes, NamedFile};
 use crate::json::{Fields, FromField};
 use prefold_kernels::{Dtype, Element};
@@ -211,13 +211,19 @@ impl TensorFiles {
         Ok(())
     }
 
-    /// A tensor by its name, or by another spelling of it, with or without the first part; or the matrix that adapters change.
+    /// A tensor by its name, or by another spelling of it, with or without the first part or with another; or the matrix that adapters
+    /// change.
     fn find(&self, name: &str) -> Option<&StoredTensor> {
         let without = OPTIONAL_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
-        [Some(name), without].into_iter().flatten().find_map(|name| {
+        let spelled = |name: &str| {
             let other = || self.tensors.get(&other_name(name)?);
             self.tensors.get(name).or_else(other).or_else(|| self.adapted(name))
-        })
+        };
+        let renamed = || {
+            let again = |(old, new): (&str, &str)| name.strip_prefix(old).map(|rest| format!("{new}{rest}"));
+            RENAMED_PREFIXES.into_iter().filter_map(again).find_map(|name| spelled(&name))
+        };
+        [Some(name), without].into_iter().flatten().find_map(spelled).or_else(renamed)
     }
 
     /// A matrix whose weight torch computes from it and from adapters; other functions of it are not known.

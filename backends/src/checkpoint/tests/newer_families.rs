@@ -291,3 +291,18 @@ fn the_first_class_of_several_counts() {
     let refused = both("NewForQuestionAnswering", "NewModel").unwrap_err().to_string();
     assert!(refused.contains("NewForQuestionAnswering"), "{refused}");
 }
+
+/// transformers 5 writes classifiers of GTE and Nomic with names of its own.
+#[test]
+fn names_of_transformers_5() {
+    let dir = copy_of("gte-reranker-tiny");
+    let path = dir.path().join("model.safetensors");
+    let tensors = candle_core::safetensors::load(&path, &candle_core::Device::Cpu).unwrap();
+    let renamed = tensors.iter().map(|(name, tensor)| (name.replacen("new.", "gte.", 1), tensor.clone()));
+    let renamed: std::collections::HashMap<_, _> = renamed.collect();
+    assert!(
+        renamed.keys().any(|name| name.starts_with("gte.encoder")) && !renamed.contains_key("new.pooler.dense.weight")
+    );
+    candle_core::safetensors::save(&renamed, &path).unwrap();
+    assert!(open(dir.path()).is_ok());
+}
