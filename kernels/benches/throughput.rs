@@ -1,5 +1,6 @@
-//! Prints what the GEMM reaches beside the CPU's peak, and for a single row beside the reading of as much memory, each the
-//! best of eight tries in turn, because other work on the machine disturbs: `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with
+//! Prints what the GEMM reaches beside the CPU's peak, and for a single row beside the reading of its weights, each the best of
+//! eight tries in turn, because other work on the machine disturbs:
+//! `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with
 //! `-- ISA HEADS KV_HEADS HEAD_DIM TOKENS`.
 
 use prefold_kernels::{

@@ -41,7 +41,7 @@ pub(super) struct Fitted {
 /// The encoding of a text within the limits.
 pub(super) struct FittedText {
     pub(super) whole: Encoding,
-    /// Where the options ask for them, the first and the last character of each token that is not special.
+    /// The place of each token that is not special, in characters; empty unless the options ask for offsets.
     pub(super) offsets: Vec<(usize, usize)>,
     /// Byte of the text at which its offsets begin.
     pub(super) start: usize,

@@ -95,7 +95,7 @@ impl<P: Packing> Block<'_, P> {
         // is that of all columns.
         unsafe {
             let nothing = V::set1(0.0);
-            // What a column has is read once: the compiler cannot know that the product is none of it.
+            // Totals, scales and biases are read once for all rows: the compiler cannot know that the product is none of them.
             let (totals, scales) = if P::IS_QUANTIZED {
                 let quantized = self.weight.quantized();
                 let totals = V::loadu_up_to(quantized.totals.as_ptr().add(column).cast(), count);

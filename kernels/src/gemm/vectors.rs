@@ -48,7 +48,7 @@ struct Vectors<'a, P, D> {
 
 /// A register block.
 struct RegisterBlock {
-    /// Where the words of the rows begin behind the sums in scratch.
+    /// The first word of the rows, counted from the end of the sums in scratch.
     a: usize,
     b: *const u32,
     /// Words from one step to the next in `b`, whose columns are widened already or need not be.
