@@ -1,5 +1,6 @@
 //! A call of the engine under way.
 
+use crate::call::Call;
 use crate::errors::to_python;
 use crate::process;
 use crate::waiting::Place;
@@ -9,11 +10,8 @@ use prefold_core::{Error, TokenInfo};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::task::AbortHandle;
 
 /// Answer of a call.
 pub(crate) enum Answer {
@@ -30,11 +28,11 @@ type Outcome = Result<Answer, Option<Error>>;
 #[pyclass(frozen, module = "prefold._prefold")]
 pub(crate) struct Job {
     place: Place<Outcome>,
-    task: AbortHandle,
+    call: Call,
     inference: OnceLock<Duration>,
 }
 
-/// Fills the place when the task ends without a result: aborted, or by a panic.
+/// Fills the place when the call ends without a result: dropped, or by a panic.
 struct Ended(Place<Outcome>);
 
 impl Drop for Ended {
@@ -44,27 +42,18 @@ impl Drop for Ended {
 }
 
 impl Job {
-    /// Starts a call: goes as far as it can without waiting on this thread, so that a query is in the engine's queue before another
-    /// thread has woken up, and on the runtime from there.
-    pub(crate) fn start(call: impl Future<Output = Result<Answer, Error>> + Send + 'static) -> PyResult<Self> {
+    /// Starts a call of so many texts.
+    pub(crate) fn start(
+        texts: usize,
+        call: impl Future<Output = Result<Answer, Error>> + Send + 'static,
+    ) -> PyResult<Self> {
         let place = Place::new();
         let ended = Ended(place.clone());
-        let mut call = Box::pin(async move {
+        let call = async move {
             let answer = call.await;
             ended.0.fill(answer.map_err(Some));
-        });
-        let runtime = process::runtime()?;
-        let _entered = runtime.enter();
-        // Woken or not, the runtime asks it again. A panic drops what it has, which ends the call.
-        let mut begin =
-            || catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
-        let is_over = Python::attach(|py| py.detach(|| !matches!(begin(), Ok(Poll::Pending))));
-        let task = runtime.spawn(async move {
-            if !is_over {
-                call.await;
-            }
-        });
-        Ok(Self { place, task: task.abort_handle(), inference: OnceLock::new() })
+        };
+        Ok(Self { place, call: Call::start(texts, Box::pin(call))?, inference: OnceLock::new() })
     }
 }
 
@@ -73,7 +62,8 @@ impl Job {
     /// Waits for the answer, without the GIL, and returns it; once only. Ctrl-C ends the wait and the call.
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         process::check()?;
-        match self.place.wait(py).inspect_err(|_| self.task.abort())? {
+        self.call.carry(py)?;
+        match self.place.wait(py).inspect_err(|_| self.cancel())? {
             Some(Ok(answer)) => {
                 if let Answer::Vectors(vectors) = &answer {
                     let _ = self.inference.set(vectors.inference);
@@ -92,27 +82,16 @@ impl Job {
         self.inference.get().map(Duration::as_secs_f64)
     }
 
-    /// True once there is an answer or an error.
-    fn done(&self) -> bool {
-        self.place.is_filled()
-    }
-
     /// Calls `callback` without arguments, on any thread, when the answer is there.
-    fn on_done(&self, py: Python<'_>, callback: Py<PyAny>) {
+    fn on_done(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
+        self.call.leave_to_runtime()?;
         self.place.on_filled(py, callback);
+        Ok(())
     }
 
     /// Ends the call. Its texts leave the engine's queue.
     fn cancel(&self) {
-        if !process::is_forked() {
-            self.task.abort();
-        }
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        self.cancel();
+        self.call.cancel();
     }
 }
 

@@ -3,6 +3,7 @@
 //! The package around it is in `python/prefold/`; it is what users import.
 #![deny(unsafe_code)]
 
+mod call;
 mod errors;
 mod job;
 mod model;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time between two looks at Python's signals, such as Ctrl-C.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Place of one result. Clones share it.
 pub(crate) struct Place<T>(Arc<Inner<T>>);
@@ -37,10 +37,6 @@ impl<T: Send> Place<T> {
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn is_filled(&self) -> bool {
-        self.lock().is_filled
     }
 
     /// Leaves the result, unless there has been one, and wakes who waits.

@@ -25,12 +25,31 @@ def model(models):
     return models("qwen3-tiny")
 
 
-@pytest.fixture(scope="module")
-def long_call():
-    """`long_call()`: a call of the built-in model that takes longer than any test."""
-    model = prefold.Model()
+@pytest.fixture(scope="module", params=[20_000, 1])
+def long_call(request):
+    """`long_call()`: a call of the built-in model that takes longer than any test, of many texts, or of one that waits behind many."""
+    model = prefold.Model(scheduling="fifo", max_client_batch_size=2_000)
     texts = [f"{number} " + "a river crosses the plain before it reaches the sea " * 40 for number in range(20_000)]
-    return lambda: model._native.embed(texts, OPTIONS, True, None)
+
+    def embed(given):
+        return model._native.embed(given, OPTIONS, True, None)
+
+    before = embed(texts[:2_000])
+    while request.param == 1 and is_answered(embed(["a"])):
+        pass  # The many are not in the queue yet.
+    if request.param > 1:
+        before.cancel()
+    yield lambda: embed(texts[:request.param])
+    before.cancel()
+
+
+def is_answered(job):
+    answered = threading.Event()
+    job.on_done(answered.set)
+    try:
+        return answered.wait(0.3)
+    finally:
+        job.cancel()
 
 
 def test_threads_get_the_same_bits(model, texts):
@@ -91,7 +110,7 @@ def test_a_fork_is_refused_and_ends():
         import gc, os, sys, prefold
         model = prefold.Model(sys.argv[1] + "/bert-mean-tiny")
         model.embed("a")
-        job = model._native.embed(["a"] * 50, (None, None, None, None, None), True, None)
+        job, one = (model._native.embed(["a"] * texts, (None, None, None, None, None), True, None) for texts in (50, 1))
         child = os.fork()
         if child == 0:
             calls = [lambda: model.embed("a"), prefold.Model, lambda: model.tokenize("a"), lambda: model.rerank("a", ["b"]), job.result]
@@ -101,15 +120,15 @@ def test_a_fork_is_refused_and_ends():
                 except prefold.ForkError as error:
                     print(error, flush=True)
             model.close()
-            del model, job, calls, call
+            del model, job, one, calls, call
             gc.collect()
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        print(len(model.embed("a")), len(job.result()))
+        print(len(model.embed("a")), len(job.result()), len(one.result()))
     """)
     *refusals, parent = output.splitlines()
     assert len(refusals) == 5 and all("was forked from process" in line and "`spawn`" in line for line in refusals)
-    assert parent == "1 50"
+    assert parent == "1 50 1"
 
 
 def test_models_may_be_loaded_after_a_fork():

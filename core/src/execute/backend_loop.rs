@@ -50,9 +50,11 @@ impl Pipeline {
                 let id = state.batches;
                 state.queue.close_batch();
                 state.entries_left();
+                let is_left_to_planner = state.is_left_to_planner();
                 drop(state);
-                // For what did not fit, and for the batch after this one.
-                self.planner_wake.notify_one();
+                if is_left_to_planner {
+                    self.planner_wake.notify_one();
+                }
                 metrics::backend_idle(idle.elapsed());
                 if entries.is_empty() {
                     return Some((id, batch));

@@ -178,10 +178,15 @@ impl Pipeline {
 }
 
 impl State {
-    /// Whether a backend waits, and no batch for it is there or forms: then it plans the next one itself, because a lone request would
-    /// wait longer for the planner's thread to wake up.
+    /// Whether a backend waits, or will next, and no batch for it is there or forms: then it plans the next one itself, because a lone
+    /// request would wait longer for the planner's thread to wake up.
     pub(super) fn is_left_to_backend(&self) -> bool {
-        self.idle_backends > 0 && self.slot.is_none() && !self.is_forming
+        self.running_since.iter().any(Option::is_none) && self.slot.is_none() && !self.is_forming
+    }
+
+    /// Whether the planner has something to do: entries to plan, or the end to see.
+    pub(super) fn is_left_to_planner(&self) -> bool {
+        self.closed || !self.queue.is_empty()
     }
 
     /// Gives back the quota of entries that a backend has taken or that were withdrawn, and shows what still waits. Those in

@@ -163,10 +163,13 @@ async fn a_backend_plans_itself_unless_the_planner_does() {
     // Without threads.
     let pipeline = Arc::new(Pipeline::new(config(budget(100, 1)), 1));
     let pending = submit(&pipeline, &[&[1], &[2]]);
-    pipeline.lock().idle_backends = 1;
-    assert!(pipeline.lock().is_left_to_backend());
-    for id in 1..=2 {
+    for (id, is_left_to_planner) in [(1, true), (2, false)] {
+        assert!(pipeline.lock().is_left_to_backend(), "it is between two batches");
         assert!(pipeline.await_batch(0).is_some_and(|(found, batch)| (found, batch.len()) == (id, 1)));
+        let mut state = pipeline.lock();
+        assert!(!state.is_left_to_backend(), "it runs");
+        assert_eq!(state.is_left_to_planner(), is_left_to_planner);
+        state.running_since = vec![None];
     }
     let mut state = pipeline.lock();
     state.is_forming = true;
