@@ -59,7 +59,7 @@ pub enum Error {
         limit: usize,
     },
     /// The served model lacks the answer.
-    #[error("{} is not possible: the served model ({model_type}) {capabilities}", asked.noun())]
+    #[error("{} is not possible: the model ({model_type}) {capabilities}", asked.noun())]
     NotCapable {
         /// The answer that the request asks for.
         asked: Task,

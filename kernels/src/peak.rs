@@ -9,8 +9,10 @@ use std::hint::black_box;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Sums that are in flight: enough to hide the latency of two units.
-const CHAINS: usize = 12;
+/// Factors that are multiplied with each other, so that no two products are the same: `LEFT * RIGHT` sums are in flight, enough to hide
+/// the latency of two units.
+const LEFT: usize = 3;
+const RIGHT: usize = 4;
 
 /// Tiles of sums, as in a product.
 const TILES: usize = 4;
@@ -32,7 +34,7 @@ impl<P: Packing> Operation for Peak<'_, P> {
         unsafe { chains::<P::Dot<S>>(self.iterations) }
         // A word of a widened dot product has half the elements of a packed one.
         let halves = if <P::Dot<S> as Dot>::IS_WIDENED { 1 } else { 2 };
-        self.words.fetch_add(self.iterations * CHAINS * S::V::LANES * halves, Relaxed);
+        self.words.fetch_add(self.iterations * LEFT * RIGHT * S::V::LANES * halves, Relaxed);
     }
 }
 
@@ -62,18 +64,24 @@ impl<P: Packing> TileOperation for Peak<'_, P> {
 /// The CPU has the instructions of `D`.
 #[inline(always)]
 unsafe fn chains<D: Dot>(iterations: usize) {
-    let words = black_box([0_u32; MAX_LANES]);
-    // SAFETY: `words` has enough words; the instructions are the caller's duty.
+    let words = [0_u32; (LEFT + RIGHT) * MAX_LANES];
+    // SAFETY: each factor has enough words; the instructions are the caller's duty.
     unsafe {
-        let (a, b) = (D::V::loadu(words.as_ptr().cast()), D::V::set1(f32::from_bits(words[0])));
         // Sums are numbers, and numbers of zero bits are zero.
-        let mut sums: [D::Sums; CHAINS] = std::mem::zeroed();
+        let mut sums: [[D::Sums; RIGHT]; LEFT] = std::mem::zeroed();
         for _ in 0..iterations {
-            for sum in &mut sums {
-                *sum = D::fmadd(*sum, a, b);
+            // Not known to the compiler, which would multiply once.
+            let words = black_box(words.as_ptr());
+            let factor = |i: usize| D::V::loadu(words.add(i * MAX_LANES).cast());
+            let right: [D::V; RIGHT] = std::array::from_fn(|j| factor(LEFT + j));
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let left = factor(i);
+                for (sum, right) in sums.iter_mut().zip(right) {
+                    *sum = D::fmadd(*sum, left, right);
+                }
             }
         }
-        for sum in sums {
+        for sum in sums.into_iter().flatten() {
             black_box(D::to_vector(sum).to_array());
         }
     }

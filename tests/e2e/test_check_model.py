@@ -45,6 +45,17 @@ def test_a_model_that_does_not_run(tmp_path, changes, words):
     assert status == 1 and "does not run" in text and words in text
 
 
+def test_flags_of_a_start(tmp_path):
+    model = FIXTURES / "qwen3-tiny"
+    status, text, _ = check(tmp_path, model, "--pooling", "mean", "--json")
+    assert status == 0 and json.loads(text)["answers"]["embed"]["pooling"] == ["mean"]
+    status, text, _ = check(tmp_path, model, "--default-prompt-name", "nix", "--json")
+    found = json.loads(text)
+    assert (status, found["verdict"]) == (1, "does_not_run") and "nix" in found["notes"][0]
+    status, _, error = check(tmp_path, model, "--rerank-recipe", "nix")
+    assert status == 2 and "nix" in error
+
+
 def test_a_name_that_is_no_model(tmp_path):
     status, _, error = check(tmp_path, "no such thing")
     assert status == 2 and "no such thing" in error

@@ -1,7 +1,8 @@
 //! `prefold check-model`: says, by the check that a start makes too, whether a model runs, before its weights are there.
 
-use super::args::NamedSourceArgs;
-use super::config::model::model_source;
+use super::args::{LoadArgs, NamedSourceArgs};
+use super::config::ConfigError;
+use super::config::model::{load_options, model_source};
 use prefold_backends::{CheckedModel, LoadOptions, ModelCheck, Verdict, check_model};
 use prefold_core::{Capabilities, Rerank};
 use serde_json::{Value, json};
@@ -15,23 +16,28 @@ pub(crate) struct CheckModelArgs {
     #[command(flatten)]
     source: NamedSourceArgs,
 
+    #[command(flatten)]
+    load: LoadArgs,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl CheckModelArgs {
-    /// Prints the result. The exit status is 0 for a model that runs, 1 for one that does not, 2 for arguments that name none.
+    /// Prints the result. The exit status is 0 for a model that runs, 1 for one that does not, 2 for arguments that name none or that no
+    /// model is loaded with.
     pub(crate) fn run(self) -> ExitCode {
-        let (name, source) = match model_source(&self.source.source(), false) {
-            Ok(found) => found,
+        let is_json = self.json;
+        let (name, options) = match self.options() {
+            Ok(options) => options,
             Err(error) => {
                 eprintln!("error: {error}");
                 return ExitCode::from(2);
             }
         };
-        let check = check_model(&LoadOptions { source, ..LoadOptions::default() });
-        let text = match self.json {
+        let check = check_model(&options);
+        let text = match is_json {
             true => format!("{:#}\n", as_json(&name, &check)),
             false => Report { name: &name, check: &check }.to_string(),
         };
@@ -40,6 +46,12 @@ impl CheckModelArgs {
             (Verdict::Runs | Verdict::RunsBut(_), Ok(())) => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
         }
+    }
+
+    /// The model's name, and how a start with the same flags loads it.
+    fn options(self) -> Result<(String, LoadOptions), ConfigError> {
+        let (name, source) = model_source(&self.source.source(), false)?;
+        Ok((name, load_options(source, self.load, None)?))
     }
 }
 

@@ -80,7 +80,7 @@ fn a_task_that_the_model_lacks_names_the_routes_of_those_it_has() {
         ),
     ] {
         let message = ApiError::from(not_capable(capabilities)).to_string();
-        assert!(message.starts_with("embedding is not possible: the served model (x) is a"), "{message}");
+        assert!(message.starts_with("embedding is not possible: the model (x) is a"), "{message}");
         assert!(message.ends_with(words), "{message}");
     }
 }

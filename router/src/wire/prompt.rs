@@ -94,10 +94,11 @@ impl PromptFields {
         mut ignore: impl FnMut(&'static str, &str) -> Result<(), Error>,
     ) -> Result<Purpose, Error> {
         let Self { prompt_name, prompt, input_type, task } = self;
-        let only_one = |field| Err(Error::invalid(field, "send only one of `prompt`, `prompt_name` and `input_type`"));
+        let only_one =
+            |field| Err(Error::invalid(field, "must be the only one of `prompt`, `prompt_name` and `input_type`"));
         let prompt = match (prompt_name, prompt, input_type) {
             (None, None, Some(_)) if task.is_some() => {
-                return Err(Error::invalid("task", "send only one of `task` and `input_type`"));
+                return Err(Error::invalid("task", "must be the only one of `task` and `input_type`"));
             }
             (None, None, Some(input_type)) => {
                 let found = choices.find(input_type.names());

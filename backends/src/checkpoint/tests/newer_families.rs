@@ -39,6 +39,10 @@ fn windows_of_local_layers() {
 #[test]
 fn rotations_of_layers_with_and_without_windows() {
     assert_eq!(thetas(&config_with("modernbert-tiny", &[])), (160_000.0, 10_000.0));
+    let older =
+        [("rope_parameters", json!(null)), ("global_rope_theta", json!(5.0)), ("local_rope_theta", json!(null))];
+    assert_eq!(thetas(&config_with("modernbert-tiny", &older)), (5.0, 5.0));
+    assert_eq!(thetas(&config_with("modernbert-tiny", &older[..2])), (5.0, 10_000.0));
     assert_eq!(thetas(&config_with("embeddinggemma-tiny", &[])), (1_000_000.0, 10_000.0));
     let set = |theta: f64| json!({"rope_type": "default", "rope_theta": theta});
     let newer = json!({"full_attention": set(5.0), "sliding_attention": set(7.0)});

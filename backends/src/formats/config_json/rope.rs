@@ -57,7 +57,11 @@ pub(super) fn read_two(
             },
         }
     };
-    Ok(RotaryConfig { full: one("full_attention", full)?, windowed: one("sliding_attention", windowed)? })
+    let full = one("full_attention", full)?;
+    // Null is no base of their own, as transformers 4 reads ModernBERT's.
+    let is_null = config.mentions(windowed.0) && config.get(windowed.0).is_none();
+    let default = if is_null { full.theta } else { windowed.1 };
+    Ok(RotaryConfig { full, windowed: one("sliding_attention", (windowed.0, default))? })
 }
 
 fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: RopeKinds) -> Result<RopeConfig, LoadError> {

@@ -215,7 +215,7 @@ async fn a_model_gives_all_the_answers_it_can_and_refuses_others() {
             (Task::Classify, engine.classify(text(), encode("inputs")).await.err()),
         ];
         for (task, error) in answers {
-            let expected = format!("{} is not possible: the served model (fake) {served}", task.noun());
+            let expected = format!("{} is not possible: the model (fake) {served}", task.noun());
             let refusal = (!capabilities.tasks().any(|able| able == task)).then_some(expected);
             assert_eq!(error.map(|error| error.to_string()), refusal, "{task} of a model that {served}");
         }

@@ -167,6 +167,7 @@ fn what_is_wrong_is_said() {
         ("--client-timeout 0", "must be a whole number from 1 to 86400"),
         ("--max-batch-tokens 1.5", "must be a whole number, at least 1"),
         ("--max-batch-ms -1", "must be a whole number, at least 0"),
+        ("--max-batch-ms 99999999999999999999", "must be a whole number from 0 to 18446744073709551615"),
         ("--default-prompt a --default-prompt-name b", "cannot be used with"),
         ("--no-such-flag", "--no-such-flag"),
     ] {

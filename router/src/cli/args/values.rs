@@ -2,13 +2,15 @@
 
 use prefold_backends::{AttentionMode, Dtype};
 use prefold_core::Task;
+use std::num::IntErrorKind;
 use std::str::FromStr;
 
 /// A whole number from `MIN` to `MAX`.
 pub(super) fn whole<T: FromStr, const MIN: u64, const MAX: u64>(s: &str) -> Result<T, String> {
     let number = s.parse::<u64>().ok().filter(|number| (MIN..=MAX).contains(number)).and_then(|_| s.parse().ok());
+    let is_too_large = s.parse::<u64>().is_err_and(|error| *error.kind() == IntErrorKind::PosOverflow);
     number.ok_or_else(|| match MAX {
-        u64::MAX => format!("must be a whole number, at least {MIN}"),
+        u64::MAX if !is_too_large => format!("must be a whole number, at least {MIN}"),
         _ => format!("must be a whole number from {MIN} to {MAX}"),
     })
 }

@@ -7,7 +7,7 @@ mod server;
 mod telemetry;
 
 use self::engine::engine_config;
-use self::error::ConfigError;
+pub(crate) use self::error::ConfigError;
 use self::model::{load_options, model_source};
 use self::server::server_config;
 use self::telemetry::telemetry_config;

@@ -46,8 +46,8 @@ async fn every_embedding_route_takes_prompts() {
         assert!(named.0 > plain.0, "{path}");
         for (fields, problem) in [
             (json!({ "prompt_name": "nix" }), "`nix` is not a prompt of the served model; it has: query"),
-            (json!({ "prompt_name": "query", "input_type": "query" }), "send only one of"),
-            (json!({ "prompt_name": "query", "prompt": "" }), "send only one of"),
+            (json!({ "prompt_name": "query", "input_type": "query" }), "must be the only one of"),
+            (json!({ "prompt_name": "query", "prompt": "" }), "must be the only one of"),
             (json!({ "input_type": "nix" }), "unknown value `nix`"),
         ] {
             let refused = post(&app, path, body_of(path, &fields)).await;
@@ -87,7 +87,7 @@ async fn a_task_selects_the_adapter_and_its_prompt() {
         assert_ne!(query.1, answer(json!({ "prompt_name": "query" })).await.1, "{path}");
         for (fields, problem) in [
             (json!({ "task": "nix" }), "`nix` is not a task of the served model; it has: retrieval.query, separation"),
-            (json!({ "task": "separation", "input_type": "query" }), "send only one of `task` and `input_type`"),
+            (json!({ "task": "separation", "input_type": "query" }), "must be the only one of `task` and `input_type`"),
         ] {
             let refused = post(&app, path, body_of(path, &fields)).await;
             let status = if path == "/v1/embeddings" { 400 } else { 422 };
