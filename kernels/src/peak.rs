@@ -9,10 +9,8 @@ use std::hint::black_box;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Factors that are multiplied with each other, so that no two products are the same: `LEFT * RIGHT` sums are in flight, enough to hide
-/// the latency of two units.
-const LEFT: usize = 3;
-const RIGHT: usize = 4;
+/// Sums that are in flight: enough to hide the latency of two units.
+const CHAINS: usize = 12;
 
 /// Tiles of sums, as in a product.
 const TILES: usize = 4;
@@ -34,7 +32,7 @@ impl<P: Packing> Operation for Peak<'_, P> {
         unsafe { chains::<P::Dot<S>>(self.iterations) }
         // A word of a widened dot product has half the elements of a packed one.
         let halves = if <P::Dot<S> as Dot>::IS_WIDENED { 1 } else { 2 };
-        self.words.fetch_add(self.iterations * LEFT * RIGHT * S::V::LANES * halves, Relaxed);
+        self.words.fetch_add(self.iterations * CHAINS * S::V::LANES * halves, Relaxed);
     }
 }
 
@@ -60,28 +58,31 @@ impl<P: Packing> TileOperation for Peak<'_, P> {
     }
 }
 
+/// Words of factors, none in two lines of the cache.
+#[repr(align(64))]
+struct Factors([u32; CHAINS * MAX_LANES]);
+
 /// # Safety
 /// The CPU has the instructions of `D`.
 #[inline(always)]
 unsafe fn chains<D: Dot>(iterations: usize) {
-    let words = [0_u32; (LEFT + RIGHT) * MAX_LANES];
-    // SAFETY: each factor has enough words; the instructions are the caller's duty.
+    // An instruction that multiplies, of two, would be executed once for all sums, if the compiler knew that their factors are the same.
+    let has_own_factors = D::IS_WIDENED && D::ELEMENTS > 1;
+    let factors = black_box(Factors([0; CHAINS * MAX_LANES]));
+    let words = factors.0.as_ptr();
+    // SAFETY: `words` are enough; the instructions are the caller's duty.
     unsafe {
+        let (a, b) = (D::V::loadu(words.cast()), D::V::set1(f32::from_bits(*words)));
         // Sums are numbers, and numbers of zero bits are zero.
-        let mut sums: [[D::Sums; RIGHT]; LEFT] = std::mem::zeroed();
+        let mut sums: [D::Sums; CHAINS] = std::mem::zeroed();
         for _ in 0..iterations {
-            // Not known to the compiler, which would multiply once.
-            let words = black_box(words.as_ptr());
-            let factor = |i: usize| D::V::loadu(words.add(i * MAX_LANES).cast());
-            let right: [D::V; RIGHT] = std::array::from_fn(|j| factor(LEFT + j));
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let left = factor(i);
-                for (sum, right) in sums.iter_mut().zip(right) {
-                    *sum = D::fmadd(*sum, left, right);
-                }
+            let words = if has_own_factors { black_box(words) } else { words };
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let a = if has_own_factors { D::V::loadu(words.add(i * MAX_LANES).cast()) } else { a };
+                *sum = D::fmadd(*sum, a, b);
             }
         }
-        for sum in sums.into_iter().flatten() {
+        for sum in sums {
             black_box(D::to_vector(sum).to_array());
         }
     }

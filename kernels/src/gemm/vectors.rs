@@ -24,7 +24,7 @@ const WIDE: usize = 8;
 const SUMS: usize = 2 * MAX_ROWS * MAX_LANES;
 
 /// Registers that a block of columns needs beside its sums when it is widened on the way.
-const WIDENING_ROWS: usize = 2;
+const WIDENING_ROWS: usize = 1;
 
 impl<P: Packing> Operation for Block<'_, P> {
     #[inline(always)]
@@ -38,6 +38,8 @@ impl<P: Packing> Operation for Block<'_, P> {
 struct Vectors<'a, P, D> {
     block: &'a Block<'a, P>,
     tiles: RowTiles,
+    /// Panels are widened before they are multiplied, once for all rows; else on the way, for each register block anew.
+    widens_panels: bool,
     /// The packed words of a row that are summed at once.
     packed: Range<usize>,
     /// [`SUMS`] words of sums; the words of the rows, for each register block those of its rows side by side, `[steps, rows]`; those of
@@ -69,10 +71,14 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         let most = if P::IS_QUANTIZED { row_words } else { MAX_STEPS / Self::WIDENING };
         let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
         let steps = packed * Self::WIDENING;
-        let panel = if D::IS_WIDENED { steps * PANEL } else { 0 };
+        let on_the_way = if D::IS_WIDENED { D::ROWS - WIDENING_ROWS } else { D::ROWS };
+        // Bytes take several operations. A bf16 takes one, which costs less than words of twice the size, which L1 does not hold.
+        let widens_panels = D::IS_WIDENED && D::ELEMENTS > 1 && block.rows.len() > on_the_way;
+        let panel = if widens_panels { steps * PANEL } else { 0 };
         Self {
             block,
-            tiles: RowTiles::new(block.rows.len(), D::ROWS),
+            tiles: RowTiles::new(block.rows.len(), if widens_panels { D::ROWS } else { on_the_way }),
+            widens_panels,
             packed: 0..packed,
             scratch: Scratch::new(SUMS + block.rows.len() * steps + MAX_LANES + panel),
             dot: std::marker::PhantomData,
@@ -95,8 +101,6 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         let row_words = self.block.x.len.div_ceil(size_of::<u32>());
         let most = self.packed.len();
         let panels = self.block.panels();
-        // A panel that a single register block of rows is multiplied with is widened on the way.
-        let widens_panels = D::IS_WIDENED && self.rows() > D::ROWS - WIDENING_ROWS;
         for start in (0..row_words).step_by(most) {
             self.packed = start..(start + most).min(row_words);
             // SAFETY: the CPU has the instructions of `D`.
@@ -109,7 +113,7 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
                 panel += unsafe {
                     if is_whole && self.rows() * WIDE <= D::ROWS * D::VECTORS {
                         self.multiply_wide(wide)
-                    } else if widens_panels {
+                    } else if self.widens_panels {
                         self.widen_panel(panel);
                         self.multiply_panel::<false>(panel)
                     } else {
