@@ -95,7 +95,12 @@ pub(crate) fn config() -> EngineConfig {
 }
 
 pub(crate) fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
-    LoadedModel { backend: ModelBackend::Prefix(Box::new(backend)), replicas: Vec::new(), tokenizer, further_tokenizers: vec![] }
+    LoadedModel {
+        backend: ModelBackend::Prefix(Box::new(backend)),
+        replicas: Vec::new(),
+        tokenizer,
+        further_tokenizers: vec![],
+    }
 }
 
 /// Outcome of a batch.

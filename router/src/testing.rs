@@ -127,8 +127,11 @@ pub(crate) fn embedding() -> Capabilities {
 
 /// A model with an adapter for each of two tasks.
 pub(crate) fn adapted() -> Capabilities {
-    let adapter =
-        |task: &str, instruction: &str| TaskAdapter { task: task.to_owned(), instruction: instruction.to_owned(), part: 0 };
+    let adapter = |task: &str, instruction: &str| TaskAdapter {
+        task: task.to_owned(),
+        instruction: instruction.to_owned(),
+        part: 0,
+    };
     let mut capabilities = embedding();
     if let Some(embed) = &mut capabilities.embed {
         embed.adapters = vec![adapter("retrieval.query", "Query: "), adapter("separation", "")];

@@ -105,12 +105,7 @@ fn parts(info: &ModelInfo) -> Vec<(Adapter, TokenLimits)> {
 }
 
 /// A batch of sequences of any numbers, taken as token ids modulo the vocabulary's size.
-fn batch(
-    sequences: &[Vec<usize>],
-    vocab_size: usize,
-    adapter: Adapter,
-    wanted: Wanted,
-) -> Result<Batch, BackendError> {
+fn batch(sequences: &[Vec<usize>], vocab_size: usize, adapter: Adapter, wanted: Wanted) -> Result<Batch, BackendError> {
     let mut batch = Batch::default();
     for sequence in sequences {
         let input_ids: Vec<u32> = sequence.iter().map(|number| (number % vocab_size) as u32).collect();
