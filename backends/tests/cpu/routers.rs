@@ -125,6 +125,7 @@ fn with_structure(structure: Value, parameters: Value) -> TempDir {
     let mut config: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     config["structure"] = structure;
     config["parameters"] = parameters;
+    config["types"]["../x_Transformer"] = json!("sentence_transformers.models.Transformer");
     config["types"]["other_2_Dense"] = json!("sentence_transformers.models.Dense");
     fs::write(&file, config.to_string()).unwrap();
     copy_files(&directory.path().join("query_2_Dense"), &directory.path().join("other_2_Dense"));
@@ -203,6 +204,7 @@ fn what_a_router_cannot_do_is_refused_by_name() {
         (json!({"a": query, "b": ["unknown"]}), json!({}), "unknown"),
         (json!({"a": [query[0], query[1], "document_1_Pooling"], "b": document}), json!({}), "Pooling as module 2"),
         (json!({}), json!({}), "default_route"),
+        (json!({"a": query, "b": ["../x_Transformer", "document_1_Pooling"]}), json!({}), "leaves the model's folder"),
     ];
     for (structure, parameters, words) in refused {
         let directory = with_structure(structure, parameters);
