@@ -7,6 +7,7 @@ mod dense_modules;
 mod head;
 mod metadata;
 mod parts;
+mod st_module;
 mod st_modules;
 mod st_router;
 mod st_transformer;

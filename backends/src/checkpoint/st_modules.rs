@@ -1,18 +1,17 @@
 //! Files of sentence-transformers beside a model: modules, pooling, dense layers, prompts.
 
+use super::st_module::{LIBRARY, MODULES, Module};
 use super::st_transformer::{self, TextOutput};
 use super::ways::{Way, Ways};
 use crate::LoadError;
 use crate::config::HeadActivation;
 use crate::json::Fields;
 use crate::source::ModelFiles;
-use crate::source::names::module_folder;
 use prefold_core::{Pooling, Prompts};
 use prefold_kernels::Activation;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-pub(super) const MODULES: &str = "modules.json";
 const PROMPTS: &str = "config_sentence_transformers.json";
 /// Limit of dense layers after pooling; each is kept in memory. No model has as many.
 const MAX_DENSE: usize = 16;
@@ -20,8 +19,6 @@ const MAX_DENSE: usize = 16;
 const MAX_PROMPTS: usize = 256;
 const MAX_PROMPT_NAME: usize = 128;
 const MAX_PROMPT_TEXT: usize = 16 << 10;
-/// Prefix of the class names of sentence-transformers.
-const LIBRARY: &str = "sentence_transformers.";
 /// The class that takes the place of Transformer in jina-embeddings-v3: the same, with a task that chooses the adapter.
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
 /// Input of a LogitScore module.
@@ -41,30 +38,6 @@ pub(crate) struct DenseModule {
     /// `[out_features]`
     pub(crate) bias: Option<Vec<f32>>,
     pub(crate) activation: HeadActivation,
-}
-
-/// A module as `modules.json` or a Router lists it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Module {
-    class: String,
-    /// Folder; empty for the top.
-    pub(super) path: String,
-}
-
-impl Module {
-    pub(super) fn new(class: String, path: &str) -> Self {
-        Self { class, path: module_folder(path).to_owned() }
-    }
-
-    /// The name of a class of sentence-transformers, without its module.
-    pub(super) fn class_name(&self) -> Option<&str> {
-        self.class.strip_prefix(LIBRARY)?.rsplit('.').next()
-    }
-
-    /// `true` if it sends texts through the modules of their task.
-    pub(super) fn is_router(&self) -> bool {
-        matches!(self.class_name(), Some("Router" | "Asym"))
-    }
 }
 
 /// The modules between the final states and the embedding, most of them as folders: those of a [part](super::ways) of the model.

@@ -1,7 +1,7 @@
 //! sentence-transformers' Router: modules that a text goes through by its task, such as `query` and `document`. Asym is what older
 //! versions have in its place.
 
-use super::st_modules::Module;
+use super::st_module::Module;
 use crate::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;

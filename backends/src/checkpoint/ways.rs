@@ -3,7 +3,7 @@
 //! A model without a Router has one way. With one, a way goes through the modules before the Router, those of a route, and those behind it.
 //! Ways that begin with the same tensors are of one *part* of the model, which has these tensors once.
 
-use super::st_modules::{MODULES, Module};
+use super::st_module::{MODULES, Module};
 use super::st_router::Router;
 use crate::LoadError;
 use crate::json::Fields;

@@ -209,8 +209,7 @@ impl Target {
 
     /// The same for a part of a model, whose folder stands before the names of weights.
     pub(crate) fn of_part(self, folder: &str) -> Self {
-        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
-        Self { prefix, ..self }
+        Self { prefix: format!("{folder}{}", if folder.is_empty() { "" } else { "/" }), ..self }
     }
 
     /// A weight's name among those of the whole model.
