@@ -89,7 +89,7 @@ impl Checkpoint {
         let tokenizer = tokenizer.ok_or_else(|| LoadError::invalid(&name, "has no tokenizer"))?;
         tracing::info!(
             model = name,
-            part,
+            part = (!part.is_empty()).then_some(part),
             model_type = config.model_type,
             layers = config.num_layers,
             hidden_size = config.hidden_size,
