@@ -219,8 +219,7 @@ impl<'a> Download<'a> {
             MODEL_FILES.into_iter().chain(vocabulary).map(|file| format!("{folder}{file}")).collect()
         };
         let folders = models.iter().map(String::as_str).filter(|folder| !folder.is_empty());
-        let files =
-            SMALL_FILES.map(str::to_owned).into_iter().chain(std::iter::once("").chain(folders).flat_map(of_model));
+        let files = of_model("").into_iter().chain(SMALL_FILES.map(str::to_owned)).chain(folders.flat_map(of_model));
         let mut snapshot = PathBuf::new();
         for file in files.filter(|file| listing.files.contains(file)) {
             snapshot = self.fetch(listing, &file).await?;
