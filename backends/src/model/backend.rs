@@ -47,7 +47,9 @@ pub(crate) struct TransformerBackend {
 impl TransformerBackend {
     /// Packs the weights of a model's parts for the device; afterwards the checkpoints are not needed.
     pub(crate) fn load_all(checkpoints: &[Checkpoint], options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
-        let backends = checkpoints.iter().map(|it| Self::load(it, options)).collect::<Result<Vec<_>, _>>()?;
+        let has_parts = checkpoints.len() > 1;
+        let load = |checkpoint| Self::load(checkpoint, options, has_parts);
+        let backends = checkpoints.iter().map(load).collect::<Result<Vec<_>, _>>()?;
         let is_unmatched = |pattern: &&String| {
             backends.iter().all(|it| it.target.dtype() == Dtype::Int8 && !it.target.has_skipped(pattern))
         };
@@ -64,14 +66,14 @@ impl TransformerBackend {
         Ok(backends)
     }
 
-    fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
+    fn load(checkpoint: &Checkpoint, options: &LoadOptions, is_part: bool) -> Result<Self, LoadError> {
         let Checkpoint { part, config, weights, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
         let target = match config.is_table() {
             true => Target::open_for_table(options, stored)?,
             false => Target::open(options, stored)?,
         };
-        if !part.is_empty() && !target.is_cpu() {
+        if is_part && !target.is_cpu() {
             let problem = "a Router of several models runs on the CPU only, so far: --device cpu";
             return Err(LoadError::Options(problem.to_owned()));
         }
