@@ -3,7 +3,7 @@
 //! It is the way of a start up to the weights: the same files are read, the same refusals made, the same tensors looked for.
 
 use crate::LoadError;
-use crate::checkpoint::Inspection;
+use crate::checkpoint::{Inspection, joined};
 use crate::formats::Weights;
 use crate::model::memory;
 use crate::ops::Target;
@@ -37,10 +37,10 @@ pub enum Verdict {
 /// A model that runs.
 #[derive(Debug, Clone)]
 pub struct CheckedModel {
-    /// The family's name in `config.json`, for example `qwen3`.
+    /// The family's name in `config.json`, for example `qwen3`; of a model of several parts, those of all.
     pub family: String,
     /// `causal`, `full`, or either with windows.
-    pub attention: &'static str,
+    pub attention: String,
     /// Values of all tensors; absent where no header of them could be read.
     pub parameters: Option<u64>,
     /// Type of the weights in the files.
@@ -78,8 +78,10 @@ pub fn check_model(options: &LoadOptions) -> ModelCheck {
     };
     let licence = files.licence().map(str::to_owned).or_else(|| licence::read(&files));
     match Inspection::of(options, files) {
-        Ok(Some(inspection)) => checked(&inspection, licence),
-        Ok(None) => ModelCheck { verdict: Verdict::RunsBut(vec![BARE.to_owned()]), model: None, licence },
+        Ok(parts) if parts.is_empty() => {
+            ModelCheck { verdict: Verdict::RunsBut(vec![BARE.to_owned()]), model: None, licence }
+        }
+        Ok(parts) => checked(&parts, licence),
         Err(error) => refused(&error, licence),
     }
 }
@@ -88,30 +90,55 @@ fn refused(error: &LoadError, licence: Option<String>) -> ModelCheck {
     ModelCheck { verdict: Verdict::DoesNotRun(error.to_string()), model: None, licence }
 }
 
-fn checked(inspection: &Inspection, licence: Option<String>) -> ModelCheck {
-    let Inspection { config, weights, bare, capabilities } = inspection;
+fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
+    let capabilities = joined(parts.iter().map(|part| &part.capabilities));
     let mut notes = capabilities.warnings.clone();
-    let not_looked_for = match weights {
-        None if *bare => Some(BARE),
-        None => Some("its tensors are in no safetensors file, whose header could be read; they were not looked for"),
-        Some(_) => None,
+    let not_looked_for = match parts.iter().find(|part| part.weights.is_none()) {
+        Some(part) if part.bare => Some(BARE),
+        Some(_) => Some("its tensors are in no safetensors file, whose header could be read; they were not looked for"),
+        None => None,
     };
     notes.extend(not_looked_for.map(str::to_owned));
-    let longest = capabilities.max_input_length;
-    let told = DTYPES.into_iter().filter(|_| config.vocab_size > 0);
-    let memory = told.map(|dtype| Memory {
-        dtype,
-        weights_bytes: memory::weights(config, dtype, longest),
-        longest_input_bytes: memory::of_inputs(config, &Target::cpu(dtype)).bytes(longest),
-    });
+    let weights = |part: &Inspection| part.weights.as_ref().map(Weights::parameters);
+    let stored = |part: &Inspection| {
+        let stored = part.weights.as_ref()?.stored_dtype(&part.config.typical_weight());
+        Some(stored.to_owned())
+    };
+    let stored: Option<Vec<String>> = parts.iter().map(stored).collect();
     let model = CheckedModel {
-        family: config.model_type.clone(),
-        attention: config.attention_name(),
-        parameters: weights.as_ref().map(Weights::parameters),
-        stored_dtype: weights.as_ref().map(|it| it.stored_dtype(&config.typical_weight()).to_owned()),
-        memory: memory.collect(),
-        capabilities: capabilities.clone(),
+        family: listed(parts.iter().map(|part| part.config.model_type.as_str())),
+        attention: listed(parts.iter().map(|part| part.config.attention_name())),
+        parameters: parts.iter().map(weights).sum(),
+        stored_dtype: stored.map(|stored| listed(stored.iter().map(String::as_str))),
+        memory: memory_of(parts),
+        capabilities,
     };
     let verdict = if notes.is_empty() { Verdict::Runs } else { Verdict::RunsBut(notes) };
     ModelCheck { verdict, model: Some(model), licence }
+}
+
+/// Memory of all parts, an input's that of the part that takes most.
+fn memory_of(parts: &[Inspection]) -> Vec<Memory> {
+    let told = DTYPES.into_iter().filter(|_| parts.iter().all(|part| part.config.vocab_size > 0));
+    let memory = |dtype| {
+        let longest = |part: &Inspection| part.capabilities.max_input_length;
+        let of_input = |part: &Inspection| memory::of_inputs(&part.config, &Target::cpu(dtype)).bytes(longest(part));
+        Memory {
+            dtype,
+            weights_bytes: parts.iter().map(|part| memory::weights(&part.config, dtype, longest(part))).sum(),
+            longest_input_bytes: parts.iter().map(of_input).max().unwrap_or(0),
+        }
+    };
+    told.map(memory).collect()
+}
+
+/// Names one after another, each once.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut known: Vec<&str> = Vec::new();
+    for name in names.filter(|name| !name.is_empty()) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    known.join(", ")
 }

@@ -81,6 +81,15 @@ pub enum LoadError {
     /// Weights could not be packed or copied to the device.
     #[error("cannot prepare the weights: {0}")]
     Compute(String),
+    /// One of several models that the texts of a model go through cannot be served.
+    #[error("{part}: {source}")]
+    Part {
+        /// The model's folder.
+        part: String,
+        /// The reason.
+        #[source]
+        source: Box<LoadError>,
+    },
     /// The options contradict each other or the checkpoint.
     #[error("{0}")]
     Options(String),

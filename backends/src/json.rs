@@ -1,7 +1,11 @@
 //! Typed access to a JSON object's fields, with errors that name file, field and value.
 
 use crate::LoadError;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 /// The fields of one object of a JSON file. A field that is `null` counts as absent.
 #[derive(Clone)]
@@ -155,6 +159,58 @@ impl<'a> Fields<'a> {
 /// It is not JSON.
 pub(crate) fn parse_json(name: &str, bytes: &[u8]) -> Result<Value, LoadError> {
     serde_json::from_slice(bytes).map_err(|error| LoadError::invalid(name, format!("is not JSON: {error}")))
+}
+
+/// The names in the object `field` of a JSON file's object, in their order in the file, which a parsed object does not keep; a name that
+/// stands there twice counts where it is first.
+///
+/// # Errors
+/// It is not JSON, or has no such object.
+pub(crate) fn names_in_order(file: &str, bytes: &[u8], field: &str) -> Result<Vec<String>, LoadError> {
+    let fields: Result<HashMap<String, Member>, _> = serde_json::from_slice(bytes);
+    let mut fields = fields.map_err(|error| LoadError::invalid(file, format!("is not JSON: {error}")))?;
+    let Some(Member::Object(Names(mut names))) = fields.remove(field) else {
+        return Err(LoadError::invalid(file, format!("`{field}` must be an object")));
+    };
+    let mut known = HashSet::new();
+    names.retain(|name| known.insert(name.clone()));
+    Ok(names)
+}
+
+/// A member of an object.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Member {
+    Object(Names),
+    #[allow(dead_code, reason = "whatever it is")]
+    Other(IgnoredAny),
+}
+
+/// The names of an object's members.
+struct Names(Vec<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(NamesVisitor)
+    }
+}
+
+struct NamesVisitor;
+
+impl<'de> Visitor<'de> for NamesVisitor {
+    type Value = Names;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Names, A::Error> {
+        let mut names = Vec::new();
+        while let Some((name, IgnoredAny)) = map.next_entry()? {
+            names.push(name);
+        }
+        Ok(Names(names))
+    }
 }
 
 /// A value for messages, cut after 60 characters.

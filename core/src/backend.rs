@@ -227,7 +227,21 @@ impl InputMemory {
     }
 }
 
+/// Limits of the tokens that a part of a model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenLimits {
+    /// Token ids must be below this.
+    pub vocab_size: usize,
+    /// Types of tokens that it tells apart; fewer than two for a part without types.
+    pub token_types: usize,
+    /// The longest input in tokens.
+    pub max_input_length: usize,
+}
+
 /// Properties of a loaded model that the engine and the endpoints read.
+///
+/// A model has nearly always one part. One whose texts go through different models by their task has several; the fields are those of
+/// the first, which takes the texts without a task.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
     /// The family's name as `config.json` has it, for example `qwen3`.
@@ -250,8 +264,35 @@ pub struct ModelInfo {
     pub int8: Option<Int8Report>,
     /// Memory of an input on its way through the layers.
     pub input_memory: InputMemory,
+    /// Limits of the parts behind the first.
+    pub further_parts: Vec<TokenLimits>,
     /// `cpu` or `cuda:0`.
     pub device: String,
     /// Attention over a compacted batch, `ragged` or `compact`; `full` without a causal mask.
     pub attention: &'static str,
+}
+
+impl ModelInfo {
+    /// The limits of the first part.
+    pub fn first_part(&self) -> TokenLimits {
+        let max_input_length = self.capabilities.max_input_length;
+        TokenLimits { vocab_size: self.vocab_size, token_types: self.token_types, max_input_length }
+    }
+
+    /// The limits of all parts.
+    pub fn parts(&self) -> impl Iterator<Item = TokenLimits> {
+        std::iter::once(self.first_part()).chain(self.further_parts.iter().copied())
+    }
+
+    /// The longest input that a part takes.
+    pub fn longest_input(&self) -> usize {
+        self.parts().map(|part| part.max_input_length).max().unwrap_or(0)
+    }
+
+    /// Limits the inputs of all parts to a number of tokens.
+    pub(crate) fn limit_inputs(&mut self, tokens: usize) {
+        let first = &mut Arc::make_mut(&mut self.capabilities).max_input_length;
+        let further = self.further_parts.iter_mut().map(|part| &mut part.max_input_length);
+        std::iter::once(first).chain(further).for_each(|limit| *limit = tokens.min(*limit));
+    }
 }

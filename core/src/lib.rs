@@ -26,7 +26,7 @@ pub mod trace;
 pub use admission::quota::{Quota, Share};
 pub use backend::{
     Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, ModelBackend, ModelInfo, Output, PrefixBackend,
-    TooLarge, Wanted,
+    TokenLimits, TooLarge, Wanted,
 };
 pub use capabilities::{
     Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,

@@ -69,6 +69,7 @@ pub(crate) fn info(capabilities: Capabilities, max_input_length: usize) -> Model
         kernels_reason: "for tests".to_owned(),
         int8: None,
         input_memory: crate::InputMemory::default(),
+        further_parts: vec![],
         device: "cpu".to_owned(),
         attention: "ragged",
     }
@@ -94,7 +95,12 @@ pub(crate) fn config() -> EngineConfig {
 }
 
 pub(crate) fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
-    LoadedModel { backend: ModelBackend::Prefix(Box::new(backend)), replicas: Vec::new(), tokenizer }
+    LoadedModel {
+        backend: ModelBackend::Prefix(Box::new(backend)),
+        replicas: Vec::new(),
+        tokenizer,
+        further_tokenizers: vec![],
+    }
 }
 
 /// Outcome of a batch.

@@ -144,6 +144,7 @@ mod tests {
             kernels_reason: "for tests".to_owned(),
             int8: None,
             input_memory: prefold_core::InputMemory::default(),
+            further_parts: vec![],
             device: "cpu".to_owned(),
             attention: "ragged",
         };

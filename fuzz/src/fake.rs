@@ -24,6 +24,7 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
         kernels_reason: "for tests".to_owned(),
         int8: None,
         input_memory: prefold_core::InputMemory::default(),
+        further_parts: vec![],
         device: "cpu".to_owned(),
         attention: "ragged",
     };
@@ -31,6 +32,7 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
         backend: ModelBackend::Prefix(Box::new(Fake(info))),
         replicas: Vec::new(),
         tokenizer: Tokenizer::from_file(tokenizer).expect("the fixture is whole"),
+        further_tokenizers: vec![],
     };
     let config = EngineConfig {
         max_batch_tokens: 1024,

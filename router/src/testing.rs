@@ -127,8 +127,11 @@ pub(crate) fn embedding() -> Capabilities {
 
 /// A model with an adapter for each of two tasks.
 pub(crate) fn adapted() -> Capabilities {
-    let adapter =
-        |task: &str, instruction: &str| TaskAdapter { task: task.to_owned(), instruction: instruction.to_owned() };
+    let adapter = |task: &str, instruction: &str| TaskAdapter {
+        task: task.to_owned(),
+        instruction: instruction.to_owned(),
+        part: 0,
+    };
     let mut capabilities = embedding();
     if let Some(embed) = &mut capabilities.embed {
         embed.adapters = vec![adapter("retrieval.query", "Query: "), adapter("separation", "")];
@@ -185,6 +188,7 @@ impl Setup {
             kernels_reason: "for tests".to_owned(),
             int8: None,
             input_memory: prefold_core::InputMemory { token: 1000, block_token: 10, block_tokens: 100 },
+            further_parts: vec![],
             device: "cpu".to_owned(),
             attention: "ragged",
         };
@@ -193,6 +197,7 @@ impl Setup {
             backend: ModelBackend::Prefix(Box::new(Fake { info, mode })),
             replicas: Vec::new(),
             tokenizer,
+            further_tokenizers: vec![],
         })
     }
 

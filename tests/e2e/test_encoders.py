@@ -2,6 +2,7 @@
 
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +14,7 @@ EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tin
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny",
              "deberta-v2-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
+ROUTED = ["router-encoders-tiny", "router-static-tiny", "asym-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
              "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny"]
 # Ways to group tokens into entities.
@@ -50,6 +52,53 @@ def test_a_task_selects_an_adapter_and_its_instruction(served):
         assert server.ask("/embed", inputs=case["input_ids"], task=case["task"]) == [unit], "token ids as they are"
     by_type = server.ask("/embed", inputs=cases[0]["text"], input_type="query")
     assert by_type == server.ask("/embed", inputs=cases[0]["text"], task="retrieval.query")
+
+
+@pytest.mark.parametrize("model", ROUTED)
+def test_a_task_selects_the_modules_of_its_route(served, model):
+    """Texts of all tasks at once, as the vectors of sentence-transformers."""
+    server, cases = served(model), expected(model)["cases"]
+    info = server.get("/info").json()
+    assert info["tasks"] == expected(model)["tasks"]
+
+    def vector(case):
+        task = {"task": case["task"]} if case["task"] else {}
+        answer = server.ask("/v1/embeddings", input=case["text"], truncate=True, **task)
+        assert answer["usage"]["prompt_tokens"] == case["n_tokens"], case["name"]
+        return answer["data"][0]["embedding"]
+
+    alone = [vector(case) for case in cases]
+    for case, found in zip(cases, alone, strict=True):
+        assert_unit(found, case["normalized"], case["name"])
+    with ThreadPoolExecutor(len(cases)) as pool:
+        assert list(pool.map(vector, cases * 4)) == alone * 4
+    document = info["tasks"][1]
+    for input_type, task in (("search_query", "query"), ("search_document", document)):
+        by_type = server.ask("/embed", inputs="river", input_type=input_type)
+        assert by_type == server.ask("/embed", inputs="river", task=task)
+    # Without a task, both are on the default route.
+    texts = [cases[0]["text"], cases[3]["text"]]
+    plain = server.ask("/embed", inputs=texts, truncate=True)
+    score = server.ask("/rerank", query=texts[0], texts=texts[1:], truncate=True)[0]["score"]
+    assert_close([score], [sum(a * b for a, b in zip(*plain))], 1e-5, "rerank")
+    refused = server.post("/embed", {"inputs": "river", "task": "other"})
+    assert refused.status == 422 and f"it has: query, {document}" in refused.json()["error"]
+
+
+def test_a_route_has_its_own_limit_and_vocabulary(served):
+    server = served("router-encoders-tiny")
+    info = server.get("/info").json()
+    assert (info["max_input_length"], info["max_input_lengths"]) == (48, {"document": 48, "query": 24})
+    assert info["architecture"] == "xlm-roberta, bert"
+    ids = [5] * 30
+    assert server.post("/embed", {"inputs": [ids], "truncate": False, "task": "document"}).status == 200
+    refused = server.post("/embed", {"inputs": [ids], "truncate": False, "task": "query"})
+    assert refused.status == 413 and "the limit is 24" in refused.json()["error"]
+    # The vocabulary of the documents' encoder has some tokens more.
+    beyond = server.post("/embed", {"inputs": [[100000]], "task": "query"})
+    assert beyond.status == 422 and "ids must be below 159" in beyond.json()["error"]
+    assert len(server.ask("/embed_all", inputs="river", task="query")[0][0]) == 16
+    assert len(server.ask("/embed_all", inputs="river")[0][0]) == 24
 
 
 def test_a_prompt_by_name(served):

@@ -19,10 +19,9 @@ pub(crate) enum HeadSource {
 /// Dense layers behind the others for texts of different tasks; none in most models.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Routes {
-    /// In the order of the tasks.
     pub(crate) modules: Vec<Vec<DenseModule>>,
-    /// Index of the route of texts without a task.
-    pub(crate) default: usize,
+    /// Index of the route of texts by the number of their task, first that of texts without one.
+    pub(crate) of: Vec<usize>,
 }
 
 /// A token whose logit enters the score.

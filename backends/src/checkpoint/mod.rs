@@ -6,6 +6,8 @@ mod classifier;
 mod dense_modules;
 mod head;
 mod metadata;
+mod parts;
+mod st_module;
 mod st_modules;
 mod st_router;
 mod st_transformer;
@@ -17,8 +19,10 @@ mod tensors;
 mod tests;
 mod tokenizer;
 mod vocab_txt;
+mod ways;
 
 pub(crate) use head::{HeadSource, RerankToken};
+pub(crate) use parts::joined;
 pub(crate) use st_modules::DenseModule;
 pub use summary::{ModelShape, ModelSummary, model_summary};
 
@@ -31,14 +35,17 @@ use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
 use capabilities::{Evidence, Purpose};
 use metadata::Metadata;
+use parts::Part;
 use prefold_core::Capabilities;
 use static_embedding::StaticEmbedding;
 use std::sync::Arc;
 use tokenizers::Tokenizer;
 
-/// Content of a model's files.
+/// Content of the files of a model, or of a part of one.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
+    /// The part's folder; empty for a model of one part.
+    pub(crate) part: String,
     pub(crate) config: TransformerConfig,
     /// In the files until they are converted, tensor by tensor.
     pub(crate) weights: Weights,
@@ -53,12 +60,28 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a model's files, downloading them if necessary, and reads everything except the tensors.
+    /// Opens a model's files, downloading them if necessary, and reads everything except the tensors: of each part of the model, first
+    /// that of texts without a task.
     ///
     /// # Errors
     /// Files are missing or malformed, or the checkpoint needs something that is not supported.
-    pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
+    pub(crate) fn open_all(options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let files = ModelFiles::open(options, FileSet::All)?;
+        let parts = Part::all(options, files)?.into_iter();
+        let open =
+            |Part { name, files, options }| Self::read(&name, &options, files).map_err(|it| Part::error(&name, it));
+        let parts: Vec<Self> = parts.map(open).collect::<Result<_, _>>()?;
+        parts::check_widths(parts.iter().map(|part| &*part.capabilities))?;
+        Ok(parts)
+    }
+
+    /// The same of a model of one part.
+    #[cfg(test)]
+    pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
+        Self::open_all(options).map(|mut parts| parts.remove(0))
+    }
+
+    fn read(part: &str, options: &LoadOptions, files: ModelFiles) -> Result<Self, LoadError> {
         let name = files.display_name();
         let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run)?;
         let weights = weights.ok_or_else(|| LoadError::invalid(&name, "has no tensors"))?;
@@ -66,6 +89,7 @@ impl Checkpoint {
         let tokenizer = tokenizer.ok_or_else(|| LoadError::invalid(&name, "has no tokenizer"))?;
         tracing::info!(
             model = name,
+            part = (!part.is_empty()).then_some(part),
             model_type = config.model_type,
             layers = config.num_layers,
             hidden_size = config.hidden_size,
@@ -73,11 +97,12 @@ impl Checkpoint {
             max_input_length = capabilities.max_input_length,
             "checkpoint opened"
         );
-        Ok(Self { config, weights, tokenizer, token_types, unpooled, capabilities: Arc::new(capabilities), head })
+        let (part, capabilities) = (part.to_owned(), Arc::new(capabilities));
+        Ok(Self { part, config, weights, tokenizer, token_types, unpooled, capabilities, head })
     }
 }
 
-/// The findings of a start in a model's files, without the values of its tensors.
+/// The findings of a start in the files of a model, or of a part of one, without the values of its tensors.
 #[derive(Debug)]
 pub(crate) struct Inspection {
     pub(crate) config: TransformerConfig,
@@ -89,12 +114,24 @@ pub(crate) struct Inspection {
 }
 
 impl Inspection {
-    /// Reads and checks the files as [`Checkpoint::open`] does; `None` where they are those of a table of vectors without itself, whose
-    /// configuration does not say how wide it is.
+    /// Reads and checks the files as [`Checkpoint::open_all`] does, of each part of the model; none where the files of one are those of a table
+    /// of vectors without itself, whose configuration does not say how wide it is.
     ///
     /// # Errors
     /// Those of a start.
-    pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
+    pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
+        let mut parts = Vec::new();
+        for Part { name, files, options } in Part::all(options, files)? {
+            match Self::read(&options, files).map_err(|error| Part::error(&name, error))? {
+                Some(part) => parts.push(part),
+                None => return Ok(vec![]),
+            }
+        }
+        parts::check_widths(parts.iter().map(|part| &part.capabilities))?;
+        Ok(parts)
+    }
+
+    fn read(options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
         if let Some(table) = StaticEmbedding::find(&files)?
             && table.is_unknown(&files)?
         {

@@ -1,6 +1,8 @@
 //! Files of sentence-transformers beside a model: modules, pooling, dense layers, prompts.
 
+use super::st_module::{LIBRARY, MODULES, Module};
 use super::st_transformer::{self, TextOutput};
+use super::ways::{Way, Ways};
 use crate::LoadError;
 use crate::config::HeadActivation;
 use crate::json::Fields;
@@ -10,7 +12,6 @@ use prefold_kernels::Activation;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const MODULES: &str = "modules.json";
 const PROMPTS: &str = "config_sentence_transformers.json";
 /// Limit of dense layers after pooling; each is kept in memory. No model has as many.
 const MAX_DENSE: usize = 16;
@@ -18,8 +19,6 @@ const MAX_DENSE: usize = 16;
 const MAX_PROMPTS: usize = 256;
 const MAX_PROMPT_NAME: usize = 128;
 const MAX_PROMPT_TEXT: usize = 16 << 10;
-/// Prefix of the class names of sentence-transformers.
-const LIBRARY: &str = "sentence_transformers.";
 /// The class that takes the place of Transformer in jina-embeddings-v3: the same, with a task that chooses the adapter.
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
 /// Input of a LogitScore module.
@@ -41,8 +40,8 @@ pub(crate) struct DenseModule {
     pub(crate) activation: HeadActivation,
 }
 
-/// The modules between the final states and the embedding, most of them as folders.
-#[derive(Debug, Default, PartialEq)]
+/// The modules between the final states and the embedding, most of them as folders: those of a [part](super::ways) of the model.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ModuleList {
     pub(crate) pooling: Option<String>,
     /// The model's own pooler takes the place of a pooling module.
@@ -52,8 +51,12 @@ pub(crate) struct ModuleList {
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
     pub(crate) dense: Vec<String>,
-    /// Behind them, for texts of different tasks.
-    pub(crate) router: Option<String>,
+    /// Dense modules behind them, for texts of different tasks; none where those of all tasks are the same.
+    pub(crate) routes: Vec<Vec<String>>,
+    /// The route of texts by the number of their task, first that of texts without one; 0 for tasks of other parts.
+    pub(crate) route_of: Vec<usize>,
+    /// The tasks of the model, and the index of the part that takes the texts of each.
+    pub(crate) tasks: Vec<(String, usize)>,
 }
 
 impl ModuleList {
@@ -62,9 +65,8 @@ impl ModuleList {
     /// # Errors
     /// The file is malformed, or a module or the order of modules is not supported.
     pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
-        if let Some(modules) = files.json(MODULES)? {
-            let pooler = st_transformer::output(files)? == TextOutput::Pooler;
-            return Self::parse(&modules, pooler, has_adapters(files)?);
+        if let Some(ways) = Ways::read(files)? {
+            return Self::of_part(&ways, files);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
         // An interrupted copy: the vectors would be others.
@@ -74,42 +76,65 @@ impl ModuleList {
         Ok(Self { pooling, ..Self::default() })
     }
 
-    /// The modules of a `modules.json` behind a Transformer that gives the states of tokens, or of its pooler; with adapters, it may be
-    /// a class of its own.
-    fn parse(modules: &Value, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
-        let invalid = |problem: &str| Err(LoadError::invalid(MODULES, problem));
-        let Value::Array(modules) = modules else { return invalid("must be a list of modules") };
+    /// The modules of the ways that go through the part of the model whose files these are.
+    fn of_part(Ways(ways): &Ways, files: &ModelFiles) -> Result<Self, LoadError> {
+        let pooler = st_transformer::output(files)? == TextOutput::Pooler;
+        let adapters = has_adapters(files)?;
+        let mut lists = Vec::new();
+        for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.part == files.part()) {
+            lists.push((number, Self::parse(way, files.folder(), pooler, adapters)?));
+        }
+        let mut list = lists.first().map(|(_, list)| list.clone()).unwrap_or_default();
+        for (_, Self { dense, .. }) in &lists {
+            let common = list.dense.iter().zip(dense).take_while(|(one, other)| one == other).count();
+            list.dense.truncate(common);
+        }
+        list.route_of = vec![0; ways.len()];
+        for (number, Self { dense, .. }) in lists {
+            let rest = &dense[list.dense.len()..];
+            let known = list.routes.iter().position(|route| route == rest);
+            list.route_of[number] = known.unwrap_or(list.routes.len());
+            if known.is_none() {
+                list.routes.push(rest.to_vec());
+            }
+        }
+        if list.routes.len() < 2 {
+            (list.routes, list.route_of) = (vec![], vec![]);
+        }
+        list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.part)).collect();
+        Ok(list)
+    }
+
+    /// The modules of a way behind a Transformer in a folder that gives the states of tokens, or of its pooler; with adapters, it may be a
+    /// class of its own.
+    fn parse(Way { task, modules, .. }: &Way, folder: &str, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
         let mut list = Self { pooler, ..Self::default() };
         // The first module that Dense and Normalize may be.
         let mut behind = if pooler { 1 } else { 2 };
         let mut normalize = false;
         for (index, module) in modules.iter().enumerate() {
-            let fields = Fields::new(MODULES, module)?;
-            let (kind, path): (String, String) = (fields.required("type")?, fields.or("path", String::new())?);
+            let Module { class: kind, path } = module;
             if !(kind.starts_with(LIBRARY) || adapters && kind == WITH_ADAPTERS) {
                 let supported = "the checkpoint brings Python code of its own, which is not run";
                 return Err(LoadError::unsupported(MODULES, format!("the class {kind}"), supported));
             }
-            if normalize {
+            let name = kind.rsplit('.').next().unwrap_or_default();
+            if normalize && name != "Normalize" {
                 let what = format!("{kind} after Normalize");
                 return Err(LoadError::unsupported(MODULES, what, "Normalize as the last module"));
             }
-            if list.router.is_some() && class_name(&kind) != Some("Normalize") {
-                let what = format!("{kind} after Router");
-                return Err(LoadError::unsupported(MODULES, what, "Router as the last module, or Normalize behind it"));
-            }
-            match (kind.rsplit('.').next().unwrap_or_default(), index) {
-                ("Transformer", 0) if path.is_empty() => {}
+            match (name, index) {
+                ("Transformer", 0) if path == folder => {}
                 ("Transformer", 0) => {
                     let what = format!("Transformer in the folder \"{path}\"");
                     return Err(LoadError::unsupported(MODULES, what, "the model's files at the top"));
                 }
                 ("StaticEmbedding", 0) => {
                     behind = 1;
-                    list.table = Some(path);
+                    list.table = Some(path.clone());
                 }
-                ("Pooling", 1) if behind == 2 => list.pooling = Some(path),
-                ("LogitScore", 1) if behind == 2 => list.logit_score = Some(path),
+                ("Pooling", 1) if behind == 2 => list.pooling = Some(path.clone()),
+                ("LogitScore", 1) if behind == 2 => list.logit_score = Some(path.clone()),
                 (_, 2..) if list.logit_score.is_some() => {
                     let what = format!("{kind} after LogitScore");
                     return Err(LoadError::unsupported(MODULES, what, "LogitScore as the last module"));
@@ -118,20 +143,21 @@ impl ModuleList {
                     let what = format!("more than {MAX_DENSE} Dense modules");
                     return Err(LoadError::unsupported(MODULES, what, "one or a few"));
                 }
-                ("Dense", _) if index >= behind => list.dense.push(path),
+                ("Dense", _) if index >= behind => list.dense.push(path.clone()),
                 ("Normalize", _) if index >= behind => normalize = true,
-                ("Router", _) if index >= behind && list.router.is_none() => list.router = Some(path),
                 _ => {
                     let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
                                      or Transformer, then LogitScore, or StaticEmbedding in the place of Transformer \
-                                     and Pooling; --task or --pooling can overrule the file";
-                    return Err(LoadError::unsupported(MODULES, format!("{kind} as module {index}"), supported));
+                                     and Pooling, or a Router in the place of any of these; --task or --pooling can \
+                                     overrule the file";
+                    let of = if task.is_empty() { String::new() } else { format!(" of the task \"{task}\"") };
+                    return Err(LoadError::unsupported(MODULES, format!("{kind} as module {index}{of}"), supported));
                 }
             }
         }
         match list.pooling.is_some() || list.logit_score.is_some() || behind == 1 {
             true => Ok(list),
-            false => invalid("has no Pooling or LogitScore module"),
+            false => Err(LoadError::invalid(MODULES, "has no Pooling or LogitScore module")),
         }
     }
 
@@ -160,11 +186,6 @@ fn has_adapters(files: &ModelFiles) -> Result<bool, LoadError> {
     let names =
         config.map(|config| Fields::new(CONFIG, &config).map(|fields| fields.get("lora_adaptations").is_some()));
     names.unwrap_or(Ok(false))
-}
-
-/// The name of a class of sentence-transformers, without its module.
-pub(super) fn class_name(class: &str) -> Option<&str> {
-    class.strip_prefix(LIBRARY)?.rsplit('.').next()
 }
 
 /// Pooling in a folder's `config.json`.
@@ -328,7 +349,7 @@ pub(crate) fn dense(
 /// # Errors
 /// The file is malformed, or the default prompt is not among the prompts.
 pub(crate) fn prompts(files: &ModelFiles) -> Result<Prompts, LoadError> {
-    let Some(config) = files.json(PROMPTS)? else { return Ok(Prompts::default()) };
+    let Some(config) = files.json_at(PROMPTS)? else { return Ok(Prompts::default()) };
     let fields = Fields::new(PROMPTS, &config)?;
     let mut by_name = BTreeMap::new();
     if let Some(prompts) = fields.object("prompts")? {

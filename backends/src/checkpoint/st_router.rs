@@ -1,73 +1,226 @@
-//! sentence-transformers' Router: modules that a text goes through by its task, such as `query` and `document`.
+//! sentence-transformers' Router: modules that a text goes through by its task, such as `query` and `document`. Asym is what older
+//! versions have in its place.
 
-use super::st_modules::class_name;
+use super::st_module::Module;
 use crate::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
+use crate::source::names::inside;
 
-const CONFIG: &str = "router_config.json";
-/// Routes of a router at most, and modules of a route.
+/// The config, and the file that Asym has it in.
+const CONFIGS: [&str; 2] = ["router_config.json", "config.json"];
+/// Routes of a router at most, modules of a route, and mappings.
 const MAX_ROUTES: usize = 16;
 const MAX_MODULES: usize = 16;
+const MAX_MAPPINGS: usize = 64;
+/// The modality of all texts.
+const TEXT: &str = "text";
 
-/// The routes behind a model's pooling.
+/// The routes of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Router {
-    pub(crate) routes: Vec<Route>,
-    /// Index of the route of texts without a task.
-    pub(crate) default: usize,
+pub(super) struct Router {
+    routes: Vec<Route>,
+    /// Of texts, those of a task that are in the file for texts before those for any modality.
+    mappings: Vec<Mapping>,
+    /// The route of texts that nothing else leads to one.
+    default: Option<String>,
 }
 
-/// Dense modules for the texts of a task.
+/// A list of modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Route {
-    pub(crate) task: String,
-    /// Folders, in order.
-    pub(crate) dense: Vec<String>,
+struct Route {
+    name: String,
+    modules: Vec<Module>,
 }
 
-/// Reads the router in a folder.
-///
-/// # Errors
-/// The config is missing or malformed, a route has other modules than Dense and then Normalize, or texts without a task have no route.
-pub(crate) fn read(files: &ModelFiles, folder: &str) -> Result<Router, LoadError> {
-    let folder = folder.trim_end_matches('/');
-    let file = format!("{folder}/{CONFIG}");
-    let config = files.json(&file)?.ok_or_else(|| files.missing(&file, ""))?;
-    let fields = Fields::new(&file, &config)?;
+/// The route that texts of a task take whatever it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mapping {
+    /// `None` for any.
+    task: Option<String>,
+    route: String,
+}
+
+impl Router {
+    /// Reads the router in a folder, which is empty for the top.
+    ///
+    /// # Errors
+    /// The config is missing or malformed, or texts without a task have no route.
+    pub(super) fn read(files: &ModelFiles, folder: &str) -> Result<Self, LoadError> {
+        let [usual, older] = CONFIGS.map(|file| inside(folder, file));
+        let (file, config) = match files.json_at(&usual)? {
+            Some(config) => (usual, config),
+            None => {
+                // At the top, it is the config of a transformer.
+                let config = if folder.is_empty() { None } else { files.json_at(&older)? };
+                (older, config.ok_or_else(|| files.missing(&usual, ""))?)
+            }
+        };
+        let fields = Fields::new(&file, &config)?;
+        let names = files.names_in_order(&file, "structure")?;
+        let routes = routes(&fields, names, folder)?;
+        let parameters = fields.object("parameters")?;
+        let (mut default, mut takes_first, mut mappings) = (None, true, Vec::new());
+        if let Some(parameters) = &parameters {
+            default = parameters.optional::<String>("default_route")?;
+            takes_first = parameters.or("allow_empty_key", true)?;
+            mappings = mappings_of(parameters)?;
+        }
+        let is_known = |name: &String| routes.iter().any(|route| route.name == *name);
+        let named = default.iter().map(|route| ("default_route", route));
+        let mut named = named.chain(mappings.iter().map(|mapping| ("route_mappings", &mapping.route)));
+        if let Some((field, route)) = named.find(|(_, route)| !is_known(route)) {
+            return Err(fields.problem(field, &format!("\"{route}\" is not among the routes")));
+        }
+        let first = routes.first().map(|route| route.name.clone());
+        let router = Self { routes, mappings, default: default.or(first.filter(|_| takes_first)) };
+        match router.modules(None) {
+            Some(_) => Ok(router),
+            None => {
+                let supported = "the name of a route, for texts without a task";
+                Err(fields.unsupported("default_route", "null with `allow_empty_key` false", supported))
+            }
+        }
+    }
+
+    /// The tasks that a text may have: the names of the routes, and those of the mappings.
+    pub(super) fn tasks(&self) -> Vec<&str> {
+        let mut tasks: Vec<&str> = self.routes.iter().map(|route| route.name.as_str()).collect();
+        for task in self.mappings.iter().filter_map(|mapping| mapping.task.as_deref()) {
+            if !tasks.contains(&task) {
+                tasks.push(task);
+            }
+        }
+        tasks
+    }
+
+    /// The modules that texts of a task go through, in the order of priority that sentence-transformers has: mappings of the task, mappings of
+    /// any task, the route of the task's name, a route for texts, and without a task the default route.
+    pub(super) fn modules(&self, task: Option<&str>) -> Option<&[Module]> {
+        let mapped = |task: Option<&str>| self.mappings.iter().find(|mapping| mapping.task.as_deref() == task);
+        let mapped = mapped(task).or_else(|| mapped(None)).map(|mapping| mapping.route.as_str());
+        let route = |name: &str| self.routes.iter().find(|route| route.name == name);
+        let default = self.default.as_deref().filter(|_| task.is_none());
+        let mut names = mapped.into_iter().chain(task).chain([TEXT]).chain(default);
+        names.find_map(route).map(|route| route.modules.as_slice())
+    }
+}
+
+/// The routes with these names.
+fn routes(fields: &Fields<'_>, names: Vec<String>, folder: &str) -> Result<Vec<Route>, LoadError> {
     let missing = |name: &str| fields.problem(name, "is missing");
     let types = fields.object("types")?.ok_or_else(|| missing("types"))?;
     let structure = fields.object("structure")?.ok_or_else(|| missing("structure"))?;
     let mut routes = Vec::new();
-    for (task, _) in structure.entries() {
-        let modules: Vec<String> = structure.required(task)?;
+    for name in names {
+        let modules: Vec<String> = structure.required(&name)?;
         if routes.len() == MAX_ROUTES || modules.len() > MAX_MODULES {
             let supported = format!("{MAX_ROUTES} routes of {MAX_MODULES} modules");
             return Err(fields.unsupported("structure", "with more routes or modules", supported));
         }
-        let mut route = Route { task: task.clone(), dense: vec![] };
-        for (index, module) in modules.iter().enumerate() {
-            let class: String = types.required(module)?;
-            match class_name(&class) {
-                Some("Dense") => route.dense.push(format!("{folder}/{module}")),
-                // The engine scales to unit length.
-                Some("Normalize") if index + 1 == modules.len() => {}
-                _ => {
-                    let what = format!("{class} in the route \"{task}\" of a Router");
-                    let supported = "Dense modules, then Normalize, behind one Transformer and its Pooling";
-                    return Err(LoadError::unsupported(&file, what, supported));
-                }
-            }
-        }
-        routes.push(route);
+        let module = |id: &String| Ok(Module::new(types.required(id)?, &inside(folder, id)));
+        routes.push(Route { modules: modules.iter().map(module).collect::<Result<_, LoadError>>()?, name });
     }
-    let parameters = fields.object("parameters")?;
-    let default: Option<String> = parameters.map(|it| it.optional("default_route")).transpose()?.flatten();
-    let Some(default) = default else {
-        return Err(fields.unsupported("default_route", "null", "the name of a route, for texts without a task"));
-    };
-    match routes.iter().position(|route| route.task == default) {
-        Some(default) => Ok(Router { routes, default }),
-        None => Err(fields.problem("default_route", &format!("\"{default}\" is not among the routes"))),
+    Ok(routes)
+}
+
+/// The mappings that texts may take; a key is a pair as Python writes it.
+///
+/// # Errors
+/// A key is of another form.
+fn mappings_of(parameters: &Fields<'_>) -> Result<Vec<Mapping>, LoadError> {
+    let Some(mappings) = parameters.object("route_mappings")? else { return Ok(vec![]) };
+    let (mut of_texts, mut of_all) = (Vec::new(), Vec::new());
+    for (index, (key, _)) in mappings.entries().enumerate() {
+        let route: String = mappings.required(key)?;
+        if index == MAX_MAPPINGS {
+            let supported = format!("{MAX_MAPPINGS} at most");
+            return Err(parameters.unsupported("route_mappings", "with more mappings", supported));
+        }
+        let Some((task, modality)) = pair(key) else {
+            let supported = "pairs of a task and a modality, such as ('query', 'text')";
+            return Err(parameters.unsupported("route_mappings", &format!("with the key {key}"), supported));
+        };
+        match modality {
+            Modality::Named(modality) if modality == TEXT => of_texts.push(Mapping { task, route }),
+            Modality::Any => of_all.push(Mapping { task, route }),
+            Modality::Named(_) | Modality::Several => {}
+        }
+    }
+    of_texts.extend(of_all);
+    Ok(of_texts)
+}
+
+/// The second of the pair that is the key of a mapping.
+#[derive(Debug, PartialEq, Eq)]
+enum Modality {
+    Any,
+    Named(String),
+    /// Never those of a text alone.
+    Several,
+}
+
+/// A pair of a task or None and a modality, several of them or None.
+fn pair(key: &str) -> Option<(Option<String>, Modality)> {
+    let (task, modality) = key.strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
+    let modality = modality.trim();
+    if modality.starts_with('(') && modality.ends_with(')') {
+        return Some((name(task)?, Modality::Several));
+    }
+    let modality = name(modality)?.map_or(Modality::Any, Modality::Named);
+    Some((name(task)?, modality))
+}
+
+/// A string in quotes without others inside, or None.
+fn name(text: &str) -> Option<Option<String>> {
+    let text = text.trim();
+    if text == "None" {
+        return Some(None);
+    }
+    let quoted = ['\'', '"'].iter().find_map(|&quote| text.strip_prefix(quote)?.strip_suffix(quote))?;
+    (!quoted.contains(['\'', '"', '\\', ','])).then(|| Some(quoted.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_mappings_are_pairs() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(pair("('query', 'text')"), Some((some("query"), Modality::Named("text".to_owned()))));
+        assert_eq!(pair("(None, \"image\")"), Some((None, Modality::Named("image".to_owned()))));
+        assert_eq!(pair("('a', None)"), Some((some("a"), Modality::Any)));
+        assert_eq!(pair("(None, ('image', 'text'))"), Some((None, Modality::Several)));
+        for key in ["query", "('a')", "(1, 'text')", "('a', text)", "('a'b', 'text')"] {
+            assert_eq!(pair(key), None, "{key}");
+        }
+    }
+
+    fn router(mappings: &[(Option<&str>, &str)], default: Option<&str>) -> Router {
+        let route = |name: &str| Route { name: name.to_owned(), modules: vec![Module::new(name.to_owned(), name)] };
+        let mapping =
+            |&(task, route): &(Option<&str>, &str)| Mapping { task: task.map(str::to_owned), route: route.to_owned() };
+        Router {
+            routes: ["query", "document", "image"].map(route).into(),
+            mappings: mappings.iter().map(mapping).collect(),
+            default: default.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn the_route_of_a_text_is_that_of_sentence_transformers() {
+        let route = |router: &Router, task: Option<&str>| router.modules(task).map(|modules| modules[0].path.clone());
+        let some = |name: &str| Some(name.to_owned());
+        let plain = router(&[], Some("document"));
+        assert_eq!((route(&plain, None), route(&plain, Some("query"))), (some("document"), some("query")));
+        assert_eq!(route(&plain, Some("other")), None);
+        let mapped = router(&[(Some("search"), "query"), (Some("image"), "document")], None);
+        assert_eq!((route(&mapped, Some("search")), route(&mapped, Some("image"))), (some("query"), some("document")));
+        assert_eq!((route(&mapped, Some("query")), route(&mapped, None)), (some("query"), None));
+        assert_eq!(mapped.tasks(), ["query", "document", "image", "search"]);
+        let catching = router(&[(Some("search"), "query"), (None, "document")], Some("image"));
+        assert_eq!((route(&catching, None), route(&catching, Some("image"))), (some("document"), some("document")));
+        assert_eq!(route(&catching, Some("search")), some("query"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::capabilities::{Evidence, Purpose};
 use super::metadata::Metadata;
+use super::parts::Part;
 use super::static_embedding::StaticEmbedding;
 use crate::LoadError;
 use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
@@ -54,7 +55,11 @@ pub struct ModelShape {
 /// Files are missing or malformed, or the model needs an unsupported feature: see [`LoadError`].
 pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSummary, LoadError> {
     let options = &LoadOptions { source: source.clone(), task, ..LoadOptions::default() };
-    let mut files = ModelFiles::open(options, FileSet::WithoutWeights)?;
+    let files = ModelFiles::open(options, FileSet::WithoutWeights)?;
+    let nothing = LoadError::invalid(files.display_name(), "has no modules");
+    // That of texts without a task.
+    let Part { mut files, options, .. } = Part::all(options, files)?.into_iter().next().ok_or(nothing)?;
+    let options = &options;
     let table = StaticEmbedding::find(&files)?;
     let gguf = files.take_gguf();
     let metadata = match table {

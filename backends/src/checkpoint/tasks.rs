@@ -2,32 +2,36 @@
 
 use super::capabilities::Evidence;
 use super::head::Routes;
-use super::st_modules::DenseModule;
-use super::st_router;
+use super::st_modules::{DenseModule, ModuleList};
 use crate::LoadError;
 use crate::config::AdapterTask;
 use prefold_core::TaskAdapter;
 
 impl Evidence<'_> {
-    /// The tasks, the routes of their texts and the width of the vectors behind these; without a router vectors of `width` values stay what
+    /// The tasks, the routes of their texts and the width of the vectors behind these; without routes vectors of `width` values stay what
     /// they are.
     ///
     /// # Errors
-    /// The router is malformed or has unsupported modules, or is one of a model with adapters.
+    /// A dense module is malformed, the vectors of two routes have different widths, or the model has adapters too.
     pub(super) fn tasks(
         &self,
-        router: Option<&str>,
+        list: &ModuleList,
         width: usize,
     ) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
         let adapters = self.adapters();
-        match router {
-            None => Ok((adapters, Routes::default(), width)),
-            Some(_) if !adapters.is_empty() => {
-                let problem = "a Router behind a model with adapters";
-                Err(LoadError::unsupported("modules.json", problem, "one of the two"))
-            }
-            Some(folder) => self.routes(folder, width),
+        if list.tasks.is_empty() {
+            return Ok((adapters, Routes::default(), width));
         }
+        if !adapters.is_empty() {
+            let problem = "a Router in a model with adapters";
+            return Err(LoadError::unsupported("modules.json", problem, "one of the two"));
+        }
+        let tasks = list.tasks.iter().map(|(task, part)| {
+            let instruction = self.instruction(task).to_owned();
+            TaskAdapter { task: task.clone(), instruction, part: *part }
+        });
+        let (routes, width) = self.routes(list, width)?;
+        Ok((tasks.collect(), routes, width))
     }
 
     /// The adapters of the config, by their tasks.
@@ -36,36 +40,43 @@ impl Evidence<'_> {
         let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
             task: name.clone(),
             instruction: instruction.clone(),
+            part: 0,
         };
         tasks.map(adapter).collect()
     }
 
-    /// The routes of the Router in a folder behind vectors of `width` values. A task's prompt is the one that sentence-transformers takes for
-    /// it: for documents also one of another name.
+    /// The prompt that sentence-transformers takes for a task: for documents also one of another name.
+    fn instruction(&self, task: &str) -> &str {
+        let names: &[&str] = if task == "document" { &["document", "passage", "corpus"] } else { &[task] };
+        let prompts = &self.metadata.prompts.by_name;
+        names.iter().find_map(|&name| prompts.get(name)).map_or("", String::as_str)
+    }
+
+    /// The dense modules of the routes behind vectors of `width` values, and the width of their vectors.
     ///
     /// # Errors
-    /// It is malformed or has unsupported modules, or its routes make vectors of different widths.
-    fn routes(&self, folder: &str, width: usize) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
-        let router = st_router::read(self.files, folder)?;
-        let (mut adapters, mut modules) = (Vec::new(), Vec::new());
-        for st_router::Route { task, dense } in router.routes {
-            let mut route: Vec<DenseModule> = Vec::with_capacity(dense.len());
-            for folder in &dense {
+    /// One is malformed, or two have vectors of different widths.
+    fn routes(&self, list: &ModuleList, width: usize) -> Result<(Routes, usize), LoadError> {
+        let mut modules = Vec::with_capacity(list.routes.len());
+        for folders in &list.routes {
+            let mut route: Vec<DenseModule> = Vec::with_capacity(folders.len());
+            for folder in folders {
                 let in_features = route.last().map_or(width, |module| module.out_features);
                 route.push(self.dense(folder, in_features)?);
             }
-            let names: &[&str] = if task == "document" { &["document", "passage", "corpus"] } else { &[&task] };
-            let prompts = &self.metadata.prompts.by_name;
-            let instruction = names.iter().find_map(|&name| prompts.get(name)).cloned().unwrap_or_default();
-            adapters.push(TaskAdapter { task, instruction });
             modules.push(route);
         }
         let out = |route: &Vec<DenseModule>| route.last().map_or(width, |module| module.out_features);
         let widths: Vec<usize> = modules.iter().map(out).collect();
-        if widths.iter().any(|&other| other != widths[router.default]) {
-            let what = "a Router whose routes make vectors of different widths";
-            return Err(LoadError::unsupported("modules.json", what, "one width"));
+        if let Some(&other) = widths.iter().find(|&&other| other != widths[0]) {
+            return Err(different_widths(widths[0], other));
         }
-        Ok((adapters, Routes { modules, default: router.default }, widths[router.default]))
+        Ok((Routes { modules, of: list.route_of.clone() }, widths.first().copied().unwrap_or(width)))
     }
+}
+
+/// A refusal of routes whose vectors could not be compared.
+pub(super) fn different_widths(one: usize, other: usize) -> LoadError {
+    let what = format!("a Router whose routes make vectors of different widths ({one} and {other} values)");
+    LoadError::unsupported("modules.json", what, "one width")
 }

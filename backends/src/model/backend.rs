@@ -13,6 +13,7 @@ use crate::config::{MaskConfig, PositionsConfig};
 use crate::error::LoadError;
 use crate::ops::{self, Target, Uploader};
 use crate::options::{AttentionMode, LoadOptions};
+use crate::source::names::inside;
 use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch,
     TooLarge,
@@ -40,28 +41,45 @@ pub(crate) struct TransformerBackend {
     /// Threads of this replica; where it has none, operations run on those of the caller's pool.
     team: Option<Arc<ThreadPool>>,
     /// Bytes reserved on a CPU at most.
-    max_reserved: usize,
+    pub(super) max_reserved: usize,
 }
 
 impl TransformerBackend {
-    /// Packs the checkpoint's weights for the device; afterwards the checkpoint is not needed.
-    pub(crate) fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, LoadError> {
-        let Checkpoint { config, weights, .. } = checkpoint;
+    /// Packs the weights of a model's parts for the device; afterwards the checkpoints are not needed.
+    pub(crate) fn load_all(checkpoints: &[Checkpoint], options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
+        let has_parts = checkpoints.len() > 1;
+        let load = |checkpoint| Self::load(checkpoint, options, has_parts);
+        let backends = checkpoints.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        let is_unmatched = |pattern: &&String| {
+            backends.iter().all(|it| it.target.dtype() == Dtype::Int8 && !it.target.has_skipped(pattern))
+        };
+        if let Some(pattern) = options.int8_skip.iter().find(is_unmatched) {
+            let problem = format!("--int8-skip {pattern}: no layer of products has a name with this part");
+            let example = match checkpoints.iter().find(|it| !it.config.is_table()) {
+                None => "the model has none".to_owned(),
+                Some(it) => {
+                    format!("one is {}", inside(&it.part, it.config.typical_weight().trim_end_matches(".weight")))
+                }
+            };
+            return Err(LoadError::Options(format!("{problem}; {example}")));
+        }
+        Ok(backends)
+    }
+
+    fn load(checkpoint: &Checkpoint, options: &LoadOptions, is_part: bool) -> Result<Self, LoadError> {
+        let Checkpoint { part, config, weights, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
         let target = match config.is_table() {
             true => Target::open_for_table(options, stored)?,
             false => Target::open(options, stored)?,
         };
+        if is_part && !target.is_cpu() {
+            let problem = "a Router of several models runs on the CPU only, so far: --device cpu";
+            return Err(LoadError::Options(problem.to_owned()));
+        }
+        let target = target.of_part(part);
         let mut backend = Self::load_on(checkpoint, options, target.clone())?;
         if target.dtype() == Dtype::Int8 {
-            if let Some(pattern) = target.unmatched_skip() {
-                let problem = format!("--int8-skip {pattern}: no layer of products has a name with this part");
-                let example = match config.is_table() {
-                    true => "the model has none".to_owned(),
-                    false => format!("one is {}", config.typical_weight().trim_end_matches(".weight")),
-                };
-                return Err(LoadError::Options(format!("{problem}; {example}")));
-            }
             let mut report = backend.measure_int8(checkpoint);
             if !report.kept_in_bfloat16.is_empty() {
                 drop(backend);
@@ -140,6 +158,7 @@ impl TransformerBackend {
                 kernels_reason,
                 int8: None,
                 input_memory: memory::of_inputs(config, &target),
+                further_parts: vec![],
                 device: target.name().to_owned(),
                 attention: match config.attention.mask {
                     _ if config.is_table() => "none",
@@ -153,20 +172,16 @@ impl TransformerBackend {
         })
     }
 
-    /// This backend and others over the same weights, `count` in all, which share the cores evenly: each has a team of threads
-    /// and buffers of its own.
-    pub(crate) fn replicate(self, count: usize) -> Result<(Self, Vec<Self>), LoadError> {
-        if count == 1 {
-            return Ok((self, Vec::new()));
+    /// Backends over the same weights, one on each team of threads, with buffers of its own; this backend alone where there are no teams.
+    pub(crate) fn replicate(self, teams: &[Arc<ThreadPool>]) -> Result<Vec<Self>, LoadError> {
+        match teams {
+            [] => Ok(vec![self]),
+            teams => teams.iter().map(|team| self.replica(Arc::clone(team), teams.len())).collect(),
         }
-        let cores = ThreadPool::default_threads();
-        let threads = |index: usize| cores / count + usize::from(index < cores % count);
-        let others = (1..count).map(|index| self.replica(threads(index), count)).collect::<Result<_, _>>()?;
-        Ok((self.replica(threads(0), count)?, others))
     }
 
-    /// One of `count` replicas, with a team of `threads`.
-    fn replica(&self, threads: usize, count: usize) -> Result<Self, LoadError> {
+    /// One of `count` replicas.
+    fn replica(&self, team: Arc<ThreadPool>, count: usize) -> Result<Self, LoadError> {
         Ok(Self {
             transformer: self.transformer.replica()?,
             head: Arc::clone(&self.head),
@@ -174,7 +189,7 @@ impl TransformerBackend {
             target: self.target.clone(),
             footprint: self.footprint,
             info: self.info.clone(),
-            team: Some(Arc::new(ThreadPool::new(threads))),
+            team: Some(team),
             max_reserved: MAX_RESERVED / count,
         })
     }

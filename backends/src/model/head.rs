@@ -21,8 +21,8 @@ pub(super) struct Head {
     layers: Vec<HeadLayer>,
     /// Behind them, by the task of a text; none in most models.
     routes: Vec<Vec<HeadLayer>>,
-    /// Index of the route of texts without a task.
-    default_route: usize,
+    /// Index of the route of texts by the number of their task, first that of texts without one.
+    route_of: Vec<usize>,
     /// The layers are applied to the states of all tokens.
     of_tokens: bool,
 }
@@ -49,7 +49,7 @@ impl Head {
                 };
                 let by_task = routes.modules.iter().map(layers).collect::<std::result::Result<_, LoadError>>()?;
                 let plain = Self::plain(pooling.clone(), layers(modules)?);
-                Ok(Self { routes: by_task, default_route: routes.default, ..plain })
+                Ok(Self { routes: by_task, route_of: routes.of.clone(), ..plain })
             }
             HeadSource::TokenRows(tokens) => {
                 let linear = output_rows(config, weights, tokens)?;
@@ -70,7 +70,7 @@ impl Head {
 
     /// A head of pooled states without routes.
     fn plain(pooling: Vec<Pooling>, layers: Vec<HeadLayer>) -> Self {
-        Self { pooling, layers, routes: vec![], default_route: 0, of_tokens: false }
+        Self { pooling, layers, routes: vec![], route_of: vec![], of_tokens: false }
     }
 
     pub(super) fn pooling(&self) -> &[Pooling] {
@@ -120,7 +120,7 @@ impl Head {
         let values = ops::on_host(&answers, <[f32]>::to_vec)?;
         let (mut out, mut out_width) = (Vec::new(), 0);
         for (index, layers) in self.routes.iter().enumerate() {
-            let is_of = |task: &Adapter| usize::from(task.0).checked_sub(1).unwrap_or(self.default_route) == index;
+            let is_of = |task: &Adapter| self.route_of.get(usize::from(task.0)).copied().unwrap_or(0) == index;
             let rows: Vec<usize> = (0..tasks.len()).filter(|&row| is_of(&tasks[row])).collect();
             if rows.is_empty() {
                 continue;

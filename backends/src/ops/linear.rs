@@ -181,7 +181,7 @@ impl Linear {
             }
         };
         let bias = bias.map(|bias| Vector::new(bias, target)).transpose()?;
-        Ok(Self { name: name.to_owned(), weight, bias, quantization_error: OnceLock::new() })
+        Ok(Self { name: target.full_name(name), weight, bias, quantization_error: OnceLock::new() })
     }
 
     /// A layer on the CPU.

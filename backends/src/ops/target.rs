@@ -18,6 +18,8 @@ pub(crate) struct Target {
     dtype_reason: String,
     /// Weights that are bfloat16 although the type is int8.
     int8_skip: Arc<[Skip]>,
+    /// Stands before the names of weights, in those patterns and in reports.
+    prefix: String,
     name: String,
     warnings: Vec<String>,
     #[cfg(feature = "cuda")]
@@ -38,6 +40,7 @@ impl Target {
             dtype,
             dtype_reason: String::new(),
             int8_skip: Arc::new([]),
+            prefix: String::new(),
             name: "cpu".to_owned(),
             warnings: Vec::new(),
             #[cfg(feature = "cuda")]
@@ -151,6 +154,7 @@ impl Target {
             dtype,
             dtype_reason,
             int8_skip: Arc::new([]),
+            prefix: String::new(),
             name: format!("cuda:{ordinal}"),
             warnings: Vec::new(),
             cuda: Some(cuda),
@@ -180,8 +184,9 @@ impl Target {
     /// The type of a matrix that is made of weights with these names.
     pub(crate) fn dtype_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Dtype {
         // All patterns see all names, so that those without a match are known.
-        let is_skipped =
-            names.flat_map(|name| self.int8_skip.iter().map(move |skip| skip.matches(name))).fold(false, |a, b| a | b);
+        let is_skipped = names.map(|name| self.full_name(name)).fold(false, |skipped, name| {
+            self.int8_skip.iter().fold(skipped, |skipped, skip| skip.matches(&name) | skipped)
+        });
         if self.dtype == Dtype::Int8 && is_skipped { Dtype::Bfloat16 } else { self.dtype }
     }
 
@@ -197,9 +202,19 @@ impl Target {
         Self { int8_skip: patterns.chain(names).map(Skip::new).collect(), ..self.clone() }
     }
 
-    /// A pattern of weights to leave in bfloat16 that no weight has matched so far.
-    pub(crate) fn unmatched_skip(&self) -> Option<&str> {
-        self.int8_skip.iter().find(|skip| !skip.is_matched()).map(|skip| skip.pattern())
+    /// `true` if a weight has matched a pattern of those to leave in bfloat16.
+    pub(crate) fn has_skipped(&self, pattern: &str) -> bool {
+        self.int8_skip.iter().any(|skip| skip.pattern() == pattern && skip.is_matched())
+    }
+
+    /// The same for a part of a model, whose folder stands before the names of weights.
+    pub(crate) fn of_part(self, folder: &str) -> Self {
+        Self { prefix: format!("{folder}{}", if folder.is_empty() { "" } else { "/" }), ..self }
+    }
+
+    /// A weight's name among those of the whole model.
+    pub(super) fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     /// Reason for that type.

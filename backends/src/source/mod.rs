@@ -9,7 +9,7 @@ use crate::LoadError;
 use crate::disk::{self, FileBytes};
 use crate::formats::gguf::{GgufFile, has_gguf_extension};
 use crate::formats::{TensorFiles, TensorFormat, Weights};
-use crate::json::parse_json;
+use crate::json::{self, parse_json};
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use hub::FileSet;
 use hub::inspect::{self, Remote};
@@ -30,9 +30,18 @@ pub(crate) struct ModelFiles {
     /// A folder that is only checked, for which configuration alone is enough.
     may_be_bare: bool,
     display_name: String,
+    part: Part,
 }
 
-#[derive(Debug)]
+/// The part of a model whose files these are; the first, with its files at the top, for nearly all models.
+#[derive(Debug, Clone, Default)]
+struct Part {
+    index: usize,
+    /// The folder that takes the place of the top; empty for the top itself.
+    folder: String,
+}
+
+#[derive(Debug, Clone)]
 enum Location {
     Directory(PathBuf),
     Embedded(&'static [EmbeddedFile]),
@@ -51,6 +60,7 @@ impl ModelFiles {
                 remote: None,
                 may_be_bare: false,
                 display_name: "the built-in model".to_owned(),
+                part: Part::default(),
             }),
             ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
             ModelSource::Hub(model) => {
@@ -92,6 +102,7 @@ impl ModelFiles {
                 remote: None,
                 may_be_bare: false,
                 display_name,
+                part: Part::default(),
             });
         }
         if !has_gguf_extension(path) {
@@ -100,7 +111,48 @@ impl ModelFiles {
         }
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let gguf = Some(GgufFile::open(path)?);
-        Ok(Self { location: Location::Directory(directory), gguf, remote: None, may_be_bare: false, display_name })
+        Ok(Self {
+            location: Location::Directory(directory),
+            gguf,
+            remote: None,
+            may_be_bare: false,
+            display_name,
+            part: Part::default(),
+        })
+    }
+
+    /// The files of a part of the model, the headers of whose tensors are taken out of these; `folder` takes the place of the top.
+    pub(crate) fn take_part(&mut self, index: usize, folder: &str) -> Self {
+        let remote = self
+            .remote
+            .as_mut()
+            .map(|remote| Remote { headers: remote.headers.remove_entry(folder).into_iter().collect(), licence: None });
+        Self {
+            location: self.location.clone(),
+            gguf: None,
+            remote,
+            may_be_bare: self.may_be_bare,
+            display_name: self.display_name.clone(),
+            part: Part { index, folder: folder.to_owned() },
+        }
+    }
+
+    /// The folder that takes the place of the top; empty for the top itself.
+    pub(crate) fn folder(&self) -> &str {
+        &self.part.folder
+    }
+
+    /// Index of the part whose files these are.
+    pub(crate) fn part(&self) -> usize {
+        self.part.index
+    }
+
+    /// Path of a file from the model's folder. What has a folder in its name is named from there already.
+    fn path(&self, name: &str) -> String {
+        match name.contains('/') {
+            true => name.to_owned(),
+            false => inside(&self.part.folder, name),
+        }
     }
 
     /// `true` for a model that is only checked and has configuration alone: neither a file of tensors nor one of a tokenizer where they
@@ -110,12 +162,13 @@ impl ModelFiles {
     /// The folder cannot be read.
     pub(crate) fn is_bare(&self, folder: &str) -> Result<bool, LoadError> {
         // A folder that is not there is named wrongly: the files may be in another.
-        if !folder.is_empty() && self.may_be_bare && !self.exists(folder)? {
+        let folder = if folder.is_empty() { &self.part.folder } else { folder };
+        if !folder.is_empty() && self.may_be_bare && !self.has(folder)? {
             return Ok(false);
         }
         let tensors = TensorFormat::ALL.into_iter().flat_map(|format| [format.single(), format.index()]);
         for name in tensors.chain(tokenizer_files::all()).filter(|_| self.may_be_bare) {
-            if self.exists(&inside(folder, name))? {
+            if self.has(&inside(folder, name))? {
                 return Ok(false);
             }
         }
@@ -142,6 +195,11 @@ impl ModelFiles {
     /// # Errors
     /// It cannot be read, or is above its size limit.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError> {
+        self.read_at(&self.path(name))
+    }
+
+    /// The same of a file by its path from the model's folder.
+    fn read_at(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError> {
         match &self.location {
             Location::Embedded(files) => {
                 Ok(files.iter().find(|file| file.name == name).map(|file| Cow::Borrowed(file.bytes)))
@@ -158,13 +216,31 @@ impl ModelFiles {
     /// # Errors
     /// It cannot be read, or is not JSON.
     pub(crate) fn json(&self, name: &str) -> Result<Option<Value>, LoadError> {
-        let Some(bytes) = self.read(name)? else { return Ok(None) };
-        parse_json(name, &bytes).map(Some)
+        self.json_at(&self.path(name))
+    }
+
+    /// A JSON file by its path from the model's folder, which all parts of a model have in common.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not JSON.
+    pub(crate) fn json_at(&self, path: &str) -> Result<Option<Value>, LoadError> {
+        let Some(bytes) = self.read_at(path)? else { return Ok(None) };
+        parse_json(path, &bytes).map(Some)
+    }
+
+    /// The names in the object `field` of a JSON file, in their order in it, which a parsed object does not keep; `path` is as for
+    /// [`json_at`](Self::json_at).
+    ///
+    /// # Errors
+    /// It cannot be read, or has no such object.
+    pub(crate) fn names_in_order(&self, path: &str, field: &str) -> Result<Vec<String>, LoadError> {
+        let bytes = self.read_at(path)?.unwrap_or_default();
+        json::names_in_order(path, &bytes, field)
     }
 
     /// An error about a missing file.
     pub(crate) fn missing(&self, file: &str, hint: &str) -> LoadError {
-        LoadError::MissingFile { location: self.display_name(), file: file.to_owned(), hint: hint.to_owned() }
+        LoadError::MissingFile { location: self.display_name(), file: self.path(file), hint: hint.to_owned() }
     }
 
     /// The tensors of the model's files; `None` where those of a model on the hub are not known before the download, or where
@@ -182,7 +258,8 @@ impl ModelFiles {
     /// They are missing or malformed.
     pub(crate) fn tensors(&mut self, folder: &str) -> Result<Option<TensorFiles>, LoadError> {
         if let Some(remote) = self.remote.as_mut() {
-            return Ok(remote.headers.take());
+            let folder = if folder.is_empty() { &self.part.folder } else { folder };
+            return Ok(remote.headers.remove(folder));
         }
         match folder {
             _ if self.is_bare(folder)? => Ok(None),
@@ -193,16 +270,17 @@ impl ModelFiles {
 
     fn local_tensors(&self) -> Result<TensorFiles, LoadError> {
         for format in TensorFormat::ALL {
-            let (name, index) = (format.single(), format.index());
-            if let Some(bytes) = self.bytes(name)? {
-                return TensorFiles::single(format, name, bytes);
+            let (name, index) = (self.path(format.single()), format.index());
+            if let Some(bytes) = self.bytes_at(&name)? {
+                return TensorFiles::single(format, &name, bytes);
             }
             if let Some(json) = self.json(index)? {
                 let open = |shard: &str| {
+                    let shard = &inside(&self.part.folder, shard);
                     if let Location::Directory(directory) = &self.location {
                         named_by_a_file(directory, shard)?;
                     }
-                    self.bytes(shard)?.ok_or_else(|| self.missing(shard, &format!(", which {index} names")))
+                    self.bytes_at(shard)?.ok_or_else(|| self.missing(shard, &format!(", which {index} names")))
                 };
                 return TensorFiles::sharded(format, &format.weight_map(&json)?, open);
             }
@@ -225,7 +303,7 @@ impl ModelFiles {
     pub(crate) fn weights_in(&self, folder: &str) -> Result<TensorFiles, LoadError> {
         for format in TensorFormat::ALL {
             let name = format!("{folder}/{}", format.single());
-            if let Some(bytes) = self.bytes(&name)? {
+            if let Some(bytes) = self.bytes_at(&name)? {
                 return TensorFiles::single(format, &name, bytes);
             }
         }
@@ -242,17 +320,22 @@ impl ModelFiles {
     /// # Errors
     /// The folder cannot be read.
     pub(crate) fn exists(&self, name: &str) -> Result<bool, LoadError> {
+        self.has(&self.path(name))
+    }
+
+    /// The same of a file by its path from the model's folder.
+    fn has(&self, path: &str) -> Result<bool, LoadError> {
         Ok(match &self.location {
-            Location::Embedded(files) => files.iter().any(|file| file.name == name),
+            Location::Embedded(files) => files.iter().any(|file| file.name == path),
             Location::Directory(directory) => {
-                let path = path_of(directory, name)?;
+                let path = path_of(directory, path)?;
                 path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?
             }
         })
     }
 
-    /// Content of a large file, mapped if it is on disk.
-    fn bytes(&self, name: &str) -> Result<Option<FileBytes>, LoadError> {
+    /// Content of a large file by its path from the model's folder, mapped if it is on disk.
+    fn bytes_at(&self, name: &str) -> Result<Option<FileBytes>, LoadError> {
         match &self.location {
             Location::Embedded(files) => {
                 Ok(files.iter().find(|file| file.name == name).map(|file| FileBytes::Static(file.bytes)))

@@ -8,6 +8,7 @@ mod encoders;
 mod golden;
 mod int8;
 mod replicas;
+mod routers;
 mod same_bits;
 mod smollm2;
 mod static_embeddings;

@@ -28,6 +28,9 @@ pub const EMBEDDERS: [&str; 19] = [
 /// Tables of vectors, which stay on the CPU.
 pub const STATIC: [&str; 2] = ["model2vec-tiny", "static-embedding-tiny"];
 
+/// Models whose texts go through the modules of their task.
+pub const ROUTED: [&str; 3] = ["router-encoders-tiny", "router-static-tiny", "asym-tiny"];
+
 /// Tasks of jina-v3-tiny's adapters, in their order.
 pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];
 

@@ -43,13 +43,14 @@ pub(crate) struct ResponseCost {
 }
 
 impl ResponseLimits {
-    pub(crate) fn new(capabilities: &Capabilities) -> Self {
-        let Capabilities { embed, classify, classify_tokens, max_input_length, .. } = capabilities;
+    /// Limits for a model whose longest input has `longest` tokens.
+    pub(crate) fn new(capabilities: &Capabilities, longest: usize) -> Self {
+        let Capabilities { embed, classify, classify_tokens, .. } = capabilities;
         let num_token_labels = classify_tokens.as_ref().map_or(0, |classify| classify.labels.len());
         let (dim, token_dim) = embed.as_ref().map_or((0, num_token_labels), |embed| (embed.dim, embed.token_dim));
         // A reranker's prompt has two logits at most.
         let num_logits = classify.as_ref().map_or(2, |classify| classify.labels.len());
-        let longest = max_input_length.saturating_mul(token_dim);
+        let longest = longest.saturating_mul(token_dim);
         Self {
             embedding: Size { dim, owner: "input", limit: MAX_POOLED },
             logits: Size { dim: num_logits, owner: "input", limit: MAX_POOLED },
@@ -107,7 +108,7 @@ mod tests {
         for (wanted, limit, owner) in
             [(Wanted::Embedding, MAX_POOLED, "input"), (Wanted::Tokens, MAX_OF_TOKENS, "token")]
         {
-            let mut cost = ResponseLimits::new(&embedder()).cost(wanted, share(1));
+            let mut cost = ResponseLimits::new(&embedder(), 500).cost(wanted, share(1));
             cost.grow(limit / DIM - 1, "inputs").unwrap();
             cost.grow(1, "inputs").unwrap();
             let error = cost.grow(1, "inputs").unwrap_err();
@@ -124,11 +125,11 @@ mod tests {
     #[test]
     fn the_longest_input_fits_and_labels_count() {
         let longest = MAX_OF_TOKENS / DIM + 1;
-        let limits = ResponseLimits::new(&Capabilities { max_input_length: longest, ..embedder() });
+        let limits = ResponseLimits::new(&embedder(), longest);
         let mut cost = limits.cost(Wanted::Tokens, share(1));
         cost.grow(longest, "inputs").unwrap();
         assert!(cost.grow(1, "inputs").is_err());
-        let mut cost = ResponseLimits::new(&classifier(8)).cost(Wanted::Logits, share(1));
+        let mut cost = ResponseLimits::new(&classifier(8), 500).cost(Wanted::Logits, share(1));
         assert!(cost.grow(MAX_POOLED / 8 + 1, "inputs").is_err());
         cost.grow(MAX_POOLED / 8, "inputs").unwrap();
     }
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn responses_are_refused_while_other_requests_hold_the_limit() {
         let quota = Quota::new(1000, Resource::BufferedBytes);
-        let limits = ResponseLimits::new(&embedder());
+        let limits = ResponseLimits::new(&embedder(), 500);
         let [mut large, mut other] = [(); 2].map(|()| limits.cost(Wanted::Embedding, Arc::new(quota.share())));
         large.grow(1000, "inputs").unwrap();
         let error = other.grow(1, "inputs").unwrap_err();

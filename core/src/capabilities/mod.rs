@@ -40,7 +40,7 @@ pub struct Capabilities {
 pub struct Embed {
     /// Width of a text's vector.
     pub dim: usize,
-    /// Width of a token's final state.
+    /// Width of a token's final state; the largest of a model of several parts.
     pub token_dim: usize,
     /// Pooling of token states into one vector, which has the vectors of all modes one after another; nearly always one.
     pub pooling: Vec<Pooling>,
@@ -57,13 +57,15 @@ impl Embed {
     }
 }
 
-/// An adapter of a model, for texts of one task.
+/// An adapter or a route of a model, for texts of one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskAdapter {
     /// The task by which a request chooses it.
     pub task: String,
     /// Prompt that stands before a text of this task, unless the request chooses one; it may be empty.
     pub instruction: String,
+    /// Index of the [part](crate::ModelInfo::parts) of the model that takes the texts of this task.
+    pub part: usize,
 }
 
 /// Way in which a document is scored against a query.

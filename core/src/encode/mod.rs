@@ -1,6 +1,7 @@
 //! Encoding: from texts, pairs, ids and rerank prompts to token ids within the limits.
 
 pub(crate) mod encoder;
+pub(crate) mod encoders;
 mod fair_queue;
 mod growth;
 mod inspect;

@@ -30,6 +30,12 @@ impl<'a> Choices<'a> {
     pub(crate) fn of_embedder(embed: Option<&'a Embed>) -> Self {
         embed.map_or_else(Self::default, |embed| Self { prompts: Some(&embed.prompts), adapters: &embed.adapters })
     }
+
+    /// Index of the part of the model that takes texts of a task; the first for a task that the model does not have.
+    pub(super) fn part(self, task: Option<&str>) -> usize {
+        let adapter = task.and_then(|task| self.adapters.iter().find(|adapter| adapter.task == task));
+        adapter.map_or(0, |adapter| adapter.part)
+    }
 }
 
 /// [`EncodeOptions`] without gaps, and what the inputs of one request share while they are encoded.
@@ -39,6 +45,8 @@ pub(crate) struct ResolvedOptions {
     /// Field of the request that asks for the prompt; `None` if it is the model's default.
     pub(super) prompt_field: Option<&'static str>,
     pub(super) adapter: Adapter,
+    /// Index of the part of the model that takes the inputs.
+    pub(super) part: usize,
     pub(super) truncate: bool,
     /// Tokens of an input at most.
     pub(super) max_tokens: usize,
@@ -93,6 +101,7 @@ impl ResolvedOptions {
             prompt: prompt.cloned(),
             prompt_field: options.prompt.as_ref().map(Prompt::field),
             adapter: task.map_or(Adapter::default(), |(adapter, _)| adapter),
+            part: task.map_or(0, |(_, task)| task.part),
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
             max_tokens,
             direction: options.direction,

@@ -1,6 +1,6 @@
 //! Tokenization workers: threads that encode texts, apart from those that serve connections.
 
-use super::encoder::Encoder;
+use super::encoders::Encoders;
 use super::fair_queue::FairQueue;
 use crate::error::panic_message;
 use crate::{Error, InvalidSetting, Place};
@@ -17,7 +17,7 @@ const WARM_UP_TEXT: &str = "How do I lock a file? Use flock(2): it waits, 30 s a
 
 /// Encodes the inputs of requests in parallel, item by item, and shares the workers fairly between the requests.
 pub(crate) struct TokenizerPool {
-    encoder: Arc<Encoder>,
+    encoders: Arc<Encoders>,
     shared: Arc<Shared>,
 }
 
@@ -42,7 +42,7 @@ trait Request: Send + Sync {
 /// An item that has been taken.
 struct Begun {
     /// Works on it.
-    run: Box<dyn FnOnce(&Encoder)>,
+    run: Box<dyn FnOnce(&Encoders)>,
     /// Cost of the item after it, if there is one.
     next: Option<u64>,
 }
@@ -50,16 +50,16 @@ struct Begun {
 impl TokenizerPool {
     /// # Errors
     /// The threads cannot be started.
-    pub(crate) fn new(encoder: Encoder, workers: usize) -> Result<Self, InvalidSetting> {
+    pub(crate) fn new(encoders: Encoders, workers: usize) -> Result<Self, InvalidSetting> {
         let queue = Mutex::new(State { queue: FairQueue::new(workers), closed: false });
-        let pool = Self { encoder: Arc::new(encoder), shared: Arc::new(Shared { queue, changed: Condvar::new() }) };
+        let pool = Self { encoders: Arc::new(encoders), shared: Arc::new(Shared { queue, changed: Condvar::new() }) };
         // The one more is for short items while all others run long ones.
         for index in 0..=workers {
-            let (encoder, shared) = (Arc::clone(&pool.encoder), Arc::clone(&pool.shared));
+            let (encoders, shared) = (Arc::clone(&pool.encoders), Arc::clone(&pool.shared));
             std::thread::Builder::new()
                 .name(format!("prefold-tokenizer-{index}"))
                 .stack_size(STACK_SIZE)
-                .spawn(move || shared.work(&encoder))
+                .spawn(move || shared.work(&encoders))
                 .map_err(|error| InvalidSetting {
                     setting: "tokenization_workers",
                     problem: format!("is {workers}, and thread {index} cannot be started: {error}"),
@@ -68,23 +68,23 @@ impl TokenizerPool {
         Ok(pool)
     }
 
-    pub(crate) fn encoder(&self) -> &Encoder {
-        &self.encoder
+    pub(crate) fn encoders(&self) -> &Encoders {
+        &self.encoders
     }
 
     /// Encodes a text, so that the first request finds warm caches.
     pub(crate) fn warm_up(&self) {
         // A failure to encode it is the requests' concern.
-        drop(self.encoder.tokenizer.encode_fast(WARM_UP_TEXT, true));
+        self.encoders.all().for_each(|encoder| drop(encoder.tokenizer.encode_fast(WARM_UP_TEXT, true)));
     }
 
     /// Runs `work` on an item, on this thread.
     pub(crate) fn at_once<T, R>(
         &self,
         (place, item): (Place, T),
-        work: impl Fn(&Encoder, Place, T) -> Result<R, Error>,
+        work: impl Fn(&Encoders, Place, T) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        work_on(&self.encoder, place, item, work)
+        work_on(&self.encoders, place, item, work)
     }
 
     /// Runs `work` on every item, on the pool; the answer is the first error in their order if there is one, and what comes
@@ -99,7 +99,7 @@ impl TokenizerPool {
     where
         T: Send + 'static,
         R: Send + 'static,
-        F: Fn(&Encoder, Place, T) -> Result<R, Error> + Send + Sync + 'static,
+        F: Fn(&Encoders, Place, T) -> Result<R, Error> + Send + Sync + 'static,
     {
         let Some((Place { field, .. }, first)) = items.first() else { return Ok(Vec::new()) };
         let (field, first) = (*field, cost(first) as u64);
@@ -127,7 +127,7 @@ impl Shared {
     }
 
     /// A worker: runs items until the pool is gone.
-    fn work(&self, encoder: &Encoder) {
+    fn work(&self, encoders: &Encoders) {
         let mut state = self.lock();
         while !state.closed {
             let Some(turn) = state.queue.take() else {
@@ -142,7 +142,7 @@ impl Shared {
             // Another worker may find an item that may run too.
             self.changed.notify_one();
             if let Some(begun) = begun {
-                (begun.run)(encoder);
+                (begun.run)(encoders);
             }
             state = self.lock();
             state.queue.done(&turn);
@@ -197,7 +197,7 @@ impl<T, R, F> Request for Job<T, R, F>
 where
     T: Send + 'static,
     R: Send + 'static,
-    F: Fn(&Encoder, Place, T) -> Result<R, Error> + Send + Sync + 'static,
+    F: Fn(&Encoders, Place, T) -> Result<R, Error> + Send + Sync + 'static,
 {
     fn begin(self: Arc<Self>) -> Option<Begun> {
         let mut items = lock(&self.items);
@@ -205,8 +205,8 @@ where
         items.running += 1;
         let next = items.waiting.front().map(|(_, _, item)| (self.cost)(item) as u64);
         drop(items);
-        let run = Box::new(move |encoder: &Encoder| {
-            let result = work_on(encoder, place, item, &self.work);
+        let run = Box::new(move |encoders: &Encoders| {
+            let result = work_on(encoders, place, item, &self.work);
             lock(&self.items).finish(index, result);
         });
         Some(Begun { run, next })
@@ -215,12 +215,12 @@ where
 
 /// The work's result. A panic is an error of the item.
 fn work_on<T, R>(
-    encoder: &Encoder,
+    encoders: &Encoders,
     place: Place,
     item: T,
-    work: impl Fn(&Encoder, Place, T) -> Result<R, Error>,
+    work: impl Fn(&Encoders, Place, T) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let result = catch_unwind(AssertUnwindSafe(|| work(encoder, place, item)));
+    let result = catch_unwind(AssertUnwindSafe(|| work(encoders, place, item)));
     result
         .unwrap_or_else(|panic| Err(place.untokenizable(format!("the tokenizer panicked: {}", panic_message(&*panic)))))
 }

@@ -2,7 +2,7 @@
 
 use super::validate::check_not_empty_texts;
 use super::{Engine, Inner};
-use crate::encode::encoder::Encoder;
+use crate::encode::encoders::Encoders;
 use crate::encode::spans::Spans;
 use crate::metrics::{self, Method, observe};
 use crate::{ClassifyTokens, EncodeOptions, Error, Input, Place, Response, Task, TokenLogits, Wanted};
@@ -58,9 +58,9 @@ impl Engine {
 
     async fn spans(&self, texts: Vec<String>, options: &EncodeOptions) -> Result<Vec<Spans>, Error> {
         let tokenizers = &self.inner.tokenizers;
-        let resolved = tokenizers.encoder().resolve(options, None)?.with_offsets();
+        let resolved = tokenizers.encoders().resolve(options, None)?.with_offsets();
         let _request = self.admit()?;
-        let spans = move |encoder: &Encoder, place, text| encoder.spans(text, place, &resolved);
+        let spans = move |encoders: &Encoders, place, text| encoders.first().spans(text, place, &resolved);
         tokenizers.map(Place::each(texts, options.field), String::len, spans).await
     }
 }

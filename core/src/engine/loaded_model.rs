@@ -11,6 +11,8 @@ pub struct LoadedModel {
     pub replicas: Vec<ModelBackend>,
     /// Without truncation or padding set; the engine decides both.
     pub tokenizer: Tokenizer,
+    /// The same of the model's [further parts](crate::ModelInfo::further_parts), which most models do not have.
+    pub further_tokenizers: Vec<Tokenizer>,
 }
 
 impl std::fmt::Debug for LoadedModel {

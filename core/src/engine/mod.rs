@@ -16,6 +16,7 @@ use crate::admission::quota::{Quota, Share};
 use crate::admission::response_cost::ResponseLimits;
 use crate::admission::tokenize_quota::TokenizeQuota;
 use crate::encode::encoder::Encoder;
+use crate::encode::encoders::Encoders;
 use crate::encode::pool::TokenizerPool;
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
@@ -23,12 +24,13 @@ use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::{
     Account, BackendError, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Priority,
-    Resource, Scope, StartError, Task, Wanted, execute,
+    Resource, Scope, StartError, Task, TokenLimits, Wanted, execute,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokenizers::Tokenizer;
 
 /// A model with everything around it: tokenization workers, queue, planner and the backends' threads.
 ///
@@ -78,28 +80,21 @@ impl Engine {
     pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, StartError> {
         let mut info = model.backend.info().clone();
         config.check()?;
-        check_model(&info)?;
+        check_model(&info, model.further_tokenizers.len())?;
         let batch_limits =
             BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
         check_memory(&*model.backend, batch_limits)?;
-        let capabilities = Arc::make_mut(&mut info.capabilities);
-        capabilities.max_input_length = check_input_length(&config, capabilities.max_input_length)?;
-        if capabilities.max_input_length > config.max_batch_tokens {
+        let longest = check_input_length(&config, info.longest_input())?;
+        if longest > config.max_batch_tokens {
             tracing::warn!(
-                max_input_length = capabilities.max_input_length,
+                max_input_length = longest,
                 max_batch_tokens = config.max_batch_tokens,
                 "inputs are limited to what fits a batch"
             );
-            capabilities.max_input_length = config.max_batch_tokens;
         }
-        let limits = EncodeLimits {
-            vocab_size: info.vocab_size,
-            token_types: info.token_types,
-            max_input_length: capabilities.max_input_length,
-            auto_truncate: config.auto_truncate,
-        };
-        let encoder = Encoder::new(model.tokenizer, capabilities.rerank_template().cloned(), limits)?;
-        let tokenizers = TokenizerPool::new(encoder, config.tokenization_workers)?;
+        info.limit_inputs(longest.min(config.max_batch_tokens));
+        let encoders = encoders(model.tokenizer, model.further_tokenizers, &info, config.auto_truncate)?;
+        let tokenizers = TokenizerPool::new(encoders, config.tokenization_workers)?;
         let pipeline_config = PipelineConfig {
             budget: Budget {
                 max_tokens: config.max_batch_tokens,
@@ -132,7 +127,7 @@ impl Engine {
         let inner = Inner {
             requests: Quota::new(config.max_concurrent_requests, Resource::Requests),
             tokenize_quota: TokenizeQuota::default(),
-            response_limits: ResponseLimits::new(&info.capabilities),
+            response_limits: ResponseLimits::new(&info.capabilities, info.longest_input()),
             buffered: Quota::new(config.max_buffered_bytes, Resource::BufferedBytes),
             info,
             config,
@@ -264,6 +259,27 @@ impl Engine {
             Error::NotCapable { asked, model_type, capabilities }
         })
     }
+}
+
+/// The encoders of a model's parts.
+///
+/// # Errors
+/// Those of [`Encoder::new`].
+fn encoders(
+    tokenizer: Tokenizer,
+    further: Vec<Tokenizer>,
+    info: &ModelInfo,
+    auto_truncate: bool,
+) -> Result<Encoders, Error> {
+    let template = info.capabilities.rerank_template();
+    let encoder = |(tokenizer, part): (Tokenizer, TokenLimits)| {
+        let TokenLimits { vocab_size, token_types, max_input_length } = part;
+        let limits = EncodeLimits { vocab_size, token_types, max_input_length, auto_truncate };
+        Encoder::new(tokenizer, template.cloned(), limits)
+    };
+    let first = encoder((tokenizer, info.first_part()))?;
+    let others = further.into_iter().zip(info.further_parts.iter().copied()).map(encoder).collect::<Result<_, _>>()?;
+    Ok(Encoders::new(first, others))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::validate::check_not_empty;
 use super::{Engine, Inner};
 use crate::admission::chunk::chunks;
-use crate::encode::encoder::{Encoded, Encoder};
+use crate::encode::encoder::Encoded;
+use crate::encode::encoders::Encoders;
 use crate::encode::options::{Choices, ResolvedOptions};
 use crate::execute::submit::Pending;
 use crate::schedule::entry::Answer;
@@ -34,7 +35,7 @@ impl Engine {
             Wanted::Embedding | Wanted::Tokens => Choices::of_embedder(can.embed.as_ref()),
             Wanted::Logits => Choices::from(can.classify.as_ref().map(|classify| &classify.prompts)),
         };
-        let resolved = Arc::new(tokenizers.encoder().resolve(options, choices)?);
+        let resolved = Arc::new(tokenizers.encoders().resolve(options, choices)?);
         if !config.allow_empty_inputs {
             check_not_empty(&inputs)?;
         }
@@ -94,7 +95,7 @@ impl Engine {
         let tokenizers = &self.inner.tokenizers;
         let is_query = matches!(&inputs[..], [(_, input)] if is_query(input, options));
         let options = Arc::clone(options);
-        let encode = move |encoder: &Encoder, place, input| encoder.encode(input, place, &options);
+        let encode = move |encoders: &Encoders, place, input| encoders.of(&options).encode(input, place, &options);
         let encoded = if is_query {
             let _entered = span.entered();
             inputs.into_iter().map(|input| tokenizers.at_once(input, &encode)).collect::<Result<_, _>>()?

@@ -1,7 +1,7 @@
 //! Tokens of texts and texts of tokens, without a forward pass.
 
 use super::{Engine, Inner};
-use crate::encode::encoder::Encoder;
+use crate::encode::encoders::Encoders;
 use crate::metrics::{Method, observe};
 use crate::{EncodeOptions, Error, Place, TokenInfo};
 use std::sync::atomic::AtomicU64;
@@ -19,14 +19,16 @@ impl Engine {
             Box::pin(async {
                 let Inner { tokenizers, tokenize_quota, .. } = &*self.inner;
                 self.check_count(texts.len(), options.field)?;
-                let resolved = tokenizers.encoder().resolve(&options, self.info().capabilities.text_prompts())?;
+                let resolved = tokenizers.encoders().resolve(&options, self.info().capabilities.text_prompts())?;
                 let bytes = texts.iter().map(|text| text.len() + resolved.prompt_len() + 1).sum();
                 let _request = self.admit()?;
                 let unit = "bytes of text with its prompts and one for each text";
                 let _share = tokenize_quota.admit(options.field, bytes, unit)?;
                 let texts = Place::each(texts, options.field);
                 tokenizers
-                    .map(texts, String::len, move |encoder, place, text| encoder.tokens(text, place, &resolved))
+                    .map(texts, String::len, move |encoders, place, text| {
+                        encoders.of(&resolved).tokens(text, place, &resolved)
+                    })
                     .await
             }),
         )
@@ -49,8 +51,8 @@ impl Engine {
                 let _share = tokenize_quota.admit("ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
                 let ids = Place::each(ids, "ids");
                 let decoded = AtomicU64::new(0);
-                let decode = move |encoder: &Encoder, place, ids: Vec<u32>| {
-                    encoder.decode(&ids, place, skip_special_tokens, &decoded)
+                let decode = move |encoders: &Encoders, place, ids: Vec<u32>| {
+                    encoders.first().decode(&ids, place, skip_special_tokens, &decoded)
                 };
                 tokenizers.map(ids, |ids| size_of_val(ids.as_slice()), decode).await
             }),

@@ -108,9 +108,17 @@ pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits) -> Result
     Err(InvalidSetting { setting: "max_batch_tokens", problem })
 }
 
-pub(crate) fn check_model(info: &ModelInfo) -> Result<(), Error> {
-    if info.vocab_size == 0 {
+/// A vocabulary, possible answers, and a tokenizer for each part.
+pub(crate) fn check_model(info: &ModelInfo, further_tokenizers: usize) -> Result<(), Error> {
+    if info.parts().any(|part| part.vocab_size == 0) {
         return Err(Error::invalid("model", "has no vocabulary"));
+    }
+    let mut tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+    if further_tokenizers != info.further_parts.len() || tasks.any(|task| task.part > further_tokenizers) {
+        return Err(Error::invalid("model", "has not as many tokenizers as parts"));
+    }
+    if info.parts().any(|part| part.max_input_length == 0) {
+        return Err(Error::invalid("model", "takes no tokens"));
     }
     info.capabilities.check().map_err(|problem| Error::invalid("model", problem))
 }

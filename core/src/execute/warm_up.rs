@@ -4,10 +4,10 @@
 //! reserves the memory of the largest batch and runs one small pass in each mode that can occur: over all rows, and over
 //! compact rows. On a GPU it runs full batches before them, since workspaces are sized and the kernels of products chosen by what runs.
 
-use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, Wanted};
+use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, ModelInfo, TokenLimits, Wanted};
 use crate::error::BackendError;
 use crate::plan::radix::RadixPlan;
-use crate::plan::tokens::TokenSlice;
+use crate::plan::tokens::{Adapter, TokenSlice};
 use crate::schedule::batcher::Compaction;
 use std::time::{Duration, Instant};
 
@@ -60,15 +60,17 @@ impl WarmUp {
         observe: &impl Fn(usize, u64, Duration),
     ) -> Result<(), BackendError> {
         let info = backend.info();
-        let (longest, vocab_size) = (info.capabilities.max_input_length, info.vocab_size);
         let wanted = Wanted::pooled(&info.capabilities);
-        let all = batch(&distinct(tokens, longest), vocab_size, wanted)?;
-        let start = Instant::now();
-        backend.forward(&all, None)?;
-        observe(all.ragged.total_tokens(), all.ragged.attention_work(), start.elapsed());
+        let TokenLimits { vocab_size, max_input_length: longest, .. } = info.first_part();
+        for (adapter, TokenLimits { vocab_size, max_input_length: longest, .. }) in parts(info) {
+            let all = batch(&distinct(tokens, longest), vocab_size, adapter, wanted)?;
+            let start = Instant::now();
+            backend.forward(&all, None)?;
+            observe(all.ragged.total_tokens(), all.ragged.attention_work(), start.elapsed());
+        }
         if self.compaction.folds() == Some(Folding::Prefix) {
             let most = (self.limits.max_ragged_tokens * 2 / 5).max(1);
-            let batch = batch(&folded(tokens.min(most), longest), vocab_size, wanted)?;
+            let batch = batch(&folded(tokens.min(most), longest), vocab_size, Adapter::default(), wanted)?;
             let plan = RadixPlan::new(&batch.ragged, self.compaction.pad_to_multiple);
             let start = Instant::now();
             backend.forward(&batch, Some(&plan))?;
@@ -92,12 +94,22 @@ fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
     tails.into_iter().map(|tail| (0..shared).chain(tail.into_iter().map(|id| shared + id)).collect()).collect()
 }
 
+/// The parts of a model, each with a task that leads to it.
+fn parts(info: &ModelInfo) -> Vec<(Adapter, TokenLimits)> {
+    let tasks = || info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+    let adapter = |part| match part {
+        0 => Some(Adapter::default()),
+        part => (1..=u8::MAX).zip(tasks()).find(|(_, task)| task.part == part).map(|(number, _)| Adapter(number)),
+    };
+    info.parts().enumerate().filter_map(|(part, limits)| Some((adapter(part)?, limits))).collect()
+}
+
 /// A batch of sequences of any numbers, taken as token ids modulo the vocabulary's size.
-fn batch(sequences: &[Vec<usize>], vocab_size: usize, wanted: Wanted) -> Result<Batch, BackendError> {
+fn batch(sequences: &[Vec<usize>], vocab_size: usize, adapter: Adapter, wanted: Wanted) -> Result<Batch, BackendError> {
     let mut batch = Batch::default();
     for sequence in sequences {
         let input_ids: Vec<u32> = sequence.iter().map(|number| (number % vocab_size) as u32).collect();
-        let pushed = batch.push(TokenSlice::from(&input_ids[..]), wanted);
+        let pushed = batch.push(TokenSlice::from(&input_ids[..]).with_adapter(adapter), wanted);
         pushed.map_err(|error| BackendError::Contract(error.to_string()))?;
     }
     Ok(batch)

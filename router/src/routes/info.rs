@@ -5,7 +5,7 @@ use crate::wire::answer::Answer;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, Rerank, Task};
+use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, ModelInfo, Rerank, Task, TaskAdapter};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -61,6 +61,9 @@ pub(crate) struct Info<'a> {
     prompts: Vec<&'a str>,
     /// Tasks that have an adapter or a route, which the field `task` of the embedding routes selects.
     tasks: Vec<&'a str>,
+    /// The longest input by task, of a model whose texts go through different models by their task; `max_input_length` is that of texts
+    /// without one.
+    max_input_lengths: BTreeMap<&'a str, usize>,
     /// Answers that the model can give: `embed`, `rerank`, `classify`, `classify-tokens`.
     answers: Vec<&'static str>,
     /// Reasons why answers, or the device, may not be what is expected.
@@ -128,10 +131,19 @@ impl<'a> Info<'a> {
             model_type: ModelType::new(&model.capabilities),
             prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
             tasks: embed.iter().flat_map(Embed::adapter_names).collect(),
+            max_input_lengths: max_input_lengths(model),
             answers: model.capabilities.tasks().map(Task::as_str).collect(),
             warnings: &model.capabilities.warnings,
         }
     }
+}
+
+/// The longest input of each task of a model that has several parts.
+fn max_input_lengths(model: &ModelInfo) -> BTreeMap<&str, usize> {
+    let tasks = model.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+    let tasks = tasks.filter(|_| !model.further_parts.is_empty());
+    let longest = |task: &TaskAdapter| Some(model.parts().nth(task.part)?.max_input_length);
+    tasks.filter_map(|task| Some((task.task.as_str(), longest(task)?))).collect()
 }
 
 /// Kind of the model.

@@ -21,11 +21,12 @@ pub(crate) enum InputType {
 impl InputType {
     const ALL: [Self; 4] = [Self::Query, Self::Document, Self::Classification, Self::Clustering];
 
-    /// Names that models give the prompt or the task, the best first; the last is Jina's name of the task.
+    /// Names that models give the prompt or the task, the best first; the last is Jina's name of the task, `doc` that of the older
+    /// examples of sentence-transformers.
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Query => &["query", "search_query", "retrieval.query"],
-            Self::Document => &["document", "passage", "search_document", "retrieval.passage"],
+            Self::Document => &["document", "passage", "doc", "search_document", "retrieval.passage"],
             Self::Classification => &["classification"],
             Self::Clustering => &["clustering", "separation"],
         }

@@ -10,6 +10,7 @@ mod gguf_headers;
 mod gguf_rerankers;
 mod hub;
 mod hub_faults;
+mod hub_routers;
 mod logit_score;
 mod newer_families;
 mod pytorch_files;

@@ -7,14 +7,14 @@ use crate::formats::gguf::has_gguf_extension;
 use crate::formats::{TensorFiles, TensorFormat, safetensors};
 use crate::options::HubModel;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Facts about a model on the hub.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// The headers of its tensors; `None` where its files have none that can be read alone.
-    pub(crate) headers: Option<TensorFiles>,
+    /// The headers of its tensors by their folder, which is empty for the top; absent where files have none that can be read alone.
+    pub(crate) headers: BTreeMap<String, TensorFiles>,
     /// The licence that its card names.
     pub(crate) licence: Option<String>,
 }
@@ -43,7 +43,7 @@ impl Download<'_> {
         };
         let licence = info.card_data.as_ref().and_then(licence);
         let listing = self.listing(info)?;
-        let Some(folder) = self.model_folder(&listing).await? else {
+        let Some(models) = self.model_folders(&listing).await? else {
             let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
             let problem = match gguf {
                 true => {
@@ -53,35 +53,41 @@ impl Download<'_> {
             };
             return Err(self.error("config.json", problem.to_owned()));
         };
-        self.require_tokenizer(&listing, &folder)?;
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
-        let snapshot = self.small_files(&listing).await?;
+        let snapshot = self.small_files(&listing, &models).await?;
         let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
-        self.module_files(&listing, &snapshot, dense_path, is_json).await?;
-        Ok((snapshot.clone(), Some(Remote { headers: self.headers(&listing, &snapshot, &folder).await?, licence })))
+        self.module_files(&listing, &snapshot, &models, dense_path, is_json).await?;
+        let mut headers = BTreeMap::new();
+        for folder in &models {
+            if let Some(of_folder) = self.headers(&listing, &snapshot, folder).await? {
+                headers.insert(folder.trim_end_matches('/').to_owned(), of_folder);
+            }
+        }
+        Ok((snapshot, Some(Remote { headers, licence })))
     }
 
-    /// The headers of the safetensors files; `None` where the tensors are in files of another format.
+    /// The headers of the safetensors files in a folder; `None` where the tensors are in files of another format.
     async fn headers(
         &self,
         listing: &Listing,
         snapshot: &Path,
         folder: &str,
     ) -> Result<Option<TensorFiles>, LoadError> {
-        let (single, index) = (TensorFormat::Safetensors.single(), TensorFormat::Safetensors.index());
-        let single = format!("{folder}{single}");
+        let [single, index] = [TensorFormat::Safetensors.single(), TensorFormat::Safetensors.index()]
+            .map(|file| format!("{folder}{file}"));
         let files: BTreeSet<String> = if listing.files.contains(&single) {
             BTreeSet::from([single])
-        } else if listing.files.contains(index) {
-            self.fetch(listing, index).await?;
-            let json = read_json(snapshot, index)?.unwrap_or_default();
-            TensorFormat::Safetensors.weight_map(&json)?.into_values().collect()
-        } else if listing.files.contains(TensorFormat::Pytorch.single())
-            || listing.files.contains(TensorFormat::Pytorch.index())
+        } else if listing.files.contains(&index) {
+            self.fetch(listing, &index).await?;
+            let json = read_json(snapshot, &index)?.unwrap_or_default();
+            let shards = TensorFormat::Safetensors.weight_map(&json)?.into_values();
+            shards.map(|shard| format!("{folder}{shard}")).collect()
+        } else if listing.has(folder, TensorFormat::Pytorch.single())
+            || listing.has(folder, TensorFormat::Pytorch.index())
         {
             return Ok(None);
         } else {
-            return Err(self.no_weights());
+            return Err(self.no_weights(folder));
         };
         let mut heads = Vec::with_capacity(files.len());
         for file in files {

@@ -24,14 +24,11 @@ use std::sync::Arc;
 use watch::{Failure, Meter, follow, lock_model, wait_for_lock};
 
 /// Optional files at the top of a repository.
-const SMALL_FILES: [&str; 6] = [
-    "config.json",
-    TOKENIZER,
-    "tokenizer_config.json",
-    MODULES,
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-];
+const SMALL_FILES: [&str; 3] = [MODULES, ROUTER, "config_sentence_transformers.json"];
+/// Optional files beside the tensors of a model or of a part of one.
+const MODEL_FILES: [&str; 4] = [CONFIG, TOKENIZER, "tokenizer_config.json", "sentence_bert_config.json"];
+const CONFIG: &str = "config.json";
+const ROUTER: &str = "router_config.json";
 const MODULES: &str = "modules.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// Name of the first request, for messages.
@@ -90,6 +87,13 @@ struct Listing {
     files: BTreeSet<String>,
 }
 
+impl Listing {
+    /// `true` if there is such a file in a folder, which ends with a slash or is empty for the top.
+    fn has(&self, folder: &str, file: &str) -> bool {
+        self.files.contains(&format!("{folder}{file}"))
+    }
+}
+
 impl<'a> Download<'a> {
     fn new(model: &'a HubModel) -> Result<Self, LoadError> {
         let mut builder = HFClient::builder().user_agent(&model.user_agent);
@@ -121,18 +125,17 @@ impl<'a> Download<'a> {
             Err(failure) => return Err(self.failed(LISTING, failure)),
         };
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
-        let has_config = listing.files.contains("config.json");
-        let model = self.model_folder(&listing).await?;
-        if has_config && files == FileSet::WithoutWeights {
-            // Not remembered: without the hub, a commit with its weights in the cache has priority.
-            self.require_tokenizer(&listing, "")?;
-            let snapshot = self.small_files(&listing).await?;
-            let is_config = |name: &str| name == "config.json";
-            self.module_files(&listing, &snapshot, dense_path, is_config).await?;
-            return Ok(snapshot);
-        }
-        let snapshot = match model {
-            Some(folder) => self.tensor_files(&listing, &folder, dense_path).await?,
+        let models = self.model_folders(&listing).await?;
+        let has_configs = |models: &Vec<String>| models.iter().all(|folder| listing.has(folder, CONFIG));
+        let snapshot = match models {
+            Some(models) if files == FileSet::WithoutWeights && has_configs(&models) => {
+                // Not remembered: without the hub, a commit with its weights in the cache has priority.
+                let snapshot = self.small_files(&listing, &models).await?;
+                let is_config = |name: &str| name == CONFIG;
+                self.module_files(&listing, &snapshot, &models, dense_path, is_config).await?;
+                return Ok(snapshot);
+            }
+            Some(models) => self.tensor_files(&listing, &models, dense_path).await?,
             None => self.gguf(&listing).await?,
         };
         self.remember(&listing.commit, &snapshot);
@@ -171,42 +174,55 @@ impl<'a> Download<'a> {
         }
     }
 
+    /// Fetches a model whose tensors and tokenizers are in these folders.
     async fn tensor_files(
         &self,
         listing: &Listing,
-        folder: &str,
+        models: &[String],
         dense_path: Option<&str>,
     ) -> Result<PathBuf, LoadError> {
-        self.require_tokenizer(listing, folder)?;
-        let has = |name: &str| listing.files.contains(&format!("{folder}{name}"));
-        let format = TensorFormat::ALL.into_iter().find(|format| has(format.single()) || has(format.index()));
-        let format = format.ok_or_else(|| self.no_weights())?;
-        let snapshot = self.small_files(listing).await?;
-        self.module_files(listing, &snapshot, dense_path, is_module_file).await?;
-        if !folder.is_empty() {
-            return Ok(snapshot);
-        }
-        if has(format.single()) {
-            return self.fetch(listing, format.single()).await;
-        }
-        self.fetch(listing, format.index()).await?;
-        let shards: BTreeSet<String> = match read_json(&snapshot, format.index())? {
-            Some(index) => format.weight_map(&index)?.into_values().collect(),
-            None => BTreeSet::new(),
+        let format = |folder: &String| {
+            let is_there =
+                |format: &TensorFormat| listing.has(folder, format.single()) || listing.has(folder, format.index());
+            TensorFormat::ALL.into_iter().find(is_there).ok_or_else(|| self.no_weights(folder))
         };
-        for shard in &shards {
-            self.require(listing, shard)?;
-            self.fetch(listing, shard).await?;
+        let formats: Vec<TensorFormat> = models.iter().map(format).collect::<Result<_, _>>()?;
+        let snapshot = self.small_files(listing, models).await?;
+        self.module_files(listing, &snapshot, models, dense_path, is_module_file).await?;
+        for (folder, format) in models.iter().zip(formats) {
+            if listing.has(folder, format.single()) {
+                self.fetch(listing, &format!("{folder}{}", format.single())).await?;
+                continue;
+            }
+            let index = format!("{folder}{}", format.index());
+            self.fetch(listing, &index).await?;
+            let shards: BTreeSet<String> = match read_json(&snapshot, &index)? {
+                Some(index) => format.weight_map(&index)?.into_values().collect(),
+                None => BTreeSet::new(),
+            };
+            for shard in shards.iter().map(|shard| format!("{folder}{shard}")) {
+                self.require(listing, &shard)?;
+                self.fetch(listing, &shard).await?;
+            }
         }
         Ok(snapshot)
     }
 
-    /// Fetches the small files of the listing, and returns their folder.
-    async fn small_files(&self, listing: &Listing) -> Result<PathBuf, LoadError> {
+    /// Fetches the small files at the top and in the folders of the model's tensors, and returns the folder of all.
+    ///
+    /// # Errors
+    /// There is no tokenizer, which is seen before anything is fetched, or a download fails.
+    async fn small_files(&self, listing: &Listing, models: &[String]) -> Result<PathBuf, LoadError> {
+        models.iter().try_for_each(|folder| self.require_tokenizer(listing, folder))?;
+        let of_model = |folder: &str| -> Vec<String> {
+            let vocabulary = VOCABULARY_FILES.into_iter().filter(|_| !listing.has(folder, TOKENIZER));
+            MODEL_FILES.into_iter().chain(vocabulary).map(|file| format!("{folder}{file}")).collect()
+        };
+        let folders = models.iter().map(String::as_str).filter(|folder| !folder.is_empty());
+        let files = of_model("").into_iter().chain(SMALL_FILES.map(str::to_owned)).chain(folders.flat_map(of_model));
         let mut snapshot = PathBuf::new();
-        let vocabulary = VOCABULARY_FILES.into_iter().filter(|_| !listing.files.contains(TOKENIZER));
-        for file in SMALL_FILES.into_iter().chain(vocabulary).filter(|&file| listing.files.contains(file)) {
-            snapshot = self.fetch(listing, file).await?;
+        for file in files.filter(|file| listing.files.contains(file)) {
+            snapshot = self.fetch(listing, &file).await?;
         }
         Ok(snapshot)
     }
@@ -216,7 +232,7 @@ impl<'a> Download<'a> {
         match files.as_slice() {
             [] => Err(self.error("config.json", "the repository has no such file".to_owned())),
             [file] if !file.contains('/') => {
-                self.small_files(listing).await?;
+                self.small_files(listing, &[]).await?;
                 self.fetch(listing, file).await
             }
             several => {
@@ -300,17 +316,16 @@ impl<'a> Download<'a> {
 
     /// Refuses a repository without a tokenizer before anything is downloaded.
     fn require_tokenizer(&self, listing: &Listing, folder: &str) -> Result<(), LoadError> {
-        let tokenizer = format!("{folder}{TOKENIZER}");
-        if listing.files.contains(&tokenizer) || listing.files.contains(VOCABULARY_FILES[0]) {
+        if listing.has(folder, TOKENIZER) || listing.has(folder, VOCABULARY_FILES[0]) {
             return Ok(());
         }
-        let hint = hint(|file| Ok(listing.files.contains(file)))?;
-        Err(self.error(&tokenizer, format!("the repository has no such file{hint}")))
+        let hint = hint(|file| Ok(listing.has(folder, file)))?;
+        Err(self.error(&format!("{folder}{TOKENIZER}"), format!("the repository has no such file{hint}")))
     }
 
-    fn no_weights(&self) -> LoadError {
+    fn no_weights(&self, folder: &str) -> LoadError {
         let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
-        self.error(preferred, format!("the repository has no such file, nor {other}"))
+        self.error(&format!("{folder}{preferred}"), format!("the repository has no such file, nor {other}"))
     }
 
     fn failed(&self, file: &str, failure: Failure) -> LoadError {

@@ -1,11 +1,12 @@
 use super::*;
+use crate::encode::encoder::Encoder;
 use crate::test_support::{limits, tokenizer, wait_until};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 fn pool(workers: usize) -> TokenizerPool {
     let encoder = Encoder::new(tokenizer("qwen3-tiny"), None, limits(100, false)).unwrap();
-    TokenizerPool::new(encoder, workers).unwrap()
+    TokenizerPool::new(Encoders::new(encoder, vec![]), workers).unwrap()
 }
 
 /// Short ones run side by side with long ones.

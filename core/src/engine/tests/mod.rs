@@ -3,6 +3,7 @@
 mod answers;
 mod folding;
 mod operation;
+mod parts;
 
 use super::*;
 use crate::test_support::{Control, FakeBackend, config, embedder, info, model, tokenizer};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::{embedder, info};
-use crate::{Backend, ModelInfo, Output, PrefixBackend};
+use crate::{Backend, ModelInfo, Output, PrefixBackend, TaskAdapter, TokenLimits};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
@@ -116,4 +116,37 @@ fn a_backend_that_fails_is_reported() {
     let mut backend = ModelBackend::Prefix(Box::new(recorder));
     let error = warm_up(64, 0.95, Folding::Prefix).run(&mut backend, |_, _, _| ()).unwrap_err();
     assert!(matches!(error, BackendError::Compute(_)), "{error}");
+}
+
+/// Records the task, the longest sequence and the largest id of each pass.
+struct Parts {
+    info: ModelInfo,
+    passes: Arc<Mutex<Vec<(u8, usize, u32)>>>,
+}
+
+impl Backend for Parts {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        let ragged = &batch.ragged;
+        let longest = (0..ragged.num_sequences()).map(|b| ragged.rows(b).len()).max();
+        let pass = (ragged.adapters()[0].0, longest.unwrap(), *ragged.input_ids().iter().max().unwrap());
+        self.passes.lock().unwrap().push(pass);
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn each_part_of_a_model_runs_once_within_its_limits() {
+    let mut capabilities = embedder();
+    let task = |part| TaskAdapter { task: format!("part {part}"), instruction: String::new(), part };
+    capabilities.embed.as_mut().unwrap().adapters = [0, 1, 1, 2].map(task).into();
+    let part = |max_input_length| TokenLimits { vocab_size: 10, token_types: 0, max_input_length };
+    let info = ModelInfo { further_parts: vec![part(7), part(9)], ..info(capabilities, 500) };
+    let passes = Arc::default();
+    let mut backend = ModelBackend::Whole(Box::new(Parts { info, passes: Arc::clone(&passes) }));
+    warm_up(64, 0.95, Folding::Whole).run(&mut backend, |_, _, _| ()).unwrap();
+    assert_eq!(*passes.lock().unwrap(), [(0, 16, 63), (2, 7, 9), (4, 9, 9)]);
 }

@@ -52,6 +52,7 @@ async fn info_says_what_is_served() {
         ("device", json!("cpu")),
         ("longest_input_bytes", json!(256 * 1000 + 100 * 10)),
         ("tasks", json!([])),
+        ("max_input_lengths", json!({})),
         ("answers", json!(["embed", "rerank"])),
         ("attention", json!("ragged")),
         ("dimensions", json!(DIM)),

@@ -1,0 +1,85 @@
+//! Parts of a model whose texts go through different models by their task: each is read as a model of its own.
+
+use super::tasks::different_widths;
+use super::ways::Ways;
+use crate::LoadError;
+use crate::options::LoadOptions;
+use crate::source::ModelFiles;
+use prefold_core::{Capabilities, Task};
+
+/// The files of a part, and the options that it is read with.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The folder of its tensors, for messages and the names of layers; empty for a model of one part.
+    pub(super) name: String,
+    pub(super) files: ModelFiles,
+    pub(super) options: LoadOptions,
+}
+
+impl Part {
+    /// The parts of a model, first that of texts without a task; nearly always one, which is the model.
+    ///
+    /// # Errors
+    /// The model has several, and an option is for models of one.
+    pub(super) fn all(options: &LoadOptions, mut files: ModelFiles) -> Result<Vec<Self>, LoadError> {
+        // A malformed list is refused where it is read, unless the options overrule it.
+        let ways = if files.has_gguf() { None } else { Ways::read(&files).unwrap_or_default() };
+        let Some(folders) = ways.and_then(|ways| ways.folders()) else {
+            return Ok(vec![Self { name: String::new(), files, options: options.clone() }]);
+        };
+        if folders.len() == 1 {
+            let files = files.take_part(0, &folders[0]);
+            return Ok(vec![Self { name: String::new(), files, options: options.clone() }]);
+        }
+        let of_one_model = [
+            ("--pooling", options.pooling.is_some()),
+            ("--dense-path", options.dense_path.is_some()),
+            ("--rerank-recipe", options.rerank_recipe.is_some()),
+            ("--task", options.task.is_some_and(|task| task != Task::Embed)),
+        ];
+        if let Some((flag, _)) = of_one_model.iter().find(|(_, given)| *given) {
+            let problem = format!("{flag} is for one model, and the Router of {} has several", files.display_name());
+            return Err(LoadError::Options(problem));
+        }
+        let options = LoadOptions { task: Some(Task::Embed), ..options.clone() };
+        let part = |(index, folder): (usize, &String)| Self {
+            name: folder.clone(),
+            files: files.take_part(index, folder),
+            options: options.clone(),
+        };
+        Ok(folders.iter().enumerate().map(part).collect())
+    }
+
+    /// An error of this part, with its name.
+    pub(super) fn error(name: &str, error: LoadError) -> LoadError {
+        match name.is_empty() {
+            true => error,
+            false => LoadError::Part { part: name.to_owned(), source: Box::new(error) },
+        }
+    }
+}
+
+/// The capabilities of a model from those of its parts: those of the first, with the warnings of all.
+pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> Capabilities {
+    let mut joined = parts.next().cloned().unwrap_or_default();
+    for part in parts {
+        if let (Some(embed), Some(other)) = (&mut joined.embed, &part.embed) {
+            embed.token_dim = embed.token_dim.max(other.token_dim);
+        }
+        let new: Vec<String> = part.warnings.iter().filter(|it| !joined.warnings.contains(it)).cloned().collect();
+        joined.warnings.extend(new);
+    }
+    joined
+}
+
+/// Checks that the vectors of all parts can be compared.
+///
+/// # Errors
+/// They have different widths.
+pub(super) fn check_widths<'a>(parts: impl Iterator<Item = &'a Capabilities>) -> Result<(), LoadError> {
+    let widths: Vec<usize> = parts.filter_map(|part| part.embed.as_ref()).map(|embed| embed.dim).collect();
+    match widths.iter().find(|&&other| other != widths[0]) {
+        Some(&other) => Err(different_widths(widths[0], other)),
+        None => Ok(()),
+    }
+}

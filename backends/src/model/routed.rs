@@ -1,0 +1,89 @@
+//! A model whose texts go through different models by their task.
+
+use super::backend::TransformerBackend;
+use crate::checkpoint::joined;
+use prefold_core::{Adapter, Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, TooLarge};
+
+/// Backends of the parts of a model, of which one computes at a time. Sequences that have nothing in common share a batch, so its outputs
+/// are those of its parts.
+#[derive(Debug)]
+pub(crate) struct RoutedBackend {
+    parts: Vec<TransformerBackend>,
+    /// Index of the part by the number of a text's task, first that of texts without one.
+    part_of: Vec<usize>,
+    info: ModelInfo,
+}
+
+impl RoutedBackend {
+    /// A backend over the first part, which takes the texts without a task, and the others.
+    pub(crate) fn new(first: TransformerBackend, others: Vec<TransformerBackend>) -> Self {
+        let mut info = first.info().clone();
+        let infos = || others.iter().map(Backend::info);
+        for other in infos().map(|info| &info.model_type) {
+            if !info.model_type.split(", ").any(|known| known == other) {
+                info.model_type = format!("{}, {other}", info.model_type);
+            }
+        }
+        info.capabilities = joined([first.info()].into_iter().chain(infos()).map(|info| &*info.capabilities)).into();
+        info.further_parts = infos().map(ModelInfo::first_part).collect();
+        info.int8 = joined_reports([first.info()].into_iter().chain(infos()).filter_map(|info| info.int8.as_ref()));
+        let tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+        let part_of = std::iter::once(0).chain(tasks.map(|task| task.part)).collect();
+        let mut parts = vec![first];
+        parts.extend(others);
+        let count = parts.len();
+        parts.iter_mut().for_each(|part| part.max_reserved /= count);
+        Self { parts, part_of, info }
+    }
+
+    /// The part that takes texts of a task.
+    fn part(&self, Adapter(number): Adapter) -> usize {
+        self.part_of.get(usize::from(number)).copied().unwrap_or(0)
+    }
+}
+
+impl Backend for RoutedBackend {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
+        self.parts.iter().try_for_each(|part| part.check_limits(limits))
+    }
+
+    fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
+        self.parts.iter_mut().try_for_each(|part| part.reserve(limits))
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        let count = batch.ragged.num_sequences();
+        let mut outputs: Vec<(usize, Output)> = Vec::with_capacity(count);
+        for index in 0..self.parts.len() {
+            let is_own = |&b: &usize| self.part(batch.ragged.adapters()[b]) == index;
+            let sequences: Vec<usize> = (0..count).filter(is_own).collect();
+            if sequences.is_empty() {
+                continue;
+            }
+            let mut own = Batch::default();
+            for &b in &sequences {
+                let pushed = own.ragged.push(batch.ragged.sequence(b));
+                pushed.map_err(|error| BackendError::Contract(error.to_string()))?;
+                own.wanted.push(batch.wanted[b]);
+            }
+            outputs.extend(sequences.into_iter().zip(self.parts[index].forward(&own)?));
+        }
+        outputs.sort_by_key(|(b, _)| *b);
+        Ok(outputs.into_iter().map(|(_, output)| output).collect())
+    }
+}
+
+/// What int8 does to the layers of all parts, which have the parts' folders in their names.
+fn joined_reports<'a>(mut reports: impl Iterator<Item = &'a Int8Report>) -> Option<Int8Report> {
+    let mut joined = reports.next()?.clone();
+    for Int8Report { kept_in_bfloat16, max_error: _, errors } in reports {
+        joined.kept_in_bfloat16.extend_from_slice(kept_in_bfloat16);
+        joined.errors.extend_from_slice(errors);
+    }
+    joined.errors.sort_by(|a, b| b.1.total_cmp(&a.1));
+    Some(joined)
+}

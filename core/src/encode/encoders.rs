@@ -1,0 +1,50 @@
+//! Encoders of a model's parts, of which there is nearly always one.
+
+use super::encoder::Encoder;
+use super::options::{Choices, ResolvedOptions};
+use crate::{EncodeOptions, Error};
+
+/// An encoder for each part of a model. Shared by the tokenization workers.
+pub(crate) struct Encoders {
+    /// For inputs without a task.
+    first: Encoder,
+    others: Vec<Encoder>,
+}
+
+impl Encoders {
+    pub(crate) fn new(first: Encoder, others: Vec<Encoder>) -> Self {
+        Self { first, others }
+    }
+
+    /// The encoder of inputs without a task.
+    pub(crate) fn first(&self) -> &Encoder {
+        &self.first
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Encoder> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn part(&self, index: usize) -> &Encoder {
+        index.checked_sub(1).and_then(|index| self.others.get(index)).unwrap_or(&self.first)
+    }
+
+    /// Options of a request that may choose one of these prompts and adapters for its texts, within the limits of the part that takes them.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] if the options do not fit the model.
+    pub(crate) fn resolve<'a>(
+        &self,
+        options: &EncodeOptions,
+        choices: impl Into<Choices<'a>>,
+    ) -> Result<ResolvedOptions, Error> {
+        let choices = choices.into();
+        self.part(choices.part(options.task.as_deref())).resolve(options, choices)
+    }
+
+    /// The encoder of the inputs of a request with these options.
+    pub(crate) fn of(&self, options: &ResolvedOptions) -> &Encoder {
+        self.part(options.part)
+    }
+}
