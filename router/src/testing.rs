@@ -130,7 +130,7 @@ pub(crate) fn adapted() -> Capabilities {
     let adapter = |task: &str, instruction: &str| TaskAdapter {
         task: task.to_owned(),
         instruction: instruction.to_owned(),
-        part: 0,
+        ..TaskAdapter::default()
     };
     let mut capabilities = embedding();
     if let Some(embed) = &mut capabilities.embed {

@@ -54,6 +54,9 @@ def test_flags_of_a_start(tmp_path):
     assert (status, found["verdict"]) == (1, "does_not_run") and "nix" in found["notes"][0]
     status, _, error = check(tmp_path, model, "--rerank-recipe", "nix")
     assert status == 2 and "nix" in error
+    # It says nothing of machines.
+    status, _, error = check(tmp_path, model, "--device", "cuda:0")
+    assert status == 2 and "--device" in error
 
 
 def test_a_name_that_is_no_model(tmp_path):

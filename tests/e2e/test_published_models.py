@@ -93,7 +93,8 @@ def table(home):
     unknown = ", ".join(f"`{entry['model']}`" for entry in listed if entry not in known)
     return "\n".join([
         "",
-        f"Of {len(listed)} checkpoints {len(runs)} run as far as their configuration says; {sum(map(is_published, runs))} of them are counted.",
+        f"Of {len(listed)} checkpoints {len(runs)} run as far as their configuration says ({sum(map(is_published, runs))} of them are counted), "
+        f"{len(known) - len(runs)} do not, and {len(listed) - len(known)} are unknown.",
         "",
         "| checkpoint | result | family | answers | tokens | copy that was checked |",
         "|---|---|---|---|---|---|",

@@ -243,7 +243,7 @@ impl Evidence<'_> {
             dim = module.out_features;
             modules.push(module);
         }
-        let (adapters, routes, dim) = self.tasks(&list, dim)?;
+        let (adapters, routes, dim) = self.tasks(&list, dim, &prompts)?;
         let embed = Embed { dim, token_dim, pooling: pooling.clone(), prompts, adapters };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))

@@ -25,7 +25,7 @@ pub struct ModelSummary {
     pub vocab_size: usize,
     /// Sizes of the layers.
     pub shape: ModelShape,
-    /// Folding that its attention allows.
+    /// Folding that its attention allows; several models share no prefixes.
     pub folding: Folding,
 }
 
@@ -57,8 +57,10 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let options = &LoadOptions { source: source.clone(), task, ..LoadOptions::default() };
     let files = ModelFiles::open(options, FileSet::WithoutWeights)?;
     let nothing = LoadError::invalid(files.display_name(), "has no modules");
+    let parts = Part::all(options, files)?;
+    let is_one_model = parts.len() == 1;
     // That of texts without a task.
-    let Part { mut files, options, .. } = Part::all(options, files)?.into_iter().next().ok_or(nothing)?;
+    let Part { mut files, options, .. } = parts.into_iter().next().ok_or(nothing)?;
     let options = &options;
     let table = StaticEmbedding::find(&files)?;
     let gguf = files.take_gguf();
@@ -78,7 +80,7 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
         capabilities,
         tokenizer,
         vocab_size: config.vocab_size,
-        folding: config.attention.mask.folding(),
+        folding: if is_one_model { config.attention.mask.folding() } else { Folding::Whole },
         shape: ModelShape::of(config),
     })
 }

@@ -5,7 +5,7 @@ use super::head::Routes;
 use super::st_modules::{DenseModule, ModuleList};
 use crate::LoadError;
 use crate::config::AdapterTask;
-use prefold_core::TaskAdapter;
+use prefold_core::{Prompts, TaskAdapter};
 
 impl Evidence<'_> {
     /// The tasks, the routes of their texts and the width of the vectors behind these; without routes vectors of `width` values stay what
@@ -17,8 +17,9 @@ impl Evidence<'_> {
         &self,
         list: &ModuleList,
         width: usize,
+        prompts: &Prompts,
     ) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
-        let adapters = self.adapters();
+        let adapters = self.adapters(prompts.excluded);
         if list.tasks.is_empty() {
             return Ok((adapters, Routes::default(), width));
         }
@@ -27,29 +28,23 @@ impl Evidence<'_> {
             return Err(LoadError::unsupported("modules.json", problem, "one of the two"));
         }
         let tasks = list.tasks.iter().map(|(task, part)| {
-            let instruction = self.instruction(task).to_owned();
-            TaskAdapter { task: task.clone(), instruction, part: *part }
+            let instruction = instruction(task, prompts).to_owned();
+            TaskAdapter { task: task.clone(), instruction, part: *part, excludes_prompts: prompts.excluded }
         });
         let (routes, width) = self.routes(list, width)?;
         Ok((tasks.collect(), routes, width))
     }
 
     /// The adapters of the config, by their tasks.
-    fn adapters(&self) -> Vec<TaskAdapter> {
+    fn adapters(&self, excludes_prompts: bool) -> Vec<TaskAdapter> {
         let tasks = self.metadata.config.adapters.iter().flat_map(|adapters| &adapters.tasks);
         let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
             task: name.clone(),
             instruction: instruction.clone(),
             part: 0,
+            excludes_prompts,
         };
         tasks.map(adapter).collect()
-    }
-
-    /// The prompt that sentence-transformers takes for a task: for documents also one of another name.
-    fn instruction(&self, task: &str) -> &str {
-        let names: &[&str] = if task == "document" { &["document", "passage", "corpus"] } else { &[task] };
-        let prompts = &self.metadata.prompts.by_name;
-        names.iter().find_map(|&name| prompts.get(name)).map_or("", String::as_str)
     }
 
     /// The dense modules of the routes behind vectors of `width` values, and the width of their vectors.
@@ -73,6 +68,17 @@ impl Evidence<'_> {
         }
         Ok((Routes { modules, of: list.route_of.clone() }, widths.first().copied().unwrap_or(width)))
     }
+}
+
+/// The prompt before texts of a task that a request gives no prompt for: as `encode_query` and `encode_document` of sentence-transformers take
+/// it, for documents one of another name too; for other tasks the default prompt, as its `encode` does.
+fn instruction<'a>(task: &str, Prompts { by_name, default, .. }: &'a Prompts) -> &'a str {
+    let prompt = match task {
+        "query" => by_name.get(task),
+        "document" => ["document", "passage", "corpus"].iter().find_map(|&name| by_name.get(name)),
+        _ => default.as_ref(),
+    };
+    prompt.map_or("", String::as_str)
 }
 
 /// A refusal of routes whose vectors could not be compared.

@@ -58,7 +58,7 @@ impl Embed {
 }
 
 /// An adapter or a route of a model, for texts of one task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskAdapter {
     /// The task by which a request chooses it.
     pub task: String,
@@ -66,6 +66,8 @@ pub struct TaskAdapter {
     pub instruction: String,
     /// Index of the [part](crate::ModelInfo::parts) of the model that takes the texts of this task.
     pub part: usize,
+    /// As [`Prompts::excluded`], for texts of this task.
+    pub excludes_prompts: bool,
 }
 
 /// Way in which a document is scored against a query.

@@ -85,7 +85,11 @@ impl ResolvedOptions {
             Some(Prompt::Text(text)) => Some(text),
         };
         let prompt = prompt.filter(|prompt| !prompt.is_empty());
-        if prompt.is_some() && prompts.is_some_and(|prompts| prompts.excluded) {
+        let excludes_prompts = match task {
+            Some((_, task)) => task.excludes_prompts,
+            None => prompts.is_some_and(|prompts| prompts.excluded),
+        };
+        if prompt.is_some() && excludes_prompts {
             let field = options.prompt.as_ref().map_or("prompt", Prompt::field);
             let problem =
                 "is not possible: the model's pooling leaves out the tokens of a prompt (`include_prompt` false)";

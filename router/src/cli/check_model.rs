@@ -1,8 +1,8 @@
 //! `prefold check-model`: says, by the check that a start makes too, whether a model runs, before its weights are there.
 
-use super::args::{LoadArgs, NamedSourceArgs};
+use super::args::{FilesArgs, NamedSourceArgs};
 use super::config::ConfigError;
-use super::config::model::{load_options, model_source};
+use super::config::model::{files_options, model_source};
 use prefold_backends::{CheckedModel, LoadOptions, ModelCheck, Verdict, check_model};
 use prefold_core::{Capabilities, Rerank};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(crate) struct CheckModelArgs {
     source: NamedSourceArgs,
 
     #[command(flatten)]
-    load: LoadArgs,
+    files: FilesArgs,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -48,10 +48,10 @@ impl CheckModelArgs {
         }
     }
 
-    /// The model's name, and how a start with the same flags loads it.
+    /// The model's name, and how a start with the same flags reads its files.
     fn options(self) -> Result<(String, LoadOptions), ConfigError> {
         let (name, source) = model_source(&self.source.source(), false)?;
-        Ok((name, load_options(source, self.load, None)?))
+        Ok((name, files_options(source, self.files)?))
     }
 }
 

@@ -159,7 +159,10 @@ mod tests {
     #[test]
     fn what_contradicts_the_command_line_is_left_out() {
         let args = read("default-prompt = 'a'", "--default-prompt-name b").unwrap();
-        assert_eq!((args.model.load.default_prompt, args.model.load.default_prompt_name.as_deref()), (None, Some("b")));
+        assert_eq!(
+            (args.model.load.files.default_prompt, args.model.load.files.default_prompt_name.as_deref()),
+            (None, Some("b"))
+        );
         let both = read("default-prompt = 'a'\ndefault-prompt-name = 'b'", "").unwrap_err();
         assert!(both.contains("FILE") && both.contains("cannot be used with"), "{both}");
     }

@@ -15,6 +15,7 @@ mod logit_score;
 mod newer_families;
 mod pytorch_files;
 mod refusals;
+mod router_prompts;
 mod safetensors_headers;
 mod static_embeddings;
 mod strange_files;

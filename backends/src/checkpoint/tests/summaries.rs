@@ -3,7 +3,7 @@
 use super::{copy_of, fixture, open};
 use crate::options::ModelSource;
 use crate::{ModelSummary, model_summary};
-use prefold_core::{Rerank, Task};
+use prefold_core::{Folding, Rerank, Task};
 use std::fs;
 use std::path::Path;
 
@@ -31,6 +31,18 @@ fn a_summary_is_the_checkpoints_without_its_weights() {
         assert_eq!((shape.head_dim, &shape.sliding_windows), (config.attention.head_dim, &config.sliding_windows));
         assert_eq!(summary.capabilities, *checkpoint.capabilities, "{name}");
     }
+}
+
+#[test]
+fn several_models_share_no_prefixes() {
+    assert_eq!(summary_of(&fixture("qwen3-tiny")).folding, Folding::Prefix);
+    let (dir, decoder) = (copy_of("router-encoders-tiny"), fixture("qwen3-tiny"));
+    for file in ["config.json", "tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(decoder.join(file), dir.path().join("document_0_Transformer").join(file)).unwrap();
+    }
+    fs::copy(decoder.join("1_Pooling/config.json"), dir.path().join("document_1_Pooling/config.json")).unwrap();
+    let summary = summary_of(dir.path());
+    assert_eq!((summary.model_type.as_str(), summary.folding), ("qwen3", Folding::Whole));
 }
 
 #[test]

@@ -19,3 +19,17 @@ fn prompts_that_pooling_leaves_out_are_refused() {
     let refused = resolve(text(), true).unwrap_err();
     assert!(refused.contains("`prompt`") && refused.contains("include_prompt"), "{refused}");
 }
+
+#[test]
+fn a_task_has_its_own_say_about_prompts_that_pooling_leaves_out() {
+    let resolve = |excluded: bool, excludes_prompts: bool| {
+        let adapters = [TaskAdapter { task: "query".to_owned(), excludes_prompts, ..TaskAdapter::default() }];
+        let prompts = Prompts { excluded, ..Prompts::default() };
+        let choices = Choices { prompts: Some(&prompts), adapters: &adapters };
+        let prompt = Some(Prompt::Text("Find: ".to_owned()));
+        let options = EncodeOptions { prompt, task: Some("query".to_owned()), ..EncodeOptions::new("inputs") };
+        ResolvedOptions::new(&options, choices, &limits(100, false)).map(drop)
+    };
+    resolve(true, false).unwrap();
+    resolve(false, true).unwrap_err();
+}

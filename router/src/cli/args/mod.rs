@@ -17,7 +17,7 @@ pub(crate) use self::batching::BatchingArgs;
 pub(crate) use self::messages::sentence;
 use self::messages::without_value;
 use self::model::ModelArgs;
-pub(crate) use self::model::{LoadArgs, NamedSourceArgs, SourceArgs};
+pub(crate) use self::model::{FilesArgs, LoadArgs, NamedSourceArgs, SourceArgs};
 pub(crate) use self::server::ServerArgs;
 pub(crate) use self::telemetry::TelemetryArgs;
 pub(crate) use self::values::chosen_dtype;

@@ -54,6 +54,18 @@ pub(crate) struct LoadArgs {
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) int8_skip: Vec<String>,
 
+    /// Space of attention on a compacted batch: compact (over distinct prefixes) or ragged (over whole sequences)
+    #[arg(long, env, default_value = "compact", value_parser = attention)]
+    pub(crate) attention: AttentionMode,
+
+    #[command(flatten)]
+    pub(crate) files: FilesArgs,
+}
+
+/// Flags of what the model's files are taken to mean, on whatever machine.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct FilesArgs {
     /// Pooling of token states into one vector: last-token, mean, cls, max, mean-sqrt-len or weighted-mean. Default: as the
     /// model specifies
     #[arg(long, env, value_parser = Pooling::from_str)]
@@ -76,10 +88,6 @@ pub(crate) struct LoadArgs {
     /// Directory of the dense layers inside the model, instead of those that modules.json names
     #[arg(long, env)]
     pub(crate) dense_path: Option<String>,
-
-    /// Space of attention on a compacted batch: compact (over distinct prefixes) or ragged (over whole sequences)
-    #[arg(long, env, default_value = "compact", value_parser = attention)]
-    pub(crate) attention: AttentionMode,
 
     /// Name of the model prompt to put before every text
     #[arg(long, env, conflicts_with = "default_prompt")]

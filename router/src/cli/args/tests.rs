@@ -102,7 +102,7 @@ fn names_of_other_servers_are_understood() {
         let read = read(&format!("--dtype {name}")).unwrap().model.dtype.0;
         assert_eq!(read.map(|dtype| dtype.as_str()), dtype, "{name}");
     }
-    assert_eq!(read("--task score").unwrap().model.load.task, Some(prefold_core::Task::Rerank));
+    assert_eq!(read("--task score").unwrap().model.load.files.task, Some(prefold_core::Task::Rerank));
     for flag in ["--trust-remote-code", "--gpu-memory-utilization 0.9", "--batch-size=3", "--tokenizer x"] {
         let error = read(flag).unwrap_err().to_string();
         assert!(

@@ -1,7 +1,7 @@
 //! The source of the model and its rerank recipe, from the flags.
 
 use super::error::ConfigError;
-use crate::cli::args::{LoadArgs, SourceArgs};
+use crate::cli::args::{FilesArgs, LoadArgs, SourceArgs};
 #[cfg(feature = "builtin-model")]
 use crate::cli::builtin;
 use prefold_backends::{DefaultPrompt, Dtype, HubModel, LoadOptions, ModelSource, check_options};
@@ -64,25 +64,33 @@ pub(crate) fn load_options(
     dtype: Option<Dtype>,
 ) -> Result<LoadOptions, ConfigError> {
     let options = LoadOptions {
-        source,
-        rerank_recipe: args.rerank_recipe.map(rerank_recipe).transpose()?,
         device: args.device,
         dtype,
         cpu_kernels: Some(args.cpu_kernels).filter(|name| name != "auto"),
         cpu_replicas: args.cpu_replicas,
         int8_skip: args.int8_skip.iter().map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect(),
+        attention: args.attention,
+        ..files_options(source, args.files)?
+    };
+    check_options(&options)?;
+    Ok(options)
+}
+
+/// Options of what the model's files are taken to mean; the others are the defaults.
+pub(crate) fn files_options(source: ModelSource, args: FilesArgs) -> Result<LoadOptions, ConfigError> {
+    Ok(LoadOptions {
+        source,
+        rerank_recipe: args.rerank_recipe.map(rerank_recipe).transpose()?,
         pooling: args.pooling,
         task: args.task,
-        attention: args.attention,
         default_prompt: match (args.default_prompt_name, args.default_prompt) {
             (Some(name), _) => Some(DefaultPrompt::Named(name)),
             (None, text) => text.map(DefaultPrompt::Text),
         },
         rerank_instruction: args.rerank_instruction,
         dense_path: args.dense_path,
-    };
-    check_options(&options)?;
-    Ok(options)
+        ..LoadOptions::default()
+    })
 }
 
 /// A built-in recipe by its name, or one from a file.
