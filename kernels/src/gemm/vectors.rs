@@ -27,7 +27,7 @@ const PANELS_BYTES: usize = 256 << 10;
 /// Words of the sums of a register block at most.
 const SUMS: usize = 2 * MAX_ROWS * MAX_LANES;
 
-/// Registers that a block of columns needs beside its sums when it is widened on the way.
+/// Rows of a register block whose registers are needed to widen its columns on the way.
 const WIDENING_ROWS: usize = 1;
 
 impl<P: Packing> Operation for Block<'_, P> {
@@ -76,8 +76,8 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
         let steps = packed * Self::WIDENING;
         let on_the_way = if D::IS_WIDENED { D::ROWS - WIDENING_ROWS } else { D::ROWS };
-        // Bytes take several operations. A bf16 takes one, which costs less than words of twice the size, which L1 does not hold.
-        let widens_panels = D::IS_WIDENED && D::ELEMENTS > 1 && block.rows.len() > on_the_way;
+        // A bf16 is widened anew each time: that costs less than to read twice as many words, for which L1 is too small.
+        let widens_panels = D::WIDENS_BYTES && block.rows.len() > on_the_way;
         let panel = if widens_panels { steps * PANEL } else { 0 };
         Self {
             block,
