@@ -58,7 +58,7 @@ impl<P: Packing> TileOperation for Peak<'_, P> {
     }
 }
 
-/// Words of factors, none in two lines of the cache.
+/// Words of factors, whose vectors are in one line of the cache each.
 #[repr(align(64))]
 struct Factors([u32; CHAINS * MAX_LANES]);
 
@@ -66,8 +66,9 @@ struct Factors([u32; CHAINS * MAX_LANES]);
 /// The CPU has the instructions of `D`.
 #[inline(always)]
 unsafe fn chains<D: Dot>(iterations: usize) {
-    // An instruction that multiplies, of two, would be executed once for all sums, if the compiler knew that their factors are the same.
-    let has_own_factors = D::IS_WIDENED && D::ELEMENTS > 1;
+    // Bytes are multiplied by one instruction and added by another. Of equal factors the compiler would multiply one pair for all
+    // sums: each sum has factors of its own.
+    let has_own_factors = D::WIDENS_BYTES;
     let factors = black_box(Factors([0; CHAINS * MAX_LANES]));
     let words = factors.0.as_ptr();
     // SAFETY: `words` are enough; the instructions are the caller's duty.

@@ -3,7 +3,7 @@
 //! A row's bytes depend on that row alone, and on every instruction set they are the same: minima, maxima, one division, one
 //! multiplication and one rounding for each value.
 
-use crate::simd::{MAX_LANES, Operation, Simd, Vector, for_vectors};
+use crate::simd::{MAX_LANES, Operation, Simd, Vector, for_vectors, prefetch};
 
 /// Scale and zero point of a row of unsigned bytes: byte `q` stands for `scale * (q - zero_point)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -125,6 +125,8 @@ unsafe fn write_bytes<V: Vector>(x: &[f32], RowScale { scale, zero_point }: RowS
     unsafe {
         let inverse = V::set1(1.0 / scale);
         for_vectors::<V>(x.len(), |i, count| {
+            // The next row comes from afar while this one is written.
+            prefetch(x.as_ptr().wrapping_add(x.len() + i));
             let x = V::loadu_up_to(x.as_ptr().add(i), count).mul(inverse);
             if count == V::LANES {
                 x.storeu_u8(zero_point, bytes.as_mut_ptr().add(i));

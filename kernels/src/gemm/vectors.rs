@@ -20,10 +20,14 @@ const MAX_STEPS: usize = 512;
 /// panels read at once to hide that of the memory.
 const WIDE: usize = 8;
 
+/// Bytes of panels that are multiplied with all rows of a block before the next panels are. They stay in L2 meanwhile, with the
+/// rows of a register block in L1, and what is written to a row is long: each page of the output is come to once for all of them.
+const PANELS_BYTES: usize = 256 << 10;
+
 /// Words of the sums of a register block at most.
 const SUMS: usize = 2 * MAX_ROWS * MAX_LANES;
 
-/// Registers that a block of columns needs beside its sums when it is widened on the way.
+/// Rows of a register block whose registers are needed to widen its columns on the way.
 const WIDENING_ROWS: usize = 1;
 
 impl<P: Packing> Operation for Block<'_, P> {
@@ -72,8 +76,8 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
         let steps = packed * Self::WIDENING;
         let on_the_way = if D::IS_WIDENED { D::ROWS - WIDENING_ROWS } else { D::ROWS };
-        // Bytes take several operations. A bf16 takes one, which costs less than words of twice the size, which L1 does not hold.
-        let widens_panels = D::IS_WIDENED && D::ELEMENTS > 1 && block.rows.len() > on_the_way;
+        // A bf16 is widened anew each time: that costs less than to read twice as many words, for which L1 is too small.
+        let widens_panels = D::WIDENS_BYTES && block.rows.len() > on_the_way;
         let panel = if widens_panels { steps * PANEL } else { 0 };
         Self {
             block,
@@ -101,6 +105,7 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         let row_words = self.block.x.len.div_ceil(size_of::<u32>());
         let most = self.packed.len();
         let panels = self.block.panels();
+        let at_once = (PANELS_BYTES / (most * PANEL * size_of::<u32>()).max(1)).max(1);
         for start in (0..row_words).step_by(most) {
             self.packed = start..(start + most).min(row_words);
             // SAFETY: the CPU has the instructions of `D`.
@@ -115,9 +120,9 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
                         self.multiply_wide(wide)
                     } else if self.widens_panels {
                         self.widen_panel(panel);
-                        self.multiply_panel::<false>(panel)
+                        self.multiply_panels::<false>(panel..panel + 1)
                     } else {
-                        self.multiply_panel::<true>(panel)
+                        self.multiply_panels::<true>(panel..(panel + at_once).min(panels.end))
                     }
                 };
             }
@@ -234,45 +239,54 @@ impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
         columns.len() / PANEL
     }
 
-    /// Multiplies one panel by all rows; returns the number of panels. `PACKED` says that it is not widened yet.
+    /// Multiplies some panels by all rows; returns their number. `PACKED` says that they are not widened yet.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn multiply_panel<const PACKED: bool>(&mut self, panel: usize) -> usize {
-        let steps = self.steps();
-        let wanted = self.block.columns_of(panel);
-        for offset in (0..PANEL).step_by(D::WIDTH) {
-            let first = panel * PANEL + offset;
-            let columns = first.max(wanted.start)..(first + D::WIDTH).min(wanted.end);
-            if columns.is_empty() {
-                continue;
-            }
-            let b = if D::IS_WIDENED && !PACKED {
-                let start = self.widened_panel();
-                self.scratch.words()[start + offset..].as_ptr()
-            } else {
-                self.block.weight.panel(panel)[self.packed.start * PANEL + offset..].as_ptr()
-            };
-            for tile in 0..self.tiles.count() {
-                let rows = self.tiles.rows(tile);
-                let (row, a) = (rows.start, rows.start * steps);
-                let block = RegisterBlock { a, b, row, first_column: first, columns: columns.clone() };
-                macro_rules! by_rows {
-                    ($($rows:literal)*) => {
-                        match rows.len() {
-                            // SAFETY: scratch and panel have the words of the block, as sliced above.
-                            $($rows if $rows <= D::ROWS => unsafe { self.multiply::<$rows, PACKED>(&block) },)*
-                            _ => unreachable!("tiles have 1 to D::ROWS rows"),
-                        }
-                    };
+    unsafe fn multiply_panels<const PACKED: bool>(&mut self, panels: Range<usize>) -> usize {
+        for tile in 0..self.tiles.count() {
+            for panel in panels.clone() {
+                for offset in (0..PANEL).step_by(D::WIDTH) {
+                    // SAFETY: the caller's duty.
+                    unsafe { self.multiply_part::<PACKED>(tile, panel, offset) };
                 }
-                by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-                // SAFETY: the CPU has the instructions of `D`; the sums have just been written.
-                unsafe { self.finish(&block, rows.len(), D::WIDTH) };
             }
         }
-        1
+        panels.len()
+    }
+
+    /// Multiplies a register block: the columns of a panel from `offset` on, by the rows of a tile.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `D`.
+    #[inline(always)]
+    unsafe fn multiply_part<const PACKED: bool>(&mut self, tile: usize, panel: usize, offset: usize) {
+        let (rows, wanted) = (self.tiles.rows(tile), self.block.columns_of(panel));
+        let first = panel * PANEL + offset;
+        let columns = first.max(wanted.start)..(first + D::WIDTH).min(wanted.end);
+        if columns.is_empty() {
+            return;
+        }
+        let b = if D::IS_WIDENED && !PACKED {
+            let start = self.widened_panel();
+            self.scratch.words()[start + offset..].as_ptr()
+        } else {
+            self.block.weight.panel(panel)[self.packed.start * PANEL + offset..].as_ptr()
+        };
+        let block = RegisterBlock { a: rows.start * self.steps(), b, row: rows.start, first_column: first, columns };
+        macro_rules! by_rows {
+            ($($rows:literal)*) => {
+                match rows.len() {
+                    // SAFETY: scratch and panel have the words of the block, as sliced above.
+                    $($rows if $rows <= D::ROWS => unsafe { self.multiply::<$rows, PACKED>(&block) },)*
+                    _ => unreachable!("tiles have 1 to D::ROWS rows"),
+                }
+            };
+        }
+        by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        // SAFETY: the CPU has the instructions of `D`; the sums have just been written.
+        unsafe { self.finish(&block, rows.len(), D::WIDTH) };
     }
 
     /// # Safety
