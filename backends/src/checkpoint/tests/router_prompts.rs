@@ -31,15 +31,15 @@ fn a_task_has_the_prompt_that_sentence_transformers_takes() {
     let config = json!({"prompts": all, "default_prompt_name": "x"});
     let found = tasks(&config, true);
     let instructions: Vec<(&str, &str)> = found.iter().map(|it| (&*it.task, &*it.instruction)).collect();
-    assert_eq!(instructions, [("query", "q: "), ("document", "p: "), ("doc", "x: ")]);
+    assert_eq!(instructions, [("doc", "x: "), ("document", "p: "), ("query", "q: ")]);
     let found = tasks(&json!({"prompts": {"x": "x: "}, "default_prompt_name": "x"}), true);
     let instructions: Vec<&str> = found.iter().map(|it| &*it.instruction).collect();
-    assert_eq!(instructions, ["", "", "x: "]);
+    assert_eq!(instructions, ["x: ", "", ""]);
 }
 
 #[test]
 fn each_part_says_whether_its_pooling_leaves_prompts_out() {
     let excludes = |includes| tasks(&json!({}), includes).iter().map(|it| it.excludes_prompts).collect::<Vec<_>>();
     assert_eq!(excludes(true), [false, false, false]);
-    assert_eq!(excludes(false), [true, false, false]);
+    assert_eq!(excludes(false), [false, false, true]);
 }
