@@ -6,10 +6,9 @@ mod classifier;
 mod dense_modules;
 mod head;
 mod metadata;
+mod module_list;
 mod parts;
-mod st_module;
 mod st_modules;
-mod st_router;
 mod st_transformer;
 mod static_embedding;
 mod summary;
@@ -19,7 +18,6 @@ mod tensors;
 mod tests;
 mod tokenizer;
 mod vocab_txt;
-mod ways;
 
 pub(crate) use head::{HeadSource, RerankToken};
 pub(crate) use parts::joined;
@@ -67,11 +65,13 @@ impl Checkpoint {
     /// Files are missing or malformed, or the checkpoint needs something that is not supported.
     pub(crate) fn open_all(options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let files = ModelFiles::open(options, FileSet::All)?;
-        let parts = Part::all(options, files)?.into_iter();
-        let open =
-            |Part { name, files, options }| Self::read(&name, &options, files).map_err(|it| Part::error(&name, it));
-        let parts: Vec<Self> = parts.map(open).collect::<Result<_, _>>()?;
-        parts::check_widths(parts.iter().map(|part| &*part.capabilities))?;
+        let parts = Part::all(options, files)?;
+        let routes: Vec<_> = parts.iter().filter_map(|part| part.route.clone()).collect();
+        let open = |Part { name, files, options, .. }| {
+            Self::read(&name, &options, files).map_err(|error| Part::error(&name, error))
+        };
+        let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
+        parts::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
         Ok(parts)
     }
 
@@ -120,14 +120,15 @@ impl Inspection {
     /// # Errors
     /// Those of a start.
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
-        let mut parts = Vec::new();
-        for Part { name, files, options } in Part::all(options, files)? {
+        let (mut parts, mut routes) = (Vec::new(), Vec::new());
+        for Part { name, route, files, options } in Part::all(options, files)? {
             match Self::read(&options, files).map_err(|error| Part::error(&name, error))? {
                 Some(part) => parts.push(part),
                 None => return Ok(vec![]),
             }
+            routes.extend(route);
         }
-        parts::check_widths(parts.iter().map(|part| &part.capabilities))?;
+        parts::check_widths(routes.iter().zip(parts.iter().map(|part| &part.capabilities)))?;
         Ok(parts)
     }
 
@@ -156,7 +157,7 @@ impl Opened {
         let gguf = files.take_gguf();
         let (metadata, weights, stale) = match table {
             Some(table) => {
-                let weights = table.weights(&mut files)?;
+                let weights = table.weights(&files)?;
                 let metadata = table.metadata(&files, weights.as_ref())?;
                 let stale = table.stale_width(metadata.config.hidden_size)?;
                 (metadata, weights, stale)
