@@ -81,6 +81,11 @@ impl Checkpoint {
         Self::open_all(options).map(|mut parts| parts.remove(0))
     }
 
+    /// `true` for a part with the tensors of another, from which it differs in the head.
+    pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
+        self.part == other.part && self.config == other.config
+    }
+
     fn read(part: &str, options: &LoadOptions, files: ModelFiles) -> Result<Self, LoadError> {
         let name = files.display_name();
         let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run)?;
@@ -105,6 +110,8 @@ impl Checkpoint {
 /// The findings of a start in the files of a model, or of a part of one, without the values of its tensors.
 #[derive(Debug)]
 pub(crate) struct Inspection {
+    /// The part's folder; empty for a model of one part.
+    pub(crate) part: String,
     pub(crate) config: TransformerConfig,
     /// The headers of the tensors, where they could be read.
     pub(crate) weights: Option<Weights>,
@@ -122,7 +129,7 @@ impl Inspection {
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
         let (mut parts, mut routes) = (Vec::new(), Vec::new());
         for Part { name, route, files, options } in Part::all(options, files)? {
-            match Self::read(&options, files).map_err(|error| Part::error(&name, error))? {
+            match Self::read(&name, &options, files).map_err(|error| Part::error(&name, error))? {
                 Some(part) => parts.push(part),
                 None => return Ok(vec![]),
             }
@@ -132,14 +139,20 @@ impl Inspection {
         Ok(parts)
     }
 
-    fn read(options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
+    /// `true` for a part with the tensors of another, from which it differs in what stands behind them.
+    pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
+        self.part == other.part && self.config == other.config
+    }
+
+    fn read(part: &str, options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
         if let Some(table) = StaticEmbedding::find(&files)?
             && table.is_unknown(&files)?
         {
             return Ok(None);
         }
         let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check)?;
-        Ok(Some(Self { bare: metadata.tokenizer.is_none(), config: metadata.config, weights, capabilities }))
+        let (part, bare) = (part.to_owned(), metadata.tokenizer.is_none());
+        Ok(Some(Self { part, bare, config: metadata.config, weights, capabilities }))
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::support::encoders::*;
 use crate::support::*;
 use prefold_backends::{Dtype, LoadOptions, Verdict, check_model};
-use prefold_core::{Adapter, Folding, LoadedModel, Pooling, Tokens};
+use prefold_core::{Adapter, Folding, LoadedModel, ModelInfo, Pooling, Tokens};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs;
@@ -118,8 +118,8 @@ fn a_check_covers_all_parts() {
     assert_eq!(model.parameters, Some(tensors("query_0_StaticEmbedding") + tensors("document_0_Transformer")));
 }
 
-/// A copy of `router-encoders-tiny` whose router has another structure. There is also a Dense with the opposite of the vectors of
-/// `query_2_Dense`.
+/// A copy of `router-encoders-tiny` whose router has another structure. There are also Dense with the opposite of the vectors of
+/// `query_2_Dense`, and another Pooling for its Transformer.
 fn with_structure(structure: Value, parameters: Value) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy_files(&fixture("router-encoders-tiny"), directory.path());
@@ -129,7 +129,11 @@ fn with_structure(structure: Value, parameters: Value) -> TempDir {
     config["parameters"] = parameters;
     config["types"]["../x_Transformer"] = json!("sentence_transformers.models.Transformer");
     config["types"]["other_2_Dense"] = json!("sentence_transformers.models.Dense");
+    config["types"]["other_1_Pooling"] = json!("sentence_transformers.models.Pooling");
     fs::write(&file, config.to_string()).unwrap();
+    let pooling = directory.path().join("other_1_Pooling");
+    fs::create_dir(&pooling).unwrap();
+    fs::write(pooling.join("config.json"), json!({"pooling_mode": "cls"}).to_string()).unwrap();
     let dense = directory.path().join("other_2_Dense");
     copy_files(&directory.path().join("query_2_Dense"), &dense);
     let weights = dense.join("model.safetensors");
@@ -201,6 +205,39 @@ fn routes_behind_a_pooler_are_of_one_part() {
     // One part may be pooled otherwise.
     let mean = LoadOptions { pooling: Some(Pooling::Mean), ..options(routed.path().to_owned()) };
     assert!(load(&mean).backend.info().further_parts.is_empty());
+}
+
+#[test]
+fn an_encoder_that_is_pooled_differently_has_its_weights_once() {
+    let routes = [
+        ("a", ["query_0_Transformer", "query_1_Pooling", "query_2_Dense"]),
+        ("b", ["query_0_Transformer", "other_1_Pooling", "query_2_Dense"]),
+    ];
+    let both = with_structure(routes.map(|(name, modules)| (name, json!(modules))).into_iter().collect(), json!({}));
+    let alone = routes.map(|(name, modules)| with_structure(json!({name: modules}), json!({})));
+    let ids = ids(&cases(&expected(&fixture("router-encoders-tiny")), "cases")[0]);
+    for dtype in [Dtype::Float32, Dtype::Int8] {
+        let of =
+            |directory: &TempDir| load(&LoadOptions { dtype: Some(dtype), ..options(directory.path().to_owned()) });
+        let [a, b] = [&alone[0], &alone[1]].map(|directory| of_all_tasks(&mut of(directory), &ids).remove(0));
+        assert_ne!(a, b);
+        let mut model = of(&both);
+        assert_eq!(of_all_tasks(&mut model, &ids), [a.clone(), a, b], "{dtype}");
+        let info = model.backend.info();
+        assert_eq!(info.parts().count(), 2);
+        let names = |info: &ModelInfo| -> Vec<String> {
+            info.int8.iter().flat_map(|report| &report.errors).map(|(name, _)| name.clone()).collect()
+        };
+        let one = of(&alone[0]);
+        assert_eq!(names(info).len(), names(one.backend.info()).len(), "{:?}", names(info));
+    }
+    let told = |directory: &TempDir| {
+        let check = check_model(&options(directory.path().to_owned()));
+        assert_eq!(check.verdict, Verdict::Runs);
+        let model = check.model.unwrap();
+        (model.parameters, model.memory)
+    };
+    assert_eq!(told(&both), told(&alone[0]));
 }
 
 #[test]

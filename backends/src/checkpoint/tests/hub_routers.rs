@@ -134,6 +134,20 @@ const QUERY: [&str; 3] = ["query_0_Transformer", "query_1_Pooling", "query_2_Den
 const DOCUMENT: [&str; 2] = ["document_0_Transformer", "document_1_Pooling"];
 
 #[test]
+fn parts_of_one_folder_share_the_headers_of_its_tensors() {
+    let structure = json!({"a": QUERY, "b": [QUERY[0], "other_1_Pooling", QUERY[2]]});
+    let (hub, cache) = (Hub::start(routed("router-encoders-tiny", structure, json!({}))), TempDir::new().unwrap());
+    let check = crate::check_model(&options(source(&hub, &cache)));
+    assert_eq!(check.verdict, crate::Verdict::Runs);
+    let folder = fixture("router-encoders-tiny").join(QUERY[0]);
+    let values: usize =
+        super::read_tensors(&folder.join("model.safetensors")).values().map(|it| it.values().len()).sum();
+    let model = check.model.unwrap();
+    assert_eq!((model.parameters, model.stored_dtype.as_deref()), (Some(values as u64), Some("float32")));
+    assert_eq!(Checkpoint::open_all(&options(source(&hub, &cache))).unwrap().len(), 2);
+}
+
+#[test]
 fn a_summary_downloads_at_most_the_table_of_the_default_route() {
     for (default, model_type, weights) in [
         ("query", "static_embedding", vec!["query_0_StaticEmbedding/model.safetensors"]),
