@@ -100,6 +100,7 @@ fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
     };
     notes.extend(not_looked_for.map(str::to_owned));
     let weights = |part: &Inspection| part.weights.as_ref().map(Weights::parameters);
+    let distinct = with_distinct_tensors(parts);
     let stored = |part: &Inspection| {
         let stored = part.weights.as_ref()?.stored_dtype(&part.config.typical_weight());
         Some(stored.to_owned())
@@ -108,7 +109,7 @@ fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
     let model = CheckedModel {
         family: listed(parts.iter().map(|part| part.config.model_type.as_str())),
         attention: listed(parts.iter().map(|part| part.config.attention_name())),
-        parameters: parts.iter().map(weights).sum(),
+        parameters: distinct.into_iter().map(weights).sum(),
         stored_dtype: stored.map(|stored| listed(stored.iter().map(String::as_str))),
         memory: memory_of(parts),
         capabilities,
@@ -119,17 +120,24 @@ fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
 
 /// Memory of all parts, an input's that of the part that takes most.
 fn memory_of(parts: &[Inspection]) -> Vec<Memory> {
+    let distinct = with_distinct_tensors(parts);
     let told = DTYPES.into_iter().filter(|_| parts.iter().all(|part| part.config.vocab_size > 0));
     let memory = |dtype| {
         let longest = |part: &Inspection| part.capabilities.max_input_length;
         let of_input = |part: &Inspection| memory::of_inputs(&part.config, &Target::cpu(dtype)).bytes(longest(part));
         Memory {
             dtype,
-            weights_bytes: parts.iter().map(|part| memory::weights(&part.config, dtype, longest(part))).sum(),
+            weights_bytes: distinct.iter().map(|part| memory::weights(&part.config, dtype, longest(part))).sum(),
             longest_input_bytes: parts.iter().map(of_input).max().unwrap_or(0),
         }
     };
     told.map(memory).collect()
+}
+
+/// The parts without those that have the tensors of one before.
+fn with_distinct_tensors(parts: &[Inspection]) -> Vec<&Inspection> {
+    let is_first = |index: usize| !parts[..index].iter().any(|other| parts[index].shares_tensors(other));
+    (0..parts.len()).filter(|&index| is_first(index)).map(|index| &parts[index]).collect()
 }
 
 /// Names one after another, each once.

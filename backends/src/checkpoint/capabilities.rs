@@ -2,7 +2,8 @@
 
 use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
-use super::st_modules::{self, DenseModule, ModuleList, PoolingConfig};
+use super::module_list::ModuleList;
+use super::st_modules::{self, DenseModule, PoolingConfig};
 use crate::LoadError;
 use crate::config::HeadActivation;
 use crate::formats::Weights;

@@ -6,10 +6,9 @@ mod classifier;
 mod dense_modules;
 mod head;
 mod metadata;
+mod module_list;
 mod parts;
-mod st_module;
 mod st_modules;
-mod st_router;
 mod st_transformer;
 mod static_embedding;
 mod summary;
@@ -19,7 +18,6 @@ mod tensors;
 mod tests;
 mod tokenizer;
 mod vocab_txt;
-mod ways;
 
 pub(crate) use head::{HeadSource, RerankToken};
 pub(crate) use parts::joined;
@@ -67,11 +65,13 @@ impl Checkpoint {
     /// Files are missing or malformed, or the checkpoint needs something that is not supported.
     pub(crate) fn open_all(options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let files = ModelFiles::open(options, FileSet::All)?;
-        let parts = Part::all(options, files)?.into_iter();
-        let open =
-            |Part { name, files, options }| Self::read(&name, &options, files).map_err(|it| Part::error(&name, it));
-        let parts: Vec<Self> = parts.map(open).collect::<Result<_, _>>()?;
-        parts::check_widths(parts.iter().map(|part| &*part.capabilities))?;
+        let parts = Part::all(options, files)?;
+        let routes: Vec<_> = parts.iter().filter_map(|part| part.route.clone()).collect();
+        let open = |Part { name, files, options, .. }| {
+            Self::read(&name, &options, files).map_err(|error| Part::error(&name, error))
+        };
+        let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
+        parts::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
         Ok(parts)
     }
 
@@ -79,6 +79,11 @@ impl Checkpoint {
     #[cfg(test)]
     pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
         Self::open_all(options).map(|mut parts| parts.remove(0))
+    }
+
+    /// `true` for a part with the tensors of another, from which it differs in the head.
+    pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
+        self.part == other.part && self.config == other.config
     }
 
     fn read(part: &str, options: &LoadOptions, files: ModelFiles) -> Result<Self, LoadError> {
@@ -105,6 +110,8 @@ impl Checkpoint {
 /// The findings of a start in the files of a model, or of a part of one, without the values of its tensors.
 #[derive(Debug)]
 pub(crate) struct Inspection {
+    /// The part's folder; empty for a model of one part.
+    pub(crate) part: String,
     pub(crate) config: TransformerConfig,
     /// The headers of the tensors, where they could be read.
     pub(crate) weights: Option<Weights>,
@@ -120,25 +127,32 @@ impl Inspection {
     /// # Errors
     /// Those of a start.
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
-        let mut parts = Vec::new();
-        for Part { name, files, options } in Part::all(options, files)? {
-            match Self::read(&options, files).map_err(|error| Part::error(&name, error))? {
+        let (mut parts, mut routes) = (Vec::new(), Vec::new());
+        for Part { name, route, files, options } in Part::all(options, files)? {
+            match Self::read(&name, &options, files).map_err(|error| Part::error(&name, error))? {
                 Some(part) => parts.push(part),
                 None => return Ok(vec![]),
             }
+            routes.extend(route);
         }
-        parts::check_widths(parts.iter().map(|part| &part.capabilities))?;
+        parts::check_widths(routes.iter().zip(parts.iter().map(|part| &part.capabilities)))?;
         Ok(parts)
     }
 
-    fn read(options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
+    /// `true` for a part with the tensors of another, from which it differs in what stands behind them.
+    pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
+        self.part == other.part && self.config == other.config
+    }
+
+    fn read(part: &str, options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
         if let Some(table) = StaticEmbedding::find(&files)?
             && table.is_unknown(&files)?
         {
             return Ok(None);
         }
         let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check)?;
-        Ok(Some(Self { bare: metadata.tokenizer.is_none(), config: metadata.config, weights, capabilities }))
+        let (part, bare) = (part.to_owned(), metadata.tokenizer.is_none());
+        Ok(Some(Self { part, bare, config: metadata.config, weights, capabilities }))
     }
 }
 
@@ -156,7 +170,7 @@ impl Opened {
         let gguf = files.take_gguf();
         let (metadata, weights, stale) = match table {
             Some(table) => {
-                let weights = table.weights(&mut files)?;
+                let weights = table.weights(&files)?;
                 let metadata = table.metadata(&files, weights.as_ref())?;
                 let stale = table.stale_width(metadata.config.hidden_size)?;
                 (metadata, weights, stale)

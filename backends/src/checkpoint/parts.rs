@@ -1,10 +1,11 @@
 //! Parts of a model whose texts go through different models by their task: each is read as a model of its own.
 
-use super::tasks::different_widths;
-use super::ways::Ways;
+use super::tasks::same_width;
 use crate::LoadError;
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
+use crate::source::modules::router::RouteName;
+use crate::source::modules::ways::{Way, Ways};
 use prefold_core::{Capabilities, Task};
 
 /// The files of a part, and the options that it is read with.
@@ -12,6 +13,8 @@ use prefold_core::{Capabilities, Task};
 pub(super) struct Part {
     /// The folder of its tensors, for messages and the names of layers; empty for a model of one part.
     pub(super) name: String,
+    /// A route that goes through it; `None` in a model without a Router, or of one part.
+    pub(super) route: Option<RouteName>,
     pub(super) files: ModelFiles,
     pub(super) options: LoadOptions,
 }
@@ -21,15 +24,16 @@ impl Part {
     ///
     /// # Errors
     /// The model has several, and an option is for models of one.
-    pub(super) fn all(options: &LoadOptions, mut files: ModelFiles) -> Result<Vec<Self>, LoadError> {
+    pub(super) fn all(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
         // A malformed list is refused where it is read, unless the options overrule it.
         let ways = if files.has_gguf() { None } else { Ways::read(&files).unwrap_or_default() };
-        let Some(folders) = ways.and_then(|ways| ways.folders()) else {
-            return Ok(vec![Self { name: String::new(), files, options: options.clone() }]);
-        };
-        if folders.len() == 1 {
-            let files = files.take_part(0, &folders[0]);
-            return Ok(vec![Self { name: String::new(), files, options: options.clone() }]);
+        let parts: Vec<&Way> = ways.iter().filter(|ways| !ways.is_plain()).flat_map(Ways::parts).collect();
+        if parts.len() < 2 {
+            let files = match parts.first() {
+                Some(way) => files.part_in(0, way.folder()),
+                None => files,
+            };
+            return Ok(vec![Self { name: String::new(), route: None, files, options: options.clone() }]);
         }
         let of_one_model = [
             ("--pooling", options.pooling.is_some()),
@@ -42,12 +46,13 @@ impl Part {
             return Err(LoadError::Options(problem));
         }
         let options = LoadOptions { task: Some(Task::Embed), ..options.clone() };
-        let part = |(index, folder): (usize, &String)| Self {
-            name: folder.clone(),
-            files: files.take_part(index, folder),
+        let part = |(index, way): (usize, &&Way)| Self {
+            name: way.folder().to_owned(),
+            route: way.route.clone(),
+            files: files.part_in(index, way.folder()),
             options: options.clone(),
         };
-        Ok(folders.iter().enumerate().map(part).collect())
+        Ok(parts.iter().enumerate().map(part).collect())
     }
 
     /// An error of this part, with its name.
@@ -74,14 +79,12 @@ pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> C
     joined
 }
 
-/// Checks that the vectors of all parts can be compared.
+/// Checks that the vectors of all parts can be compared; each has a route that goes through it.
 ///
 /// # Errors
 /// They have different widths.
-pub(super) fn check_widths<'a>(parts: impl Iterator<Item = &'a Capabilities>) -> Result<(), LoadError> {
-    let widths: Vec<usize> = parts.filter_map(|part| part.embed.as_ref()).map(|embed| embed.dim).collect();
-    match widths.iter().find(|&&other| other != widths[0]) {
-        Some(&other) => Err(different_widths(widths[0], other)),
-        None => Ok(()),
-    }
+pub(super) fn check_widths<'a>(
+    parts: impl Iterator<Item = (&'a RouteName, &'a Capabilities)>,
+) -> Result<(), LoadError> {
+    same_width(parts.filter_map(|(route, part)| Some((route, part.embed.as_ref()?.dim)))).map(drop)
 }

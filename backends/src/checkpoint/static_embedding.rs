@@ -6,7 +6,8 @@
 
 use super::catch_panic::catch_panic;
 use super::metadata::Metadata;
-use super::st_modules::{self, ModuleList};
+use super::module_list::ModuleList;
+use super::st_modules;
 use super::tokenizer;
 use crate::LoadError;
 use crate::config::{
@@ -95,7 +96,7 @@ impl StaticEmbedding {
     ///
     /// # Errors
     /// They are missing or malformed.
-    pub(super) fn weights(&self, files: &mut ModelFiles) -> Result<Option<Weights>, LoadError> {
+    pub(super) fn weights(&self, files: &ModelFiles) -> Result<Option<Weights>, LoadError> {
         let Some(tensors) = files.tensors(&self.folder)? else { return Ok(None) };
         Ok(Some(match MappedTable::is_in(&tensors) {
             true => Weights::Mapped(MappedTable::new(tensors, &format!("{TABLE}.weight"))?),

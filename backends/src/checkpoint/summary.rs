@@ -66,7 +66,7 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let gguf = files.take_gguf();
     let metadata = match table {
         Some(table) => {
-            let weights = if table.has_weights(&files)? { table.weights(&mut files)? } else { None };
+            let weights = if table.has_weights(&files)? { table.weights(&files)? } else { None };
             table.metadata(&files, weights.as_ref())?
         }
         None => Metadata::read(&files, gguf.as_ref())?,

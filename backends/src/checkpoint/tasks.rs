@@ -2,9 +2,11 @@
 
 use super::capabilities::Evidence;
 use super::head::Routes;
-use super::st_modules::{DenseModule, ModuleList};
+use super::module_list::ModuleList;
+use super::st_modules::DenseModule;
 use crate::LoadError;
 use crate::config::AdapterTask;
+use crate::source::modules::router::RouteName;
 use prefold_core::{Prompts, TaskAdapter};
 
 impl Evidence<'_> {
@@ -53,20 +55,18 @@ impl Evidence<'_> {
     /// One is malformed, or two have vectors of different widths.
     fn routes(&self, list: &ModuleList, width: usize) -> Result<(Routes, usize), LoadError> {
         let mut modules = Vec::with_capacity(list.routes.len());
-        for folders in &list.routes {
-            let mut route: Vec<DenseModule> = Vec::with_capacity(folders.len());
-            for folder in folders {
-                let in_features = route.last().map_or(width, |module| module.out_features);
-                route.push(self.dense(folder, in_features)?);
+        for route in &list.routes {
+            let mut dense: Vec<DenseModule> = Vec::with_capacity(route.dense.len());
+            for folder in &route.dense {
+                let in_features = dense.last().map_or(width, |module| module.out_features);
+                dense.push(self.dense(folder, in_features)?);
             }
-            modules.push(route);
+            modules.push(dense);
         }
-        let out = |route: &Vec<DenseModule>| route.last().map_or(width, |module| module.out_features);
-        let widths: Vec<usize> = modules.iter().map(out).collect();
-        if let Some(&other) = widths.iter().find(|&&other| other != widths[0]) {
-            return Err(different_widths(widths[0], other));
-        }
-        Ok((Routes { modules, of: list.route_of.clone() }, widths.first().copied().unwrap_or(width)))
+        let out = |dense: &Vec<DenseModule>| dense.last().map_or(width, |module| module.out_features);
+        let names = list.routes.iter().map(|route| &route.name);
+        let width = same_width(names.zip(modules.iter().map(out)))?.unwrap_or(width);
+        Ok((Routes { modules, of: list.route_of.clone() }, width))
     }
 }
 
@@ -81,8 +81,22 @@ fn instruction<'a>(task: &str, Prompts { by_name, default, .. }: &'a Prompts) ->
     prompt.map_or("", String::as_str)
 }
 
-/// A refusal of routes whose vectors could not be compared.
-pub(super) fn different_widths(one: usize, other: usize) -> LoadError {
-    let what = format!("a Router whose routes make vectors of different widths ({one} and {other} values)");
-    LoadError::unsupported("modules.json", what, "one width")
+/// The width of the vectors of all routes; `None` without any.
+///
+/// # Errors
+/// Two have different widths, so that their vectors could not be compared.
+pub(super) fn same_width<'a>(
+    mut widths: impl Iterator<Item = (&'a RouteName, usize)>,
+) -> Result<Option<usize>, LoadError> {
+    let Some((first, width)) = widths.next() else { return Ok(None) };
+    match widths.find(|(_, other)| *other != width) {
+        None => Ok(Some(width)),
+        Some((route, other)) => {
+            let what = format!(
+                "routes whose vectors have different widths (\"{}\" {width} values, \"{}\" {other})",
+                first.name, route.name
+            );
+            Err(LoadError::unsupported(&first.file, what, "one width"))
+        }
+    }
 }

@@ -48,8 +48,14 @@ impl TransformerBackend {
     /// Packs the weights of a model's parts for the device; afterwards the checkpoints are not needed.
     pub(crate) fn load_all(checkpoints: &[Checkpoint], options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let has_parts = checkpoints.len() > 1;
-        let load = |checkpoint| Self::load(checkpoint, options, has_parts);
-        let backends = checkpoints.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        let mut backends: Vec<Self> = Vec::with_capacity(checkpoints.len());
+        for (index, checkpoint) in checkpoints.iter().enumerate() {
+            let known = checkpoints[..index].iter().position(|other| checkpoint.shares_tensors(other));
+            backends.push(match known {
+                Some(other) => backends[other].with_head(checkpoint)?,
+                None => Self::load(checkpoint, options, has_parts)?,
+            });
+        }
         let is_unmatched = |pattern: &&String| {
             backends.iter().all(|it| it.target.dtype() == Dtype::Int8 && !it.target.has_skipped(pattern))
         };
@@ -167,6 +173,22 @@ impl TransformerBackend {
                 },
             },
             target,
+            team: None,
+            max_reserved: MAX_RESERVED,
+        })
+    }
+
+    /// A backend over the same weights with the head of another part; what int8 does to them is told once.
+    fn with_head(&self, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
+        let head = Head::load(&checkpoint.config, &checkpoint.weights, &checkpoint.head)?;
+        let capabilities = Arc::clone(&checkpoint.capabilities);
+        Ok(Self {
+            transformer: self.transformer.replica()?,
+            layouts: LayoutBuilder { pooling: head.pooling().to_vec(), ..self.layouts.replica()? },
+            head: Arc::new(head),
+            target: self.target.clone(),
+            footprint: self.footprint,
+            info: ModelInfo { capabilities, int8: None, ..self.info.clone() },
             team: None,
             max_reserved: MAX_RESERVED,
         })

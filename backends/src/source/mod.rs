@@ -2,6 +2,7 @@
 
 pub(crate) mod hub;
 pub(crate) mod licence;
+pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod tokenizer_files;
 
@@ -9,10 +10,11 @@ use crate::LoadError;
 use crate::disk::{self, FileBytes};
 use crate::formats::gguf::{GgufFile, has_gguf_extension};
 use crate::formats::{TensorFiles, TensorFormat, Weights};
-use crate::json::{self, parse_json};
+use crate::json::parse_json;
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use hub::FileSet;
 use hub::inspect::{self, Remote};
+use modules::ListFiles;
 use names::{check_inside, inside, max_bytes, named_by_a_file};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -121,16 +123,12 @@ impl ModelFiles {
         })
     }
 
-    /// The files of a part of the model, the headers of whose tensors are taken out of these; `folder` takes the place of the top.
-    pub(crate) fn take_part(&mut self, index: usize, folder: &str) -> Self {
-        let remote = self
-            .remote
-            .as_mut()
-            .map(|remote| Remote { headers: remote.headers.remove_entry(folder).into_iter().collect(), licence: None });
+    /// The files of a part of the model; `folder` takes the place of the top. Other parts may have the same.
+    pub(crate) fn part_in(&self, index: usize, folder: &str) -> Self {
         Self {
             location: self.location.clone(),
             gguf: None,
-            remote,
+            remote: self.remote.clone(),
             may_be_bare: self.may_be_bare,
             display_name: self.display_name.clone(),
             part: Part { index, folder: folder.to_owned() },
@@ -228,16 +226,6 @@ impl ModelFiles {
         parse_json(path, &bytes).map(Some)
     }
 
-    /// The names in the object `field` of a JSON file, in their order in it, which a parsed object does not keep; `path` is as for
-    /// [`json_at`](Self::json_at).
-    ///
-    /// # Errors
-    /// It cannot be read, or has no such object.
-    pub(crate) fn names_in_order(&self, path: &str, field: &str) -> Result<Vec<String>, LoadError> {
-        let bytes = self.read_at(path)?.unwrap_or_default();
-        json::names_in_order(path, &bytes, field)
-    }
-
     /// An error about a missing file.
     pub(crate) fn missing(&self, file: &str, hint: &str) -> LoadError {
         LoadError::MissingFile { location: self.display_name(), file: self.path(file), hint: hint.to_owned() }
@@ -248,7 +236,7 @@ impl ModelFiles {
     ///
     /// # Errors
     /// They are missing or malformed.
-    pub(crate) fn weights(&mut self) -> Result<Option<Weights>, LoadError> {
+    pub(crate) fn weights(&self) -> Result<Option<Weights>, LoadError> {
         Ok(self.tensors("")?.map(Weights::Files))
     }
 
@@ -256,10 +244,10 @@ impl ModelFiles {
     ///
     /// # Errors
     /// They are missing or malformed.
-    pub(crate) fn tensors(&mut self, folder: &str) -> Result<Option<TensorFiles>, LoadError> {
-        if let Some(remote) = self.remote.as_mut() {
+    pub(crate) fn tensors(&self, folder: &str) -> Result<Option<TensorFiles>, LoadError> {
+        if let Some(remote) = &self.remote {
             let folder = if folder.is_empty() { &self.part.folder } else { folder };
-            return Ok(remote.headers.remove(folder));
+            return remote.heads.get(folder).map(|heads| TensorFiles::headers(heads)).transpose();
         }
         match folder {
             _ if self.is_bare(folder)? => Ok(None),
@@ -342,6 +330,16 @@ impl ModelFiles {
             }
             Location::Directory(directory) => FileBytes::map(&path_of(directory, name)?),
         }
+    }
+}
+
+impl ListFiles for ModelFiles {
+    fn bytes(&self, path: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError> {
+        self.read_at(path)
+    }
+
+    fn not_there(&self, path: &str) -> LoadError {
+        LoadError::MissingFile { location: self.display_name(), file: path.to_owned(), hint: String::new() }
     }
 }
 

@@ -4,21 +4,22 @@
 use crate::support::encoders::*;
 use crate::support::*;
 use prefold_backends::{Dtype, LoadOptions, Verdict, check_model};
-use prefold_core::{Adapter, Folding, LoadedModel, Pooling, Tokens};
+use prefold_core::{Adapter, Folding, LoadedModel, ModelInfo, Pooling, Tokens};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
 /// The number of a case's task, 0 without one.
-fn task(model: &LoadedModel, case: &Value) -> Adapter {
+fn number_of(model: &LoadedModel, case: &Value) -> Adapter {
     let embed = model.backend.info().capabilities.embed.as_ref().unwrap();
     let number = |task| embed.adapter_names().position(|known| known == task).unwrap() as u8 + 1;
     Adapter(case["task"].as_str().map_or(0, number))
 }
 
 fn sequences(model: &LoadedModel, cases: &[Value]) -> Vec<Tokens> {
-    cases.iter().map(|case| Tokens::new(ids(case)).with_adapter(task(model, case))).collect()
+    cases.iter().map(|case| Tokens::new(ids(case)).with_adapter(number_of(model, case))).collect()
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f32 {
@@ -117,7 +118,8 @@ fn a_check_covers_all_parts() {
     assert_eq!(model.parameters, Some(tensors("query_0_StaticEmbedding") + tensors("document_0_Transformer")));
 }
 
-/// A copy of `router-encoders-tiny` whose router has another structure.
+/// A copy of `router-encoders-tiny` whose router has another structure. There are also Dense with the opposite of the vectors of
+/// `query_2_Dense`, and another Pooling for its Transformer.
 fn with_structure(structure: Value, parameters: Value) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy_files(&fixture("router-encoders-tiny"), directory.path());
@@ -127,9 +129,26 @@ fn with_structure(structure: Value, parameters: Value) -> TempDir {
     config["parameters"] = parameters;
     config["types"]["../x_Transformer"] = json!("sentence_transformers.models.Transformer");
     config["types"]["other_2_Dense"] = json!("sentence_transformers.models.Dense");
+    config["types"]["other_1_Pooling"] = json!("sentence_transformers.models.Pooling");
     fs::write(&file, config.to_string()).unwrap();
-    copy_files(&directory.path().join("query_2_Dense"), &directory.path().join("other_2_Dense"));
+    let pooling = directory.path().join("other_1_Pooling");
+    fs::create_dir(&pooling).unwrap();
+    fs::write(pooling.join("config.json"), json!({"pooling_mode": "cls"}).to_string()).unwrap();
+    let dense = directory.path().join("other_2_Dense");
+    copy_files(&directory.path().join("query_2_Dense"), &dense);
+    let weights = dense.join("model.safetensors");
+    let tensors = candle_core::safetensors::load(&weights, &candle_core::Device::Cpu).unwrap().into_iter();
+    let opposite: HashMap<String, _> = tensors.map(|(name, tensor)| (name, tensor.neg().unwrap())).collect();
+    candle_core::safetensors::save(&opposite, weights).unwrap();
     directory
+}
+
+/// The vectors of ids without a task, then of those of each.
+fn of_all_tasks(model: &mut LoadedModel, ids: &[u32]) -> Vec<Vec<f32>> {
+    let tasks = model.backend.info().capabilities.embed.as_ref().unwrap().adapters.len();
+    let sequences: Vec<Tokens> =
+        (0..=tasks).map(|number| Tokens::new(ids.to_vec()).with_adapter(Adapter(number as u8))).collect();
+    values(model, &sequences)
 }
 
 #[test]
@@ -143,11 +162,82 @@ fn an_encoder_that_routes_share_is_loaded_once() {
     assert!(model.backend.info().further_parts.is_empty() && model.further_tokenizers.is_empty());
     let expected = expected(&fixture("router-encoders-tiny"));
     for case in cases(&expected, "cases").iter().filter(|case| case["task"] == "query") {
-        for number in [0, 1, 2] {
-            let found = values(&mut model, &[Tokens::new(ids(case)).with_adapter(Adapter(number))]);
-            assert_close("the same dense module", &normalized(&found[0]), &floats(&case["normalized"]), 1e-4);
-        }
+        let of_task = |model: &mut LoadedModel, task: &Value| {
+            let tokens = Tokens::new(ids(case)).with_adapter(number_of(model, &json!({"task": task})));
+            normalized(&values(model, &[tokens])[0])
+        };
+        let query = floats(&case["normalized"]);
+        let opposite: Vec<f32> = query.iter().map(|value| -value).collect();
+        assert_close("query", &of_task(&mut model, &json!("query")), &query, 1e-4);
+        assert_close("document", &of_task(&mut model, &json!("document")), &opposite, 1e-4);
+        assert_close("the default route", &of_task(&mut model, &Value::Null), &opposite, 1e-4);
     }
+}
+
+/// Dense modules alone differ, also where the Transformer's own pooler stands in the place of Pooling.
+#[test]
+fn routes_behind_a_pooler_are_of_one_part() {
+    let file = |directory: &Path, name: &str, content: Value| {
+        fs::write(directory.join(name), content.to_string()).unwrap();
+    };
+    let module = |path: &str, kind: &str| json!({"path": path, "type": format!("sentence_transformers.models.{kind}")});
+    let with_modules = |behind: &[Value]| {
+        let directory = tempfile::tempdir().unwrap();
+        copy_files(&fixture("asym-tiny"), directory.path());
+        let output = json!({"text": {"method": "forward", "method_output_name": "pooler_output"}});
+        let sentence = json!({"modality_config": output, "module_output_name": "sentence_embedding"});
+        file(directory.path(), "sentence_bert_config.json", sentence);
+        let modules: Vec<Value> = [module("", "Transformer")].into_iter().chain(behind.iter().cloned()).collect();
+        file(directory.path(), "modules.json", json!(modules));
+        directory
+    };
+    let routed = with_modules(&[module("2_Asym", "Asym")]);
+    let mut model = load(&options(routed.path().to_owned()));
+    assert!(model.backend.info().further_parts.is_empty() && model.further_tokenizers.is_empty());
+    let ids = ids(&cases(&expected(&fixture("asym-tiny")), "cases")[0]);
+    let of_route = |id: &str| {
+        let directory = with_modules(&[module(&format!("2_Asym/{id}_Dense"), "Dense")]);
+        of_all_tasks(&mut load(&options(directory.path().to_owned())), &ids).remove(0)
+    };
+    let [query, doc] = ["140266138126480", "140266138126672"].map(of_route);
+    assert_ne!(query, doc);
+    assert_eq!(of_all_tasks(&mut model, &ids), [query.clone(), query, doc]);
+    // One part may be pooled otherwise.
+    let mean = LoadOptions { pooling: Some(Pooling::Mean), ..options(routed.path().to_owned()) };
+    assert!(load(&mean).backend.info().further_parts.is_empty());
+}
+
+#[test]
+fn an_encoder_that_is_pooled_differently_has_its_weights_once() {
+    let routes = [
+        ("a", ["query_0_Transformer", "query_1_Pooling", "query_2_Dense"]),
+        ("b", ["query_0_Transformer", "other_1_Pooling", "query_2_Dense"]),
+    ];
+    let both = with_structure(routes.map(|(name, modules)| (name, json!(modules))).into_iter().collect(), json!({}));
+    let alone = routes.map(|(name, modules)| with_structure(json!({name: modules}), json!({})));
+    let ids = ids(&cases(&expected(&fixture("router-encoders-tiny")), "cases")[0]);
+    for dtype in [Dtype::Float32, Dtype::Int8] {
+        let of =
+            |directory: &TempDir| load(&LoadOptions { dtype: Some(dtype), ..options(directory.path().to_owned()) });
+        let [a, b] = [&alone[0], &alone[1]].map(|directory| of_all_tasks(&mut of(directory), &ids).remove(0));
+        assert_ne!(a, b);
+        let mut model = of(&both);
+        assert_eq!(of_all_tasks(&mut model, &ids), [a.clone(), a, b], "{dtype}");
+        let info = model.backend.info();
+        assert_eq!(info.parts().count(), 2);
+        let names = |info: &ModelInfo| -> Vec<String> {
+            info.int8.iter().flat_map(|report| &report.errors).map(|(name, _)| name.clone()).collect()
+        };
+        let one = of(&alone[0]);
+        assert_eq!(names(info).len(), names(one.backend.info()).len(), "{:?}", names(info));
+    }
+    let told = |directory: &TempDir| {
+        let check = check_model(&options(directory.path().to_owned()));
+        assert_eq!(check.verdict, Verdict::Runs);
+        let model = check.model.unwrap();
+        (model.parameters, model.memory)
+    };
+    assert_eq!(told(&both), told(&alone[0]));
 }
 
 #[test]
@@ -191,8 +281,27 @@ fn what_a_router_cannot_do_is_refused_by_name() {
     let query = ["query_0_Transformer", "query_1_Pooling", "query_2_Dense"];
     let document = ["document_0_Transformer", "document_1_Pooling"];
     let refused = [
-        (json!({"a": query, "b": ["document_0_Transformer"]}), json!({}), "Normalize as module 1 of the task \"b\""),
-        (json!({"a": &query[..2], "b": document}), json!({}), "different widths (16 and 24 values)"),
+        (
+            json!({"a": query, "b": ["document_0_Transformer"]}),
+            json!({}),
+            "modules.json: sentence_transformers.base.modules.normalize.Normalize as module 1 with the route \"b\"",
+        ),
+        (
+            json!({"a": [query[0], query[1], "document_1_Pooling"], "b": document}),
+            json!({}),
+            "router_config.json: sentence_transformers.sentence_transformer.modules.pooling.Pooling as \
+             `document_1_Pooling` of the route \"a\"",
+        ),
+        (
+            json!({"a": &query[..2], "b": document}),
+            json!({}),
+            "router_config.json: routes whose vectors have different widths (\"a\" 16 values, \"b\" 24)",
+        ),
+        (
+            json!({"a": query, "b": &query[..2]}),
+            json!({}),
+            "router_config.json: routes whose vectors have different widths (\"a\" 24 values, \"b\" 16)",
+        ),
         (json!({"a": query, "b": document}), json!({"default_route": "c"}), "\"c\" is not among the routes"),
         (json!({"a": query, "b": document}), json!({"allow_empty_key": false}), "`default_route` null with"),
         (json!({"a": query, "b": document}), json!({"route_mappings": {"a": "b"}}), "with the key a"),
@@ -201,9 +310,8 @@ fn what_a_router_cannot_do_is_refused_by_name() {
             json!({"route_mappings": {"('a', 'text')": "c"}}),
             "`route_mappings` \"c\"",
         ),
-        (json!({"a": query, "b": ["unknown"]}), json!({}), "unknown"),
-        (json!({"a": [query[0], query[1], "document_1_Pooling"], "b": document}), json!({}), "Pooling as module 2"),
-        (json!({}), json!({}), "default_route"),
+        (json!({"a": query, "b": ["unknown"]}), json!({}), "router_config.json: `types.unknown` is missing"),
+        (json!({}), json!({}), "router_config.json: `structure` has no routes"),
         (json!({"a": query, "b": ["../x_Transformer", "document_1_Pooling"]}), json!({}), "leaves the model's folder"),
     ];
     for (structure, parameters, words) in refused {
@@ -211,6 +319,12 @@ fn what_a_router_cannot_do_is_refused_by_name() {
         let problem = refusal(directory.path(), None);
         assert!(problem.contains(words), "{words}: {problem}");
     }
+    // Without modules behind the Router.
+    let directory = with_structure(json!({"a": query, "b": ["document_0_Transformer"]}), json!({}));
+    let module = json!([{"path": "", "type": "sentence_transformers.models.Router"}]);
+    fs::write(directory.path().join("modules.json"), module.to_string()).unwrap();
+    let problem = refusal(directory.path(), None);
+    assert!(problem.contains("router_config.json: the route \"b\" leads to no Pooling"), "{problem}");
     for file in [
         "query_0_Transformer/config.json",
         "document_0_Transformer/model.safetensors",

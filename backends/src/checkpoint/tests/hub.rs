@@ -334,7 +334,9 @@ fn repositories_without_a_needed_file_are_refused() {
         let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
         let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
         assert!(message.contains(words) && message.contains("no such file"), "{message}");
-        assert!(!hub.lines().iter().any(|line| line.contains("resolve")), "nothing is downloaded in vain");
+        // Nothing is downloaded in vain but the list of modules, which may name a table that needs no config.
+        let is_vain = |line: &String| line.contains("resolve") && !line.contains("modules.json");
+        assert!(!hub.lines().iter().any(is_vain), "{:?}", hub.lines());
     }
 }
 

@@ -1,10 +1,12 @@
 //! Downloads of models whose texts go through the modules of their task.
 
 use super::hub::{Behaviour, COMMIT, Hub, model, repository};
+use super::vocab_txt::vocab_txt;
 use super::{fixture, options};
 use crate::checkpoint::Checkpoint;
-use crate::options::ModelSource;
-use serde_json::json;
+use crate::options::{LoadOptions, ModelSource};
+use prefold_core::Pooling;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 
@@ -110,4 +112,113 @@ fn a_repository_without_a_file_of_a_route_is_refused() {
         let message = Checkpoint::open_all(&options(source(&hub, &cache))).unwrap_err().to_string();
         assert!(message.contains(words) && message.contains("no such file"), "{message}");
     }
+}
+
+/// A fixture whose router has another structure and other parameters.
+fn routed(name: &str, structure: Value, parameters: Value) -> Behaviour {
+    let mut behaviour = repository(name);
+    let file = behaviour.files.get_mut("router_config.json").unwrap();
+    let mut config: Value = serde_json::from_slice(file).unwrap();
+    config["structure"] = structure;
+    config["parameters"] = parameters;
+    for (id, class) in [("image_0_Transformer", "Transformer"), ("other_1_Pooling", "Pooling")] {
+        config["types"][id] = json!(format!("sentence_transformers.models.{class}"));
+    }
+    *file = config.to_string().into_bytes();
+    let pooling = json!({"pooling_mode": "cls"}).to_string();
+    behaviour.files.insert("other_1_Pooling/config.json".to_owned(), pooling.into_bytes());
+    behaviour
+}
+
+const QUERY: [&str; 3] = ["query_0_Transformer", "query_1_Pooling", "query_2_Dense"];
+const DOCUMENT: [&str; 2] = ["document_0_Transformer", "document_1_Pooling"];
+
+#[test]
+fn parts_of_one_folder_share_the_headers_of_its_tensors() {
+    let structure = json!({"a": QUERY, "b": [QUERY[0], "other_1_Pooling", QUERY[2]]});
+    let (hub, cache) = (Hub::start(routed("router-encoders-tiny", structure, json!({}))), TempDir::new().unwrap());
+    let check = crate::check_model(&options(source(&hub, &cache)));
+    assert_eq!(check.verdict, crate::Verdict::Runs);
+    let folder = fixture("router-encoders-tiny").join(QUERY[0]);
+    let values: usize =
+        super::read_tensors(&folder.join("model.safetensors")).values().map(|it| it.values().len()).sum();
+    let model = check.model.unwrap();
+    assert_eq!((model.parameters, model.stored_dtype.as_deref()), (Some(values as u64), Some("float32")));
+    assert_eq!(Checkpoint::open_all(&options(source(&hub, &cache))).unwrap().len(), 2);
+}
+
+#[test]
+fn a_summary_downloads_at_most_the_table_of_the_default_route() {
+    for (default, model_type, weights) in [
+        ("query", "static_embedding", vec!["query_0_StaticEmbedding/model.safetensors"]),
+        ("document", "xlm-roberta", vec![]),
+    ] {
+        let structure = json!({"query": ["query_0_StaticEmbedding"], "document": DOCUMENT});
+        let behaviour = routed("router-static-tiny", structure, json!({"default_route": default}));
+        let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+        let summary = crate::model_summary(&source(&hub, &cache), None).unwrap();
+        let local = Checkpoint::open_all(&options(source(&hub, &TempDir::new().unwrap()))).unwrap().remove(0);
+        assert_eq!((summary.model_type.as_str(), summary.vocab_size), (model_type, local.config.vocab_size));
+        let (hub, cache) = (Hub::start(hub.behaviour.lock().unwrap().clone()), TempDir::new().unwrap());
+        crate::model_summary(&source(&hub, &cache), None).unwrap();
+        let found: Vec<String> = fetched(&hub).into_iter().filter(|file| file.contains("model.")).collect();
+        assert_eq!(found, weights, "{default}");
+    }
+}
+
+/// As in a folder, where a route of images needs no tokenizer.
+#[test]
+fn routes_that_no_text_reaches_are_not_downloaded() {
+    let structure = json!({"text": QUERY, "image": ["image_0_Transformer", "other_1_Pooling"]});
+    let mut behaviour =
+        routed("router-encoders-tiny", structure, json!({"route_mappings": {"(None, 'text')": "text"}}));
+    for file in ["config.json", "model.safetensors"] {
+        behaviour.files.insert(format!("image_0_Transformer/{file}"), b"not needed".to_vec());
+    }
+    let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+    assert_eq!(Checkpoint::open_all(&options(source(&hub, &cache))).unwrap().len(), 1);
+    assert_eq!(crate::check_model(&options(source(&hub, &cache))).verdict, crate::Verdict::Runs);
+    let other = ["image", "document", "other"];
+    assert!(!fetched(&hub).iter().any(|file| other.iter().any(|name| file.starts_with(name))), "{:?}", fetched(&hub));
+}
+
+/// With options that overrule the list, as in a folder.
+#[test]
+fn routers_of_other_libraries_and_malformed_ones_are_left_out() {
+    let module = |class: &str| json!([{"path": "", "type": class}]).to_string().into_bytes();
+    let malformed = || json!({"structure": []}).to_string().into_bytes();
+    for (class, words) in [
+        ("custom_st.Router", "modules.json: the class custom_st.Router"),
+        ("sentence_transformers.models.Router", "router_config.json: `structure` must be an object"),
+    ] {
+        for with_folder in [false, true] {
+            let mut behaviour = repository("bert-mean-tiny");
+            behaviour.files.insert("modules.json".to_owned(), module(class));
+            behaviour.files.insert("router_config.json".to_owned(), malformed());
+            if with_folder {
+                behaviour.files.insert("onnx/tokenizer.json".to_owned(), b"not needed".to_vec());
+            }
+            let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+            let refused = Checkpoint::open_all(&options(source(&hub, &cache))).unwrap_err().to_string();
+            assert!(refused.starts_with(words), "{refused}");
+            let pooled = LoadOptions { pooling: Some(Pooling::Mean), ..options(source(&hub, &cache)) };
+            assert_eq!(Checkpoint::open_all(&pooled).unwrap().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_vocabulary_takes_the_place_of_a_tokenizer_in_a_folder_too() {
+    let mut behaviour = routed("router-encoders-tiny", json!({"query": QUERY}), json!({}));
+    behaviour.files.retain(|file, _| !file.ends_with("tokenizer.json"));
+    let (hub, cache) = (Hub::start(behaviour.clone()), TempDir::new().unwrap());
+    let vocabulary = vocab_txt(&fixture("router-encoders-tiny").join(QUERY[0])).into_bytes();
+    hub.behaviour.lock().unwrap().files.insert(format!("{}/vocab.txt", QUERY[0]), vocabulary);
+    let found = Checkpoint::open_all(&options(source(&hub, &cache))).unwrap();
+    assert_eq!(found[0].tokenizer.token_to_id("[CLS]").map(|id| id > 0), Some(true));
+    // One that none is made from is named.
+    behaviour.files.insert(format!("{}/spiece.model", QUERY[0]), vec![]);
+    *hub.behaviour.lock().unwrap() = behaviour;
+    let problem = Checkpoint::open_all(&options(source(&hub, &cache))).unwrap_err().to_string();
+    assert!(problem.contains("query_0_Transformer/tokenizer.json") && problem.contains("spiece.model"), "{problem}");
 }

@@ -23,6 +23,24 @@ fn a_table_in_a_folder_is_downloaded_and_checked_before() {
     assert_eq!(offline.config, expected.config);
 }
 
+/// Newer versions of sentence-transformers write the first module there.
+#[test]
+fn a_table_at_the_top_needs_no_config() {
+    let mut behaviour = repository("static-embedding-tiny");
+    for file in ["model.safetensors", "tokenizer.json"] {
+        let bytes = behaviour.files.remove(&format!("0_StaticEmbedding/{file}")).unwrap();
+        behaviour.files.insert(file.to_owned(), bytes);
+    }
+    let modules = behaviour.files.get_mut("modules.json").unwrap();
+    *modules = String::from_utf8(modules.clone()).unwrap().replace("\"0_StaticEmbedding\"", "\"\"").into_bytes();
+    let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
+    let source = || ModelSource::Hub(model(&hub.endpoint, cache.path()));
+    assert_eq!(check_model(&options(source())).verdict, Verdict::Runs);
+    assert_eq!(crate::model_summary(&source(), None).unwrap().model_type, "static_embedding");
+    let expected = super::open(fixture("static-embedding-tiny")).unwrap();
+    assert_eq!(open(model(&hub.endpoint, cache.path())).unwrap().config, expected.config);
+}
+
 #[test]
 fn a_summary_needs_no_weights_where_the_config_has_the_width() {
     let (hub, cache) = (Hub::start(repository("model2vec-tiny")), TempDir::new().unwrap());

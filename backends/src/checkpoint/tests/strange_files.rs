@@ -114,7 +114,11 @@ fn a_megabyte_too_many_is_refused_and_a_large_tokenizer_is_not() {
 fn modules_stay_in_the_models_folder() {
     let path = |to: &str| Set("modules.json", "/1/path", json!(to));
     check(vec![
-        ("qwen3-tiny", path("/etc"), &["/etc/config.json", "leaves the model's folder"]),
+        (
+            "qwen3-tiny",
+            path("/etc"),
+            &["modules.json: module 1 has the path \"/etc\", which leaves the model's folder"],
+        ),
         ("qwen3-tiny", path("1_Pooling/../../x"), &["leaves the model's folder"]),
         ("qwen3-tiny", path("..\\x"), &["leaves the model's folder"]),
         ("qwen3-tiny", path("./1_Pooling/./y"), &["has no 1_Pooling/./y/config.json"]),

@@ -1,64 +1,85 @@
 //! Folders of a repository: those of the model's tensors, and those of the modules.
 
-use super::{CONFIG, Download, Listing, MODULES, ROUTER, read_json};
+use super::{CONFIG, Download, Listing};
 use crate::LoadError;
+use crate::disk;
 use crate::formats::TensorFormat;
-use crate::json::Fields;
-use crate::source::names::{check_inside, inside, module_folder};
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use crate::source::modules::router::Router;
+use crate::source::modules::ways::{Way, Ways};
+use crate::source::modules::{ListFiles, MODULES, Module};
+use crate::source::names::{check_inside, max_bytes};
+use crate::source::tokenizer_files;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// The files of a repository that list its modules, fetched.
+struct Lists<'a> {
+    download: &'a Download<'a>,
+    snapshot: PathBuf,
+}
+
+impl ListFiles for Lists<'_> {
+    fn bytes(&self, path: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError> {
+        Ok(disk::read(&self.snapshot.join(check_inside(path)?), max_bytes(path))?.map(Cow::Owned))
+    }
+
+    fn not_there(&self, path: &str) -> LoadError {
+        self.download.error(path, "the repository has no such file".to_owned())
+    }
+}
 
 impl Download<'_> {
-    /// The folders of tokenizers and tensors, each with a slash at its end: the top, empty; that of a table of vectors beside no
-    /// `config.json`; or those of the routes of a Router that comes first. `None` where the files are of no model in named tensors.
+    /// The folders of tokenizers and tensors, each with a slash at its end, first that of texts without a task: the top, empty; that of a table
+    /// of vectors; or those of the routes of a Router that comes first. `None` where the files are of no model in named tensors.
     pub(super) async fn model_folders(&self, listing: &Listing) -> Result<Option<Vec<String>>, LoadError> {
         let has_config = listing.files.contains(CONFIG);
         let top = || has_config.then(|| vec![String::new()]);
         // Nothing is downloaded in vain: a folder has a tokenizer.
-        let has_folder = listing.files.iter().any(|file| file.ends_with("/tokenizer.json"));
-        if has_config && !listing.files.contains(ROUTER) || !has_folder || !listing.files.contains(MODULES) {
+        let has_tokenizer = |file: &String| {
+            let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
+            (!has_config || !folder.is_empty()) && tokenizer_files::all().any(|known| name == known)
+        };
+        if !listing.files.iter().any(has_tokenizer) {
             return Ok(top());
         }
-        let snapshot = self.fetch(listing, MODULES).await?;
-        let Some(Value::Array(modules)) = read_json(&snapshot, MODULES)? else { return Ok(top()) };
-        let Some(first) = modules.first() else { return Ok(top()) };
-        let Module { kind, folder } = Module::read(MODULES, first)?;
-        let with_slash = |folder: String| if folder.is_empty() { folder } else { format!("{folder}/") };
-        if kind == "StaticEmbedding" && !has_config {
-            return Ok(Some(vec![with_slash(folder)]));
+        let ways = match self.ways(listing).await? {
+            // With options that overrule the list, the model at the top runs.
+            Err(_) if has_config => return Ok(top()),
+            ways => ways?,
+        };
+        let mut folders: Vec<String> = Vec::new();
+        for way in ways.iter().flat_map(Ways::parts) {
+            let Some(first) = way.modules.first() else { continue };
+            let is_table = first.library_class() == Some("StaticEmbedding");
+            let is_routed = way.route.is_some() && first.short_class() == "Transformer";
+            let folder = with_slash(way.folder());
+            if (is_table || is_routed) && !folders.contains(&folder) {
+                folders.push(folder);
+            }
         }
-        if !is_router(&kind) {
-            return Ok(top());
-        }
-        let modules = self.routed(listing, &snapshot, &folder).await?.into_iter();
-        let with_tensors = modules.filter(|(kind, _)| matches!(kind.as_str(), "Transformer" | "StaticEmbedding"));
-        Ok(Some(with_tensors.map(|(_, folder)| with_slash(folder)).collect()))
+        Ok(if folders.is_empty() { top() } else { Some(folders) })
     }
 
-    /// The modules of the Router in a folder: the name of the class and the folder of each.
+    /// Fetches the files that list the modules, and reads the ways of texts through the model; the inner error is of a malformed list.
     ///
     /// # Errors
-    /// There is no such config, it is malformed, or a folder is outside of the model's.
-    async fn routed(
-        &self,
-        listing: &Listing,
-        snapshot: &Path,
-        folder: &str,
-    ) -> Result<Vec<(String, String)>, LoadError> {
-        let files = [ROUTER, CONFIG].map(|file| inside(folder, file));
-        let Some(file) = files.iter().find(|file| listing.files.contains(*file)) else {
-            return Err(self.error(&files[0], "the repository has no such file".to_owned()));
+    /// A download fails.
+    async fn ways(&self, listing: &Listing) -> Result<Result<Option<Ways>, LoadError>, LoadError> {
+        if !listing.files.contains(MODULES) {
+            return Ok(Ok(None));
+        }
+        let lists = Lists { download: self, snapshot: self.fetch(listing, MODULES).await? };
+        let modules = match Module::list(&lists) {
+            Ok(modules) => modules.unwrap_or_default(),
+            Err(error) => return Ok(Err(error)),
         };
-        self.fetch(listing, file).await?;
-        let config = read_json(snapshot, file)?.unwrap_or_default();
-        let fields = Fields::new(file, &config)?;
-        let Some(types) = fields.object("types")? else { return Err(fields.problem("types", "is missing")) };
-        let module = |(id, _): (&String, &Value)| {
-            let class: String = types.required(id)?;
-            Ok((class_name(&class).to_owned(), inside(folder, module_folder(check_inside(id)?))))
-        };
-        types.entries().map(module).collect()
+        let router = modules.iter().find(|module| module.is_router());
+        let mut configs = router.into_iter().flat_map(|router| Router::configs(&router.path));
+        if let Some(config) = configs.find(|file| listing.files.contains(file)) {
+            self.fetch(listing, &config).await?;
+        }
+        Ok(Ways::read(&lists))
     }
 
     /// Fetches those files in the modules' folders that `is_wanted` by their name; `models` are the folders of tensors, whose files are
@@ -66,22 +87,14 @@ impl Download<'_> {
     pub(super) async fn module_files(
         &self,
         listing: &Listing,
-        snapshot: &Path,
         models: &[String],
         dense: Option<&str>,
         is_wanted: fn(&str) -> bool,
     ) -> Result<(), LoadError> {
-        let modules = if listing.files.contains(MODULES) { read_json(snapshot, MODULES)? } else { None };
-        let modules: Vec<Module> = match modules.as_ref().and_then(Value::as_array) {
-            Some(modules) => modules.iter().map(|module| Module::read(MODULES, module)).collect::<Result<_, _>>()?,
-            None => Vec::new(),
-        };
-        let mut routed = BTreeMap::new();
-        for router in modules.iter().filter(|module| is_router(&module.kind)) {
-            let inside = self.routed(listing, snapshot, &router.folder).await?;
-            routed.insert(router.folder.clone(), inside.into_iter().map(|(_, folder)| folder).collect());
-        }
-        for prefix in folders(&modules, &routed, dense)?.into_iter().filter(|folder| !models.contains(folder)) {
+        // What is wrong with a list is said where the model is read, unless the options overrule it.
+        let ways = self.ways(listing).await?.unwrap_or_default();
+        let ways = ways.as_ref().map_or(&[][..], |Ways(ways)| ways);
+        for prefix in folders(ways, dense)?.into_iter().filter(|folder| !models.contains(folder)) {
             // Of a module's weights those alone that will be read.
             let weights = TensorFormat::ALL.map(|format| format!("{prefix}{}", format.single()));
             let read = weights.iter().find(|name| listing.files.contains(*name));
@@ -95,69 +108,16 @@ impl Download<'_> {
     }
 }
 
-/// A module as `modules.json` lists it.
-struct Module {
-    /// The name of its class.
-    kind: String,
-    /// Empty for the top.
-    folder: String,
-}
-
-impl Module {
-    fn read(file: &str, module: &Value) -> Result<Self, LoadError> {
-        let fields = Fields::new(file, module)?;
-        let (class, path): (String, String) = (fields.or("type", String::new())?, fields.or("path", String::new())?);
-        Ok(Self { kind: class_name(&class).to_owned(), folder: module_folder(check_inside(&path)?).to_owned() })
-    }
-}
-
-/// The name of a class without its module.
-fn class_name(class: &str) -> &str {
-    class.rsplit('.').next().unwrap_or_default()
-}
-
-/// Modules of it are in folders of its own.
-fn is_router(kind: &str) -> bool {
-    matches!(kind, "Router" | "Asym")
-}
-
-/// The folders of the modules, those that a Router at a place has inside (`routed`), and that of the options, each with a slash at its end.
+/// The folders of the modules that texts go through, and that of the options, each with a slash at its end.
 ///
 /// # Errors
-/// A folder is outside of the model's.
-fn folders(
-    modules: &[Module],
-    routed: &BTreeMap<String, Vec<String>>,
-    dense: Option<&str>,
-) -> Result<BTreeSet<String>, LoadError> {
-    let of_modules =
-        modules.iter().flat_map(|module| routed.get(&module.folder).into_iter().flatten().chain([&module.folder]));
-    let all = of_modules.map(String::as_str).chain(["1_Pooling"]).chain(dense).filter(|folder| !folder.is_empty());
-    all.map(|folder| Ok(format!("{}/", check_inside(folder)?.trim_end_matches('/')))).collect()
+/// That of the options is outside of the model's.
+fn folders(ways: &[Way], dense: Option<&str>) -> Result<BTreeSet<String>, LoadError> {
+    let of_modules = ways.iter().flat_map(|way| &way.modules).map(|module| module.path.as_str());
+    let all = of_modules.chain(["1_Pooling"]).chain(dense).filter(|folder| !folder.is_empty());
+    all.map(|folder| check_inside(folder).map(with_slash)).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{Module, folders};
-    use serde_json::json;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn a_router_has_folders_of_its_own() {
-        let modules = [
-            json!({"path": "", "type": "x.Transformer"}),
-            json!({"path": "2_Router", "type": "x.Router"}),
-            json!({"path": "./3_Dense/", "type": "x.Dense"}),
-            json!({"path": "."}),
-        ];
-        let modules = modules.map(|module| Module::read("modules.json", &module).unwrap());
-        let routed = BTreeMap::from([("2_Router".to_owned(), vec!["2_Router/query_0_Dense".to_owned()])]);
-        let found = folders(&modules, &routed, Some("d")).unwrap();
-        assert_eq!(
-            found.into_iter().collect::<Vec<_>>(),
-            ["1_Pooling/", "2_Router/", "2_Router/query_0_Dense/", "3_Dense/", "d/"]
-        );
-        assert!(Module::read("modules.json", &json!({"path": "../x"})).is_err());
-        assert!(folders(&[], &routed, Some("../x")).is_err());
-    }
+fn with_slash(folder: &str) -> String {
+    if folder.is_empty() { String::new() } else { format!("{}/", folder.trim_end_matches('/')) }
 }

@@ -4,17 +4,19 @@ use super::watch::{Meter, follow, lock_model};
 use super::{Download, LISTING, Listing, blocking, read_json};
 use crate::LoadError;
 use crate::formats::gguf::has_gguf_extension;
-use crate::formats::{TensorFiles, TensorFormat, safetensors};
+use crate::formats::{TensorFormat, safetensors};
 use crate::options::HubModel;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Facts about a model on the hub.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Remote {
-    /// The headers of its tensors by their folder, which is empty for the top; absent where files have none that can be read alone.
-    pub(crate) headers: BTreeMap<String, TensorFiles>,
+    /// The first bytes of its files of tensors up to the end of the header, with the files' names, by their folder, which is empty for the top;
+    /// absent where files have no header that can be read alone.
+    pub(crate) heads: Arc<BTreeMap<String, Vec<(String, Vec<u8>)>>>,
     /// The licence that its card names.
     pub(crate) licence: Option<String>,
 }
@@ -56,23 +58,23 @@ impl Download<'_> {
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
         let snapshot = self.small_files(&listing, &models).await?;
         let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
-        self.module_files(&listing, &snapshot, &models, dense_path, is_json).await?;
-        let mut headers = BTreeMap::new();
+        self.module_files(&listing, &models, dense_path, is_json).await?;
+        let mut heads = BTreeMap::new();
         for folder in &models {
-            if let Some(of_folder) = self.headers(&listing, &snapshot, folder).await? {
-                headers.insert(folder.trim_end_matches('/').to_owned(), of_folder);
+            if let Some(of_folder) = self.heads(&listing, &snapshot, folder).await? {
+                heads.insert(folder.trim_end_matches('/').to_owned(), of_folder);
             }
         }
-        Ok((snapshot, Some(Remote { headers, licence })))
+        Ok((snapshot, Some(Remote { heads: Arc::new(heads), licence })))
     }
 
-    /// The headers of the safetensors files in a folder; `None` where the tensors are in files of another format.
-    async fn headers(
+    /// The first bytes of the safetensors files in a folder, with their names; `None` where the tensors are in files of another format.
+    async fn heads(
         &self,
         listing: &Listing,
         snapshot: &Path,
         folder: &str,
-    ) -> Result<Option<TensorFiles>, LoadError> {
+    ) -> Result<Option<Vec<(String, Vec<u8>)>>, LoadError> {
         let [single, index] = [TensorFormat::Safetensors.single(), TensorFormat::Safetensors.index()]
             .map(|file| format!("{folder}{file}"));
         let files: BTreeSet<String> = if listing.files.contains(&single) {
@@ -98,7 +100,7 @@ impl Download<'_> {
             let head = self.start(listing, &file, end).await?;
             heads.push((file, head));
         }
-        TensorFiles::headers(&heads).map(Some)
+        Ok(Some(heads))
     }
 
     /// The first bytes of a file.

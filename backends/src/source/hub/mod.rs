@@ -2,6 +2,7 @@
 
 mod folders;
 pub(crate) mod inspect;
+mod tensors;
 mod verify;
 mod watch;
 
@@ -11,6 +12,7 @@ use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
 use crate::json::parse_json;
 use crate::options::HubModel;
+use crate::source::modules::MODULES;
 use crate::source::names::{check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
@@ -24,12 +26,10 @@ use std::sync::Arc;
 use watch::{Failure, Meter, follow, lock_model, wait_for_lock};
 
 /// Optional files at the top of a repository.
-const SMALL_FILES: [&str; 3] = [MODULES, ROUTER, "config_sentence_transformers.json"];
+const SMALL_FILES: [&str; 2] = [MODULES, "config_sentence_transformers.json"];
 /// Optional files beside the tensors of a model or of a part of one.
 const MODEL_FILES: [&str; 4] = [CONFIG, TOKENIZER, "tokenizer_config.json", "sentence_bert_config.json"];
 const CONFIG: &str = "config.json";
-const ROUTER: &str = "router_config.json";
-const MODULES: &str = "modules.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// Name of the first request, for messages.
 const LISTING: &str = "the list of files";
@@ -41,7 +41,7 @@ const DEFAULT_REVISION: &str = "main";
 pub(crate) enum FileSet {
     /// All files that a forward pass needs.
     All,
-    /// Config and tokenizer; a GGUF file is downloaded whole.
+    /// Config and tokenizer of the texts without a task; a GGUF file is downloaded whole, and so is a table of vectors whose width no config has.
     WithoutWeights,
 }
 
@@ -126,14 +126,10 @@ impl<'a> Download<'a> {
         };
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
         let models = self.model_folders(&listing).await?;
-        let has_configs = |models: &Vec<String>| models.iter().all(|folder| listing.has(folder, CONFIG));
         let snapshot = match models {
-            Some(models) if files == FileSet::WithoutWeights && has_configs(&models) => {
-                // Not remembered: without the hub, a commit with its weights in the cache has priority.
-                let snapshot = self.small_files(&listing, &models).await?;
-                let is_config = |name: &str| name == CONFIG;
-                self.module_files(&listing, &snapshot, &models, dense_path, is_config).await?;
-                return Ok(snapshot);
+            // Not remembered: without the hub, a commit with its weights in the cache has priority.
+            Some(models) if files == FileSet::WithoutWeights => {
+                return self.summary_files(&listing, &models, dense_path).await;
             }
             Some(models) => self.tensor_files(&listing, &models, dense_path).await?,
             None => self.gguf(&listing).await?,
@@ -172,40 +168,6 @@ impl<'a> Download<'a> {
                 Err(self.error(LISTING, problem))
             }
         }
-    }
-
-    /// Fetches a model whose tensors and tokenizers are in these folders.
-    async fn tensor_files(
-        &self,
-        listing: &Listing,
-        models: &[String],
-        dense_path: Option<&str>,
-    ) -> Result<PathBuf, LoadError> {
-        let format = |folder: &String| {
-            let is_there =
-                |format: &TensorFormat| listing.has(folder, format.single()) || listing.has(folder, format.index());
-            TensorFormat::ALL.into_iter().find(is_there).ok_or_else(|| self.no_weights(folder))
-        };
-        let formats: Vec<TensorFormat> = models.iter().map(format).collect::<Result<_, _>>()?;
-        let snapshot = self.small_files(listing, models).await?;
-        self.module_files(listing, &snapshot, models, dense_path, is_module_file).await?;
-        for (folder, format) in models.iter().zip(formats) {
-            if listing.has(folder, format.single()) {
-                self.fetch(listing, &format!("{folder}{}", format.single())).await?;
-                continue;
-            }
-            let index = format!("{folder}{}", format.index());
-            self.fetch(listing, &index).await?;
-            let shards: BTreeSet<String> = match read_json(&snapshot, &index)? {
-                Some(index) => format.weight_map(&index)?.into_values().collect(),
-                None => BTreeSet::new(),
-            };
-            for shard in shards.iter().map(|shard| format!("{folder}{shard}")) {
-                self.require(listing, &shard)?;
-                self.fetch(listing, &shard).await?;
-            }
-        }
-        Ok(snapshot)
     }
 
     /// Fetches the small files at the top and in the folders of the model's tensors, and returns the folder of all.
@@ -369,11 +331,6 @@ impl<'a> Download<'a> {
             problem: without_credentials(&problem),
         }
     }
-}
-
-/// `true` for a file of a module's folder that loading may read.
-fn is_module_file(name: &str) -> bool {
-    TensorFormat::ALL.iter().any(|format| name == format.single()) || (name.ends_with(".json") && !name.contains('/'))
 }
 
 fn read_json(folder: &Path, name: &str) -> Result<Option<Value>, LoadError> {

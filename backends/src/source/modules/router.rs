@@ -1,10 +1,9 @@
 //! sentence-transformers' Router: modules that a text goes through by its task, such as `query` and `document`. Asym is what older
 //! versions have in its place.
 
-use super::st_module::Module;
+use super::{ListFiles, Module};
 use crate::LoadError;
-use crate::json::Fields;
-use crate::source::ModelFiles;
+use crate::json::{Fields, names_in_order, parse_json};
 use crate::source::names::inside;
 
 /// The config, and the file that Asym has it in.
@@ -18,7 +17,9 @@ const TEXT: &str = "text";
 
 /// The routes of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Router {
+pub(crate) struct Router {
+    /// The file of its config.
+    file: String,
     routes: Vec<Route>,
     /// Of texts, those of a task that are in the file for texts before those for any modality.
     mappings: Vec<Mapping>,
@@ -33,6 +34,13 @@ struct Route {
     modules: Vec<Module>,
 }
 
+/// A route's name and the file that has it, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RouteName {
+    pub(crate) file: String,
+    pub(crate) name: String,
+}
+
 /// The route that texts of a task take whatever it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mapping {
@@ -42,23 +50,33 @@ struct Mapping {
 }
 
 impl Router {
-    /// Reads the router in a folder, which is empty for the top.
+    /// Places of the config of a router in a folder, which is empty for the top; the first counts.
+    pub(crate) fn configs(folder: &str) -> impl Iterator<Item = String> {
+        // At the top, the older is the config of a transformer.
+        let files = CONFIGS.into_iter().take(if folder.is_empty() { 1 } else { CONFIGS.len() });
+        files.map(|file| inside(folder, file))
+    }
+
+    /// Reads the router in a folder.
     ///
     /// # Errors
     /// The config is missing or malformed, or texts without a task have no route.
-    pub(super) fn read(files: &ModelFiles, folder: &str) -> Result<Self, LoadError> {
-        let [usual, older] = CONFIGS.map(|file| inside(folder, file));
-        let (file, config) = match files.json_at(&usual)? {
-            Some(config) => (usual, config),
-            None => {
-                // At the top, it is the config of a transformer.
-                let config = if folder.is_empty() { None } else { files.json_at(&older)? };
-                (older, config.ok_or_else(|| files.missing(&usual, ""))?)
+    pub(super) fn read(files: &dyn ListFiles, folder: &str) -> Result<Self, LoadError> {
+        let mut found = None;
+        for file in Self::configs(folder) {
+            if let Some(bytes) = files.bytes(&file)? {
+                found = Some((file, bytes));
+                break;
             }
-        };
+        }
+        let (file, bytes) = found.ok_or_else(|| files.not_there(&inside(folder, CONFIGS[0])))?;
+        let config = parse_json(&file, &bytes)?;
         let fields = Fields::new(&file, &config)?;
-        let names = files.names_in_order(&file, "structure")?;
-        let routes = routes(&fields, names, folder)?;
+        let names = names_in_order(&file, &bytes, "structure")?;
+        let routes = routes((&file, &fields), names, folder)?;
+        if routes.is_empty() {
+            return Err(fields.problem("structure", "has no routes"));
+        }
         let parameters = fields.object("parameters")?;
         let (mut default, mut takes_first, mut mappings) = (None, true, Vec::new());
         if let Some(parameters) = &parameters {
@@ -73,8 +91,8 @@ impl Router {
             return Err(fields.problem(field, &format!("\"{route}\" is not among the routes")));
         }
         let first = routes.first().map(|route| route.name.clone());
-        let router = Self { routes, mappings, default: default.or(first.filter(|_| takes_first)) };
-        match router.modules(None) {
+        let router = Self { file: file.clone(), routes, mappings, default: default.or(first.filter(|_| takes_first)) };
+        match router.route(None) {
             Some(_) => Ok(router),
             None => {
                 let supported = "the name of a route, for texts without a task";
@@ -94,20 +112,21 @@ impl Router {
         tasks
     }
 
-    /// The modules that texts of a task go through, in the order of priority that sentence-transformers has: mappings of the task, mappings of
+    /// The route of texts of a task and its modules, in the order of priority that sentence-transformers has: mappings of the task, mappings of
     /// any task, the route of the task's name, a route for texts, and without a task the default route.
-    pub(super) fn modules(&self, task: Option<&str>) -> Option<&[Module]> {
+    pub(super) fn route(&self, task: Option<&str>) -> Option<(RouteName, &[Module])> {
         let mapped = |task: Option<&str>| self.mappings.iter().find(|mapping| mapping.task.as_deref() == task);
         let mapped = mapped(task).or_else(|| mapped(None)).map(|mapping| mapping.route.as_str());
         let route = |name: &str| self.routes.iter().find(|route| route.name == name);
         let default = self.default.as_deref().filter(|_| task.is_none());
         let mut names = mapped.into_iter().chain(task).chain([TEXT]).chain(default);
-        names.find_map(route).map(|route| route.modules.as_slice())
+        let Route { name, modules } = names.find_map(route)?;
+        Some((RouteName { file: self.file.clone(), name: name.clone() }, modules))
     }
 }
 
 /// The routes with these names.
-fn routes(fields: &Fields<'_>, names: Vec<String>, folder: &str) -> Result<Vec<Route>, LoadError> {
+fn routes((file, fields): (&str, &Fields<'_>), names: Vec<String>, folder: &str) -> Result<Vec<Route>, LoadError> {
     let missing = |name: &str| fields.problem(name, "is missing");
     let types = fields.object("types")?.ok_or_else(|| missing("types"))?;
     let structure = fields.object("structure")?.ok_or_else(|| missing("structure"))?;
@@ -118,7 +137,7 @@ fn routes(fields: &Fields<'_>, names: Vec<String>, folder: &str) -> Result<Vec<R
             let supported = format!("{MAX_ROUTES} routes of {MAX_MODULES} modules");
             return Err(fields.unsupported("structure", "with more routes or modules", supported));
         }
-        let module = |id: &String| Ok(Module::new(types.required(id)?, &inside(folder, id)));
+        let module = |id: &String| Module::new((file, format!("`{id}`")), types.required(id)?, folder, id);
         routes.push(Route { modules: modules.iter().map(module).collect::<Result<_, LoadError>>()?, name });
     }
     Ok(routes)
@@ -198,10 +217,12 @@ mod tests {
     }
 
     fn router(mappings: &[(Option<&str>, &str)], default: Option<&str>) -> Router {
-        let route = |name: &str| Route { name: name.to_owned(), modules: vec![Module::new(name.to_owned(), name)] };
+        let module = |name: &str| Module::new(("x", name.to_owned()), name.to_owned(), "", name).unwrap();
+        let route = |name: &str| Route { name: name.to_owned(), modules: vec![module(name)] };
         let mapping =
             |&(task, route): &(Option<&str>, &str)| Mapping { task: task.map(str::to_owned), route: route.to_owned() };
         Router {
+            file: "x".to_owned(),
             routes: ["query", "document", "image"].map(route).into(),
             mappings: mappings.iter().map(mapping).collect(),
             default: default.map(str::to_owned),
@@ -210,7 +231,8 @@ mod tests {
 
     #[test]
     fn the_route_of_a_text_is_that_of_sentence_transformers() {
-        let route = |router: &Router, task: Option<&str>| router.modules(task).map(|modules| modules[0].path.clone());
+        let route =
+            |router: &Router, task: Option<&str>| router.route(task).map(|(_, modules)| modules[0].path.clone());
         let some = |name: &str| Some(name.to_owned());
         let plain = router(&[], Some("document"));
         assert_eq!((route(&plain, None), route(&plain, Some("query"))), (some("document"), some("query")));

@@ -1,0 +1,185 @@
+//! The modules of sentence-transformers behind a model, as far as they are supported.
+
+use super::st_modules::config_of;
+use super::st_transformer::{self, TextOutput};
+use crate::LoadError;
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use crate::source::modules::router::RouteName;
+use crate::source::modules::ways::{Way, Ways};
+use crate::source::modules::{LIBRARY, MODULES, Module};
+
+/// Limit of dense layers after pooling; each is kept in memory. No model has as many.
+const MAX_DENSE: usize = 16;
+/// The class that takes the place of Transformer in jina-embeddings-v3: the same, with a task that chooses the adapter.
+const WITH_ADAPTERS: &str = "custom_st.Transformer";
+/// Usual folder of a dense module behind the pooling.
+const DEFAULT_DENSE: &str = "2_Dense";
+/// Folder of the pooling config if there is no `modules.json`.
+const DEFAULT_POOLING: &str = "1_Pooling";
+
+/// Dense modules of a route behind those that all have.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DenseRoute {
+    pub(crate) name: RouteName,
+    /// Their folders.
+    pub(crate) dense: Vec<String>,
+}
+
+/// The modules between the final states and the embedding, most of them as folders: those of a [part](crate::source::modules::ways) of the model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ModuleList {
+    pub(crate) pooling: Option<String>,
+    /// The model's own pooler takes the place of a pooling module.
+    pub(crate) pooler: bool,
+    /// The folder of a table of vectors, which takes the place of the transformer and of pooling.
+    pub(crate) table: Option<String>,
+    /// Makes a language model a reranker; excludes pooling.
+    pub(crate) logit_score: Option<String>,
+    pub(crate) dense: Vec<String>,
+    /// Dense modules behind them, for texts of different tasks; none where those of all tasks are the same.
+    pub(crate) routes: Vec<DenseRoute>,
+    /// The route of texts by the number of their task, first that of texts without one; 0 for tasks of other parts.
+    pub(crate) route_of: Vec<usize>,
+    /// The tasks of the model, and the index of the part that takes the texts of each.
+    pub(crate) tasks: Vec<(String, usize)>,
+}
+
+impl ModuleList {
+    /// Reads `modules.json`, or without one the pooling config in its usual place.
+    ///
+    /// # Errors
+    /// The file is malformed, or a module or the order of modules is not supported.
+    pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
+        if let Some(ways) = Ways::read(files)? {
+            return Self::of_part(&ways, files);
+        }
+        let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
+        // An interrupted copy: the vectors would be others.
+        if pooling.is_some() && files.exists(DEFAULT_DENSE)? {
+            return Err(files.missing(MODULES, &format!(", which says what {DEFAULT_DENSE} is for")));
+        }
+        Ok(Self { pooling, ..Self::default() })
+    }
+
+    /// The modules of the ways that go through the part of the model whose files these are.
+    fn of_part(Ways(ways): &Ways, files: &ModelFiles) -> Result<Self, LoadError> {
+        let pooler = st_transformer::output(files)? == TextOutput::Pooler;
+        let adapters = has_adapters(files)?;
+        let mut lists = Vec::new();
+        for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.part == files.part()) {
+            lists.push((number, way, Self::parse(way, files.folder(), pooler, adapters)?));
+        }
+        let mut list = lists.first().map(|(_, _, list)| list.clone()).unwrap_or_default();
+        for (_, _, Self { dense, .. }) in &lists {
+            let common = list.dense.iter().zip(dense).take_while(|(one, other)| one == other).count();
+            list.dense.truncate(common);
+        }
+        list.route_of = vec![0; ways.len()];
+        for (number, way, Self { dense, .. }) in lists {
+            let (rest, Some(name)) = (&dense[list.dense.len()..], &way.route) else { continue };
+            let known = list.routes.iter().position(|route| route.dense == rest);
+            list.route_of[number] = known.unwrap_or(list.routes.len());
+            if known.is_none() {
+                list.routes.push(DenseRoute { name: name.clone(), dense: rest.to_vec() });
+            }
+        }
+        if list.routes.len() < 2 {
+            (list.routes, list.route_of) = (vec![], vec![]);
+        }
+        list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.part)).collect();
+        Ok(list)
+    }
+
+    /// The modules of a way behind a Transformer in a folder that gives the states of tokens, or of its pooler; with adapters, it may be a
+    /// class of its own.
+    fn parse(Way { route, modules, .. }: &Way, folder: &str, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
+        let mut list = Self { pooler, ..Self::default() };
+        // The first module that Dense and Normalize may be.
+        let mut behind = if pooler { 1 } else { 2 };
+        let mut normalize = false;
+        for (index, module) in modules.iter().enumerate() {
+            let Module { class: kind, path, file, .. } = module;
+            if !(kind.starts_with(LIBRARY) || adapters && kind == WITH_ADAPTERS) {
+                let supported = "the checkpoint brings Python code of its own, which is not run";
+                return Err(LoadError::unsupported(file, format!("the class {kind}"), supported));
+            }
+            let name = module.short_class();
+            if normalize && name != "Normalize" {
+                let what = format!("{kind} after Normalize");
+                return Err(LoadError::unsupported(file, what, "Normalize as the last module"));
+            }
+            match (name, index) {
+                ("Transformer", 0) if path == folder => {}
+                ("Transformer", 0) => {
+                    let what = format!("Transformer in the folder \"{path}\"");
+                    return Err(LoadError::unsupported(file, what, "the model's files at the top"));
+                }
+                ("StaticEmbedding", 0) => {
+                    behind = 1;
+                    list.table = Some(path.clone());
+                }
+                ("Pooling", 1) if behind == 2 => list.pooling = Some(path.clone()),
+                ("LogitScore", 1) if behind == 2 => list.logit_score = Some(path.clone()),
+                (_, 2..) if list.logit_score.is_some() => {
+                    let what = format!("{kind} after LogitScore");
+                    return Err(LoadError::unsupported(file, what, "LogitScore as the last module"));
+                }
+                ("Dense", _) if index >= behind && list.dense.len() == MAX_DENSE => {
+                    let what = format!("more than {MAX_DENSE} Dense modules");
+                    return Err(LoadError::unsupported(file, what, "one or a few"));
+                }
+                ("Dense", _) if index >= behind => list.dense.push(path.clone()),
+                ("Normalize", _) if index >= behind => normalize = true,
+                _ => return Err(misplaced(module, route.as_ref())),
+            }
+        }
+        match (list.pooling.is_some() || list.logit_score.is_some() || behind == 1, route) {
+            (true, _) => Ok(list),
+            (false, None) => Err(LoadError::invalid(MODULES, "has no Pooling or LogitScore module")),
+            (false, Some(RouteName { file, name })) => {
+                let problem = format!("the route \"{name}\" leads to no Pooling or LogitScore module");
+                Err(LoadError::invalid(file, problem))
+            }
+        }
+    }
+
+    /// Replaces the dense layer of the file by the one in `folder`.
+    ///
+    /// # Errors
+    /// The file has several dense layers.
+    pub(crate) fn replace_dense(&mut self, folder: &str) -> Result<(), LoadError> {
+        if self.dense.len() > 1 {
+            let folders = self.dense.join(", ");
+            let problem = format!("--dense-path {folder} cannot replace one of several dense layers ({folders})");
+            return Err(LoadError::Options(problem));
+        }
+        self.dense = vec![folder.to_owned()];
+        Ok(())
+    }
+}
+
+/// A refusal of a module that stands where it may not be on the way of a route.
+fn misplaced(Module { class, file, name, .. }: &Module, route: Option<&RouteName>) -> LoadError {
+    let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, or Transformer, then LogitScore, or \
+                     StaticEmbedding in the place of Transformer and Pooling, or a Router in the place of any of these; --task or \
+                     --pooling can overrule the file";
+    let on_the_way = match route {
+        None => String::new(),
+        Some(route) if route.file == *file => format!(" of the route \"{}\"", route.name),
+        Some(route) => format!(" with the route \"{}\"", route.name),
+    };
+    LoadError::unsupported(file, format!("{class} as {name}{on_the_way}"), supported)
+}
+
+/// `true` if `config.json` has adapters beside the weights.
+///
+/// # Errors
+/// The file is malformed.
+fn has_adapters(files: &ModelFiles) -> Result<bool, LoadError> {
+    const CONFIG: &str = "config.json";
+    let config = files.json(CONFIG)?;
+    let names =
+        config.map(|config| Fields::new(CONFIG, &config).map(|fields| fields.get("lora_adaptations").is_some()));
+    names.unwrap_or(Ok(false))
+}

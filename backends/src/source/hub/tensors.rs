@@ -1,0 +1,78 @@
+//! Downloads of models in named tensors.
+
+use super::{CONFIG, Download, Listing, read_json};
+use crate::LoadError;
+use crate::formats::TensorFormat;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+impl Download<'_> {
+    /// Fetches a model whose tensors and tokenizers are in these folders.
+    pub(super) async fn tensor_files(
+        &self,
+        listing: &Listing,
+        models: &[String],
+        dense_path: Option<&str>,
+    ) -> Result<PathBuf, LoadError> {
+        let formats: Vec<TensorFormat> =
+            models.iter().map(|folder| self.format(listing, folder)).collect::<Result<_, _>>()?;
+        let snapshot = self.small_files(listing, models).await?;
+        self.module_files(listing, models, dense_path, is_module_file).await?;
+        for (folder, format) in models.iter().zip(formats) {
+            self.tensors(listing, &snapshot, folder, format).await?;
+        }
+        Ok(snapshot)
+    }
+
+    /// Fetches the same for a summary, which is of the texts without a task: without weights, unless they alone say how wide a table is.
+    pub(super) async fn summary_files(
+        &self,
+        listing: &Listing,
+        models: &[String],
+        dense_path: Option<&str>,
+    ) -> Result<PathBuf, LoadError> {
+        let first = &models[..models.len().min(1)];
+        let snapshot = self.small_files(listing, first).await?;
+        self.module_files(listing, models, dense_path, |name| name == CONFIG).await?;
+        for folder in first.iter().filter(|folder| !listing.has(folder, CONFIG)) {
+            self.tensors(listing, &snapshot, folder, self.format(listing, folder)?).await?;
+        }
+        Ok(snapshot)
+    }
+
+    /// The format of the tensors in a folder.
+    fn format(&self, listing: &Listing, folder: &str) -> Result<TensorFormat, LoadError> {
+        let is_there =
+            |format: &TensorFormat| listing.has(folder, format.single()) || listing.has(folder, format.index());
+        TensorFormat::ALL.into_iter().find(is_there).ok_or_else(|| self.no_weights(folder))
+    }
+
+    /// Fetches the tensors in a folder.
+    async fn tensors(
+        &self,
+        listing: &Listing,
+        snapshot: &Path,
+        folder: &str,
+        format: TensorFormat,
+    ) -> Result<(), LoadError> {
+        if listing.has(folder, format.single()) {
+            return self.fetch(listing, &format!("{folder}{}", format.single())).await.map(drop);
+        }
+        let index = format!("{folder}{}", format.index());
+        self.fetch(listing, &index).await?;
+        let shards: BTreeSet<String> = match read_json(snapshot, &index)? {
+            Some(index) => format.weight_map(&index)?.into_values().collect(),
+            None => BTreeSet::new(),
+        };
+        for shard in shards.iter().map(|shard| format!("{folder}{shard}")) {
+            self.require(listing, &shard)?;
+            self.fetch(listing, &shard).await?;
+        }
+        Ok(())
+    }
+}
+
+/// `true` for a file of a module's folder that loading may read.
+fn is_module_file(name: &str) -> bool {
+    TensorFormat::ALL.iter().any(|format| name == format.single()) || (name.ends_with(".json") && !name.contains('/'))
+}

@@ -1,0 +1,87 @@
+//! The modules of a model of sentence-transformers, as `modules.json` and a Router list them.
+
+pub(crate) mod router;
+pub(crate) mod ways;
+
+use crate::LoadError;
+use crate::json::{Fields, parse_json};
+use crate::source::names::{check_inside, inside, module_folder};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The list of a model's modules.
+pub(crate) const MODULES: &str = "modules.json";
+/// Prefix of the class names of sentence-transformers.
+pub(crate) const LIBRARY: &str = "sentence_transformers.";
+
+/// Files that list modules, by their path from the model's folder.
+pub(crate) trait ListFiles {
+    /// A file's content; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn bytes(&self, path: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError>;
+
+    /// An error about a missing file.
+    fn not_there(&self, path: &str) -> LoadError;
+}
+
+/// A module as `modules.json` or a Router lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Module {
+    pub(crate) class: String,
+    /// Folder; empty for the top.
+    pub(crate) path: String,
+    /// The file that lists it.
+    pub(crate) file: String,
+    /// Its name there, for messages.
+    pub(crate) name: String,
+}
+
+impl Module {
+    /// A module in a folder inside of another, which is empty for the top.
+    ///
+    /// # Errors
+    /// The folder is outside of the model's.
+    fn new((file, name): (&str, String), class: String, folder: &str, path: &str) -> Result<Self, LoadError> {
+        let outside =
+            |_| LoadError::invalid(file, format!("{name} has the path \"{path}\", which leaves the model's folder"));
+        let path = match module_folder(check_inside(path).map_err(outside)?) {
+            "" => folder.to_owned(),
+            path => inside(folder, path),
+        };
+        Ok(Self { class, path, file: file.to_owned(), name })
+    }
+
+    /// The modules of `modules.json`; `None` where there is none.
+    ///
+    /// # Errors
+    /// The file is malformed.
+    pub(crate) fn list(files: &dyn ListFiles) -> Result<Option<Vec<Self>>, LoadError> {
+        let Some(bytes) = files.bytes(MODULES)? else { return Ok(None) };
+        let Value::Array(modules) = parse_json(MODULES, &bytes)? else {
+            return Err(LoadError::invalid(MODULES, "must be a list of modules"));
+        };
+        let module = |(index, module): (usize, &Value)| {
+            let fields = Fields::new(MODULES, module)?;
+            let place = (MODULES, format!("module {index}"));
+            Self::new(place, fields.required("type")?, "", &fields.or("path", String::new())?)
+        };
+        modules.iter().enumerate().map(module).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The name of its class without the Python module, whoever wrote it.
+    pub(crate) fn short_class(&self) -> &str {
+        self.class.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// The same of a class of sentence-transformers alone.
+    pub(crate) fn library_class(&self) -> Option<&str> {
+        self.class.starts_with(LIBRARY).then(|| self.short_class())
+    }
+
+    /// `true` if it sends texts through the modules of their task.
+    pub(crate) fn is_router(&self) -> bool {
+        matches!(self.library_class(), Some("Router" | "Asym"))
+    }
+}

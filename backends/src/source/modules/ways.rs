@@ -1,0 +1,77 @@
+//! The ways of texts through a model: the modules that those of each task go through, one after another.
+//!
+//! A model without a Router has one way. With one, a way goes through the modules before the Router, those of a route, and those behind it.
+//! Ways that begin with the same tensors and pool them alike are of one *part* of the model.
+
+use super::router::{RouteName, Router};
+use super::{ListFiles, Module};
+use crate::LoadError;
+
+/// The ways of a model by the number of the task; the first is that of texts without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ways(pub(crate) Vec<Way>);
+
+/// Modules that texts go through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// Empty for texts without one.
+    pub(crate) task: String,
+    /// The route that the task leads to; `None` in a model without a Router.
+    pub(crate) route: Option<RouteName>,
+    pub(crate) modules: Vec<Module>,
+    /// Index of the part; a part has an index after those of the ways before.
+    pub(crate) part: usize,
+}
+
+impl Ways {
+    /// Reads `modules.json`; `None` where there is none.
+    ///
+    /// # Errors
+    /// The file is malformed, or that of a Router is.
+    pub(crate) fn read(files: &dyn ListFiles) -> Result<Option<Self>, LoadError> {
+        let Some(modules) = Module::list(files)? else { return Ok(None) };
+        let Some(place) = modules.iter().position(Module::is_router) else {
+            return Ok(Some(Self(vec![Way { task: String::new(), route: None, modules, part: 0 }])));
+        };
+        let router = Router::read(files, &modules[place].path)?;
+        let mut ways: Vec<Way> = Vec::new();
+        for task in std::iter::once(None).chain(router.tasks().into_iter().map(Some)) {
+            let Some((route, inside)) = router.route(task) else { continue };
+            let modules = [&modules[..place], inside, &modules[place + 1..]].concat();
+            let next = ways.iter().map(|way| way.part + 1).max().unwrap_or(0);
+            let part = ways.iter().find(|way| begin_alike(&way.modules, &modules)).map_or(next, |way| way.part);
+            ways.push(Way { task: task.unwrap_or_default().to_owned(), route: Some(route), modules, part });
+        }
+        Ok(Some(Self(ways)))
+    }
+
+    /// The first way of each part.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Way> {
+        (0..).map_while(|part| self.0.iter().find(|way| way.part == part))
+    }
+
+    /// `true` for a model of one part whose files are at the top.
+    pub(crate) fn is_plain(&self) -> bool {
+        let mut parts = self.parts();
+        self.0.len() == 1 || parts.next().is_none_or(|way| way.folder().is_empty()) && parts.next().is_none()
+    }
+}
+
+impl Way {
+    /// The folder of its tensors; empty for the top.
+    pub(crate) fn folder(&self) -> &str {
+        self.modules.first().map_or("", |module| &module.path)
+    }
+}
+
+/// `true` for ways of one part: the same table of vectors, or the same Transformer with the same Pooling; one whose own pooler pools
+/// needs none.
+fn begin_alike(one: &[Module], other: &[Module]) -> bool {
+    let is_table = one.first().is_some_and(|module| module.library_class() == Some("StaticEmbedding"));
+    one.first() == other.first() && (is_table || pooling(one) == pooling(other))
+}
+
+/// The module that makes one vector of a text's states.
+fn pooling(modules: &[Module]) -> Option<&Module> {
+    modules.get(1).filter(|module| matches!(module.library_class(), Some("Pooling" | "LogitScore")))
+}
