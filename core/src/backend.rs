@@ -4,9 +4,10 @@ use crate::capabilities::Capabilities;
 use crate::error::BackendError;
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::{RaggedBatch, RaggedBatchError};
-use crate::plan::tokens::TokenSlice;
+use crate::plan::tokens::{Adapter, TokenSlice};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Runner of a model: one forward pass at a time, on a thread of its own.
 ///
@@ -41,6 +42,12 @@ pub trait Backend: Send {
     /// # Errors
     /// Fails as a whole; no partial results.
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError>;
+
+    /// Time that each part of the model took in the last pass, in the order of [`ModelInfo::parts`]. Empty where the model has one part,
+    /// which took all of it.
+    fn part_times(&self) -> &[Duration] {
+        &[]
+    }
 }
 
 /// A [`Backend`] whose attention is causal: the hidden state of a token depends on the tokens up to it and on nothing
@@ -238,6 +245,22 @@ pub struct TokenLimits {
     pub max_input_length: usize,
 }
 
+/// Index of the part of a model that takes a text, by the adapter of the text's task.
+#[derive(Debug, Clone, Default)]
+pub struct PartMap(Arc<[usize]>);
+
+impl PartMap {
+    /// The part that takes texts with an adapter; the first where the model does not have it.
+    pub fn part(&self, Adapter(number): Adapter) -> usize {
+        self.0.get(usize::from(number)).copied().unwrap_or(0)
+    }
+
+    /// Parts up to the last that takes texts.
+    pub(crate) fn count(&self) -> usize {
+        self.0.iter().max().map_or(1, |last| last + 1)
+    }
+}
+
 /// Properties of a loaded model that the engine and the endpoints read.
 ///
 /// A model has nearly always one part. One whose texts go through different models by their task has several; the fields are those of
@@ -282,6 +305,12 @@ impl ModelInfo {
     /// The limits of all parts.
     pub fn parts(&self) -> impl Iterator<Item = TokenLimits> {
         std::iter::once(self.first_part()).chain(self.further_parts.iter().copied())
+    }
+
+    /// The part that takes the texts of each task.
+    pub fn part_map(&self) -> PartMap {
+        let tasks = self.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+        PartMap(std::iter::once(0).chain(tasks.map(|task| task.part)).collect())
     }
 
     /// The longest input that a part takes.

@@ -25,8 +25,8 @@ pub mod trace;
 
 pub use admission::quota::{Quota, Share};
 pub use backend::{
-    Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, ModelBackend, ModelInfo, Output, PrefixBackend,
-    TokenLimits, TooLarge, Wanted,
+    Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, ModelBackend, ModelInfo, Output, PartMap,
+    PrefixBackend, TokenLimits, TooLarge, Wanted,
 };
 pub use capabilities::{
     Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,

@@ -2,8 +2,8 @@
 
 use crate::{
     Backend, BackendError, Batch, Capabilities, Classify, Embed, EncodeLimits, EngineConfig, LoadedModel, ModelBackend,
-    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RaggedBatch, RerankRecipe, RerankTemplate, Tokens,
-    Wanted,
+    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RaggedBatch, RerankRecipe, RerankTemplate,
+    TaskAdapter, Tokens, Wanted,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -46,6 +46,14 @@ pub(crate) fn embedder() -> Capabilities {
         adapters: vec![],
     };
     Capabilities::embedding(embed, 500)
+}
+
+/// An embedder with tasks for these parts.
+pub(crate) fn tasks(parts: &[usize]) -> Capabilities {
+    let task = |&part: &usize| TaskAdapter { task: format!("part {part}"), instruction: String::new(), part };
+    let mut capabilities = embedder();
+    capabilities.embed.as_mut().expect("an embedder").adapters = parts.iter().map(task).collect();
+    capabilities
 }
 
 pub(crate) fn reranker() -> Capabilities {

@@ -59,6 +59,10 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
         self.run(|inner| inner.forward(batch))
     }
+
+    fn part_times(&self) -> &[Duration] {
+        self.inner.part_times()
+    }
 }
 
 impl<B: PrefixBackend + ?Sized> PrefixBackend for FaultyBackend<B> {

@@ -6,20 +6,24 @@ use pyo3::prelude::*;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
 /// A call under way. Dropped or cancelled, it leaves the engine's queue.
-pub(crate) struct Call(Mutex<Carrier>);
+pub(crate) struct Call(Arc<Mutex<Carrier>>);
 
 type Steps = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Who takes the next step of a call when it can be taken.
 enum Carrier {
-    /// Who will wait for the answer.
+    /// The thread that starts the call; `is_woken` once the step after this one can be taken.
+    Starter {
+        is_woken: bool,
+    },
+    /// Nobody waits yet.
     Nobody(Steps),
     /// A thread that waits for the answer.
     Thread(Thread),
@@ -30,25 +34,31 @@ enum Carrier {
 
 impl Call {
     /// Starts a call of so many texts: goes as far as it can without waiting on this thread, so that a query is in the engine's queue
-    /// before another thread has woken up. From there a call of one text is left to the thread that waits for the answer, which wakes up
-    /// once, when it is there; others have more steps, and go on with the runtime.
+    /// before another thread has woken up. From there a call of one text is left to the thread that waits for the answer. If it can go on
+    /// before any does, it goes on with the runtime: a longer text, which other threads tokenize, does not wait for `result` until it is in
+    /// the queue. A call of several texts has more steps, and goes on with the runtime at once.
     ///
     /// # Errors
     /// `OSError` if the runtime's threads cannot be started.
     pub(crate) fn start(texts: usize, mut steps: Steps) -> PyResult<Self> {
         let runtime = process::runtime()?;
+        let call = Self(Arc::new(Mutex::new(Carrier::Starter { is_woken: false })));
+        let waker = Waker::from(Arc::new(HandOver { call: Arc::downgrade(&call.0), runtime }));
+        let is_over = Python::attach(|py| py.detach(|| step(runtime, &mut steps, &waker)));
+        let mut carrier = call.carrier();
+        let is_left = texts == 1 && !matches!(*carrier, Carrier::Starter { is_woken: true });
         // Whoever goes on with it asks it again, woken or not.
-        let is_over = Python::attach(|py| py.detach(|| step(runtime, &mut steps, Waker::noop())));
-        let carrier = match (is_over, texts) {
+        *carrier = match (is_over, is_left) {
             (true, _) => Carrier::Over,
-            (false, 1) => Carrier::Nobody(steps),
-            (false, _) => Carrier::Runtime(runtime.spawn(steps).abort_handle()),
+            (false, true) => Carrier::Nobody(steps),
+            (false, false) => Carrier::Runtime(runtime.spawn(steps).abort_handle()),
         };
-        Ok(Self(Mutex::new(carrier)))
+        drop(carrier);
+        Ok(call)
     }
 
     fn carrier(&self) -> MutexGuard<'_, Carrier> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Takes the steps on this thread, without the GIL, until the call is over or cancelled; nothing to do where the runtime takes them.
@@ -80,11 +90,7 @@ impl Call {
     /// # Errors
     /// `OSError` if the runtime's threads cannot be started.
     pub(crate) fn leave_to_runtime(&self) -> PyResult<()> {
-        let runtime = process::runtime()?;
-        let mut carrier = self.carrier();
-        if let Some(steps) = carrier.take() {
-            *carrier = Carrier::Runtime(runtime.spawn(steps).abort_handle());
-        }
+        self.carrier().leave_to(process::runtime()?);
         Ok(())
     }
 
@@ -97,7 +103,7 @@ impl Call {
         match carrier {
             Carrier::Thread(thread) => thread.unpark(),
             Carrier::Runtime(task) => task.abort(),
-            Carrier::Nobody(_) | Carrier::Over => {}
+            Carrier::Starter { .. } | Carrier::Nobody(_) | Carrier::Over => {}
         }
     }
 }
@@ -106,7 +112,8 @@ impl Drop for Call {
     /// In a forked process the steps are left as they are: what they lock to leave the queue may be locked for ever.
     fn drop(&mut self) {
         if process::is_forked() {
-            mem::forget(self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            // Neither is this one's lock taken, which another thread may have held.
+            mem::forget(Arc::clone(&self.0));
         }
         self.cancel();
     }
@@ -123,6 +130,17 @@ impl Carrier {
             }
         }
     }
+
+    /// Lets the runtime take the steps, where nobody takes them yet.
+    fn leave_to(&mut self, runtime: &Runtime) {
+        if let Some(steps) = self.take() {
+            *self = Self::Runtime(runtime.spawn(steps).abort_handle());
+        }
+    }
+}
+
+fn lock(carrier: &Mutex<Carrier>) -> MutexGuard<'_, Carrier> {
+    carrier.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a call one step further; true when it is over. A panic is the end of it, too.
@@ -130,6 +148,23 @@ fn step(runtime: &Runtime, steps: &mut Steps, waker: &Waker) -> bool {
     let _entered = runtime.enter();
     let stepped = catch_unwind(AssertUnwindSafe(|| steps.as_mut().poll(&mut Context::from_waker(waker))));
     !matches!(stepped, Ok(Poll::Pending))
+}
+
+/// Hands a call that can go on to the runtime, where nobody waits for it yet.
+struct HandOver {
+    call: Weak<Mutex<Carrier>>,
+    runtime: &'static Runtime,
+}
+
+impl Wake for HandOver {
+    fn wake(self: Arc<Self>) {
+        let Some(call) = self.call.upgrade() else { return };
+        let mut carrier = lock(&call);
+        match &mut *carrier {
+            Carrier::Starter { is_woken } => *is_woken = true,
+            carrier => carrier.leave_to(self.runtime),
+        }
+    }
 }
 
 /// Wakes a thread that waits for a call.

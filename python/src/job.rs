@@ -84,6 +84,7 @@ impl Job {
 
     /// Calls `callback` without arguments, on any thread, when the answer is there.
     fn on_done(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
+        process::check()?;
         self.call.leave_to_runtime()?;
         self.place.on_filled(py, callback);
         Ok(())

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -35,12 +36,18 @@ def long_call(request):
         return model._native.embed(given, OPTIONS, True, None)
 
     before = embed(texts[:2_000])
-    while request.param == 1 and is_answered(embed(["a"])):
-        pass  # The many are not in the queue yet.
-    if request.param > 1:
+    if request.param == 1:
+        wait_until_queued(embed)
+    else:
         before.cancel()
     yield lambda: embed(texts[:request.param])
     before.cancel()
+
+
+def wait_until_queued(embed):
+    """Waits until a call of many texts, the first in, is in the queue of a model that is first in, first out."""
+    while is_answered(embed(["a"])):
+        pass
 
 
 def is_answered(job):
@@ -96,6 +103,27 @@ def test_ctrl_c_ends_a_call(long_call):
         job.result()
 
 
+def test_a_long_text_is_in_the_queue_before_anybody_waits():
+    """Other threads tokenize it, and it comes before the calls that follow."""
+    model = prefold.Model(scheduling="fifo", max_client_batch_size=2_000)
+    sentence = "a river crosses the plain before it reaches the sea "
+
+    def embed(given):
+        return model._native.embed(given, OPTIONS, True, None)
+
+    job = embed([sentence * 12])
+    time.sleep(0.5)
+    many = embed([f"{number} " + sentence * 40 for number in range(2_000)])
+    wait_until_queued(embed)
+    patience = threading.Timer(10, job.cancel)
+    patience.start()
+    try:
+        job.result()
+    finally:
+        patience.cancel()
+    assert not is_answered(many)
+
+
 def run(script):
     """Output of a script in a process of its own."""
     done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script), str(FIXTURES)],
@@ -113,7 +141,8 @@ def test_a_fork_is_refused_and_ends():
         job, one = (model._native.embed(["a"] * texts, (None, None, None, None, None), True, None) for texts in (50, 1))
         child = os.fork()
         if child == 0:
-            calls = [lambda: model.embed("a"), prefold.Model, lambda: model.tokenize("a"), lambda: model.rerank("a", ["b"]), job.result]
+            calls = [lambda: model.embed("a"), prefold.Model, lambda: model.tokenize("a"), lambda: model.rerank("a", ["b"]), job.result,
+                     lambda: job.on_done(print), lambda: one.on_done(print)]
             for call in calls:
                 try:
                     call()
@@ -127,7 +156,7 @@ def test_a_fork_is_refused_and_ends():
         print(len(model.embed("a")), len(job.result()), len(one.result()))
     """)
     *refusals, parent = output.splitlines()
-    assert len(refusals) == 5 and all("was forked from process" in line and "`spawn`" in line for line in refusals)
+    assert len(refusals) == 7 and all("was forked from process" in line and "`spawn`" in line for line in refusals)
     assert parent == "1 50 1"
 
 

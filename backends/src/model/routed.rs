@@ -2,16 +2,18 @@
 
 use super::backend::TransformerBackend;
 use crate::checkpoint::joined;
-use prefold_core::{Adapter, Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, TooLarge};
+use prefold_core::{Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PartMap, TooLarge};
+use std::time::{Duration, Instant};
 
 /// Backends of the parts of a model, of which one computes at a time. Sequences that have nothing in common share a batch, so its outputs
 /// are those of its parts.
 #[derive(Debug)]
 pub(crate) struct RoutedBackend {
     parts: Vec<TransformerBackend>,
-    /// Index of the part by the number of a text's task, first that of texts without one.
-    part_of: Vec<usize>,
+    part_map: PartMap,
     info: ModelInfo,
+    /// Time of each part in the last pass.
+    times: Vec<Duration>,
 }
 
 impl RoutedBackend {
@@ -27,18 +29,11 @@ impl RoutedBackend {
         info.capabilities = joined([first.info()].into_iter().chain(infos()).map(|info| &*info.capabilities)).into();
         info.further_parts = infos().map(ModelInfo::first_part).collect();
         info.int8 = joined_reports([first.info()].into_iter().chain(infos()).filter_map(|info| info.int8.as_ref()));
-        let tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
-        let part_of = std::iter::once(0).chain(tasks.map(|task| task.part)).collect();
         let mut parts = vec![first];
         parts.extend(others);
         let count = parts.len();
         parts.iter_mut().for_each(|part| part.max_reserved /= count);
-        Self { parts, part_of, info }
-    }
-
-    /// The part that takes texts of a task.
-    fn part(&self, Adapter(number): Adapter) -> usize {
-        self.part_of.get(usize::from(number)).copied().unwrap_or(0)
+        Self { parts, part_map: info.part_map(), info, times: vec![Duration::ZERO; count] }
     }
 }
 
@@ -58,8 +53,10 @@ impl Backend for RoutedBackend {
     fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
         let count = batch.ragged.num_sequences();
         let mut outputs: Vec<(usize, Output)> = Vec::with_capacity(count);
-        for index in 0..self.parts.len() {
-            let is_own = |&b: &usize| self.part(batch.ragged.adapters()[b]) == index;
+        self.times.fill(Duration::ZERO);
+        for (index, (part, time)) in self.parts.iter_mut().zip(&mut self.times).enumerate() {
+            let start = Instant::now();
+            let is_own = |&b: &usize| self.part_map.part(batch.ragged.adapters()[b]) == index;
             let sequences: Vec<usize> = (0..count).filter(is_own).collect();
             if sequences.is_empty() {
                 continue;
@@ -70,10 +67,15 @@ impl Backend for RoutedBackend {
                 pushed.map_err(|error| BackendError::Contract(error.to_string()))?;
                 own.wanted.push(batch.wanted[b]);
             }
-            outputs.extend(sequences.into_iter().zip(self.parts[index].forward(&own)?));
+            outputs.extend(sequences.into_iter().zip(part.forward(&own)?));
+            *time = start.elapsed();
         }
         outputs.sort_by_key(|(b, _)| *b);
         Ok(outputs.into_iter().map(|(_, output)| output).collect())
+    }
+
+    fn part_times(&self) -> &[Duration] {
+        &self.times
     }
 }
 

@@ -76,6 +76,28 @@ fn each_part_has_its_tokenizer_and_its_limits() {
 }
 
 #[test]
+fn each_part_says_how_long_it_took() {
+    for name in ["router-encoders-tiny", "router-static-tiny"] {
+        let mut model = load(&options(fixture(name)));
+        let parts = model.backend.info().part_map();
+        let expected = expected(&fixture(name));
+        let sequences = sequences(&model, cases(&expected, "cases"));
+        let (first, second): (Vec<_>, Vec<_>) = sequences.iter().cloned().partition(|it| parts.part(it.adapter()) == 0);
+        for (sequences, ran) in [(&sequences, [true, true]), (&first, [true, false]), (&second, [false, true])] {
+            values(&mut model, sequences);
+            assert_eq!(
+                model.backend.part_times().iter().map(|time| !time.is_zero()).collect::<Vec<_>>(),
+                ran,
+                "{name}"
+            );
+        }
+    }
+    let mut model = load(&options(fixture("asym-tiny")));
+    values(&mut model, &[Tokens::new(vec![1])]);
+    assert!(model.backend.part_times().is_empty());
+}
+
+#[test]
 fn replicas_and_int8_cover_all_parts() {
     let path = || options(fixture("router-encoders-tiny"));
     let expected = expected(&fixture("router-encoders-tiny"));

@@ -100,7 +100,6 @@ impl Engine {
                 max_tokens: config.max_batch_tokens,
                 max_ragged_tokens: config.ragged_tokens_limit(),
                 max_sequences: config.max_batch_requests.unwrap_or(usize::MAX),
-                time: None,
             },
             limits: QueueLimits { tokens: config.max_queued_tokens, inputs: config.max_queued_inputs },
             scheduling: config.scheduling,

@@ -9,7 +9,7 @@ use crate::trace::{ForwardSpan, forward_spans};
 use crate::{BackendError, ModelBackend, Output, metrics};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A batch that ran: `entries[i]` and `outputs[i]` belong together.
 struct Done {
@@ -84,7 +84,6 @@ impl Pipeline {
         }
         let (total_tokens, unique_tokens) = (ready.total_tokens(), ready.unique_tokens());
         let is_compact = backend.info().attention == "compact";
-        let attention_work = ready.attention_work(is_compact);
         let sequences = entries.len();
         let _span = tracing::debug_span!("batch", id, sequences, total_tokens, unique_tokens).entered();
         let traces = entries.iter().map(|entry| &entry.trace);
@@ -105,7 +104,7 @@ impl Pipeline {
             self.lose_device(error);
         }
         if outputs.is_ok() {
-            self.observe_cost(unique_tokens, attention_work, inference);
+            self.observe_batch(&ready, backend, inference);
         }
         let attention_work_saved = outputs.as_ref().map_or(0, |_| ready.attention_work_saved(is_compact));
         let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
@@ -118,6 +117,17 @@ impl Pipeline {
         state.running_since[replica] = None;
         drop(state);
         self.answer(Done { entries, outputs, report: Arc::new(report), taken });
+    }
+
+    /// Takes the cost of a batch into account that took `inference` in all.
+    fn observe_batch(&self, ready: &ReadyBatch, backend: &ModelBackend, inference: Duration) {
+        let work = ready.work(backend.info().attention == "compact", &self.parts);
+        let times = match backend.part_times() {
+            [] => &[inference],
+            times => times,
+        };
+        let parts = work.iter().zip(times).enumerate().filter(|(_, (work, _))| work.rows > 0);
+        self.observe_cost(parts.map(|(part, (work, &time))| (part, work, time)));
     }
 
     fn answer(&self, done: Done) {

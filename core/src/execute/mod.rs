@@ -37,7 +37,8 @@ pub(crate) fn spawn(
     config: PipelineConfig,
     warm_up: WarmUp,
 ) -> Result<(Arc<Pipeline>, Vec<JoinHandle<()>>), BackendError> {
-    let pipeline = Arc::new(Pipeline::new(config, backends.len()));
+    let parts = backends.first().map(|backend| backend.info().part_map()).unwrap_or_default();
+    let pipeline = Arc::new(Pipeline::new(config, backends.len(), parts));
     let for_planner = Arc::clone(&pipeline);
     let planner = start("prefold-planner", move || for_planner.plan_batches())?;
     let started = backends.into_iter().enumerate();
@@ -71,7 +72,7 @@ fn spawn_backend(
     let pipeline = Arc::clone(pipeline);
     let (warm, is_warm) = mpsc::channel();
     let runner = start("prefold-backend", move || {
-        let observe = |rows, pairs, time| pipeline.observe_cost(rows, pairs, time);
+        let observe = |part, work, time| pipeline.observe_cost([(part, work, time)]);
         let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run(&mut backend, observe)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))));
         // The other end waits for nothing else.
@@ -90,6 +91,10 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 #[cfg(test)]
 #[path = "tests/pipeline.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/parts.rs"]
+mod part_tests;
 
 #[cfg(test)]
 #[path = "tests/replicas.rs"]

@@ -4,9 +4,10 @@ use crate::Scheduling;
 use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget, Policy};
-use crate::schedule::cost_model::CostModel;
+use crate::schedule::part_costs::PartCosts;
 use crate::schedule::queue::Queue;
-use crate::{BackendError, metrics};
+use crate::schedule::work::Work;
+use crate::{BackendError, PartMap, metrics};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ pub(crate) struct PipelineConfig {
 pub(crate) struct Pipeline {
     pub(super) compaction: Compaction,
     max_batch_time: Option<Duration>,
+    pub(super) parts: PartMap,
     pub(super) quota: QueueQuota,
     pub(super) state: Mutex<State>,
     /// Work for the planner: an entry came, the slot was emptied, or the pipeline was closed.
@@ -47,7 +49,7 @@ pub(crate) struct Pipeline {
 pub(super) struct State {
     pub(super) queue: Queue,
     /// What batches have cost.
-    costs: CostModel,
+    costs: PartCosts,
     /// Quota of the entries that wait or are in the batch that forms.
     pub(super) share: QueueShare,
     pub(super) slot: Option<FormingBatch>,
@@ -68,14 +70,16 @@ pub(super) struct State {
 }
 
 impl Pipeline {
-    /// A pipeline for `replicas` backends.
-    pub(super) fn new(config: PipelineConfig, replicas: usize) -> Self {
-        let PipelineConfig { mut budget, limits, scheduling, compaction, attention, max_batch_time } = config;
+    /// A pipeline for `replicas` backends of a model with these parts.
+    pub(super) fn new(config: PipelineConfig, replicas: usize, parts: PartMap) -> Self {
+        let PipelineConfig { budget, limits, scheduling, compaction, attention, max_batch_time } = config;
         let quota = QueueQuota::new(limits);
-        let costs = CostModel::default();
-        budget.time = max_batch_time.map(|limit| costs.bound(limit));
+        let costs = PartCosts::new(parts.clone(), replicas);
+        let policy = Policy { budget, scheduling, folding: compaction.folds(), attention, quantum: QUANTUM };
+        let mut queue = Queue::new(policy);
+        max_batch_time.into_iter().for_each(|limit| queue.set_time_bound(costs.bound(limit)));
         let state = State {
-            queue: Queue::new(Policy { budget, scheduling, folding: compaction.folds(), attention, quantum: QUANTUM }),
+            queue,
             costs,
             share: quota.share(),
             slot: None,
@@ -90,6 +94,7 @@ impl Pipeline {
         Self {
             compaction,
             max_batch_time,
+            parts,
             quota,
             state: Mutex::new(state),
             planner_wake: Condvar::new(),
@@ -152,11 +157,11 @@ impl Pipeline {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the cost of a batch into account: rows, and pairs of a query and a key in a layer of full attention.
-    pub(super) fn observe_cost(&self, rows: usize, pairs: u64, time: Duration) {
+    /// Takes the cost of a pass into account: its parts, by index, with the work and the time of each.
+    pub(super) fn observe_cost(&self, parts: impl IntoIterator<Item = (usize, Work, Duration)>) {
         if let Some(limit) = self.max_batch_time {
             let mut state = self.lock();
-            state.costs.observe(rows, pairs, time);
+            parts.into_iter().for_each(|(part, work, time)| state.costs.observe(part, work, time));
             let bound = state.costs.bound(limit);
             state.queue.set_time_bound(bound);
         }

@@ -9,6 +9,7 @@ use crate::error::BackendError;
 use crate::plan::radix::RadixPlan;
 use crate::plan::tokens::{Adapter, TokenSlice};
 use crate::schedule::batcher::Compaction;
+use crate::schedule::work::Work;
 use std::time::{Duration, Instant};
 
 /// Sequences of a pass at most.
@@ -31,15 +32,14 @@ impl WarmUp {
         Self { tokens: 0, limits: BatchLimits { max_tokens: 0, max_ragged_tokens: 0 }, compaction }
     }
 
-    /// Reserves memory and runs the passes; `observe` is told the rows, the pairs of a query and a key in a layer of full
-    /// attention, and the time of each.
+    /// Reserves memory and runs the passes; `observe` is told the part of the model, the work and the time of each.
     ///
     /// # Errors
     /// The backend fails; no batch would succeed.
     pub(super) fn run(
         &self,
         backend: &mut ModelBackend,
-        observe: impl Fn(usize, u64, Duration),
+        observe: impl Fn(usize, Work, Duration),
     ) -> Result<(), BackendError> {
         if self.tokens == 0 {
             return Ok(());
@@ -57,16 +57,17 @@ impl WarmUp {
         &self,
         backend: &mut ModelBackend,
         tokens: usize,
-        observe: &impl Fn(usize, u64, Duration),
+        observe: &impl Fn(usize, Work, Duration),
     ) -> Result<(), BackendError> {
         let info = backend.info();
         let wanted = Wanted::pooled(&info.capabilities);
         let TokenLimits { vocab_size, max_input_length: longest, .. } = info.first_part();
-        for (adapter, TokenLimits { vocab_size, max_input_length: longest, .. }) in parts(info) {
-            let all = batch(&distinct(tokens, longest), vocab_size, adapter, wanted)?;
+        for (part, adapter, limits) in parts(info) {
+            let all = batch(&distinct(tokens, limits.max_input_length), limits.vocab_size, adapter, wanted)?;
             let start = Instant::now();
             backend.forward(&all, None)?;
-            observe(all.ragged.total_tokens(), all.ragged.attention_work(), start.elapsed());
+            let work = Work { rows: all.ragged.total_tokens(), pairs: all.ragged.attention_work() };
+            observe(part, work, start.elapsed());
         }
         if self.compaction.folds() == Some(Folding::Prefix) {
             let most = (self.limits.max_ragged_tokens * 2 / 5).max(1);
@@ -74,7 +75,7 @@ impl WarmUp {
             let plan = RadixPlan::new(&batch.ragged, self.compaction.pad_to_multiple);
             let start = Instant::now();
             backend.forward(&batch, Some(&plan))?;
-            observe(plan.unique_tokens(), plan.attention_work(), start.elapsed());
+            observe(0, Work { rows: plan.unique_tokens(), pairs: plan.attention_work() }, start.elapsed());
         }
         Ok(())
     }
@@ -94,14 +95,14 @@ fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
     tails.into_iter().map(|tail| (0..shared).chain(tail.into_iter().map(|id| shared + id)).collect()).collect()
 }
 
-/// The parts of a model, each with a task that leads to it.
-fn parts(info: &ModelInfo) -> Vec<(Adapter, TokenLimits)> {
+/// The parts of a model by index, each with a task that leads to it and its limits.
+fn parts(info: &ModelInfo) -> Vec<(usize, Adapter, TokenLimits)> {
     let tasks = || info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
     let adapter = |part| match part {
         0 => Some(Adapter::default()),
         part => (1..=u8::MAX).zip(tasks()).find(|(_, task)| task.part == part).map(|(number, _)| Adapter(number)),
     };
-    info.parts().enumerate().filter_map(|(part, limits)| Some((adapter(part)?, limits))).collect()
+    info.parts().enumerate().filter_map(|(part, limits)| Some((part, adapter(part)?, limits))).collect()
 }
 
 /// A batch of sequences of any numbers, taken as token ids modulo the vocabulary's size.

@@ -2,7 +2,9 @@
 
 use super::entry::Entry;
 use super::whole::WholeFolding;
-use crate::{BackendError, Batch, Folding, Output, PlanBuilder, RadixPlan, Tokens};
+use super::work::{Work, WorkByPart};
+use crate::plan::ragged::causal_pairs;
+use crate::{BackendError, Batch, Folding, Output, PartMap, PlanBuilder, RadixPlan, Tokens};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -112,6 +114,22 @@ impl ReadyBatch {
     pub(crate) fn attention_work(&self, compact: bool) -> u64 {
         let plan = self.plan.as_ref().filter(|_| compact);
         plan.map_or_else(|| self.batch.ragged.attention_work(), RadixPlan::attention_work)
+    }
+
+    /// Work of the pass for each part of the model. `compact` is that of [`attention_work`](Self::attention_work).
+    pub(crate) fn work(&self, compact: bool, parts: &PartMap) -> WorkByPart {
+        let mut work = WorkByPart::default();
+        if self.plan.is_some() {
+            // Only backends of one part take plans.
+            work.add(0, Work { rows: self.unique_tokens(), pairs: self.attention_work(compact) });
+            return work;
+        }
+        let ragged = &self.batch.ragged;
+        for (b, &adapter) in ragged.adapters().iter().enumerate() {
+            let rows = ragged.rows(b).len();
+            work.add(parts.part(adapter), Work { rows, pairs: causal_pairs(0, rows as u64) });
+        }
+        work
     }
 
     /// Pairs of a query and a key that a layer of full attention leaves out. `compact`: attention runs over the compact

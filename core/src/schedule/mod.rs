@@ -5,11 +5,13 @@ pub(crate) mod budget;
 pub(crate) mod cost_model;
 pub(crate) mod entry;
 mod fair_shares;
+pub(crate) mod part_costs;
 mod prefix_index;
 mod prefix_tree;
 pub(crate) mod queue;
 mod size_lanes;
 mod whole;
+pub(crate) mod work;
 mod work_counter;
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Queue of the entries that wait for a batch. Pure: no threads, no clock of its own.
 
 use super::budget::{Budget, Load, Policy};
-use super::cost_model::{TimeBound, Work};
 use super::entry::{Entry, Ticket};
 use super::fair_shares::{Class, FairShares, Seat, Turn};
+use super::part_costs::TimeBound;
 use super::prefix_index::{Group, Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
+use super::work::Work;
 use super::work_counter::count_work;
-use crate::{Account, Flow, Folding, Scheduling};
+use crate::{Account, Adapter, Flow, Folding, Scheduling};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -40,6 +41,8 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Queue {
     policy: Policy,
+    /// Bound on the estimated time of a batch.
+    time_bound: Option<TimeBound>,
     waiting: BTreeMap<Ticket, Waiting>,
     index: PrefixIndex,
     shares: FairShares,
@@ -100,6 +103,7 @@ impl Queue {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
             policy,
+            time_bound: None,
             waiting: BTreeMap::new(),
             index: PrefixIndex::new(policy.folding.unwrap_or(Folding::Prefix)),
             shares: FairShares::new(policy.quantum),
@@ -154,7 +158,7 @@ impl Queue {
 
     /// Takes another bound on the time of a batch.
     pub(crate) fn set_time_bound(&mut self, bound: TimeBound) {
-        self.policy.budget.time = Some(bound);
+        self.time_bound = Some(bound);
     }
 
     /// Removes the entries that begin a batch, or join the one that forms. Cancelled entries are dropped.
@@ -250,14 +254,14 @@ impl Queue {
         count_work();
         let Candidate { ticket, group, .. } = candidate;
         let Waiting { entry, node, .. } = &self.waiting[&ticket];
-        let (node, len) = (*node, entry.tokens.len());
+        let (node, len, part) = (*node, entry.tokens.len(), self.part(entry.tokens.adapter()));
         let tokens = if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len };
-        let load = self.forming.load.with(tokens, len, self.policy.attention);
+        let load = self.forming.load.with(part, tokens, len, self.policy.attention);
         let shared = self.policy.attention.saved(len - tokens);
-        let split = group.filter(|group| self.is_better_whole(group));
+        let split = group.filter(|group| self.is_better_whole(group, part));
         if entry.is_cancelled() {
             self.cancel(ticket);
-        } else if split.is_none() && self.policy.budget.fits(load, shared) {
+        } else if split.is_none() && self.fits(&load, part, shared) {
             self.index.cover(node);
             taken.extend(self.seat(candidate, tokens, load));
         } else if !self.may_pass_over(passed_over.len()) {
@@ -290,12 +294,28 @@ impl Queue {
         class.entries.last().is_some_and(|last| self.waiting[last].job == job)
     }
 
-    /// True for a group that had better wait for a batch with room for all of it.
-    fn is_better_whole(&self, group: &Group) -> bool {
-        let Policy { budget, attention, .. } = self.policy;
-        let Budget { max_ragged_tokens, max_sequences, .. } = budget;
-        let room = budget.room(self.forming.load, attention.saved(group.depth));
-        let whole = budget.room(Load::default(), Work::default());
+    /// Index of the part of the model that takes texts with this adapter; only bounds on time tell parts apart.
+    fn part(&self, adapter: Adapter) -> usize {
+        self.time_bound.as_ref().map_or(0, |bound| bound.parts.part(adapter))
+    }
+
+    /// True if a batch may have this load, whose last sequence is for `part` and shares `shared` with the others.
+    fn fits(&self, load: &Load, part: usize, shared: Work) -> bool {
+        let is_in_time = || self.time_bound.as_ref().is_none_or(|bound| bound.allows(&load.work, part, shared));
+        self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
+    }
+
+    /// Rows for `part` that fit beside a load, together with `shared`, which it has already.
+    fn room(&self, load: &Load, part: usize, shared: Work) -> usize {
+        let in_time = self.time_bound.as_ref().map_or(usize::MAX, |bound| bound.room(&load.work, part, shared));
+        self.policy.budget.room(load).min(in_time)
+    }
+
+    /// True for a group of texts for `part` that had better wait for a batch with room for all of it.
+    fn is_better_whole(&self, group: &Group, part: usize) -> bool {
+        let Policy { budget: Budget { max_ragged_tokens, max_sequences, .. }, attention, .. } = self.policy;
+        let room = self.room(&self.forming.load, part, attention.saved(group.depth));
+        let whole = self.room(&Load::default(), part, Work::default());
         let fits_a_batch = group.depth + group.tokens <= whole
             && group.ragged_tokens <= max_ragged_tokens
             && group.entries <= max_sequences;

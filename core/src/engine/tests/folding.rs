@@ -70,7 +70,7 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
     let sequences = [&plain, &typed, &placed, &typed, &plain, &placed].map(Tokens::clone);
     let (backend, ran) = Bidirectional::new(info(embedder(), 1000));
     let config = PipelineConfig {
-        budget: Budget { max_tokens: 100, max_ragged_tokens: 100, max_sequences: 100, time: None },
+        budget: Budget { max_tokens: 100, max_ragged_tokens: 100, max_sequences: 100 },
         limits: QueueLimits { tokens: 100, inputs: 100 },
         scheduling: Scheduling::Prefix,
         compaction: Compaction { folding: Folding::Whole, threshold: 1.0, pad_to_multiple: 1, max_tokens: 100 },

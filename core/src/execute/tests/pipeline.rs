@@ -8,7 +8,7 @@ use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::{Answer, Entry};
 use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use crate::trace::Trace;
-use crate::{BackendError, Error, Flow, Folding, ModelBackend, Resource, Scheduling, Tokens, Wanted};
+use crate::{BackendError, Error, Flow, Folding, ModelBackend, PartMap, Resource, Scheduling, Tokens, Wanted};
 use std::time::Duration;
 
 const LIMITS: QueueLimits = QueueLimits { tokens: 6, inputs: 4 };
@@ -45,7 +45,7 @@ fn start() -> (Arc<Pipeline>, Control, Vec<JoinHandle<()>>) {
 }
 
 pub(super) fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
-    Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences, time: None }
+    Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences }
 }
 
 /// Sequences in the slot, and entries behind it.
@@ -161,7 +161,7 @@ async fn batches_are_bounded_by_what_those_before_took() {
 #[tokio::test]
 async fn a_backend_plans_itself_unless_the_planner_does() {
     // Without threads.
-    let pipeline = Arc::new(Pipeline::new(config(budget(100, 1)), 1));
+    let pipeline = Arc::new(Pipeline::new(config(budget(100, 1)), 1, PartMap::default()));
     let pending = submit(&pipeline, &[&[1], &[2]]);
     for (id, is_left_to_planner) in [(1, true), (2, false)] {
         assert!(pipeline.lock().is_left_to_backend(), "it is between two batches");
@@ -186,7 +186,7 @@ async fn a_backend_plans_itself_unless_the_planner_does() {
 async fn a_batch_is_left_to_a_backend_that_waits() {
     let mut config = config(budget(100, 10));
     config.compaction.threshold = 0.0;
-    let pipeline = Pipeline::new(config, 1);
+    let pipeline = Pipeline::new(config, 1, PartMap::default());
     let mut state = pipeline.lock();
     state.idle_backends = 1;
     state.slot = Some(FormingBatch::new(config.compaction, Buffers::default()));

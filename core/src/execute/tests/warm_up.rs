@@ -1,8 +1,8 @@
 //! The passes of a warm-up.
 
 use super::*;
-use crate::test_support::{embedder, info};
-use crate::{Backend, ModelInfo, Output, PrefixBackend, TaskAdapter, TokenLimits};
+use crate::test_support::{embedder, info, tasks};
+use crate::{Backend, ModelInfo, Output, PrefixBackend, TokenLimits};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
@@ -61,14 +61,14 @@ fn calls(tokens: usize, device: &str, threshold: f32, folding: Folding) -> Vec<C
         Folding::Whole => ModelBackend::Whole(Box::new(recorder)),
     };
     let observed = RefCell::new(Vec::new());
-    let observe = |rows, pairs, _| observed.borrow_mut().push((rows, pairs));
+    let observe = |part, Work { rows, .. }, _| observed.borrow_mut().push((part, rows));
     warm_up(tokens, threshold, folding).run(&mut backend, observe).unwrap();
     let calls = calls.lock().unwrap().clone();
     let rows = calls.iter().filter_map(|call| match *call {
         Call::Pass { tokens, compact } => Some(compact.unwrap_or(tokens)),
         Call::Reserve(_) => None,
     });
-    assert!(rows.eq(observed.borrow().iter().map(|&(rows, _)| rows)), "{observed:?}");
+    assert!(rows.eq(observed.borrow().iter().map(|&(_, rows)| rows)), "{observed:?}");
     calls
 }
 
@@ -140,13 +140,13 @@ impl Backend for Parts {
 
 #[test]
 fn each_part_of_a_model_runs_once_within_its_limits() {
-    let mut capabilities = embedder();
-    let task = |part| TaskAdapter { task: format!("part {part}"), part, ..TaskAdapter::default() };
-    capabilities.embed.as_mut().unwrap().adapters = [0, 1, 1, 2].map(task).into();
     let part = |max_input_length| TokenLimits { vocab_size: 10, token_types: 0, max_input_length };
-    let info = ModelInfo { further_parts: vec![part(7), part(9)], ..info(capabilities, 500) };
+    let info = ModelInfo { further_parts: vec![part(7), part(9)], ..info(tasks(&[0, 1, 1, 2]), 500) };
     let passes = Arc::default();
     let mut backend = ModelBackend::Whole(Box::new(Parts { info, passes: Arc::clone(&passes) }));
-    warm_up(64, 0.95, Folding::Whole).run(&mut backend, |_, _, _| ()).unwrap();
+    let observed = RefCell::new(Vec::new());
+    let observe = |part, Work { rows, pairs }, _| observed.borrow_mut().push((part, rows, pairs));
+    warm_up(64, 0.95, Folding::Whole).run(&mut backend, observe).unwrap();
+    assert_eq!(*observed.borrow(), [(0, 64, 544), (1, 64, 253), (2, 64, 316)]);
     assert_eq!(*passes.lock().unwrap(), [(0, 16, 63), (2, 7, 9), (4, 9, 9)]);
 }

@@ -31,7 +31,7 @@ fn ticks() -> impl Strategy<Value = Ticks> {
 }
 
 fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
-    Budget { max_tokens, max_ragged_tokens: 4 * max_tokens, max_sequences, time: None }
+    Budget { max_tokens, max_ragged_tokens: 4 * max_tokens, max_sequences }
 }
 
 /// Each request of a simulation, the service until it was done, and what its bound follows from: the largest sum of the

@@ -1,10 +1,10 @@
 use super::*;
 use crate::schedule::budget::AttentionRows;
-use crate::schedule::cost_model::CostModel;
 use crate::schedule::entry::Reply;
+use crate::schedule::part_costs::PartCosts;
 use crate::schedule::simulation::unique_tokens;
 use crate::trace::Trace;
-use crate::{Priority, Wanted};
+use crate::{PartMap, Priority, Wanted};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn queue(scheduling: Scheduling, max_tokens: usize, max_sequences: usize) -> Que
 }
 
 fn budget(max_tokens: usize, max_ragged_tokens: usize, max_sequences: usize) -> Budget {
-    Budget { max_tokens, max_ragged_tokens, max_sequences, time: None }
+    Budget { max_tokens, max_ragged_tokens, max_sequences }
 }
 
 fn queue_within(budget: Budget, scheduling: Scheduling, folding: Option<Folding>) -> Queue {
@@ -188,8 +188,8 @@ fn a_large_job_is_cut_between_its_prompts() {
     let job: Vec<Vec<u32>> = (0..20).map(text).collect();
     let sizes = |max_tokens: usize, time: Option<u64>| {
         let mut queue = queue(Scheduling::Prefix, max_tokens, 1000);
-        let mut costs = CostModel::default();
-        costs.observe(1_000_000, 0, Duration::from_secs(1));
+        let mut costs = PartCosts::new(PartMap::default(), 1);
+        costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1));
         time.iter().for_each(|micros| queue.set_time_bound(costs.bound(Duration::from_micros(*micros))));
         let _answers = push_request(&mut queue, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let tokens = |texts: &Vec<Vec<u32>>| unique_tokens(texts);
@@ -203,10 +203,10 @@ fn a_large_job_is_cut_between_its_prompts() {
 #[test]
 fn a_batch_is_bounded_in_time() {
     let mut queue = queue(Scheduling::Prefix, 1000, 1000);
-    let mut costs = CostModel::default();
+    let mut costs = PartCosts::new(PartMap::default(), 1);
     // A microsecond for each row, a tenth for each pair.
     for (rows, pairs) in [(1000, 0), (1000, 10_000)] {
-        costs.observe(rows, pairs, Duration::from_nanos(rows as u64 * 1000 + pairs * 100));
+        costs.observe(0, Work { rows, pairs }, Duration::from_nanos(rows as u64 * 1000 + pairs * 100));
     }
     queue.set_time_bound(costs.bound(Duration::from_micros(51)));
     let _short: Vec<_> = (0..20).map(|i| push(&mut queue, &[i; 4])).collect();
@@ -217,8 +217,8 @@ fn a_batch_is_bounded_in_time() {
 
 #[test]
 fn a_prompt_that_takes_longer_than_the_bound_is_still_shared() {
-    let mut costs = CostModel::default();
-    costs.observe(1_000_000, 0, Duration::from_secs(1));
+    let mut costs = PartCosts::new(PartMap::default(), 1);
+    costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1));
     let sizes = |bound| {
         let mut queue = queue(Scheduling::Prefix, 1000, 1000);
         queue.set_time_bound(costs.bound(Duration::from_micros(bound)));

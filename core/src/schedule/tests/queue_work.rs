@@ -10,7 +10,7 @@ use crate::trace::Trace;
 use std::time::Instant;
 use tokio::sync::oneshot::Receiver;
 
-const BUDGET: Budget = Budget { max_tokens: 4096, max_ragged_tokens: 32_768, max_sequences: 1000, time: None };
+const BUDGET: Budget = Budget { max_tokens: 4096, max_ragged_tokens: 32_768, max_sequences: 1000 };
 
 type Texts = fn(u32) -> Vec<u32>;
 

@@ -42,7 +42,7 @@ fn best_unique_tokens(sequences: &[Sequence], budget: Budget) -> usize {
 /// as multiples of the fewest possible.
 fn against_the_best(scheduling: Scheduling, clients: u32, texts: u32, lens: (usize, u32), max_tokens: usize) -> f64 {
     let (prompt_len, own_len) = lens;
-    let budget = Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences: 100, time: None };
+    let budget = Budget { max_tokens, max_ragged_tokens: 8 * max_tokens, max_sequences: 100 };
     let own = |text: u32| (0..own_len).map(move |i| 1000 + 100 * text + i);
     let sequences: Vec<Sequence> =
         (0..texts).map(|text| std::iter::repeat_n(text % clients, prompt_len).chain(own(text)).collect()).collect();

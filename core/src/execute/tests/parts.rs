@@ -1,0 +1,73 @@
+//! Times of a model's parts, and batches within them.
+
+use super::tests::{budget, config, stop};
+use super::*;
+use crate::admission::queue_quota::QueueLimits;
+use crate::schedule::batcher::Compaction;
+use crate::test_support::{DIM, info, tasks};
+use crate::{Adapter, Backend, Batch, Flow, Folding, ModelInfo, Output, Tokens, Wanted};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_millis(250);
+
+/// A table that takes a microsecond for each row, and an encoder that takes a millisecond, as they say.
+struct TableAndEncoder {
+    info: ModelInfo,
+    times: Vec<Duration>,
+}
+
+const TABLE: Adapter = Adapter(0);
+const ENCODER: Adapter = Adapter(1);
+
+impl Backend for TableAndEncoder {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        self.times = vec![Duration::ZERO; 2];
+        for (b, adapter) in batch.ragged.adapters().iter().enumerate() {
+            let rows = batch.ragged.rows(b).len() as u32;
+            self.times[usize::from(adapter.0)] +=
+                rows * Duration::from_micros(if *adapter == TABLE { 1 } else { 1000 });
+        }
+        Ok(vec![Output::Embedding(vec![0.0; DIM]); batch.ragged.num_sequences()])
+    }
+
+    fn part_times(&self) -> &[Duration] {
+        &self.times
+    }
+}
+
+/// Rows for the table and for the encoder in each batch that these texts were in.
+async fn batches(pipeline: &Arc<Pipeline>, texts: Vec<(Adapter, usize)>) -> Vec<[usize; 2]> {
+    let tokens =
+        |(i, &(adapter, len)): (usize, &(Adapter, usize))| Tokens::new(vec![i as u32; len]).with_adapter(adapter);
+    let sequences = texts.iter().enumerate().map(tokens).collect();
+    let answers = pipeline.submit(sequences, Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
+    let mut batches = BTreeMap::<u64, [usize; 2]>::new();
+    for (answer, (adapter, len)) in answers.iter().zip(texts) {
+        batches.entry(answer.batch.id).or_default()[usize::from(adapter.0)] += len;
+    }
+    batches.into_values().collect()
+}
+
+#[tokio::test]
+async fn a_cheap_part_does_not_make_the_batches_of_another_longer() {
+    let limits = QueueLimits { tokens: 100_000, inputs: 1000 };
+    let compaction = Compaction { folding: Folding::Whole, ..config(budget(10_000, 100)).compaction };
+    let config = PipelineConfig { limits, compaction, max_batch_time: Some(LIMIT), ..config(budget(10_000, 100)) };
+    let backend = TableAndEncoder { info: info(tasks(&[1]), 1000), times: vec![] };
+    let (pipeline, threads) =
+        spawn(vec![ModelBackend::Whole(Box::new(backend))], config, WarmUp::off(compaction)).unwrap();
+    assert_eq!(batches(&pipeline, vec![(TABLE, 100), (ENCODER, 100)]).await, [[100, 100]]);
+    for _ in 0..20 {
+        assert_eq!(batches(&pipeline, vec![(TABLE, 5000), (TABLE, 4000)]).await, [[9000, 0]]);
+    }
+    assert_eq!(batches(&pipeline, vec![(ENCODER, 60); 8]).await, [[0, 240]; 2]);
+    let both = [vec![(TABLE, 2000)], vec![(ENCODER, 60); 5]].concat();
+    assert_eq!(batches(&pipeline, both).await, [[2000, 240], [0, 60]]);
+    assert_eq!(batches(&pipeline, vec![(TABLE, 100); 90]).await, [[9000, 0]]);
+    stop(&pipeline, threads);
+}

@@ -1,0 +1,74 @@
+//! Costs of the parts of a model, and the bound on the time of a batch.
+
+use super::cost_model::{Cost, CostModel};
+use super::work::{Work, WorkByPart};
+use crate::PartMap;
+use std::time::Duration;
+
+/// What the passes of each part of a model have cost. The parts may be models of very different sizes, so the passes of one say nothing
+/// about another.
+#[derive(Debug, Clone)]
+pub(crate) struct PartCosts {
+    parts: PartMap,
+    /// By part.
+    models: Vec<CostModel>,
+}
+
+impl PartCosts {
+    /// Costs of a model that runs on so many replicas of its backend.
+    pub(crate) fn new(parts: PartMap, replicas: usize) -> Self {
+        let models = vec![CostModel::new(replicas); parts.count()];
+        Self { parts, models }
+    }
+
+    /// A part took `time` for its work in a pass.
+    pub(crate) fn observe(&mut self, part: usize, work: Work, time: Duration) {
+        if let Some(model) = self.models.get_mut(part) {
+            model.observe(work, time);
+        }
+    }
+
+    /// Bound on the time of a batch by these costs.
+    pub(crate) fn bound(&self, limit: Duration) -> TimeBound {
+        let costs = self.models.iter().map(CostModel::cost).collect();
+        TimeBound { limit: limit.as_nanos() as f64, costs, parts: self.parts.clone() }
+    }
+}
+
+/// Bound on the time of a batch, which is the sum of the times of the parts: they compute one after another.
+#[derive(Debug, Clone)]
+pub(crate) struct TimeBound {
+    /// Nanoseconds.
+    limit: f64,
+    /// By part.
+    costs: Vec<Cost>,
+    pub(crate) parts: PartMap,
+}
+
+impl TimeBound {
+    /// Rows of a part without pairs that could join a pass together with `shared`, which it has already.
+    pub(crate) fn room(&self, taken: &WorkByPart, part: usize, shared: Work) -> usize {
+        let rest = self.most(part, shared) - self.time(taken);
+        self.costs.get(part).map_or(0, |cost| (rest / cost.per_row).max(0.0) as usize)
+    }
+
+    /// True if a pass, of which its last sequence is one of `part` and shares `shared` with others, is within the bound.
+    pub(crate) fn allows(&self, pass: &WorkByPart, part: usize, shared: Work) -> bool {
+        self.time(pass) <= self.most(part, shared)
+    }
+
+    /// The bound, and on top of it the time of what is shared: the next batch would compute that again. Where it alone takes longer
+    /// than the bound, it counts in its place: so at most half of the time goes to what was computed before.
+    fn most(&self, part: usize, shared: Work) -> f64 {
+        let shared = self.costs.get(part).map_or(0.0, |cost| cost.time(shared));
+        self.limit.max(shared) + shared
+    }
+
+    fn time(&self, work: &WorkByPart) -> f64 {
+        self.costs.iter().zip(work.iter()).map(|(cost, work)| cost.time(work)).sum()
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/part_costs.rs"]
+mod tests;
