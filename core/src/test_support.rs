@@ -38,13 +38,7 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
 }
 
 pub(crate) fn embedder() -> Capabilities {
-    let embed = Embed {
-        dim: DIM,
-        token_dim: DIM,
-        pooling: vec![Pooling::LastToken],
-        prompts: Prompts::default(),
-        adapters: vec![],
-    };
+    let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], ..Embed::default() };
     Capabilities::embedding(embed, 500)
 }
 

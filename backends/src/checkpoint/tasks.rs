@@ -18,7 +18,7 @@ impl Evidence<'_> {
         list: &ModuleList,
         width: usize,
     ) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
-        let adapters = self.adapters();
+        let adapters = self.adapters(list.normalizes(0));
         if list.tasks.is_empty() {
             return Ok((adapters, Routes::default(), width));
         }
@@ -26,21 +26,24 @@ impl Evidence<'_> {
             let problem = "a Router in a model with adapters";
             return Err(LoadError::unsupported("modules.json", problem, "one of the two"));
         }
-        let tasks = list.tasks.iter().map(|(task, part)| {
-            let instruction = self.instruction(task).to_owned();
-            TaskAdapter { task: task.clone(), instruction, part: *part }
+        let tasks = (1..).zip(&list.tasks).map(|(number, (task, part))| TaskAdapter {
+            task: task.clone(),
+            instruction: self.instruction(task).to_owned(),
+            part: *part,
+            normalizes: list.normalizes(number),
         });
         let (routes, width) = self.routes(list, width)?;
         Ok((tasks.collect(), routes, width))
     }
 
     /// The adapters of the config, by their tasks.
-    fn adapters(&self) -> Vec<TaskAdapter> {
+    fn adapters(&self, normalizes: bool) -> Vec<TaskAdapter> {
         let tasks = self.metadata.config.adapters.iter().flat_map(|adapters| &adapters.tasks);
         let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
             task: name.clone(),
             instruction: instruction.clone(),
             part: 0,
+            normalizes,
         };
         tasks.map(adapter).collect()
     }

@@ -67,6 +67,13 @@ impl Ways {
     }
 }
 
+impl Way {
+    /// `true` if the vectors at its end have unit length; nothing else may stand behind a Normalize.
+    pub(super) fn normalizes(&self) -> bool {
+        self.modules.last().is_some_and(|module| module.class_name() == Some("Normalize"))
+    }
+}
+
 /// `true` for ways that have their tensors in common: the same Transformer with the same Pooling, or the same table of vectors.
 fn begin_alike(one: &[Module], other: &[Module]) -> bool {
     let is_table = one.first().is_some_and(|module| module.class_name() == Some("StaticEmbedding"));

@@ -36,7 +36,7 @@ pub struct Capabilities {
 }
 
 /// Embedding of texts. The vectors' similarity is their cosine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Embed {
     /// Width of a text's vector.
     pub dim: usize,
@@ -48,6 +48,8 @@ pub struct Embed {
     pub prompts: Prompts,
     /// Adapters that a request may choose, in the order of their numbers; none in most models.
     pub adapters: Vec<TaskAdapter>,
+    /// The model's own modules scale the vectors of texts without a task to unit length.
+    pub normalizes: bool,
 }
 
 impl Embed {
@@ -55,10 +57,16 @@ impl Embed {
     pub fn adapter_names(&self) -> impl Iterator<Item = &str> {
         self.adapters.iter().map(|adapter| adapter.task.as_str())
     }
+
+    /// `true` if the model's own modules scale the vectors of a task to unit length.
+    pub(crate) fn normalizes(&self, task: Option<&str>) -> bool {
+        let adapter = task.and_then(|task| self.adapters.iter().find(|adapter| adapter.task == task));
+        adapter.map_or(self.normalizes, |adapter| adapter.normalizes)
+    }
 }
 
 /// An adapter or a route of a model, for texts of one task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskAdapter {
     /// The task by which a request chooses it.
     pub task: String,
@@ -66,6 +74,8 @@ pub struct TaskAdapter {
     pub instruction: String,
     /// Index of the [part](crate::ModelInfo::parts) of the model that takes the texts of this task.
     pub part: usize,
+    /// As [`Embed::normalizes`], for texts of this task.
+    pub normalizes: bool,
 }
 
 /// Way in which a document is scored against a query.
