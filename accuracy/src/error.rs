@@ -41,6 +41,9 @@ pub enum AccuracyError {
         /// Description of the problem.
         problem: String,
     },
+    /// The answers of the model have no comparison.
+    #[error("classifiers of tokens cannot be compared, and the model is one")]
+    TokenClassifier,
     /// The model does not load, or the engine does not start.
     #[error(transparent)]
     Start(StartError),

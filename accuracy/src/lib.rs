@@ -112,10 +112,11 @@ impl Accuracy {
         let start = |dtype| Process::start(pass(dtype).map_err(AccuracyError::Process)?);
         let first = start(Dtype::Float32)?;
         let ready = first.ready.clone();
-        ready.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        warn(&ready.warnings, &[]);
         let (work, selection) = texts.work(ready.kind, self.max_texts).map_err(|error| error.in_file(&source))?;
         let reference = (ready, first.run(&work)?);
         let second = start(dtype)?;
+        warn(&second.ready.warnings, &reference.0.warnings);
         let other = (second.ready.clone(), second.run(&work)?);
         Report::new(model, (source, selection), &work, [reference, other])
     }
@@ -124,6 +125,12 @@ impl Accuracy {
 /// One pass: loads a model by `start`, answers the texts that the comparing process sends, and ends.
 pub fn pass(start: impl FnOnce() -> Result<Engine, StartError>) -> ExitCode {
     exit_code(pass::answer(start))
+}
+
+/// Prints the warnings that are not among the earlier ones.
+fn warn(warnings: &[String], earlier: &[String]) {
+    let new = warnings.iter().filter(|warning| !earlier.contains(warning));
+    new.for_each(|warning| eprintln!("warning: {warning}"));
 }
 
 fn exit_code(outcome: Result<(), AccuracyError>) -> ExitCode {

@@ -9,7 +9,7 @@ use crate::memory;
 use crate::requests::Requests;
 use crate::texts::{Kind, Work};
 use prefold_backends::{DeviceChoice, used_device_bytes};
-use prefold_core::{Engine, Usage};
+use prefold_core::{Embed, Engine, Usage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -23,6 +23,8 @@ pub(crate) struct Ready {
     pub(crate) dtype: String,
     pub(crate) device: String,
     pub(crate) kind: Kind,
+    /// Tasks whose texts go through adapters or routes of their own.
+    pub(crate) tasks: Vec<String>,
     pub(crate) warnings: Vec<String>,
     pub(crate) load_s: f64,
     pub(crate) resident_bytes: Option<u64>,
@@ -52,7 +54,8 @@ pub(crate) fn answer(start: impl FnOnce() -> Result<Engine, StartError>) -> Resu
             model_type: info.model_type.clone(),
             dtype: info.dtype.to_owned(),
             device: info.device.clone(),
-            kind: Kind::of(&info.capabilities),
+            kind: Kind::of(&info.capabilities)?,
+            tasks: info.capabilities.embed.iter().flat_map(Embed::adapter_names).map(str::to_owned).collect(),
             warnings: info.capabilities.warnings.clone(),
             load_s,
             resident_bytes: memory::resident(),

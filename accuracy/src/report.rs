@@ -23,6 +23,8 @@ pub(crate) struct Report {
     source: String,
     #[serde(flatten)]
     pub(crate) selection: Selection,
+    /// Tasks of the model, which are not compared: the texts have none.
+    tasks_left_out: Vec<String>,
     /// The run in float32.
     pub(crate) reference: Cost,
     /// The run in the other type.
@@ -111,6 +113,7 @@ impl Report {
             device: ready.device.clone(),
             source,
             selection,
+            tasks_left_out: ready.tasks.clone(),
             reference: Cost::new(ready, &reference),
             other: Cost::new(other_ready, &other),
             agreement: agreement.ok_or(AccuracyError::DifferentAnswers)?,
@@ -136,7 +139,7 @@ impl Report {
     }
 
     fn write_head(&self, f: &mut Formatter<'_>) -> FmtResult {
-        let Self { model, model_type, device, source, selection, reference, .. } = self;
+        let Self { model, model_type, device, source, selection, tasks_left_out, reference, .. } = self;
         writeln!(f, "model    {model} ({model_type}) on {device}")?;
         writeln!(f, "texts    {}, {source}, {}", self.compared(), count(reference.tokens, "token"))?;
         let Selection { texts, left_out, repeated } = *selection;
@@ -146,6 +149,10 @@ impl Report {
         }
         if repeated > 0 {
             writeln!(f, "         {repeated} equal to an earlier one are not counted")?;
+        }
+        if !tasks_left_out.is_empty() {
+            let tasks = tasks_left_out.join(", ");
+            writeln!(f, "         all without a task; those of the model are not compared: {tasks}")?;
         }
         if reference.truncated > 0 {
             writeln!(f, "         {} truncated to the model's longest input", reference.truncated)?;

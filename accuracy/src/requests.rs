@@ -37,7 +37,7 @@ impl<'a> Requests<'a> {
     pub(crate) async fn embed(&mut self, items: &[Item]) -> Result<Vec<Vec<f32>>, Error> {
         let mut vectors = Vec::with_capacity(items.len());
         for items in items.chunks(AT_ONCE) {
-            let options = EmbedOptions { encode: EncodeOptions::new("text"), normalize: true, dimensions: None };
+            let options = EmbedOptions { encode: EncodeOptions::new("text"), normalize: Some(true), dimensions: None };
             let response = self.engine.embed(inputs(items), options).await?;
             vectors.extend(self.count(response));
         }

@@ -87,12 +87,15 @@ pub(crate) struct Selection {
 }
 
 impl Kind {
-    pub(crate) fn of(can: &Capabilities) -> Self {
-        match (&can.embed, &can.rerank) {
-            (Some(_), _) => Self::Embed,
-            (None, Some(Rerank::Pair)) => Self::OneLabel,
-            (None, Some(_)) => Self::Rerank,
-            (None, None) => Self::Classify,
+    /// # Errors
+    /// The model is a classifier of tokens.
+    pub(crate) fn of(can: &Capabilities) -> Result<Self, AccuracyError> {
+        match (&can.embed, &can.rerank, &can.classify) {
+            (Some(_), ..) => Ok(Self::Embed),
+            (None, Some(Rerank::Pair), _) => Ok(Self::OneLabel),
+            (None, Some(_), _) => Ok(Self::Rerank),
+            (None, None, Some(_)) => Ok(Self::Classify),
+            (None, None, None) => Err(AccuracyError::TokenClassifier),
         }
     }
 }

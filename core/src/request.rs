@@ -142,8 +142,8 @@ pub struct EncodeLimits {
 pub struct EmbedOptions {
     /// Choices for turning inputs into tokens.
     pub encode: EncodeOptions,
-    /// Scale vectors to unit length (after `dimensions`).
-    pub normalize: bool,
+    /// Scale vectors to unit length, after `dimensions`; when absent, as the model's own modules do, before `dimensions`.
+    pub normalize: Option<bool>,
     /// Keep only the first values of each vector.
     pub dimensions: Option<usize>,
 }

@@ -38,19 +38,13 @@ pub(crate) fn ids(value: &Value) -> Vec<u32> {
 }
 
 pub(crate) fn embedder() -> Capabilities {
-    let embed = Embed {
-        dim: DIM,
-        token_dim: DIM,
-        pooling: vec![Pooling::LastToken],
-        prompts: Prompts::default(),
-        adapters: vec![],
-    };
+    let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], ..Embed::default() };
     Capabilities::embedding(embed, 500)
 }
 
 /// An embedder with tasks for these parts.
 pub(crate) fn tasks(parts: &[usize]) -> Capabilities {
-    let task = |&part: &usize| TaskAdapter { task: format!("part {part}"), instruction: String::new(), part };
+    let task = |&part: &usize| TaskAdapter { task: format!("part {part}"), part, ..TaskAdapter::default() };
     let mut capabilities = embedder();
     capabilities.embed.as_mut().expect("an embedder").adapters = parts.iter().map(task).collect();
     capabilities

@@ -108,7 +108,7 @@ impl<B: Backend + ?Sized> FaultyBackend<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefold_core::{Capabilities, Embed, Pooling, Prompts, RaggedBatch, Wanted};
+    use prefold_core::{Capabilities, Embed, Pooling, RaggedBatch, Wanted};
     use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
@@ -130,13 +130,7 @@ mod tests {
     }
 
     fn faulty(source: &str) -> FaultyBackend<Sound> {
-        let embed = Embed {
-            dim: DIM,
-            token_dim: DIM,
-            pooling: vec![Pooling::LastToken],
-            prompts: Prompts::default(),
-            adapters: vec![],
-        };
+        let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], ..Embed::default() };
         let info = ModelInfo {
             model_type: "sound".to_owned(),
             capabilities: Arc::new(Capabilities::embedding(embed, 10)),

@@ -105,7 +105,7 @@ fn server() -> &'static Server {
             token_dim: DIM,
             pooling: vec![Pooling::LastToken],
             prompts: prompts.clone(),
-            adapters: vec![],
+            ..Embed::default()
         };
         let models: [Capabilities; KINDS] = [
             Capabilities::embedding(embed, MAX_INPUT_LENGTH),

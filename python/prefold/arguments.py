@@ -73,7 +73,7 @@ KINDS: dict[str, Callable[[Any], str | None]] = {
     "task": optional(text),
     "instruction": optional(text),
     "truncate": optional(flag),
-    "normalize": flag,
+    "normalize": optional(flag),
     "raw_scores": flag,
     "add_special_tokens": flag,
     "progress": flag,

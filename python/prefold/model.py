@@ -95,7 +95,7 @@ class Model:
         input_type: str | None = None,
         task: str | None = None,
         dimensions: int | None = None,
-        normalize: bool = True,
+        normalize: bool | None = True,
         truncate: bool | None = None,
         batch: int | None = None,
         progress: bool = False,
@@ -105,8 +105,10 @@ class Model:
         `texts` is one text, texts in a list or iterator, or an Arrow array of strings, which is read where it lies. `prompt_name`
         is one of the model's prompts, `prompt` a text to put before each, `input_type` one of `"query"`, `"document"`,
         `"classification"` and `"clustering"`: the model's prompt or task of that name, if it has one, `task` one of `info["tasks"]`.
-        `dimensions` keeps the first values, scaled to unit length again; `normalize=False` does not scale. `truncate=False` raises `TooLongError` for what is too
-        long. `batch` texts are given to the engine at once, which neither changes a bit nor the batches that it forms.
+        `dimensions` keeps the first values, scaled to unit length again; `normalize=False` does not scale. `normalize=None` gives vectors the
+        length that the model's own modules give them, as sentence-transformers does, and `dimensions` then only cuts.
+        `truncate=False` raises `TooLongError` for what is too long. `batch` texts are given to the engine at once, which neither changes
+        a bit nor the batches that it forms.
 
         Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
@@ -136,7 +138,7 @@ class Model:
         input_type: str | None = None,
         task: str | None = None,
         dimensions: int | None = None,
-        normalize: bool = True,
+        normalize: bool | None = True,
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> NDArray[np.float32]:
@@ -161,7 +163,7 @@ class Model:
         input_type: str | None = None,
         task: str | None = None,
         dimensions: int | None = None,
-        normalize: bool = True,
+        normalize: bool | None = True,
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> Iterator[NDArray[np.float32]]:
@@ -179,7 +181,7 @@ class Model:
         input_type: str | None = None,
         task: str | None = None,
         dimensions: int | None = None,
-        normalize: bool = True,
+        normalize: bool | None = True,
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> AsyncIterator[NDArray[np.float32]]:
@@ -313,7 +315,7 @@ class Model:
         input_type: str | None,
         task: str | None,
         truncate: bool | None,
-        normalize: bool,
+        normalize: bool | None,
         dimensions: int | None,
     ) -> Callable[[Block], _prefold.Job]:
         check(prompt_name=prompt_name, prompt=prompt, input_type=input_type, task=task, truncate=truncate)

@@ -2,21 +2,34 @@
 
     from prefold.sentence_transformers import SentenceTransformer
 
-It needs neither sentence-transformers nor PyTorch. Vectors have unit length unless `normalize_embeddings=False`.
+It needs neither sentence-transformers nor PyTorch.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
 
+from .errors import InputError
 from .model import Model, loaded
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
+
+Sentences = Union[str, Sequence[str]]
+"""A text or texts."""
+
+SentencesOfTask = Union[Sentences, Mapping[str, str], Sequence[Mapping[str, str]]]
+"""The same, or their task with each: `{task: text}`."""
+
+NAMES = {
+    "query": ("query", "search_query", "retrieval.query"),
+    "document": ("document", "passage", "doc", "search_document", "retrieval.passage"),
+}
+"""Names that models give the prompt and the task of queries and of documents, as `input_type` finds them."""
 
 
 class SentenceTransformer:
@@ -52,7 +65,7 @@ class SentenceTransformer:
 
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: SentencesOfTask,
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -62,25 +75,32 @@ class SentenceTransformer:
         precision: str = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-        normalize_embeddings: bool = True,
+        normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         device: str | None = None,
+        task: str | None = None,
     ) -> Any:
         """Vectors: float32 `[n, d]`, of a single string `[d]`; a list of arrays if `convert_to_numpy` is False, a tensor if
         `convert_to_tensor`, which needs PyTorch. `show_progress_bar=None` shows it where the logger does at level INFO.
+
+        Vectors are as long as the model's modules make them, those of a Normalize 1, and `truncate_dim` cuts them;
+        `normalize_embeddings=True` scales all to unit length. `task` is one of `model.info["tasks"]` and selects no prompt; models without
+        tasks ignore it. `{task: text}`, or a list of such with the same task, stands for both.
         """
+        if task is None:
+            sentences, task = self._with_task(sentences)
         return self._encode(
-            sentences, prompt_name=prompt_name, prompt=prompt, input_type=None, batch_size=batch_size,
+            sentences, prompt_name=prompt_name, prompt=prompt, input_type=None, task=task, batch_size=batch_size,
             show_progress_bar=show_progress_bar, output_value=output_value, precision=precision,
             convert_to_numpy=convert_to_numpy, convert_to_tensor=convert_to_tensor,
             normalize_embeddings=normalize_embeddings, truncate_dim=truncate_dim, device=device)
 
-    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
-        """`encode` with the model's prompt for queries, if it has one and `options` name no other."""
+    def encode_query(self, sentences: Sentences, **options: Any) -> Any:
+        """`encode` with the model's task for queries, and its prompt for them unless `options` name another."""
         return self._encode_as("query", sentences, options)
 
-    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
-        """`encode` with the model's prompt for documents, if it has one and `options` name no other."""
+    def encode_document(self, sentences: Sentences, **options: Any) -> Any:
+        """`encode` with the model's task for documents, and its prompt for them unless `options` name another."""
         return self._encode_as("document", sentences, options)
 
     def similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
@@ -109,15 +129,38 @@ class SentenceTransformer:
         """Names of the model's prompts."""
         return list(self.model.info["prompts"])
 
-    def _encode_as(self, input_type: str, sentences: str | Sequence[str], options: dict[str, Any]) -> Any:
-        has_prompt = options.get("prompt_name") is not None or options.get("prompt") is not None
-        return self._encode(sentences, input_type=None if has_prompt else input_type, **options)
+    def _with_task(self, sentences: Any) -> tuple[Any, str | None]:
+        """The texts of `{task: text}`, or of a list of such, with their task; other texts as they are."""
+        is_list = isinstance(sentences, (list, tuple)) and len(sentences) > 0
+        items = sentences if is_list else [sentences]
+        if not isinstance(items[0], Mapping):
+            return sentences, None
+        if not all(isinstance(item, Mapping) and len(item) == 1 and item.keys() == items[0].keys() for item in items):
+            problem = "`sentences` has mappings; each must be {task: text}, all with the same task"
+            raise InputError(problem, "sentences")
+        (task,), known = items[0], self.model.info["tasks"]
+        texts = [item[task] for item in items]
+        if task not in known or not all(isinstance(text, str) for text in texts):
+            problem = f"`sentences` has mappings of {task!r}; each must be {{task: text}}, and the model has these tasks: "
+            raise InputError(problem + (", ".join(known) or "none"), "sentences")
+        return texts if is_list else texts[0], task
+
+    def _encode_as(self, input_type: str, sentences: Sentences, options: dict[str, Any]) -> Any:
+        names, info = NAMES[input_type], self.model.info
+        if options.get("prompt_name") is None and options.get("prompt") is None:
+            if not {name.lower() for name in info["tasks"] + info["prompts"]}.isdisjoint(names):
+                return self._encode(sentences, input_type=input_type, task=None, **options)
+            # The default prompt is not meant.
+            options = {**options, "prompt": ""}
+        task = next((name for name in names if name in info["tasks"]), None)
+        return self._encode(sentences, input_type=None, task=task, **options)
 
     def _encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: Any,
         *,
         input_type: str | None,
+        task: str | None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
@@ -126,7 +169,7 @@ class SentenceTransformer:
         precision: str = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-        normalize_embeddings: bool = True,
+        normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         device: str | None = None,
     ) -> Any:
@@ -138,9 +181,14 @@ class SentenceTransformer:
             raise ValueError(f"device={device!r}: the model is on {self.model.info['device']!r}")
         if show_progress_bar is None:
             show_progress_bar = logging.getLogger("prefold").getEffectiveLevel() <= logging.INFO
+        if not self.model.info["tasks"]:
+            task = None
+        if task is not None and prompt_name is None and prompt is None:
+            # Otherwise it would be that of the task.
+            prompt = self.model.info["default_prompt"] or ""
         vectors = self.model.embed(
-            sentences, prompt_name=prompt_name, prompt=prompt, input_type=input_type, batch=batch_size,
-            dimensions=truncate_dim or self.truncate_dim, normalize=normalize_embeddings, progress=show_progress_bar)
+            sentences, prompt_name=prompt_name, prompt=prompt, input_type=input_type, task=task, batch=batch_size,
+            dimensions=truncate_dim or self.truncate_dim, normalize=normalize_embeddings or None, progress=show_progress_bar)
         shaped = vectors[0] if isinstance(sentences, str) else vectors
         if convert_to_tensor:
             try:

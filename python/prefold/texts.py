@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sized
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
@@ -100,8 +100,8 @@ def iterable(texts: Any) -> Iterable[Any]:
     kind = type(texts).__name__
     if isinstance(texts, AsyncIterable):
         raise InputError(f"`texts` is {kind}, an async iterator: only the methods of asyncio take it, such as `aembed`", "texts")
-    # An array of numpy with no dimension says that it can be iterated and cannot.
-    if isinstance(texts, (bytes, bytearray)) or not isinstance(texts, Iterable) or getattr(texts, "shape", None) == ():
+    # An array of numpy with no dimension says that it can be iterated and cannot; the keys of a mapping are not meant.
+    if isinstance(texts, (bytes, bytearray, Mapping)) or not isinstance(texts, Iterable) or getattr(texts, "shape", None) == ():
         raise InputError(f"`texts` is {kind}; it must be texts, an iterator of them or an Arrow array", "texts")
     return texts
 

@@ -67,12 +67,12 @@ impl NativeModel {
         self.model()?.info().map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// Vectors of texts: a numpy array of float32, `[n, d]`.
+    /// Vectors of texts: a numpy array of float32, `[n, d]`. Without `normalize`, as long as the model's own modules make them.
     fn embed(
         &self,
         given: &Bound<'_, PyAny>,
         options: Options,
-        normalize: bool,
+        normalize: Option<bool>,
         dimensions: Option<i64>,
     ) -> PyResult<Job> {
         let (model, texts) = (self.model()?, texts(given)?);

@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib
+import json
+import shutil
 import subprocess
 import sys
 
@@ -25,7 +27,8 @@ def test_sentence_transformers(models, texts):
     np.testing.assert_array_equal(model.encode(texts, prompt_name="query"), queries)
     np.testing.assert_array_equal(model.encode_document(texts), models("qwen3-tiny").embed(texts, prompt_name="document"))
     assert model.get_sentence_embedding_dimension() == vectors.shape[1] and model.prompts == ["document", "query"]
-    assert model.encode(texts, truncate_dim=8).shape == (len(texts), 8)
+    np.testing.assert_array_equal(model.encode(texts, truncate_dim=8), vectors[:, :8])
+    np.testing.assert_array_equal(model.encode(texts, truncate_dim=8, normalize_embeddings=True), models("qwen3-tiny").embed(texts, dimensions=8))
     cosines = model.similarity(vectors[:3], vectors * 2)
     assert cosines.shape == (3, len(texts)) and cosines.dtype == np.float32
     np.testing.assert_allclose(cosines, vectors[:3] @ vectors.T, atol=1e-6)
@@ -36,17 +39,101 @@ def test_sentence_transformers(models, texts):
             model.encode(texts, **wrong)
 
 
-def test_encode_is_that_of_sentence_transformers(models, texts):
+@pytest.mark.parametrize(("name", "normalizes"), [("router-encoders-tiny", True), ("router-static-tiny", False), ("asym-tiny", False)])
+def test_vectors_are_as_long_as_the_models_modules_make_them(name, normalizes, models, texts):
+    from prefold.sentence_transformers import SentenceTransformer
+
+    model, here = SentenceTransformer(models(name)), models(name)
+    for task in [None, *here.info["tasks"]]:
+        unit, raw = (here.embed(texts, task=task, prompt="", normalize=normalize) for normalize in (True, False))
+        assert np.abs(np.linalg.norm(raw, axis=1) - 1).max() > 0.05
+        np.testing.assert_array_equal(model.encode(texts, task=task, prompt=""), unit if normalizes else raw)
+        np.testing.assert_array_equal(model.encode(texts, task=task, prompt="", normalize_embeddings=True), unit)
+        np.testing.assert_array_equal(model.encode(texts, task=task, truncate_dim=5), (unit if normalizes else raw)[:, :5])
+
+
+def test_a_normalize_may_be_of_one_route(tmp_path, texts):
+    from prefold.sentence_transformers import SentenceTransformer
+
+    folder = shutil.copytree(FIXTURES / "router-static-tiny", tmp_path / "model")
+    router = json.loads((folder / "router_config.json").read_text())
+    router["types"]["document_2_Normalize"] = "sentence_transformers.models.Normalize"
+    router["structure"]["document"].append("document_2_Normalize")
+    (folder / "router_config.json").write_text(json.dumps(router))
+    with prefold.Model(folder) as here:
+        model = SentenceTransformer(here)
+        for call, input_type, normalize in [(model.encode, None, False), (model.encode_query, "query", False), (model.encode_document, "document", True)]:
+            np.testing.assert_array_equal(call(texts), here.embed(texts, input_type=input_type, normalize=normalize))
+
+
+def test_a_task_selects_a_route_and_no_prompt(models, texts):
+    from prefold.sentence_transformers import SentenceTransformer
+
+    here = models("router-encoders-tiny")
+    model = SentenceTransformer(here)
+    queries = here.embed(texts, task="query", prompt="")
+    assert np.abs(queries - here.embed(texts, task="query")).max() > 0.01
+    np.testing.assert_array_equal(model.encode(texts, task="query"), queries)
+    np.testing.assert_array_equal(model.encode([{"query": text} for text in texts]), queries)
+    np.testing.assert_array_equal(model.encode({"query": texts[3]}), queries[3])
+    np.testing.assert_array_equal(model.encode_query(texts, prompt=""), queries)
+    np.testing.assert_array_equal(model.encode_query(texts), here.embed(texts, task="query"))
+    np.testing.assert_array_equal(model.encode(texts, prompt_name="query"), here.embed(texts, prompt_name="query"))
+    with pytest.raises(TypeError, match="task"):
+        model.encode_query(texts, task="query")
+    plain = SentenceTransformer(models("qwen3-tiny"))
+    np.testing.assert_array_equal(plain.encode(texts, task="query"), plain.encode(texts))
+
+
+@pytest.mark.parametrize(("name", "call", "task"), [("router-encoders-tiny", "encode_document", "document"), ("bert-mean-tiny", "encode_query", None)])
+def test_the_default_prompt_is_that_of_encode_alone(name, call, task, texts):
+    from prefold.sentence_transformers import SentenceTransformer
+
+    with prefold.Model(FIXTURES / name, default_prompt="say: ") as here:
+        model = SentenceTransformer(here)
+        assert here.info["default_prompt"] == "say: "
+        np.testing.assert_array_equal(model.encode(texts, task="document"), here.embed(texts, task=task, prompt="say: "))
+        np.testing.assert_array_equal(getattr(model, call)(texts), here.embed(texts, task=task, prompt=""))
+
+
+@pytest.mark.parametrize(("sentences", "words"), [
+    ({"title": "bees"}, "mappings of 'title'.* these tasks: query, document"),
+    ({}, "{task: text}"),
+    ({"query": "bees", "document": "bees"}, "{task: text}"),
+    ([{"query": "bees"}, {"document": "bees"}], "all with the same task"),
+    ([{"query": "bees"}, "bees"], "{task: text}"),
+    ([{"query": ["bees"]}], "{task: text}"),
+    (["bees", {"query": "bees"}], "item 1 is dict"),
+])
+def test_other_dictionaries_are_refused(sentences, words, models):
+    from prefold.sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(models("router-encoders-tiny"))
+    with pytest.raises(prefold.InputError, match=words):
+        model.encode(sentences)
+    for call in [model.encode_query, lambda sentences: model.encode(sentences, task="query")]:
+        with pytest.raises(prefold.InputError, match="dict"):
+            call(sentences)
+    with pytest.raises(prefold.InputError, match="tasks: none"):
+        SentenceTransformer(models("qwen3-tiny")).encode({"query": "bees"})
+
+
+@pytest.mark.parametrize("name", ["qwen3-tiny", "llama-tiny", "asym-tiny", "router-encoders-tiny", "router-static-tiny"])
+def test_encode_is_that_of_sentence_transformers(name, texts):
     """Beside the library itself, where it is installed. It needs PyTorch; benches/compare/requirements/torch.txt has both."""
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer as Original
 
     from prefold.sentence_transformers import SentenceTransformer
 
-    ours, theirs = (kind(str(FIXTURES / "qwen3-tiny"), device="cpu") for kind in (SentenceTransformer, Original))
-    for call in ("encode", "encode_query", "encode_document"):
-        a, b = (getattr(model, call)(texts, normalize_embeddings=True) for model in (ours, theirs))
-        np.testing.assert_allclose(a, b, atol=2e-5)
+    ours, theirs = (kind(str(FIXTURES / name), device="cpu") for kind in (SentenceTransformer, Original))
+    tasks = ours.model.info["tasks"]
+    calls = [("encode", {}), *(("encode", {"task": task}) for task in tasks), ("encode_query", {}), ("encode_query", {"prompt": ""})]
+    calls += [("encode_document", {})] if not tasks or "document" in tasks else []
+    for call, options in calls:
+        for further in [{}, {"normalize_embeddings": True}, {"truncate_dim": 5}, {"truncate_dim": 5, "normalize_embeddings": True}]:
+            a, b = (getattr(model, call)(texts, **options, **further) for model in (ours, theirs))
+            np.testing.assert_allclose(a, b, atol=2e-5, err_msg=f"{call} {options} {further}")
     np.testing.assert_allclose(ours.similarity(a, b), theirs.similarity(a, b), atol=2e-5)
     assert ours.get_embedding_dimension() == theirs.get_embedding_dimension()
 

@@ -26,7 +26,6 @@ def rerank(query="a", texts=("b",), **arguments):
     (embed(task=["retrieval.query"]), "task", "is list; it must be str"),
     (embed(truncate="no"), "truncate", "is 'no'; it must be True or False"),
     (embed(normalize="x"), "normalize", "is 'x'; it must be True or False"),
-    (embed(normalize=None), "normalize", "is None; it must be True or False"),
     (embed(progress="bar"), "progress", "is 'bar'; it must be True or False"),
     (embed(dimensions=2.0), "dimensions", "is 2.0; it must be an int"),
     (embed(dimensions="3"), "dimensions", "is '3'; it must be an int"),

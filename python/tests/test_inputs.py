@@ -1,5 +1,6 @@
 """Arguments: forms of texts, progress, settings, and what is refused."""
 
+import asyncio
 import pickle
 import re
 import sys
@@ -20,7 +21,7 @@ def test_one_text_none_and_iterators(model, texts):
     vectors = model.embed(texts)
     np.testing.assert_array_equal(model.embed(texts[3]), vectors[3:4])
     assert model.embed([]).shape == (0, model.dimensions) and model.embed(iter(()), dimensions=8).shape == (0, 8)
-    for form in [tuple, iter, lambda texts: (text for text in texts), lambda texts: dict.fromkeys(texts), lambda texts: np.array(texts, object)]:
+    for form in [tuple, iter, lambda texts: (text for text in texts), lambda texts: dict.fromkeys(texts).keys(), lambda texts: np.array(texts, object)]:
         np.testing.assert_array_equal(model.embed(form(texts), batch=7), vectors)
 
 
@@ -94,6 +95,13 @@ def test_progress(model, texts, capsys, monkeypatch):
     (lambda m: m.embed(b"abc"), prefold.InputError, "texts", "is bytes"),
     (lambda m: m.embed(np.array("a")), prefold.InputError, "texts", "is ndarray"),
     (lambda m: m.embed(None), prefold.InputError, "texts", "is NoneType"),
+    (lambda m: m.embed({"query": "a"}), prefold.InputError, "texts", "is dict; it must be texts"),
+    (lambda m: m.embed([{"query": "a"}]), prefold.InputError, "texts", "item 0 is dict; it must be str"),
+    (lambda m: asyncio.run(m.aembed({"query": "a"})), prefold.InputError, "texts", "is dict"),
+    (lambda m: m.rerank("a", {"b": "c"}), prefold.InputError, "texts", "is dict"),
+    (lambda m: asyncio.run(m.arerank("a", {"b": "c"})), prefold.InputError, "texts", "is dict"),
+    (lambda m: m.classify({"a": "b"}), prefold.InputError, "texts", "is dict"),
+    (lambda m: m.tokenize({"a": "b"}), prefold.InputError, "texts", "is dict"),
     (lambda m: m.embed("a", dimensions=-1), prefold.InputError, "dimensions", "is -1"),
     (lambda m: m.embed("a", dimensions=0), prefold.InputError, "dimensions", "is 0; it must be from 1 to"),
     (lambda m: m.embed("a", prompt_name="no"), prefold.InputError, "prompt_name", "`no` is not a prompt"),

@@ -106,7 +106,7 @@ impl LocalModel {
         self.engine.config().max_request_inputs()
     }
 
-    /// Vectors as `/embed` answers them, those of all texts in one buffer.
+    /// Vectors as `/embed` answers them, those of all texts in one buffer; without `normalize` as long as the model's own modules make them.
     ///
     /// # Errors
     /// Those of [`Engine::embed`], about the field `texts`.
@@ -114,7 +114,7 @@ impl LocalModel {
         &self,
         texts: Vec<String>,
         options: TextOptions,
-        normalize: bool,
+        normalize: Option<bool>,
         dimensions: Option<usize>,
     ) -> Result<Vectors, Error> {
         let options = EmbedOptions { encode: self.options(options)?, normalize, dimensions };

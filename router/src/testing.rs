@@ -120,7 +120,7 @@ fn vector(ids: &[u32]) -> Vec<f32> {
 pub(crate) fn embedding() -> Capabilities {
     let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), ..Prompts::default() };
     Capabilities::embedding(
-        Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts, adapters: vec![] },
+        Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts, ..Embed::default() },
         256,
     )
 }

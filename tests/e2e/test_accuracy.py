@@ -106,6 +106,27 @@ def test_what_is_left_out_is_said(tmp_path):
     assert again["embeddings"] == found["embeddings"]
 
 
+@pytest.mark.parametrize("model, tasks", [
+    ("router-encoders-tiny", ["query", "document"]),
+    ("jina-v3-tiny", ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"]),
+    ("bert-mean-tiny", []),
+])
+def test_tasks_that_are_not_compared_are_named(tmp_path, model, tasks):
+    found, text = compare(tmp_path, model, "--texts", "-", stdin=lines(TEXTS))
+    assert found["tasks_left_out"] == tasks
+    assert (f"all without a task; those of the model are not compared: {', '.join(tasks)}\n" in text) == bool(tasks)
+
+
+@pytest.mark.parametrize("dtype, warnings", [
+    ("int8", []),
+    ("bfloat16", ["warning: --int8-skip has no effect: the model runs in bfloat16"]),
+    ("float32", ["warning: --int8-skip has no effect: the model runs in float32"]),
+])
+def test_the_pass_in_float32_needs_no_layers_of_int8(tmp_path, dtype, warnings):
+    done = accuracy(tmp_path, FIXTURES / "bert-mean-tiny", "--dtype", dtype, "--int8-skip", "query", "--texts", "-", stdin=lines(TEXTS))
+    assert done.returncode == 0 and [line for line in done.stderr.splitlines() if "int8-skip" in line] == warnings, done.stderr
+
+
 @pytest.mark.parametrize("args, stdin, status, words", [
     (["--texts", "/no/such/file"], None, 1, "cannot read /no/such/file"),
     (["--texts", "."], None, 1, ". is a directory"),
@@ -120,6 +141,7 @@ def test_what_is_left_out_is_said(tmp_path):
     (["--texts", "-", "--model-id", FIXTURES / "bert-reranker-tiny", "--task", "embed"], "a\nb\nc\n", 1, "does not say how to pool"),
     (["--texts", "-", "--model-id", FIXTURES / "qwen3-reranker-tiny", "--task", "rerank"], "a\nb\nc\n", 1,
      "line 1: has a text without a query, and the model scores pairs"),
+    (["--model-id", FIXTURES / "bert-ner-tiny"], None, 1, "error: classifiers of tokens cannot be compared"),
     (["--model-id", "/no/such/model"], None, 2, "/no/such/model"),
     (["--dtype", "float16", "--device", "cpu"], None, 2, "float16 is for GPUs"),
     (["--dtype", "auto"], None, 2, "`auto` depends on the checkpoint; use float32, bfloat16"),

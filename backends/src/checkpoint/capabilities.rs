@@ -245,7 +245,8 @@ impl Evidence<'_> {
             modules.push(module);
         }
         let (adapters, routes, dim) = self.tasks(&list, dim, &prompts)?;
-        let embed = Embed { dim, token_dim, pooling: pooling.clone(), prompts, adapters };
+        let embed =
+            Embed { dim, token_dim, pooling: pooling.clone(), prompts, adapters, normalizes: list.normalizes(0) };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }

@@ -43,6 +43,8 @@ pub(crate) struct ModuleList {
     pub(crate) route_of: Vec<usize>,
     /// The tasks of the model, and the index of the part that takes the texts of each.
     pub(crate) tasks: Vec<(String, usize)>,
+    /// Whether the modules end with Normalize, by the number of the task, first for texts without one; empty without `modules.json`.
+    pub(crate) normalized: Vec<bool>,
 }
 
 impl ModuleList {
@@ -88,7 +90,13 @@ impl ModuleList {
             (list.routes, list.route_of) = (vec![], vec![]);
         }
         list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.part)).collect();
+        list.normalized = ways.iter().map(Way::normalizes).collect();
         Ok(list)
+    }
+
+    /// `true` if the vectors of the task of this number, 0 without one, go through Normalize.
+    pub(crate) fn normalizes(&self, task: usize) -> bool {
+        self.normalized.get(task).is_some_and(|&normalizes| normalizes)
     }
 
     /// The modules of a way behind a Transformer in a folder that gives the states of tokens, or of its pooler; with adapters, it may be a

@@ -21,7 +21,7 @@ impl Evidence<'_> {
         width: usize,
         prompts: &Prompts,
     ) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
-        let adapters = self.adapters(prompts.excluded);
+        let adapters = self.adapters(prompts.excluded, list.normalizes(0));
         if list.tasks.is_empty() {
             return Ok((adapters, Routes::default(), width));
         }
@@ -29,22 +29,26 @@ impl Evidence<'_> {
             let problem = "a Router in a model with adapters";
             return Err(LoadError::unsupported("modules.json", problem, "one of the two"));
         }
-        let tasks = list.tasks.iter().map(|(task, part)| {
-            let instruction = instruction(task, prompts).to_owned();
-            TaskAdapter { task: task.clone(), instruction, part: *part, excludes_prompts: prompts.excluded }
+        let tasks = (1..).zip(&list.tasks).map(|(number, (task, part))| TaskAdapter {
+            task: task.clone(),
+            instruction: instruction(task, prompts).to_owned(),
+            part: *part,
+            excludes_prompts: prompts.excluded,
+            normalizes: list.normalizes(number),
         });
         let (routes, width) = self.routes(list, width)?;
         Ok((tasks.collect(), routes, width))
     }
 
     /// The adapters of the config, by their tasks.
-    fn adapters(&self, excludes_prompts: bool) -> Vec<TaskAdapter> {
+    fn adapters(&self, excludes_prompts: bool, normalizes: bool) -> Vec<TaskAdapter> {
         let tasks = self.metadata.config.adapters.iter().flat_map(|adapters| &adapters.tasks);
         let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
             task: name.clone(),
             instruction: instruction.clone(),
             part: 0,
             excludes_prompts,
+            normalizes,
         };
         tasks.map(adapter).collect()
     }

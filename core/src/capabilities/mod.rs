@@ -36,7 +36,7 @@ pub struct Capabilities {
 }
 
 /// Embedding of texts. The vectors' similarity is their cosine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Embed {
     /// Width of a text's vector.
     pub dim: usize,
@@ -48,12 +48,20 @@ pub struct Embed {
     pub prompts: Prompts,
     /// Adapters that a request may choose, in the order of their numbers; none in most models.
     pub adapters: Vec<TaskAdapter>,
+    /// The model's own modules scale the vectors of texts without a task to unit length.
+    pub normalizes: bool,
 }
 
 impl Embed {
     /// The adapters' names.
     pub fn adapter_names(&self) -> impl Iterator<Item = &str> {
         self.adapters.iter().map(|adapter| adapter.task.as_str())
+    }
+
+    /// `true` if the model's own modules scale the vectors of a task to unit length.
+    pub(crate) fn normalizes(&self, task: Option<&str>) -> bool {
+        let adapter = task.and_then(|task| self.adapters.iter().find(|adapter| adapter.task == task));
+        adapter.map_or(self.normalizes, |adapter| adapter.normalizes)
     }
 }
 
@@ -68,6 +76,8 @@ pub struct TaskAdapter {
     pub part: usize,
     /// As [`Prompts::excluded`], for texts of this task.
     pub excludes_prompts: bool,
+    /// As [`Embed::normalizes`], for texts of this task.
+    pub normalizes: bool,
 }
 
 /// Way in which a document is scored against a query.

@@ -4,7 +4,7 @@ use super::Engine;
 use super::validate::check_dimensions;
 use crate::metrics::{Method, observe};
 use crate::postprocess::{embedding, normalize, token_vectors};
-use crate::{Embed, EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, TokenVectors, Wanted};
+use crate::{EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, TokenVectors, Wanted};
 
 impl Engine {
     /// One vector for each input.
@@ -17,15 +17,19 @@ impl Engine {
             Method::Embed,
             inputs.len(),
             Box::pin(async {
-                let Embed { dim, .. } = *self.capability(Task::Embed, |can| can.embed.as_ref())?;
+                let embed = self.capability(Task::Embed, |can| can.embed.as_ref())?;
+                let (dim, normalizes) = (embed.dim, embed.normalizes(options.encode.task.as_deref()));
                 let kept = check_dimensions(options.dimensions, dim)?;
                 self.check_count(inputs.len(), options.encode.field)?;
                 let response =
                     self.run(Place::each(inputs, options.encode.field), &options.encode, Wanted::Embedding).await?;
                 let converted = response.try_map(|output| {
                     let mut vector = embedding(output, dim)?;
+                    if options.normalize.is_none() && normalizes {
+                        normalize(&mut vector);
+                    }
                     vector.truncate(kept);
-                    if options.normalize {
+                    if options.normalize == Some(true) {
                         normalize(&mut vector);
                     }
                     Ok(vector)

@@ -78,7 +78,11 @@ impl AnalyzeArgs {
 
 impl AccuracyArgs {
     fn run(self, line: &CommandLine) -> ExitCode {
-        let Self { source, dtype, pass, load, accuracy } = self;
+        let Self { source, dtype, pass, mut load, accuracy } = self;
+        // The pass to compare with has no int8 layers.
+        if pass.is_some_and(|pass| pass != dtype) {
+            load.int8_skip.clear();
+        }
         let source = source.source();
         let options = |(model, source)| Ok((model, load_options(source, load, Some(pass.unwrap_or(dtype)))?));
         let (model, options) = match model_source(&source, true).and_then(options) {

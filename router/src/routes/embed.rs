@@ -35,7 +35,8 @@ pub(crate) struct EmbedBody {
     /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
     /// there is another. Without adapters: the prompt of that name. Default: no adapter.
     task: Option<String>,
-    /// Scale vectors to unit length. Default: true.
+    /// Scale vectors to unit length. False leaves them as pooling and dense layers make them, also where the model's own modules end with
+    /// Normalize. Default: true.
     normalize: Option<bool>,
     /// Keep only the first values of each vector, scaled to unit length again.
     dimensions: Option<usize>,
@@ -60,7 +61,7 @@ pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>
     let prompt = PromptFields { prompt_name, prompt, input_type: body.input_type, task: body.task };
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
     let encode = encode.for_field("inputs", &app)?;
-    let options = EmbedOptions { encode, normalize: normalize.unwrap_or(true), dimensions };
+    let options = EmbedOptions { encode, normalize: Some(normalize.unwrap_or(true)), dimensions };
     let answered = app.engine.embed(inputs.0, options).await?;
     match accept {
         Accept::Json => Ok(Answer::json(answered, |vectors| {
@@ -161,7 +162,8 @@ pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> R
         return Err(prefold_core::Error::Empty { field: "sentences", problem }.into());
     }
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
-    let options = EmbedOptions { encode: encode.for_field("sentences", &app)?, normalize: true, dimensions: None };
+    let options =
+        EmbedOptions { encode: encode.for_field("sentences", &app)?, normalize: Some(true), dimensions: None };
     let inputs = std::iter::once(source_sentence).chain(sentences).map(Input::Text).collect();
     let answered = app.engine.embed(inputs, options).await?.map(|vectors| match vectors.split_first() {
         Some((source, others)) => others.iter().map(|other| dot(source, other)).collect(),

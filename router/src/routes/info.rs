@@ -59,6 +59,8 @@ pub(crate) struct Info<'a> {
     #[schema(value_type = Option<String>)]
     pair_activation: Option<LogitActivation>,
     prompts: Vec<&'a str>,
+    /// Prompt that stands before texts of requests that ask for none; null if there is none.
+    default_prompt: Option<&'a str>,
     /// Tasks that have an adapter or a route, which the field `task` of the embedding routes selects.
     tasks: Vec<&'a str>,
     /// The longest input by task, of a model whose texts go through different models by their task; `max_input_length` is that of texts
@@ -130,6 +132,7 @@ impl<'a> Info<'a> {
             pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
             model_type: ModelType::new(&model.capabilities),
             prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
+            default_prompt: embed.as_ref().and_then(|embed| embed.prompts.default.as_deref()),
             tasks: embed.iter().flat_map(Embed::adapter_names).collect(),
             max_input_lengths: max_input_lengths(model),
             answers: model.capabilities.tasks().map(Task::as_str).collect(),

@@ -156,7 +156,7 @@ pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<Embed
         add_special_tokens: body.add_special_tokens,
         priority: body.priority,
     };
-    let options = EmbedOptions { encode: encode.for_field("input", &app)?, normalize: true, dimensions };
+    let options = EmbedOptions { encode: encode.for_field("input", &app)?, normalize: Some(true), dimensions };
     let answered = app.engine.embed(input.0, options).await?;
     let element = embed_dtype.unwrap_or_default();
     if let Accept::Binary(asked) = accept {

@@ -13,6 +13,7 @@ mod hub_faults;
 mod hub_routers;
 mod logit_score;
 mod newer_families;
+mod normalize;
 mod pytorch_files;
 mod refusals;
 mod router_prompts;

@@ -64,6 +64,13 @@ impl Way {
     }
 }
 
+impl Way {
+    /// `true` if the vectors at its end have unit length; nothing else may stand behind a Normalize.
+    pub(crate) fn normalizes(&self) -> bool {
+        self.modules.last().is_some_and(|module| module.short_class() == "Normalize")
+    }
+}
+
 /// `true` for ways of one part: the same table of vectors, or the same Transformer with the same Pooling; one whose own pooler pools
 /// needs none.
 fn begin_alike(one: &[Module], other: &[Module]) -> bool {

@@ -5,7 +5,7 @@ use crate::admission::tokenize_quota::MAX_OF_REQUEST;
 use crate::postprocess::cosine;
 use crate::sigmoid;
 use crate::test_support::{DIM, classifier, fake_values, qwen3_template, reranker};
-use crate::{RerankScore, Timings, TruncationDirection, Usage};
+use crate::{RerankScore, TaskAdapter, Timings, TruncationDirection, Usage};
 
 #[tokio::test]
 async fn embeddings_in_order_with_usage_and_timings() {
@@ -63,17 +63,37 @@ async fn vectors_are_cut_and_then_normalized() {
     let embed =
         |normalize, dimensions| engine.embed(vec![list(&[7, 8, 9])], EmbedOptions { normalize, dimensions, ..raw() });
     let whole = fake_values(&[7, 8, 9], DIM);
-    assert_eq!(embed(false, Some(2)).await.unwrap().results, [&whole[..2]]);
+    assert_eq!(embed(Some(false), Some(2)).await.unwrap().results, [&whole[..2]]);
     let norm = whole[0].hypot(whole[1]);
-    let unit = &embed(true, Some(2)).await.unwrap().results[0];
+    let unit = &embed(Some(true), Some(2)).await.unwrap().results[0];
     assert!((unit[0] - whole[0] / norm).abs() < 1e-6 && (unit[1] - whole[1] / norm).abs() < 1e-6);
     for dimensions in [0, DIM + 1] {
-        let error = embed(true, Some(dimensions)).await.unwrap_err();
+        let error = embed(Some(true), Some(dimensions)).await.unwrap_err();
         assert!(matches!(error, Error::Validation { field: "dimensions", .. }));
         assert_eq!(
             error.to_string(),
             format!("`dimensions` is {dimensions}; it must be from 1 to {DIM}, the size of the served model's vectors")
         );
+    }
+}
+
+#[tokio::test]
+async fn the_models_own_modules_normalize_and_then_vectors_are_cut() {
+    let mut capabilities = embedder();
+    let task = |task: &str, normalizes| TaskAdapter { task: task.to_owned(), normalizes, ..TaskAdapter::default() };
+    if let Some(embed) = &mut capabilities.embed {
+        embed.adapters = vec![task("query", false), task("document", true)];
+        embed.normalizes = true;
+    }
+    let engine = engine(capabilities, config());
+    let whole = fake_values(&[7, 8, 9], DIM);
+    let norm = whole.iter().map(|value| value * value).sum::<f32>().sqrt();
+    for (task, norm) in [(None, norm), (Some("document"), norm), (Some("query"), 1.0)] {
+        let encode = EncodeOptions { task: task.map(str::to_owned), ..encode("inputs") };
+        let options = EmbedOptions { encode, normalize: None, dimensions: Some(2) };
+        let found = engine.embed(vec![list(&[7, 8, 9])], options).await.unwrap().results;
+        let errors = found[0].iter().zip(&whole).map(|(found, whole)| (found - whole / norm).abs());
+        assert!(errors.fold(0.0, f32::max) < 1e-6 && found[0].len() == 2, "{task:?}: {found:?}");
     }
 }
 

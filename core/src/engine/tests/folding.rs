@@ -26,7 +26,7 @@ fn inputs() -> Vec<Input> {
 }
 
 fn options() -> EmbedOptions {
-    EmbedOptions { encode: EncodeOptions::new("input"), normalize: false, dimensions: None }
+    EmbedOptions { encode: EncodeOptions::new("input"), normalize: Some(false), dimensions: None }
 }
 
 #[tokio::test]

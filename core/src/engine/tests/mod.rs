@@ -29,7 +29,7 @@ fn encode(field: &'static str) -> EncodeOptions {
 }
 
 fn raw() -> EmbedOptions {
-    EmbedOptions { encode: encode("inputs"), normalize: false, dimensions: None }
+    EmbedOptions { encode: encode("inputs"), normalize: Some(false), dimensions: None }
 }
 
 fn list(ids: &[u32]) -> Input {
