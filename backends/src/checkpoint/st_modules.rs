@@ -82,7 +82,7 @@ impl ModuleList {
         let adapters = has_adapters(files)?;
         let mut lists = Vec::new();
         for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.part == files.part()) {
-            lists.push((number, Self::parse(way, files.folder(), pooler, adapters)?));
+            lists.push((number, Self::parse(way, files.folder(), pooler, adapters, ways.len() == 1)?));
         }
         let mut list = lists.first().map(|(_, list)| list.clone()).unwrap_or_default();
         for (_, Self { dense, .. }) in &lists {
@@ -106,8 +106,14 @@ impl ModuleList {
     }
 
     /// The modules of a way behind a Transformer in a folder that gives the states of tokens, or of its pooler; with adapters, it may be a
-    /// class of its own.
-    fn parse(Way { task, modules, .. }: &Way, folder: &str, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
+    /// class of its own. `--pooling` takes the place of the list of the only way.
+    fn parse(
+        Way { task, modules, .. }: &Way,
+        folder: &str,
+        pooler: bool,
+        adapters: bool,
+        is_only: bool,
+    ) -> Result<Self, LoadError> {
         let mut list = Self { pooler, ..Self::default() };
         // The first module that Dense and Normalize may be.
         let mut behind = if pooler { 1 } else { 2 };
@@ -145,13 +151,20 @@ impl ModuleList {
                 }
                 ("Dense", _) if index >= behind => list.dense.push(path.clone()),
                 ("Normalize", _) if index >= behind => normalize = true,
+                _ if module.is_router() => {
+                    let supported = "one, whose routes have all the modules of their texts";
+                    return Err(LoadError::unsupported(MODULES, "a Router behind another", supported));
+                }
                 _ => {
-                    let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, \
-                                     or Transformer, then LogitScore, or StaticEmbedding in the place of Transformer \
-                                     and Pooling, or a Router in the place of any of these; --task or --pooling can \
-                                     overrule the file";
+                    const ORDER: &str = "Transformer, then Pooling, then any number of Dense, then Normalize, \
+                                         or Transformer, then LogitScore, or StaticEmbedding in the place of Transformer \
+                                         and Pooling, or a Router in the place of any of these";
                     let of = if task.is_empty() { String::new() } else { format!(" of the task \"{task}\"") };
-                    return Err(LoadError::unsupported(MODULES, format!("{kind} as module {index}{of}"), supported));
+                    // The list alone names the folder of a table.
+                    let can_leave_out = is_only && list.table.is_none();
+                    let hint = if can_leave_out { "; --pooling leaves the modules out" } else { "" };
+                    let what = format!("{kind} as module {index}{of}");
+                    return Err(LoadError::unsupported(MODULES, what, format!("{ORDER}{hint}")));
                 }
             }
         }
