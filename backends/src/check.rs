@@ -15,7 +15,7 @@ use prefold_kernels::Dtype;
 /// The result of [`check_model`].
 #[derive(Debug, Clone)]
 pub struct ModelCheck {
-    /// The verdict: it runs, with exceptions, or does not.
+    /// The verdict: it runs, with exceptions, or does not, or nobody could look.
     pub verdict: Verdict,
     /// The model's description; absent where the files say too little.
     pub model: Option<CheckedModel>,
@@ -32,6 +32,8 @@ pub enum Verdict {
     RunsBut(Vec<String>),
     /// It is refused; the reason names what is missing.
     DoesNotRun(String),
+    /// Its files could not be looked at; the reason says why, which says nothing of the model.
+    Unknown(String),
 }
 
 /// A model that runs.
@@ -87,7 +89,8 @@ pub fn check_model(options: &LoadOptions) -> ModelCheck {
 }
 
 fn refused(error: &LoadError, licence: Option<String>) -> ModelCheck {
-    ModelCheck { verdict: Verdict::DoesNotRun(error.to_string()), model: None, licence }
+    let verdict = if error.is_unseen() { Verdict::Unknown } else { Verdict::DoesNotRun };
+    ModelCheck { verdict: verdict(error.to_string()), model: None, licence }
 }
 
 fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {

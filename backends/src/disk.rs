@@ -5,6 +5,7 @@ use memmap2::Mmap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::ops::Deref;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -124,7 +125,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, LoadError
     if bytes.len() as u64 > limit { too_long(limit + 1) } else { Ok(Some(bytes)) }
 }
 
-/// Opens a regular file; `None` if there is no such file.
+/// Opens a regular file that is not one that stands in the place of another; `None` if there is no such file.
 fn open(path: &Path) -> Result<Option<File>, LoadError> {
     let failed = |error| LoadError::io(path.display().to_string(), error);
     // Checked before it is opened, because opening a pipe waits for its other end.
@@ -137,5 +138,23 @@ fn open(path: &Path) -> Result<Option<File>, LoadError> {
         let problem = if metadata.is_dir() { "is a directory, not a file" } else { "is a pipe or device, not a file" };
         return Err(LoadError::invalid(path.display().to_string(), problem));
     }
-    File::open(path).map(Some).map_err(failed)
+    let file = File::open(path).map_err(failed)?;
+    let mut head = [0; 256];
+    let length = file.read_at(&mut head, 0).map_err(failed)?;
+    match stand_in(&head[..length]) {
+        None => Ok(Some(file)),
+        Some(problem) => Err(LoadError::invalid(path.display().to_string(), problem)),
+    }
+}
+
+/// What a file that begins so is instead of what its name says, with what helps: a clone without Git LFS leaves pointers, and what was
+/// saved from a web server may be a page.
+fn stand_in(head: &[u8]) -> Option<&'static str> {
+    const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start().to_ascii_lowercase();
+    if head.starts_with(POINTER) {
+        return Some("is a Git LFS pointer, not the file that it stands for; `git lfs pull` in the clone gets that");
+    }
+    let is_page = text.starts_with(b"<!doctype html") || text.starts_with(b"<html");
+    is_page.then_some("is a web page (HTML), not a file of a model; download it again")
 }

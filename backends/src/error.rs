@@ -75,6 +75,8 @@ pub enum LoadError {
         endpoint: String,
         /// The requested file, or another resource.
         file: String,
+        /// The hub showed the repository, which lacks the file; otherwise nobody has seen what it has.
+        is_seen: bool,
         /// The cause, with advice if there is any.
         problem: String,
     },
@@ -96,6 +98,22 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// `true` where the files could not be looked at, which says nothing of the model.
+    pub(crate) fn is_unseen(&self) -> bool {
+        match self {
+            Self::Io { .. } => true,
+            Self::Hub { is_seen, .. } => !is_seen,
+            Self::Part { source, .. } => source.is_unseen(),
+            Self::MissingFile { .. }
+            | Self::Invalid { .. }
+            | Self::Unsupported { .. }
+            | Self::MissingTensor { .. }
+            | Self::TensorShape { .. }
+            | Self::Compute(_)
+            | Self::Options(_) => false,
+        }
+    }
+
     /// A malformed file.
     pub(crate) fn invalid(file: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Invalid { file: told(file), problem: told(problem) }

@@ -210,7 +210,7 @@ pub struct Int8Report {
     /// Largest error of a layer in int8.
     pub max_error: f64,
     /// Names of the layers that were measured, and the change that int8 makes in their products, relative to them; the largest
-    /// first.
+    /// first. It is not finite where weights or inputs of the layer are not.
     pub errors: Vec<(String, f64)>,
 }
 

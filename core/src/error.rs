@@ -149,11 +149,32 @@ pub enum BackendError {
     #[error("the backend panicked: {0}")]
     Panic(String),
     /// The output is not finite.
-    #[error("the output is not finite (NaN or infinity): {0}")]
-    NotFinite(String),
+    #[error("the output is not finite (NaN or infinity): {problem}")]
+    NotFinite {
+        /// The values, and what may be the cause.
+        problem: String,
+        /// Type of the weights and products, in which the cause may be an overflow.
+        dtype: &'static str,
+    },
     /// The backend broke its contract, for example by returning too few outputs.
     #[error("contract broken: {0}")]
     Contract(String),
+}
+
+impl BackendError {
+    /// An output that is not finite, of a model in a type: where, with the causes after it.
+    pub(crate) fn not_finite(place: &str, dtype: &'static str) -> Self {
+        Self::NotFinite { problem: format!("{place}; {}", causes_of_not_finite(dtype)), dtype }
+    }
+}
+
+/// Causes of an output that is not finite, of a model in this type.
+pub(crate) fn causes_of_not_finite(dtype: &str) -> String {
+    const WEIGHT: &str = "a weight that is not finite is a cause";
+    match dtype {
+        "float32" => WEIGHT.to_owned(),
+        dtype => format!("{WEIGHT}, and in {dtype} an overflow, which float32 avoids"),
+    }
 }
 
 /// Message of a caught panic.

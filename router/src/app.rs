@@ -28,6 +28,7 @@ pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
         return command.run(line);
     }
     let origins = std::mem::take(&mut args.origins);
+    let unknown_variables = std::mem::take(&mut args.unknown_variables);
     let config = match Config::try_from(args) {
         Ok(config) => config,
         Err(error) => {
@@ -36,7 +37,7 @@ pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
         }
     };
     let is_silent = log_filter::is_silent(&config.telemetry.filter);
-    let code = match start(config, wrap) {
+    let code = match start(config, &unknown_variables, wrap) {
         Ok(Stopped::Drained | Stopped::TimedOut { .. }) => ExitCode::SUCCESS,
         Ok(Stopped::Interrupted | Stopped::Stuck) => ExitCode::FAILURE,
         Ok(Stopped::DeviceLost) => ExitCode::from(DEVICE_LOST_STATUS),
@@ -63,8 +64,10 @@ fn with_origins(message: &str, origins: &[(String, String)]) -> String {
     })
 }
 
-fn start(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
+/// Runs the server until it stops. The log gets `warnings` about the environment first.
+fn start(config: Config, warnings: &[String], wrap: Wrap) -> anyhow::Result<Stopped> {
     let traces = logs::install(&config.telemetry)?;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let parallelism = std::thread::available_parallelism().map_or(1, NonZero::get);
     let blocking_threads = MIN_BLOCKING_THREADS.max(parallelism);
     let runtime = tokio::runtime::Builder::new_multi_thread()

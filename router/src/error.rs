@@ -304,7 +304,7 @@ fn advice(error: &Error) -> String {
             }
         }
         Error::BatchTooLarge { .. } => format!(" ({} times --max-client-batch-size)", EngineConfig::MAX_CHUNKS),
-        Error::Backend(BackendError::NotFinite(_)) => " (--dtype float32)".to_owned(),
+        Error::Backend(BackendError::NotFinite { dtype, .. }) if *dtype != "float32" => " (--dtype float32)".to_owned(),
         Error::Empty { .. }
         | Error::Validation { .. }
         | Error::TooLong { .. }

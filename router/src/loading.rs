@@ -17,7 +17,7 @@ pub(crate) enum StartError {
     Load(LoadError),
     #[error("`{}` {}", flag(.0.setting), .0.problem)]
     Setting(InvalidSetting),
-    #[error("the engine could not start: {0}")]
+    #[error("the engine could not start: {0}{flags}", flags = start_advice(.0))]
     Engine(Error),
 }
 
@@ -34,6 +34,15 @@ impl From<EngineError> for StartError {
             EngineError::Setting(error) => Self::Setting(error),
             EngineError::Other(error) => Self::Engine(error),
         }
+    }
+}
+
+/// The flag that helps with an engine that does not start, after its message.
+fn start_advice(error: &Error) -> &'static str {
+    match error {
+        Error::Backend(BackendError::NotFinite { dtype: "float32", .. }) => " (--warmup-tokens 0 starts nevertheless)",
+        Error::Backend(BackendError::NotFinite { .. }) => " (--dtype float32; --warmup-tokens 0 starts nevertheless)",
+        _ => "",
     }
 }
 

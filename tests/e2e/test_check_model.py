@@ -59,6 +59,15 @@ def test_flags_of_a_start(tmp_path):
     assert status == 2 and "--device" in error
 
 
+@pytest.mark.parametrize("flags", [(), ("--offline",)])
+def test_a_model_that_could_not_be_looked_at(tmp_path, flags):
+    status, text, _ = check(tmp_path, "owner/none", *flags, "--json")
+    found = json.loads(text)
+    assert (status, found["verdict"]) == (3, "unknown") and "owner/none" in found["notes"][0], found
+    status, text, _ = check(tmp_path, "owner/none", *flags)
+    assert status == 3 and text.startswith("owner/none could not be looked at: ") and text.count("\n") == 1, text
+
+
 def test_a_name_that_is_no_model(tmp_path):
     status, _, error = check(tmp_path, "no such thing")
     assert status == 2 and "no such thing" in error

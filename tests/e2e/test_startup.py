@@ -249,3 +249,6 @@ def test_what_may_not_be_meant_is_warned_of():
     for args in [("--hostname", "0.0.0.0", "--api-key", "sesame"), ("--hostname", "127.0.0.1")]:
         with Server(*args) as server:
             assert warnings(server) == []
+    with Server("--hostname", "127.0.0.1", env={"PREFOLD_MAX_BATCH_TOKNS": "5", "PREFOLD_SERVICE_HOST": "h"}) as server:
+        (typo,) = warnings(server)
+        assert "PREFOLD_MAX_BATCH_TOKNS" in typo and "is PREFOLD_MAX_BATCH_TOKENS meant?" in typo

@@ -3,6 +3,7 @@ valid files. backends/src/checkpoint/tests covers every kind of malformed file; 
 
 import base64
 import json
+import math
 import os
 import shutil
 import struct
@@ -246,18 +247,47 @@ def test_dropout_is_left_out(model):
         assert server.ask("/embed", inputs=[text] * 3) == plain.ask("/embed", inputs=[text] * 3)
 
 
-def test_states_whose_norm_overflows_are_an_error(model):
-    """Each square is infinite, and a factor of 1 / infinity makes zeros of the states."""
+def change_values(model, tensor, change):
+    """Changes the list of a tensor's values."""
     path = model / "model.safetensors"
     content = bytearray(path.read_bytes())
     (length,) = struct.unpack_from("<Q", content)
     header = json.loads(content[8:8 + length])
-    (embeddings,) = (tensor for name, tensor in header.items() if name.endswith("embed_tokens.weight"))
-    assert embeddings["dtype"] == "F32"
-    begin, end = (8 + length + offset for offset in embeddings["data_offsets"])
-    values = struct.unpack_from(f"<{(end - begin) // 4}f", content, begin)
-    struct.pack_into(f"<{len(values)}f", content, begin, *(value * 1e25 for value in values))
+    (found,) = (entry for name, entry in header.items() if name.endswith(tensor))
+    assert found["dtype"] == "F32"
+    begin, end = (8 + length + offset for offset in found["data_offsets"])
+    values = list(struct.unpack_from(f"<{(end - begin) // 4}f", content, begin))
+    struct.pack_into(f"<{len(values)}f", content, begin, *change(values))
     path.write_bytes(content)
+
+
+def test_states_whose_norm_overflows_are_an_error(model):
+    """Each square is infinite, and a factor of 1 / infinity makes zeros of the states."""
+    change_values(model, "embed_tokens.weight", lambda values: [value * 1e25 for value in values])
     with Server("--model-id", model, "--warmup-tokens", "0") as server:
         response = server.post("/embed", {"inputs": "The tide"})
         assert response.status == 424 and "not finite" in response.json()["error"], response
+
+
+def test_a_start_of_which_no_answer_is_finite_is_refused(model):
+    change_values(model, "layers.1.mlp.up_proj.weight", lambda values: [math.nan, *values[1:]])
+    output, _ = refused("--model-id", model)
+    assert "texts of the warm-up" in output and "a weight that is not finite" in output, output
+    assert "--warmup-tokens 0" in output and "--dtype" not in output, output
+    output, _ = refused("--model-id", model, "--dtype", "int8")
+    (line,) = (line for line in output.splitlines() if "kept in bfloat16" in line)
+    assert "WARN" in line and "not finite" in line and "layers.1.mlp" in line and "layers.0" not in line, output
+    assert "--dtype float32" in output, output
+
+
+def test_a_start_of_which_some_answers_are_not_finite_is_warned_of(model):
+    """Those of texts with the token 5."""
+    change_values(model, "embed_tokens.weight", lambda values: [*values[:5 * 64], math.nan, *values[5 * 64 + 1:]])
+    with Server("--model-id", model) as server:
+        (warning,) = server.get("/info").json()["warnings"]
+        assert "texts of the warm-up" in warning and "not finite" in warning and "float32" not in warning
+        assert any("WARN" in line and warning in line for line in server.log().splitlines())
+        assert server.post("/embed", {"inputs": [[6, 7]]}).status == 200
+        response = server.post("/embed", {"inputs": [[5]]})
+        assert response.status == 424 and "not finite" in response.json()["error"], response
+        assert "float32" not in response.json()["error"], response

@@ -1,6 +1,7 @@
 //! Capabilities of a checkpoint and its head, from options and files.
 
-use super::head::{HeadSource, RerankToken};
+use super::head::HeadSource;
+use super::left_out;
 use super::metadata::Metadata;
 use super::module_list::ModuleList;
 use super::st_modules::{self, DenseModule, PoolingConfig};
@@ -10,8 +11,7 @@ use crate::formats::Weights;
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
-use prefold_core::{Capabilities, Embed, Pooling, Prompts, RerankRecipe, Task};
-use tokenizers::Tokenizer;
+use prefold_core::{Capabilities, Embed, Pooling, Prompts, Task};
 
 /// Facts from which the capabilities are made.
 #[derive(Clone, Copy)]
@@ -159,25 +159,6 @@ impl Evidence<'_> {
         Ok(Some(Task::Rerank))
     }
 
-    /// The reason why scores may mean nothing: nobody says that the model was trained to rerank with the prompt in use.
-    fn doubt(&self, task: Task, has_score_head: bool) -> Option<String> {
-        if task != Task::Rerank || has_score_head || self.options.rerank_recipe.is_some() {
-            return None;
-        }
-        let modules = ModuleList::read(self.files).unwrap_or_default();
-        if self.metadata.gguf_pooling.is_some() || modules.pooling.is_some() {
-            let problem = "the model embeds, and --task rerank asks it with Qwen3-Reranker's prompt, which it may not have been \
-                           trained for; without --task, rerank requests get the cosine of query and document";
-            return Some(problem.to_owned());
-        }
-        let is_said = self.options.task.is_some() || modules.logit_score.is_some() || self.metadata.json.is_none();
-        (!is_said).then(|| {
-            "the model is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give --task \
-             rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
-                .to_owned()
-        })
-    }
-
     /// The checkpoint's own Python class of model or config, which may compute or prompt differently.
     fn custom_class(&self) -> Result<Option<String>, LoadError> {
         let Some(json) = &self.metadata.json else { return Ok(None) };
@@ -188,12 +169,13 @@ impl Evidence<'_> {
 
     fn embed(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let given = self.options.pooling.or(self.metadata.gguf_pooling);
+        let mut warning = None;
         let mut list = match ModuleList::read(self.files) {
             // The pooler is one way to pool, --pooling asks for another.
             Ok(list) if given.is_some() => ModuleList { pooler: false, ..list },
             // With --pooling, a list of unsupported modules is ignored.
             Err(error) if self.options.pooling.is_some() => {
-                tracing::warn!("modules are left out because --pooling is given: {error}");
+                warning = Some(left_out::warning(self.files, "--pooling is given", &error));
                 ModuleList::default()
             }
             Err(_) if self.purpose == Purpose::Summary => ModuleList::default(),
@@ -247,7 +229,8 @@ impl Evidence<'_> {
         let (adapters, routes, dim) = self.tasks(&list, dim, &prompts)?;
         let embed =
             Embed { dim, token_dim, pooling: pooling.clone(), prompts, adapters, normalizes: list.normalizes(0) };
-        let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
+        let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
+        capabilities.warnings.extend(warning);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 
@@ -307,89 +290,5 @@ impl Evidence<'_> {
             })?,
         };
         Ok(Prompts { default: Some(default.clone()), ..named })
-    }
-
-    fn rerank(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        // A name is refused; there is no text for a prompt to stand before.
-        self.prompts(Prompts::default())?;
-        let mut recipe = self.recipe()?;
-        let texts = recipe.negative.into_iter().chain([recipe.positive]);
-        let mut tokens = Vec::new();
-        // A check of configuration alone has no tokens to look up.
-        if let Some(tokenizer) = &self.metadata.tokenizer {
-            tokens = texts.map(|text| single_token(tokenizer, text)).collect::<Result<_, _>>()?;
-            self.check_score_tokens(&tokens)?;
-        }
-        if let Some(instruction) = &self.options.rerank_instruction {
-            recipe.template.default_instruction = Some(instruction.clone());
-        }
-        let capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
-        Ok((capabilities, HeadSource::TokenRows(tokens)))
-    }
-
-    /// Compares the recipe's tokens with those of a LogitScore module.
-    ///
-    /// # Errors
-    /// They differ: the checkpoint was trained with another prompt.
-    fn check_score_tokens(&self, expected: &[RerankToken]) -> Result<(), LoadError> {
-        let list = ModuleList::read(self.files).unwrap_or_else(|error| {
-            tracing::warn!("modules are left out because the options say what the model is for: {error}");
-            ModuleList::default()
-        });
-        let Some(folder) = list.logit_score else { return Ok(()) };
-        let found = st_modules::score_tokens(self.files, &folder)?;
-        let expected: Vec<u32> = expected.iter().map(|token| token.id).collect();
-        if found == expected {
-            return Ok(());
-        }
-        let id = |id: u32| match self.metadata.tokenizer.as_ref().and_then(|tokenizer| tokenizer.id_to_token(id)) {
-            Some(token) => format!("{id} ({token:?})"),
-            None => format!("{id}, which tokenizer.json does not have,"),
-        };
-        let shown = |ids: &[u32]| ids.iter().rev().map(|&i| id(i)).collect::<Vec<_>>().join(" against ");
-        let what = format!("a score of token {}", shown(&found));
-        let supported =
-            format!("the recipe in use has {}; give --rerank-recipe with the model's own prompt", shown(&expected));
-        Err(LoadError::unsupported(st_modules::config_of(&folder), what, supported))
-    }
-
-    /// Prompt and tokens of a yes/no reranker: those in the options, otherwise Qwen3-Reranker's.
-    ///
-    /// # Errors
-    /// The tokenizer lacks a token of Qwen3-Reranker's prompt.
-    fn recipe(&self) -> Result<RerankRecipe, LoadError> {
-        match (&self.options.rerank_recipe, self.missing_token()) {
-            (Some(recipe), _) => Ok(recipe.clone()),
-            (None, None) => RerankRecipe::builtin(RerankRecipe::QWEN3).map_err(LoadError::Options),
-            (None, Some(token)) => {
-                let what = format!("Qwen3-Reranker's prompt without the token \"{token}\"");
-                let supported = "give --rerank-recipe for another yes/no reranker";
-                Err(LoadError::unsupported("tokenizer.json", what, supported))
-            }
-        }
-    }
-
-    /// A token of Qwen3-Reranker's prompt that the tokenizer lacks.
-    fn missing_token(&self) -> Option<&'static str> {
-        let tokenizer = self.metadata.tokenizer.as_ref()?;
-        let special = |token: &str| {
-            let added = tokenizer.get_added_tokens_decoder();
-            added.values().any(|added| added.special && added.content == token)
-        };
-        let words = ["yes", "no"].into_iter().find(|word| tokenizer.token_to_id(word).is_none());
-        words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
-    }
-}
-
-/// The token of a text that must be a single token.
-fn single_token(tokenizer: &Tokenizer, text: String) -> Result<RerankToken, LoadError> {
-    let encoding = tokenizer.encode_fast(text.as_str(), false);
-    let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
-    match encoding.get_ids() {
-        &[id] => Ok(RerankToken { text, id }),
-        ids => {
-            let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
-            Err(LoadError::invalid("tokenizer.json", problem))
-        }
     }
 }

@@ -139,7 +139,11 @@ impl ModuleList {
                 }
                 ("Dense", _) if index >= behind => list.dense.push(path.clone()),
                 ("Normalize", _) if index >= behind => normalize = true,
-                _ => return Err(misplaced(module, route.as_ref())),
+                _ if module.is_router() => {
+                    let supported = "one, whose routes have all the modules of their texts";
+                    return Err(LoadError::unsupported(file, "a Router behind another", supported));
+                }
+                _ => return Err(misplaced(module, route.as_ref(), list.table.is_none())),
             }
         }
         match (list.pooling.is_some() || list.logit_score.is_some() || behind == 1, route) {
@@ -167,17 +171,18 @@ impl ModuleList {
     }
 }
 
-/// A refusal of a module that stands where it may not be on the way of a route.
-fn misplaced(Module { class, file, name, .. }: &Module, route: Option<&RouteName>) -> LoadError {
-    let supported = "Transformer, then Pooling, then any number of Dense, then Normalize, or Transformer, then LogitScore, or \
-                     StaticEmbedding in the place of Transformer and Pooling, or a Router in the place of any of these; --task or \
-                     --pooling can overrule the file";
+/// A refusal of a module that stands where it may not be on the way of a route. Without routes `--pooling` can take the place of the list,
+/// which alone names the folder of a table.
+fn misplaced(Module { class, file, name, .. }: &Module, route: Option<&RouteName>, has_transformer: bool) -> LoadError {
+    const ORDER: &str = "Transformer, then Pooling, then any number of Dense, then Normalize, or Transformer, then LogitScore, or \
+                         StaticEmbedding in the place of Transformer and Pooling, or a Router in the place of any of these";
+    let hint = if route.is_none() && has_transformer { "; --pooling leaves the modules out" } else { "" };
     let on_the_way = match route {
         None => String::new(),
         Some(route) if route.file == *file => format!(" of the route \"{}\"", route.name),
         Some(route) => format!(" with the route \"{}\"", route.name),
     };
-    LoadError::unsupported(file, format!("{class} as {name}{on_the_way}"), supported)
+    LoadError::unsupported(file, format!("{class} as {name}{on_the_way}"), format!("{ORDER}{hint}"))
 }
 
 /// `true` if `config.json` has adapters beside the weights.

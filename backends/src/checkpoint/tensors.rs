@@ -12,13 +12,33 @@ use crate::formats::Weights;
 /// A tensor is missing or has another shape.
 pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Weights) -> Result<(), LoadError> {
     config.try_each_tensor(|(name, shape)| weights.check(&name, &shape))?;
-    let (layers, num_labels) = match head {
-        HeadSource::Classifier { num_labels } => (config.classifier.layers, *num_labels),
-        HeadSource::TokenClassifier { num_labels } => (config.classifier.of_tokens, *num_labels),
+    let (layers, num_labels) = match *head {
+        HeadSource::Classifier { num_labels } => (config.classifier.layers, num_labels),
+        HeadSource::TokenClassifier { num_labels } => (config.classifier.of_tokens, num_labels),
         HeadSource::Dense { .. } | HeadSource::TokenRows(_) => return Ok(()),
     };
+    let last = layers.last().map_or("", |layer| layer.name);
     let mut tensors = config.head_tensors(layers, num_labels).into_iter();
-    tensors.try_for_each(|(name, shape)| weights.check(&name, &shape))
+    tensors.try_for_each(|(name, shape)| {
+        weights.check(&name, &shape).map_err(|error| match name.strip_prefix(last) {
+            Some(".weight" | ".bias") if !matches!(weights, Weights::Gguf(_)) => of_labels(error, num_labels),
+            _ => error,
+        })
+    })
+}
+
+/// The error of a tensor that has a row for each label, where it has another number of rows than the config has labels.
+fn of_labels(error: LoadError, num_labels: usize) -> LoadError {
+    match error {
+        LoadError::TensorShape { file, name, expected, found }
+            if found.len() == expected.len() && found[1..] == expected[1..] =>
+        {
+            let rows = found[0];
+            let labels = format!("config.json names {num_labels} (`id2label`, `num_labels`; 2 where it has neither)");
+            LoadError::invalid(file, format!("tensor `{name}` has {rows} rows, one for each label, but {labels}"))
+        }
+        other => other,
+    }
 }
 
 /// A warning about adapters beside the weights that the config does not name. The model runs, as jina-embeddings-v3 does without a

@@ -188,6 +188,11 @@ impl TransformerConfig {
         self.num_layers == 0
     }
 
+    /// The table of words, or a matrix of its shape, gives the logits of the next word.
+    pub(crate) fn is_language_model(&self) -> bool {
+        self.names.words == names::DECODER.words
+    }
+
     /// A weight whose stored type stands for all: the query projection of the first layer, or the table of a model without layers.
     pub(crate) fn typical_weight(&self) -> String {
         match self.is_table() {

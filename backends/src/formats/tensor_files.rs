@@ -128,7 +128,7 @@ impl TensorFiles {
     pub(crate) fn single(format: TensorFormat, name: &str, bytes: FileBytes) -> Result<Self, LoadError> {
         let tensors = format.read_header(name, &bytes)?;
         let mut files = Self::empty(name.to_owned());
-        for (tensor, info) in tensors {
+        for (tensor, info) in in_order(tensors) {
             files.insert(name, &tensor, info)?;
         }
         files.files.push(NamedFile { name: name.to_owned(), bytes });
@@ -173,7 +173,7 @@ impl TensorFiles {
         let description = heads.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let mut files = Self::empty(description);
         for (name, head) in heads {
-            for (tensor, info) in safetensors::read_header_alone(name, head)? {
+            for (tensor, info) in in_order(safetensors::read_header_alone(name, head)?) {
                 files.insert(name, &tensor, info)?;
             }
             files.files.push(NamedFile { name: name.clone(), bytes: FileBytes::Static(&[]) });
@@ -337,6 +337,13 @@ impl TensorFiles {
         check_shape(&file.name, name, shape, &tensor.shape)?;
         Ok((file, tensor))
     }
+}
+
+/// Tensors in the order of the file, so that an error names the first one.
+fn in_order(tensors: HashMap<String, TensorHeader>) -> Vec<(String, TensorHeader)> {
+    let mut tensors: Vec<_> = tensors.into_iter().collect();
+    tensors.sort_by(|(name, info), (other, its)| (info.bytes.start, name).cmp(&(its.bytes.start, other)));
+    tensors
 }
 
 impl StoredTensor {

@@ -93,12 +93,7 @@ impl TransformerBackend {
                 backend = Self::load_on(checkpoint, options, target)?;
             }
             report.kept_in_bfloat16 = backend.transformer.kept_in_bfloat16().map(str::to_owned).collect();
-            if !report.kept_in_bfloat16.is_empty() {
-                tracing::info!(
-                    layers = report.kept_in_bfloat16.join(", "),
-                    "kept in bfloat16 (--int8-skip, or int8 would hurt them)"
-                );
-            }
+            sensitive::log(&report);
             backend.info.int8 = Some(report);
         }
         Ok(backend)

@@ -53,6 +53,22 @@ pub(super) fn calibration_batch(tokenizer: &Tokenizer, vocab_size: usize, max_to
     batch
 }
 
+/// Logs the layers that stay in bfloat16, and apart from them those whose error has no value.
+pub(super) fn log(report: &Int8Report) {
+    let is_not_finite = |name: &&str| report.errors.iter().any(|(other, error)| other == name && !error.is_finite());
+    let kept = report.kept_in_bfloat16.iter().map(String::as_str);
+    let (not_finite, others): (Vec<&str>, Vec<&str>) = kept.partition(is_not_finite);
+    if !others.is_empty() {
+        tracing::info!(layers = others.join(", "), "kept in bfloat16 (--int8-skip, or int8 would hurt them)");
+    }
+    if !not_finite.is_empty() {
+        tracing::warn!(
+            layers = not_finite.join(", "),
+            "kept in bfloat16: the error of int8 is not finite (NaN or infinity), as weights or inputs of these layers are not"
+        );
+    }
+}
+
 /// The layers that have been measured, those that are to stay in bfloat16 first.
 pub(super) fn report(transformer: &Transformer) -> Int8Report {
     let mut errors: Vec<(String, f64)> =

@@ -63,6 +63,11 @@ impl RerankTemplate {
         Ok(())
     }
 
+    /// `true` if an instruction changes the prompt.
+    pub fn takes_instruction(&self) -> bool {
+        self.before.iter().chain([&self.document]).any(|piece| piece.contains(INSTRUCTION))
+    }
+
     /// The pieces of `before` for an instruction and a query.
     pub fn before(&self, instruction: Option<&str>, query: &str) -> Vec<String> {
         let instruction = self.instruction(instruction);

@@ -76,7 +76,8 @@ impl Engine {
     /// # Errors
     /// [`StartError::Setting`] names the setting that is out of range or too large for the device, or the tokenization
     /// workers that cannot be started; the others are [`Error::Validation`] if the model contradicts itself,
-    /// [`Error::Tokenization`] if the template cannot be encoded, [`Error::Backend`] if another thread cannot be started.
+    /// [`Error::Tokenization`] if the template cannot be encoded, [`Error::Backend`] if another thread cannot be started, or if the warm-up fails
+    /// or has no finite answer.
     pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, StartError> {
         let mut info = model.backend.info().clone();
         config.check()?;
@@ -119,7 +120,11 @@ impl Engine {
             WarmUp { tokens: config.warmup_tokens, limits: batch_limits, compaction: pipeline_config.compaction };
         let backends: Vec<_> = std::iter::once(model.backend).chain(model.replicas).collect();
         let replicas = backends.len();
-        let (pipeline, threads) = execute::spawn(backends, pipeline_config, warm_up).map_err(Error::Backend)?;
+        let (pipeline, threads, answers) =
+            execute::spawn(backends, pipeline_config, warm_up).map_err(Error::Backend)?;
+        if let Some(warning) = answers.warning(info.dtype) {
+            Arc::make_mut(&mut info.capabilities).warnings.push(warning);
+        }
         if config.warmup_tokens > 0 {
             tokenizers.warm_up();
         }

@@ -18,6 +18,8 @@ struct Done {
     report: Arc<BatchReport>,
     /// Time at which the backend took it.
     taken: Instant,
+    /// Type of the model.
+    dtype: &'static str,
 }
 
 impl Pipeline {
@@ -116,7 +118,8 @@ impl Pipeline {
         // Before the replies: who reads one and then asks for the health does not hear of this pass.
         state.running_since[replica] = None;
         drop(state);
-        self.answer(Done { entries, outputs, report: Arc::new(report), taken });
+        let dtype = backend.info().dtype;
+        self.answer(Done { entries, outputs, report: Arc::new(report), taken, dtype });
     }
 
     /// Takes the cost of a batch into account that took `inference` in all.
@@ -131,12 +134,12 @@ impl Pipeline {
     }
 
     fn answer(&self, done: Done) {
-        let Done { entries, outputs, report: batch, taken } = done;
+        let Done { entries, outputs, report: batch, taken, dtype } = done;
         let replies: Vec<Reply> = match outputs {
             Ok(outputs) => {
                 let answers = outputs.into_iter().zip(&entries).map(|(output, entry)| {
                     let queue = taken.duration_since(entry.enqueued).saturating_sub(batch.planning);
-                    check_output(&output, entry)?;
+                    check_output(&output, entry, dtype)?;
                     Ok(Answer { output, queue, batch: Arc::clone(&batch) })
                 });
                 answers.collect()

@@ -20,7 +20,7 @@ pub(crate) mod submit;
 pub(crate) mod warm_up;
 
 use self::pipeline::{Pipeline, PipelineConfig};
-use self::warm_up::WarmUp;
+use self::warm_up::{WarmUp, WarmUpAnswers};
 use crate::error::panic_message;
 use crate::{BackendError, ModelBackend};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,15 +28,16 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 /// Starts the planner's thread and one for each backend, of which there is at least one and which are replicas of each other,
-/// and returns when all are warm. The threads end after [`Pipeline::close`], when everything accepted has been answered.
+/// and returns when all are warm, with the answers of their warm-ups. The threads end after [`Pipeline::close`], when everything accepted has been answered.
 ///
 /// # Errors
-/// A thread cannot be started, or a warm-up fails.
+/// A thread cannot be started, a warm-up fails, or no answer of the warm-ups is finite.
 pub(crate) fn spawn(
     backends: Vec<ModelBackend>,
     config: PipelineConfig,
     warm_up: WarmUp,
-) -> Result<(Arc<Pipeline>, Vec<JoinHandle<()>>), BackendError> {
+) -> Result<(Arc<Pipeline>, Vec<JoinHandle<()>>, WarmUpAnswers), BackendError> {
+    let dtype = backends.first().map_or("", |backend| backend.info().dtype);
     let parts = backends.first().map(|backend| backend.info().part_map()).unwrap_or_default();
     let pipeline = Arc::new(Pipeline::new(config, backends.len(), parts));
     let for_planner = Arc::clone(&pipeline);
@@ -44,14 +45,16 @@ pub(crate) fn spawn(
     let started = backends.into_iter().enumerate();
     let started = started.map(|(replica, backend)| spawn_backend(&pipeline, backend, replica, warm_up));
     let warmed = started.collect::<Result<Vec<_>, _>>().and_then(|started| {
-        let warmed = started.into_iter().map(|(runner, is_warm)| match is_warm.recv() {
-            Ok(warmed) => warmed.map(|()| runner),
-            Err(_) => Err(BackendError::Contract("the backend's thread ended before its warm-up".to_owned())),
-        });
-        warmed.collect::<Result<Vec<_>, _>>()
+        let (mut threads, mut answers) = (vec![planner], WarmUpAnswers::default());
+        for (runner, is_warm) in started {
+            let ended = |_| BackendError::Contract("the backend's thread ended before its warm-up".to_owned());
+            answers = answers.and(is_warm.recv().map_err(ended)??);
+            threads.push(runner);
+        }
+        Ok((threads, answers.check(dtype)?))
     });
     match warmed {
-        Ok(runners) => Ok((pipeline, std::iter::once(planner).chain(runners).collect())),
+        Ok((threads, answers)) => Ok((pipeline, threads, answers)),
         Err(error) => {
             pipeline.close();
             Err(error)
@@ -60,7 +63,7 @@ pub(crate) fn spawn(
 }
 
 /// A backend's thread, and the end of its warm-up.
-type WarmingThread = (JoinHandle<()>, mpsc::Receiver<Result<(), BackendError>>);
+type WarmingThread = (JoinHandle<()>, mpsc::Receiver<Result<WarmUpAnswers, BackendError>>);
 
 /// Starts the thread of a backend, which warms it up, says so and runs batches.
 fn spawn_backend(

@@ -3,6 +3,12 @@
 use crate::schedule::entry::Entry;
 use crate::{BackendError, Output, Wanted};
 
+/// `true` if all values are finite.
+pub(super) fn is_finite(output: &Output) -> bool {
+    let (Output::Embedding(values) | Output::Logits(values) | Output::Tokens { data: values, .. }) = output;
+    values.iter().all(|value| value.is_finite())
+}
+
 /// One output for each sequence.
 pub(super) fn check_count(outputs: Vec<Output>, expected: usize) -> Result<Vec<Output>, BackendError> {
     if outputs.len() == expected {
@@ -11,8 +17,8 @@ pub(super) fn check_count(outputs: Vec<Output>, expected: usize) -> Result<Vec<O
     Err(BackendError::Contract(format!("{} outputs for {expected} sequences", outputs.len())))
 }
 
-/// The form that was asked for, and finite values.
-pub(super) fn check_output(output: &Output, entry: &Entry) -> Result<(), BackendError> {
+/// The form that was asked for, and finite values, of a model in this type.
+pub(super) fn check_output(output: &Output, entry: &Entry, dtype: &'static str) -> Result<(), BackendError> {
     let (values, fits) = match (output, entry.wanted) {
         (Output::Embedding(values), Wanted::Embedding) | (Output::Logits(values), Wanted::Logits) => {
             (values, !values.is_empty())
@@ -29,9 +35,6 @@ pub(super) fn check_output(output: &Output, entry: &Entry) -> Result<(), Backend
     }
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
-        Some(index) => Err(BackendError::NotFinite(format!(
-            "value {index} is {}; a weight that is not finite is a cause, and in bfloat16, float16 and int8 an overflow, which float32 avoids",
-            values[index]
-        ))),
+        Some(index) => Err(BackendError::not_finite(&format!("value {index} is {}", values[index]), dtype)),
     }
 }

@@ -4,8 +4,9 @@
 //! reserves the memory of the largest batch and runs one small pass in each mode that can occur: over all rows, and over
 //! compact rows. On a GPU it runs full batches before them, since workspaces are sized and the kernels of products chosen by what runs.
 
-use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, ModelInfo, TokenLimits, Wanted};
-use crate::error::BackendError;
+use super::output_checks::is_finite;
+use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, ModelInfo, Output, TokenLimits, Wanted};
+use crate::error::{BackendError, causes_of_not_finite};
 use crate::plan::radix::RadixPlan;
 use crate::plan::tokens::{Adapter, TokenSlice};
 use crate::schedule::batcher::Compaction;
@@ -14,6 +15,54 @@ use std::time::{Duration, Instant};
 
 /// Sequences of a pass at most.
 const SEQUENCES: usize = 4;
+
+/// The answers of a warm-up, whose texts are of arbitrary tokens: only whether their values are finite matters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WarmUpAnswers {
+    pub(super) texts: usize,
+    /// Those of the texts whose answers have values that are not finite.
+    pub(super) not_finite: usize,
+}
+
+impl WarmUpAnswers {
+    /// The answers of both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { texts: self.texts + other.texts, not_finite: self.not_finite + other.not_finite }
+    }
+
+    fn count(&mut self, outputs: &[Output]) {
+        self.texts += outputs.len();
+        self.not_finite += outputs.iter().filter(|output| !is_finite(output)).count();
+    }
+
+    /// Checks that some answer is finite. A server without one would be ready and answer nothing, whatever the texts: its requests fail, and
+    /// then its health.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFinite`]
+    pub(super) fn check(self, dtype: &'static str) -> Result<Self, BackendError> {
+        match self {
+            Self { texts: 1.., not_finite } if not_finite == self.texts => {
+                let place =
+                    format!("all {not_finite} texts of the warm-up have such answers, so no request would be answered");
+                Err(BackendError::not_finite(&place, dtype))
+            }
+            some => Ok(some),
+        }
+    }
+
+    /// A warning about answers that are not finite where others are; `None` where all are finite.
+    pub(crate) fn warning(self, dtype: &str) -> Option<String> {
+        let Self { texts, not_finite } = self;
+        (not_finite > 0).then(|| {
+            let causes = causes_of_not_finite(dtype);
+            format!(
+                "{not_finite} of {texts} texts of the warm-up have answers that are not finite (NaN or infinity), and requests may fail like \
+                 them; {causes}"
+            )
+        })
+    }
+}
 
 /// Size of the warm-up.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +81,7 @@ impl WarmUp {
         Self { tokens: 0, limits: BatchLimits { max_tokens: 0, max_ragged_tokens: 0 }, compaction }
     }
 
-    /// Reserves memory and runs the passes; `observe` is told the part of the model, the work and the time of each.
+    /// Reserves memory, runs the passes and tells of their answers; `observe` is told the part of the model, the work and the time of each.
     ///
     /// # Errors
     /// The backend fails; no batch would succeed.
@@ -40,16 +89,17 @@ impl WarmUp {
         &self,
         backend: &mut ModelBackend,
         observe: impl Fn(usize, Work, Duration),
-    ) -> Result<(), BackendError> {
+    ) -> Result<WarmUpAnswers, BackendError> {
+        let mut answers = WarmUpAnswers::default();
         if self.tokens == 0 {
-            return Ok(());
+            return Ok(answers);
         }
         backend.reserve(self.limits)?;
         let small = self.tokens.min(self.limits.max_tokens);
         if backend.info().device != "cpu" {
-            self.pass(backend, self.limits.max_tokens, &observe)?;
+            answers = self.pass(backend, self.limits.max_tokens, &observe)?;
         }
-        self.pass(backend, small, &observe)
+        self.pass(backend, small, &observe).map(|small| answers.and(small))
     }
 
     /// Runs passes of this many distinct tokens: over all rows, and over compact ones where batches are compacted.
@@ -58,14 +108,15 @@ impl WarmUp {
         backend: &mut ModelBackend,
         tokens: usize,
         observe: &impl Fn(usize, Work, Duration),
-    ) -> Result<(), BackendError> {
+    ) -> Result<WarmUpAnswers, BackendError> {
+        let mut answers = WarmUpAnswers::default();
         let info = backend.info();
         let wanted = Wanted::pooled(&info.capabilities);
         let TokenLimits { vocab_size, max_input_length: longest, .. } = info.first_part();
         for (part, adapter, limits) in parts(info) {
             let all = batch(&distinct(tokens, limits.max_input_length), limits.vocab_size, adapter, wanted)?;
             let start = Instant::now();
-            backend.forward(&all, None)?;
+            answers.count(&backend.forward(&all, None)?);
             let work = Work { rows: all.ragged.total_tokens(), pairs: all.ragged.attention_work() };
             observe(part, work, start.elapsed());
         }
@@ -74,10 +125,10 @@ impl WarmUp {
             let batch = batch(&folded(tokens.min(most), longest), vocab_size, Adapter::default(), wanted)?;
             let plan = RadixPlan::new(&batch.ragged, self.compaction.pad_to_multiple);
             let start = Instant::now();
-            backend.forward(&batch, Some(&plan))?;
+            answers.count(&backend.forward(&batch, Some(&plan))?);
             observe(0, Work { rows: plan.unique_tokens(), pairs: plan.attention_work() }, start.elapsed());
         }
-        Ok(())
+        Ok(answers)
     }
 }
 

@@ -33,7 +33,9 @@ pub(crate) fn rerank_score(output: Output) -> Result<RerankScore, BackendError> 
     };
     // Logits are finite, but their difference need not be.
     if !raw.is_finite() {
-        return Err(BackendError::NotFinite(format!("the difference of two logits is {raw}")));
+        let problem = format!("the difference of two logits is {raw}");
+        // Logits are float32, whatever the model's type.
+        return Err(BackendError::NotFinite { problem, dtype: "float32" });
     }
     Ok(RerankScore { raw, score: sigmoid(raw) })
 }

@@ -36,7 +36,7 @@ fn scores_from_one_logit_or_from_no_and_yes() {
     assert_eq!(score(&[0.0]).unwrap(), RerankScore { raw: 0.0, score: 0.5 });
     let reranked = score(&[1.0, 3.0]).unwrap();
     assert_eq!((reranked.raw, reranked.score), (2.0, sigmoid(2.0)));
-    assert!(matches!(score(&[f32::MIN, f32::MAX]), Err(BackendError::NotFinite(_))), "the difference overflows");
+    assert!(matches!(score(&[f32::MIN, f32::MAX]), Err(BackendError::NotFinite { .. })), "the difference overflows");
     assert!(matches!(score(&[1.0, 2.0, 3.0]), Err(BackendError::Contract(_))));
     assert!(matches!(rerank_score(Output::Embedding(vec![1.0])), Err(BackendError::Contract(_))));
 }

@@ -10,6 +10,9 @@ use std::fmt::{self, Display, Formatter};
 use std::io::Write;
 use std::process::ExitCode;
 
+/// Exit status for a model whose files could not be looked at.
+const UNKNOWN: u8 = 3;
+
 /// The model to check.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CheckModelArgs {
@@ -26,7 +29,7 @@ pub(crate) struct CheckModelArgs {
 
 impl CheckModelArgs {
     /// Prints the result. The exit status is 0 for a model that runs, 1 for one that does not, 2 for arguments that name none or that no
-    /// model is loaded with.
+    /// model is loaded with, 3 for a model whose files could not be looked at.
     pub(crate) fn run(self) -> ExitCode {
         let is_json = self.json;
         let (name, options) = match self.options() {
@@ -44,6 +47,7 @@ impl CheckModelArgs {
         let printed = std::io::stdout().write_all(text.as_bytes());
         match (&check.verdict, printed) {
             (Verdict::Runs | Verdict::RunsBut(_), Ok(())) => ExitCode::SUCCESS,
+            (Verdict::Unknown(_), Ok(())) => ExitCode::from(UNKNOWN),
             _ => ExitCode::FAILURE,
         }
     }
@@ -60,6 +64,7 @@ fn as_json(name: &str, check: &ModelCheck) -> Value {
         Verdict::Runs => ("runs", vec![]),
         Verdict::RunsBut(notes) => ("runs_but", notes.clone()),
         Verdict::DoesNotRun(problem) => ("does_not_run", vec![problem.clone()]),
+        Verdict::Unknown(problem) => ("unknown", vec![problem.clone()]),
     };
     let mut json = json!({"model": name, "verdict": verdict, "notes": notes, "licence": check.licence});
     let (Some(object), Some(model)) = (json.as_object_mut(), &check.model) else { return json };
@@ -121,6 +126,7 @@ impl Display for Report<'_> {
                 notes.iter().try_for_each(|note| writeln!(f, "  - {note}"))?;
             }
             Verdict::DoesNotRun(problem) => writeln!(f, "{name} does not run: {problem}")?,
+            Verdict::Unknown(problem) => return writeln!(f, "{name} could not be looked at: {problem}"),
         }
         if let Some(model) = &check.model {
             describe(f, model)?;

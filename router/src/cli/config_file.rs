@@ -2,12 +2,13 @@
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::ops::Range;
 use thiserror::Error;
 use toml::{Table, Value};
 
-/// Errors in a configuration file. No message quotes the file, which may hold secrets.
+/// Errors in a configuration file. No message quotes a line of the file, which may hold secrets.
 #[derive(Debug, Error)]
 pub(crate) enum FileError {
     #[error("cannot be read: {0}")]
@@ -85,7 +86,7 @@ pub(super) fn find<'a>(command: &'a Command, key: &str) -> Result<&'a Arg, FileE
 }
 
 /// True if the words differ by one inserted or replaced letter.
-fn differ_by_one(a: &str, b: &str) -> bool {
+pub(super) fn differ_by_one(a: &str, b: &str) -> bool {
     let same_start = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let same_end = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
     a.len().abs_diff(b.len()) <= 1 && same_start + same_end + 1 >= a.len().max(b.len())
@@ -99,9 +100,11 @@ pub(super) fn given(flag: &Arg, key: &str, value: &Value) -> Result<Vec<OsString
     let long = flag.get_long().unwrap_or_default();
     let wrong = |value: &Value, expected| FileError::Type { key: key.to_owned(), is: kind(value), expected };
     let switch = matches!(flag.get_action(), ArgAction::SetTrue);
+    let is_boolean = flag.get_value_parser().type_id() == TypeId::of::<bool>();
     let values = match value {
         Value::Boolean(on) if switch => return Ok(on.then(|| format!("--{long}").into()).into_iter().collect()),
-        _ if switch => return Err(wrong(value, "true or false")),
+        Value::Boolean(_) if is_boolean => vec![value],
+        _ if switch || is_boolean => return Err(wrong(value, "true or false")),
         Value::Array(items) if matches!(flag.get_action(), ArgAction::Append) => items.iter().collect(),
         one => vec![one],
     };
@@ -174,8 +177,13 @@ mod tests {
             ("colour = 'red'", "`colour` is not a flag (prefold --help has them all)"),
             ("config = 'x'", "`config` is not a flag here: the command line alone has it"),
             ("max-batch-tokens = 0", "at least 1"),
-            ("port = 'hunter2'", "invalid value '...' for '--port"),
+            ("max-batch-tokens = 'many'", "invalid value 'many' for '--max-batch-tokens"),
+            ("max-batch-tokens = -1", "invalid value '-1' for '--max-batch-tokens"),
             ("json-output = 'yes'", "`json-output` is a text; it must be true or false"),
+            ("strict-fields = 'false'", "`strict-fields` is a text; it must be true or false"),
+            ("auto-truncate = 'no'", "`auto-truncate` is a text; it must be true or false"),
+            ("auto-truncate = 1", "`auto-truncate` is a number; it must be true or false"),
+            ("offline = [true]", "`offline` is a list; it must be true or false"),
             ("port = [1]", "`port` is a list; it must be"),
             ("[server]\nport = 1", "`server` is not a flag"),
             ("port = 1\nport = 2", "line 2"),

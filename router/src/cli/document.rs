@@ -27,7 +27,8 @@ cors-allow-origin = ["https://a.example", "https://b.example"]
 ```
 
 A flag overrides its variable, the variable overrides the file, the file overrides the default. An unknown key or an invalid value
-stops the start. Names are those of text-embeddings-inference where the meaning is the same. This page is generated from the flags (`UPDATE_DOCS=1 cargo test -p prefold cli::document`); `prefold --help` lists the same flags with their variables of the first form.
+stops the start; an unknown variable that begins with `PREFOLD_` is warned of, since others may set it. In the file a switch is `true` or
+`false`, without quotes. Names are those of text-embeddings-inference where the meaning is the same. This page is generated from the flags (`UPDATE_DOCS=1 cargo test -p prefold cli::document`); `prefold --help` lists the same flags with their variables of the first form.
 "#;
 
 fn page() -> String {

@@ -23,7 +23,7 @@ fn table() -> Vec<(ApiError, [u16; 2], &'static str, Option<&'static str>)> {
         (not_capable(Capabilities::default()).into(), [422, 400], "Validation", None),
         (Error::Overloaded { resource: Resource::Requests, limit: 8 }.into(), [429, 429], "Overloaded", None),
         (Error::Backend(BackendError::Compute("broken".to_owned())).into(), [424, 424], "Backend", None),
-        (Error::Backend(BackendError::NotFinite("row 3".to_owned())).into(), [424, 424], "Backend", None),
+        (Error::Backend(not_finite("row 3", "int8")).into(), [424, 424], "Backend", None),
         (Error::Backend(BackendError::DeviceLost("gone".to_owned())).into(), [503, 503], "Unhealthy", None),
         (Error::ShuttingDown.into(), [503, 503], "Unhealthy", None),
         (ApiError::Syntax("EOF".to_owned()), [400, 400], "Validation", None),
@@ -60,6 +60,10 @@ async fn every_error_has_its_status_and_both_bodies() {
         assert_eq!((&openai["message"], &openai["type"]), (&json!(message), &json!(error_type)));
         assert_eq!((&openai["code"], &openai["detail"]), (&json!(openai_status), &json!(message)));
     }
+}
+
+fn not_finite(problem: &str, dtype: &'static str) -> BackendError {
+    BackendError::NotFinite { problem: problem.to_owned(), dtype }
 }
 
 fn not_capable(capabilities: Capabilities) -> Error {
@@ -101,7 +105,8 @@ fn limits_that_are_reached_name_their_flags() {
             Error::BatchTooLarge { field: "inputs", got: 3, limit: 2 },
             "`inputs` has 3 items, the limit is 2 (64 times --max-client-batch-size)",
         ),
-        (BackendError::NotFinite("value 1 is NaN".to_owned()).into(), "value 1 is NaN (--dtype float32)"),
+        (not_finite("value 1 is NaN", "bfloat16").into(), "value 1 is NaN (--dtype float32)"),
+        (not_finite("value 1 is NaN", "float32").into(), "value 1 is NaN"),
     ] {
         let message = ApiError::from(error).to_string();
         assert!(message.ends_with(words), "{message}");

@@ -79,8 +79,9 @@ pub(crate) struct Int8<'a> {
     /// of several matrices (query, key and value; gate and up) has the name of the first.
     kept_in_bfloat16: &'a [String],
     max_error: f64,
-    /// Change that int8 makes in a layer's product, relative to it, by the layer's name.
-    #[schema(value_type = BTreeMap<String, f64>)]
+    /// Change that int8 makes in a layer's product, relative to it, by the layer's name; null where weights or inputs of the layer are not
+    /// finite.
+    #[schema(value_type = BTreeMap<String, Option<f64>>)]
     errors: BTreeMap<&'a str, f64>,
 }
 

@@ -8,9 +8,10 @@ use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::pieces::JsonText;
+use crate::wire::prompt::ignore;
 use crate::wire::schema::DocumentSchema;
 use crate::wire::usage::UsageBody;
-use prefold_core::{Error, RerankScore, Response, ScoreRequest};
+use prefold_core::{Error, Rerank, RerankScore, Response, ScoreRequest};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -54,7 +55,7 @@ pub(crate) struct RerankBody {
     top_n: Option<usize>,
     /// With `documents`: return each document with its score.
     return_documents: Option<bool>,
-    /// Meaning of relevance, for instruction-following models.
+    /// Meaning of relevance, for instruction-following models. Others ignore it, and the response's header `x-ignored-fields` names it.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
@@ -298,6 +299,7 @@ async fn score(
         query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, priority, ..
     } = body;
     check_top_n(top_n)?;
+    heed_instruction(instruction.as_ref(), app)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
     let encode =
         EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, priority, ..Default::default() };
@@ -306,6 +308,23 @@ async fn score(
     let answered = app.engine.score(request).await?;
     let order = rank(&answered.results, raw, top_n);
     Ok((answered, order))
+}
+
+/// Counts an instruction as an ignored field where the model is not told in words what relevant means.
+///
+/// # Errors
+/// [`Error::Validation`] with `--strict-fields`.
+pub(super) fn heed_instruction(instruction: Option<&String>, call: &Call) -> std::result::Result<(), Error> {
+    let capabilities = &call.engine.info().capabilities;
+    let problem = match &capabilities.rerank {
+        Some(Rerank::Cosine) => "the served model reranks by the cosine of query and document",
+        Some(Rerank::Pair) => "the served model is a cross-encoder, which takes no instruction",
+        Some(Rerank::Prompt(template)) if !template.takes_instruction() => {
+            "the prompt of the rerank recipe has no place for it"
+        }
+        Some(Rerank::Prompt(_)) | None => return Ok(()),
+    };
+    instruction.map_or(Ok(()), |_| ignore("instruction", problem, call))
 }
 
 /// # Errors

@@ -1,5 +1,6 @@
 //! vLLM's scores of pairs: `/v1/score`.
 
+use super::rerank::heed_instruction;
 use super::{Result, response_id};
 use crate::state::call::Call;
 use crate::state::unix_time;
@@ -37,7 +38,7 @@ pub(crate) struct ScoreBody {
     truncate_prompt_tokens: Option<i64>,
     /// Side to truncate. Default: right.
     truncation_side: Option<Direction>,
-    /// Meaning of relevance, for instruction-following models.
+    /// Meaning of relevance, for instruction-following models. Others ignore it, and the response's header `x-ignored-fields` names it.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
@@ -77,6 +78,7 @@ struct PairScore {
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
 )]
 pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
+    heed_instruction(body.instruction.as_ref(), &app)?;
     let encode = EncodeFields {
         truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,

@@ -134,7 +134,7 @@ impl PromptFields {
 ///
 /// # Errors
 /// [`Error::Validation`] with `--strict-fields`.
-pub(super) fn ignore(field: &'static str, problem: &str, call: &Call) -> Result<(), Error> {
+pub(crate) fn ignore(field: &'static str, problem: &str, call: &Call) -> Result<(), Error> {
     if call.http.strict_fields {
         return Err(Error::invalid(field, format!("{problem} (--strict-fields)")));
     }

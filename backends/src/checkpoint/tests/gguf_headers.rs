@@ -190,6 +190,17 @@ fn tensors_in_impossible_places_and_of_impossible_types() {
 }
 
 #[test]
+fn of_several_faults_the_first_in_the_file_is_named() {
+    let names = ["d", "b", "e", "a", "c"];
+    let beyond: Vec<_> = names.iter().zip(20..).map(|(name, bit)| tensor(name, &[4], 0, 1 << bit)).collect();
+    // The order of a map is another at each reading.
+    for _ in 0..8 {
+        let message = refusal(&with_tensors(&beyond));
+        assert!(message.contains("tensor `d` lies outside"), "{message}");
+    }
+}
+
+#[test]
 fn layers_that_are_one_and_the_same_cannot_fill_the_memory() {
     let gguf = llama();
     let dir = TempDir::new().unwrap();

@@ -1,9 +1,10 @@
 //! A hub that hangs, disconnects or sends wrong data, and a cache that is damaged or in use. Errors name the fault, and no
 //! bad file stays in the cache.
 
-use super::fixture;
 use super::hub::{COMMIT, Fault, Hub, model, open, repository};
-use crate::options::HubModel;
+use super::{fixture, options};
+use crate::Verdict;
+use crate::options::{HubModel, ModelSource};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -196,4 +197,38 @@ fn a_file_that_another_process_downloads_is_waited_for_while_that_gets_on() {
         drop(held);
         assert!(opened.join().unwrap().is_ok());
     });
+}
+
+/// A check says nothing of a model that it could not look at, and refuses one whose repository lacks a file.
+#[test]
+fn what_could_not_be_looked_at_is_unknown() {
+    let verdict = |model: HubModel| crate::check_model(&options(ModelSource::Hub(model))).verdict;
+    let unknown = |model: HubModel, words: &str| match verdict(model) {
+        Verdict::Unknown(problem) => assert!(problem.contains(words), "{problem}"),
+        other => panic!("{words}: {other:?}"),
+    };
+    let cache = TempDir::new().unwrap();
+    unknown(model("http://127.0.0.1:1", cache.path()), "the hub cannot be reached");
+    unknown(HubModel { offline: true, ..model("http://127.0.0.1:1", cache.path()) }, "the hub is not asked");
+    unknown(model("no address", cache.path()), "no address");
+    let hub = Hub::start(repository("bert-mean-tiny"));
+    unknown(HubModel { id: "owner/none".to_owned(), ..model(&hub.endpoint, cache.path()) }, "no such repository");
+    hub.set_fault(Some((&get("tokenizer.json"), Fault::CloseHalfway)));
+    unknown(model(&hub.endpoint, cache.path()), "cannot get tokenizer.json");
+    hub.set_fault(None);
+    assert_eq!(verdict(model(&hub.endpoint, cache.path())), Verdict::Runs);
+    for (file, words) in [("tokenizer.json", "no such file"), ("model.safetensors", "no such file, nor")] {
+        let mut lacking = repository("bert-mean-tiny");
+        lacking.files.remove(file);
+        lacking.files.remove("pytorch_model.bin");
+        let hub = Hub::start(lacking);
+        match verdict(model(&hub.endpoint, TempDir::new().unwrap().path())) {
+            Verdict::DoesNotRun(problem) => assert!(problem.contains(file) && problem.contains(words), "{problem}"),
+            other => panic!("{file}: {other:?}"),
+        }
+    }
+    let mut gguf = repository("bert-mean-tiny");
+    gguf.files = [("a.gguf".to_owned(), vec![])].into();
+    let gguf = Hub::start(gguf);
+    unknown(model(&gguf.endpoint, TempDir::new().unwrap().path()), "give its path");
 }

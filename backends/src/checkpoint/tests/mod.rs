@@ -11,6 +11,7 @@ mod gguf_rerankers;
 mod hub;
 mod hub_faults;
 mod hub_routers;
+mod left_out;
 mod logit_score;
 mod newer_families;
 mod normalize;

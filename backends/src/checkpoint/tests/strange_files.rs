@@ -183,6 +183,32 @@ fn the_hubs_cache_keeps_files_elsewhere_and_links_to_them() {
 }
 
 #[test]
+fn pointers_of_git_lfs_and_web_pages_are_named_as_such() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 1234\n";
+    let pages = ["<!DOCTYPE html><html><body>404</body></html>", "\u{feff}\n <HTML lang=en>"];
+    let cases = [(pointer, "is a Git LFS pointer"), (pages[0], "is a web page"), (pages[1], "is a web page")];
+    for file in ["model.safetensors", "tokenizer.json", "config.json", "modules.json", "1_Pooling/config.json"] {
+        for (content, words) in cases {
+            let dir = copy_of("bert-mean-tiny");
+            fs::write(dir.path().join(file), content).unwrap();
+            let message = open(dir.path()).unwrap_err().to_string();
+            assert!(message.contains(&format!("{file}: {words}")), "{file}: {message}");
+        }
+    }
+    for file in ["pytorch_model.bin", "model.safetensors.index.json"] {
+        let dir = copy_of("bert-mean-tiny");
+        fs::remove_file(dir.path().join("model.safetensors")).unwrap();
+        fs::write(dir.path().join(file), pointer).unwrap();
+        let message = open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains(&format!("{file}: is a Git LFS pointer")), "{message}");
+    }
+    let gguf = tempfile::TempDir::new().unwrap();
+    fs::write(gguf.path().join("model.gguf"), pointer).unwrap();
+    let message = open(gguf.path()).unwrap_err().to_string();
+    assert!(message.contains("model.gguf: is a Git LFS pointer") && message.contains("git lfs pull"), "{message}");
+}
+
+#[test]
 fn a_file_that_is_written_to_while_it_is_read_is_refused() {
     const NORM: &str = "model.norm.weight";
     let changes: [fn(&Path); 3] = [

@@ -1,6 +1,8 @@
 //! Tensors by name, in every spelling and file layout.
 
-use super::{Stored, copy_of, edit_tensors, fixture, open, read_tensors, tensors_of, write_json, write_tensors};
+use super::{
+    Stored, copy_of, edit_tensors, fixture, open, read_json, read_tensors, tensors_of, write_json, write_tensors,
+};
 use crate::config::names;
 use half::{bf16, f16};
 use safetensors::Dtype;
@@ -103,6 +105,38 @@ fn missing_and_misshaped_tensors_are_named() {
         misshaped.contains(NAME) && misshaped.contains("[64, 128]") && misshaped.contains("[128, 64]"),
         "{misshaped}"
     );
+}
+
+#[test]
+fn labels_that_the_head_has_not_are_named_by_their_field() {
+    for (name, labels, rows) in [("bert-nli-tiny", 2, 3), ("bert-nli-tiny", 4, 3), ("bert-ner-tiny", 4, 5)] {
+        let dir = copy_of(name);
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        config["id2label"] =
+            (0..labels).map(|i| (i.to_string(), json!(format!("label {i}")))).collect::<Map<_, _>>().into();
+        config.as_object_mut().unwrap().remove("num_labels");
+        write_json(&path, &config);
+        let message = open(dir.path()).unwrap_err().to_string();
+        let words =
+            format!("tensor `classifier.weight` has {rows} rows, one for each label, but config.json names {labels}");
+        assert!(message.contains(&words) && message.contains("`id2label`"), "{message}");
+    }
+}
+
+#[test]
+fn of_tensors_of_unknown_types_the_first_in_the_file_is_named() {
+    let dir = copy_of("llama-tiny");
+    edit_tensors(dir.path(), |tensors| {
+        for i in 0..8 {
+            let stored = Stored { dtype: Dtype::F8_E4M3, shape: vec![2], bytes: vec![0; 2] };
+            tensors.insert(format!("{i}.weight"), stored);
+        }
+    });
+    for _ in 0..8 {
+        let message = open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("`0.weight` of type F8_E4M3"), "{message}");
+    }
 }
 
 #[test]

@@ -83,8 +83,10 @@ impl GgufFile {
     /// Checks that the type and place of each tensor are possible and that tensors do not overlap, so that the size of the
     /// file bounds the memory for its content.
     fn check_places(&self) -> Result<(), LoadError> {
-        let tensors = self.content.tensor_infos.iter();
-        let places = tensors.map(|(name, info)| Ok((self.place(name, info)?, name.as_str())));
+        let mut tensors: Vec<(&String, &TensorInfo)> = self.content.tensor_infos.iter().collect();
+        // The first in the file is the one that an error names.
+        tensors.sort_by_key(|(name, info)| (info.offset, *name));
+        let places = tensors.into_iter().map(|(name, info)| Ok((self.place(name, info)?, name.as_str())));
         let mut places: Vec<(Range<usize>, &str)> = places.collect::<Result<_, LoadError>>()?;
         places.sort_by_key(|(place, _)| (place.start, place.end));
         match places.windows(2).find(|pair| pair[1].0.start < pair[0].0.end) {

@@ -47,13 +47,14 @@ impl Download<'_> {
         let listing = self.listing(info)?;
         let Some(models) = self.model_folders(&listing).await? else {
             let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
-            let problem = match gguf {
+            const PROBLEM: &str = "the repository has no such file";
+            return Err(match gguf {
                 true => {
-                    "the repository has no such file; what a GGUF file needs is seen when it is there: give its path"
+                    let hint = "what a GGUF file needs is seen when it is there: give its path";
+                    self.error("config.json", format!("{PROBLEM}; {hint}"))
                 }
-                false => "the repository has no such file",
-            };
-            return Err(self.error("config.json", problem.to_owned()));
+                false => self.lacks("config.json", PROBLEM),
+            });
         };
         let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
         let snapshot = self.small_files(&listing, &models).await?;
@@ -95,7 +96,7 @@ impl Download<'_> {
         for file in files {
             self.require(listing, &file)?;
             let length = self.start(listing, &file, 8).await?;
-            let length = length.first_chunk().copied().ok_or_else(|| self.error(&file, "it is empty".to_owned()))?;
+            let length = length.first_chunk().copied().ok_or_else(|| self.lacks(&file, "it is empty"))?;
             let end = safetensors::header_end(&file, length)?;
             let head = self.start(listing, &file, end).await?;
             heads.push((file, head));

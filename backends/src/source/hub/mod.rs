@@ -107,7 +107,8 @@ impl<'a> Download<'a> {
             builder = builder.cache_dir(cache_dir);
         }
         check_inside(model.revision.as_deref().unwrap_or(DEFAULT_REVISION))?;
-        let client = builder.build().map_err(|error| LoadError::Options(format!("hub: {error}")))?;
+        let endpoint = model.endpoint.as_deref().unwrap_or("the hub");
+        let client = builder.build().map_err(|error| refusal(model, endpoint, LISTING, false, &error.to_string()))?;
         let (owner, name) = split_id(&model.id);
         let repository = client.model(owner, name);
         Ok(Self { model, client, repository })
@@ -192,7 +193,7 @@ impl<'a> Download<'a> {
     async fn gguf(&self, listing: &Listing) -> Result<PathBuf, LoadError> {
         let files: Vec<_> = listing.files.iter().filter(|file| has_gguf_extension(Path::new(file))).collect();
         match files.as_slice() {
-            [] => Err(self.error("config.json", "the repository has no such file".to_owned())),
+            [] => Err(self.lacks("config.json", "the repository has no such file")),
             [file] if !file.contains('/') => {
                 self.small_files(listing, &[]).await?;
                 self.fetch(listing, file).await
@@ -272,7 +273,7 @@ impl<'a> Download<'a> {
     fn require(&self, listing: &Listing, file: &str) -> Result<(), LoadError> {
         match listing.files.contains(file) {
             true => Ok(()),
-            false => Err(self.error(file, "the repository has no such file".to_owned())),
+            false => Err(self.lacks(file, "the repository has no such file")),
         }
     }
 
@@ -282,12 +283,12 @@ impl<'a> Download<'a> {
             return Ok(());
         }
         let hint = hint(|file| Ok(listing.has(folder, file)))?;
-        Err(self.error(&format!("{folder}{TOKENIZER}"), format!("the repository has no such file{hint}")))
+        Err(self.lacks(&format!("{folder}{TOKENIZER}"), &format!("the repository has no such file{hint}")))
     }
 
     fn no_weights(&self, folder: &str) -> LoadError {
         let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
-        self.error(&format!("{folder}{preferred}"), format!("the repository has no such file, nor {other}"))
+        self.lacks(&format!("{folder}{preferred}"), &format!("the repository has no such file, nor {other}"))
     }
 
     fn failed(&self, file: &str, failure: Failure) -> LoadError {
@@ -322,14 +323,25 @@ impl<'a> Download<'a> {
         self.error(file, problem)
     }
 
+    /// A failure to get a file.
     fn error(&self, file: &str, problem: String) -> LoadError {
-        LoadError::Hub {
-            model: self.model.id.clone(),
-            revision: self.model.revision.clone().unwrap_or_else(|| DEFAULT_REVISION.to_owned()),
-            endpoint: without_credentials(self.client.endpoint()),
-            file: file.to_owned(),
-            problem: without_credentials(&problem),
-        }
+        refusal(self.model, self.client.endpoint(), file, false, &problem)
+    }
+
+    /// A file that the repository does not have.
+    fn lacks(&self, file: &str, problem: &str) -> LoadError {
+        refusal(self.model, self.client.endpoint(), file, true, problem)
+    }
+}
+
+fn refusal(model: &HubModel, endpoint: &str, file: &str, is_seen: bool, problem: &str) -> LoadError {
+    LoadError::Hub {
+        model: model.id.clone(),
+        revision: model.revision.clone().unwrap_or_else(|| DEFAULT_REVISION.to_owned()),
+        endpoint: without_credentials(endpoint),
+        file: file.to_owned(),
+        is_seen,
+        problem: without_credentials(problem),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::formats::{TensorFiles, TensorFormat};
 use crate::source::names::max_bytes;
 use serde::de::IgnoredAny;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Checks that a downloaded file has the announced size and is a complete file of the kind in its name.
@@ -43,11 +43,12 @@ fn check_tensors(format: TensorFormat, path: &Path, file: &str) -> Result<(), St
 
 /// The beginning of a file that is text, as the rest of a sentence: an error page names the cause.
 fn beginning(path: &Path) -> String {
-    /// Characters shown.
-    const SHOWN: usize = 80;
-    let bytes = FileBytes::map(path).ok().flatten();
-    let bytes = bytes.as_deref().map_or(&[][..], |bytes| &bytes[..bytes.len().min(SHOWN)]);
-    match str::from_utf8(bytes) {
+    /// Bytes shown.
+    const SHOWN: u64 = 80;
+    let mut bytes = Vec::new();
+    // What cannot be read is not shown.
+    let _ = fs::File::open(path).and_then(|file| file.take(SHOWN).read_to_end(&mut bytes));
+    match str::from_utf8(&bytes) {
         Ok(text) if !text.is_empty() && !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
             format!("; it begins with {text:?}")
         }

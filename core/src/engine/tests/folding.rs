@@ -77,7 +77,7 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
         attention: AttentionRows::Compact,
         max_batch_time: None,
     };
-    let (pipeline, threads) =
+    let (pipeline, threads, _) =
         execute::spawn(vec![ModelBackend::Whole(Box::new(backend))], config, WarmUp::off(config.compaction)).unwrap();
     let answers =
         pipeline.submit(sequences.to_vec(), Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();

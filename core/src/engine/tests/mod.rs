@@ -4,6 +4,7 @@ mod answers;
 mod folding;
 mod operation;
 mod parts;
+mod warm_up;
 
 use super::*;
 use crate::test_support::{Control, FakeBackend, config, embedder, info, model, tokenizer};

@@ -36,7 +36,7 @@ pub(super) fn config(budget: Budget) -> PipelineConfig {
 fn start_as(config: PipelineConfig) -> (Arc<Pipeline>, Control, Vec<JoinHandle<()>>) {
     let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
     let backend = ModelBackend::Prefix(Box::new(backend));
-    let (pipeline, threads) = spawn(vec![backend], config, WarmUp::off(config.compaction)).unwrap();
+    let (pipeline, threads, _) = spawn(vec![backend], config, WarmUp::off(config.compaction)).unwrap();
     (pipeline, control, threads)
 }
 
@@ -328,7 +328,7 @@ async fn a_batch_that_is_lost_outside_the_forward_pass_counts() {
         attention: AttentionRows::Compact,
         max_batch_time: None,
     };
-    let (pipeline, threads) =
+    let (pipeline, threads, _) =
         spawn(vec![ModelBackend::Prefix(Box::new(backend))], config, WarmUp::off(config.compaction)).unwrap();
     let lost = submit(&pipeline, &[&[1, 2], &[1, 2]]).collect().await;
     assert!(matches!(lost, Err(Error::Backend(BackendError::Panic(_)))), "{lost:?}");
@@ -349,7 +349,8 @@ async fn a_row_that_is_not_finite_fails_alone() {
     control.release(Fate::Poison(0, f32::INFINITY));
     control.started();
     control.release(Fate::Poison(1, f32::NAN));
-    let is_not_finite = |result: &Result<_, _>| matches!(result, Err(Error::Backend(BackendError::NotFinite(_))));
+    let is_not_finite =
+        |result: &Result<_, _>| matches!(result, Err(Error::Backend(BackendError::NotFinite { dtype: "float32", .. })));
     assert!(is_not_finite(&running.collect().await));
     for (pending, id) in pending.into_iter().zip(1..) {
         let result = pending.collect().await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 fn start() -> (Arc<Pipeline>, [Control; 2], Vec<JoinHandle<()>>) {
     let ((first, first_control), (second, second_control)) = (replica(), replica());
     let config = config(budget(100, 3));
-    let (pipeline, threads) = spawn(vec![first, second], config, WarmUp::off(config.compaction)).unwrap();
+    let (pipeline, threads, _) = spawn(vec![first, second], config, WarmUp::off(config.compaction)).unwrap();
     (pipeline, [first_control, second_control], threads)
 }
 

@@ -65,7 +65,8 @@ pub(crate) struct BatchingArgs {
     pub(crate) tokenization_workers: Option<usize>,
 
     /// Distinct tokens of the forward passes that run before the server is ready, so that the first request is as fast as
-    /// the others. The memory of a full batch is reserved too. 0 turns both off. On a GPU a full batch runs
+    /// the others. If none of their answers is finite, the start fails. The memory of a full batch is reserved too. 0 turns all
+    /// of this off. On a GPU a full batch runs
     #[arg(long, env, default_value_t = 64, value_parser = count::<usize>)]
     pub(crate) warmup_tokens: usize,
 

@@ -5,6 +5,7 @@
 //! use are read too, after it. Other names without a prefix are not: `TASK` or `DEVICE` may be anybody's.
 
 use super::messages::{sentence, without_value};
+use crate::cli::config_file::differ_by_one;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
@@ -100,6 +101,61 @@ fn counts(name: &str) -> bool {
         "PORT" | "PREFOLD_PORT" => value.to_str().is_none_or(|value| !value.contains("://")),
         _ => true,
     }
+}
+
+/// Variables with the prefix that belong to another program of this project.
+const OF_OTHERS: [&str; 1] = ["PREFOLD_FAULTS"];
+
+/// The variables of the process that are texts.
+pub(super) fn set() -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+}
+
+/// A sentence about each variable with the prefix that no flag of the command or of a subcommand has, without its value, which may be a secret.
+pub(super) fn unknown(command: &Command, variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+    let known = all_names(command);
+    let is_stray = |(name, value): &(String, String)| {
+        let is_set = name.starts_with(PREFIX) && !value.is_empty() && !is_of_kubernetes(name, value);
+        is_set && !known.contains(name) && !OF_OTHERS.contains(&name.as_str())
+    };
+    let mut strays: Vec<String> = variables.into_iter().filter(is_stray).map(|(name, _)| name).collect();
+    strays.sort();
+    let sentence = |name: String| {
+        let hint = match known.iter().find(|known| differ_by_one(known, &name)) {
+            Some(meant) => format!("; is {meant} meant?"),
+            None => " (prefold --help has them all)".to_owned(),
+        };
+        format!("the environment variable {name} is no flag's and is ignored{hint}")
+    };
+    strays.into_iter().map(sentence).collect()
+}
+
+/// The variables of all flags, those of subcommands too.
+fn all_names(command: &Command) -> Vec<String> {
+    let own = command.get_arguments().flat_map(names);
+    let of_subcommands = command.get_subcommands().flat_map(|subcommand| {
+        let prefix = format!("{PREFIX}{}_", in_variable(subcommand.get_name()));
+        let flags = subcommand.get_arguments();
+        flags.flat_map(move |flag| {
+            let own = flag.get_long().map(|long| format!("{prefix}{}", in_variable(long)));
+            own.into_iter().chain(names(flag)).collect::<Vec<_>>()
+        })
+    });
+    own.chain(of_subcommands).collect()
+}
+
+/// True for what Kubernetes sets for services whose names begin with prefold: `PREFOLD_SERVICE_HOST`, `PREFOLD_PORT_3000_TCP_ADDR`.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let of_a_port = || {
+        let rest = name.split_once("_PORT_").map_or("", |(_, rest)| rest);
+        let (port, protocol) = rest.split_once('_').unwrap_or_default();
+        port.parse::<u16>().is_ok() && ["TCP", "UDP", "SCTP"].iter().any(|known| protocol.starts_with(known))
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.ends_with("_PORT") && value.contains("://")
+        || of_a_port()
 }
 
 /// The error with the variable that the value at fault comes from, if it is from one.

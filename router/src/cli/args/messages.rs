@@ -1,8 +1,9 @@
 //! Parts of clap's error messages.
 
+use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 
-/// The message without the value at fault, which may be a secret at the wrong place.
+/// The message without the value at fault, which is a secret.
 pub(super) fn without_value(error: &clap::Error) -> String {
     let message = error.to_string();
     match error.get(ContextKind::InvalidValue) {
@@ -12,6 +13,19 @@ pub(super) fn without_value(error: &clap::Error) -> String {
         }
         _ => message,
     }
+}
+
+/// The message, without the value at fault where `command` has its flag and that is a secret's.
+pub(super) fn without_secret(error: &clap::Error, command: &mut Command) -> String {
+    command.build();
+    let is_secret = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(shown)) => command
+            .get_arguments()
+            .find(|flag| flag.to_string() == *shown)
+            .is_none_or(|flag| flag.is_hide_env_values_set()),
+        _ => true,
+    };
+    if is_secret { without_value(error) } else { error.to_string() }
 }
 
 /// Only the sentence of a message, without usage and hints.

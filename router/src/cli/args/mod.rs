@@ -15,7 +15,7 @@ mod values;
 
 pub(crate) use self::batching::BatchingArgs;
 pub(crate) use self::messages::sentence;
-use self::messages::without_value;
+use self::messages::without_secret;
 use self::model::ModelArgs;
 pub(crate) use self::model::{FilesArgs, LoadArgs, NamedSourceArgs, SourceArgs};
 pub(crate) use self::server::ServerArgs;
@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// Flags whose values come from environment variables, with these.
     #[arg(skip)]
     pub(crate) origins: Vec<(String, String)>,
+
+    /// Sentences about environment variables with this program's prefix that no flag has.
+    #[arg(skip)]
+    pub(crate) unknown_variables: Vec<String>,
 
     /// TOML file of flags, keyed by flag name (`max-batch-tokens = 16384`). Flags and environment variables override it
     #[arg(long, env = "PREFOLD_CONFIG")]
@@ -78,15 +82,18 @@ impl Args {
         }
         let mut matches = Self::with_variables().try_get_matches_from(&arguments).map_err(|error| {
             let error = environment::name_variable(error, &mut Self::with_variables(), &arguments);
-            peers::name_peer(error, &mut Self::with_variables())
+            let error = peers::name_peer(error, &mut Self::with_variables());
+            peers::name_separator(error, &mut Self::with_variables(), &arguments)
         })?;
-        let is_flag_given = matches.value_source("model_id") == Some(ValueSource::CommandLine);
+        let given_twice = given_twice(&matches)
+            .or_else(|| matches.subcommand().and_then(|(_, matches)| given_twice(matches)))
+            .map(|model| format!("`{model}` and --model-id: give one of them"));
         let config = matches.get_one::<PathBuf>("config").filter(|_| matches.subcommand_name().is_none());
         if let Some(path) = config {
             let from_file = Self::read_file(path, &matches)?;
             // An invalid value now must be the file's: the other arguments have been parsed before.
-            let read = Self::with_variables().try_get_matches_from(arguments.into_iter().chain(from_file));
-            matches = read.map_err(|error| file_error(path, &without_value(&error)))?;
+            let read = Self::with_variables().try_get_matches_from(arguments.iter().cloned().chain(from_file));
+            matches = read.map_err(|error| file_error(path, &without_secret(&error, &mut Self::with_variables())))?;
         }
         let mut args = Self::from_arg_matches(&matches)?;
         if let Some(model) = args.positional.take() {
@@ -94,12 +101,13 @@ impl Args {
                 let problem = format!("the subcommand '{model}' cannot be used with flags before it; put it first");
                 return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
             }
-            if is_flag_given {
-                let problem = format!("`{model}` and --model-id: give one of them");
-                return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
-            }
             args.model.source.model_id = Some(model);
         }
+        if let Some(problem) = given_twice {
+            let problem = peers::further_name(&arguments).unwrap_or(problem);
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
+        }
+        args.unknown_variables = environment::unknown(&Self::command(), environment::set());
         args.origins = environment::origins(&Self::with_variables(), &matches);
         Ok(args)
     }
@@ -115,6 +123,12 @@ impl Args {
         let text = std::fs::read_to_string(path).map_err(FileError::from);
         text.and_then(|text| config_file::arguments(&text, &command, matches)).map_err(|error| file_error(path, &error))
     }
+}
+
+/// The model that is given as an argument, where the command line has its flag too.
+fn given_twice(matches: &ArgMatches) -> Option<&String> {
+    let model = matches.try_get_one::<String>("positional").ok().flatten()?;
+    (matches.value_source("model_id") == Some(ValueSource::CommandLine)).then_some(model)
 }
 
 fn file_error(path: &Path, problem: &dyn Display) -> clap::Error {

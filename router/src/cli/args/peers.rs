@@ -1,7 +1,8 @@
-//! Flags of other servers that have no equivalent here.
+//! What people type who know another server: its flags that are none here, and its spelling of those that are.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
 
 /// Flags by server. Those that mean the same as one of ours are its aliases instead.
 const FLAGS: [(&str, &[&str]); 2] = [
@@ -78,9 +79,33 @@ pub(super) fn name_peer(error: clap::Error, command: &mut Command) -> clap::Erro
     let flag = given.trim_start_matches('-').split('=').next().unwrap_or_default();
     match FLAGS.iter().find(|(_, flags)| error.kind() == ErrorKind::UnknownArgument && flags.contains(&flag)) {
         Some((server, _)) => {
-            let problem = format!("--{flag} of {server} has no equivalent; docs/migrating.md says what to use instead");
+            let problem = format!(
+                "--{flag} of {server} is not a flag here; docs/migrating.md says what takes its place, if anything does"
+            );
             command.error(ErrorKind::UnknownArgument, problem)
         }
         None => error,
     }
+}
+
+/// The error about a word that is neither the model nor a subcommand, where it follows a name of `--served-model-name`.
+pub(super) fn name_separator(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
+    let problem = error.get(ContextKind::InvalidSubcommand).and_then(|_| further_name(arguments));
+    problem.map_or(error, |problem| command.error(ErrorKind::ArgumentConflict, problem))
+}
+
+/// The problem with a word behind the name of `--served-model-name`, where vLLM has further names.
+pub(super) fn further_name(arguments: &[OsString]) -> Option<String> {
+    let (first, next) = names_apart(arguments)?;
+    Some(format!(
+        "`{next}` after `--served-model-name {first}`: names are separated by commas, without spaces \
+         (`--served-model-name {first},{next}`), and the model is given once"
+    ))
+}
+
+/// The first name of `--served-model-name` and the word behind it, if that is no flag.
+fn names_apart(arguments: &[OsString]) -> Option<(&str, &str)> {
+    let at = arguments.iter().position(|argument| argument == "--served-model-name")?;
+    let word = |index: usize| arguments.get(at + index)?.to_str().filter(|word| !word.starts_with('-'));
+    Some((word(1)?, word(2)?))
 }

@@ -67,8 +67,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) protect_metrics: bool,
 
-    /// Refuse requests with fields that no route reads. By default such fields are ignored and named in the header
-    /// x-ignored-fields of the response
+    /// Refuse requests with fields that no route reads or that mean nothing to the model. By default such fields are ignored and
+    /// named in the header x-ignored-fields of the response
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) strict_fields: bool,
 

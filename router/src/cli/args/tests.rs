@@ -83,8 +83,29 @@ fn a_model_may_stand_alone() {
         assert_eq!(read(line).unwrap().model.source.model_id.as_deref(), Some("org/name"), "{line}");
     }
     assert_eq!(read("serve").unwrap().model.source.model_id, None);
-    assert!(read("a --model-id b").unwrap_err().to_string().contains("give one of them"));
+    for line in ["a --model-id b", "check-model a --model-id b", "accuracy --model-id b a"] {
+        let error = read(line).unwrap_err().to_string();
+        assert!(error.contains("`a` and --model-id: give one of them"), "{line}: {error}");
+    }
+    assert!(read("check-model a").is_ok() && read("check-model --model-id a").is_ok());
     assert!(read("a b").is_err());
+}
+
+#[test]
+fn names_of_the_served_model_are_separated_by_commas() {
+    for line in [
+        "model --served-model-name a b",
+        "serve model --served-model-name a b",
+        "--model-id model --served-model-name a b",
+        "--served-model-name a b --model-id model",
+        "--served-model-name a b model",
+    ] {
+        let error = read(line).unwrap_err().to_string();
+        assert!(error.contains("`b` after `--served-model-name a`") && error.contains("a,b"), "{line}: {error}");
+    }
+    let other = read("model --served-model-name a --default-prompt b --default-prompt-name c").unwrap_err().to_string();
+    assert!(!other.contains("commas"), "{other}");
+    assert_eq!(read("--served-model-name a model").unwrap().model.source.model_id.as_deref(), Some("model"));
 }
 
 #[test]
@@ -106,7 +127,7 @@ fn names_of_other_servers_are_understood() {
     for flag in ["--trust-remote-code", "--gpu-memory-utilization 0.9", "--batch-size=3", "--tokenizer x"] {
         let error = read(flag).unwrap_err().to_string();
         assert!(
-            error.contains("has no equivalent; docs/migrating.md") && !error.contains("similar"),
+            error.contains("is not a flag here; docs/migrating.md") && !error.contains("similar"),
             "{flag}: {error}"
         );
     }
@@ -182,6 +203,48 @@ fn secrets_are_not_shown() {
     let shown = format!("{args:?}");
     assert!(!shown.contains("hunter"), "{shown}");
     assert!(Args::command().get_arguments().filter(|a| a.is_hide_env_values_set()).count() == 2);
+}
+
+#[test]
+fn a_value_is_shown_unless_its_flag_is_a_secret() {
+    let flag = |name| clap::Arg::new(name).long(name).value_parser(clap::value_parser!(u16));
+    let mut command = clap::Command::new("x").args([flag("key").hide_env_values(true), flag("size")]);
+    for (line, shown) in [(["x", "--key", "hunter2"], "'...'"), (["x", "--size", "hunter2"], "'hunter2'")] {
+        let error = command.clone().try_get_matches_from(line).unwrap_err();
+        let message = without_secret(&error, &mut command);
+        assert!(message.contains(&format!("invalid value {shown}")), "{message}");
+    }
+}
+
+#[test]
+fn variables_that_no_flag_has_are_told_with_the_name_that_may_be_meant() {
+    let command = Args::command();
+    let unknown = |name: &str, value: &str| environment::unknown(&command, [(name.to_owned(), value.to_owned())]);
+    for (name, value, hint) in [
+        ("PREFOLD_MAX_BATCH_TOKNS", "5", "; is PREFOLD_MAX_BATCH_TOKENS meant?"),
+        ("PREFOLD_BENCH_CONCURENCY", "5", "; is PREFOLD_BENCH_CONCURRENCY meant?"),
+        ("PREFOLD_COLOUR", "red", " (prefold --help has them all)"),
+    ] {
+        let told = unknown(name, value);
+        assert_eq!(told, [format!("the environment variable {name} is no flag's and is ignored{hint}")]);
+    }
+    for (name, value) in [
+        ("PREFOLD_MAX_BATCH_TOKENS", "5"),
+        ("PREFOLD_CONFIG", "a"),
+        ("PREFOLD_CHECK_MODEL_POOLING", "mean"),
+        ("PREFOLD_ACCURACY_DTYPE", "int8"),
+        ("PREFOLD_MAX_BATCH_TOKNS", ""),
+        ("MAX_BATCH_TOKNS", "5"),
+        ("PREFOLD_SERVICE_HOST", "10.0.0.1"),
+        ("PREFOLD_SERVICE_PORT", "80"),
+        ("PREFOLD_SERVICE_PORT_HTTP", "80"),
+        ("PREFOLD_PORT", "tcp://10.0.0.1:80"),
+        ("PREFOLD_CPU_PORT", "tcp://10.0.0.1:80"),
+        ("PREFOLD_PORT_80_TCP", "tcp://10.0.0.1:80"),
+        ("PREFOLD_CPU_PORT_80_TCP_ADDR", "10.0.0.1"),
+    ] {
+        assert!(unknown(name, value).is_empty(), "{name}");
+    }
 }
 
 #[test]

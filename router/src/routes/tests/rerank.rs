@@ -2,7 +2,7 @@
 
 use super::strings;
 use crate::testing::{Setup, ask, classifier, embedding, post, reranker};
-use prefold_core::sigmoid;
+use prefold_core::{Rerank, sigmoid};
 use serde_json::json;
 
 #[tokio::test]
@@ -83,6 +83,36 @@ async fn an_embedding_model_reranks_by_cosine() {
     let answer = ask(&app, "/rerank", json!({ "query": "red fox", "texts": texts, "raw_scores": false })).await;
     assert_eq!(answer[0]["index"], 1);
     assert!((answer[0]["score"].as_f64().unwrap() - 1.0).abs() < 1e-6);
+}
+
+#[tokio::test]
+async fn an_instruction_that_no_prompt_takes_is_ignored_aloud() {
+    let mut without_place = reranker();
+    if let Some(Rerank::Prompt(template)) = &mut without_place.rerank {
+        template.before.iter_mut().for_each(|piece| *piece = piece.replace("{instruction}", ""));
+        template.document = template.document.replace("{instruction}", "");
+    }
+    for (capabilities, words) in [
+        (embedding(), "by the cosine"),
+        (classifier(&["score"]), "cross-encoder"),
+        (without_place, "no place for it"),
+        (reranker(), ""),
+    ] {
+        let app = Setup::new(capabilities.clone()).build();
+        let mut strict = Setup::new(capabilities);
+        strict.http.strict_fields = true;
+        let strict = strict.build();
+        for path in ["/rerank", "/v1/rerank", "/v2/rerank", "/v1/score"] {
+            let mut body = json!({ "query": "fox", "documents": ["a"] });
+            assert_eq!(post(&app, path, &body).await.headers.get("x-ignored-fields"), None, "{path}");
+            body["instruction"] = json!("i");
+            let (got, refused) = (post(&app, path, &body).await, post(&strict, path, &body).await);
+            let ignored = got.headers.get("x-ignored-fields").map(|names| names.to_str().unwrap());
+            assert_eq!((got.status.as_u16(), ignored), (200, (!words.is_empty()).then_some("instruction")), "{path}");
+            assert_eq!(refused.status == 200, words.is_empty(), "{path}: {}", refused.body);
+            assert!(refused.body.contains(words), "{path}: {}", refused.body);
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,129 @@
+//! Rerankers by a prompt: language models whose logits of one or two tokens after it are the score.
+
+use super::capabilities::Evidence;
+use super::head::{HeadSource, RerankToken};
+use super::left_out;
+use super::st_modules::{self, ModuleList};
+use crate::LoadError;
+use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
+use tokenizers::Tokenizer;
+
+impl Evidence<'_> {
+    /// A reranker by a prompt and the logits of tokens after it.
+    ///
+    /// # Errors
+    /// The model has no such logits, the tokenizer lacks a token of the prompt, or the files say that another prompt was trained.
+    pub(super) fn rerank(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        // A name is refused; there is no text for a prompt to stand before.
+        self.prompts(Prompts::default())?;
+        if !self.metadata.config.is_language_model() {
+            let asked = if self.options.rerank_recipe.is_some() { "--rerank-recipe" } else { "--task rerank" };
+            let problem = "is an encoder, which has no logits of words for the answer to a prompt";
+            let help = "an embedding model reranks by the cosine of query and document without the flag; a recipe needs a decoder";
+            return Err(LoadError::Options(format!("{asked}: {} {problem}; {help}", self.files.display_name())));
+        }
+        let mut recipe = self.recipe()?;
+        let texts = recipe.negative.into_iter().chain([recipe.positive]);
+        let (mut tokens, mut warning) = (Vec::new(), None);
+        // A check of configuration alone has no tokens to look up.
+        if let Some(tokenizer) = &self.metadata.tokenizer {
+            tokens = texts.map(|text| single_token(tokenizer, text)).collect::<Result<_, _>>()?;
+            warning = self.check_score_tokens(&tokens)?;
+        }
+        if let Some(instruction) = &self.options.rerank_instruction {
+            recipe.template.default_instruction = Some(instruction.clone());
+        }
+        let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
+        capabilities.warnings.extend(warning);
+        Ok((capabilities, HeadSource::TokenRows(tokens)))
+    }
+
+    /// Compares the recipe's tokens with those of a LogitScore module. A warning says that modules are left out.
+    ///
+    /// # Errors
+    /// They differ: the checkpoint was trained with another prompt.
+    fn check_score_tokens(&self, expected: &[RerankToken]) -> Result<Option<String>, LoadError> {
+        let list = match ModuleList::read(self.files) {
+            Ok(list) => list,
+            Err(error) => {
+                let reason = "the options say what the model is for";
+                return Ok(Some(left_out::warning(self.files, reason, &error)));
+            }
+        };
+        let Some(folder) = list.logit_score else { return Ok(None) };
+        let found = st_modules::score_tokens(self.files, &folder)?;
+        let expected: Vec<u32> = expected.iter().map(|token| token.id).collect();
+        if found == expected {
+            return Ok(None);
+        }
+        let id = |id: u32| match self.metadata.tokenizer.as_ref().and_then(|tokenizer| tokenizer.id_to_token(id)) {
+            Some(token) => format!("{id} ({token:?})"),
+            None => format!("{id}, which tokenizer.json does not have,"),
+        };
+        let shown = |ids: &[u32]| ids.iter().rev().map(|&i| id(i)).collect::<Vec<_>>().join(" against ");
+        let what = format!("a score of token {}", shown(&found));
+        let supported =
+            format!("the recipe in use has {}; give --rerank-recipe with the model's own prompt", shown(&expected));
+        Err(LoadError::unsupported(st_modules::config_of(&folder), what, supported))
+    }
+
+    /// Prompt and tokens of a yes/no reranker: those in the options, otherwise Qwen3-Reranker's.
+    ///
+    /// # Errors
+    /// The tokenizer lacks a token of Qwen3-Reranker's prompt.
+    fn recipe(&self) -> Result<RerankRecipe, LoadError> {
+        match (&self.options.rerank_recipe, self.missing_token()) {
+            (Some(recipe), _) => Ok(recipe.clone()),
+            (None, None) => RerankRecipe::builtin(RerankRecipe::QWEN3).map_err(LoadError::Options),
+            (None, Some(token)) => {
+                let what = format!("Qwen3-Reranker's prompt without the token \"{token}\"");
+                let supported = "give --rerank-recipe for another yes/no reranker; an embedding model reranks by the cosine \
+                                 of query and document without --task";
+                Err(LoadError::unsupported("tokenizer.json", what, supported))
+            }
+        }
+    }
+
+    /// A token of Qwen3-Reranker's prompt that the tokenizer lacks.
+    pub(super) fn missing_token(&self) -> Option<&'static str> {
+        let tokenizer = self.metadata.tokenizer.as_ref()?;
+        let special = |token: &str| {
+            let added = tokenizer.get_added_tokens_decoder();
+            added.values().any(|added| added.special && added.content == token)
+        };
+        let words = ["yes", "no"].into_iter().find(|word| tokenizer.token_to_id(word).is_none());
+        words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
+    }
+
+    /// The reason why scores may mean nothing: nobody says that the model was trained to rerank with the prompt in use.
+    pub(super) fn doubt(&self, task: Task, has_score_head: bool) -> Option<String> {
+        if task != Task::Rerank || has_score_head || self.options.rerank_recipe.is_some() {
+            return None;
+        }
+        let modules = ModuleList::read(self.files).unwrap_or_default();
+        if self.metadata.gguf_pooling.is_some() || modules.pooling.is_some() {
+            let problem = "the model embeds, and --task rerank asks it with Qwen3-Reranker's prompt, which it may not have been \
+                           trained for; without --task, rerank requests get the cosine of query and document";
+            return Some(problem.to_owned());
+        }
+        let is_said = self.options.task.is_some() || modules.logit_score.is_some() || self.metadata.json.is_none();
+        (!is_said).then(|| {
+            "the model is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give --task \
+             rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
+                .to_owned()
+        })
+    }
+}
+
+/// The token of a text that must be a single token.
+fn single_token(tokenizer: &Tokenizer, text: String) -> Result<RerankToken, LoadError> {
+    let encoding = tokenizer.encode_fast(text.as_str(), false);
+    let encoding = encoding.map_err(|error| LoadError::invalid("tokenizer.json", error.to_string()))?;
+    match encoding.get_ids() {
+        &[id] => Ok(RerankToken { text, id }),
+        ids => {
+            let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
+            Err(LoadError::invalid("tokenizer.json", problem))
+        }
+    }
+}
