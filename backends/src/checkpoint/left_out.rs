@@ -1,9 +1,10 @@
 //! Modules of sentence-transformers that the options leave out.
 
-use super::ways::Ways;
 use crate::LoadError;
 use crate::json::shown;
 use crate::source::ModelFiles;
+use crate::source::modules::Module;
+use crate::source::modules::ways::Ways;
 
 /// Names in a warning at most.
 const MAX_NAMES: usize = 8;
@@ -13,8 +14,7 @@ const MAX_NAMES: usize = 8;
 pub(super) fn warning(files: &ModelFiles, reason: &str, error: &LoadError) -> String {
     let Ways(ways) = Ways::read(files).ok().flatten().unwrap_or(Ways(vec![]));
     let mut names: Vec<&str> = Vec::new();
-    for class in ways.iter().flat_map(|way| &way.modules).map(|module| module.class.as_str()) {
-        let name = class.rsplit('.').next().unwrap_or_default();
+    for name in ways.iter().flat_map(|way| &way.modules).map(Module::short_class) {
         if !names.contains(&name) && !matches!(name, "Transformer" | "Pooling" | "Normalize") {
             names.push(name);
         }

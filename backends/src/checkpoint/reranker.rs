@@ -3,7 +3,8 @@
 use super::capabilities::Evidence;
 use super::head::{HeadSource, RerankToken};
 use super::left_out;
-use super::st_modules::{self, ModuleList};
+use super::module_list::ModuleList;
+use super::st_modules;
 use crate::LoadError;
 use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
 use tokenizers::Tokenizer;

@@ -59,7 +59,7 @@ async fn a_cheap_part_does_not_make_the_batches_of_another_longer() {
     let compaction = Compaction { folding: Folding::Whole, ..config(budget(10_000, 100)).compaction };
     let config = PipelineConfig { limits, compaction, max_batch_time: Some(LIMIT), ..config(budget(10_000, 100)) };
     let backend = TableAndEncoder { info: info(tasks(&[1]), 1000), times: vec![] };
-    let (pipeline, threads) =
+    let (pipeline, threads, _) =
         spawn(vec![ModelBackend::Whole(Box::new(backend))], config, WarmUp::off(compaction)).unwrap();
     assert_eq!(batches(&pipeline, vec![(TABLE, 100), (ENCODER, 100)]).await, [[100, 100]]);
     for _ in 0..20 {
