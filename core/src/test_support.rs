@@ -41,6 +41,7 @@ pub(crate) fn embedder() -> Capabilities {
     let embed = Embed {
         dim: DIM,
         token_dim: DIM,
+        truncate_dim: None,
         pooling: vec![Pooling::LastToken],
         prompts: Prompts::default(),
         adapters: vec![],

@@ -129,6 +129,7 @@ mod tests {
         let embed = Embed {
             dim: DIM,
             token_dim: DIM,
+            truncate_dim: None,
             pooling: vec![Pooling::LastToken],
             prompts: Prompts::default(),
             adapters: vec![],

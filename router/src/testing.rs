@@ -120,7 +120,14 @@ fn vector(ids: &[u32]) -> Vec<f32> {
 pub(crate) fn embedding() -> Capabilities {
     let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), ..Prompts::default() };
     Capabilities::embedding(
-        Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts, adapters: vec![] },
+        Embed {
+            dim: DIM,
+            truncate_dim: None,
+            token_dim: DIM,
+            pooling: vec![Pooling::LastToken],
+            prompts,
+            adapters: vec![],
+        },
         256,
     )
 }
@@ -130,7 +137,7 @@ pub(crate) fn adapted() -> Capabilities {
     let adapter = |task: &str, instruction: &str| TaskAdapter {
         task: task.to_owned(),
         instruction: instruction.to_owned(),
-        part: 0,
+        ..TaskAdapter::default()
     };
     let mut capabilities = embedding();
     if let Some(embed) = &mut capabilities.embed {

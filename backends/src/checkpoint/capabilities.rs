@@ -2,6 +2,7 @@
 
 use super::head::{HeadSource, RerankToken};
 use super::metadata::Metadata;
+use super::st_dimensions;
 use super::st_modules::{self, DenseModule, ModuleList, PoolingConfig};
 use crate::LoadError;
 use crate::config::HeadActivation;
@@ -87,6 +88,7 @@ impl Evidence<'_> {
             Task::Rerank | Task::Classify => self.classify()?,
             Task::ClassifyTokens => self.classify_tokens()?,
         };
+        capabilities.warnings.extend(self.metadata.texts.warnings.iter().cloned());
         capabilities.warnings.extend(self.doubt(task, has_score_head));
         match &head {
             HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
@@ -244,7 +246,8 @@ impl Evidence<'_> {
             modules.push(module);
         }
         let (adapters, routes, dim) = self.tasks(&list, dim)?;
-        let embed = Embed { dim, token_dim, pooling: pooling.clone(), prompts, adapters };
+        let truncate_dim = st_dimensions::truncate_dim(self.files, dim)?;
+        let embed = Embed { dim, truncate_dim, token_dim, pooling: pooling.clone(), prompts, adapters };
         let capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }

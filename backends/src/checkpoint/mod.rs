@@ -7,9 +7,11 @@ mod dense_modules;
 mod head;
 mod metadata;
 mod parts;
+mod st_dimensions;
 mod st_module;
 mod st_modules;
 mod st_router;
+mod st_texts;
 mod st_transformer;
 mod static_embedding;
 mod summary;
@@ -49,7 +51,7 @@ pub(crate) struct Checkpoint {
     pub(crate) config: TransformerConfig,
     /// In the files until they are converted, tensor by tensor.
     pub(crate) weights: Weights,
-    /// Without truncation or padding.
+    /// Without padding; of truncation it has at most a direction.
     pub(crate) tokenizer: Tokenizer,
     /// Types that tokens of an input may have.
     pub(crate) token_types: usize,

@@ -62,9 +62,12 @@ impl Part {
 /// The capabilities of a model from those of its parts: those of the first, with the warnings of all.
 pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> Capabilities {
     let mut joined = parts.next().cloned().unwrap_or_default();
-    for part in parts {
+    for (index, part) in (1..).zip(parts) {
         if let (Some(embed), Some(other)) = (&mut joined.embed, &part.embed) {
             embed.token_dim = embed.token_dim.max(other.token_dim);
+            let length_of = |task: &str| other.adapters.iter().find(|it| it.task == task)?.max_input_length;
+            let own = embed.adapters.iter_mut().filter(|task| task.part == index);
+            own.for_each(|task| task.max_input_length = length_of(&task.task));
         }
         let new: Vec<String> = part.warnings.iter().filter(|it| !joined.warnings.contains(it)).cloned().collect();
         joined.warnings.extend(new);

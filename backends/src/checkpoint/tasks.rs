@@ -1,4 +1,4 @@
-//! Tasks of a model that embeds: its adapters, or the routes of a Router.
+//! Tasks of a model that embeds: its adapters, the routes of a Router, or lengths of texts.
 
 use super::capabilities::Evidence;
 use super::head::Routes;
@@ -20,7 +20,8 @@ impl Evidence<'_> {
     ) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
         let adapters = self.adapters();
         if list.tasks.is_empty() {
-            return Ok((adapters, Routes::default(), width));
+            let tasks = if adapters.is_empty() { self.tasks_with_lengths() } else { adapters };
+            return Ok((tasks, Routes::default(), width));
         }
         if !adapters.is_empty() {
             let problem = "a Router in a model with adapters";
@@ -28,7 +29,8 @@ impl Evidence<'_> {
         }
         let tasks = list.tasks.iter().map(|(task, part)| {
             let instruction = self.instruction(task).to_owned();
-            TaskAdapter { task: task.clone(), instruction, part: *part }
+            let max_input_length = self.metadata.texts.length_of(task);
+            TaskAdapter { task: task.clone(), instruction, max_input_length, part: *part }
         });
         let (routes, width) = self.routes(list, width)?;
         Ok((tasks.collect(), routes, width))
@@ -40,9 +42,21 @@ impl Evidence<'_> {
         let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
             task: name.clone(),
             instruction: instruction.clone(),
-            part: 0,
+            ..TaskAdapter::default()
         };
         tasks.map(adapter).collect()
+    }
+
+    /// The tasks of a model with lengths for texts of a task, and neither adapters nor routes; none without lengths.
+    fn tasks_with_lengths(&self) -> Vec<TaskAdapter> {
+        let tasks = ["query", "document"].into_iter().filter(|_| self.metadata.texts.has_lengths());
+        let with_length = |task: &str| TaskAdapter {
+            task: task.to_owned(),
+            instruction: self.instruction(task).to_owned(),
+            max_input_length: self.metadata.texts.length_of(task),
+            ..TaskAdapter::default()
+        };
+        tasks.map(with_length).collect()
     }
 
     /// The prompt that sentence-transformers takes for a task: for documents also one of another name.

@@ -4,7 +4,7 @@ use super::Engine;
 use super::validate::check_dimensions;
 use crate::metrics::{Method, observe};
 use crate::postprocess::{embedding, normalize, token_vectors};
-use crate::{Embed, EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, TokenVectors, Wanted};
+use crate::{EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, TokenVectors, Wanted};
 
 impl Engine {
     /// One vector for each input.
@@ -17,8 +17,9 @@ impl Engine {
             Method::Embed,
             inputs.len(),
             Box::pin(async {
-                let Embed { dim, .. } = *self.capability(Task::Embed, |can| can.embed.as_ref())?;
-                let kept = check_dimensions(options.dimensions, dim)?;
+                let embed = self.capability(Task::Embed, |can| can.embed.as_ref())?;
+                let dim = embed.dim;
+                let kept = check_dimensions(options.dimensions.unwrap_or(embed.default_dim()), dim)?;
                 self.check_count(inputs.len(), options.encode.field)?;
                 let response =
                     self.run(Place::each(inputs, options.encode.field), &options.encode, Wanted::Embedding).await?;

@@ -80,8 +80,14 @@ fn llama() -> TransformerConfig {
 /// Capabilities and head of an embedding model without dense layers.
 fn embeds(pooling: Pooling, max_input_length: usize) -> (Capabilities, HeadSource) {
     let pooling = vec![pooling];
-    let embed =
-        Embed { dim: 64, token_dim: 64, pooling: pooling.clone(), prompts: Prompts::default(), adapters: vec![] };
+    let embed = Embed {
+        dim: 64,
+        truncate_dim: None,
+        token_dim: 64,
+        pooling: pooling.clone(),
+        prompts: Prompts::default(),
+        adapters: vec![],
+    };
     (
         Capabilities::embedding(embed, max_input_length),
         HeadSource::Dense { pooling, modules: vec![], routes: Routes::default() },

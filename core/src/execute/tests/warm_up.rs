@@ -141,7 +141,7 @@ impl Backend for Parts {
 #[test]
 fn each_part_of_a_model_runs_once_within_its_limits() {
     let mut capabilities = embedder();
-    let task = |part| TaskAdapter { task: format!("part {part}"), instruction: String::new(), part };
+    let task = |part| TaskAdapter { task: format!("part {part}"), part, ..TaskAdapter::default() };
     capabilities.embed.as_mut().unwrap().adapters = [0, 1, 1, 2].map(task).into();
     let part = |max_input_length| TokenLimits { vocab_size: 10, token_types: 0, max_input_length };
     let info = ModelInfo { further_parts: vec![part(7), part(9)], ..info(capabilities, 500) };
