@@ -2,7 +2,7 @@
 
 use super::catch_panic::catch_panic;
 use super::st_texts::TextSettings;
-use super::{st_modules, tokenizer, vocab_txt};
+use super::{bert_normalizer, st_modules, tokenizer, vocab_txt};
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::formats::config_json;
@@ -55,7 +55,7 @@ impl Metadata {
         };
         let mut texts = TextSettings::read(files)?;
         let checked_tokenizer = || {
-            let mut tokenizer = read_tokenizer(files, gguf, &config)?;
+            let mut tokenizer = read_tokenizer(files, gguf, &config, json.as_ref())?;
             tokenizer::set_direction(&mut tokenizer, files)?;
             texts.apply(&mut tokenizer)?;
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
@@ -93,8 +93,12 @@ fn read_tokenizer(
     files: &ModelFiles,
     gguf: Option<&GgufFile>,
     config: &TransformerConfig,
+    json: Option<&Value>,
 ) -> Result<Tokenizer, LoadError> {
-    if let Some(tokenizer) = tokenizer::read(files)? {
+    if let Some(mut tokenizer) = tokenizer::read(files)? {
+        if let Some(json) = json {
+            bert_normalizer::apply(&mut tokenizer, files, json)?;
+        }
         return Ok(tokenizer);
     }
     match gguf {

@@ -1,5 +1,6 @@
 //! Checkpoints: config, weights, tokenizer and capabilities of a model, read from its files and checked.
 
+mod bert_normalizer;
 mod capabilities;
 mod catch_panic;
 mod classifier;

@@ -177,6 +177,6 @@ fn token_of(tokenizer: &Tokenizer, fields: &Fields<'_>, name: &str) -> Result<Op
     Ok(token.and_then(|token| tokenizer.token_to_id(&token).map(|id| (token, id))))
 }
 
-fn invalid(error: tokenizers::Error) -> LoadError {
+pub(super) fn invalid(error: tokenizers::Error) -> LoadError {
     LoadError::invalid(FILE, error.to_string())
 }

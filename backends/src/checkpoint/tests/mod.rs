@@ -2,6 +2,7 @@
 
 mod absurd_configs;
 mod bare_folders;
+mod bert_normalizer;
 mod configs;
 mod damage;
 mod gguf;
