@@ -94,8 +94,8 @@ pub struct EncodeOptions {
     pub truncate: Option<bool>,
     /// Cut to this many tokens, whatever `truncate` says, and of a pair only the second text; the model's own limit when absent.
     pub max_tokens: Option<usize>,
-    /// The end to cut.
-    pub direction: TruncationDirection,
+    /// The end to cut; the model's own when absent.
+    pub direction: Option<TruncationDirection>,
     /// The prompt to put before each text; the model's default prompt when absent.
     pub prompt: Option<Prompt>,
     /// The task whose adapter the texts go through and whose instruction is their prompt, unless there is one; no adapter when absent.
@@ -114,7 +114,7 @@ impl EncodeOptions {
         Self {
             truncate: None,
             max_tokens: None,
-            direction: TruncationDirection::Right,
+            direction: None,
             prompt: None,
             task: None,
             add_special_tokens: true,
@@ -144,7 +144,7 @@ pub struct EmbedOptions {
     pub encode: EncodeOptions,
     /// Scale vectors to unit length, after `dimensions`; when absent, as the model's own modules do, before `dimensions`.
     pub normalize: Option<bool>,
-    /// Keep only the first values of each vector.
+    /// Keep only the first values of each vector; as many as [`Embed::default_dim`](crate::Embed::default_dim) when absent.
     pub dimensions: Option<usize>,
 }
 

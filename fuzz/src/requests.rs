@@ -103,6 +103,7 @@ fn server() -> &'static Server {
         let embed = Embed {
             dim: DIM,
             token_dim: DIM,
+            truncate_dim: None,
             pooling: vec![Pooling::LastToken],
             prompts: prompts.clone(),
             ..Embed::default()

@@ -4,6 +4,7 @@ use super::head::HeadSource;
 use super::left_out;
 use super::metadata::Metadata;
 use super::module_list::ModuleList;
+use super::st_dimensions;
 use super::st_modules::{self, DenseModule, PoolingConfig};
 use crate::LoadError;
 use crate::config::HeadActivation;
@@ -88,6 +89,7 @@ impl Evidence<'_> {
             Task::Rerank | Task::Classify => self.classify()?,
             Task::ClassifyTokens => self.classify_tokens()?,
         };
+        capabilities.warnings.extend(self.metadata.texts.warnings.iter().cloned());
         capabilities.warnings.extend(self.doubt(task, has_score_head));
         match &head {
             HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
@@ -227,8 +229,15 @@ impl Evidence<'_> {
             modules.push(module);
         }
         let (adapters, routes, dim) = self.tasks(&list, dim, &prompts)?;
-        let embed =
-            Embed { dim, token_dim, pooling: pooling.clone(), prompts, adapters, normalizes: list.normalizes(0) };
+        let embed = Embed {
+            dim,
+            truncate_dim: st_dimensions::truncate_dim(self.files, dim)?,
+            token_dim,
+            pooling: pooling.clone(),
+            prompts,
+            adapters,
+            normalizes: list.normalizes(0),
+        };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         capabilities.warnings.extend(warning);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))

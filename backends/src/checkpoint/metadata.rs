@@ -1,7 +1,8 @@
 //! Metadata of a model: everything in its files except the tensors.
 
 use super::catch_panic::catch_panic;
-use super::{st_modules, st_transformer, tokenizer, vocab_txt};
+use super::st_texts::TextSettings;
+use super::{bert_normalizer, st_modules, tokenizer, vocab_txt};
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::formats::config_json;
@@ -21,9 +22,10 @@ pub(crate) struct Metadata {
     pub(crate) config: TransformerConfig,
     /// `config.json`; GGUF files have none.
     pub(crate) json: Option<Value>,
-    /// Without truncation or padding; `None` where there is configuration alone.
+    /// Without padding; of truncation it has at most a direction. `None` where there is configuration alone.
     pub(crate) tokenizer: Option<Tokenizer>,
     pub(crate) prompts: Prompts,
+    pub(crate) texts: TextSettings,
     /// In tokens.
     pub(crate) max_input_length: usize,
     /// Pooling named by a GGUF file.
@@ -51,12 +53,11 @@ impl Metadata {
                 (config_json::read(&json)?, Some(json))
             }
         };
-        let lowercases = st_transformer::lowercases(files)?;
+        let mut texts = TextSettings::read(files)?;
         let checked_tokenizer = || {
-            let mut tokenizer = read_tokenizer(files, gguf, &config)?;
-            if lowercases {
-                tokenizer::lowercase(&mut tokenizer)?;
-            }
+            let mut tokenizer = read_tokenizer(files, gguf, &config, json.as_ref())?;
+            tokenizer::set_direction(&mut tokenizer, files)?;
+            texts.apply(&mut tokenizer)?;
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
         };
@@ -68,13 +69,15 @@ impl Metadata {
             true => config.embeddings.token_types,
             false => config.embeddings.token_types.min(1),
         };
-        let max_input_length = max_input_length(files, &config)?;
+        let max_input_length = max_input_length(files, &config, &texts)?;
+        texts.check_lengths(max_input_length);
         config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
         Ok(Self {
             config,
             json,
             tokenizer,
             prompts: st_modules::prompts(files)?,
+            texts,
             max_input_length,
             gguf_pooling: gguf.map(GgufFile::pooling).transpose()?.flatten(),
             gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
@@ -90,8 +93,12 @@ fn read_tokenizer(
     files: &ModelFiles,
     gguf: Option<&GgufFile>,
     config: &TransformerConfig,
+    json: Option<&Value>,
 ) -> Result<Tokenizer, LoadError> {
-    if let Some(tokenizer) = tokenizer::read(files)? {
+    if let Some(mut tokenizer) = tokenizer::read(files)? {
+        if let Some(json) = json {
+            bert_normalizer::apply(&mut tokenizer, files, json)?;
+        }
         return Ok(tokenizer);
     }
     match gguf {
@@ -103,23 +110,23 @@ fn read_tokenizer(
     }
 }
 
-/// The lowest of the limits in the files.
-fn max_input_length(files: &ModelFiles, config: &TransformerConfig) -> Result<usize, LoadError> {
+/// The length that sentence-transformers' files give, or else the tokenizer's; never more than there are positions.
+fn max_input_length(files: &ModelFiles, config: &TransformerConfig, texts: &TextSettings) -> Result<usize, LoadError> {
+    let of_tokenizer = tokenizer_length(files)?;
+    let length = texts.max_length.or(of_tokenizer);
+    Ok(length.map_or(config.max_position_embeddings, |length| length.min(config.max_position_embeddings)))
+}
+
+/// The length in `tokenizer_config.json`, if any.
+fn tokenizer_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
     /// Tokenizers without a limit have values around 1e30.
     const NO_LIMIT: f64 = 1e9;
-    let mut limit = config.max_position_embeddings;
-    if let Some(length) = st_transformer::max_seq_length(files)? {
-        limit = limit.min(length);
-    }
-    if let Some(tokenizer_config) = files.json(TOKENIZER_CONFIG)? {
-        let fields = Fields::new(TOKENIZER_CONFIG, &tokenizer_config)?;
-        match fields.optional::<f64>("model_max_length")? {
-            Some(length) if length < 1.0 => {
-                return Err(fields.problem("model_max_length", &format!("must be above 0, it is {length}")));
-            }
-            Some(length) if length < NO_LIMIT => limit = limit.min(length as usize),
-            _ => {}
+    let Some(tokenizer_config) = files.json(TOKENIZER_CONFIG)? else { return Ok(None) };
+    let fields = Fields::new(TOKENIZER_CONFIG, &tokenizer_config)?;
+    match fields.optional::<f64>("model_max_length")? {
+        Some(length) if length < 1.0 => {
+            Err(fields.problem("model_max_length", &format!("must be above 0, it is {length}")))
         }
+        length => Ok(length.filter(|&length| length < NO_LIMIT).map(|length| length as usize)),
     }
-    Ok(limit)
 }

@@ -1,5 +1,6 @@
 //! Checkpoints: config, weights, tokenizer and capabilities of a model, read from its files and checked.
 
+mod bert_normalizer;
 mod capabilities;
 mod catch_panic;
 mod classifier;
@@ -10,7 +11,9 @@ mod metadata;
 mod module_list;
 mod parts;
 mod reranker;
+mod st_dimensions;
 mod st_modules;
+mod st_texts;
 mod st_transformer;
 mod static_embedding;
 mod summary;
@@ -49,7 +52,7 @@ pub(crate) struct Checkpoint {
     pub(crate) config: TransformerConfig,
     /// In the files until they are converted, tensor by tensor.
     pub(crate) weights: Weights,
-    /// Without truncation or padding.
+    /// Without padding; of truncation it has at most a direction.
     pub(crate) tokenizer: Tokenizer,
     /// Types that tokens of an input may have.
     pub(crate) token_types: usize,

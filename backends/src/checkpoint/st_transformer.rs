@@ -1,10 +1,11 @@
-//! `sentence_bert_config.json`: what sentence-transformers' Transformer module does with texts and takes from the model.
+//! Config of sentence-transformers' Transformer module: what later modules get from the model. Its [settings for texts](super::st_texts)
+//! are read apart.
 
 use crate::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
-
-const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
+use crate::source::names::SENTENCE_CONFIGS;
+use serde_json::Value;
 
 /// What later modules get from the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,13 +16,28 @@ pub(crate) enum TextOutput {
     Pooler,
 }
 
+/// The config and the name of its file: the first of these names whose file is there and has fields.
+///
+/// # Errors
+/// A file cannot be read, or is not JSON.
+pub(super) fn config(files: &ModelFiles) -> Result<Option<(&'static str, Value)>, LoadError> {
+    for name in SENTENCE_CONFIGS {
+        match files.json(name)? {
+            Some(Value::Object(fields)) if fields.is_empty() => {}
+            Some(config) => return Ok(Some((name, config))),
+            None => {}
+        }
+    }
+    Ok(None)
+}
+
 /// What the file says that later modules get; the states without a word on it, as in all versions before 6.
 ///
 /// # Errors
 /// The file is malformed, or asks for another output.
 pub(crate) fn output(files: &ModelFiles) -> Result<TextOutput, LoadError> {
-    let Some(config) = files.json(SENTENCE_CONFIG)? else { return Ok(TextOutput::States) };
-    let fields = Fields::new(SENTENCE_CONFIG, &config)?;
+    let Some((name, config)) = config(files)? else { return Ok(TextOutput::States) };
+    let fields = Fields::new(name, &config)?;
     let modalities = fields.object("modality_config")?;
     let Some(text) = modalities.map(|modalities| modalities.object("text")).transpose()?.flatten() else {
         return Ok(TextOutput::States);
@@ -44,36 +60,5 @@ pub(crate) fn output(files: &ModelFiles) -> Result<TextOutput, LoadError> {
             let supported = "last_hidden_state, pooler_output, logits";
             Err(text.unsupported("method_output_name", &format!("\"{other}\""), supported))
         }
-    }
-}
-
-/// Maximum input length in `sentence_bert_config.json`, if any.
-///
-/// # Errors
-/// The file is malformed, or changes the model's config.
-pub(crate) fn max_seq_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
-    let Some(config) = files.json(SENTENCE_CONFIG)? else { return Ok(None) };
-    let fields = Fields::new(SENTENCE_CONFIG, &config)?;
-    // These override config.json. The library ignores `trust_remote_code` here.
-    for name in ["config_args", "config_kwargs"] {
-        let changes = fields.object(name)?;
-        if let Some((key, _)) = changes.iter().flat_map(Fields::entries).find(|(key, _)| *key != "trust_remote_code") {
-            return Err(fields.unsupported(name, &format!("with `{key}`"), "changes of config.json in config.json"));
-        }
-    }
-    match fields.optional("max_seq_length")? {
-        Some(0) => Err(fields.problem("max_seq_length", "must be above 0")),
-        limit => Ok(limit),
-    }
-}
-
-/// `true` if `sentence_bert_config.json` asks for texts in lower case, whatever the tokenizer does with them.
-///
-/// # Errors
-/// The file is malformed.
-pub(crate) fn lowercases(files: &ModelFiles) -> Result<bool, LoadError> {
-    match files.json(SENTENCE_CONFIG)? {
-        Some(config) => Fields::new(SENTENCE_CONFIG, &config)?.or("do_lower_case", false),
-        None => Ok(false),
     }
 }

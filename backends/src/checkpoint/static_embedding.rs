@@ -8,6 +8,7 @@ use super::catch_panic::catch_panic;
 use super::metadata::Metadata;
 use super::module_list::ModuleList;
 use super::st_modules;
+use super::st_texts::TextSettings;
 use super::tokenizer;
 use crate::LoadError;
 use crate::config::{
@@ -21,7 +22,7 @@ use crate::source::names::{inside, module_folder};
 use prefold_kernels::Activation;
 use serde_json::{Map, Value};
 use tokenizers::processors::PostProcessorWrapper;
-use tokenizers::{ModelWrapper, Tokenizer};
+use tokenizers::{ModelWrapper, Tokenizer, TruncationDirection, TruncationParams};
 
 const CONFIG: &str = "config.json";
 /// The `model_type` of Model2Vec's configs.
@@ -113,17 +114,20 @@ impl StaticEmbedding {
             true => None,
             false => Some(self.tokenizer(files)?),
         };
+        let (tokenizer, truncation) = tokenizer.unzip();
         let [rows, width] = self.shape(files, tokenizer.as_ref(), weights)?;
         if let Some(tokenizer) = &tokenizer {
             catch_panic(tokenizer::FILE, || tokenizer::check_ids(tokenizer, rows))?;
         }
+        let longest = self.longest()?;
         Ok(Metadata {
             config: self.transformer(rows, width),
             json: Some(self.config.clone()),
             unpooled: tokenizer.as_ref().filter(|_| self.is_model2vec).and_then(unknown),
             tokenizer,
             prompts: st_modules::prompts(files)?,
-            max_input_length: self.longest()?,
+            texts: TextSettings::default(),
+            max_input_length: truncation.flatten().map_or(longest, |length| longest.min(length)),
             gguf_pooling: None,
             gguf_ranks: false,
             gguf_labels: None,
@@ -131,13 +135,23 @@ impl StaticEmbedding {
         })
     }
 
-    /// The tokenizer, which puts nothing around a text.
-    fn tokenizer(&self, files: &ModelFiles) -> Result<Tokenizer, LoadError> {
+    /// The tokenizer, which puts nothing around a text, and the tokens after which it truncates. sentence-transformers lets it do so;
+    /// Model2Vec sets a length of its own.
+    fn tokenizer(&self, files: &ModelFiles) -> Result<(Tokenizer, Option<usize>), LoadError> {
         let file = self.path(tokenizer::FILE);
         catch_panic(tokenizer::FILE, || {
             let mut tokenizer = tokenizer::read_file(files, &file)?.ok_or_else(|| files.missing(&file, ""))?;
             tokenizer.with_post_processor(None::<PostProcessorWrapper>);
-            Ok(tokenizer)
+            let truncation = tokenizer.get_truncation().filter(|_| !self.is_model2vec);
+            let (length, direction) = match truncation {
+                Some(TruncationParams { max_length: 0, .. }) => {
+                    return Err(LoadError::invalid(&file, "`truncation.max_length` must be above 0"));
+                }
+                Some(&TruncationParams { max_length, direction, .. }) => (Some(max_length), direction),
+                None => (None, TruncationDirection::Right),
+            };
+            tokenizer::keep_direction(&mut tokenizer, direction)?;
+            Ok((tokenizer, length))
         })
     }
 

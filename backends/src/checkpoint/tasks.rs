@@ -1,4 +1,4 @@
-//! Tasks of a model that embeds: its adapters, or the routes of a Router.
+//! Tasks of a model that embeds: its adapters, the routes of a Router, or lengths of texts.
 
 use super::capabilities::Evidence;
 use super::head::Routes;
@@ -23,7 +23,9 @@ impl Evidence<'_> {
     ) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
         let adapters = self.adapters(prompts.excluded, list.normalizes(0));
         if list.tasks.is_empty() {
-            return Ok((adapters, Routes::default(), width));
+            let tasks =
+                if adapters.is_empty() { self.tasks_with_lengths(prompts, list.normalizes(0)) } else { adapters };
+            return Ok((tasks, Routes::default(), width));
         }
         if !adapters.is_empty() {
             let problem = "a Router in a model with adapters";
@@ -35,6 +37,7 @@ impl Evidence<'_> {
             part: *part,
             excludes_prompts: prompts.excluded,
             normalizes: list.normalizes(number),
+            max_input_length: self.metadata.texts.length_of(task),
         });
         let (routes, width) = self.routes(list, width)?;
         Ok((tasks.collect(), routes, width))
@@ -46,11 +49,25 @@ impl Evidence<'_> {
         let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
             task: name.clone(),
             instruction: instruction.clone(),
-            part: 0,
             excludes_prompts,
             normalizes,
+            ..TaskAdapter::default()
         };
         tasks.map(adapter).collect()
+    }
+
+    /// The tasks of a model with lengths for texts of a task, and neither adapters nor routes; none without lengths.
+    fn tasks_with_lengths(&self, prompts: &Prompts, normalizes: bool) -> Vec<TaskAdapter> {
+        let tasks = ["query", "document"].into_iter().filter(|_| self.metadata.texts.has_lengths());
+        let with_length = |task: &str| TaskAdapter {
+            task: task.to_owned(),
+            instruction: instruction(task, prompts).to_owned(),
+            max_input_length: self.metadata.texts.length_of(task),
+            excludes_prompts: prompts.excluded,
+            normalizes,
+            ..TaskAdapter::default()
+        };
+        tasks.map(with_length).collect()
     }
 
     /// The dense modules of the routes behind vectors of `width` values, and the width of their vectors.

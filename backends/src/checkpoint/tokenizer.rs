@@ -7,24 +7,26 @@ use crate::source::ModelFiles;
 use prefold_core::{MAX_TOKEN_BYTES, TokenizerFile};
 use serde_json::Value;
 use tokenizers::normalizers::{Lowercase, Sequence};
-use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer};
+use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer, TruncationDirection, TruncationParams};
 
 pub(crate) const FILE: &str = "tokenizer.json";
 pub(super) const CONFIG: &str = "tokenizer_config.json";
 
-/// Reads `tokenizer.json` without truncation, padding and dropout; `None` if there is no such file.
+/// Reads `tokenizer.json` without padding, dropout and all of truncation but its direction; `None` if there is no such file.
 ///
 /// # Errors
 /// The file or `tokenizer_config.json` is malformed, or beyond the limits on what a tokenizer may do with a text.
 pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
     let Some(mut tokenizer) = read_file(files, FILE)? else { return Ok(None) };
+    let direction = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
+    keep_direction(&mut tokenizer, direction)?;
     if let Some(config) = files.json(CONFIG)? {
         apply_llama_template(&mut tokenizer, &config)?;
     }
     Ok(Some(tokenizer))
 }
 
-/// Reads a `tokenizer.json` wherever it is, as it is; `None` if there is no such file.
+/// Reads a `tokenizer.json` wherever it is, with its truncation and without padding and dropout; `None` if there is no such file.
 ///
 /// # Errors
 /// As for [`read`].
@@ -39,10 +41,35 @@ pub(super) fn read_file(files: &ModelFiles, name: &str) -> Result<Option<Tokeniz
     drop(file);
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(invalid)?;
     remove_dropout(&mut tokenizer);
-    // The engine truncates. Removed before the first text is encoded, so that no padding is taken for a special token.
-    tokenizer.with_truncation(None).map_err(invalid)?;
+    // Removed before the first text is encoded, so that no padding is taken for a special token.
     tokenizer.with_padding(None);
     Ok(Some(tokenizer))
+}
+
+/// Removes a tokenizer's truncation, which is the engine's, and leaves the end that is cut where a request does not say which.
+///
+/// # Errors
+/// The library refuses it.
+pub(super) fn keep_direction(tokenizer: &mut Tokenizer, direction: TruncationDirection) -> Result<(), LoadError> {
+    let nothing = || TruncationParams { direction, max_length: usize::MAX, stride: 0, ..TruncationParams::default() };
+    let truncation = matches!(direction, TruncationDirection::Left).then(nothing);
+    tokenizer.with_truncation(truncation).map(drop).map_err(invalid)
+}
+
+/// Sets the end of too long texts that `truncation_side` of `tokenizer_config.json` names; what the tokenizer has without the field.
+///
+/// # Errors
+/// The file is malformed.
+pub(super) fn set_direction(tokenizer: &mut Tokenizer, files: &ModelFiles) -> Result<(), LoadError> {
+    const FIELD: &str = "truncation_side";
+    let Some(config) = files.json(CONFIG)? else { return Ok(()) };
+    let fields = Fields::new(CONFIG, &config)?;
+    match fields.optional::<String>(FIELD)?.as_deref() {
+        None => Ok(()),
+        Some("left") => keep_direction(tokenizer, TruncationDirection::Left),
+        Some("right") => keep_direction(tokenizer, TruncationDirection::Right),
+        Some(other) => Err(fields.problem(FIELD, &format!("must be \"left\" or \"right\", it is \"{other}\""))),
+    }
 }
 
 /// Converts texts to lower case before everything else that the tokenizer does with them, special tokens in a text excepted.
@@ -150,6 +177,6 @@ fn token_of(tokenizer: &Tokenizer, fields: &Fields<'_>, name: &str) -> Result<Op
     Ok(token.and_then(|token| tokenizer.token_to_id(&token).map(|id| (token, id))))
 }
 
-fn invalid(error: tokenizers::Error) -> LoadError {
+pub(super) fn invalid(error: tokenizers::Error) -> LoadError {
     LoadError::invalid(FILE, error.to_string())
 }

@@ -1,5 +1,6 @@
 //! WordPiece tokenizer from `vocab.txt`, made as transformers makes it where a model has no `tokenizer.json`.
 
+use super::bert_normalizer;
 use super::tokenizer::CONFIG;
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
@@ -8,7 +9,6 @@ use crate::json::Fields;
 use crate::source::ModelFiles;
 use serde_json::Value;
 use tokenizers::models::bpe::Vocab;
-use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{AddedToken, Tokenizer};
 
 const FILE: &str = "vocab.txt";
@@ -72,12 +72,7 @@ pub(crate) fn read(files: &ModelFiles, model_type: &str) -> Result<Option<Tokeni
     let tokens = files.json(TOKENS)?.unwrap_or(empty);
     let tokens = Fields::new(TOKENS, &tokens)?;
     let vocab = vocabulary(&bytes)?;
-    let normalizer = BertNormalizer::new(
-        true,
-        config.or("tokenize_chinese_chars", true)?,
-        config.optional("strip_accents")?,
-        config.or("do_lower_case", true)?,
-    );
+    let normalizer = bert_normalizer::described(&config)?;
     let special = class.tokens.map(|(field, usual)| {
         let fields = if config.get(field).is_some() { &config } else { &tokens };
         let takes_space = class.mask_takes_space && field == "mask_token";

@@ -2,14 +2,14 @@
 //!
 //! The vector of a token is a row of the stored table times a factor. Readers see a table with a row for each token.
 
-use super::tensor_files::TensorFiles;
+use super::tensor::check_shape;
+use super::tensor_files::{FACTORS, TensorFiles};
 use crate::LoadError;
 use prefold_kernels::Element;
 use rayon::prelude::*;
 
-/// The tensors of the row of each token and of its factor, as model2vec names them.
+/// The tensor of the row of each token, as model2vec names it.
 const ROWS: &str = "mapping";
-const FACTORS: &str = "weights";
 
 /// The tensors of a file with such a table.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct MappedTable {
 impl MappedTable {
     /// `true` if the tensors include rows or factors.
     pub(crate) fn is_in(files: &TensorFiles) -> bool {
-        files.integer_shape(ROWS).is_some() || files.shape(FACTORS).is_some()
+        files.integer_shape(ROWS).is_some() || files.float_shape(FACTORS).is_some()
     }
 
     /// The table of this name with its rows and factors; of a file of which the header alone is there, their shapes.
@@ -50,9 +50,11 @@ impl MappedTable {
             Some(_) if has_values => Some(files.integers(ROWS, stored_rows)?),
             _ => None,
         };
-        let factors = match files.shape(FACTORS) {
-            Some(_) if has_values => Some(files.read(FACTORS, &[tokens])?),
-            Some(_) => files.check(FACTORS, &[tokens]).map(|()| None)?,
+        let factors = match files.float_shape(FACTORS) {
+            Some(shape) => {
+                check_shape(files.description(), FACTORS, &[tokens], shape)?;
+                has_values.then(|| files.floats(FACTORS, &[tokens])).transpose()?
+            }
             None => None,
         };
         Ok(Self { name: name.to_owned(), tokens, stored: [stored_rows, width], rows, factors, files })
@@ -71,7 +73,7 @@ impl MappedTable {
     /// As [`TensorFiles::check`].
     pub(super) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
         match name == self.name {
-            true => super::tensor::check_shape(self.files.description(), name, shape, &self.shape()),
+            true => check_shape(self.files.description(), name, shape, &self.shape()),
             false => self.files.check(name, shape),
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod config_json;
 pub(crate) mod gguf;
 mod mapped_table;
+mod numbers;
 pub(crate) mod pytorch;
 pub(crate) mod safetensors;
 pub(crate) mod special_tokens;

@@ -1,5 +1,6 @@
 //! Files of named tensors, in one file or in shards with an index.
 
+use super::numbers::{Number, StoredNumbers};
 use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows};
 use super::{pytorch, safetensors};
 use crate::LoadError;
@@ -89,8 +90,8 @@ impl TensorFormat {
 pub(crate) struct TensorFiles {
     files: Vec<NamedFile>,
     tensors: HashMap<String, StoredTensor>,
-    /// Tensors of 32-bit and 64-bit integers.
-    integers: HashMap<String, StoredIntegers>,
+    /// Tensors of types that weights do not have.
+    numbers: HashMap<String, StoredNumbers>,
     /// Name of the files together, for messages.
     description: String,
 }
@@ -105,20 +106,10 @@ struct StoredTensor {
     bytes: Range<usize>,
 }
 
-/// Place of a tensor of integers.
-#[derive(Debug)]
-struct StoredIntegers {
-    file: usize,
-    /// Bytes of an element.
-    size: usize,
-    shape: Vec<usize>,
-    bytes: Range<usize>,
-}
-
 impl TensorFiles {
     /// No tensors yet.
     fn empty(description: String) -> Self {
-        Self { files: vec![], tensors: HashMap::new(), integers: HashMap::new(), description }
+        Self { files: vec![], tensors: HashMap::new(), numbers: HashMap::new(), description }
     }
 
     /// Opens a file that contains all tensors.
@@ -188,26 +179,21 @@ impl TensorFiles {
 
     /// Adds a tensor of the next file.
     fn insert(&mut self, file: &str, name: &str, info: TensorHeader) -> Result<(), LoadError> {
-        let TensorHeader { dtype, shape, strides, bytes } = info;
+        let index = self.files.len();
         // Buffers such as position ids may have any type; only weights and biases are refused.
-        let dtype = match dtype {
-            StoredType::Known(dtype) => dtype,
-            StoredType::Other(dtype) if is_weight(name) => {
-                let what = format!("tensor `{name}` of type {dtype}");
-                return Err(LoadError::unsupported(file, what, "F32, F16, BF16"));
+        if let StoredType::Other(dtype) = &info.dtype {
+            let number = Number::named(dtype).filter(|_| info.strides.is_none());
+            if is_weight(name) || name == FACTORS && number != Some(Number::F64) {
+                let (what, more) =
+                    (format!("tensor `{name}` of type {dtype}"), if name == FACTORS { "F64, " } else { "" });
+                return Err(LoadError::unsupported(file, what, format!("{more}F32, F16, BF16")));
             }
-            StoredType::Other(dtype) => {
-                let sizes = [("I32", size_of::<i32>()), ("I64", size_of::<i64>())];
-                let size = sizes.into_iter().find(|(name, _)| *name == dtype).filter(|_| strides.is_none());
-                if let Some((_, size)) = size {
-                    let integers = StoredIntegers { file: self.files.len(), size, shape, bytes };
-                    self.integers.insert(name.to_owned(), integers);
-                }
-                return Ok(());
-            }
-        };
-        let tensor = StoredTensor { file: self.files.len(), dtype, shape, strides, bytes };
-        self.tensors.insert(name.to_owned(), tensor);
+            let numbers = number.map(|number| StoredNumbers::new(index, number, info));
+            self.numbers.extend(numbers.map(|numbers| (name.to_owned(), numbers)));
+            return Ok(());
+        }
+        let TensorHeader { dtype: StoredType::Known(dtype), shape, strides, bytes } = info else { return Ok(()) };
+        self.tensors.insert(name.to_owned(), StoredTensor { file: index, dtype, shape, strides, bytes });
         Ok(())
     }
 
@@ -249,7 +235,13 @@ impl TensorFiles {
 
     /// The same of a tensor of integers.
     pub(super) fn integer_shape(&self, name: &str) -> Option<&[usize]> {
-        self.integers.get(name).map(|tensor| tensor.shape.as_slice())
+        self.numbers.get(name).filter(|numbers| numbers.are_integers()).map(|numbers| numbers.shape.as_slice())
+    }
+
+    /// The same of a tensor of floats of any size.
+    pub(super) fn float_shape(&self, name: &str) -> Option<&[usize]> {
+        let numbers = || self.numbers.get(name).filter(|numbers| !numbers.are_integers());
+        self.shape(name).or_else(|| numbers().map(|numbers| numbers.shape.as_slice()))
     }
 
     /// `false` if the headers alone are there.
@@ -262,27 +254,21 @@ impl TensorFiles {
     /// # Errors
     /// It is missing, or a value is out of range.
     pub(super) fn integers(&self, name: &str, limit: usize) -> Result<Vec<u32>, LoadError> {
-        let Some(tensor) = self.integers.get(name) else {
+        let Some(numbers) = self.numbers.get(name) else {
             return Err(LoadError::MissingTensor { file: self.description.clone(), name: name.to_owned() });
         };
-        let file = &self.files[tensor.file];
-        file.reading(|| {
-            let values = file.bytes[tensor.bytes.clone()].chunks_exact(tensor.size).map(|bytes| match *bytes {
-                [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
-                [a, b, c, d, e, f, g, h] => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
-                _ => -1,
-            });
-            values.map(|value| u32::try_from(value).ok().filter(|&row| (row as usize) < limit)).collect::<Vec<_>>()
-        })
-        .and_then(|values| {
-            let all: Option<Vec<u32>> = values.into_iter().collect();
-            all.ok_or_else(|| {
-                LoadError::invalid(
-                    &file.name,
-                    format!("`{name}` must have values from 0 to {}", limit.saturating_sub(1)),
-                )
-            })
-        })
+        numbers.integers(&self.files[numbers.file], name, limit)
+    }
+
+    /// The values of a tensor of floats of any size, whose shape was checked.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub(super) fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
+        match self.numbers.get(name) {
+            Some(numbers) => numbers.floats(&self.files[numbers.file]),
+            None => self.read(name, shape),
+        }
     }
 
     /// Type of a tensor in the file.
@@ -355,6 +341,8 @@ impl StoredTensor {
 
 /// Model2Vec's name of what sentence-transformers names `embedding.weight`.
 const STATIC_TABLE: &str = "embeddings";
+/// Model2Vec's factors of tokens, the only floats that may have 64 bits.
+pub(super) const FACTORS: &str = "weights";
 
 /// `true` for a tensor whose type must be known.
 fn is_weight(name: &str) -> bool {

@@ -5,6 +5,17 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+/// Config of sentence-transformers' Transformer module: the names that the library tries, today's and then the older ones.
+pub(crate) const SENTENCE_CONFIGS: [&str; 7] = [
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+];
+
 /// Maximum bytes of a file that is read whole.
 pub(crate) fn max_bytes(name: &str) -> u64 {
     /// The largest known tokenizers have about 35 MB; a byte takes up to thirty once read.

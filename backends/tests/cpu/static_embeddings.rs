@@ -92,6 +92,32 @@ fn tokens_share_rows_with_a_factor_each() {
         let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
         assert!(error.contains("`mapping` must have values from 0 to"), "{error}");
     }
+    let factors = |size: usize| -> Vec<u8> {
+        let bytes = |factor: f64| {
+            if size == 8 { factor.to_le_bytes().to_vec() } else { (factor as f32).to_le_bytes().to_vec() }
+        };
+        (0..rows).flat_map(|at| bytes((at % 8) as f64 / 8.0)).collect()
+    };
+    let table = ("embeddings", Stored::F32, vec![rows, row_bytes / 4], table.data().to_vec());
+    let with_factors = |dtype: Stored, shape: Vec<usize>, bytes: Vec<u8>| {
+        let directory = tempfile::tempdir().unwrap();
+        with_tensors(directory.path(), vec![table.clone(), ("weights", dtype, shape, bytes)]);
+        let checked = prefold_backends::check_model(&options(directory.path().to_owned())).verdict;
+        let loaded = prefold_backends::load(&options(directory.path().to_owned()));
+        assert_eq!(loaded.is_err(), matches!(checked, prefold_backends::Verdict::DoesNotRun(_)), "{checked:?}");
+        loaded.map(|mut model| values(&mut model, &sequences)).map_err(|error| error.to_string())
+    };
+    let in_f32 = with_factors(Stored::F32, vec![rows], factors(4)).unwrap();
+    assert_ne!(in_f32, plain);
+    assert_eq!(with_factors(Stored::F64, vec![rows], factors(8)).unwrap(), in_f32, "factors in 64 bits count");
+    for (dtype, shape, size, problem) in [
+        (Stored::F64, vec![rows, 1], 8, "tensor `weights`"),
+        (Stored::F32, vec![1, rows], 4, "tensor `weights`"),
+        (Stored::I64, vec![rows], 8, "tensor `weights` of type I64"),
+    ] {
+        let refused = with_factors(dtype, shape, factors(size)).unwrap_err();
+        assert!(refused.contains(problem), "{refused}");
+    }
     let directory = tempfile::tempdir().unwrap();
     with_tensors(directory.path(), vec![("embeddings", Stored::I8, vec![4, 2], vec![0; 8])]);
     let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();

@@ -40,6 +40,8 @@ pub struct Capabilities {
 pub struct Embed {
     /// Width of a text's vector.
     pub dim: usize,
+    /// Values of a vector that a request gets where it does not ask for a number of them, from 1 to `dim`; all when absent.
+    pub truncate_dim: Option<usize>,
     /// Width of a token's final state; the largest of a model of several parts.
     pub token_dim: usize,
     /// Pooling of token states into one vector, which has the vectors of all modes one after another; nearly always one.
@@ -53,6 +55,11 @@ pub struct Embed {
 }
 
 impl Embed {
+    /// Values of a vector that a request gets where it does not ask for a number of them.
+    pub fn default_dim(&self) -> usize {
+        self.truncate_dim.unwrap_or(self.dim)
+    }
+
     /// The adapters' names.
     pub fn adapter_names(&self) -> impl Iterator<Item = &str> {
         self.adapters.iter().map(|adapter| adapter.task.as_str())
@@ -65,13 +72,15 @@ impl Embed {
     }
 }
 
-/// An adapter or a route of a model, for texts of one task.
+/// An adapter, a route or a length of a model, for texts of one task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskAdapter {
     /// The task by which a request chooses it.
     pub task: String,
     /// Prompt that stands before a text of this task, unless the request chooses one; it may be empty.
     pub instruction: String,
+    /// Tokens of a text of this task at most, where that is not what its part takes.
+    pub max_input_length: Option<usize>,
     /// Index of the [part](crate::ModelInfo::parts) of the model that takes the texts of this task.
     pub part: usize,
     /// As [`Prompts::excluded`], for texts of this task.
@@ -251,6 +260,12 @@ impl Capabilities {
             (Some(_), ..) if token_labels.is_some() => Err("has two answers for each token"),
             (None, None, None) if token_labels.is_none() => Err("answers nothing"),
             (Some(Embed { dim: 0, .. } | Embed { token_dim: 0, .. }), ..) => Err("makes vectors without values"),
+            (Some(embed), ..) if !(1..=embed.dim).contains(&embed.default_dim()) => {
+                Err("truncates its vectors to more values than they have, or to none")
+            }
+            (Some(embed), ..) if embed.adapters.iter().any(|task| task.max_input_length == Some(0)) => {
+                Err("takes no tokens of a task")
+            }
             (.., Some(0)) => Err("is a classifier without labels"),
             (None, Some(Rerank::Cosine), _) => Err("reranks by cosine and makes no vectors"),
             (_, Some(Rerank::Pair), labels) if labels != Some(1) => Err("reranks pairs without a label for them"),

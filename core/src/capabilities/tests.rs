@@ -34,6 +34,11 @@ fn contradictions_are_refused() {
         (Capabilities { rerank: None, ..reranker() }, "nothing"),
         (embed(|embed| embed.dim = 0), "without values"),
         (embed(|embed| embed.token_dim = 0), "without values"),
+        (embed(|embed| embed.truncate_dim = Some(embed.dim + 1)), "more values than they have"),
+        (
+            embed(|embed| embed.adapters = vec![TaskAdapter { max_input_length: Some(0), ..Default::default() }]),
+            "of a task",
+        ),
         (classifier(0), "without labels"),
         (Capabilities { embed: None, ..embedder() }, "by cosine"),
         (Capabilities { rerank: Some(Rerank::Pair), ..classifier(3) }, "reranks pairs"),

@@ -17,6 +17,8 @@ pub(crate) struct Encoder {
     pub(super) bound: TruncationBound,
     pub(super) growth: Growth,
     pub(super) limits: EncodeLimits,
+    /// The end to cut where a request does not say which.
+    direction: TruncationDirection,
 }
 
 /// An encoded input.
@@ -49,6 +51,8 @@ pub(super) struct FittedText {
 }
 
 impl Encoder {
+    /// Of the tokenizer's truncation only the direction counts, for requests that do not say which end to cut.
+    ///
     /// # Errors
     /// [`Error::Validation`] or [`Error::Tokenization`] if the template does not fit tokenizer and model, or the tokenizer
     /// may do more with a text than is allowed.
@@ -58,7 +62,11 @@ impl Encoder {
         limits: EncodeLimits,
     ) -> Result<Self, Error> {
         let place = Place { field: "tokenizer", index: None };
-        // The tokenizer file's settings of both are ignored: truncation is decided here, and nothing is padded.
+        let direction = match tokenizer.get_truncation().map(|truncation| truncation.direction) {
+            Some(tokenizers::TruncationDirection::Left) => TruncationDirection::Left,
+            Some(tokenizers::TruncationDirection::Right) | None => TruncationDirection::Right,
+        };
+        // How much is cut is decided here, and nothing is padded.
         tokenizer.with_truncation(None).map_err(|error| place.untokenizable(error))?;
         tokenizer.with_padding(None);
         let added = tokenizer.get_added_tokens_decoder();
@@ -66,7 +74,7 @@ impl Encoder {
         let vocab = tokenizer.get_vocab(true);
         let bound = TruncationBound::new(&tokenizer, &vocab);
         let growth = Growth::new(&tokenizer, &vocab, limits.vocab_size).map_err(|problem| place.invalid(problem))?;
-        let mut encoder = Self { tokenizer, template: None, special_ids, bound, growth, limits };
+        let mut encoder = Self { tokenizer, template: None, special_ids, bound, growth, limits, direction };
         encoder.template = template.map(|template| encoder.encode_template(template)).transpose()?;
         Ok(encoder)
     }
@@ -80,7 +88,8 @@ impl Encoder {
         options: &EncodeOptions,
         choices: impl Into<Choices<'a>>,
     ) -> Result<ResolvedOptions, Error> {
-        ResolvedOptions::new(options, choices.into(), &self.limits)
+        let resolved = ResolvedOptions::new(options, choices.into(), &self.limits)?;
+        Ok(ResolvedOptions { direction: options.direction.unwrap_or(self.direction), ..resolved })
     }
 
     /// Ids of one input, no more than the options allow.

@@ -96,7 +96,8 @@ impl ResolvedOptions {
             return Err(Error::invalid(field, problem));
         }
         let limit = limits.max_input_length;
-        let max_tokens = options.max_tokens.unwrap_or(limit);
+        let of_task = task.and_then(|(_, task)| task.max_input_length).map_or(limit, |of_task| of_task.min(limit));
+        let max_tokens = options.max_tokens.unwrap_or(of_task);
         if options.max_tokens.is_some() && !(1..=limit).contains(&max_tokens) {
             let problem = format!("is {max_tokens}; the served model takes 1 to {limit} tokens");
             return Err(Error::invalid("truncate_prompt_tokens", problem));
@@ -108,7 +109,7 @@ impl ResolvedOptions {
             part: task.map_or(0, |(_, task)| task.part),
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
             max_tokens,
-            direction: options.direction,
+            direction: options.direction.unwrap_or_default(),
             cuts_documents_only: options.max_tokens.is_some(),
             add_special_tokens: options.add_special_tokens,
             offsets: false,

@@ -19,7 +19,7 @@ impl Engine {
             Box::pin(async {
                 let embed = self.capability(Task::Embed, |can| can.embed.as_ref())?;
                 let (dim, normalizes) = (embed.dim, embed.normalizes(options.encode.task.as_deref()));
-                let kept = check_dimensions(options.dimensions, dim)?;
+                let kept = check_dimensions(options.dimensions.unwrap_or(embed.default_dim()), dim)?;
                 self.check_count(inputs.len(), options.encode.field)?;
                 let response =
                     self.run(Place::each(inputs, options.encode.field), &options.encode, Wanted::Embedding).await?;

@@ -9,7 +9,8 @@ pub struct LoadedModel {
     pub backend: ModelBackend,
     /// Further backends of the same model, each of which runs batches of its own beside the first one's.
     pub replicas: Vec<ModelBackend>,
-    /// Without truncation or padding set; the engine decides both.
+    /// Of its truncation only the direction counts: the end that is cut where a request does not say which. The engine decides how much
+    /// is cut, and pads nothing.
     pub tokenizer: Tokenizer,
     /// The same of the model's [further parts](crate::ModelInfo::further_parts), which most models do not have.
     pub further_tokenizers: Vec<Tokenizer>,

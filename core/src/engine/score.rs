@@ -4,7 +4,7 @@ use super::Engine;
 use super::validate::{check_pairing, check_queries};
 use crate::metrics::{Method, observe};
 use crate::postprocess::{cosine, embedding, rerank_score};
-use crate::{Embed, EncodeOptions, Error, Input, Place, Rerank, RerankScore, Response, ScoreRequest, Task, Wanted};
+use crate::{EncodeOptions, Error, Input, Place, Rerank, RerankScore, Response, ScoreRequest, Task, Wanted};
 
 impl Engine {
     /// A score for each document, in the order of the documents: against the one query, or against the query at the
@@ -48,9 +48,15 @@ impl Engine {
         num_documents: usize,
         options: &EncodeOptions,
     ) -> Result<Response<RerankScore>, Error> {
-        let Embed { dim, .. } = *self.capability(Task::Embed, |can| can.embed.as_ref())?;
+        let embed = self.capability(Task::Embed, |can| can.embed.as_ref())?;
+        let (dim, kept) = (embed.dim, embed.default_dim());
         let response = self.run(inputs, options, Wanted::Embedding).await?;
-        let mut vectors = response.try_map(|output| embedding(output, dim)).await?;
+        let vector = |output| {
+            let mut vector = embedding(output, dim)?;
+            vector.truncate(kept);
+            Ok(vector)
+        };
+        let mut vectors = response.try_map(vector).await?;
         let queries = vectors.results.split_off(num_documents);
         Ok(vectors.map(|documents| {
             let cosines = queries.iter().cycle().zip(&documents).map(|(query, document)| cosine(query, document));

@@ -68,11 +68,10 @@ fn empty_text(place: Place) -> Error {
 }
 
 /// Values of a vector that are kept.
-pub(crate) fn check_dimensions(dimensions: Option<usize>, dim: usize) -> Result<usize, Error> {
-    match dimensions {
-        None => Ok(dim),
-        Some(kept) if (1..=dim).contains(&kept) => Ok(kept),
-        Some(kept) => {
+pub(crate) fn check_dimensions(kept: usize, dim: usize) -> Result<usize, Error> {
+    match (1..=dim).contains(&kept) {
+        true => Ok(kept),
+        false => {
             let problem = format!("is {kept}; it must be from 1 to {dim}, the size of the served model's vectors");
             Err(Error::invalid("dimensions", problem))
         }

@@ -91,7 +91,7 @@ fn answers(capabilities: &Capabilities) -> Value {
     let mut answers = serde_json::Map::new();
     if let Some(embed) = embed {
         let pooling: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
-        answers.insert("embed".to_owned(), json!({"dimensions": embed.dim, "pooling": pooling}));
+        answers.insert("embed".to_owned(), json!({"dimensions": embed.default_dim(), "pooling": pooling}));
     }
     if let Some(rerank) = rerank {
         answers.insert("rerank".to_owned(), json!({"scores": rerank.score_meaning()}));
@@ -155,7 +155,8 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
     let Capabilities { embed, rerank, classify, classify_tokens, .. } = capabilities;
     if let Some(embed) = embed {
         let pooling: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
-        writeln!(f, "  embeddings  of {} values, pooling {}", embed.dim, pooling.join(", "))?;
+        let more = embed.truncate_dim.map_or_else(String::new, |_| format!(" ({} on request)", embed.dim));
+        writeln!(f, "  embeddings  of {} values{more}, pooling {}", embed.default_dim(), pooling.join(", "))?;
     }
     match rerank {
         Some(Rerank::Cosine) => writeln!(f, "  reranks     by cosine")?,

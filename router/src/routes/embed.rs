@@ -24,7 +24,7 @@ pub(crate) struct EmbedBody {
     inputs: Inputs,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct EmbedBody {
     /// Scale vectors to unit length. False leaves them as pooling and dense layers make them, also where the model's own modules end with
     /// Normalize. Default: true.
     normalize: Option<bool>,
-    /// Keep only the first values of each vector, scaled to unit length again.
+    /// Keep only the first values of each vector, scaled to unit length again. Default: `dimensions` of `/info`.
     dimensions: Option<usize>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
@@ -78,7 +78,7 @@ pub(crate) struct EmbedAllBody {
     inputs: Inputs,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
@@ -131,7 +131,7 @@ struct SimilarityInputs {
 struct SimilarityParameters {
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,

@@ -49,7 +49,10 @@ pub(crate) struct Info<'a> {
     attention: &'static str,
     radix_mlp_threshold: f32,
     radix_mlp_pad: usize,
+    /// Values of a vector that a request gets where it does not ask for a number of them; null if the model does not embed.
     dimensions: Option<usize>,
+    /// Values of a vector at most: more than `dimensions` where the model's files truncate its vectors (`truncate_dim`).
+    max_dimensions: Option<usize>,
     /// Scores of the rerank routes: `probability` or `cosine_similarity`; null if the model does not rerank.
     rerank_scores: Option<&'static str>,
     /// Function that makes a classifier's logits its scores: `sigmoid`, `softmax` or `identity`; null for other models.
@@ -61,9 +64,9 @@ pub(crate) struct Info<'a> {
     prompts: Vec<&'a str>,
     /// Prompt that stands before texts of requests that ask for none; null if there is none.
     default_prompt: Option<&'a str>,
-    /// Tasks that have an adapter or a route, which the field `task` of the embedding routes selects.
+    /// Tasks that have an adapter, a route or a length of their own, which the field `task` of the embedding routes selects.
     tasks: Vec<&'a str>,
-    /// The longest input by task, of a model whose texts go through different models by their task; `max_input_length` is that of texts
+    /// The longest input by task, of a model that takes texts of different lengths by their task; `max_input_length` is that of texts
     /// without one.
     max_input_lengths: BTreeMap<&'a str, usize>,
     /// Answers that the model can give: `embed`, `rerank`, `classify`, `classify-tokens`.
@@ -127,7 +130,8 @@ impl<'a> Info<'a> {
             attention: model.attention,
             radix_mlp_threshold: engine.radix_mlp_threshold,
             radix_mlp_pad: engine.radix_mlp_pad,
-            dimensions: embed.as_ref().map(|embed| embed.dim),
+            dimensions: embed.as_ref().map(Embed::default_dim),
+            max_dimensions: embed.as_ref().map(|embed| embed.dim),
             rerank_scores: rerank.as_ref().map(Rerank::score_meaning),
             activation: classify.as_ref().map(|classify| classify.activation),
             pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
@@ -142,12 +146,15 @@ impl<'a> Info<'a> {
     }
 }
 
-/// The longest input of each task of a model that has several parts.
+/// The longest input of each task of a model that has several parts, or lengths for tasks.
 fn max_input_lengths(model: &ModelInfo) -> BTreeMap<&str, usize> {
-    let tasks = model.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
-    let tasks = tasks.filter(|_| !model.further_parts.is_empty());
-    let longest = |task: &TaskAdapter| Some(model.parts().nth(task.part)?.max_input_length);
-    tasks.filter_map(|task| Some((task.task.as_str(), longest(task)?))).collect()
+    let tasks = || model.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+    let differ = !model.further_parts.is_empty() || tasks().any(|task| task.max_input_length.is_some());
+    let longest = |task: &TaskAdapter| {
+        let of_part = model.parts().nth(task.part)?.max_input_length;
+        Some(task.max_input_length.map_or(of_part, |of_task| of_task.min(of_part)))
+    };
+    tasks().filter(|_| differ).filter_map(|task| Some((task.task.as_str(), longest(task)?))).collect()
 }
 
 /// Kind of the model.

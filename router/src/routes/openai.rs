@@ -31,7 +31,7 @@ pub(crate) struct EmbeddingsBody {
     model: Option<String>,
     /// Default: `float`.
     encoding_format: Option<EncodingFormat>,
-    /// Keep only the first values of each vector, at least 1, scaled to unit length again. Default: all.
+    /// Keep only the first values of each vector, at least 1, scaled to unit length again. Default: `dimensions` of `/info`.
     #[serde(alias = "output_dimension")]
     dimensions: Option<usize>,
     /// Kind of the inputs, which Infinity's client always sends, and with it `dimensions` of 0 for all dimensions.
@@ -49,7 +49,7 @@ pub(crate) struct EmbeddingsBody {
     truncate: Option<bool>,
     /// Truncate each input to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_side: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,

@@ -24,7 +24,7 @@ pub(crate) struct PredictBody {
     inputs: Sequences,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
@@ -132,7 +132,7 @@ pub(crate) struct ClassifyBody {
     truncate: Option<bool>,
     /// Truncate each input to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_side: Option<Direction>,
     /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,

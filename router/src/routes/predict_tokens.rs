@@ -21,7 +21,7 @@ pub(crate) struct PredictTokensBody {
     inputs: TokenTexts,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_direction: Option<Direction>,
     /// Logits instead of probabilities; without aggregation those of all labels.
     raw_scores: Option<bool>,

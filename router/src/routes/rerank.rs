@@ -36,7 +36,7 @@ pub(crate) struct RerankBody {
     /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     #[serde(alias = "truncation_side")]
     truncation_direction: Option<Direction>,
     /// Truncate each prompt or pair to this many tokens, at the expense of the document only; -1 is the model's limit.

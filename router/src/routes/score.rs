@@ -36,7 +36,7 @@ pub(crate) struct ScoreBody {
     truncate: Option<bool>,
     /// Truncate each pair to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: right.
+    /// Side to truncate. Default: that of the model's files, nearly always right.
     truncation_side: Option<Direction>,
     /// Meaning of relevance, for instruction-following models. Others ignore it, and the response's header `x-ignored-fields` names it.
     #[serde(alias = "instruct")]

@@ -63,10 +63,10 @@ impl EncodeFields {
         Ok(EncodeOptions {
             truncate,
             max_tokens,
-            direction: match self.truncation_direction {
-                Some(Direction::Left) => TruncationDirection::Left,
-                Some(Direction::Right) | None => TruncationDirection::Right,
-            },
+            direction: self.truncation_direction.map(|direction| match direction {
+                Direction::Left => TruncationDirection::Left,
+                Direction::Right => TruncationDirection::Right,
+            }),
             priority: self.priority.map(Priority::new),
             prompt,
             task,

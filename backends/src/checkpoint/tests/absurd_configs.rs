@@ -80,7 +80,7 @@ fn there_are_as_many_positions_as_an_input_may_have_tokens() {
     let options = options(ModelSource::Path(dir.path().to_owned()));
     let mut model = crate::load(&options).unwrap();
     let longest = model.backend.info().capabilities.max_input_length;
-    assert_eq!(longest, 512, "sentence_bert_config.json has the shortest limit");
+    assert_eq!(longest, 512, "as sentence_bert_config.json says");
     for (length, fits) in [(longest, true), (longest + 1, false)] {
         let ragged = RaggedBatch::from_sequences(&[vec![5; length]]).unwrap();
         let batch = Batch { ragged, wanted: vec![Wanted::Embedding] };

@@ -2,6 +2,7 @@
 
 mod absurd_configs;
 mod bare_folders;
+mod bert_normalizer;
 mod configs;
 mod damage;
 mod gguf;
@@ -10,6 +11,7 @@ mod gguf_headers;
 mod gguf_rerankers;
 mod hub;
 mod hub_faults;
+mod hub_older_names;
 mod hub_routers;
 mod left_out;
 mod logit_score;
@@ -19,6 +21,7 @@ mod pytorch_files;
 mod refusals;
 mod router_prompts;
 mod safetensors_headers;
+mod st_texts;
 mod static_embeddings;
 mod strange_files;
 mod summaries;

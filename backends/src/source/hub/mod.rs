@@ -13,7 +13,7 @@ use crate::formats::gguf::has_gguf_extension;
 use crate::json::parse_json;
 use crate::options::HubModel;
 use crate::source::modules::MODULES;
-use crate::source::names::{check_inside, max_bytes};
+use crate::source::names::{SENTENCE_CONFIGS, check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
 use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
 use hf_hub::{HFClient, HFError, split_id};
@@ -28,7 +28,7 @@ use watch::{Failure, Meter, follow, lock_model, wait_for_lock};
 /// Optional files at the top of a repository.
 const SMALL_FILES: [&str; 2] = [MODULES, "config_sentence_transformers.json"];
 /// Optional files beside the tensors of a model or of a part of one.
-const MODEL_FILES: [&str; 4] = [CONFIG, TOKENIZER, "tokenizer_config.json", "sentence_bert_config.json"];
+const MODEL_FILES: [&str; 3] = [CONFIG, TOKENIZER, "tokenizer_config.json"];
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// Name of the first request, for messages.
@@ -179,7 +179,12 @@ impl<'a> Download<'a> {
         models.iter().try_for_each(|folder| self.require_tokenizer(listing, folder))?;
         let of_model = |folder: &str| -> Vec<String> {
             let vocabulary = VOCABULARY_FILES.into_iter().filter(|_| !listing.has(folder, TOKENIZER));
-            MODEL_FILES.into_iter().chain(vocabulary).map(|file| format!("{folder}{file}")).collect()
+            MODEL_FILES
+                .into_iter()
+                .chain(SENTENCE_CONFIGS)
+                .chain(vocabulary)
+                .map(|file| format!("{folder}{file}"))
+                .collect()
         };
         let folders = models.iter().map(String::as_str).filter(|folder| !folder.is_empty());
         let files = of_model("").into_iter().chain(SMALL_FILES.map(str::to_owned)).chain(folders.flat_map(of_model));

@@ -31,7 +31,7 @@ fn options() -> EncodeOptions {
 }
 
 fn truncating(direction: TruncationDirection) -> EncodeOptions {
-    EncodeOptions { truncate: Some(true), direction, ..options() }
+    EncodeOptions { truncate: Some(true), direction: Some(direction), ..options() }
 }
 
 fn encode(encoder: &Encoder, input: Input, options: &EncodeOptions) -> Result<Vec<u32>, Error> {
@@ -172,7 +172,7 @@ fn a_pair_within_a_number_of_tokens_loses_those_of_the_document() {
     let whole = encode(&encoder, pair(&long), &options()).unwrap();
     let query = whole.len() - encode(&encoder, Input::Text(long.clone()), &options()).unwrap().len();
     for direction in [TruncationDirection::Right, TruncationDirection::Left] {
-        let within = |limit| EncodeOptions { max_tokens: Some(limit), direction, ..options() };
+        let within = |limit| EncodeOptions { max_tokens: Some(limit), direction: Some(direction), ..options() };
         let cut = encode(&encoder, pair(&long), &within(query + 1 + 4)).unwrap();
         let document = &whole[query + 1..];
         let kept = match direction {
@@ -252,7 +252,7 @@ proptest! {
         let mut whole = encoder("qwen3-reranker-tiny", limit);
         whole.template.as_mut().unwrap().splits = false;
         prop_assert!(once.template.as_ref().unwrap().splits);
-        let options = EncodeOptions { truncate: Some(truncate), direction, ..options() };
+        let options = EncodeOptions { truncate: Some(truncate), direction: Some(direction), ..options() };
         // The rules of one request: its head is that of the first document.
         let resolved = once.resolve(&options, None).unwrap();
         for (query, document) in queries.iter().flat_map(|query| documents.iter().map(move |document| (query, document))) {

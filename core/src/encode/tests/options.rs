@@ -33,3 +33,17 @@ fn a_task_has_its_own_say_about_prompts_that_pooling_leaves_out() {
     resolve(true, false).unwrap();
     resolve(false, true).unwrap_err();
 }
+
+#[test]
+fn texts_of_a_task_may_have_a_length_within_the_limit() {
+    let resolve = |of_task: Option<usize>, max_tokens: Option<usize>| {
+        let query = TaskAdapter { task: "query".to_owned(), max_input_length: of_task, ..TaskAdapter::default() };
+        let choices = Choices { prompts: None, adapters: &[query] };
+        let options = EncodeOptions { max_tokens, task: Some("query".to_owned()), ..EncodeOptions::new("inputs") };
+        ResolvedOptions::new(&options, choices, &limits(100, false)).unwrap().max_tokens
+    };
+    assert_eq!(resolve(None, None), 100);
+    assert_eq!(resolve(Some(7), None), 7);
+    assert_eq!(resolve(Some(700), None), 100);
+    assert_eq!(resolve(Some(7), Some(20)), 20, "a request may ask for more than the task has");
+}

@@ -4,6 +4,7 @@ use crate::encode::encoder::Encoder;
 use crate::test_support::{limits, tokenizer};
 use crate::{EncodeOptions, Error, Input, Place, TruncationDirection};
 use proptest::prelude::*;
+use tokenizers::TruncationParams;
 
 const PLACE: Place = Place { field: "inputs", index: None };
 
@@ -16,7 +17,7 @@ fn options() -> EncodeOptions {
 }
 
 fn truncating(direction: TruncationDirection) -> EncodeOptions {
-    EncodeOptions { truncate: Some(true), direction, ..options() }
+    EncodeOptions { truncate: Some(true), direction: Some(direction), ..options() }
 }
 
 fn bare(direction: TruncationDirection) -> EncodeOptions {
@@ -110,4 +111,28 @@ fn a_part_ends_between_characters() {
         }
         assert_eq!(bound.part("short", 10, direction).unwrap(), "short");
     }
+}
+
+#[test]
+fn the_tokenizer_says_which_end_is_cut_where_the_request_does_not() {
+    let with_direction = |direction| {
+        let mut tokenizer = tokenizer("llama-tiny");
+        let truncation = TruncationParams { direction, max_length: usize::MAX, ..TruncationParams::default() };
+        tokenizer.with_truncation(Some(truncation)).unwrap();
+        Encoder::new(tokenizer, None, limits(5, true)).unwrap()
+    };
+    let text = || Input::Text("one two three four five six seven eight nine ten".to_owned());
+    let cut = |encoder: &Encoder, direction| {
+        let options = EncodeOptions { direction, add_special_tokens: false, ..options() };
+        encode(encoder, text(), &options).unwrap()
+    };
+    let plain = encoder("llama-tiny", 5);
+    let [left, right] = [TruncationDirection::Left, TruncationDirection::Right]
+        .map(|direction| encode(&plain, text(), &bare(direction)).unwrap());
+    assert_ne!(left, right);
+    let (to_the_left, to_the_right) =
+        (with_direction(tokenizers::TruncationDirection::Left), with_direction(tokenizers::TruncationDirection::Right));
+    assert_eq!((cut(&to_the_left, None), cut(&to_the_right, None)), (left.clone(), right.clone()));
+    assert_eq!(cut(&to_the_left, Some(TruncationDirection::Right)), right);
+    assert_eq!(cut(&to_the_right, Some(TruncationDirection::Left)), left);
 }

@@ -28,6 +28,22 @@ async fn embeddings_in_order_with_usage_and_timings() {
 }
 
 #[tokio::test]
+async fn a_model_may_truncate_its_vectors() {
+    let mut capabilities = embedder();
+    capabilities.embed.as_mut().unwrap().truncate_dim = Some(3);
+    let engine = engine(capabilities, config());
+    let of = |dimensions| engine.embed(vec![list(&[1, 2])], EmbedOptions { dimensions, ..raw() });
+    let whole = fake_values(&[1, 2], DIM);
+    assert_eq!(of(None).await.unwrap().results, [&whole[..3]]);
+    assert_eq!(of(Some(2)).await.unwrap().results, [&whole[..2]]);
+    assert_eq!(of(Some(DIM)).await.unwrap().results, [whole]);
+    assert!(of(Some(DIM + 1)).await.is_err());
+    let scores = engine.score(rerank_request("tide", &["grün"])).await.unwrap().results;
+    let [query, document] = ["tide", "grün"].map(|text| fake_values(&ids_of(text), DIM)[..3].to_vec());
+    assert_eq!(scores[0].raw, cosine(&query, &document));
+}
+
+#[tokio::test]
 async fn usage_is_of_the_request_alone() {
     let inputs = || vec![list(&[1, 2]), list(&[1, 3]), list(&[4, 5, 6])];
     for (config, computed) in [
@@ -189,7 +205,8 @@ async fn each_document_may_have_a_query_of_its_own() {
 async fn a_request_may_ask_for_fewer_tokens() {
     let engine = engine(embedder(), config());
     let embed = |max_tokens, direction| {
-        let encode = EncodeOptions { max_tokens, direction, truncate: Some(false), ..encode("inputs") };
+        let encode =
+            EncodeOptions { max_tokens, direction: Some(direction), truncate: Some(false), ..encode("inputs") };
         engine.embed(vec![list(&[1, 2, 3])], EmbedOptions { encode, ..raw() })
     };
     let right = TruncationDirection::Right;

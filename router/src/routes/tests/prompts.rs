@@ -1,6 +1,7 @@
 //! Prompts, and fields that are ignored.
 
-use crate::testing::{Setup, adapted, ask, classifier, embedding, get, post, reranker};
+use crate::testing::{DIM, Setup, adapted, ask, classifier, embedding, get, post, reranker};
+use prefold_core::TaskAdapter;
 use serde_json::{Value, json};
 
 /// `fields` in the body of an embedding route, with a text.
@@ -96,6 +97,32 @@ async fn a_task_selects_the_adapter_and_its_prompt() {
         }
     }
     assert_eq!(get(&app, "/info").await.json()["tasks"], json!(["retrieval.query", "separation"]));
+}
+
+#[tokio::test]
+async fn tasks_may_have_lengths() {
+    let mut model = embedding();
+    let task = |task: &str, instruction: &str, max_input_length| TaskAdapter {
+        task: task.to_owned(),
+        instruction: instruction.to_owned(),
+        max_input_length,
+        ..TaskAdapter::default()
+    };
+    let embed = model.embed.as_mut().unwrap();
+    embed.adapters = vec![task("query", "Query: ", Some(5)), task("document", "", None)];
+    embed.truncate_dim = Some(3);
+    let app = Setup::new(model).build();
+    let info = get(&app, "/info").await.json();
+    assert_eq!(info["tasks"], json!(["query", "document"]));
+    assert_eq!(info["max_input_lengths"], json!({"query": 5, "document": 256}));
+    assert_eq!((&info["dimensions"], &info["max_dimensions"]), (&json!(3), &json!(DIM)));
+    let tokens = async |input_type: &str| {
+        let input = "the red fox reads while the tide comes in and goes out";
+        ask(&app, "/v1/embeddings", json!({ "input": input, "input_type": input_type })).await["usage"]["prompt_tokens"]
+            .clone()
+    };
+    assert_eq!(tokens("query").await, json!(5));
+    assert!(tokens("document").await.as_u64().unwrap() > 5);
 }
 
 #[tokio::test]

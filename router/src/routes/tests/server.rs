@@ -56,6 +56,7 @@ async fn info_says_what_is_served() {
         ("answers", json!(["embed", "rerank"])),
         ("attention", json!("ragged")),
         ("dimensions", json!(DIM)),
+        ("max_dimensions", json!(DIM)),
         ("rerank_scores", json!("cosine_similarity")),
         ("prompts", json!(["query"])),
     ] {

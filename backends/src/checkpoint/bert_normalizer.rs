@@ -1,0 +1,81 @@
+//! Normalizer of BERT's tokenizer classes, which transformers makes from `tokenizer_config.json`, whatever `tokenizer.json` has.
+//!
+//! transformers 5 always does; version 4 changes the fields of a `BertNormalizer`, keeps its `clean_text` and, with MPNet's class, its
+//! `handle_chinese_chars`, and leaves a normalizer of another kind as it is. The newer version is followed.
+
+use super::tokenizer::{self, CONFIG};
+use crate::LoadError;
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use serde_json::{Map, Value};
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer};
+
+/// The classes by the names that files have, with or without `Fast` behind.
+const CLASSES: [&str; 8] = [
+    "BertTokenizer",
+    "DistilBertTokenizer",
+    "ElectraTokenizer",
+    "MPNetTokenizer",
+    "MobileBertTokenizer",
+    "LxmertTokenizer",
+    "SqueezeBertTokenizer",
+    "LayoutLMTokenizer",
+];
+/// Models that have such a class where no file names one.
+const MODEL_TYPES: [&str; 5] = ["bert", "distilbert", "electra", "mpnet", "nomic_bert"];
+/// Models with a tokenizer of their own, whatever class a file names.
+const OTHER_MODEL_TYPES: [&str; 3] = ["modernbert", "qwen2", "mistral"];
+
+/// The normalizer that `tokenizer_config.json` describes.
+///
+/// # Errors
+/// A field is malformed.
+pub(super) fn described(config: &Fields<'_>) -> Result<BertNormalizer, LoadError> {
+    Ok(BertNormalizer::new(
+        true,
+        config.or("tokenize_chinese_chars", true)?,
+        config.optional("strip_accents")?,
+        config.or("do_lower_case", true)?,
+    ))
+}
+
+/// Gives the tokenizer of a model with this `config.json` the normalizer of its class, if that is one of BERT's.
+///
+/// # Errors
+/// A file is malformed.
+pub(super) fn apply(tokenizer: &mut Tokenizer, files: &ModelFiles, model: &Value) -> Result<(), LoadError> {
+    let config = files.json(CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
+    let config = Fields::new(CONFIG, &config)?;
+    if !matches!(tokenizer.get_model(), ModelWrapper::WordPiece(_)) || !has_class(&config, model)? {
+        return Ok(());
+    }
+    let normalizer = described(&config)?;
+    if !is_same(tokenizer.get_normalizer(), &normalizer) {
+        tracing::info!(
+            "the tokenizer's class and {CONFIG} overrule the normalizer of {}: {normalizer:?}",
+            tokenizer::FILE
+        );
+        tokenizer.with_normalizer(Some(normalizer)).map_err(tokenizer::invalid)?;
+    }
+    Ok(())
+}
+
+/// `true` for a tokenizer of one of the classes, by the file that names one: `tokenizer_config.json` or else `config.json`.
+fn has_class(config: &Fields<'_>, model: &Value) -> Result<bool, LoadError> {
+    const FIELD: &str = "tokenizer_class";
+    let model = Fields::new("config.json", model)?;
+    let model_type: String = model.or("model_type", String::new())?;
+    let named = config.optional::<String>(FIELD)?;
+    let named = if named.is_none() { model.optional(FIELD)? } else { named };
+    Ok(match named {
+        _ if OTHER_MODEL_TYPES.contains(&model_type.as_str()) => false,
+        Some(name) => CLASSES.contains(&name.trim_end_matches("Fast")),
+        None => MODEL_TYPES.contains(&model_type.as_str()),
+    })
+}
+
+fn is_same(found: Option<&NormalizerWrapper>, wanted: &BertNormalizer) -> bool {
+    let fields = |it: &BertNormalizer| (it.clean_text, it.handle_chinese_chars, it.strip_accents, it.lowercase);
+    matches!(found, Some(NormalizerWrapper::BertNormalizer(found)) if fields(found) == fields(wanted))
+}

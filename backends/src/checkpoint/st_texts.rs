@@ -1,0 +1,165 @@
+//! Settings for texts in the config of sentence-transformers' Transformer module.
+
+use super::{st_transformer, tokenizer};
+use crate::LoadError;
+use crate::json::{Fields, shown};
+use crate::source::ModelFiles;
+use serde_json::Value;
+use tokenizers::Tokenizer;
+use tokenizers::processors::PostProcessorWrapper;
+
+/// Tasks with a length of their own, and the field of each.
+const TASKS: [(&str, &str); 2] = [("query", "query_length"), ("document", "document_length")];
+/// Arguments for the tokenizer's class, the older name first, which counts where both are there.
+const TOKENIZER_ARGUMENTS: [&str; 2] = ["tokenizer_args", "processor_kwargs"];
+/// Those that change no vector.
+const HARMLESS_ARGUMENTS: [&str; 3] = ["trust_remote_code", "use_fast", "padding_side"];
+/// Arguments of a call of the tokenizer, of which `common` counts before `text`.
+const CALLS: [&str; 2] = ["common", "text"];
+/// Those that change no vector: padding is masked, and a text alone has one way to be truncated.
+const HARMLESS_CALLS: [&str; 4] = ["padding", "padding_side", "pad_to_multiple_of", "return_tensors"];
+/// Calls for what is no text.
+const OTHER_MODALITIES: [&str; 3] = ["audio", "image", "video"];
+
+/// What is done with texts before the model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TextSettings {
+    /// Tokens of a text at most, whatever the tokenizer's own limit is.
+    pub(crate) max_length: Option<usize>,
+    /// Texts are converted to lower case, whatever the tokenizer does with them.
+    lowercases: bool,
+    /// Texts get no special tokens.
+    without_special_tokens: bool,
+    /// Tokens of a text of a task at most.
+    task_lengths: Vec<(&'static str, usize)>,
+    /// Sentences about fields that are not followed.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl TextSettings {
+    /// Reads the file; the defaults without one.
+    ///
+    /// # Errors
+    /// It is malformed, or changes the model's config.
+    pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
+        let Some((name, config)) = st_transformer::config(files)? else { return Ok(Self::default()) };
+        let fields = Fields::new(name, &config)?;
+        check_config_arguments(&fields)?;
+        let mut read = Self { lowercases: fields.or("do_lower_case", false)?, ..Self::default() };
+        let mut ignored = Vec::new();
+        read.max_length = length(&fields, "max_seq_length")?;
+        for argument in TOKENIZER_ARGUMENTS {
+            if let Some(arguments) = fields.object(argument)? {
+                read.max_length = length(&arguments, "model_max_length")?.or(read.max_length);
+                let followed = |key: &str| key == "model_max_length" || HARMLESS_ARGUMENTS.contains(&key);
+                ignored.extend(unknown(argument, &arguments, followed));
+                break;
+            }
+        }
+        for (task, field) in TASKS {
+            read.task_lengths.extend(length(&fields, field)?.map(|length| (task, length)));
+        }
+        if let Some(calls) = fields.object("processing_kwargs")? {
+            read.calls(&calls, &mut ignored)?;
+        }
+        if fields.get("query_expansion").is_some() {
+            ignored.push("query_expansion".to_owned());
+        }
+        if !ignored.is_empty() {
+            let listed: Vec<String> = ignored.iter().map(|field| format!("`{field}`")).collect();
+            read.warnings.push(format!("{name}: {} is not followed", listed.join(", ")));
+        }
+        Ok(read)
+    }
+
+    /// Reads the arguments of the tokenizer's calls; `ignored` gets the names of those that are not followed.
+    fn calls(&mut self, calls: &Fields<'_>, ignored: &mut Vec<String>) -> Result<(), LoadError> {
+        let (mut of_call, mut special) = (None, None);
+        for name in CALLS {
+            let Some(arguments) = calls.object(name)? else { continue };
+            of_call = of_call.or(length(&arguments, "max_length")?);
+            special = special.or(arguments.optional::<bool>("add_special_tokens")?);
+            let followed =
+                |key: &str| ["max_length", "add_special_tokens"].contains(&key) || is_harmless(&arguments, key);
+            ignored.extend(unknown(&format!("processing_kwargs.{name}"), &arguments, followed));
+        }
+        let is_known = |key: &str| CALLS.contains(&key) || OTHER_MODALITIES.contains(&key);
+        ignored.extend(unknown("processing_kwargs", calls, is_known));
+        self.without_special_tokens = special == Some(false);
+        if of_call.is_some() {
+            self.max_length = of_call;
+            self.task_lengths.clear();
+        }
+        Ok(())
+    }
+
+    /// Tokens of a text of a task at most, where it has a length of its own.
+    pub(crate) fn length_of(&self, task: &str) -> Option<usize> {
+        self.task_lengths.iter().find(|(name, _)| *name == task).map(|(_, length)| *length)
+    }
+
+    /// Warns of lengths that are above the longest input, where sentence-transformers takes them.
+    pub(crate) fn check_lengths(&mut self, longest: usize) {
+        for (task, length) in self.task_lengths.iter().filter(|(_, length)| *length > longest) {
+            let warning =
+                format!("`{task}_length` is {length}, but the longest input has {longest} tokens, which counts");
+            self.warnings.push(warning);
+        }
+    }
+
+    /// `true` if texts of some task have a length of their own.
+    pub(crate) fn has_lengths(&self) -> bool {
+        !self.task_lengths.is_empty()
+    }
+
+    /// Makes a tokenizer do what the settings say.
+    ///
+    /// # Errors
+    /// The library refuses it.
+    pub(crate) fn apply(&self, tokenizer: &mut Tokenizer) -> Result<(), LoadError> {
+        if self.lowercases {
+            tokenizer::lowercase(tokenizer)?;
+        }
+        if self.without_special_tokens {
+            tokenizer.with_post_processor(None::<PostProcessorWrapper>);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what overrides `config.json`. The library ignores `trust_remote_code` here.
+fn check_config_arguments(fields: &Fields<'_>) -> Result<(), LoadError> {
+    for name in ["config_args", "config_kwargs"] {
+        let changes = fields.object(name)?;
+        if let Some((key, _)) = changes.iter().flat_map(Fields::entries).find(|(key, _)| *key != "trust_remote_code") {
+            return Err(fields.unsupported(name, &format!("with `{key}`"), "changes of config.json in config.json"));
+        }
+    }
+    Ok(())
+}
+
+/// A number of tokens.
+fn length(fields: &Fields<'_>, name: &str) -> Result<Option<usize>, LoadError> {
+    match fields.optional(name)? {
+        Some(0) => Err(fields.problem(name, "must be above 0")),
+        length => Ok(length),
+    }
+}
+
+/// `true` for an argument of a call that changes nothing.
+fn is_harmless(arguments: &Fields<'_>, key: &str) -> bool {
+    let is_usual = |value: &Value| {
+        matches!(value, Value::Bool(true)) || ["longest_first", "only_first"].iter().any(|it| value == it)
+    };
+    HARMLESS_CALLS.contains(&key) || key == "truncation" && arguments.get(key).is_none_or(is_usual)
+}
+
+/// The fields of an object that are not followed, with their values.
+fn unknown<'a>(
+    object: &'a str,
+    fields: &'a Fields<'_>,
+    followed: impl Fn(&str) -> bool + 'a,
+) -> impl Iterator<Item = String> + 'a {
+    let entries = fields.entries().filter(move |(key, value)| !value.is_null() && !followed(key));
+    entries.map(move |(key, value)| format!("{object}.{key}: {}", shown(value)))
+}
