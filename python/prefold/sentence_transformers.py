@@ -181,6 +181,9 @@ class SentenceTransformer:
             raise ValueError(f"device={device!r}: the model is on {self.model.info['device']!r}")
         if show_progress_bar is None:
             show_progress_bar = logging.getLogger("prefold").getEffectiveLevel() <= logging.INFO
+        if prompt is None and prompt_name in NAMES and prompt_name not in self.prompts:
+            # The two are prompts of every model.
+            prompt_name, prompt = None, ""
         if not self.model.info["tasks"]:
             task = None
         if task is not None and prompt_name is None and prompt is None:

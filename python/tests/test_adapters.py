@@ -79,10 +79,15 @@ def test_a_task_selects_a_route_and_no_prompt(models, texts):
     np.testing.assert_array_equal(model.encode_query(texts, prompt=""), queries)
     np.testing.assert_array_equal(model.encode_query(texts), here.embed(texts, task="query"))
     np.testing.assert_array_equal(model.encode(texts, prompt_name="query"), here.embed(texts, prompt_name="query"))
+    np.testing.assert_array_equal(model.encode(texts, task="query", prompt_name="document"), queries)
     with pytest.raises(TypeError, match="task"):
         model.encode_query(texts, task="query")
-    plain = SentenceTransformer(models("qwen3-tiny"))
-    np.testing.assert_array_equal(plain.encode(texts, task="query"), plain.encode(texts))
+    plain = SentenceTransformer(models("bert-mean-tiny"))
+    assert plain.prompts == []
+    for options in [{"task": "query"}, {"prompt_name": "query"}, {"prompt_name": "document", "task": "x"}]:
+        np.testing.assert_array_equal(plain.encode(texts, **options), plain.encode(texts))
+    with pytest.raises(prefold.InputError, match="`passage` is not a prompt"):
+        plain.encode(texts, prompt_name="passage")
 
 
 @pytest.mark.parametrize(("name", "call", "task"), [("router-encoders-tiny", "encode_document", "document"), ("bert-mean-tiny", "encode_query", None)])
@@ -126,6 +131,7 @@ def test_encode_is_that_of_sentence_transformers(name, texts):
 
     from prefold.sentence_transformers import SentenceTransformer
 
+    texts = texts[:8]
     ours, theirs = (kind(str(FIXTURES / name), device="cpu") for kind in (SentenceTransformer, Original))
     tasks = ours.model.info["tasks"]
     calls = [("encode", {}), *(("encode", {"task": task}) for task in tasks), ("encode_query", {}), ("encode_query", {"prompt": ""})]

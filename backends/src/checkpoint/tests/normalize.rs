@@ -6,32 +6,34 @@ use crate::options::ModelSource;
 use serde_json::json;
 use std::path::Path;
 
-/// Of texts without a task, and of those of each task.
-fn normalizes(path: &Path) -> (bool, Vec<bool>) {
+/// Whether the vectors of texts without a task are scaled, and the tasks whose vectors are and are not.
+fn normalizes(path: &Path) -> (bool, [Vec<String>; 2]) {
     let parts = Checkpoint::open_all(&super::options(ModelSource::Path(path.to_owned()))).unwrap();
     let embed = parts[0].capabilities.embed.as_ref().unwrap();
-    (embed.normalizes, embed.adapters.iter().map(|task| task.normalizes).collect())
+    let tasks = |scaled| embed.adapters.iter().filter(move |it| it.normalizes == scaled).map(|it| it.task.clone());
+    (embed.normalizes, [true, false].map(|scaled| tasks(scaled).collect()))
 }
 
 #[test]
 fn modules_that_end_with_normalize_give_unit_vectors() {
     for (name, expected) in [
-        ("qwen3-tiny", (true, vec![])),
-        ("llama-tiny", (false, vec![])),
-        ("model2vec-tiny", (true, vec![])),
-        ("jina-v3-tiny", (true, vec![true; 5])),
-        ("asym-tiny", (false, vec![false; 2])),
-        ("router-encoders-tiny", (true, vec![true; 2])),
-        ("router-static-tiny", (false, vec![false; 2])),
+        ("qwen3-tiny", (true, [0, 0])),
+        ("llama-tiny", (false, [0, 0])),
+        ("model2vec-tiny", (true, [0, 0])),
+        ("jina-v3-tiny", (true, [5, 0])),
+        ("asym-tiny", (false, [0, 2])),
+        ("router-encoders-tiny", (true, [2, 0])),
+        ("router-static-tiny", (false, [0, 2])),
     ] {
-        assert_eq!(normalizes(&fixture(name)), expected, "{name}");
+        let (own, tasks) = normalizes(&fixture(name));
+        assert_eq!((own, tasks.map(|tasks| tasks.len())), expected, "{name}");
     }
 }
 
 /// The Router has the routes `query` and `document`, of which the latter is the default.
 #[test]
 fn a_normalize_may_be_of_one_route() {
-    for (route, expected) in [("query", (false, vec![true, false])), ("document", (true, vec![false, true]))] {
+    for (route, other, of_default) in [("query", "document", false), ("document", "query", true)] {
         let dir = copy_of("router-encoders-tiny");
         let modules = json!([{"path": "", "type": "sentence_transformers.models.Router"}]);
         write_json(&dir.path().join("modules.json"), &modules);
@@ -40,7 +42,7 @@ fn a_normalize_may_be_of_one_route() {
         router["types"]["normalize"] = json!("sentence_transformers.models.Normalize");
         router["structure"][route].as_array_mut().unwrap().push(json!("normalize"));
         write_json(&path, &router);
-        assert_eq!(normalizes(dir.path()), expected, "{route}");
+        assert_eq!(normalizes(dir.path()), (of_default, [route, other].map(|task| vec![task.to_owned()])), "{route}");
     }
 }
 
