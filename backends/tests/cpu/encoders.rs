@@ -356,7 +356,7 @@ fn a_router_sends_texts_through_the_modules_of_their_task() {
     }
     let directory = with_router("sentence_transformers.models.StaticEmbedding.StaticEmbedding");
     let error = prefold_backends::load(&options(directory.path().to_owned())).err().unwrap().to_string();
-    assert!(error.contains("StaticEmbedding as module 2"), "{error}");
+    assert!(error.contains("StaticEmbedding as `document_0` of the route \"document\""), "{error}");
 }
 
 /// ModernBERT's head computed plainly, with activations that its config may name, and with a bias in its norm.

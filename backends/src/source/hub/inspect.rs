@@ -11,12 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// A file's name and its first bytes, up to the end of the header.
+type Head = (String, Vec<u8>);
+
 /// Facts about a model on the hub.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote {
-    /// The first bytes of its files of tensors up to the end of the header, with the files' names, by their folder, which is empty for the top;
-    /// absent where files have no header that can be read alone.
-    pub(crate) heads: Arc<BTreeMap<String, Vec<(String, Vec<u8>)>>>,
+    /// Those of its files of tensors by their folder, which is empty for the top; absent where files have no header that can be read alone.
+    pub(crate) heads: Arc<BTreeMap<String, Vec<Head>>>,
     /// The licence that its card names.
     pub(crate) licence: Option<String>,
 }
@@ -70,12 +72,7 @@ impl Download<'_> {
     }
 
     /// The first bytes of the safetensors files in a folder, with their names; `None` where the tensors are in files of another format.
-    async fn heads(
-        &self,
-        listing: &Listing,
-        snapshot: &Path,
-        folder: &str,
-    ) -> Result<Option<Vec<(String, Vec<u8>)>>, LoadError> {
+    async fn heads(&self, listing: &Listing, snapshot: &Path, folder: &str) -> Result<Option<Vec<Head>>, LoadError> {
         let [single, index] = [TensorFormat::Safetensors.single(), TensorFormat::Safetensors.index()]
             .map(|file| format!("{folder}{file}"));
         let files: BTreeSet<String> = if listing.files.contains(&single) {
