@@ -88,6 +88,7 @@ fn texts_of_a_task_have_a_length() {
         task: task.to_owned(),
         instruction: instruction.to_owned(),
         max_input_length,
+        normalizes: true,
         ..TaskAdapter::default()
     };
     let both = json!({"query_length": 7, "document_length": 15});
