@@ -72,7 +72,7 @@ pub enum LoadError {
         /// Branch, tag or commit.
         revision: String,
         /// The hub's address.
-        endpoint: String,
+        endpoint: Box<str>,
         /// The requested file, or another resource.
         file: String,
         /// The hub showed the repository, which lacks the file; otherwise nobody has seen what it has.

@@ -27,6 +27,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
+/// The pipeline, its threads and what the warm-up found.
+pub(crate) type Started = (Arc<Pipeline>, Vec<JoinHandle<()>>, WarmUpAnswers);
+
 /// Starts the planner's thread and one for each backend, of which there is at least one and which are replicas of each other,
 /// and returns when all are warm, with the answers of their warm-ups. The threads end after [`Pipeline::close`], when everything accepted has been answered.
 ///
@@ -36,7 +39,7 @@ pub(crate) fn spawn(
     backends: Vec<ModelBackend>,
     config: PipelineConfig,
     warm_up: WarmUp,
-) -> Result<(Arc<Pipeline>, Vec<JoinHandle<()>>, WarmUpAnswers), BackendError> {
+) -> Result<Started, BackendError> {
     let dtype = backends.first().map_or("", |backend| backend.info().dtype);
     let parts = backends.first().map(|backend| backend.info().part_map()).unwrap_or_default();
     let pipeline = Arc::new(Pipeline::new(config, backends.len(), parts));

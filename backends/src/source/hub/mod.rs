@@ -343,7 +343,7 @@ fn refusal(model: &HubModel, endpoint: &str, file: &str, is_seen: bool, problem:
     LoadError::Hub {
         model: model.id.clone(),
         revision: model.revision.clone().unwrap_or_else(|| DEFAULT_REVISION.to_owned()),
-        endpoint: without_credentials(endpoint),
+        endpoint: without_credentials(endpoint).into(),
         file: file.to_owned(),
         is_seen,
         problem: without_credentials(problem),
