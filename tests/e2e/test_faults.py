@@ -185,7 +185,7 @@ def test_the_neighbours_of_a_row_that_is_not_finite_are_right():
         failed = [response for response in others if response.status != 200]
         for response in failed:
             check_failure("/embed", response)
-            assert "not finite" in response.json()["error"] and "--dtype float32" in response.json()["error"]
+            assert "not finite" in response.json()["error"] and "--dtype" not in response.json()["error"], "it runs in float32"
         assert len(failed) == batches < 8, "one in each batch, and they were together"
         for response, want in zip(others, expected, strict=True):
             assert response.status == 424 or response.json() == want

@@ -211,11 +211,6 @@ def test_addresses_are_told_without_their_passwords(tmp_path):
                   ["--otlp-endpoint", "ftp://user:hunter2@127.0.0.1"]):
         code, printed = run_to_end(*flags, env={"HF_HOME": str(tmp_path)})
         assert code != 0 and "***@127.0.0.1" in printed and "hunter2" not in printed, printed
-    config = tmp_path / "prefold.toml"
-    for line in ("max-connections = 'hunter2'", "max-batch-tokens = 'hunter2'", "protect-docs = 'hunter2'", "dtype = 'hunter2'"):
-        config.write_text(line)
-        code, printed = run_to_end("--config", str(config))
-        assert code == 2 and "hunter2" not in printed and line.split()[0] in printed, printed
 
 
 def test_refusals_at_the_start_do_not_tell_the_key():
