@@ -147,8 +147,8 @@ fn open(path: &Path) -> Result<Option<File>, LoadError> {
     }
 }
 
-/// What a file that begins so is instead of what its name says, with what helps: a clone without Git LFS leaves pointers, and what was
-/// saved from a web server may be a page.
+/// The kind of file that stands in the place of a model's, by its first bytes, with what helps: a clone without Git LFS leaves pointers, a
+/// download may have saved a web page.
 fn stand_in(head: &[u8]) -> Option<&'static str> {
     const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start().to_ascii_lowercase();

@@ -43,7 +43,7 @@ pub(crate) struct ModuleList {
     pub(crate) route_of: Vec<usize>,
     /// The tasks of the model, and the index of the part that takes the texts of each.
     pub(crate) tasks: Vec<(String, usize)>,
-    /// Whether the modules end with Normalize, by the number of the task, first for texts without one; empty without `modules.json`.
+    /// `true` where the modules end with Normalize, by the number of the task, first for texts without one; empty without `modules.json`.
     pub(crate) normalized: Vec<bool>,
 }
 

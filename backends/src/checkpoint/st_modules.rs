@@ -16,6 +16,7 @@ const MAX_PROMPT_NAME: usize = 128;
 const MAX_PROMPT_TEXT: usize = 16 << 10;
 /// Input of a LogitScore module.
 const LOGITS: &str = "causal_logits";
+
 /// A dense layer after pooling.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DenseModule {

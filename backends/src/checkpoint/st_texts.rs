@@ -21,7 +21,7 @@ const HARMLESS_CALLS: [&str; 4] = ["padding", "padding_side", "pad_to_multiple_o
 /// Calls for what is no text.
 const OTHER_MODALITIES: [&str; 3] = ["audio", "image", "video"];
 
-/// What is done with texts before the model.
+/// Settings for texts: their length, case and special tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TextSettings {
     /// Tokens of a text at most, whatever the tokenizer's own limit is.

@@ -66,7 +66,7 @@ impl Encoder {
             Some(tokenizers::TruncationDirection::Left) => TruncationDirection::Left,
             Some(tokenizers::TruncationDirection::Right) | None => TruncationDirection::Right,
         };
-        // How much is cut is decided here, and nothing is padded.
+        // The number of tokens to cut is decided here, and nothing is padded.
         tokenizer.with_truncation(None).map_err(|error| place.untokenizable(error))?;
         tokenizer.with_padding(None);
         let added = tokenizer.get_added_tokens_decoder();

@@ -5,7 +5,7 @@ use super::work::{Work, WorkByPart};
 use crate::PartMap;
 use std::time::Duration;
 
-/// What the passes of each part of a model have cost. The parts may be models of very different sizes, so the passes of one say nothing
+/// Costs of the passes of each part of a model. The parts may be models of very different sizes, so the passes of one say nothing
 /// about another.
 #[derive(Debug, Clone)]
 pub(crate) struct PartCosts {

@@ -18,7 +18,7 @@ pub trait Dot {
     const ELEMENTS: usize;
     /// Whether packed words are widened.
     const IS_WIDENED: bool = false;
-    /// Whether these are bytes, widened to 16 bits: to widen and to multiply them takes several instructions, bf16 one each.
+    /// `true` for bytes widened to 16 bits: to widen and to multiply them takes several instructions, bf16 one each.
     const WIDENS_BYTES: bool = Self::IS_WIDENED && Self::ELEMENTS > 1;
     /// Rows of a register block: as many as there are registers for.
     const ROWS: usize;

@@ -1,4 +1,4 @@
-//! Whether a model's own modules scale vectors to unit length, by task.
+//! Unit vectors by a model's own modules, by task.
 
 use super::{copy_of, fixture, open, read_json, write_json};
 use crate::checkpoint::Checkpoint;
@@ -6,7 +6,7 @@ use crate::options::ModelSource;
 use serde_json::json;
 use std::path::Path;
 
-/// Whether the vectors of texts without a task are scaled, and the tasks whose vectors are and are not.
+/// `true` if the vectors of texts without a task are scaled; the tasks whose vectors are, and those whose are not.
 fn normalizes(path: &Path) -> (bool, [Vec<String>; 2]) {
     let parts = Checkpoint::open_all(&super::options(ModelSource::Path(path.to_owned()))).unwrap();
     let embed = parts[0].capabilities.embed.as_ref().unwrap();

@@ -91,7 +91,7 @@ impl Download<'_> {
         dense: Option<&str>,
         is_wanted: fn(&str) -> bool,
     ) -> Result<(), LoadError> {
-        // What is wrong with a list is said where the model is read, unless the options overrule it.
+        // A fault in a list is reported where the model is read, unless the options overrule it.
         let ways = self.ways(listing).await?.unwrap_or_default();
         let ways = ways.as_ref().map_or(&[][..], |Ways(ways)| ways);
         for prefix in folders(ways, dense)?.into_iter().filter(|folder| !models.contains(folder)) {

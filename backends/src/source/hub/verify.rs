@@ -46,7 +46,7 @@ fn beginning(path: &Path) -> String {
     /// Bytes shown.
     const SHOWN: u64 = 80;
     let mut bytes = Vec::new();
-    // What cannot be read is not shown.
+    // A file that cannot be read has no beginning to show.
     let _ = fs::File::open(path).and_then(|file| file.take(SHOWN).read_to_end(&mut bytes));
     match str::from_utf8(&bytes) {
         Ok(text) if !text.is_empty() && !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {

@@ -62,9 +62,7 @@ impl Way {
     pub(crate) fn folder(&self) -> &str {
         self.modules.first().map_or("", |module| &module.path)
     }
-}
 
-impl Way {
     /// `true` if the vectors at its end have unit length; nothing else may stand behind a Normalize.
     pub(crate) fn normalizes(&self) -> bool {
         self.modules.last().is_some_and(|module| module.short_class() == "Normalize")

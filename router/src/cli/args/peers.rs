@@ -1,4 +1,4 @@
-//! What people type who know another server: its flags that are none here, and its spelling of those that are.
+//! Habits from other servers: their flags that are none here, and their spelling of those that are.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
