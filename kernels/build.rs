@@ -1,7 +1,8 @@
 //! Compiles `cuda/*.cu` for all supported GPUs; does nothing without the feature `cuda`.
 //!
 //! One fat binary for each file holds the code of every architecture in [`TARGETS`] and the PTX of those in [`PTX`], which the
-//! driver compiles for GPUs between and after them. Results are kept by the hash of everything they are made from, beside the build
+//! driver compiles for GPUs between and after them. `PREFOLD_CUDA_TARGETS=90`, a list with commas, restricts it to some architectures and
+//! no PTX, for a small binary for one machine. Results are kept by the hash of everything they are made from, beside the build
 //! directories, so that check, clippy, test and release builds compile a kernel once.
 
 use std::collections::hash_map::DefaultHasher;
@@ -15,6 +16,9 @@ use std::{env, fs};
 const TARGETS: [&str; 6] = ["80", "86", "89", "90", "100", "120"];
 const PTX: [&str; 2] = ["100", "120"];
 
+/// Environment variable with the architectures to compile for, if not all.
+const ONLY_TARGETS: &str = "PREFOLD_CUDA_TARGETS";
+
 /// Files without the extension; what they include is hashed with each of them.
 const SOURCES: [&str; 7] = ["activation", "attention", "attention_plain", "experts", "norm", "rope", "rows"];
 const HEADERS: [&str; 3] = ["common.cuh", "attention.cuh", "attention_positions.cuh"];
@@ -22,7 +26,7 @@ const HEADERS: [&str; 3] = ["common.cuh", "attention.cuh", "attention_positions.
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=cuda");
-    for variable in ["CUDA_HOME", "CUDA_PATH", "NVCC"] {
+    for variable in ["CUDA_HOME", "CUDA_PATH", "NVCC", ONLY_TARGETS] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     if env::var_os("CARGO_FEATURE_CUDA").is_none() {
@@ -54,6 +58,23 @@ fn compile_all() -> Result<(), String> {
 struct Nvcc {
     path: PathBuf,
     version: String,
+    /// `-gencode` arguments.
+    targets: Vec<String>,
+}
+
+/// `-gencode` arguments for all of [`TARGETS`] and [`PTX`], or for those that [`ONLY_TARGETS`] names.
+fn targets() -> Result<Vec<String>, String> {
+    let code = |target: &str| format!("-gencode=arch=compute_{target},code=sm_{target}");
+    let Ok(only) = env::var(ONLY_TARGETS) else {
+        let ptx = PTX.map(|target| format!("-gencode=arch=compute_{target},code=compute_{target}"));
+        return Ok(TARGETS.iter().copied().map(code).chain(ptx).collect());
+    };
+    match only.split(',').find(|target| !TARGETS.contains(target)) {
+        Some(unknown) => {
+            Err(format!("{ONLY_TARGETS}: there is no target `{unknown}`; there are {}", TARGETS.join(", ")))
+        }
+        None => Ok(only.split(',').map(code).collect()),
+    }
 }
 
 impl Nvcc {
@@ -74,20 +95,18 @@ impl Nvcc {
                 path.display()
             )
         })?;
-        Ok(Self { path, version: String::from_utf8_lossy(&version.stdout).into_owned() })
+        Ok(Self { path, version: String::from_utf8_lossy(&version.stdout).into_owned(), targets: targets()? })
     }
 
-    fn arguments() -> Vec<String> {
-        let mut arguments: Vec<String> =
-            ["-std=c++17", "-O3", "-lineinfo", "-Werror", "all-warnings", "-fatbin"].map(str::to_owned).to_vec();
-        arguments.extend(TARGETS.map(|target| format!("-gencode=arch=compute_{target},code=sm_{target}")));
-        arguments.extend(PTX.map(|target| format!("-gencode=arch=compute_{target},code=compute_{target}")));
+    fn arguments(&self) -> Vec<&str> {
+        let mut arguments = vec!["-std=c++17", "-O3", "-lineinfo", "-Werror", "all-warnings", "-fatbin"];
+        arguments.extend(self.targets.iter().map(String::as_str));
         arguments
     }
 
     fn hash(&self, name: &str) -> Result<u64, String> {
         let mut hasher = DefaultHasher::new();
-        (&self.version, Self::arguments()).hash(&mut hasher);
+        (&self.version, self.arguments()).hash(&mut hasher);
         for file in HEADERS.into_iter().map(str::to_owned).chain([format!("{name}.cu")]) {
             let content =
                 fs::read(Path::new("cuda").join(&file)).map_err(|error| format!("cannot read {file}: {error}"))?;
@@ -100,7 +119,7 @@ impl Nvcc {
         // A rename makes the result whole or not there; builds that run at once write different files.
         let unfinished = to.with_extension(std::process::id().to_string());
         let mut command = Command::new(&self.path);
-        command.args(Self::arguments()).arg("-o").arg(&unfinished).arg(format!("cuda/{name}.cu"));
+        command.args(self.arguments()).arg("-o").arg(&unfinished).arg(format!("cuda/{name}.cu"));
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).replace('\n', "\ncargo:warning=");

@@ -40,6 +40,12 @@ pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
     let blas = device.cublas_handle();
     prefer_exact_sums(&blas).map_err(cuda_error)?;
     let kernels = Kernels::new(device.cuda_stream()).map_err(cuda_error)?;
+    if !kernels.replaced_modules().is_empty() {
+        tracing::warn!(
+            "kernels of PREFOLD_CUDA_MODULES in place of the built-in ones: {}",
+            kernels.replaced_modules().join(", ")
+        );
+    }
     let cuda = Arc::new(Cuda { device: device.clone(), ordinal, kernels, blas });
     devices.push(cuda.clone());
     Ok((Device::Cuda(device), cuda))

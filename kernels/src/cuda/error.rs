@@ -5,6 +5,7 @@ use cudarc::cublas::result::CublasError;
 use cudarc::cublas::sys::cublasStatus_t;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
+use std::path::PathBuf;
 
 /// A call that was refused, or that the device could not do.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,14 @@ pub enum CudaError {
     /// A kernel that is not in the binary.
     #[error("there is no kernel `{0}`")]
     MissingKernel(&'static str),
+    /// A file of `PREFOLD_CUDA_MODULES` that cannot be read.
+    #[error("PREFOLD_CUDA_MODULES: {} cannot be read: {error}", file.display())]
+    Replacement {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
 }
 
 /// A driver's error by its name and in the driver's words.
@@ -37,7 +46,7 @@ impl CudaError {
         match self {
             Self::Driver(error) => error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY,
             Self::Cublas(error) => error.0 == cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED,
-            Self::Arguments(_) | Self::MissingKernel(_) => false,
+            Self::Arguments(_) | Self::MissingKernel(_) | Self::Replacement { .. } => false,
         }
     }
 }

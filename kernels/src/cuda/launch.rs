@@ -1,41 +1,25 @@
 //! Loading and launching.
 
 use super::error::CudaError;
-use super::names::{
-    Names, RMS_NORM_ADD, SCALE_ROWS, SCATTER_ADD_ROWS, flash_positions_shared_bytes, flash_shared_bytes, names,
-};
+use super::modules::{REPLACEMENTS, modules};
+use super::names::{Names, flash_positions_shared_bytes, flash_shared_bytes, names};
 use crate::Element;
 use crate::KernelError;
-use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, cuFuncLoad};
+use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, CUresult, cuFuncLoad};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::Ptx;
 use half::{bf16, f16};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
-
-macro_rules! fatbin {
-    ($name:literal) => {
-        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".fatbin"))
-    };
-}
-
-/// The output of build.rs: code for every supported architecture, of which the driver takes the device's.
-const MODULES: [&[u8]; 7] = [
-    fatbin!("activation"),
-    fatbin!("attention"),
-    fatbin!("attention_plain"),
-    fatbin!("experts"),
-    fatbin!("norm"),
-    fatbin!("rope"),
-    fatbin!("rows"),
-];
 
 /// The kernels, loaded into a device, and the stream that they are queued on.
 pub struct Kernels {
     stream: Arc<CudaStream>,
     functions: HashMap<&'static str, CudaFunction>,
+    replaced: Vec<&'static str>,
 }
 
 impl std::fmt::Debug for Kernels {
@@ -80,32 +64,31 @@ impl Kernels {
     /// Loads all kernels into the device of `stream`.
     ///
     /// # Errors
-    /// The device is older than the kernels (compute capability below 8.0), or out of memory.
+    /// The device is older than the kernels (compute capability below 8.0), or out of memory; a file of `PREFOLD_CUDA_MODULES` cannot be
+    /// read, or lacks a kernel of its module.
     pub fn new(stream: Arc<CudaStream>) -> Result<Self, CudaError> {
-        let mut names: Vec<&'static str> = vec!["gather_rows_16", "gather_rows_4", "gather_rows_2", "pool_rows"];
-        names.extend(RMS_NORM_ADD.iter().chain(&SCALE_ROWS));
-        names.extend(SCATTER_ADD_ROWS.iter().chain(&["route_rows"]));
-        names.extend(all_names::<f32>());
-        names.extend(all_names::<bf16>());
-        names.extend(all_names::<f16>());
-        let mut functions = HashMap::new();
-        for image in MODULES {
-            let module = stream.context().load_module(Ptx::from_binary(image.to_vec()))?;
-            // A name is in one of the modules; the others do not find it.
-            names.retain(|name| match module.load_function(name) {
-                Ok(function) => functions.insert(*name, function).is_some(),
-                Err(_) => true,
-            });
-        }
-        if let Some(&name) = names.first() {
-            return Err(CudaError::MissingKernel(name));
+        let replacements = std::env::var_os(REPLACEMENTS).map(PathBuf::from);
+        let (mut functions, mut replaced) = (HashMap::new(), Vec::new());
+        for module in modules() {
+            let (image, is_replaced) = module.image(replacements.as_deref())?;
+            if is_replaced {
+                replaced.push(module.name);
+            }
+            let loaded = stream.context().load_module(Ptx::from_binary(image.into_owned()))?;
+            for name in module.kernels {
+                let function = loaded.load_function(name).map_err(|error| match error.0 {
+                    CUresult::CUDA_ERROR_NOT_FOUND => CudaError::MissingKernel(name),
+                    _ => error.into(),
+                })?;
+                functions.insert(name, function);
+            }
         }
         for function in functions.values() {
             // Otherwise the driver would load each at its first launch, in a client's request.
             // SAFETY: the function is of a module that it keeps loaded.
             unsafe { cuFuncLoad(function.cu_function()) }.result()?;
         }
-        let kernels = Self { stream, functions };
+        let kernels = Self { stream, functions, replaced };
         kernels.allow_shared_memory::<bf16>()?;
         kernels.allow_shared_memory::<f16>()?;
         Ok(kernels)
@@ -122,6 +105,11 @@ impl Kernels {
             self.function(name)?.set_attribute(attribute, bytes as i32)?;
         }
         Ok(())
+    }
+
+    /// Names of the modules that are not the built-in ones: those of files in the directory `PREFOLD_CUDA_MODULES`.
+    pub fn replaced_modules(&self) -> &[&'static str] {
+        &self.replaced
     }
 
     /// The stream that everything is queued on.
@@ -230,28 +218,4 @@ pub(super) fn address_mut<T>(kernels: &Kernels, view: &mut CudaViewMut<'_, T>) -
 /// True if 16 bytes may be read or written at once at these addresses.
 pub(super) fn is_aligned(addresses: &[CUdeviceptr]) -> bool {
     addresses.iter().all(|address| address.is_multiple_of(16))
-}
-
-fn all_names<T: Element>() -> Vec<&'static str> {
-    let Names {
-        embed,
-        convert,
-        add_rms_norm,
-        layer_norm,
-        layer_norm_columns,
-        qk_norm_rope,
-        activate_mul,
-        activate,
-        bias_rows,
-        own_columns,
-        plain_attention,
-        flash_attention,
-        flash_positions,
-    } = names::<T>();
-    let mut names = [embed, convert, add_rms_norm, layer_norm, qk_norm_rope, activate_mul, activate].concat();
-    names.extend(layer_norm_columns);
-    names.extend([bias_rows, own_columns, plain_attention]);
-    names.extend(flash_attention.into_iter().flatten().flatten());
-    names.extend(flash_positions);
-    names
 }

@@ -11,6 +11,7 @@ mod experts;
 mod gemm;
 mod launch;
 mod libraries;
+mod modules;
 mod names;
 mod norm;
 mod pinned;
