@@ -16,6 +16,7 @@ pub mod chart;
 mod client;
 mod measure;
 mod mixed;
+pub mod ms_marco;
 mod plot;
 mod queries_args;
 mod random;
