@@ -30,7 +30,7 @@ help:
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
 	@echo 'make cuda-simulated   the tests and servers of the CUDA code on a simulated device; a part of cuda-check'
 	@echo 'make cuda-mutants     faults injected into the CUDA code, which those tests must notice (MUTANTS="NAME ..." for some)'
-	@echo 'make gpu-check     packs tests and benchmarks for a machine with a GPU: target/gpu-check.tar.xz'
+	@echo 'make gpu-check     packs checks and timings for a machine with a GPU (benches/gpu): target/gpu-check.tar.xz'
 	@echo 'make wheel         the Python wheel of a release, against an old glibc: target/dist'
 	@echo 'make dist          all release files: tarball, wheel, image, checksums, bill of materials, licences: target/dist'
 	@echo 'make install-check the lines of docs/install.md with those files in bare Debian roots'
@@ -99,7 +99,7 @@ cuda-mutants:
 	scripts/cuda-mutants.sh $(MUTANTS)
 
 gpu-check:
-	scripts/gpu-check.sh
+	benches/gpu/pack.sh
 
 # `make docker-check` is that of `cpu`; `make docker-check cuda` that of `cuda`.
 docker-check:

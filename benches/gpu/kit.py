@@ -1,0 +1,151 @@
+"""What the checks share: programs, data, device, size of the load, and the time that is left."""
+
+import glob
+import json
+import os
+import site
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import processes
+
+# This checkout, or a pack, which has the same layout (benches/gpu/pack.sh).
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Load:
+    """Sizes of what is computed."""
+
+    # Model shapes by their role in the lists, and the layers of each where they are not the shape's own.
+    shapes: dict
+    layers: int | None
+    msmarco: str
+    unshared: str
+    # The paper's synthetic grid: sequences, tokens of the shared prefix, tokens after it.
+    batch: int
+    prefixes: str
+    suffixes: tuple
+    encoder_batches: str
+    rows: int
+    lengths: str
+    runs: int
+    http_seconds: int
+    # Tests of the kernels that are left out.
+    skipped: tuple = ()
+
+
+FULL = Load(
+    shapes={"0.6b": "qwen3-0.6b", "4b": "qwen3-4b", "8b": "qwen3-8b", "minilm": "minilm-l6", "bge-base": "bge-base",
+            "bge-large": "bge-large", "modernbert": "modernbert-base"},
+    layers=None, msmarco="16x10", unshared="1x32,32x512", batch=32, prefixes="256,512,1024,2048", suffixes=(128, 256, 512, 1024),
+    encoder_batches="1x12,32x510,512x89", rows=16_384, lengths="128,512,2048", runs=5, http_seconds=20,
+)  # fmt: skip
+# Every path of the kit in minutes on a CPU or the simulated device, where each thread of a kernel is emulated.
+SMALL = Load(
+    shapes={name: "qwen3-135m" for name in ("0.6b", "4b", "8b")} | {name: "minilm-l6" for name in ("minilm", "bge-base", "bge-large", "modernbert")},
+    layers=1, msmarco="1x2", unshared="1x8", batch=2, prefixes="8", suffixes=(4,), encoder_batches="1x8", rows=8, lengths="8", runs=1,
+    http_seconds=2, skipped=("attention::", "2_to_the_31"),
+)  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    """Result of a check: `ok`, `FAILED`, `stopped` at its limit, or `skipped` where something it needs is missing."""
+
+    verdict: str
+    note: str = ""
+    output: str = ""
+    figures: object = None
+
+
+@dataclass
+class Kit:
+    """The means of a run."""
+
+    programs: Path
+    modules: Path | None
+    work: Path
+    device: str
+    load: Load
+    deadline: float
+    copy: object
+    library_path: str = field(init=False)
+
+    def __post_init__(self):
+        self.library_path = library_path(self.packed("lib"))
+
+    def left(self):
+        """Seconds until the run ends."""
+        return self.deadline - time.monotonic()
+
+    def program(self, name):
+        return self.programs / name
+
+    def packed(self, name):
+        """What pack.sh may have packed beside the programs."""
+        return self.programs.parent / name
+
+    def models(self, role):
+        """Directory in which `prefold-bench forward` makes the model of a shape."""
+        return self.work / "models" / role
+
+    def has_model(self, role):
+        return any(self.models(role).glob("*/model.safetensors"))
+
+    def model(self, role):
+        """The model of a shape, made before by forward passes."""
+        return next(self.models(role).glob("*/model.safetensors")).parent
+
+    def python(self, script, *arguments):
+        """Command of a script of this folder."""
+        return [os.environ.get("PYTHON", "python3"), HERE / script, *arguments]
+
+    def run(self, command, limit_s, ours=True):
+        """Runs a command in the root; `ours` are prefold's programs, which find cuBLAS in the library path."""
+        env = os.environ | {"PREFOLD_FIXTURES": str(ROOT), "REQUIRE_CUDA": "1", "RUST_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"}
+        if ours:
+            env["LD_LIBRARY_PATH"] = self.library_path
+        self.copy(f"$ {' '.join(map(str, command))}\n")
+        return processes.run(command, min(limit_s, self.left()), self.copy, env, ROOT)
+
+    def check(self, command, limit_s, figures=None, ours=True):
+        """Runs a command as a check, whose JSON is in the file `figures`. The note is the last line that it prints after `=> `."""
+        if figures:
+            figures.unlink(missing_ok=True)
+        ended = self.run(command, limit_s, ours)
+        return Outcome(verdict(ended), note(ended), ended.output, read_json(figures))
+
+
+# Status of a script that lacks what it needs on this machine.
+SKIPPED = 77
+
+
+def verdict(ended):
+    return {None: "stopped", 0: "ok", SKIPPED: "skipped"}.get(ended.status, "FAILED")
+
+
+def note(ended):
+    said = [line[3:].strip() for line in ended.output.splitlines() if line.startswith("=> ")]
+    if said:
+        return said[-1]
+    return "" if ended.status in (0, None) else f"status {ended.status}"
+
+
+def read_json(path):
+    """The document of a file; None where it is missing or unfinished."""
+    try:
+        return json.loads(path.read_text()) if path else None
+    except (OSError, ValueError):
+        return None
+
+
+def library_path(packed):
+    """The library path, then packed libraries, a toolkit's and those of Python packages."""
+    sites = [*site.getsitepackages(), site.getusersitepackages()]
+    packages = [path for root in sites for path in sorted(glob.glob(f"{root}/nvidia/*/lib"))]
+    found = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    candidates = [*found, str(packed), "/usr/local/cuda/lib64", *packages]
+    return ":".join(path for path in candidates if path and os.path.isdir(path))

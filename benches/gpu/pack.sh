@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Packs what a machine with a GPU and no Rust needs for benches/gpu/run.py into target/gpu-check.tar.xz (README.md beside this file):
+#
+#     eval "$(scripts/cuda-toolchain.sh)"          # or any CUDA 13 toolkit
+#     benches/gpu/pack.sh                          # programs, scripts, models and fixtures, for all supported GPUs
+#     benches/gpu/pack.sh --programs --targets 90  # programs alone, for an H100 or H200 with a checkout
+#
+# --programs      omits what a checkout has
+# --targets LIST  architectures of prefold's kernels, as 80,90; default: all
+# --libraries     packs cuBLAS too (0.6 GB); otherwise it comes from the library path, a toolkit, or PyTorch's packages
+# --sanitizer     packs NVIDIA's compute-sanitizer (7 MB)
+# --most MIB      fails if the archive, with --programs together with the tracked files of the checkout, is larger
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+libraries='' sanitizer='' data=yes most=''
+while [ $# -gt 0 ]; do
+    case $1 in
+        --libraries) libraries=yes ;;
+        --sanitizer) sanitizer=yes ;;
+        --programs) data='' ;;
+        --targets) export PREFOLD_CUDA_TARGETS=${2:?--targets needs a list}; shift ;;
+        --most) most=${2:?--most needs a number of MiB}; shift ;;
+        *) echo "pack.sh: --programs, --targets, --libraries, --sanitizer or --most, not $1" >&2; exit 2 ;;
+    esac
+    shift
+done
+cargo_flags=(${CARGO_FLAGS---locked})
+target=${CARGO_TARGET_DIR:-target}
+pack=$target/gpu-check
+rm -rf "$pack"
+mkdir -p "$pack/bin/modules"
+
+# Without the built-in model, which the data has. The tests share the programs' build.
+features=(--no-default-features --features prefold/cuda,prefold-benches/cuda,prefold-backends/cuda,prefold-kernels/cuda)
+packages=(-p prefold -p prefold-benches -p prefold-backends -p prefold-kernels)
+built=$(mktemp)
+trap 'rm -f "$built"' EXIT
+cargo build "${cargo_flags[@]}" --release "${packages[@]}" "${features[@]}" --bins
+cargo test "${cargo_flags[@]}" --release "${packages[@]}" "${features[@]}" --no-run --test cuda --message-format json >"$built"
+# Paths of the test programs, and of the modules that these programs contain.
+python3 - "$built" <<'PATHS' | while read -r name path; do
+import json, sys
+from pathlib import Path
+
+for line in open(sys.argv[1]):
+    message = json.loads(line)
+    crate = "kernels" if "prefold-kernels" in message.get("package_id", "") or "/kernels#" in message.get("package_id", "") else "backends"
+    if message["reason"] == "compiler-artifact" and message["executable"] and message["target"]["name"] == "cuda":
+        print(f"test-{crate}", message["executable"])
+    if message["reason"] == "build-script-executed":
+        for module in Path(message["out_dir"]).glob("*.fatbin"):
+            print(f"modules/{module.name}", module)
+PATHS
+    cp "$path" "$pack/bin/$name"
+done
+cp "$target"/release/prefold "$target"/release/prefold-bench "$pack/bin/"
+for program in prefold prefold-bench test-kernels test-backends; do
+    strip "$pack/bin/$program"
+done
+[ -e "$pack/bin/modules/attention.fatbin" ] || { echo "pack.sh: the build has no modules" >&2; exit 1; }
+git rev-parse HEAD >"$pack/bin/commit" 2>/dev/null || echo unknown >"$pack/bin/commit"
+
+if [ -n "$data" ]; then
+    mkdir -p "$pack/models" "$pack/tests" "$pack/benches"
+    cp -r benches/gpu "$pack/benches/"
+    cp -r tests/fixtures tests/workloads "$pack/tests/"
+    cp -r models/prefold-mini "$pack/models/"
+    rm -rf "$pack/models/prefold-mini/train" "$pack/tests/fixtures/smollm2-135m" "$pack/benches/gpu/pack.sh"
+fi
+if [ -n "$libraries" ]; then
+    mkdir "$pack/lib"
+    cp -L "${CUDA_HOME:?}"/lib64/lib{cublas,cublasLt}.so.13 "$pack/lib/"
+fi
+if [ -n "$sanitizer" ]; then
+    wheel=$(mktemp -d)
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --root-user-action ignore --target "$wheel" \
+        nvidia-cuda-sanitizer-api==13.5.25
+    mkdir "$pack/sanitizer"
+    cp "$wheel"/nvidia/cu13/compute-sanitizer/{compute-sanitizer,TreeLauncher*,*.so} "$pack/sanitizer/"
+    chmod +x "$pack/sanitizer"/*
+    rm -rf "$wheel"
+fi
+# The programs have much in common; a dictionary that spans all of them exploits it.
+tar -C "$target" -cf - gpu-check | xz --lzma2=preset=6,dict=256MiB >"$target/gpu-check.tar.xz"
+
+bytes=$(stat -c %s "$target/gpu-check.tar.xz")
+[ -n "$data" ] || bytes=$((bytes + $(git ls-files -z | xargs -0 cat | wc -c)))
+what="$target/gpu-check.tar.xz"
+[ -n "$data" ] || what+=" and the tracked files"
+echo "$what: $((bytes >> 10)) KiB"
+if [ -n "$most" ] && [ "$bytes" -gt $((most << 20)) ]; then
+    echo "pack.sh: more than $most MiB" >&2
+    exit 1
+fi

@@ -1,0 +1,96 @@
+"""Processes with a limit: their output is copied as it comes, and nothing of them outlives its limit."""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+# Between the request to stop and the end by force.
+GRACE_S = 3
+
+
+@dataclass
+class Ended:
+    """How a process ended: its status, or None where it was stopped at its limit; seconds; what it printed."""
+
+    status: int | None
+    seconds: float
+    output: str
+
+    @property
+    def ok(self):
+        return self.status == 0
+
+
+def run(command, limit_s, copy, env=None, cwd=None):
+    """Runs a command for at most `limit_s` seconds, its children included, and calls `copy` with each piece of its output."""
+    start = time.monotonic()
+    command = [str(part) for part in command]
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=cwd, start_new_session=True
+        )
+    except OSError as error:
+        copy(f"{command[0]}: {error}\n")
+        return Ended(127, 0.0, str(error))
+    output = []
+
+    def take(piece):
+        text = piece.decode(errors="replace")
+        output.append(text)
+        copy(text)
+
+    try:
+        in_time = read_until(process.stdout, start + limit_s, take) and wait_until(process, start + limit_s)
+    finally:
+        stop(process)
+    take_rest(process.stdout, take)
+    process.stdout.close()
+    return Ended(process.returncode if in_time else None, time.monotonic() - start, "".join(output))
+
+
+def read_until(pipe, deadline, take):
+    """Reads a pipe to its end; false where the time is up before."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            if selector.select(left):
+                piece = os.read(pipe.fileno(), 1 << 16)
+                if not piece:
+                    return True
+                take(piece)
+    return False
+
+
+def take_rest(pipe, take):
+    """What is in a pipe by now; a process that left the group may hold it open for ever."""
+    os.set_blocking(pipe.fileno(), False)
+    try:
+        while piece := os.read(pipe.fileno(), 1 << 16):
+            take(piece)
+    except BlockingIOError:
+        pass
+
+
+def wait_until(process, deadline):
+    """True if the process has ended by the deadline."""
+    try:
+        process.wait(max(0, deadline - time.monotonic()))
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def stop(process):
+    """Ends the process and its children, which are of its group: a kernel that hangs must not keep the device."""
+    for sign in signal.SIGTERM, signal.SIGKILL:
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            break
+        if sign == signal.SIGTERM and wait_until(process, time.monotonic() + GRACE_S):
+            # Children that ignored the request.
+            continue
+    process.wait()

@@ -1,0 +1,78 @@
+"""Files of a run: few, plainly named, each whole on disk after every check, so that a run that is killed leaves what it has found.
+
+`summary.md` has a line for each check of the lists; `results.json` the figures of the checks that write JSON; `log.txt` all output as it
+comes; `failures.txt` the output of the checks that failed.
+"""
+
+import json
+import os
+import time
+
+FILES = ("summary.md", "results.json", "log.txt", "failures.txt")
+# Of each file; what is more is left out and said so.
+MOST_BYTES = 8 << 20
+# Of a check's output in failures.txt, and of its figures.
+MOST_FAILURE = 60_000
+MOST_FIGURES = 1 << 20
+
+
+class Results:
+    """Results of a run in the directory `out`."""
+
+    def __init__(self, out, title, checks):
+        out.mkdir(parents=True, exist_ok=True)
+        self.out = out
+        self.title = title
+        self.rows = {check.name: {"list": check.list, "verdict": "not run", "seconds": None, "note": ""} for check in checks}
+        self.document = {"title": title, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "checks": self.rows, "figures": {}}
+        self.failures = ""
+        self.log = (out / "log.txt").open("wb", buffering=0)
+        self.logged = 0
+        self.write()
+
+    def copy(self, text):
+        """Appends output to the log and to standard output."""
+        print(text, end="", flush=True)
+        piece = text.encode()
+        if self.logged < MOST_BYTES <= self.logged + len(piece):
+            self.log.write(b"\n[the rest is left out: the log has reached its limit]\n")
+        elif self.logged < MOST_BYTES:
+            self.log.write(piece)
+        self.logged += len(piece)
+
+    def started(self, name):
+        self.rows[name]["verdict"] = "unfinished"
+        self.write()
+
+    def ended(self, name, verdict, seconds, note, output="", figures=None):
+        """Records a check. `note` is one line for the summary, `figures` what the check wrote as JSON."""
+        self.rows[name].update(verdict=verdict, seconds=round(seconds, 1), note=note)
+        if figures is not None:
+            fits = len(json.dumps(figures)) <= MOST_FIGURES
+            self.document["figures"][name] = figures if fits else f"left out: more than {MOST_FIGURES} bytes"
+        if verdict not in ("ok", "skipped"):
+            self.failures += f"== {name}: {verdict} {note}\n{output[-MOST_FAILURE:]}\n\n"
+        self.write()
+
+    def write(self):
+        """Each file is replaced by a rename, so that a reader or an abrupt end never meets half of one."""
+        replace(self.out / "summary.md", self.summary())
+        replace(self.out / "results.json", json.dumps(self.document, indent=1))
+        replace(self.out / "failures.txt", self.failures[-MOST_BYTES:])
+
+    def summary(self):
+        lines = [f"# {self.title}", ""]
+        for name in dict.fromkeys(row["list"] for row in self.rows.values()):
+            lines += [f"## {name}", "", "| check | verdict | seconds | |", "|---|---|---|---|"]
+            for check, row in self.rows.items():
+                if row["list"] == name:
+                    seconds = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
+                    lines.append(f"| {check} | {row['verdict']} | {seconds} | {row['note'].replace('|', '/')} |")
+            lines.append("")
+        return "\n".join(lines)
+
+
+def replace(path, text):
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.write_text(text)
+    os.replace(unfinished, path)

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Checks and timings of prefold on this machine's GPU, for a machine that is there for minutes.
+
+    run.py [right] [fast] --programs DIR --out DIR [--budget SECONDS]
+
+`right` asks whether what the device computes is right, `fast` how long it takes; the checks are in the order in which their answers are
+wanted (checks.py). The files of --out are whole after every check, and the run ends by itself when the budget is spent, whatever a check
+does. The status is 1 if a check failed, 2 if one was not run for want of time, else 0. README.md says how programs get there.
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from checks import FAST, RIGHT
+from kit import FULL, ROOT, SMALL, Kit, Outcome
+from results import Results
+
+# Ends a run before a machine's limit of ten minutes does.
+BUDGET_S = 560
+
+
+def main():
+    start = time.monotonic()
+    args = arguments()
+    checks = chosen(args)
+    args.work.mkdir(parents=True, exist_ok=True)
+    title = f"prefold {commit(args.programs)} on a GPU: {' and '.join(args.lists)}"
+    results = Results(args.out, title, checks)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("run.py: told to stop"))
+    kit = Kit(args.programs.resolve(), args.modules and args.modules.resolve(), args.work.resolve(), args.device, SMALL if args.small else FULL,
+              start + args.budget, results.copy)  # fmt: skip
+    for check in checks:
+        if kit.left() > 1:
+            attempt(kit, results, check)
+    print("\n" + results.summary())
+    verdicts = [row["verdict"] for row in results.rows.values()]
+    return 1 if {"FAILED", "stopped"} & set(verdicts) else 2 if "not run" in verdicts else 0
+
+
+def attempt(kit, results, check):
+    """Runs a check; its own faults are a failure of the check, not of the run."""
+    results.started(check.name)
+    results.copy(f"\n== {check.name}, {kit.left():.0f} s left\n")
+    began = kit.left()
+    try:
+        outcome = check.run(kit, check.limit_s)
+    except Exception as error:
+        outcome = Outcome("FAILED", f"the kit: {type(error).__name__}: {error}")
+    results.ended(check.name, outcome.verdict, began - kit.left(), outcome.note, outcome.output, outcome.figures)
+    results.copy(f"== {check.name}: {outcome.verdict} {outcome.note}\n")
+
+
+def chosen(args):
+    """The checks of the lists, or those of --only, from --from on."""
+    checks = [check for name, group in (("right", RIGHT), ("fast", FAST)) if name in args.lists for check in group]
+    names = [check.name for check in RIGHT + FAST]
+    if unknown := set(args.only + ([args.first] if args.first else [])) - set(names):
+        sys.exit(f"run.py: there is no check {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    if args.only:
+        checks = [check for check in RIGHT + FAST if check.name in args.only]
+    if args.first:
+        checks = checks[[check.name for check in checks].index(args.first) :]
+    return checks
+
+
+def commit(programs):
+    """The commit that the programs were built from, which pack.sh writes beside them."""
+    try:
+        return (programs / "commit").read_text().strip()[:12]
+    except OSError:
+        return "(commit unknown)"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lists", nargs="*", choices=["right", "fast", []], help="default: both")
+    parser.add_argument("--programs", type=Path, default=ROOT / "bin", help="directory of prefold, prefold-bench, test-kernels and test-backends")
+    parser.add_argument("--modules", type=Path, help="directory of the kernels' modules; default: modules beside the programs")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="directory of the results")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "prefold-gpu", help="directory of generated models and servers' logs")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds until everything is ended (%(default)s)")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="names of checks")
+    parser.add_argument("--from", dest="first", help="name of the check to begin with")
+    parser.add_argument("--small", action="store_true", help="small loads: the whole kit on a CPU or the simulated device")
+    args = parser.parse_args()
+    args.lists = args.lists or ["right", "fast"]
+    if args.modules is None and (args.programs / "modules").is_dir():
+        args.modules = args.programs / "modules"
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())

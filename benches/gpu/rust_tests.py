@@ -1,0 +1,39 @@
+"""Tests of a Rust test program: all in one process, then alone those that failed or did not end, because after an error of the
+device a process can use it no more, and every later test fails too."""
+
+import re
+
+from kit import Outcome
+
+RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", re.MULTILINE)
+# Seconds of a test that runs alone.
+ALONE_S = 40
+
+
+def run(kit, program, limit_s, skipped=()):
+    """Runs the tests of `program`, without those whose names contain one of `skipped`."""
+    start = kit.left()
+    command = [kit.program(program), *(part for name in skipped for part in ("--skip", name))]
+    listed = kit.run([*command, "--list", "--format", "terse"], limit_s)
+    names = re.findall(r"^(\S+): test$", listed.output, re.MULTILINE)
+    if not names:
+        return Outcome("FAILED", f"{program} lists no tests: status {listed.status}", listed.output)
+    together = kit.run(command, limit_s - (start - kit.left()))
+    found = dict(RESULT.findall(together.output))
+    suspects = [name for name in names if found.get(name) not in ("ok", "ignored")]
+    output, verdicts = together.output, found | {name: "unfinished" for name in suspects}
+    for name in suspects:
+        left = limit_s - (start - kit.left())
+        if min(left, kit.left()) <= 1:
+            break
+        alone = kit.run([kit.program(program), "--exact", name, "--nocapture"], min(ALONE_S, left))
+        verdicts[name] = "ok" if alone.ok else "stopped" if alone.status is None else "FAILED"
+        output += alone.output
+    wrong = [name for name in names if verdicts[name] not in ("ok", "ignored")]
+    only_together = [name for name in suspects if verdicts[name] == "ok"]
+    note = f"{len(names) - len(wrong)} of {len(names)} tests pass"
+    if wrong:
+        note += f"; not {', '.join(f'{name} ({verdicts[name]})' for name in wrong)}"
+    if only_together:
+        note += f"; alone, not with others: {', '.join(only_together)}"
+    return Outcome("FAILED" if wrong or only_together else "ok", note, output, verdicts)

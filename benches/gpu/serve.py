@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Checks a server on a GPU over HTTP.
+
+    serve.py compare PREFOLD MODEL DEVICE [--logs DIR]
+    serve.py load PREFOLD MODEL DEVICE [--logs DIR] [--seconds N] [--out FILE.json]
+
+`compare` sends the same requests to a server on the device and one on the CPU, and fails if their responses differ by more than
+rounding. `load` measures the paper's load (docs/bench.md) with compaction off and on. Both fail if a server does not start, or does not
+exit with status 0 on SIGTERM.
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+PREFIX = "You are a helpful assistant. Represent this passage for retrieval: "
+TEXTS = [PREFIX + text for text in ("the kernel keeps a list of free pages", "bread rises where it is warm", "the kernel")]
+ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
+# Start of the largest model, whose 16 GB are read from disk.
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 30
+# The paper's load: texts of a request, requests at once, tokens of a batch.
+TEXTS_PER_REQUEST, CLIENTS, BATCH_TOKENS = 64, 16, 16_384
+
+
+@contextlib.contextmanager
+def serving(name, args, device, *flags):
+    """The URL of a ready server, whose log is NAME.log."""
+    path = args.logs / f"serve-{name}.log"
+    command = [args.prefold, "--model-id", args.model, "--device", device, "--hostname", "127.0.0.1", "--port", "0", *map(str, flags)]
+    with path.open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not is_ready(found := ADDRESS.search(path.read_text())):
+            if server.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{' '.join(map(str, command))} does not serve:\n{path.read_text()}")
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{found[1]}"
+    finally:
+        server.send_signal(signal.SIGTERM)
+        status = ended(server)
+    if status != 0:
+        sys.exit(f"{' '.join(map(str, command))}: status {status} after SIGTERM")
+
+
+def ended(server):
+    """Status of a server that was asked to stop; of one that does not stop, that of a kill."""
+    try:
+        return server.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        return server.wait()
+
+
+def is_ready(found):
+    """`found` is the match of the address in the log."""
+    try:
+        return bool(found) and urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/ready", timeout=60).status == 200
+    except OSError:
+        return False
+
+
+def answers(args, device):
+    """Embeddings and scores of requests that share prefixes."""
+    with serving(f"{Path(args.model).name}-{device}", args, device) as url:
+
+        def ask(path, **body):
+            request = urllib.request.Request(url + path, json.dumps(body).encode(), {"content-type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+
+        print(device, json.dumps(json.load(urllib.request.urlopen(url + "/info", timeout=60))))
+        embeddings = ask("/embed", inputs=TEXTS)
+        ranks = ask("/rerank", query="memory management", texts=TEXTS)
+    return embeddings, {line["index"]: line["score"] for line in ranks}
+
+
+def compare(args):
+    (found, scores), (expected, expected_scores) = answers(args, args.device), answers(args, "cpu")
+    cosines = [sum(x * y for x, y in zip(a, b)) for a, b in zip(found, expected)]
+    for text, cosine in zip(TEXTS, cosines):
+        print(f"cosine {cosine:.6f}: {text}")
+    differences = [abs(scores[index] - score) for index, score in expected_scores.items()]
+    for index, score in expected_scores.items():
+        print(f"score {scores[index]:.4f}, on the CPU {score:.4f}")
+    print(f"=> least cosine to the CPU's answers {min(cosines):.6f}, largest difference of scores {max(differences):.4f}")
+    if not all(cosine >= 0.999 for cosine in cosines) or not all(difference <= 0.02 for difference in differences):
+        sys.exit("the answers differ")
+
+
+def load(args):
+    """The paper's load, compaction off and on; writes what there is after each."""
+    runs = {}
+    for threshold in "0", "0.95":
+        name = f"{Path(args.model).name}-{threshold}"
+        limits = ["--max-batch-tokens", BATCH_TOKENS, "--max-client-batch-size", TEXTS_PER_REQUEST]
+        with serving(name, args, args.device, "--radix-mlp-threshold", threshold, *limits) as url:
+            print(f"\n{name} on {args.device}, --radix-mlp-threshold {threshold}", flush=True)
+            path = args.logs / f"http-{name}.json"
+            bench = [args.prefold, "bench", "--url", url, "--workload", "ms-marco", "--texts", TEXTS_PER_REQUEST, "--concurrency", CLIENTS,
+                     "--duration", args.seconds, "--label", name, "--json", path]  # fmt: skip
+            if (status := subprocess.run([str(part) for part in bench]).returncode) != 0:
+                sys.exit(f"{bench}: status {status}")
+            runs[f"threshold {threshold}"] = json.loads(path.read_text())
+        if args.out:
+            args.out.write_text(json.dumps(runs))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["compare", "load"])
+    parser.add_argument("prefold")
+    parser.add_argument("model")
+    parser.add_argument("device")
+    parser.add_argument("--logs", type=Path, default=Path("."), help="directory of the servers' logs")
+    parser.add_argument("--seconds", type=float, default=20, help="of each run")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    {"compare": compare, "load": load}[args.command](args)
+
+
+if __name__ == "__main__":
+    main()
