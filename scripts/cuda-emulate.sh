@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares the CUDA kernels, emulated on the CPU (kernels/cuda/emulation), with plain loops: checks indices, bounds and barriers
-# without a GPU. Needs a C++ compiler; about a minute. Skipped if the sources have not changed.
+# Compares the CUDA kernels, emulated on the CPU (kernels/cuda/emulation), with plain loops: checks indices, bounds, barriers, alignment and
+# bank conflicts without a GPU. Needs a C++ compiler; about a minute. Skipped if the sources have not changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +12,9 @@ if [ "$(cat "$out/passed" 2>/dev/null)" = "$hash" ]; then
     exit
 fi
 # -march=native fuses products and sums if this machine can, as on a GPU. Threads jump between their stacks, which the checks of
-# _FORTIFY_SOURCE take for an error.
-"${CXX:-c++}" -std=c++17 -O2 -march=native -U_FORTIFY_SOURCE -Wall -Werror -Wno-unknown-pragmas -Wno-unused-function -DPREFOLD_EMULATION -I kernels/cuda \
-    kernels/cuda/emulation/check.cpp -o "$out/check"
+# _FORTIFY_SOURCE take for an error. A GPU refuses what a CPU permits: accesses of several bytes that are not aligned to their number.
+flags=(-std=c++17 -O2 -march=native -U_FORTIFY_SOURCE -fsanitize=alignment -fno-sanitize-recover=alignment -Wall -Werror -Wno-unknown-pragmas
+    -Wno-unused-function -DPREFOLD_EMULATION -I kernels/cuda)
+"${CXX:-c++}" "${flags[@]}" kernels/cuda/emulation/check.cpp -o "$out/check"
 "$out/check"
 echo "$hash" >"$out/passed"

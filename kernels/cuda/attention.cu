@@ -224,7 +224,7 @@ template <typename T, int DIM, int M> struct FlashTile {
                 for (int n = 0; n < DIM / 8; ++n) {
                     const uint32_t word =
                         pack<T>(sums[m][n][2 * half] * scale, sums[m][n][2 * half + 1] * scale);
-                    *reinterpret_cast<uint32_t *>(memory + at(row, n) + lane % 4 * 4) = word;
+                    store_shared(reinterpret_cast<uint32_t *>(memory + at(row, n) + lane % 4 * 4), word);
                 }
             }
         __syncwarp();
@@ -236,7 +236,7 @@ template <typename T, int DIM, int M> struct FlashTile {
             const uint32_t row = warp * 16 * M + i / CHUNKS, chunk = i % CHUNKS;
             if (row >= place.count) continue;
             T *to = out + place.row(a, row) * a.out_stride + place.column(a, row) + chunk * 8;
-            *reinterpret_cast<Chunk *>(to) = *reinterpret_cast<const Chunk *>(memory + at(row, chunk));
+            *reinterpret_cast<Chunk *>(to) = load_shared(reinterpret_cast<const Chunk *>(memory + at(row, chunk)));
         }
     }
 

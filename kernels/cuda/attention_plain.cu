@@ -18,8 +18,8 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
         const T *q = static_cast<const T *>(a.q) + place.row(a, i) * a.q_stride + place.column(a, i);
         __syncwarp();
         for (uint32_t d = lane; d < dim; d += 32) {
-            query[d] = to_float(q[d]);
-            sums[d] = 0.0f;
+            store_shared(&query[d], to_float(q[d]));
+            store_shared(&sums[d], 0.0f);
         }
         __syncwarp();
         const uint32_t position = place.position(a, i);
@@ -34,9 +34,11 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
             if (lane < count) {
                 const T *key = keys + size_t(page) * a.kv_stride;
                 score = 0.0f;
-                for (uint32_t d = 0; d < dim; ++d) score += query[d] * to_float(key[d]);
+                for (uint32_t d = 0; d < dim; ++d) score += load_shared(&query[d]) * to_float(key[d]);
                 const size_t embedding = rows ? size_t(rows[-int(block + lane)]) * position_stride + head_column : 0;
-                for (uint32_t d = 0; d < dim && position_keys; ++d) score += query[d] * to_float(position_keys[embedding + d]);
+                for (uint32_t d = 0; d < dim && position_keys; ++d) {
+                    score += load_shared(&query[d]) * to_float(position_keys[embedding + d]);
+                }
                 for (uint32_t d = 0; d < dim && position_queries; ++d) {
                     score += to_float(key[d]) * to_float(position_queries[embedding + d]);
                 }
@@ -50,18 +52,18 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
             total = total * factor + warp_sum(weight);
             for (uint32_t first_column = 0; first_column < dim; first_column += 32) {
                 const uint32_t d = first_column + lane;
-                float sum = d < dim ? sums[d] * factor : 0.0f;
+                float sum = d < dim ? load_shared(&sums[d]) * factor : 0.0f;
                 for (uint32_t key = 0; key < count; ++key) {
                     // All lanes take part in the exchange, also those without a column.
                     const float share = __shfl_sync(0xffffffff, weight, key);
                     const uint32_t row = __shfl_sync(0xffffffff, page, key);
                     if (d < dim) sum += share * to_float(values[size_t(row) * a.kv_stride + d]);
                 }
-                if (d < dim) sums[d] = sum;
+                if (d < dim) store_shared(&sums[d], sum);
             }
         }
         T *out = static_cast<T *>(a.out) + place.row(a, i) * a.out_stride + place.column(a, i);
-        for (uint32_t d = lane; d < dim; d += 32) out[d] = from_float<T>(sums[d] / total);
+        for (uint32_t d = lane; d < dim; d += 32) out[d] = from_float<T>(load_shared(&sums[d]) / total);
     }
 }
 

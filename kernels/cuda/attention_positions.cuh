@@ -79,7 +79,8 @@ template <typename Tile, typename T> struct PositionTerms {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     float *to = products + (tile.warp * 16 + half * 8 + lane / 4) * STRIDE + n + j * 8 + lane % 4 * 2;
-                    to[0] = sums[j][2 * half], to[1] = sums[j][2 * half + 1];
+                    const Vector<float, 2> pair = {{sums[j][2 * half], sums[j][2 * half + 1]}};
+                    store_shared(reinterpret_cast<Vector<float, 2> *>(to), pair);
                 }
         }
     }
@@ -110,7 +111,7 @@ template <typename Tile, typename T> struct PositionTerms {
             const uint32_t start = first_of_queries(tile, block, warp);
             multiply(tile, tile.shared, tables, start - first);
             __syncwarp();
-            add_each(tile, block, [&](uint32_t query, uint32_t, uint32_t row) { return products[query * STRIDE + row - start]; });
+            add_each(tile, block, [&](uint32_t query, uint32_t, uint32_t row) { return load_shared(products + query * STRIDE + row - start); });
             __syncwarp(); // All lanes have read the warp's products.
         }
         if (tile.a.position_queries) {
@@ -126,6 +127,6 @@ template <typename Tile, typename T> struct PositionTerms {
         uint32_t starts[4];
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) starts[i] = first_of_keys(tile, block, i);
-        add_each(tile, block, [&](uint32_t, uint32_t key, uint32_t row) { return products[key * STRIDE + row - starts[key / 16]]; });
+        add_each(tile, block, [&](uint32_t, uint32_t key, uint32_t row) { return load_shared(products + key * STRIDE + row - starts[key / 16]); });
     }
 };

@@ -39,6 +39,10 @@ DEVICE float exp2_approx(float x) {
 // The address of shared memory as the instructions below take it.
 DEVICE uint32_t shared_address(const void *pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
 
+// Shared memory by pointer. The emulation counts what each such access costs.
+template <typename T> DEVICE T load_shared(const T *from) { return *from; }
+template <typename T> DEVICE void store_shared(T *to, T value) { *to = value; }
+
 // Starts a copy of 16 bytes to shared memory, or of zeros where `valid` is false. Both addresses are multiples of 16.
 DEVICE void copy_async_16(uint32_t to, const void *from, bool valid) {
     const int bytes = valid ? 16 : 0;
@@ -123,7 +127,7 @@ DEVICE float block_sum(float x) {
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     x = warp_sum(x);
     __syncthreads(); // Another call may still be reading.
-    if (lane == 0) partial[warp] = x;
+    if (lane == 0) store_shared(&partial[warp], x);
     __syncthreads();
-    return warp_sum(lane < blockDim.x / 32 ? partial[lane] : 0.0f);
+    return warp_sum(lane < blockDim.x / 32 ? load_shared(&partial[lane]) : 0.0f);
 }

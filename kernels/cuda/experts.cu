@@ -35,12 +35,13 @@ KERNEL route_rows(const float *__restrict__ scores, uint32_t *__restrict__ liste
         const bool chosen = row < rows && is_chosen(scores + size_t(row) * experts, experts, top, expert, weight);
         const uint32_t lanes = __ballot_sync(0xffffffff, chosen);
         __syncthreads(); // The counts of the rows before may still be read.
-        if (lane == 0) chosen_by[warp] = __popc(lanes);
+        if (lane == 0) store_shared(&chosen_by[warp], uint32_t(__popc(lanes)));
         __syncthreads();
         uint32_t place = count + __popc(lanes & ((1u << lane) - 1));
         for (uint32_t i = 0; i < blockDim.x / 32; ++i) {
-            if (i < warp) place += chosen_by[i];
-            count += chosen_by[i];
+            const uint32_t chosen = load_shared(&chosen_by[i]);
+            if (i < warp) place += chosen;
+            count += chosen;
         }
         if (chosen) {
             list[place] = row;

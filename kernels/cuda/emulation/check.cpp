@@ -1,7 +1,8 @@
 // Runs every kernel in emulation on random inputs and compares with plain loops in double precision.
 //
-//     c++ -std=c++17 -O2 -DPREFOLD_EMULATION -I kernels/cuda kernels/cuda/emulation/check.cpp -o check && ./check
+//     scripts/cuda-emulate.sh
 #include "check_attention.h"
+#include "check_banks.h"
 #include "check_experts.h"
 #include "check_rows.h"
 
@@ -78,5 +79,7 @@ int main() {
     check_flash<bf16, 128, 2>("flash bf16 128 x 2", flash_attention_bf16_128_2);
     check_flash<f16, 128, 1>("flash f16 128 x 1", flash_attention_f16_128_1);
     check_flash<f16, 128, 2>("flash f16 128 x 2", flash_attention_f16_128_2);
+    check_all_banks();
+    printf("ok banks of shared memory\n");
     printf("all agree; the largest error is %.2f of its tolerance\n", worst);
 }

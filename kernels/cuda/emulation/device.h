@@ -15,6 +15,7 @@
 #include <functional>
 #include <vector>
 
+#include "banks.h"
 #include "coroutine.h"
 
 #define __device__
@@ -100,6 +101,7 @@ template <typename Read> void collective(std::initializer_list<uint32_t> words, 
     if (exchange.arrived == 32) exchange.arrived = 0;
     std::copy(words.begin(), words.end(), exchange.words[lane()]);
     ++exchange.arrived, ++b.progress;
+    if (banks && exchange.arrived == 32) banks->met(b.current->index.x / 32);
     while (exchange.arrived < 32) yield();
     read(exchange);
 }
@@ -107,6 +109,11 @@ template <typename Read> void collective(std::initializer_list<uint32_t> words, 
 inline unsigned char *shared_bytes(uint32_t address, uint32_t count) {
     if (address % count || address + count > block().shared.size()) fail("shared memory: outside or unaligned");
     return block().shared.data() + address;
+}
+
+// Counts the current thread's access to shared memory.
+inline void count(Access access, Line line, uintptr_t address, uint32_t bytes) {
+    if (banks) banks->access(block().current->index.x / 32, lane(), {access, line}, address, bytes);
 }
 
 inline std::function<void()> *kernel;
@@ -145,6 +152,7 @@ inline void launch(uint32_t grid, uint32_t threads, uint32_t shared, bool backwa
             }
             if (running && b.progress == before) fail("all threads wait: a barrier or collective is not reached by all");
         }
+        if (banks) banks->block_is_done();
     }
 }
 
@@ -235,7 +243,21 @@ static inline uint32_t shared_address(const void *pointer) {
     return uint32_t(static_cast<const unsigned char *>(pointer) - emulation::block().shared.data());
 }
 
-static inline void copy_async_16(uint32_t to, const void *from, bool valid) {
+// The line of the kernel that calls a function with this as its last argument.
+#define CALLER emulation::Line line = {__builtin_FILE(), __builtin_LINE()}
+
+template <typename T> static inline T load_shared(const T *from, CALLER) {
+    emulation::count(emulation::Access::Load, line, reinterpret_cast<uintptr_t>(from), sizeof(T));
+    return *from;
+}
+
+template <typename T> static inline void store_shared(T *to, T value, CALLER) {
+    emulation::count(emulation::Access::Store, line, reinterpret_cast<uintptr_t>(to), sizeof(T));
+    *to = value;
+}
+
+static inline void copy_async_16(uint32_t to, const void *from, bool valid, CALLER) {
+    emulation::count(emulation::Access::Copy, line, to, 16);
     if (reinterpret_cast<uintptr_t>(from) % 16) emulation::fail("copy_async_16: unaligned source");
     emulation::shared_bytes(to, 16);
     emulation::Copy copy = {to, {}};
@@ -255,7 +277,8 @@ static inline void copy_async_wait_all() {
     thread.committed.clear();
 }
 
-static inline void load_matrices(uint32_t (&r)[4], uint32_t address) {
+static inline void load_matrices(uint32_t (&r)[4], uint32_t address, CALLER) {
+    emulation::count(emulation::Access::Matrices, line, address, 16);
     emulation::collective({address}, [&](const emulation::Exchange &exchange) {
         const uint32_t lane = emulation::lane();
         for (int i = 0; i < 4; ++i) {
@@ -264,7 +287,8 @@ static inline void load_matrices(uint32_t (&r)[4], uint32_t address) {
     });
 }
 
-static inline void load_matrices_transposed(uint32_t (&r)[4], uint32_t address) {
+static inline void load_matrices_transposed(uint32_t (&r)[4], uint32_t address, CALLER) {
+    emulation::count(emulation::Access::Matrices, line, address, 16);
     emulation::collective({address}, [&](const emulation::Exchange &exchange) {
         const uint32_t lane = emulation::lane();
         for (int i = 0; i < 4; ++i) {
