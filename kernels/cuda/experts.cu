@@ -39,9 +39,9 @@ KERNEL route_rows(const float *__restrict__ scores, uint32_t *__restrict__ liste
         __syncthreads();
         uint32_t place = count + __popc(lanes & ((1u << lane) - 1));
         for (uint32_t i = 0; i < blockDim.x / 32; ++i) {
-            const uint32_t chosen = load_shared(&chosen_by[i]);
-            if (i < warp) place += chosen;
-            count += chosen;
+            const uint32_t rows_of_warp = load_shared(&chosen_by[i]);
+            if (i < warp) place += rows_of_warp;
+            count += rows_of_warp;
         }
         if (chosen) {
             list[place] = row;
