@@ -23,7 +23,7 @@ if [ "$(cat "$out/built" 2>/dev/null)" != "$hash" ]; then
     }
     find "$source" -name '*.cpp' -print0 | xargs -0 -P 2 -I '{}' sh -c '"$0" "$@" -c {} -o "'"$out"'/objects/$(basename {} .cpp).o"' "${CXX:-c++}" "${flags[@]}"
     objects() { printf "$out/objects/%s.o\n" "$@"; }
-    mapfile -t driver < <(objects settings memory faults executor kernels driver driver_errors modules)
+    mapfile -t driver < <(objects settings counts memory faults executor kernels driver driver_errors modules)
     library libcuda 1 "${driver[@]}"
     library libcublas 13 "$out/objects/cublas.o" -l:libcuda.so.1
     echo "$hash" >"$out/built"

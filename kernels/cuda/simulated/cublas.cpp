@@ -135,6 +135,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     if (m < 0 || n < 0 || k < 0) return CUBLAS_STATUS_INVALID_VALUE;
     if (compute != CUBLAS_COMPUTE_32F || a_type != b_type || (c_type != a_type && c_type != CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!m || !n) return CUBLAS_STATUS_SUCCESS;
+    count(Counted::Products);
+    if (settings().does_nothing) return CUBLAS_STATUS_SUCCESS;
     const bool ta = transa != CUBLAS_OP_N, tb = transb != CUBLAS_OP_N;
     const auto address = [](const void *pointer) { return reinterpret_cast<uint64_t>(pointer); };
     const Matrix left = {"A", address(a), a_type, ta ? k : m, ta ? m : k, lda};

@@ -123,6 +123,8 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
 // Waits, then looks behind every allocation.
 template <typename Wait> static CUresult synchronize(const char *call, Wait wait) {
     FAULT(Point::Synchronize);
+    count_wait();
+    NOTHING_ON_NULL;
     if (due != CUDA_SUCCESS) enqueue(legacy_stream(current->device), {call, [] {}, {}}, due);
     const CUresult result = wait();
     check_red_zones(call);
@@ -214,6 +216,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
     const uint64_t allocated = allocate_or_wait(bytes);
     if (!allocated) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = allocated;
+    count(Counted::Allocations, bytes);
+    NOTHING_ON_NULL;
     enqueue(stream_of(stream), {"cuMemAllocAsync", [=] { open_memory(allocated); }, {}}, due);
     return CUDA_SUCCESS;
 }
@@ -222,6 +226,11 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     READY;
     if (!address) return CUDA_SUCCESS;
     if (!is_allocated(address, 0)) fail("cuMemFreeAsync: %#llx is not allocated: freed twice, or never given out", address);
+    count(Counted::Frees);
+    if (settings().does_nothing) {
+        close_memory(address, "cuMemFreeAsync");
+        return CUDA_SUCCESS;
+    }
     enqueue(stream_of(stream), {"cuMemFreeAsync", [=] { close_memory(address, "cuMemFreeAsync"); }, {}});
     return CUDA_SUCCESS;
 }
@@ -232,6 +241,8 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     *address = allocate_or_wait(bytes);
     if (!*address) return CUDA_ERROR_OUT_OF_MEMORY;
+    count(Counted::Allocations, bytes);
+    NOTHING_ON_NULL;
     open_memory(*address);
     return CUDA_SUCCESS;
 }
@@ -239,6 +250,7 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
 CUresult cuMemFree(CUdeviceptr address) {
     READY;
     const CUresult result = wait_for_device(current->device);
+    count(Counted::Frees);
     if (address) close_memory(address, "cuMemFree");
     return result;
 }
@@ -246,6 +258,7 @@ CUresult cuMemFree(CUdeviceptr address) {
 CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
     READY;
     *pointer = allocate_host(bytes);
+    count(Counted::PageLocked, bytes);
     return *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -262,6 +275,8 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstr
     if (const CUresult error = same_device(stream)) return error;
     if (bytes == 0) return CUDA_SUCCESS;
     if (!is_allocated(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    count(Counted::ToDevice, bytes);
+    NOTHING_ON_NULL;
     const unsigned char *source = static_cast<const unsigned char *>(from);
     const auto copy = std::make_shared<std::vector<unsigned char>>(source, source + bytes);
     const bool late = is_page_locked(from, bytes);
@@ -280,7 +295,9 @@ CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream st
     if (const CUresult error = same_device(stream)) return error;
     if (bytes == 0) return CUDA_SUCCESS;
     if (!is_allocated(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    memset(to, 0xff, bytes);
+    count(Counted::ToHost, bytes);
+    memset(to, settings().does_nothing ? 0 : 0xff, bytes);
+    NOTHING_ON_NULL;
     const auto run = [=] { memcpy(to, view(from, bytes, "cuMemcpyDtoHAsync"), bytes); };
     enqueue(stream_of(stream), {"cuMemcpyDtoHAsync", run, {}}, due);
     return CUDA_SUCCESS;
@@ -290,6 +307,8 @@ static CUresult copy_on_device(const char *call, CUdeviceptr to, CUdeviceptr fro
     FAULT(Point::Copy);
     if (bytes == 0) return CUDA_SUCCESS;
     if (!is_allocated(to, bytes) || !is_allocated(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    count(Counted::OnDevice, bytes);
+    NOTHING_ON_NULL;
     const auto run = [=] { memmove(view(to, bytes, call), view(from, bytes, call), bytes); };
     enqueue(stream_of(stream), {call, run, {}}, due);
     return CUDA_SUCCESS;
@@ -309,6 +328,7 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUst
     READY;
     if (bytes == 0) return CUDA_SUCCESS;
     if (!is_allocated(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    count(Counted::Memsets, bytes);
     enqueue(stream_of(stream), {"cuMemsetD8Async", [=] { memset(view(to, bytes, "cuMemsetD8Async"), value, bytes); }, {}});
     return CUDA_SUCCESS;
 }

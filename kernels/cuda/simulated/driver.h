@@ -1,6 +1,7 @@
 // What the entry points share.
 #pragma once
 
+#include "counts.h"
 #include "executor.h"
 
 #include <cuda.h>
@@ -27,3 +28,7 @@ int most_shared();
 #define FAULT(POINT)                                                                                                   \
     const CUresult due = fault(POINT);                                                                                 \
     if (due != CUDA_SUCCESS && !is_sticky(due)) return due
+
+// Where work would begin.
+#define NOTHING_ON_NULL                                                                                                \
+    if (settings().does_nothing) return CUDA_SUCCESS

@@ -93,6 +93,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
     if (y != 1 || z != 1 || threads_y != 1 || threads_z != 1 || extra) fail("%s: only grids and blocks of one dimension are simulated", kernel.name);
     if (!function->loaded) fprintf(stderr, "simulated device: loads %s at its first launch\n", kernel.name);
     function->loaded = true;
+    count_launch(kernel.name);
+    NOTHING_ON_NULL;
     const auto run = kernel.bind(arguments);
     const Grid grid = {x, threads, shared_bytes};
     enqueue(stream_of(stream), {kernel.name, [=] { run(grid); }, {}}, due);

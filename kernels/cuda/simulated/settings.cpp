@@ -42,6 +42,8 @@ static Settings read() {
     s.seed = number("SIM_SEED", 0);
     s.order = order(s.seed);
     s.verbose = number("SIM_TRACE", 0) != 0;
+    s.does_nothing = number("SIM_NULL", 0) != 0;
+    s.count_file = text("SIM_COUNT", "");
     return s;
 }
 

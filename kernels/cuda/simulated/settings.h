@@ -25,6 +25,8 @@ struct Settings {
     uint64_t seed;           // SIM_SEED, 0
     Order order;             // SIM_ORDER: at-once, soon, late; without it by the seed
     bool verbose;            // SIM_TRACE: each call's work on stderr
+    bool does_nothing;       // SIM_NULL: calls return at once, no work is done, and all that a program reads is zero
+    std::string count_file;  // SIM_COUNT: what a program asks for, a line of JSON for each wait
 };
 
 const Settings &settings();

@@ -1,0 +1,18 @@
+// What a program asked of the device, between its waits.
+#pragma once
+
+#include <cstddef>
+
+namespace simulated {
+
+// In the order of their names in counts.cpp.
+enum class Counted { Products, ToDevice, ToHost, OnDevice, Memsets, Allocations, PageLocked, Frees };
+
+// Counts a call and its bytes; does nothing without SIM_COUNT.
+void count(Counted what, size_t bytes = 0);
+void count_launch(const char *kernel);
+
+// The program waits: appends what was counted since the wait before to the file SIM_COUNT, as one line of JSON.
+void count_wait();
+
+} // namespace simulated
