@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 
@@ -15,9 +16,13 @@ struct CUctx_st {
     std::atomic<int> retained{0};
 };
 
+using Clock = std::chrono::steady_clock;
+
 struct CUevent_st {
     int device;
     Ticket ticket;
+    // When the work before it was done; shared with the work that sets it, which may outlive the event. None: without timing.
+    std::shared_ptr<Clock::time_point> at;
 };
 
 static CUctx_st *const contexts = new CUctx_st[MAX_DEVICES];
@@ -87,6 +92,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = settings().minor; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = 1; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 16; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 1 << 20; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = most_shared(); break;
     default: fail("cuDeviceGetAttribute: attribute %d is not simulated", int(attribute));
     }
@@ -162,9 +168,10 @@ CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus *status) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned) {
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
     READY;
-    *event = new CUevent_st{current->device, {}};
+    const bool timed = !(flags & CU_EVENT_DISABLE_TIMING);
+    *event = new CUevent_st{current->device, {}, timed ? std::make_shared<Clock::time_point>() : nullptr};
     return CUDA_SUCCESS;
 }
 
@@ -177,7 +184,8 @@ CUresult cuEventDestroy(CUevent event) {
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     READY;
     if (event->device != device_of(stream_of(stream))) return CUDA_ERROR_INVALID_HANDLE;
-    event->ticket = enqueue(stream_of(stream), {"cuEventRecord", [] {}, {}});
+    const auto at = event->at;
+    event->ticket = enqueue(stream_of(stream), {"cuEventRecord", [at] { if (at) *at = Clock::now(); }, {}});
     return CUDA_SUCCESS;
 }
 
@@ -192,6 +200,14 @@ CUresult cuEventSynchronize(CUevent event) {
     READY;
     if (!event->ticket.stream) return CUDA_SUCCESS;
     return synchronize("cuEventSynchronize", [=] { return wait_for(event->ticket); });
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
+    READY;
+    if (!start->ticket.stream || !end->ticket.stream || !start->at || !end->at) return CUDA_ERROR_INVALID_HANDLE;
+    if (!is_done(start->ticket) || !is_done(end->ticket)) return CUDA_ERROR_NOT_READY;
+    *milliseconds = std::chrono::duration<float, std::milli>(*end->at - *start->at).count();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo(size_t *available, size_t *total) {

@@ -173,6 +173,11 @@ Ticket last(Stream *stream) {
     return {stream, stream->queued};
 }
 
+bool is_done(const Ticket &ticket) {
+    const std::lock_guard<std::mutex> guard(executor().lock);
+    return ticket.stream->done >= ticket.number;
+}
+
 CUresult wait_for(const Ticket &ticket) {
     Executor &e = executor();
     std::unique_lock<std::mutex> guard(e.lock);

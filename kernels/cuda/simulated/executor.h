@@ -37,6 +37,7 @@ int device_of(const Stream *stream);
 Ticket enqueue(Stream *stream, Work work, CUresult sticky = CUDA_SUCCESS);
 // All that is queued on a stream.
 Ticket last(Stream *stream);
+bool is_done(const Ticket &ticket);
 // Returns when it is done, or with the error that the device has.
 CUresult wait_for(const Ticket &ticket);
 CUresult wait_for_device(int device);

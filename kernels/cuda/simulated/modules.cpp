@@ -2,6 +2,7 @@
 #include "driver.h"
 #include "kernels.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace simulated;
@@ -37,14 +38,34 @@ static bool fits(const unsigned char *image) {
     return false;
 }
 
+// An ELF file for a GPU.
+static bool is_cubin(const unsigned char *image) {
+    constexpr uint16_t CUDA = 190;
+    if (memcmp(image, "\x7f" "ELF", 4)) return false;
+    uint16_t machine;
+    memcpy(&machine, image + 18, 2);
+    return machine == CUDA;
+}
+
+// True if its one architecture, which its flags name, is the device's: in their second byte since CUDA 13.
+static bool cubin_fits(const unsigned char *image) {
+    constexpr size_t ABI_VERSION = 8, FLAGS = 48;
+    uint32_t flags;
+    memcpy(&flags, image + FLAGS, 4);
+    const uint32_t architecture = image[ABI_VERSION] >= 8 ? flags >> 8 & 0xff : flags & 0xff;
+    return architecture / 10 == uint32_t(settings().major) && architecture % 10 <= uint32_t(settings().minor);
+}
+
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     READY;
     constexpr uint32_t FATBIN = 0xba55ed50;
     uint32_t magic;
     memcpy(&magic, image, 4);
     const bool is_text = memcmp(image, "//", 2) == 0 || memcmp(image, ".version", 8) == 0;
-    if (magic == FATBIN && !fits(static_cast<const unsigned char *>(image))) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    if (magic != FATBIN && !is_text) return CUDA_ERROR_INVALID_IMAGE;
+    const auto *bytes = static_cast<const unsigned char *>(image);
+    const bool is_fatbin = magic == FATBIN, is_code = is_cubin(bytes);
+    if (!is_fatbin && !is_code && !is_text) return CUDA_ERROR_INVALID_IMAGE;
+    if ((is_fatbin && !fits(bytes)) || (is_code && !cubin_fits(bytes))) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (is_text && settings().driver_version < 13000) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     *module = new CUmod_st{current_device()};
     return CUDA_SUCCESS;
@@ -71,6 +92,21 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 CUresult cuFuncLoad(CUfunction function) {
     READY;
     function->loaded = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size) {
+    READY;
+    const std::vector<size_t> &sizes = function->kernel->arguments;
+    if (index >= sizes.size()) return CUDA_ERROR_INVALID_VALUE;
+    // An argument is aligned to its size; a structure, which has pointers, to 8 bytes.
+    size_t end = 0;
+    for (size_t i = 0; i <= index; ++i) {
+        const size_t alignment = std::min<size_t>(sizes[i], 8);
+        *offset = (end + alignment - 1) / alignment * alignment;
+        end = *offset + sizes[i];
+    }
+    if (size) *size = sizes[index];
     return CUDA_SUCCESS;
 }
 
