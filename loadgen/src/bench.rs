@@ -53,6 +53,7 @@ impl Bench {
             lines.iter().for_each(|line| println!("{line}"));
             interrupted = runs.iter().any(|run| run.interrupted);
             report.runs.extend(runs);
+            self.write_finished_runs(&report)?;
             if interrupted {
                 break;
             }
@@ -136,6 +137,14 @@ impl Bench {
         }
         Ok(())
     }
+
+    /// Writes the runs so far, which then outlive a killed command. A pipe or device gets only the whole report.
+    fn write_finished_runs(&self, report: &Report) -> Result<()> {
+        match &self.output.json {
+            Some(path) if std::fs::metadata(path).map_or(true, |file| file.is_file()) => report.write(path),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Resolves at the first Ctrl-C.
@@ -164,3 +173,7 @@ fn title(report: &Report) -> Vec<String> {
     }));
     lines
 }
+
+#[cfg(test)]
+#[path = "bench_tests.rs"]
+mod tests;

@@ -76,6 +76,12 @@ pub(crate) struct RunReport {
     pub(crate) sent: u64,
     pub(crate) answered: u64,
     pub(crate) failed: u64,
+    /// Texts of successful responses.
+    #[serde(default)]
+    pub(crate) texts: u64,
+    /// Tokens of successful responses. Absent if the server does not report tokens.
+    #[serde(default)]
+    pub(crate) tokens: Option<u64>,
     pub(crate) requests_per_s: f64,
     pub(crate) texts_per_s: f64,
     /// Absent if the server does not report tokens.
@@ -149,6 +155,7 @@ impl RunReport {
             example: errors.example.clone(),
         });
         let latency = Latency::new(record);
+        let tokens = record.tokens.filter(|_| record.answered > 0);
         let pass_ms = server.as_ref().and_then(ServerSide::pass_ms);
         Self {
             load: load.value(),
@@ -158,9 +165,11 @@ impl RunReport {
             sent: finished.sent,
             answered: record.answered,
             failed: record.failed(),
+            texts: record.texts,
+            tokens,
             requests_per_s: per_second(record.answered),
             texts_per_s: per_second(record.texts),
-            tokens_per_s: record.tokens.filter(|_| record.answered > 0).map(per_second),
+            tokens_per_s: tokens.map(per_second),
             rounds_texts_per_s: vec![per_second(record.texts)],
             latency_ms: latency,
             latency_passes: pass_ms.map(|ms| latency.in_units_of(ms)),
