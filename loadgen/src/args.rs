@@ -2,7 +2,7 @@
 
 use crate::address;
 use crate::api::Api;
-use crate::builtin::{self, Builtin};
+use crate::builtin::Builtin;
 use crate::client::{TargetConfig, bearer};
 use crate::plot::Plot;
 use crate::queries_args::QueriesArgs;
@@ -130,7 +130,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     clients: u32,
 
-    /// Maximum texts per request. Default: 1, of a built-in workload 10; for rankings all texts of a line
+    /// Maximum texts per request. Default: 1, of a built-in workload 10, of ms-marco 64; for rankings all texts of a line
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     texts: Option<u32>,
 
@@ -219,8 +219,8 @@ impl WorkloadArgs {
         }
         let workload = self.workload.unwrap_or(Builtin::of(api));
         ensure!(
-            !api.ranks() || workload == Builtin::Rerank,
-            "--workload {workload} has no queries to rank by: use --workload rerank"
+            !api.ranks() || workload.has_queries(),
+            "--workload {workload} has no queries to rank by: use --workload rerank or ms-marco"
         );
         Ok(Source::Builtin { workload, seed })
     }
@@ -233,8 +233,7 @@ impl WorkloadArgs {
 
     pub(crate) fn plan(&self, target: &TargetArgs, model: Option<String>) -> Result<Plan> {
         let builtin = self.builtin(target.api);
-        // All documents of a question are ranked together.
-        let default_texts = builtin.filter(|_| !target.api.ranks()).map(|_| builtin::TEXTS);
+        let default_texts = builtin.and_then(|workload| workload.texts_per_request(target.api));
         Ok(Plan {
             api: target.api,
             templates: self.templates(builtin.map_or("text", |workload| workload.preset(target.api)))?,

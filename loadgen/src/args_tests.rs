@@ -44,11 +44,14 @@ fn without_a_file_the_api_chooses_a_built_in_workload() {
         ("--workload mixed", Builtin::Mixed, preset("text"), Some(10)),
         ("--workload mixed --template a{text}", Builtin::Mixed, vec![Template::new("a{text}")], Some(10)),
         ("--api rerank", Builtin::Rerank, preset("text"), None),
+        ("--workload ms-marco", Builtin::MsMarco, preset("qwen3-reranker"), Some(64)),
+        ("--workload ms-marco --texts 8 --preset text", Builtin::MsMarco, preset("text"), Some(8)),
+        ("--api cohere-rerank --workload ms-marco", Builtin::MsMarco, preset("text"), None),
     ] {
         assert_eq!(source(line).unwrap(), (builtin(workload), templates, texts), "{line}");
     }
     let error = source("--api score --workload mixed").unwrap_err().to_string();
-    assert!(error.contains("use --workload rerank"), "{error}");
+    assert!(error.contains("use --workload rerank or ms-marco"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Built-in workloads, for measurements without a file.
 
 use crate::api::Api;
+use crate::ms_marco_texts;
 use crate::sentences::Sentences;
 use clap::ValueEnum;
 use std::collections::HashSet;
@@ -9,7 +10,9 @@ use std::fmt;
 /// Requests of a workload with [`TEXTS`] texts each.
 const REQUESTS: usize = 2000;
 /// Texts per request by default, and documents of a question.
-pub(crate) const TEXTS: usize = 10;
+const TEXTS: usize = 10;
+/// Texts per request of [`Builtin::MsMarco`] by default.
+const MS_MARCO_TEXTS: usize = 64;
 
 /// Instructions of half the texts of [`Builtin::Mixed`].
 const INSTRUCTIONS: [&str; 3] = [
@@ -28,10 +31,13 @@ const MOST_DOCUMENT_SENTENCES: usize = 6;
 pub(crate) enum Builtin {
     /// Short questions, each after the same instruction
     Instruction,
-    /// Questions with 10 documents each, in a chat template; the only one for rankings
+    /// Questions with 10 documents each, in a chat template; default for rankings
     Rerank,
     /// Texts of 1 to 16 sentences that share nothing, and as many shorter ones after one of three instructions
     Mixed,
+    /// Queries with 6 to 10 passages each, of MS MARCO's lengths, in the reranker's template, 64 texts per request; also
+    /// for rankings
+    MsMarco,
 }
 
 /// What stands on a line of a workload: texts, for rankings with a query.
@@ -47,6 +53,7 @@ impl fmt::Display for Builtin {
             Self::Instruction => "instruction",
             Self::Rerank => "rerank",
             Self::Mixed => "mixed",
+            Self::MsMarco => "ms-marco",
         })
     }
 }
@@ -64,6 +71,21 @@ impl Builtin {
             Self::Instruction => "qwen3-embedding",
             Self::Rerank => "chat-embedding",
             Self::Mixed => "text",
+            Self::MsMarco => "qwen3-reranker",
+        }
+    }
+
+    /// True if its texts belong to queries, so that rankings can use it.
+    pub(crate) fn has_queries(self) -> bool {
+        matches!(self, Self::Rerank | Self::MsMarco)
+    }
+
+    /// Texts per request by default. For rankings it is all of a query.
+    pub(crate) fn texts_per_request(self, api: Api) -> Option<usize> {
+        match self {
+            _ if api.ranks() => None,
+            Self::MsMarco => Some(MS_MARCO_TEXTS),
+            Self::Instruction | Self::Rerank | Self::Mixed => Some(TEXTS),
         }
     }
 
@@ -80,14 +102,19 @@ impl Builtin {
                     sentences.text(length)
                 });
                 let documents = documents.chunks(TEXTS).map(<[String]>::to_vec);
-                queries.into_iter().zip(documents).map(|(query, texts)| Group { query: Some(query), texts }).collect()
+                with_queries(queries.into_iter().zip(documents))
             }
+            Self::MsMarco => with_queries(ms_marco_texts::queries_with_passages(seed)),
         }
     }
 }
 
 fn single(texts: Vec<String>) -> Vec<Group> {
     texts.into_iter().map(|text| Group { query: None, texts: vec![text] }).collect()
+}
+
+fn with_queries(queries: impl IntoIterator<Item = (String, Vec<String>)>) -> Vec<Group> {
+    queries.into_iter().map(|(query, texts)| Group { query: Some(query), texts }).collect()
 }
 
 fn distinct(count: usize, make: impl FnMut() -> String) -> Vec<String> {
@@ -109,7 +136,7 @@ fn mixed(sentences: &mut Sentences) -> String {
 mod tests {
     use super::*;
 
-    const ALL: [Builtin; 3] = [Builtin::Instruction, Builtin::Rerank, Builtin::Mixed];
+    const ALL: [Builtin; 4] = [Builtin::Instruction, Builtin::Rerank, Builtin::Mixed, Builtin::MsMarco];
 
     #[test]
     fn texts_are_distinct_and_determined_by_the_seed() {
@@ -118,15 +145,17 @@ mod tests {
             assert_eq!(groups, workload.groups(1));
             assert_ne!(groups, workload.groups(2));
             let texts: Vec<_> = groups.iter().flat_map(|group| &group.texts).collect();
-            assert_eq!(texts.len(), REQUESTS * TEXTS, "{workload}");
+            if workload != Builtin::MsMarco {
+                assert_eq!(texts.len(), REQUESTS * TEXTS, "{workload}");
+            }
             assert_eq!(texts.iter().collect::<HashSet<_>>().len(), texts.len(), "{workload}");
         }
     }
 
     #[test]
-    fn only_rankings_have_queries() {
+    fn texts_have_queries_as_announced() {
         for workload in ALL {
-            let has_query = workload == Builtin::Rerank;
+            let has_query = workload.has_queries();
             assert!(workload.groups(1).iter().all(|group| group.query.is_some() == has_query), "{workload}");
         }
     }
@@ -146,6 +175,15 @@ mod tests {
         for instruction in INSTRUCTIONS {
             assert!(shared.iter().filter(|text| text.starts_with(instruction)).count() > shared.len() / 4);
         }
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for workload in ALL {
+            let value = workload.to_possible_value();
+            assert_eq!(value.as_ref().map(clap::builder::PossibleValue::get_name), Some(workload.to_string().as_str()));
+        }
+        assert_eq!(Builtin::value_variants(), ALL);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod client;
 mod measure;
 mod mixed;
 pub mod ms_marco;
+mod ms_marco_texts;
 mod plot;
 mod queries_args;
 mod random;

@@ -131,7 +131,7 @@ impl Sentences {
         from[self.random.random_range(0..from.len())]
     }
 
-    fn statement(&mut self) -> String {
+    pub(crate) fn statement(&mut self) -> String {
         let (who, does, what, when) = (self.pick(&WHO), self.pick(&DOES), self.pick(&WHAT), self.pick(&WHEN));
         format!("{who} {does}ed {what} {when}")
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// Named templates, for `--preset`.
 const PRESETS: [(&str, &str); 4] = [
     ("text", "{text}"),
-    // The embedding template of tests/workloads/README.md: MS MARCO as measured in arXiv 2601.15013.
+    // The embedding template of tests/workloads/README.md.
     (
         "chat-embedding",
         "<|im_start|>system\nYou are a helpful assistant specialized in embedding text for retrieval \
@@ -16,6 +16,8 @@ const PRESETS: [(&str, &str); 4] = [
         "qwen3-embedding",
         "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:{text}",
     ),
+    // Prompt of the Qwen3 rerankers, and of the pairs that arXiv 2601.15013 embeds in its end-to-end measurements
+    // (benchmark/simple_msmarco_embed.py in github.com/michaelfeil/radix-mlp).
     (
         "qwen3-reranker",
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \

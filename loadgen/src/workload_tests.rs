@@ -150,6 +150,33 @@ fn built_in_workloads_share_what_they_should() {
 }
 
 #[test]
+fn ms_marco_sends_the_passages_of_query_after_query_in_requests_of_64_texts() {
+    let plan = |api: Api| {
+        let templates = vec![Template::preset(Builtin::MsMarco.preset(api)).unwrap()];
+        Plan { templates, texts_per_request: Builtin::MsMarco.texts_per_request(api), ..plan(api, "") }
+    };
+    let source = Source::Builtin { workload: Builtin::MsMarco, seed: 1 };
+    let pairs = Workload::from_source(&source, &plan(Api::Openai)).unwrap();
+    let rankings = Workload::from_source(&source, &plan(Api::Rerank)).unwrap();
+    assert_eq!((rankings.len(), pairs.request(0).texts, pairs.request(1).texts), (10_047, 64, 64));
+    let sent: Vec<_> = bodies(&pairs, 2).iter().flat_map(|body| body["input"].as_array().unwrap().clone()).collect();
+    let ranked: Vec<_> = bodies(&rankings, 30)
+        .iter()
+        .flat_map(|body| {
+            let query = body["query"].as_str().unwrap();
+            let prompt =
+                |text: &Value| format!("\n<Query>: {query}\n<Document>: {}<|im_end|>\n", text.as_str().unwrap());
+            body["texts"].as_array().unwrap().iter().map(prompt).collect::<Vec<_>>()
+        })
+        .collect();
+    for (text, prompt) in sent.iter().zip(&ranked) {
+        assert!(text.as_str().unwrap().contains(prompt), "{text}: {prompt}");
+    }
+    assert!(sent.len() == 128 && ranked.len() > 128);
+    assert!(sent[0].as_str().unwrap().starts_with("<|im_start|>system\nJudge whether the Document"));
+}
+
+#[test]
 fn the_rerank_workload_has_its_published_shape() {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/workloads/docs-rerank.jsonl"));
     let templates = vec![Template::preset("chat-embedding").unwrap()];

@@ -180,6 +180,32 @@ def test_a_binary_measures_itself_without_a_file(tmp_path, builtin, workload, lo
     assert low < run["server"]["compaction_ratio"] < high
 
 
+def test_the_papers_load_is_one_workload(tmp_path, builtin):
+    """Requests of 64 texts, in which the prompt and the queries repeat; rankings send a query with its passages."""
+    status, out, err = bench(
+        tmp_path, "--url", builtin.url(), "--workload", "ms-marco", "--concurrency", 2, "--requests", 3, "--warmup", 0,
+        "--json", "out.json")
+    assert status == 0, (out, err)
+    report = json.loads((tmp_path / "out.json").read_text())
+    (run,) = report["runs"]
+    assert "p50 ms" in out and "from the built-in workload `ms-marco`" in out
+    assert (report["texts_per_request"], run["answered"], run["failed"], run["texts"]) == (64, 3, 0, 3 * 64)
+    assert report["different_requests"] == pytest.approx(1287, rel=0.01)
+    assert run["latency_ms"]["p50"] > 0 and 0.3 < run["server"]["compaction_ratio"] < 0.7
+    assert run["tokens"] == pytest.approx(run["tokens_per_s"] * run["elapsed_s"])
+    # Of the 64 words and the prompt, if a word has 1.1 to 1.7 tokens.
+    assert 120 < run["tokens"] / run["texts"] < 200
+
+
+def test_rankings_of_the_papers_lengths(tmp_path, served):
+    status, out, err = bench(
+        tmp_path, "--url", served("qwen3-reranker-tiny").url(), "--api", "rerank", "--workload", "ms-marco", "--requests", 4,
+        "--warmup", 0, "--json", "out.json")
+    assert status == 0 and "10047 distinct requests" in out, (out, err)
+    (run,) = json.loads((tmp_path / "out.json").read_text())["runs"]
+    assert run["answered"] == 4 and 4 * 6 <= run["texts"] <= 4 * 10
+
+
 def test_flags_are_variables_too(tmp_path, builtin):
     variables = {"PREFOLD_BENCH_URL": builtin.url(), "PREFOLD_BENCH_WORKLOAD": "mixed", "PREFOLD_BENCH_REQUESTS": "2"}
     status, out, err = bench(tmp_path, "--warmup", 0, env=variables)
