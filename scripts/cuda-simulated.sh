@@ -46,3 +46,4 @@ stage "kernels and models on the simulated device" "${simulated[@]}" cargo test 
 scripts/python-env.sh
 stage "servers on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_simulated_device.py \
     tests/e2e/test_simulated_faults.py tests/e2e/test_simulated_load.py
+stage "kernels called from Python on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_gpu_kernel_harness.py
