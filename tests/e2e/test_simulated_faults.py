@@ -1,13 +1,14 @@
 """Errors of the driver, the device and the libraries on the simulated device: at the start, in one batch, and for good."""
 
 import re
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from harness import FIXTURES, PREFOLD, Server, run_to_end
+from harness import BINARIES, FIXTURES, PREFOLD, Server, run_to_end
 from simulated import DEVICE_LOST, LIBRARIES, Simulated, assert_values, on, refused, required, small
 
 pytestmark = required
@@ -70,6 +71,20 @@ def test_a_newer_driver_serves():
 
 def test_a_device_that_is_too_old_is_refused():
     assert "compute capability 7.5, 8.0 is needed" in refused(SIM_CAPABILITY="7.5")
+
+
+def test_a_module_can_be_replaced_by_a_file(tmp_path):
+    """The simulated device runs a kernel by its name, whatever module it is in: here another one, of every supported device."""
+    module = next((BINARIES.parent / "cuda-kernels").glob("rows-*.fatbin"))
+    shutil.copy(module, tmp_path / "rope.fatbin")
+    with Simulated(MODEL, PREFOLD_CUDA_MODULES=tmp_path) as server:
+        assert_values(server, MODEL, "bfloat16")
+        assert "kernels of PREFOLD_CUDA_MODULES in place of the built-in ones: rope" in server.log()
+    (tmp_path / "rope.cubin").write_bytes(b"no code" * 10)
+    assert "CUDA_ERROR_INVALID_IMAGE" in refused(PREFOLD_CUDA_MODULES=tmp_path)
+    (tmp_path / "rope.cubin").unlink()
+    (tmp_path / "rope.cubin").mkdir()
+    assert f"PREFOLD_CUDA_MODULES: {tmp_path}/rope.cubin cannot be read" in refused(PREFOLD_CUDA_MODULES=tmp_path)
 
 
 @pytest.mark.parametrize("capability", ["8.0", "8.6", "8.9", "9.0", "10.0", "12.0", "12.1"])

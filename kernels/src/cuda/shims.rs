@@ -3,13 +3,15 @@
 //! cudarc and candle link against the libraries, and a program linked so does not start where one is missing. A shim has the name of an
 //! entry point and jumps to the address in its slot; [`libraries`](super::libraries) opens the real library at first use and fills
 //! the slots. Until then, and where an entry point is missing, a call returns an error of its library. A name that is not
-//! here makes the linker fall back to the library itself; `scripts/cuda-simulated.sh` fails then.
+//! here makes the linker fall back to the library itself; `scripts/cuda-simulated.sh` fails then. The names are hidden: exported ones would
+//! be found by the real libraries too, which would then call each other through the shims.
 //!
 //! Two libraries are never opened, since prefold computes nothing with them. candle makes a cuRAND generator with every device, and its
 //! kernels for quantized experts are registered with the CUDA runtime before `main`: both succeed without effect, anything further is
 //! refused.
 #![allow(non_camel_case_types, non_snake_case, reason = "the libraries' own names")]
 
+use std::arch::asm;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
@@ -20,6 +22,21 @@ pub(super) type Slot = AtomicPtr<c_void>;
 pub(super) struct EntryPoints<const N: usize> {
     pub(super) names: [&'static str; N],
     pub(super) slots: &'static [Slot; N],
+}
+
+/// Assembler directive: a symbol of the program itself, which the dynamic linker does not see.
+macro_rules! hidden {
+    ($name:ident) => {
+        concat!(".hidden ", stringify!($name))
+    };
+}
+
+/// Hides the function that it stands in.
+macro_rules! hide {
+    ($name:ident) => {
+        // SAFETY: a directive of the assembler; no instruction.
+        unsafe { asm!(hidden!($name), options(nomem, nostack, preserves_flags)) }
+    };
 }
 
 /// Defines the entry points of a library, whose slots have the function `$missing` at first. `$index` numbers them.
@@ -40,12 +57,12 @@ macro_rules! entry_points {
             extern "C" fn $name() {
                 #[cfg(target_arch = "x86_64")]
                 std::arch::naked_asm!(
-                    "jmp qword ptr [rip + {slots} + {offset}]",
+                    hidden!($name), "jmp qword ptr [rip + {slots} + {offset}]",
                     slots = sym $slots, offset = const $index::$name as usize * 8,
                 );
                 #[cfg(target_arch = "aarch64")]
                 std::arch::naked_asm!(
-                    "adrp x16, {slots} + {offset}", "ldr x16, [x16, :lo12:{slots} + {offset}]", "br x16",
+                    hidden!($name), "adrp x16, {slots} + {offset}", "ldr x16, [x16, :lo12:{slots} + {offset}]", "br x16",
                     slots = sym $slots, offset = const $index::$name as usize * 8,
                 );
             }
@@ -91,6 +108,7 @@ macro_rules! constant {
         // SAFETY: the name is that of a library which is neither linked nor opened.
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> c_int {
+            hide!($name);
             $answer
         }
     )+};
@@ -112,6 +130,7 @@ static HANDLE: c_int = 0;
 // SAFETY: as above. The handle goes to the other calls of the registration only, which ignore it.
 #[unsafe(no_mangle)]
 extern "C" fn __cudaRegisterFatBinary() -> *const c_int {
+    hide!(__cudaRegisterFatBinary);
     &raw const HANDLE
 }
 
@@ -122,6 +141,7 @@ extern "C" fn __cudaRegisterFatBinary() -> *const c_int {
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn curandCreateGenerator(generator: *mut *const c_int, _: c_int) -> c_int {
+    hide!(curandCreateGenerator);
     // SAFETY: the caller's promise, as in cuRAND.
     unsafe { *generator = &raw const HANDLE };
     0
