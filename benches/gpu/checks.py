@@ -66,7 +66,15 @@ def forward(kit, limit_s, role, name, *flags):
     layers = ["--layers", kit.load.layers] if kit.load.layers else []
     command = [kit.program("prefold-bench"), "forward", "--device", kit.device, "--shape", kit.load.shapes[role], *layers,
                "--models", kit.models(role), "--runs", kit.load.runs, "--json", figures, *flags]  # fmt: skip
-    return kit.check(command, limit_s, figures)
+    outcome = kit.check(command, limit_s, figures)
+    outcome.note = outcome.note or "; ".join(map(times, (outcome.figures or {}).get("rows", [])))
+    return outcome
+
+
+def times(row):
+    """A batch's medians in milliseconds."""
+    ways = [f"{way} {row[f'{way} ms']:.2f}" for way in ("off", "ragged", "compact") if row.get(f"{way} ms")]
+    return f"{row['case']}: {', '.join(ways)} ms"
 
 
 def batches(role):
@@ -111,7 +119,9 @@ def parity(role, *flags):
         if not (answers.exists() and kit.has_model(role)):
             return Outcome("skipped", f"no answers of forward-{role}")
         figures = kit.work / f"parity-{role}{''.join(flags)}.json"
-        command = kit.python("parity", kit.model(role), answers, "--device", kit.device, "--forward", forward, *flags,
+        # Answers that differ are worth a search for the layer; that takes an own program's runs.
+        search = [] if flags else ["--layers", kit.wrapped("prefold-bench")]
+        command = kit.python("parity", kit.model(role), answers, "--device", kit.device, "--forward", forward, *flags, *search,
                              "--budget", int(min(limit_s, kit.left())), "--out", figures)  # fmt: skip
         return kit.check(command, limit_s, figures, ours=False)
 

@@ -3,7 +3,9 @@
 import glob
 import json
 import os
+import shlex
 import site
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +86,13 @@ class Kit:
     def program(self, name):
         return self.programs / name
 
+    def wrapped(self, name):
+        """A program of prefold's that brings its library path, for scripts that run with PyTorch's."""
+        path = self.work / f"{name}.sh"
+        path.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={shlex.quote(self.library_path)} exec {shlex.quote(str(self.program(name)))} "$@"\n')
+        path.chmod(0o755)
+        return path
+
     def packed(self, name):
         """What pack.sh may have packed beside the programs."""
         return self.programs.parent / name
@@ -101,7 +110,7 @@ class Kit:
 
     def python(self, script, *arguments):
         """Command of a script of this folder."""
-        return [os.environ.get("PYTHON", "python3"), HERE / script, *arguments]
+        return [sys.executable, HERE / script, *arguments]
 
     def run(self, command, limit_s, ours=True):
         """Runs a command in the root; `ours` are prefold's programs, which find cuBLAS in the library path."""
