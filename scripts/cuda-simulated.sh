@@ -35,6 +35,7 @@ export SIMULATED_DEVICE REQUIRE_CUDA=1
 simulated=(env "LD_LIBRARY_PATH=$SIMULATED_DEVICE:${LD_LIBRARY_PATH:-}")
 # Fails if a kernel does not compile for a target of kernels/build.rs.
 stage "CUDA kernels" cargo build "${cargo_flags[@]}" -p prefold-kernels --features cuda
+stage "registers and instructions of the kernels" scripts/cuda-resources.py
 export NVCC_APPEND_FLAGS="-Xcicc -O1 -Xptxas -O0 -Xcompiler -O0" CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)}
 stage "programs with the feature cuda" cargo build "${cargo_flags[@]}" "${unoptimised[@]}" --workspace --bins --features cuda
 programs=${CARGO_TARGET_DIR:-target}/debug
