@@ -60,8 +60,11 @@ def selected(args):
 
 def commit():
     """The sources' commit, if they are in a repository."""
-    asked = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    return asked.stdout.strip() or None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip() or None
+    except OSError:
+        return None # There is no git.
 
 
 def without_case(description):

@@ -30,6 +30,8 @@ class Report:
         self.out = out and Path(out)
         self.content = {**head, "finished": False, "cases": []}
         self.without_torch = None
+        if self.out:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
         self.write()
 
     def begin(self, description):

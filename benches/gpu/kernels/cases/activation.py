@@ -9,8 +9,8 @@ from launch import NULL, Pointer, by_rows, pair, per_16_bytes, u32
 from shapes import DECODERS, ENCODERS
 from tolerances import of_results
 
-# Roundings in f32: erfcf and expf have a few, of an argument that is rounded too.
-ULPS, MAGNITUDE = 16, 0.1
+# Roundings in f32: nvcc's erfcf has 8 and expf 4, of an argument that is rounded too.
+ULPS, MAGNITUDE = 32, 0.1
 
 
 def torch_activation(torch, kind):

@@ -35,7 +35,7 @@ def route_rows(rng, rows, experts, top, extreme=True):
         return reference
 
     outputs = [Output("listed", experts, lists(listed, lambda expert: members[expert]), exact),
-               Output("weights", experts, lists(weights, lambda expert: softmax[members[expert], expert]), of_results(F32, 8)),
+               Output("weights", experts, lists(weights, lambda expert: softmax[members[expert], expert]), of_results(F32, 16)),
                Output("counts", experts, lambda at: np.array([[float(len(members[expert]))] for expert in at]), exact)]
     threads = min(max(-(-rows // 32) * 32, 32), 1024)
     arguments = [*(Pointer(name) for name in ("scores", "listed", "weights", "counts")), u32(rows), u32(experts), u32(top)]
