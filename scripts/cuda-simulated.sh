@@ -25,7 +25,18 @@ names_none_of_the_libraries() {
             nm -D --undefined-only "$program" | grep -E ' (cu[A-Z]|cuda|cublas|curand|nvrtc|__cuda)' || true
             return 1
         fi
+        # Exported, the program's entry points would take the place of the libraries' own.
+        if nm -D --defined-only "$program" | grep -E ' (cu[A-Z]|cuda|cublas|curand|nvrtc|__cuda)'; then
+            echo "$program exports names of NVIDIA's libraries: kernels/src/cuda/shims.rs hides them"
+            return 1
+        fi
     done
+}
+
+# The kit of benches/gpu has its programs in one directory.
+link_programs() {
+    cargo test "${cargo_flags[@]}" "${unoptimised[@]}" --workspace --features cuda --test cuda --no-run --message-format json |
+        python3 benches/gpu/programs.py "$programs" "$GPU_PROGRAMS"
 }
 
 stage "CUDA toolkit" fetch_toolkit
@@ -41,10 +52,15 @@ stage "programs with the feature cuda" cargo build "${cargo_flags[@]}" "${unopti
 programs=${CARGO_TARGET_DIR:-target}/debug
 stage "programs without NVIDIA's libraries" names_none_of_the_libraries "$programs"/prefold "$programs"/prefold-bench
 "$programs/prefold" --version
+GPU_PROGRAMS=$(realpath "$programs")/gpu-programs
+export GPU_PROGRAMS
+stage "compilation of the tests with the feature cuda" link_programs
 # Left out: attention alone, which takes minutes there and is checked by the emulation, and what needs more memory than there is.
 stage "kernels and models on the simulated device" "${simulated[@]}" cargo test "${cargo_flags[@]}" "${unoptimised[@]}" --workspace \
     --features cuda --test cuda -- --skip attention:: --skip 2_to_the_31
 scripts/python-env.sh
+# The times that it prints are those of a build without optimisation.
+stage "the host's part of a pass" .venv/bin/python -m pytest -q -rP tests/e2e/test_null_device.py
 stage "servers on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_simulated_device.py \
-    tests/e2e/test_simulated_faults.py tests/e2e/test_simulated_load.py
+    tests/e2e/test_simulated_faults.py tests/e2e/test_simulated_load.py tests/e2e/test_simulated_kit.py
 stage "kernels called from Python on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_gpu_kernel_harness.py

@@ -54,7 +54,8 @@ def serves(model):
     """A server's answers over HTTP beside those of the same program on the CPU."""
 
     def run(kit, limit_s):
-        command = kit.python("serve.py", "compare", kit.program("prefold"), ROOT / model, kit.device, "--logs", kit.work)
+        command = kit.python("serve.py", "compare", kit.program("prefold"), ROOT / model, kit.device, "--logs", kit.work,
+                             "--flags", *kit.load.server_flags)  # fmt: skip
         return kit.check(command, limit_s)
 
     return run
@@ -135,8 +136,9 @@ def http(role):
         if not kit.has_model(role):
             return Outcome("skipped", f"no model of forward-{role}")
         figures = kit.work / f"http-{role}.json"
-        command = kit.python("serve.py", "load", kit.program("prefold"), kit.model(role), kit.device, "--seconds", kit.load.http_seconds,
-                             "--logs", kit.work, "--out", figures)  # fmt: skip
+        load = kit.load
+        command = kit.python("serve.py", "load", kit.program("prefold"), kit.model(role), kit.device, "--logs", kit.work, "--out", figures,
+                             "--seconds", load.http_seconds, "--texts", load.texts, "--clients", load.clients, "--flags", *load.server_flags)  # fmt: skip
         return kit.check(command, limit_s, figures)
 
     return run

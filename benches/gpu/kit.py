@@ -34,7 +34,11 @@ class Load:
     rows: int
     lengths: str
     runs: int
+    # Of the load over HTTP: seconds of a run, texts of a request, requests at once.
     http_seconds: int
+    texts: int
+    clients: int
+    server_flags: tuple
     # Tests of the kernels that are left out.
     skipped: tuple = ()
 
@@ -43,13 +47,15 @@ FULL = Load(
     shapes={"0.6b": "qwen3-0.6b", "4b": "qwen3-4b", "8b": "qwen3-8b", "minilm": "minilm-l6", "bge-base": "bge-base",
             "bge-large": "bge-large", "modernbert": "modernbert-base"},
     layers=None, msmarco="16x10", unshared="1x32,32x512", batch=32, prefixes="256,512,1024,2048", suffixes=(128, 256, 512, 1024),
-    encoder_batches="1x12,32x510,512x89", rows=16_384, lengths="128,512,2048", runs=5, http_seconds=20,
+    encoder_batches="1x12,32x510,512x89", rows=16_384, lengths="128,512,2048", runs=5,
+    http_seconds=20, texts=64, clients=16, server_flags=(),
 )  # fmt: skip
 # Every path of the kit in minutes on a CPU or the simulated device, where each thread of a kernel is emulated.
 SMALL = Load(
     shapes={name: "qwen3-135m" for name in ("0.6b", "4b", "8b")} | {name: "minilm-l6" for name in ("minilm", "bge-base", "bge-large", "modernbert")},
     layers=1, msmarco="1x2", unshared="1x8", batch=2, prefixes="8", suffixes=(4,), encoder_batches="1x8", rows=8, lengths="8", runs=1,
-    http_seconds=2, skipped=("attention::", "2_to_the_31"),
+    http_seconds=1, texts=2, clients=2, server_flags=("--max-batch-tokens", 250, "--max-input-length", 250, "--warmup-tokens", 16),
+    skipped=("attention::", "2_to_the_31"),
 )  # fmt: skip
 
 

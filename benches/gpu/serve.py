@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Checks a server on a GPU over HTTP.
 
-    serve.py compare PREFOLD MODEL DEVICE [--logs DIR]
-    serve.py load PREFOLD MODEL DEVICE [--logs DIR] [--seconds N] [--out FILE.json]
+    serve.py compare PREFOLD MODEL DEVICE [--logs DIR] [--flags FLAGS]
+    serve.py load PREFOLD MODEL DEVICE [--logs DIR] [--seconds N] [--texts N] [--clients N] [--out FILE.json] [--flags FLAGS]
 
 `compare` sends the same requests to a server on the device and one on the CPU, and fails if their responses differ by more than
-rounding. `load` measures the paper's load (docs/bench.md) with compaction off and on. Both fail if a server does not start, or does not
+rounding. `load` measures the paper's load (docs/bench.md) with compaction off and on. FLAGS are the server's. Both fail if a server does not start, or does not
 exit with status 0 on SIGTERM.
 """
 
@@ -26,15 +26,15 @@ ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
 # Start of the largest model, whose 16 GB are read from disk.
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
-# The paper's load: texts of a request, requests at once, tokens of a batch.
-TEXTS_PER_REQUEST, CLIENTS, BATCH_TOKENS = 64, 16, 16_384
+# The server's side of the paper's load (docs/bench.md).
+PAPER = ["--dtype", "float16", "--max-batch-tokens", "16384", "--max-batch-ragged-tokens", "16384"]
 
 
 @contextlib.contextmanager
 def serving(name, args, device, *flags):
     """The URL of a ready server, whose log is NAME.log."""
     path = args.logs / f"serve-{name}.log"
-    command = [args.prefold, "--model-id", args.model, "--device", device, "--hostname", "127.0.0.1", "--port", "0", *map(str, flags)]
+    command = [args.prefold, "--model-id", args.model, "--device", device, "--hostname", "127.0.0.1", "--port", "0", *map(str, flags), *args.flags]
     with path.open("w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
@@ -101,11 +101,10 @@ def load(args):
     runs = {}
     for threshold in "0", "0.95":
         name = f"{Path(args.model).name}-{threshold}"
-        limits = ["--max-batch-tokens", BATCH_TOKENS, "--max-client-batch-size", TEXTS_PER_REQUEST]
-        with serving(name, args, args.device, "--radix-mlp-threshold", threshold, *limits) as url:
+        with serving(name, args, args.device, "--radix-mlp-threshold", threshold) as url:
             print(f"\n{name} on {args.device}, --radix-mlp-threshold {threshold}", flush=True)
             path = args.logs / f"http-{name}.json"
-            bench = [args.prefold, "bench", "--url", url, "--workload", "ms-marco", "--texts", TEXTS_PER_REQUEST, "--concurrency", CLIENTS,
+            bench = [args.prefold, "bench", "--url", url, "--workload", "ms-marco", "--texts", args.texts, "--concurrency", args.clients,
                      "--duration", args.seconds, "--label", name, "--json", path]  # fmt: skip
             if (status := subprocess.run([str(part) for part in bench]).returncode) != 0:
                 sys.exit(f"{bench}: status {status}")
@@ -122,8 +121,12 @@ def main():
     parser.add_argument("device")
     parser.add_argument("--logs", type=Path, default=Path("."), help="directory of the servers' logs")
     parser.add_argument("--seconds", type=float, default=20, help="of each run")
+    parser.add_argument("--texts", type=int, default=64, help="of a request (%(default)s, as in the paper)")
+    parser.add_argument("--clients", type=int, default=16, help="requests at once (%(default)s, as in the paper)")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of the server; by default those of the paper's load for `load`")
     args = parser.parse_args()
+    args.flags = args.flags or (PAPER if args.command == "load" else [])
     {"compare": compare, "load": load}[args.command](args)
 
 
