@@ -13,8 +13,11 @@ use rand::{Rng, SeedableRng};
 use safetensors::{SafeTensors, serialize, tensor::TensorView};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use support::encoders::{CLASSIFIERS, EMBEDDERS, check_cases, poolings, values};
+use support::encoders::{CLASSIFIERS, EMBEDDERS, WIDE_HEADED_ENCODERS, check_cases, poolings, values};
 use support::*;
+
+/// Types, and the least cosine of a value with the one in float32.
+const TYPES: [(Dtype, f32); 3] = [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)];
 
 fn no_gpu() -> bool {
     let Err(error) = prefold_kernels::cuda::device_count() else { return false };
@@ -59,7 +62,7 @@ fn fixtures_agree_with_hugging_face_in_every_type_and_every_way() {
         let expected = expected(&fixture(name));
         let cases = runnable(cases(&expected, "cases"));
         let sequences: Vec<_> = cases.iter().map(ids).collect();
-        for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
+        for (dtype, least) in TYPES {
             for attention in ATTENTION_MODES {
                 for pool in ["last", "mean", "cls"] {
                     combination += 1;
@@ -108,7 +111,7 @@ fn encoders_agree_with_hugging_face_in_every_type() {
         let expected = expected(&fixture(name));
         let cases = runnable(cases(&expected, "cases"));
         let cases: Vec<&Value> = cases.iter().collect();
-        for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
+        for (dtype, least) in TYPES {
             // Rounded states give a row another expert where two score nearly the same.
             let least = if name == "nomic-moe-tiny" && dtype != Dtype::Float32 { 0.99 } else { least };
             for (pool, key) in poolings(&expected) {
@@ -123,6 +126,65 @@ fn encoders_agree_with_hugging_face_in_every_type() {
                     assert!(cosine >= least, "{name}, {dtype}, {pool}, {what}: cosine {cosine}");
                 });
             }
+        }
+    }
+}
+
+/// Every value of a vector of unit length is near, and so is its direction.
+fn assert_near(what: &str, found: &[f32], expected: &[f32], dtype: Dtype, least_cosine: f32) {
+    let tolerance = match dtype {
+        Dtype::Float32 => 1e-4,
+        Dtype::Float16 => 3e-3,
+        _ => 2e-2,
+    };
+    let cosine = cosine(found, expected);
+    assert!(cosine >= least_cosine, "{what}, {dtype}: cosine {cosine}");
+    assert_close(&format!("{what}, {dtype}"), &normalized(found), &normalized(expected), tolerance);
+}
+
+/// The cases that a test of long sequences runs: all, or a few short ones and the first of more than 64 tokens, which are more than a
+/// block of keys and than a tile of 64 queries.
+fn with_a_long_one(cases: &[Value]) -> Vec<Value> {
+    let long = cases.iter().find(|case| ids(case).len() > 64).unwrap();
+    if simulated() { [&cases[..3], std::slice::from_ref(long)].concat() } else { cases.to_vec() }
+}
+
+#[test]
+fn decoders_with_heads_of_64_and_128_agree_with_hugging_face_value_by_value() {
+    if no_gpu() {
+        return;
+    }
+    for name in WIDE_HEADED_DECODERS {
+        let expected = expected(&fixture(name));
+        let cases = with_a_long_one(cases(&expected, "cases"));
+        let sequences: Vec<_> = cases.iter().map(ids).collect();
+        for (dtype, least) in TYPES {
+            for (attention, pool) in ATTENTION_MODES.into_iter().zip(["mean", "last"]) {
+                let options = LoadOptions { attention, pooling: Some(pooling(pool)), ..on_gpu(fixture(name), dtype) };
+                let mut model = load(&options);
+                run_every_way(&mut model.backend, &sequences, |way, i, found| {
+                    let what = format!("{name}, {}, {pool}, {attention:?}, {way}", cases[i]["name"]);
+                    assert_near(&what, found, &floats(&cases[i][pool]), dtype, least);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn encoders_with_heads_of_64_and_128_agree_with_hugging_face_value_by_value() {
+    if no_gpu() {
+        return;
+    }
+    for name in WIDE_HEADED_ENCODERS {
+        let expected = expected(&fixture(name));
+        let cases = with_a_long_one(cases(&expected, "cases"));
+        let cases: Vec<&Value> = cases.iter().collect();
+        for (dtype, least) in TYPES {
+            let mut model = load(&LoadOptions { pooling: Some(Pooling::Mean), ..on_gpu(fixture(name), dtype) });
+            check_cases(&mut model, &cases, |what, case, found| {
+                assert_near(&format!("{name}, {what}"), found, &floats(&case["mean"]), dtype, least);
+            });
         }
     }
 }
@@ -167,7 +229,7 @@ fn every_pooling_of_an_encoder_agrees_with_the_cpu() {
             shorten(&mut sequences);
             let sequences: Vec<Tokens> = sequences.into_iter().map(Tokens::new).collect();
             let expected = values(&mut exact, &sequences);
-            for (dtype, least) in [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)] {
+            for (dtype, least) in TYPES {
                 let mut model = load(&LoadOptions { pooling, ..on_gpu(fixture(name), dtype) });
                 for (found, expected) in values(&mut model, &sequences).iter().zip(&expected) {
                     let cosine = cosine(found, expected);
@@ -203,13 +265,12 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
     if no_gpu() {
         return;
     }
-    // The built-in model has heads of 64 values, for which there are tensor cores; the fixtures have not.
-    for path in EMBEDDING_FIXTURES.map(fixture).into_iter().chain([repository().join("models/prefold-mini")]) {
+    let builtin = repository().join("models/prefold-mini");
+    for path in [builtin].into_iter().chain(EMBEDDING_FIXTURES.map(fixture)) {
         let mut rng = StdRng::seed_from_u64(11);
         let mut exact: LoadedModel = load(&options(path.clone()));
         let vocab_size = exact.backend.info().vocab_size as u32;
-        let least = [(Dtype::Float32, 0.999_99), (Dtype::Bfloat16, 0.999), (Dtype::Float16, 0.9999)];
-        for (dtype, least) in least {
+        for (dtype, least) in TYPES {
             let mut models =
                 ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..on_gpu(path.clone(), dtype) }));
             for round in 0..if simulated() { 1 } else { 20 } {

@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{Adapter, Tokens};
 
-pub const EMBEDDERS: [&str; 19] = [
+pub const EMBEDDERS: [&str; 22] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -23,7 +23,14 @@ pub const EMBEDDERS: [&str; 19] = [
     "jina-v3-tiny",
     "jina-v2-code-tiny",
     "deberta-v2-tiny",
+    WIDE_HEADED_ENCODERS[0],
+    WIDE_HEADED_ENCODERS[1],
+    WIDE_HEADED_ENCODERS[2],
 ];
+
+/// Those whose heads have 64 or 128 values, for which there is the kernel of a GPU's tensor cores.
+pub const WIDE_HEADED_ENCODERS: [&str; 3] =
+    ["bert-head64-tiny", "modernbert-head64-tiny", "embeddinggemma-head128-tiny"];
 
 /// Tables of vectors, which stay on the CPU.
 pub const STATIC: [&str; 2] = ["model2vec-tiny", "static-embedding-tiny"];

@@ -9,8 +9,17 @@ use prefold_core::{Batch, LoadedModel, ModelBackend, Output, Pooling, RadixPlan,
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-pub const EMBEDDING_FIXTURES: [&str; 5] =
-    ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny"];
+pub const EMBEDDING_FIXTURES: [&str; 7] = [
+    "qwen3-tiny",
+    "llama-tiny",
+    "qwen2-tiny",
+    "mistral-tiny",
+    "gemma3-causal-tiny",
+    WIDE_HEADED_DECODERS[0],
+    WIDE_HEADED_DECODERS[1],
+];
+/// Those whose heads have 64 or 128 values, for which there is the kernel of a GPU's tensor cores.
+pub const WIDE_HEADED_DECODERS: [&str; 2] = ["qwen3-head128-tiny", "mistral-head64-tiny"];
 pub const CLASSIFIER_FIXTURES: [&str; 2] = ["llama-seqcls-tiny", "qwen3-seqcls-tiny"];
 
 /// Compaction of a batch: none, or a plan whose N' is a multiple of a number.
@@ -24,7 +33,7 @@ pub const COMPACTIONS: [Compaction; 3] =
     [Compaction::Off, Compaction::On { multiple: 1 }, Compaction::On { multiple: 64 }];
 pub const ATTENTION_MODES: [AttentionMode; 2] = [AttentionMode::Ragged, AttentionMode::Compact];
 
-/// Directory of the fixtures: the sources, or the one that scripts/gpu-check.sh packed.
+/// Directory of the fixtures: the sources, or the one that benches/gpu/pack.sh packed.
 pub fn repository() -> PathBuf {
     match std::env::var_os("PREFOLD_FIXTURES") {
         Some(directory) => PathBuf::from(directory),
