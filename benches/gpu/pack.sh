@@ -79,7 +79,8 @@ fi
 tar -C "$target" -cf - gpu-check | xz --x86 --lzma2=preset=6,dict=256MiB >"$target/gpu-check.tar.xz"
 
 bytes=$(stat -c %s "$target/gpu-check.tar.xz")
-[ -n "$data" ] || bytes=$((bytes + $(git ls-files -z | xargs -0 cat | wc -c)))
+# Of a sparse checkout, what is there.
+[ -n "$data" ] || bytes=$((bytes + $(git ls-files -z | xargs -0 cat 2>/dev/null | wc -c)))
 what="$target/gpu-check.tar.xz"
 [ -n "$data" ] || what+=" and the tracked files"
 echo "$what: $((bytes >> 10)) KiB"
