@@ -105,11 +105,14 @@ def test_few_files_with_plain_names_come_back(kit):
 
 
 def test_a_killed_run_leaves_its_results(kit):
-    kit.tests("test-kernels", "one", run="echo test one is long; sleep 300")
+    pid = kit.work / "pid"
+    kit.tests("test-kernels", "one", run=f"echo $$ >{pid}; echo test one is long; exec sleep 300")
     process = kit.start("--only", "machine,kernel-tests")
     wait_for(lambda: (kit.out / "log.txt").exists() and "is long" in (kit.out / "log.txt").read_text())
     process.kill()
     process.wait()
+    # What a run that is killed cannot end.
+    os.kill(int(pid.read_text()), signal.SIGKILL)
     assert kit.verdict("machine") == "ok" and kit.verdict("kernel-tests") == "unfinished"
     assert "| machine | ok |" in (kit.out / "summary.md").read_text()
 
