@@ -20,7 +20,7 @@ run() {
 
 run kernels kernels
 run attention attention --prefix 0,128,512,2048 --suffix 16,64,256
-run forward-smollm2-135m forward --shape smollm2-135m --runs 1
+run forward-smollm2-135m forward --shape smollm2-135m --warm 0 --runs 1
 # All layers have the same shape: four of the 28 give the same ratios in a seventh of the time.
-run forward-qwen3-0.6b forward --shape qwen3-0.6b --layers 4 --runs 1 --profile
+run forward-qwen3-0.6b forward --shape qwen3-0.6b --layers 4 --warm 0 --runs 1 --profile
 cargo bench "${cargo_flags[@]}" -p prefold -p prefold-benches --bench planning

@@ -50,8 +50,33 @@ pub fn check_device(options: &LoadOptions) -> Result<(), LoadError> {
 pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let checkpoints = Checkpoint::open_all(options)?;
     let teams = teams(options.cpu_replicas);
-    let backends = TransformerBackend::load_all(&checkpoints, options)?.into_iter();
-    let parts: Vec<Vec<TransformerBackend>> = backends.map(|it| it.replicate(&teams)).collect::<Result<_, _>>()?;
+    let mut replicas = load_replicas(&checkpoints, options, |part| part.replicate(&teams))?.into_iter();
+    let mut tokenizers = checkpoints.into_iter().map(|checkpoint| checkpoint.tokenizer);
+    let (Some(backend), Some(tokenizer)) = (replicas.next(), tokenizers.next()) else {
+        return Err(LoadError::Options("the model has no modules".to_owned()));
+    };
+    Ok(LoadedModel { backend, replicas: replicas.collect(), tokenizer, further_tokenizers: tokenizers.collect() })
+}
+
+/// Loads a model once, as [`load`] does, and returns a backend for each mode, all over the same weights, with buffers of its own. All
+/// run on the threads of their caller: `attention` and `cpu_replicas` of the options have no effect.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_in_modes(options: &LoadOptions, modes: &[AttentionMode]) -> Result<Vec<ModelBackend>, LoadError> {
+    let options = LoadOptions { cpu_replicas: 1, ..options.clone() };
+    let checkpoints = Checkpoint::open_all(&options)?;
+    load_replicas(&checkpoints, &options, |part| part.in_modes(modes))
+}
+
+/// Packs the weights of a model's parts once. The backends are over these weights, as many as `replicate` makes of each part.
+fn load_replicas(
+    checkpoints: &[Checkpoint],
+    options: &LoadOptions,
+    replicate: impl Fn(TransformerBackend) -> Result<Vec<TransformerBackend>, LoadError>,
+) -> Result<Vec<ModelBackend>, LoadError> {
+    let backends = TransformerBackend::load_all(checkpoints, options)?.into_iter();
+    let parts: Vec<Vec<TransformerBackend>> = backends.map(replicate).collect::<Result<_, _>>()?;
     let folding = checkpoints.first().map(|checkpoint| checkpoint.config.attention.mask.folding());
     let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
     let replica = || {
@@ -63,12 +88,7 @@ pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
             Some(Folding::Whole) | None => ModelBackend::Whole(Box::new(first)),
         })
     };
-    let mut replicas = std::iter::from_fn(replica);
-    let mut tokenizers = checkpoints.into_iter().map(|checkpoint| checkpoint.tokenizer);
-    let (Some(backend), Some(tokenizer)) = (replicas.next(), tokenizers.next()) else {
-        return Err(LoadError::Options("the model has no modules".to_owned()));
-    };
-    Ok(LoadedModel { backend, replicas: replicas.collect(), tokenizer, further_tokenizers: tokenizers.collect() })
+    Ok(std::iter::from_fn(replica).collect())
 }
 
 /// Threads for each of `count` replicas, which share the cores evenly; none for a single backend, which runs on its caller's.

@@ -1,7 +1,7 @@
 //! A GPU's kernels, each alone in the shapes of published models: those that move rows beside a copy in the same memory,
 //! products and attention in operations a second.
 
-use crate::report::{Output, Table, chart, fastest};
+use crate::report::{Output, Table, Times, chart, rounds};
 use crate::shapes::{Shape, Sizes};
 use anyhow::Result;
 use half::bf16;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Tokens of the sequences that attention reads.
     #[arg(long, value_delimiter = ',', default_value = "128,512,2048")]
     lengths: Vec<usize>,
-    /// Rounds; the fastest counts.
+    /// Timed rounds after one that is not; medians and ranges are reported.
     #[arg(long, default_value_t = 5)]
     runs: usize,
     #[command(flatten)]
@@ -95,31 +95,33 @@ impl Gpu {
         Ok(self.kernels.stream().clone_htod(values)?)
     }
 
-    /// Seconds of one call, of which many are queued.
-    fn seconds(&self, mut queue: impl FnMut() -> Result<()>) -> Result<f64> {
-        let mut many = || {
-            (0..REPEATS).try_for_each(|_| queue())?;
+    /// Times of contestants, each of [`REPEATS`] calls that are queued at once, after as many to warm up.
+    fn times<const N: usize>(&self, mut queue: [&mut dyn FnMut() -> Result<()>; N]) -> Result<[Times; N]> {
+        let mut many = |contestant: usize| {
+            (0..REPEATS).try_for_each(|_| queue[contestant]())?;
             Ok(self.kernels.stream().synchronize()?)
         };
-        many()?;
-        Ok(fastest(self.runs, many)?.as_secs_f64() / REPEATS as f64)
+        (0..N).try_for_each(&mut many)?;
+        rounds(self.runs, many)
     }
 
-    /// Times a kernel that reads and writes `bytes`, and a copy of as many.
+    /// Times a kernel that reads and writes `bytes`, and a copy of as many, in turn.
     fn move_bytes(
         &self,
         table: &mut Table,
         [name, shape]: [&str; 2],
         bytes: usize,
-        queue: impl FnMut() -> Result<()>,
+        mut queue: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        let seconds = self.seconds(queue)?;
         let (from, mut to) = (self.random(bytes / 4)?, self.random(bytes / 4)?);
-        let copy = self.seconds(|| Ok(self.kernels.stream().memcpy_dtod(&from, &mut to)?))?;
+        let mut copy = || Ok(self.kernels.stream().memcpy_dtod(&from, &mut to)?);
+        let [times, copy] = self.times([&mut queue, &mut copy])?;
+        let (seconds, copy) = (times.median() / REPEATS as f64, copy.median() / REPEATS as f64);
         table.row([
             ("kernel", json!(name)),
             ("shape", json!(shape)),
             ("us", json!(seconds * 1e6)),
+            ("us range", times.range(1e6 / REPEATS as f64)),
             ("GB/s", json!(bytes as f64 / seconds / 1e9)),
             ("copy GB/s", json!(bytes as f64 / copy / 1e9)),
             ("of copy", json!(copy / seconds)),
@@ -132,13 +134,15 @@ impl Gpu {
         table: &mut Table,
         [name, shape]: [&str; 2],
         flops: f64,
-        queue: impl FnMut() -> Result<()>,
+        mut queue: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        let seconds = self.seconds(queue)?;
+        let [times] = self.times([&mut queue])?;
+        let seconds = times.median() / REPEATS as f64;
         table.row([
             ("kernel", json!(name)),
             ("shape", json!(shape)),
             ("us", json!(seconds * 1e6)),
+            ("us range", times.range(1e6 / REPEATS as f64)),
             ("TFLOP/s", json!(flops / seconds / 1e12)),
         ]);
         Ok(())

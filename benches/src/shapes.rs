@@ -26,6 +26,9 @@ pub(crate) enum Shape {
     /// bge-base-en-v1.5 (BERT).
     #[value(name = "bge-base")]
     BgeBase,
+    /// bge-large-en-v1.5 (BERT).
+    #[value(name = "bge-large")]
+    BgeLarge,
     /// XLM-RoBERTa-base's sizes in BERT's architecture.
     #[value(name = "xlm-r-base")]
     XlmRBase,
@@ -99,6 +102,7 @@ impl Shape {
             Self::Qwen3_8b => sizes(4096, 36, 32, 8, 128, 12_288, 151_936),
             Self::MiniLmL6 => sizes(384, 6, 12, 12, 32, 1536, 30_522),
             Self::BgeBase => sizes(768, 12, 12, 12, 64, 3072, 30_522),
+            Self::BgeLarge => sizes(1024, 24, 16, 16, 64, 4096, 30_522),
             Self::XlmRBase => sizes(768, 12, 12, 12, 64, 3072, 250_002),
             Self::ModernBertBase => sizes(768, 22, 12, 12, 64, 1152, 50_368),
             Self::NomicV15 => sizes(768, 12, 12, 12, 64, 3072, 30_528),
@@ -110,7 +114,7 @@ impl Shape {
         match self {
             Self::SmolLm2_135m => Family::Llama,
             Self::Qwen3_135m | Self::Qwen3_0_6b | Self::Qwen3_4b | Self::Qwen3_8b => Family::Qwen3,
-            Self::MiniLmL6 | Self::BgeBase | Self::XlmRBase => Family::Bert,
+            Self::MiniLmL6 | Self::BgeBase | Self::BgeLarge | Self::XlmRBase => Family::Bert,
             Self::ModernBertBase => Family::ModernBert,
             Self::NomicV15 => Family::Nomic,
             Self::EmbeddingGemma300m => Family::Gemma,

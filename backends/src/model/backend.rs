@@ -9,7 +9,7 @@ use super::sensitive;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
-use crate::config::{MaskConfig, PositionsConfig};
+use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::ops::{self, Target, Uploader};
 use crate::options::{AttentionMode, LoadOptions};
@@ -161,11 +161,7 @@ impl TransformerBackend {
                 input_memory: memory::of_inputs(config, &target),
                 further_parts: vec![],
                 device: target.name().to_owned(),
-                attention: match config.attention.mask {
-                    _ if config.is_table() => "none",
-                    MaskConfig::Causal => options.attention.as_str(),
-                    MaskConfig::Full => "full",
-                },
+                attention: attention_name(config, options.attention),
             },
             target,
             team: None,
@@ -193,20 +189,26 @@ impl TransformerBackend {
     pub(crate) fn replicate(self, teams: &[Arc<ThreadPool>]) -> Result<Vec<Self>, LoadError> {
         match teams {
             [] => Ok(vec![self]),
-            teams => teams.iter().map(|team| self.replica(Arc::clone(team), teams.len())).collect(),
+            teams => teams.iter().map(|team| self.replica(self.layouts.mode, Some(team), teams.len())).collect(),
         }
     }
 
-    /// One of `count` replicas.
-    fn replica(&self, team: Arc<ThreadPool>, count: usize) -> Result<Self, LoadError> {
+    /// Backends over the same weights, one for each mode, with buffers of its own.
+    pub(crate) fn in_modes(self, modes: &[AttentionMode]) -> Result<Vec<Self>, LoadError> {
+        modes.iter().map(|&mode| self.replica(mode, None, modes.len())).collect()
+    }
+
+    /// One of `count` replicas, on a team of threads or on those of its caller.
+    fn replica(&self, mode: AttentionMode, team: Option<&Arc<ThreadPool>>, count: usize) -> Result<Self, LoadError> {
+        let config = self.transformer.config();
         Ok(Self {
             transformer: self.transformer.replica()?,
             head: Arc::clone(&self.head),
-            layouts: self.layouts.replica()?,
+            layouts: LayoutBuilder { mode, ..self.layouts.replica()? },
             target: self.target.clone(),
-            footprint: self.footprint,
-            info: self.info.clone(),
-            team: Some(team),
+            footprint: Footprint::new(config, &self.target, mode),
+            info: ModelInfo { attention: attention_name(config, mode), ..self.info.clone() },
+            team: team.cloned(),
             max_reserved: MAX_RESERVED / count,
         })
     }
@@ -272,6 +274,15 @@ impl TransformerBackend {
     }
 }
 
+/// The attention that a model's info names.
+fn attention_name(config: &TransformerConfig, mode: AttentionMode) -> &'static str {
+    match config.attention.mask {
+        _ if config.is_table() => "none",
+        MaskConfig::Causal => mode.as_str(),
+        MaskConfig::Full => "full",
+    }
+}
+
 impl Backend for TransformerBackend {
     fn info(&self) -> &ModelInfo {
         &self.info
@@ -320,5 +331,30 @@ impl Backend for TransformerBackend {
 impl PrefixBackend for TransformerBackend {
     fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
         self.on_team(|backend| backend.run(batch, Some(plan)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{DeviceChoice, ModelSource};
+    use std::path::Path;
+
+    #[test]
+    fn all_modes_have_the_same_weights_in_memory_and_their_own_footprint() {
+        let source = ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/qwen3-tiny"));
+        let options = LoadOptions { source, device: Some(DeviceChoice::Cpu), ..LoadOptions::default() };
+        let checkpoints = Checkpoint::open_all(&options).unwrap();
+        let load = |options: &LoadOptions| TransformerBackend::load_all(&checkpoints, options).unwrap().remove(0);
+        let modes = [AttentionMode::Ragged, AttentionMode::Compact];
+        let backends = load(&options).in_modes(&modes).unwrap();
+        assert!(backends[0].transformer.shares_weights(&backends[1].transformer));
+        for (backend, attention) in backends.iter().zip(modes) {
+            let alone = load(&LoadOptions { attention, ..options.clone() });
+            assert!(!alone.transformer.shares_weights(&backend.transformer));
+            assert_eq!(backend.layouts.mode, attention);
+            assert_eq!(backend.footprint, alone.footprint, "{attention}");
+        }
+        assert_ne!(backends[0].footprint, backends[1].footprint);
     }
 }

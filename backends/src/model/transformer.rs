@@ -69,6 +69,16 @@ impl Transformer {
         })
     }
 
+    pub(super) fn config(&self) -> &TransformerConfig {
+        &self.config
+    }
+
+    /// `true` for transformers over the same memory.
+    #[cfg(test)]
+    pub(super) fn shares_weights(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.weights, &other.weights)
+    }
+
     /// The final states, after the last norm, `[output rows or all rows, hidden_size]`, `f32`.
     pub(super) fn forward(&mut self, layout: &Layout) -> Result<Tensor> {
         let Self { target, weights, buffers, .. } = self;

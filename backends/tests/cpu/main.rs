@@ -7,6 +7,7 @@ mod encoder_oracle;
 mod encoders;
 mod golden;
 mod int8;
+mod modes;
 mod replicas;
 mod routers;
 mod same_bits;

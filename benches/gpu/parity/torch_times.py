@@ -1,0 +1,150 @@
+"""Times of batches in PyTorch, in the ways that it has for attention."""
+
+import signal
+import statistics
+import time
+import warnings
+from contextlib import contextmanager, nullcontext
+
+import numpy
+import torch
+from document import OutOfTime
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+# Scaled dot product attention by its own choice, by FlashAttention and by cuDNN.
+BACKENDS = {"sdpa": None, "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+COMPILED = "compile"
+WARM = 2
+
+
+class TorchTimes:
+    """Timed passes of a model in bfloat16. Compilation may take `compile_seconds`, all batches together."""
+
+    def __init__(self, model, runs, compile_seconds):
+        self.model = model
+        self.runs = runs
+        self.compile_left = compile_seconds
+        self.compiled = torch.compile(model.model)
+
+    def rows(self, batch, clock):
+        """Rows of the table: a way's median, range and tokens/s, or why it failed. Raises OutOfTime."""
+        prepared = Prepared(self.model, batch)
+        rows = {name: {"batch": batch.name, "torch": name, "tokens": batch.tokens, "padded": prepared.padded} for name in (*BACKENDS, COMPILED)}
+        passes = {name: self.eager(prepared, backend) for name, backend in BACKENDS.items()}
+        passes[COMPILED] = lambda: prepared.run(self.compiled)
+        for name in list(passes):
+            clock.check()
+            warm_up = self.compile if name == COMPILED else repeat
+            problem, seconds = attempt(warm_up, passes[name], clock)
+            if name == COMPILED:
+                rows[name]["compile s"] = seconds
+            if problem:
+                rows[name]["failed"] = problem
+                del passes[name]
+        times = {name: [] for name in passes}
+        for _ in range(self.runs):
+            # In turn, so that what changes in the course of time hits all alike.
+            for name, run in passes.items():
+                clock.check()
+                times[name].append(prepared.timed(run))
+        for name, seconds in times.items():
+            median = statistics.median(seconds)
+            rows[name] |= {"ms": median * 1e3, "range": [min(seconds) * 1e3, max(seconds) * 1e3], "tokens/s": batch.tokens / median}
+        return list(rows.values())
+
+    def eager(self, prepared, backend):
+        def run():
+            with nullcontext() if backend is None else sdpa_kernel(backend):
+                return prepared.run(self.model.model)
+
+        return run
+
+    def compile(self, run, clock):
+        """Warms up with the compilation of what is new in the batch."""
+        if self.compile_left <= 0:
+            raise TimeoutError("the time for compilation is spent")
+        start, most = time.monotonic(), min(self.compile_left, clock.left())
+        try:
+            with alarm(most) as rang:
+                run()
+        except BaseException as error:
+            # What an interrupted compilation leaves behind is not to be relied on.
+            torch._dynamo.reset()
+            raise TimeoutError(f"not compiled within {most:.0f} s") if rang else error
+        finally:
+            self.compile_left -= time.monotonic() - start
+        repeat(run, clock)
+
+
+class Prepared:
+    """A batch on the device, padded on the right. Under a causal mask no token sees the padding; where every token sees all others, a
+    mask hides it."""
+
+    def __init__(self, model, batch):
+        self.model = model
+        lengths = [len(sequence) for sequence in batch.sequences]
+        ids = numpy.zeros((len(lengths), max(lengths)), dtype=numpy.int64)
+        for row, sequence in zip(ids, batch.sequences):
+            row[: len(sequence)] = sequence
+        self.padded = ids.size
+        self.ids = torch.from_numpy(ids).to(model.device)
+        self.lengths = torch.tensor(lengths, device=model.device)
+        self.mask = None
+        if model.is_encoder and min(lengths) < max(lengths):
+            self.mask = (torch.arange(max(lengths), device=model.device)[None] < self.lengths[:, None]).long()
+
+    @torch.inference_mode()
+    def run(self, model):
+        """A pass from ids on the device to vectors on the host, where prefold's answers are too."""
+        hidden = model(input_ids=self.ids, attention_mask=self.mask).last_hidden_state
+        return self.model.pool(hidden, self.lengths).cpu()
+
+    def timed(self, run):
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+
+def repeat(run, clock):
+    for _ in range(WARM):
+        clock.check()
+        run()
+
+
+def attempt(warm_up, run, clock):
+    """Why a way does not work, or None; and the seconds until then. A way that fails is a result; only OutOfTime is raised."""
+    start = time.monotonic()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            warm_up(run, clock)
+        except OutOfTime:
+            raise
+        except Exception as error:
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            # Why no kernel is available is in the warnings.
+            texts = [f"{type(error).__name__}: {error}", *(str(warning.message) for warning in said)]
+            return " / ".join(dict.fromkeys(" ".join(text.split())[:200] for text in texts))[:600], time.monotonic() - start
+    return None, time.monotonic() - start
+
+
+@contextmanager
+def alarm(seconds):
+    """Raises TimeoutError in the body after so many seconds, as soon as Python code runs. The list that it yields is not empty then: the
+    body may turn the error into one of its own."""
+    rang = []
+
+    def ring(*_):
+        rang.append(True)
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, min(seconds, 1e6)))
+    try:
+        yield rang
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
