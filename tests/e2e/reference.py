@@ -8,6 +8,15 @@ from harness import FIXTURES, ROOT
 BUILTIN = ROOT / "models" / "prefold-mini"
 WORKLOAD = ROOT / "tests" / "workloads" / "docs-rerank.jsonl"
 
+# Models whose heads have 64 or 128 values. Their weights are stored in bfloat16, in which a CPU computes unless told otherwise.
+WIDE_HEADED_DECODERS = ["qwen3-head128-tiny", "mistral-head64-tiny"]
+WIDE_HEADED_ENCODERS = ["bert-head64-tiny", "modernbert-head64-tiny", "embeddinggemma-head128-tiny"]
+
+
+def in_float32(model):
+    """Flags for a server whose values are those of `expected(model)`."""
+    return ["--dtype", "float32"] if model in WIDE_HEADED_DECODERS + WIDE_HEADED_ENCODERS else []
+
 
 def expected(model):
     return json.loads((FIXTURES / model / "expected.json").read_text())

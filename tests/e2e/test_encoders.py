@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness import FIXTURES, Server
-from reference import assert_close, assert_raw, assert_score, assert_unit, expected
+from reference import WIDE_HEADED_ENCODERS, assert_close, assert_raw, assert_score, assert_unit, expected, in_float32
 
 EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tiny", "xlm-roberta-tiny", "mpnet-tiny",
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
@@ -22,9 +22,9 @@ STRATEGIES = ["none", "simple", "first", "average", "max"]
 TOKEN_CLASSIFIERS = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"]
 
 
-@pytest.mark.parametrize("model", EMBEDDERS + STATIC)
+@pytest.mark.parametrize("model", EMBEDDERS + WIDE_HEADED_ENCODERS + STATIC)
 def test_embeddings(served, model):
-    server, values = served(model), expected(model)
+    server, values = served(model, *in_float32(model)), expected(model)
     cases = [case for case in values["cases"] if "prompt_name" not in case and "task" not in case]
     texts, pooling = [case["text"] for case in cases], values["default"]["pooling"]
     key = values["default"]["key"]

@@ -7,7 +7,7 @@ import pytest
 
 import reference
 from harness import FIXTURES
-from reference import BUILTIN, assert_logits, assert_raw, assert_score, assert_unit, expected
+from reference import BUILTIN, WIDE_HEADED_DECODERS, assert_logits, assert_raw, assert_score, assert_unit, expected, in_float32
 
 EMBEDDING_MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny"]
 THRESHOLDS = ["0", "1"]
@@ -31,9 +31,9 @@ def check_embeddings(server, model, pooling):
 
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
-@pytest.mark.parametrize("model", EMBEDDING_MODELS)
+@pytest.mark.parametrize("model", EMBEDDING_MODELS + WIDE_HEADED_DECODERS)
 def test_embeddings_with_the_pooling_of_the_checkpoint(served, model, threshold):
-    server = served(model, "--radix-mlp-threshold", threshold)
+    server = served(model, "--radix-mlp-threshold", threshold, *in_float32(model))
     check_embeddings(server, model, expected(model)["default"]["pooling"])
 
 
@@ -43,9 +43,9 @@ def test_embeddings_with_another_pooling(served, model, pooling):
     check_embeddings(server, model, pooling)
 
 
-@pytest.mark.parametrize("model", EMBEDDING_MODELS)
+@pytest.mark.parametrize("model", EMBEDDING_MODELS + WIDE_HEADED_DECODERS)
 def test_tokens(served, model):
-    server = served(model, "--radix-mlp-threshold", "1")
+    server = served(model, "--radix-mlp-threshold", "1", *in_float32(model))
     cases = [case for case in expected(model)["cases"] if "text" in case]
     tokens = server.ask("/tokenize", inputs=[case["text"] for case in cases])
     assert [[token["id"] for token in row] for row in tokens] == [case["input_ids"] for case in cases]

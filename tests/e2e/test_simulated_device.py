@@ -1,10 +1,13 @@
 """`--device cuda` on the simulated device: values of Hugging Face for every family and head, under every order of asynchronous work."""
 
+import json
+import re
+
 import pytest
 
 from harness import FIXTURES, Server, run_to_end
-from reference import difference, expected
-from simulated import LIBRARIES, Simulated, assert_values, cosine, on, required
+from reference import WIDE_HEADED_DECODERS, WIDE_HEADED_ENCODERS, difference, expected
+from simulated import LEAST_COSINE, LIBRARIES, Simulated, assert_values, cosine, on, required
 from test_encoders import (EMBEDDERS, RERANKERS, STATIC, TOKEN_CLASSIFIERS, assert_labels_of_tokens,
                            assert_places_of_what_is_left)
 from test_reference_values import EMBEDDING_MODELS
@@ -53,6 +56,21 @@ def test_the_built_in_model():
         # Hidden states of each token, their norm is about 20.
         for found, want in zip(server.ask("/embed_all", inputs=texts), exact.ask("/embed_all", inputs=texts), strict=True):
             assert max(difference(a, b) for a, b in zip(found, want, strict=True)) <= 0.5
+
+
+@pytest.mark.parametrize("dtype, name", [("bfloat16", "bf16"), ("float16", "f16")])
+@pytest.mark.parametrize("model", WIDE_HEADED_DECODERS + WIDE_HEADED_ENCODERS)
+def test_heads_of_64_and_128_use_the_tensor_cores(tmp_path, model, dtype, name):
+    """One word is in a tile of 64 queries, a long text in tiles of 128."""
+    head_dim, data = re.search("head([0-9]+)", model)[1], expected(model)
+    key = f"{data['default']['pooling']}_normalized"
+    long = next(case for case in data["cases"] if len(case["input_ids"]) > 64)
+    with Simulated(model, "--dtype", dtype, tokens=100, SIM_COUNT=tmp_path / "counts") as server:
+        assert_values(server, model, dtype)
+        for case in (data["cases"][0], long):
+            assert cosine(server.ask("/embed", inputs=case["text"])[0], case[key]) >= LEAST_COSINE[dtype], case["name"]
+    launched = {kernel for line in (tmp_path / "counts").read_text().splitlines() for kernel in json.loads(line)["kernels"]}
+    assert {kernel for kernel in launched if "attention" in kernel} == {f"flash_attention_{name}_{head_dim}_{m}" for m in (1, 2)}
 
 
 @pytest.mark.parametrize("model", RERANKERS)
