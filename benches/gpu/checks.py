@@ -45,7 +45,7 @@ def harness(*flags):
         command = kit.python("kernels", "--modules", kit.modules, *flags, *small, "--budget", int(min(limit_s, kit.left())), "--out", figures)
         if kit.modules is None:
             return Outcome("skipped", "no modules: --modules")
-        return kit.check(command, limit_s, figures)
+        return kit.check(command, limit_s, figures, ours=False)
 
     return run
 
