@@ -6,7 +6,7 @@ use prefold_backends::{Dtype, LoadOptions, load_in_modes};
 
 /// Sequences that share prefixes of different lengths.
 fn sequences() -> Vec<Vec<u32>> {
-    (0..12).map(|b| (0..20 + b * 3).map(|i| if i < 6 + b % 3 { i } else { (b * 31 + i * 7) % 150 }).collect()).collect()
+    (0..12).map(|b| (0..12 + b * 3).map(|i| if i < 6 + b % 3 { i } else { (b * 31 + i * 7) % 150 }).collect()).collect()
 }
 
 fn bits(rows: Vec<Vec<f32>>) -> Vec<Vec<u32>> {
