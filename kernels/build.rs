@@ -119,6 +119,8 @@ impl Nvcc {
         // A rename makes the result whole or not there; builds that run at once write different files.
         let unfinished = to.with_extension(std::process::id().to_string());
         let mut command = Command::new(&self.path);
+        // Flags for a quick build of candle's kernels are not for these: what is kept here goes into later builds.
+        command.env_remove("NVCC_APPEND_FLAGS").env_remove("NVCC_PREPEND_FLAGS");
         command.args(self.arguments()).arg("-o").arg(&unfinished).arg(format!("cuda/{name}.cu"));
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
         if !output.status.success() {

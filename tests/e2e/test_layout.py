@@ -103,6 +103,13 @@ def write(directory, files):
     return rust_imports.Crate(directory)
 
 
+@pytest.mark.parametrize("patch", sorted((ROOT / "tests/cuda-mutants").glob("*.patch")), ids=lambda patch: patch.stem)
+def test_mutants_apply(patch):
+    """scripts/cuda-mutants.sh takes too long for every change; a patch that no longer applies is noticed here. As there, a line of context is enough."""
+    applied = subprocess.run(["git", "apply", "--check", "-C1", patch], cwd=ROOT, capture_output=True, text=True)
+    assert applied.returncode == 0, applied.stderr
+
+
 def test_imports_are_read(tmp_path):
     """The parser handles re-exports, nested trees and paths without `use`, and skips tests, comments and strings."""
     crate = write(tmp_path, {
