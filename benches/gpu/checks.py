@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 import rust_tests
-from kit import ROOT, Kit, Outcome
+from kit import PATH, ROOT, Kit, Outcome
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Check:
 
 
 def machine(kit, limit_s):
-    return kit.check(kit.python("machine.py", kit.program("prefold")), limit_s)
+    return kit.check(kit.python("machine.py", kit.program("prefold"), kit.device), limit_s)
 
 
 def ceilings(kit, limit_s):
@@ -42,7 +42,7 @@ def harness(*flags):
     def run(kit, limit_s):
         figures = kit.work / f"harness{flags[0]}.json"
         small = ["--small"] if kit.load.layers else []
-        command = kit.python("kernels", "--modules", kit.modules, *flags, *small, "--budget", int(min(limit_s, kit.left())), "--out", figures)
+        command = kit.python("kernels", "--modules", kit.modules, *flags, *small, "--budget", int(0.8 * min(limit_s, kit.left())), "--out", figures)
         if kit.modules is None:
             return Outcome("skipped", "no modules: --modules")
         return kit.check(command, limit_s, figures, ours=False)
@@ -85,7 +85,10 @@ def batches(role):
         load = kit.load
         unshared = ["--no-msmarco", "--unshared", load.encoder_batches]
         decoder = ["--msmarco", load.msmarco, "--unshared", load.unshared]
-        answers = ["--answers", kit.work / f"answers-{role}.safetensors"]
+        # Of an earlier run.
+        kit.answers(role).unlink(missing_ok=True)
+        kit.models(role).mkdir(parents=True, exist_ok=True)
+        answers = ["--answers", kit.answers(role)]
         return forward(kit, limit_s, role, f"forward-{role}", "--no-prefix", *(decoder if is_decoder(role) else unshared), *answers)
 
     return run
@@ -116,12 +119,12 @@ def parity(role, *flags):
     """The answers of the forward passes beside torch's in float32 on the same weights; with --time, torch's times."""
 
     def run(kit, limit_s):
-        answers, forward = kit.work / f"answers-{role}.safetensors", kit.work / f"forward-{role}.json"
+        answers, forward = kit.answers(role), kit.work / f"forward-{role}.json"
         if not (answers.exists() and kit.has_model(role)):
             return Outcome("skipped", f"no answers of forward-{role}")
         figures = kit.work / f"parity-{role}{''.join(flags)}.json"
         # Answers that differ are worth a search for the layer; that takes an own program's runs.
-        search = [] if flags else ["--layers", kit.wrapped("prefold-bench")]
+        search = [] if flags else ["--layers", kit.program("prefold-bench")]
         command = kit.python("parity", kit.model(role), answers, "--device", kit.device, "--forward", forward, *flags, *search,
                              "--budget", int(min(limit_s, kit.left())), "--out", figures)  # fmt: skip
         return kit.check(command, limit_s, figures, ours=False)
@@ -157,7 +160,7 @@ def sanitizer(tool):
 
     def run(kit, limit_s):
         packed = kit.packed("sanitizer") / "compute-sanitizer"
-        program = packed if packed.exists() else shutil.which("compute-sanitizer")
+        program = packed if packed.exists() else shutil.which("compute-sanitizer", path=PATH)
         if not program:
             return Outcome("skipped", "no compute-sanitizer")
         # The tools' own bookkeeping leaves too little memory for large matrices.
@@ -169,13 +172,14 @@ def sanitizer(tool):
 
 
 def nsight(kernels):
-    """Nsight Compute on some launches of kernels with these names."""
+    """Nsight Compute on a launch of each shape of kernels with these names."""
 
     def run(kit, limit_s):
-        if not shutil.which("ncu"):
+        if not shutil.which("ncu", path=PATH):
             return Outcome("skipped", "no ncu")
         sections = [part for section in ("SpeedOfLight", "Occupancy", "WarpStateStats", "MemoryWorkloadAnalysis") for part in ("--section", section)]
-        command = ["ncu", "--kernel-name", f"regex:{kernels}", "--launch-count", "4", "--clock-control", "none", *sections, kit.program("prefold-bench"),
+        # One launch of each shape: an operation is queued many times.
+        command = ["ncu", "--kernel-name", f"regex:{kernels}", "--filter-mode", "per-launch-config", "--launch-count", "1", "--clock-control", "none", *sections, kit.program("prefold-bench"),
                    "gpu", "--rows", kit.load.rows, "--lengths", kit.load.lengths, "--runs", "1"]  # fmt: skip
         return kit.check(command, limit_s)
 

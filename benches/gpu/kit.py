@@ -3,7 +3,6 @@
 import glob
 import json
 import os
-import shlex
 import site
 import sys
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import processes
 
+# Programs of a toolkit that nobody put there are found too.
+PATH = f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin"
 # This checkout, or a pack, which has the same layout (benches/gpu/pack.sh).
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -61,7 +62,7 @@ SMALL = Load(
 
 @dataclass
 class Outcome:
-    """Result of a check: `ok`, `FAILED`, `stopped` at its limit, or `skipped` where something it needs is missing."""
+    """Result of a check: `ok`, `FAILED`, `stopped` at its limit, `cut` at the end of the run, or `skipped` where something is missing."""
 
     verdict: str
     note: str = ""
@@ -92,20 +93,17 @@ class Kit:
     def program(self, name):
         return self.programs / name
 
-    def wrapped(self, name):
-        """A program of prefold's that brings its library path, for scripts that run with PyTorch's."""
-        path = self.work / f"{name}.sh"
-        path.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={shlex.quote(self.library_path)} exec {shlex.quote(str(self.program(name)))} "$@"\n')
-        path.chmod(0o755)
-        return path
-
     def packed(self, name):
         """What pack.sh may have packed beside the programs."""
         return self.programs.parent / name
 
     def models(self, role):
-        """Directory in which `prefold-bench forward` makes the model of a shape."""
-        return self.work / "models" / role
+        """Directory in which `prefold-bench forward` makes the model of a shape; small loads have models of their own."""
+        return self.work / ("models" if self.load is FULL else "small-models") / role
+
+    def answers(self, role):
+        """File of the answers of forward passes, beside the model that gave them."""
+        return self.models(role) / "answers.safetensors"
 
     def has_model(self, role):
         return any(self.models(role).glob("*/model.safetensors"))
@@ -120,7 +118,7 @@ class Kit:
 
     def run(self, command, limit_s, ours=True):
         """Runs a command in the root; `ours` are prefold's programs, which find cuBLAS in the library path."""
-        env = os.environ | {"PREFOLD_FIXTURES": str(ROOT), "REQUIRE_CUDA": "1", "RUST_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"}
+        env = os.environ | {"PATH": PATH, "PREFOLD_FIXTURES": str(ROOT), "REQUIRE_CUDA": "1", "RUST_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"}
         if ours:
             env["LD_LIBRARY_PATH"] = self.library_path
         self.copy(f"$ {' '.join(map(str, command))}\n")
@@ -131,7 +129,8 @@ class Kit:
         if figures:
             figures.unlink(missing_ok=True)
         ended = self.run(command, limit_s, ours)
-        return Outcome(verdict(ended), note(ended), ended.output, read_json(figures))
+        found = verdict(ended)
+        return Outcome("cut" if found == "stopped" and self.left() <= 1 else found, note(ended), ended.output, read_json(figures))
 
 
 # Status of a script that lacks what it needs on this machine.
@@ -143,10 +142,13 @@ def verdict(ended):
 
 
 def note(ended):
-    said = [line[3:].strip() for line in ended.output.splitlines() if line.startswith("=> ")]
-    if said:
-        return said[-1]
-    return "" if ended.status in (0, None) else f"status {ended.status}"
+    """The last line after `=> `; of a failure without one, the status and the last line."""
+    lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
+    said = [line[3:].strip() for line in lines if line.startswith("=> ")]
+    if said or ended.ok:
+        return said[-1] if said else ""
+    how = "no end" if ended.status is None else f"status {ended.status}"
+    return f"{how}: {lines[-1][:200]}" if lines else how
 
 
 def read_json(path):

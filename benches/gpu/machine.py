@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The machine: device and driver, C library, cuBLAS, Python packages, and whether prefold starts there.
 
-    machine.py PREFOLD
+    machine.py PREFOLD DEVICE
 
-Fails if prefold does not start or sees no device.
+Fails if prefold does not start or, for a CUDA device, if the driver or cuBLAS of CUDA 13 cannot be opened.
 """
 
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -20,7 +21,7 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy", "cupy-cud
 def said(*command):
     """What a command prints, or why it prints nothing."""
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=15)
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=15)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{command[0]}: {error}"
     return (ended.stdout + ended.stderr).strip() or f"{command[0]}: status {ended.returncode}"
@@ -38,7 +39,20 @@ def cublas():
     return next((str(Path(path) / "libcublas.so.13") for path in paths if path and (Path(path) / "libcublas.so.13").exists()), "none in the library path")
 
 
-def main(prefold):
+def without_device():
+    """What prefold lacks to use a device; None if nothing."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        ctypes.CDLL("libcublas.so.13")
+    except OSError as error:
+        return str(error)
+    count = ctypes.c_int()
+    if status := driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return f"the driver's error {status}"
+    return None if count.value else "the driver sees no device"
+
+
+def main(prefold, wanted):
     device = said("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit", "--format=csv,noheader")
     print(f"device    {device}")
     print(f"system    {platform.platform()}, {os.cpu_count()} CPUs, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB")
@@ -47,12 +61,15 @@ def main(prefold):
     print(f"cuBLAS    {cublas()}")
     print(f"packages  {', '.join(f'{name} {version(name)}' for name in PACKAGES)}")
     print(f"Python    {sys.version.split()[0]}")
-    start = subprocess.run([prefold, "--version"], capture_output=True, text=True)
+    start = subprocess.run([prefold, "--version"], capture_output=True, text=True, errors="replace")
     print(f"prefold   {(start.stdout + start.stderr).strip()}")
     glibc = re.findall(r"GLIBC_[0-9.]+", start.stderr)
-    print(f"=> {device}" + (f"; prefold does not start: {', '.join(glibc) or start.stderr.strip()[:80]}" if start.returncode else ""))
-    return start.returncode
+    problems = [f"prefold does not start: {', '.join(glibc) or start.stderr.strip()[:80]}"] if start.returncode else []
+    if wanted.startswith("cuda") and (missing := without_device()):
+        problems.append(missing)
+    print("=> " + "; ".join([device.splitlines()[0], *problems]))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

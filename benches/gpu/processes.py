@@ -1,5 +1,6 @@
 """Processes with a limit: their output is copied as it comes, and nothing of them outlives its limit."""
 
+import ctypes
 import os
 import selectors
 import signal
@@ -9,6 +10,10 @@ from dataclasses import dataclass
 
 # Between the request to stop and the end by force.
 GRACE_S = 3
+# After the end by force; what a driver holds back longer is left behind.
+KILLED_S = 5
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 
 
 @dataclass
@@ -30,8 +35,9 @@ def run(command, limit_s, copy, env=None, cwd=None):
     command = [str(part) for part in command]
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=cwd, start_new_session=True
-        )
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=cwd, start_new_session=True,
+            preexec_fn=die_with_parent,
+        )  # fmt: skip
     except OSError as error:
         copy(f"{command[0]}: {error}\n")
         return Ended(127, 0.0, str(error))
@@ -49,6 +55,11 @@ def run(command, limit_s, copy, env=None, cwd=None):
     take_rest(process.stdout, take)
     process.stdout.close()
     return Ended(process.returncode if in_time else None, time.monotonic() - start, "".join(output))
+
+
+def die_with_parent():
+    """For a child: the kernel ends it when its parent is killed and can end nothing any more."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def read_until(pipe, deadline, take):
@@ -93,4 +104,4 @@ def stop(process):
         if sign == signal.SIGTERM and wait_until(process, time.monotonic() + GRACE_S):
             # Children that ignored the request.
             continue
-    process.wait()
+    wait_until(process, time.monotonic() + KILLED_S)

@@ -6,12 +6,14 @@ comes; `failures.txt` the output of the checks that failed.
 
 import json
 import os
+import sys
 import time
 
 FILES = ("summary.md", "results.json", "log.txt", "failures.txt")
 # Of each file; what is more is left out and said so.
 MOST_BYTES = 8 << 20
-# Of a check's output in failures.txt, and of its figures.
+# Of a check's output in log.txt and in failures.txt, and of its figures.
+MOST_LOGGED = 1 << 20
 MOST_FAILURE = 60_000
 MOST_FIGURES = 1 << 20
 
@@ -27,21 +29,23 @@ class Results:
         self.document = {"title": title, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "checks": self.rows, "figures": {}}
         self.failures = ""
         self.log = (out / "log.txt").open("wb", buffering=0)
-        self.logged = 0
+        self.logged = self.logged_of_check = 0
         self.write()
 
     def copy(self, text):
-        """Appends output to the log and to standard output."""
-        print(text, end="", flush=True)
-        piece = text.encode()
-        if self.logged < MOST_BYTES <= self.logged + len(piece):
-            self.log.write(b"\n[the rest is left out: the log has reached its limit]\n")
-        elif self.logged < MOST_BYTES:
-            self.log.write(piece)
-        self.logged += len(piece)
+        """Appends output to the log and to standard output, up to a limit for each check, so that a loud one silences no other."""
+        piece = text.encode(errors="replace")
+        left = min(MOST_BYTES - self.logged, MOST_LOGGED - self.logged_of_check)
+        if left > 0:
+            kept = piece if len(piece) <= left else piece[:left] + b"\n[the rest is left out: the limit of the log]\n"
+            self.log.write(kept)
+            say(kept.decode(errors="replace"))
+        self.logged += min(len(piece), max(left, 0))
+        self.logged_of_check += len(piece)
 
     def started(self, name):
         self.rows[name]["verdict"] = "unfinished"
+        self.logged_of_check = 0
         self.write()
 
     def ended(self, name, verdict, seconds, note, output="", figures=None):
@@ -50,7 +54,7 @@ class Results:
         if figures is not None:
             fits = len(json.dumps(figures)) <= MOST_FIGURES
             self.document["figures"][name] = figures if fits else f"left out: more than {MOST_FIGURES} bytes"
-        if verdict not in ("ok", "skipped"):
+        if verdict not in ("ok", "skipped", "cut"):
             self.failures += f"== {name}: {verdict} {note}\n{output[-MOST_FAILURE:]}\n\n"
         self.write()
 
@@ -70,6 +74,14 @@ class Results:
                     lines.append(f"| {check} | {row['verdict']} | {seconds} | {row['note'].replace('|', '/')} |")
             lines.append("")
         return "\n".join(lines)
+
+
+def say(text):
+    """Prints, where somebody reads: nobody has to, and the files have it too."""
+    try:
+        print(text, end="", flush=True)
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")
 
 
 def replace(path, text):

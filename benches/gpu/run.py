@@ -5,11 +5,13 @@
 
 `right` asks whether what the device computes is right, `fast` how long it takes; the checks are in the order in which their answers are
 wanted (checks.py). The files of --out are whole after every check, and the run ends by itself when the budget is spent, whatever a check
-does. The status is 1 if a check failed, 2 if one was not run for want of time, else 0. README.md says how programs get there.
+does. The status is 1 if a check failed or reached its own limit, 2 if one was cut or not run for want of time, else 0. README.md says how programs get there.
 """
 
 import argparse
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from checks import FAST, RIGHT
 from kit import FULL, ROOT, SMALL, Kit, Outcome
-from results import Results
+from results import Results, say
 
 # Ends a run before a machine's limit of ten minutes does.
 BUDGET_S = 560
@@ -28,17 +30,19 @@ def main():
     args = arguments()
     checks = chosen(args)
     args.work.mkdir(parents=True, exist_ok=True)
-    title = f"prefold {commit(args.programs)} on a GPU: {' and '.join(args.lists)}"
+    title = f"prefold {commit(args.programs)} on a GPU: {' and '.join(args.lists)}{'' if built_from_here(args.programs) else ' (the checkout is another commit)'}"
     results = Results(args.out, title, checks)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("run.py: told to stop"))
+    for sign in signal.SIGTERM, signal.SIGHUP:
+        signal.signal(sign, lambda *_: sys.exit("run.py: told to stop"))
+    sys.stdout.reconfigure(errors="replace")
     kit = Kit(args.programs.resolve(), args.modules and args.modules.resolve(), args.work.resolve(), args.device, SMALL if args.small else FULL,
               start + args.budget, results.copy)  # fmt: skip
     for check in checks:
         if kit.left() > 1:
             attempt(kit, results, check)
-    print("\n" + results.summary())
+    say("\n" + results.summary() + "\n")
     verdicts = [row["verdict"] for row in results.rows.values()]
-    return 1 if {"FAILED", "stopped"} & set(verdicts) else 2 if "not run" in verdicts else 0
+    return 1 if {"FAILED", "stopped"} & set(verdicts) else 2 if {"cut", "not run"} & set(verdicts) else 0
 
 
 def attempt(kit, results, check):
@@ -63,7 +67,10 @@ def chosen(args):
     if args.only:
         checks = [check for check in RIGHT + FAST if check.name in args.only]
     if args.first:
-        checks = checks[[check.name for check in checks].index(args.first) :]
+        chosen = [check.name for check in checks]
+        if args.first not in chosen:
+            sys.exit(f"run.py: --from {args.first}: the check is not in the list")
+        checks = checks[chosen.index(args.first) :]
     return checks
 
 
@@ -73,6 +80,12 @@ def commit(programs):
         return (programs / "commit").read_text().strip()[:12]
     except OSError:
         return "(commit unknown)"
+
+
+def built_from_here(programs):
+    """False if the programs are of another commit than the checkout that the scripts and fixtures are of."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True) if shutil.which("git") else None
+    return head is None or head.returncode != 0 or head.stdout.startswith(commit(programs)) or commit(programs).startswith("(")
 
 
 def arguments():

@@ -20,12 +20,16 @@ import time
 import urllib.request
 from pathlib import Path
 
+from processes import die_with_parent
+
 PREFIX = "You are a helpful assistant. Represent this passage for retrieval: "
 TEXTS = [PREFIX + text for text in ("the kernel keeps a list of free pages", "bread rises where it is warm", "the kernel")]
 ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
-# Start of the largest model, whose 16 GB are read from disk.
-START_TIMEOUT_S = 120
+# Start of the largest model, whose 16 GB are read from disk, and of a small one.
+START_TIMEOUT_S = {"load": 120, "compare": 40}
 STOP_TIMEOUT_S = 30
+# Of a server's log, where something fails.
+MOST_LOG = 20_000
 # The server's side of the paper's load (docs/bench.md).
 PAPER = ["--dtype", "float16", "--max-batch-tokens", "16384", "--max-batch-ragged-tokens", "16384"]
 
@@ -36,28 +40,30 @@ def serving(name, args, device, *flags):
     path = args.logs / f"serve-{name}.log"
     command = [args.prefold, "--model-id", args.model, "--device", device, "--hostname", "127.0.0.1", "--port", "0", *map(str, flags), *args.flags]
     with path.open("w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        server = subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
     try:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not is_ready(found := ADDRESS.search(path.read_text())):
-            if server.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{' '.join(map(str, command))} does not serve:\n{path.read_text()}")
+        deadline = time.monotonic() + START_TIMEOUT_S[args.command]
+        while not is_ready(found := ADDRESS.search(path.read_text(errors="replace"))):
+            if server.poll() is not None:
+                raise Failed("the server ended")
+            if time.monotonic() > deadline:
+                raise Failed(f"the server is not ready after {START_TIMEOUT_S[args.command]} s")
             time.sleep(0.1)
         yield f"http://127.0.0.1:{found[1]}"
-    finally:
         server.send_signal(signal.SIGTERM)
-        status = ended(server)
-    if status != 0:
-        sys.exit(f"{' '.join(map(str, command))}: status {status} after SIGTERM")
-
-
-def ended(server):
-    """Status of a server that was asked to stop; of one that does not stop, that of a kill."""
-    try:
-        return server.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+        if (status := server.wait(STOP_TIMEOUT_S)) != 0:
+            raise Failed(f"the server's status is {status} after SIGTERM")
+    except BaseException as error:
+        # What the server says is nowhere else on the way back.
+        print(f"{' '.join(map(str, command))}\n{path.read_text(errors='replace')[-MOST_LOG:]}\n=> {error or type(error).__name__}", flush=True)
+        raise SystemExit(1) from None
+    finally:
         server.kill()
-        return server.wait()
+        server.wait(STOP_TIMEOUT_S)
+
+
+class Failed(Exception):
+    """A server that does not do what it should."""
 
 
 def is_ready(found):
@@ -92,8 +98,7 @@ def compare(args):
     for index, score in expected_scores.items():
         print(f"score {scores[index]:.4f}, on the CPU {score:.4f}")
     print(f"=> least cosine to the CPU's answers {min(cosines):.6f}, largest difference of scores {max(differences):.4f}")
-    if not all(cosine >= 0.999 for cosine in cosines) or not all(difference <= 0.02 for difference in differences):
-        sys.exit("the answers differ")
+    return int(not all(cosine >= 0.999 for cosine in cosines) or not all(difference <= 0.02 for difference in differences))
 
 
 def load(args):
@@ -107,10 +112,13 @@ def load(args):
             bench = [args.prefold, "bench", "--url", url, "--workload", "ms-marco", "--texts", args.texts, "--concurrency", args.clients,
                      "--duration", args.seconds, "--label", name, "--json", path]  # fmt: skip
             if (status := subprocess.run([str(part) for part in bench]).returncode) != 0:
-                sys.exit(f"{bench}: status {status}")
+                raise Failed(f"prefold bench: status {status}")
             runs[f"threshold {threshold}"] = json.loads(path.read_text())
         if args.out:
             args.out.write_text(json.dumps(runs))
+    found = [f"{name}: p50 {run['latency_ms']['p50']:.1f} ms, {run['texts_per_s']:.0f} texts/s" for name, report in runs.items() for run in report["runs"]]
+    print(f"=> {'; '.join(found)}")
+    return 0
 
 
 def main():
@@ -127,8 +135,10 @@ def main():
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of the server; by default those of the paper's load for `load`")
     args = parser.parse_args()
     args.flags = args.flags or (PAPER if args.command == "load" else [])
-    {"compare": compare, "load": load}[args.command](args)
+    # The kit's request to stop: the server's log is shown and the server ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("no time is left"))
+    return {"compare": compare, "load": load}[args.command](args)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

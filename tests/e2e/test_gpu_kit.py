@@ -93,13 +93,15 @@ def test_what_may_be_sent_holds_the_programs_and_what_they_read():
 
 def test_few_files_with_plain_names_come_back(kit):
     kit.tests("test-kernels", "a::one", "b::two", run="for name in a::one b::two; do echo test $name ... ok; done; yes | head -c 20000000")
-    status, output = kit.run("--only", "machine,kernel-tests")
+    kit.tests("test-backends", "one", run="echo test one ... ok; printf '\\xff\\xfe the end\\n'")
+    status, output = kit.run("--only", "machine,kernel-tests,model-tests", "--device", "cpu")
     assert status == 0, output
     files = [path for path in kit.out.rglob("*") if path.is_file()]
     assert 0 < len(files) <= MOST_FILES
     for path in files:
         assert path.parent == kit.out and PLAIN.fullmatch(path.name) and path.stat().st_size <= MOST_FILE_BYTES, path
-    assert "limit" in (kit.out / "log.txt").read_text()[-100:]
+    log = (kit.out / "log.txt").read_text()
+    assert log.count("the limit of the log") == 1 and "the end" in log[-300:]
     assert "| kernel-tests | ok |" in (kit.out / "summary.md").read_text()
     assert "prefold 0.0.0" in output
 
@@ -107,12 +109,11 @@ def test_few_files_with_plain_names_come_back(kit):
 def test_a_killed_run_leaves_its_results(kit):
     pid = kit.work / "pid"
     kit.tests("test-kernels", "one", run=f"echo $$ >{pid}; echo test one is long; exec sleep 300")
-    process = kit.start("--only", "machine,kernel-tests")
+    process = kit.start("--only", "machine,kernel-tests", "--device", "cpu")
     wait_for(lambda: (kit.out / "log.txt").exists() and "is long" in (kit.out / "log.txt").read_text())
     process.kill()
     process.wait()
-    # What a run that is killed cannot end.
-    os.kill(int(pid.read_text()), signal.SIGKILL)
+    wait_for(lambda: not is_running(int(pid.read_text())))
     assert kit.verdict("machine") == "ok" and kit.verdict("kernel-tests") == "unfinished"
     assert "| machine | ok |" in (kit.out / "summary.md").read_text()
 
@@ -129,8 +130,8 @@ def test_nothing_outlives_the_run(kit, told):
         process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=120)
     assert not any(is_running(int(pid)) for pid in pids.read_text().split())
-    assert process.returncode == 1, output
-    assert kit.verdict("kernel-tests") == ("unfinished" if told else "FAILED")
+    assert process.returncode == (1 if told else 2), output
+    assert kit.verdict("kernel-tests") == ("unfinished" if told else "cut")
     assert kit.verdict("model-tests") == "not run"
 
 
@@ -148,6 +149,47 @@ kill -SEGV $$"""
     assert kit.results()["figures"]["kernel-tests"] == {"fine": "ok", "first": "ok", "second": "FAILED", "left_out": "ignored"}
     assert kit.note("kernel-tests") == "3 of 4 tests pass; not second (FAILED); alone, not with others: first"
     assert "said by the second" in (kit.out / "failures.txt").read_text()
+
+
+def test_a_test_that_hangs_leaves_time_for_the_others(kit):
+    run = """
+case " $* " in
+    *" hangs "*) sleep 300 ;;
+    *" other "*) exit 0 ;;
+esac
+echo "test fine ... ok"
+sleep 300"""
+    kit.tests("test-kernels", "fine", "hangs", "other", run=run)
+    status, output = kit.run("--only", "kernel-tests", "--budget", "16")
+    assert status == 1, output
+    assert kit.results()["figures"]["kernel-tests"] == {"fine": "ok", "hangs": "stopped", "other": "ok"}
+
+
+def test_a_server_that_does_not_serve_is_heard(kit):
+    kit.program("prefold", "echo the reason; exit 3")
+    assert kit.run("--only", "serve-decoder", "--device", "cpu")[0] == 1
+    assert "the reason" in (kit.out / "failures.txt").read_text() and kit.note("serve-decoder") == "the server ended"
+    kit.program("prefold", "echo the reason; sleep 300")
+    assert kit.run("--only", "serve-decoder", "--device", "cpu", "--budget", "4")[0] == 2
+    assert "the reason" in (kit.out / "log.txt").read_text() and kit.note("serve-decoder") == "no time is left"
+
+
+def test_answers_of_an_earlier_run_are_not_compared(kit):
+    model = kit.work / "models/0.6b"
+    (model / "shape").mkdir(parents=True)
+    (model / "shape/model.safetensors").touch()
+    (model / "answers.safetensors").touch()
+    kit.program("prefold-bench", "exit 4")
+    kit.run("--only", "forward-0.6b,parity-0.6b", "--device", "cpu")
+    assert (kit.verdict("forward-0.6b"), kit.verdict("parity-0.6b")) == ("FAILED", "skipped")
+
+
+def test_nobody_has_to_read_the_output(kit):
+    kit.tests("test-backends", "one", run="echo test one ... ok")
+    process = kit.start("--only", "machine,model-tests", "--device", "cpu")
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert kit.verdict("model-tests") == "ok"
 
 
 def test_a_check_that_cannot_run_fails_alone(kit):

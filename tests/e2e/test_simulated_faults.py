@@ -75,6 +75,7 @@ def test_a_device_that_is_too_old_is_refused():
 
 def test_a_module_can_be_replaced_by_a_file(tmp_path):
     """The simulated device runs a kernel by its name, whatever module it is in: here another one, of every supported device."""
+    assert f"PREFOLD_CUDA_MODULES: {tmp_path} has no module" in refused(PREFOLD_CUDA_MODULES=tmp_path)
     module = next((BINARIES.parent / "cuda-kernels").glob("rows-*.fatbin"))
     shutil.copy(module, tmp_path / "rope.fatbin")
     with Simulated(MODEL, PREFOLD_CUDA_MODULES=tmp_path) as server:

@@ -13,12 +13,16 @@ import sys
 import time
 from pathlib import Path
 
-import cases
-import modules
-import worker
-from case import Case
-from report import Report
-from supervisor import Child, Failed, Supervisor
+try:
+    import cases
+    import modules
+    import worker
+    from case import Case
+    from report import Report
+    from supervisor import Child, Failed, Supervisor
+except ImportError as error:
+    print(f"=> no {error.name} here")
+    sys.exit(77)  # The status that the kit takes for `skipped` (benches/gpu/kit.py).
 
 
 def arguments():

@@ -66,7 +66,7 @@ class Report:
         self.content |= {"finished": True, "left": left}
         self.write()
         done = len(self.content["cases"])
-        print(f"\n{done - len(self.failed)} of {done} cases passed")
+        print(f"\n=> {done - len(self.failed)} of {done} cases passed{f'; no time was left for {len(left)}' if left else ''}")
         if left:
             print(f"no time was left for {len(left)} cases, from {left[0]} on")
         for case in self.failed:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import subprocess
 from pathlib import Path
 
 from answer_file import WAYS, AnswersError, read
@@ -39,7 +40,11 @@ def main(arguments, start=None, open_reference=None):
     try:
         compare_all(answers, reference.models(args.model), args.goal, document, "parity", clock, verdicts)
         if args.layers and not all(verdicts.values()):
-            bisect(args, answers, reference, document, clock)
+            try:
+                bisect(args, answers, reference, document, clock)
+            except (OSError, subprocess.SubprocessError) as error:
+                document.content["search"] = f"the search for the layer ended: {error}"
+                print(document.content["search"])
         if args.time:
             time_all(args, answers, reference, document, clock)
     except OutOfTime:
@@ -99,7 +104,11 @@ def time_all(args, answers, reference, document, clock):
 
 def forward_rows(path):
     """Rows of `prefold-bench forward --json` by the name of their batch."""
-    return {row["case"]: row for row in json.loads(path.read_text())["rows"]} if path else {}
+    try:
+        return {row["case"]: row for row in json.loads(path.read_text())["rows"]} if path else {}
+    except (OSError, ValueError) as error:
+        print(f"no ratios: {error}")
+        return {}
 
 
 def summary(content, goal):

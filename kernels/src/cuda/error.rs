@@ -22,6 +22,9 @@ pub enum CudaError {
     /// A kernel that is not in the binary.
     #[error("there is no kernel `{0}`")]
     MissingKernel(&'static str),
+    /// The directory `PREFOLD_CUDA_MODULES` replaces nothing.
+    #[error("PREFOLD_CUDA_MODULES: {} has no module (attention.cubin, rows.fatbin, ...)", .0.display())]
+    NoReplacement(PathBuf),
     /// A file of `PREFOLD_CUDA_MODULES` that cannot be read.
     #[error("PREFOLD_CUDA_MODULES: {} cannot be read: {error}", file.display())]
     Replacement {
@@ -46,7 +49,7 @@ impl CudaError {
         match self {
             Self::Driver(error) => error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY,
             Self::Cublas(error) => error.0 == cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED,
-            Self::Arguments(_) | Self::MissingKernel(_) | Self::Replacement { .. } => false,
+            Self::Arguments(_) | Self::MissingKernel(_) | Self::NoReplacement(_) | Self::Replacement { .. } => false,
         }
     }
 }

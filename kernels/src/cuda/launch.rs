@@ -64,8 +64,8 @@ impl Kernels {
     /// Loads all kernels into the device of `stream`.
     ///
     /// # Errors
-    /// The device is older than the kernels (compute capability below 8.0), or out of memory; a file of `PREFOLD_CUDA_MODULES` cannot be
-    /// read, or lacks a kernel of its module.
+    /// The device is older than the kernels (compute capability below 8.0), or out of memory; `PREFOLD_CUDA_MODULES` has no module, or one that
+    /// cannot be read or lacks a kernel.
     pub fn new(stream: Arc<CudaStream>) -> Result<Self, CudaError> {
         let replacements = std::env::var_os(REPLACEMENTS).map(PathBuf::from);
         let (mut functions, mut replaced) = (HashMap::new(), Vec::new());
@@ -82,6 +82,10 @@ impl Kernels {
                 })?;
                 functions.insert(name, function);
             }
+        }
+        // A name that is wrong would be a measurement of the built-in kernels.
+        if let (Some(directory), []) = (replacements, &replaced[..]) {
+            return Err(CudaError::NoReplacement(directory));
         }
         for function in functions.values() {
             // Otherwise the driver would load each at its first launch, in a client's request.
