@@ -100,6 +100,7 @@ def time_all(args, answers, reference, document, clock):
                 row[f"{way} x"] = speed / row["tokens/s"] if speed and "tokens/s" in row else None
             document.add("times", row)
         document.write()
+        clock.check()
 
 
 def forward_rows(path):

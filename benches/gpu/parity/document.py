@@ -79,7 +79,7 @@ def finite(value):
 def line(columns, row):
     """Texts to the left, numbers to the right."""
     cells = [(shown(name, row.get(name)), width) for name, width in columns.items()]
-    texts = ("batch", "way", "torch")
+    texts = ("layers", "batch", "way", "torch")
     return "".join(text.ljust(width) if name in texts else text.rjust(width) for name, (text, width) in zip(columns, cells)).rstrip()
 
 

@@ -1,5 +1,6 @@
 """Times of batches in PyTorch, in the ways that it has for attention."""
 
+import logging
 import signal
 import statistics
 import time
@@ -27,30 +28,40 @@ class TorchTimes:
         self.compiled = torch.compile(model.model)
 
     def rows(self, batch, clock):
-        """Rows of the table: a way's median, range and tokens/s, or why it failed. Raises OutOfTime."""
+        """Rows of the table: a way's median, range and tokens/s, or why there are none."""
         prepared = Prepared(self.model, batch)
         rows = {name: {"batch": batch.name, "torch": name, "tokens": batch.tokens, "padded": prepared.padded} for name in (*BACKENDS, COMPILED)}
         passes = {name: self.eager(prepared, backend) for name, backend in BACKENDS.items()}
         passes[COMPILED] = lambda: prepared.run(self.compiled)
+        times = {name: [] for name in passes}
+        try:
+            self.warm_up(passes, rows, clock)
+            for _ in range(self.runs):
+                # In turn, so that what changes in the course of time hits all alike.
+                for name, run in passes.items():
+                    clock.check()
+                    times[name].append(prepared.timed(run))
+        except OutOfTime:
+            pass
+        for name, seconds in times.items():
+            if seconds:
+                median = statistics.median(seconds)
+                rows[name] |= {"ms": median * 1e3, "range": [min(seconds) * 1e3, max(seconds) * 1e3], "tokens/s": batch.tokens / median}
+            rows[name]["runs"] = len(seconds)
+            if len(seconds) < self.runs:
+                rows[name].setdefault("failed", f"the budget was spent after {len(seconds)} of {self.runs} timed passes")
+        return list(rows.values())
+
+    def warm_up(self, passes, rows, clock):
+        """Runs each way and removes those that fail, with the reason in their rows. Raises OutOfTime."""
         for name in list(passes):
             clock.check()
-            warm_up = self.compile if name == COMPILED else repeat
-            problem, seconds = attempt(warm_up, passes[name], clock)
+            problem, seconds = attempt(self.compile if name == COMPILED else repeat, passes[name], clock)
             if name == COMPILED:
                 rows[name]["compile s"] = seconds
             if problem:
                 rows[name]["failed"] = problem
                 del passes[name]
-        times = {name: [] for name in passes}
-        for _ in range(self.runs):
-            # In turn, so that what changes in the course of time hits all alike.
-            for name, run in passes.items():
-                clock.check()
-                times[name].append(prepared.timed(run))
-        for name, seconds in times.items():
-            median = statistics.median(seconds)
-            rows[name] |= {"ms": median * 1e3, "range": [min(seconds) * 1e3, max(seconds) * 1e3], "tokens/s": batch.tokens / median}
-        return list(rows.values())
 
     def eager(self, prepared, backend):
         def run():
@@ -116,7 +127,7 @@ def repeat(run, clock):
 def attempt(warm_up, run, clock):
     """Why a way does not work, or None; and the seconds until then. A way that fails is a result; only OutOfTime is raised."""
     start = time.monotonic()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as said, silent_logs():
         warnings.simplefilter("always")
         try:
             warm_up(run, clock)
@@ -132,6 +143,16 @@ def attempt(warm_up, run, clock):
 
 
 @contextmanager
+def silent_logs():
+    """A compilation that fails logs thousands of lines; its error is reported in one."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@contextmanager
 def alarm(seconds):
     """Raises TimeoutError in the body after so many seconds, as soon as Python code runs. The list that it yields is not empty then: the
     body may turn the error into one of its own."""
@@ -142,7 +163,8 @@ def alarm(seconds):
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(0.001, min(seconds, 1e6)))
+    # Again and again, since the body may swallow an error.
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, min(seconds, 1e6)), 5)
     try:
         yield rang
     finally:
