@@ -177,6 +177,10 @@ def test_vectors_that_are_almost_the_same_are_not_misplaced():
     assert compare(rows, rows)["ok"] and nearest(rows) == 0 and nearest(rows[:1]) is None
     twins = numpy.stack([rows[0], rows[0] + 1e-3 * rows[1]])
     assert compare(twins[::-1], twins)["ok"]
+    # Close to its own reference, at two degrees, but closer to the other one.
+    degrees = numpy.radians([[0, 90], [3, 87]])
+    fan = compare(numpy.cos(numpy.radians([[2, 88], [3, 87]])), numpy.cos(degrees))
+    assert fan["smallest"] >= 0.999 and fan["misplaced"] == 1 and not fan["ok"]
     with pytest.raises(ValueError, match="shape"):
         compare(rows[:2], rows)
 
