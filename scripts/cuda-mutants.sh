@@ -17,6 +17,8 @@ patches=("$@")
 [ $# -gt 0 ] || mapfile -t patches < <(cd tests/cuda-mutants && ls -- *.patch)
 rm -rf "$copy"
 mkdir -p "$copy"
+# Cargo takes what it built of the copy for a build of the sources beside it, mutants too, for as long as the copy is there.
+trap 'rm -rf "$copy"' EXIT
 git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --ignore-failed-read -cf - 2>/dev/null | tar -xf - -C "$copy"
 cd "$copy"
 # What an interrupted run built of a mutant is older than its source then.
