@@ -6,7 +6,7 @@ import numpy as np
 
 import references
 from case import Buffers, Output, Run, case
-from elements import BF16, F32, FLOATS, random
+from elements import BF16, F32, FLOATS, random, small_first_row
 from launch import NULL, Pointer, by_rows, f32, pair, u32
 from shapes import DECODERS, ENCODERS
 from tolerances import of_results, rounding
@@ -16,16 +16,18 @@ EPS = 1e-6
 ULPS = 16
 
 
-def overflow(x):
-    """A row whose squares overflow f32: its norm is NaN."""
-    x.bits[len(x.bits) // 2, 0] = 1e30
+def extremes(x):
+    """A row whose squares overflow f32, so that its norm is NaN; one beside which eps counts, and one of zeros."""
+    x.bits[-1, 0] = 1e30
+    x.bits[0] *= np.float32(1e-3)
+    x.bits[1] = 0
     return x
 
 
 def add_rms_norm(rng, element, width, rows, delta, shift=0, extreme=True):
     buffers = Buffers()
     x = random(rng, F32, (rows, width))
-    before = buffers.in_place("x", overflow(x) if extreme else x)
+    before = buffers.in_place("x", extremes(x) if extreme else x)
     added = buffers.input("delta", random(rng, element, (rows, width)), shift) if delta else None
     weight = buffers.input("weight", random(rng, F32, (width,)))
     buffers.output("out", element, rows * width, shift)
@@ -53,7 +55,7 @@ def add_rms_norm(rng, element, width, rows, delta, shift=0, extreme=True):
 def rms_norm_add(rng, width, rows, extreme=True):
     buffers = Buffers()
     x = random(rng, F32, (rows, width))
-    x = buffers.input("x", overflow(x) if extreme else x)
+    x = buffers.input("x", extremes(x) if extreme else x)
     weight = buffers.input("weight", random(rng, F32, (width,)))
     before = buffers.in_place("out", random(rng, F32, (rows, width)))
     chosen = by_rows(("rms_norm_add_1", "rms_norm_add_4"), rows, width, 4, buffers.aligned("x", "weight", "out"))
@@ -79,9 +81,10 @@ def layer_norm_tolerance(element, x, weight):
 
 
 def layer_norm(rng, element, width, rows, in_place=False, shift=0):
-    """f32 rows with a mean of about 3."""
+    """f32 rows with a mean of about 3, but one with a variance beside which eps counts."""
     buffers, target = Buffers(), "x" if in_place else "out"
     x = random(rng, F32, (rows, width), 1.3, 4.7)
+    x.bits[0] = (x.bits[0] - 3) * np.float32(1e-3)
     x = buffers.in_place("x", x) if in_place else buffers.input("x", x)
     weight = buffers.input("weight", random(rng, F32, (width,)))
     bias = buffers.input("bias", random(rng, F32, (width,)), 0 if shift == 0 else 4)
@@ -102,7 +105,8 @@ def layer_norm(rng, element, width, rows, in_place=False, shift=0):
 def layer_norm_columns(rng, element, width, offset, stride, rows):
     """Of the columns `offset .. offset + width` of rows of `stride` values, in place."""
     buffers, columns = Buffers(), slice(offset, offset + width)
-    x = buffers.in_place("x", random(rng, element, (rows, stride)))
+    x = small_first_row(random(rng, element, (rows, stride)))
+    buffers.in_place("x", x)
     weight, bias = (buffers.input(name, random(rng, F32, (width,))) for name in ("weight", "bias"))
     aligned = offset * element.size % 16 == 0 and stride * element.size % 16 == 0
     chosen = by_rows(pair("layer_norm_columns", element), rows, width, 4, aligned)

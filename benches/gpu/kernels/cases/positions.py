@@ -7,12 +7,14 @@ from elements import BF16, F16, FLOATS
 
 BOTH, KEYS, QUERIES = ("keys", "queries"), ("keys",), ("queries",)
 
+# `near=200`: every distance has a row of its own, so that whole tiles use all rows of their window.
 SCENARIOS = {
-    "full": dict(paths=whole(150, 17, 1), positions=BOTH),
+    "full": dict(paths=whole(150, 17, 1), positions=BOTH, near=200),
+    "full, shared rows": dict(paths=whole(130, 17), positions=BOTH),
     "full pieces": dict(paths=whole(140, 9, most=40), positions=BOTH, near=200),
     "full, window 40": dict(paths=whole(130, 70), positions=BOTH, window=40),
     "full, keys alone": dict(paths=whole(90, 65), positions=KEYS),
-    "full, queries alone": dict(paths=whole(90, 65), positions=QUERIES),
+    "full, queries alone": dict(paths=whole(130, 65), positions=QUERIES, near=200),
     "causal tree": dict(paths=tree(4, 90), positions=BOTH),
 }
 
