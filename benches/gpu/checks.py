@@ -41,17 +41,17 @@ def harness(*flags):
 
     def run(kit, limit_s):
         figures = kit.work / f"harness{flags[0]}.json"
-        small = ["--small"] if kit.load.layers else []
-        command = kit.python("kernels", "--modules", kit.modules, *flags, *small, "--budget", int(0.8 * min(limit_s, kit.left())), "--out", figures)
         if kit.modules is None:
             return Outcome("skipped", "no modules: --modules")
+        small = ["--small"] if kit.load.layers else []
+        command = kit.python("kernels", "--modules", kit.modules, *flags, *small, "--budget", int(0.8 * min(limit_s, kit.left())), "--out", figures)
         return kit.check(command, limit_s, figures, ours=False)
 
     return run
 
 
 def serves(model):
-    """A server's answers over HTTP beside those of the same program on the CPU."""
+    """A server's answers over HTTP, compared with the same program on the CPU."""
 
     def run(kit, limit_s):
         command = kit.python("serve.py", "compare", kit.program("prefold"), ROOT / model, kit.device, "--logs", kit.work,
@@ -179,8 +179,9 @@ def nsight(kernels):
             return Outcome("skipped", "no ncu")
         sections = [part for section in ("SpeedOfLight", "Occupancy", "WarpStateStats", "MemoryWorkloadAnalysis") for part in ("--section", section)]
         # One launch of each shape: an operation is queued many times.
-        command = ["ncu", "--kernel-name", f"regex:{kernels}", "--filter-mode", "per-launch-config", "--launch-count", "1", "--clock-control", "none", *sections, kit.program("prefold-bench"),
-                   "gpu", "--rows", kit.load.rows, "--lengths", kit.load.lengths, "--runs", "1"]  # fmt: skip
+        command = ["ncu", "--kernel-name", f"regex:{kernels}", "--filter-mode", "per-launch-config", "--launch-count", "1",
+                   "--clock-control", "none", *sections, kit.program("prefold-bench"), "gpu", "--rows", kit.load.rows,
+                   "--lengths", kit.load.lengths, "--runs", "1"]  # fmt: skip
         return kit.check(command, limit_s)
 
     return run

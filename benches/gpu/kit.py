@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass
 class Kit:
-    """The means of a run."""
+    """Programs, directories, device, load and deadline of a run. `copy` takes the output as it comes."""
 
     programs: Path
     modules: Path | None
@@ -116,9 +116,9 @@ class Kit:
         """Command of a script of this folder."""
         return [sys.executable, HERE / script, *arguments]
 
-    def run(self, command, limit_s, ours=True):
-        """Runs a command in the root; `ours` are prefold's programs, which find cuBLAS in the library path."""
-        env = os.environ | {"PATH": PATH, "PREFOLD_FIXTURES": str(ROOT), "REQUIRE_CUDA": "1", "RUST_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"}
+    def run(self, command, limit_s, ours=True, **variables):
+        """Runs a command in the root; `ours` are prefold's programs, which find cuBLAS in the library path. `variables` join the environment."""
+        env = os.environ | {"PATH": PATH, "RUST_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"} | variables
         if ours:
             env["LD_LIBRARY_PATH"] = self.library_path
         self.copy(f"$ {' '.join(map(str, command))}\n")

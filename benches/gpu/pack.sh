@@ -34,9 +34,8 @@ mkdir -p "$pack"
 # Without the built-in model, which the data has. The tests share the programs' build.
 features=(--no-default-features --features prefold/cuda,prefold-benches/cuda,prefold-backends/cuda,prefold-kernels/cuda)
 packages=(-p prefold -p prefold-benches -p prefold-backends -p prefold-kernels)
-cargo build "${cargo_flags[@]}" --release -p prefold-kernels --features cuda
 # candle links kernels for quantized experts, which kernels/src/cuda/shims.rs never registers: their machine code need not be good, and is
-# left out below. prefold's own kernels are compiled by now, and candle's others are PTX, which no ptxas sees here.
+# left out below. prefold's own kernels ignore these flags (kernels/build.rs), and candle's others are PTX, which no ptxas sees here.
 export NVCC_APPEND_FLAGS="-Xptxas -O0" CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)}
 cargo build "${cargo_flags[@]}" --release "${packages[@]}" "${features[@]}" --bins
 cargo test "${cargo_flags[@]}" --release "${packages[@]}" "${features[@]}" --no-run --test cuda --message-format json |

@@ -17,7 +17,7 @@ def found(messages, built):
     """Names in the directory and the files of them."""
     files = {name: built / name for name in ("prefold", "prefold-bench")}
     for message in messages:
-        crate = "kernels" if "prefold-kernels" in message.get("package_id", "") or "/kernels#" in message.get("package_id", "") else "backends"
+        crate = "kernels" if "prefold-kernels" in message.get("package_id", "") else "backends"
         if message["reason"] == "compiler-artifact" and message["executable"] and message["target"]["name"] == "cuda":
             files[f"test-{crate}"] = Path(message["executable"])
         if message["reason"] == "build-script-executed":

@@ -3,9 +3,11 @@ device a process can use it no more, and every later test fails too."""
 
 import re
 
-from kit import Outcome
+from kit import ROOT, Outcome
 
 RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", re.MULTILINE)
+# The fixtures' root, and that a missing device is a failure.
+VARIABLES = {"PREFOLD_FIXTURES": str(ROOT), "REQUIRE_CUDA": "1"}
 # Seconds of a test that runs alone, and the part of the limit that all have together: one that hangs must leave time for the others.
 ALONE_S = 40
 TOGETHER = 0.6
@@ -19,7 +21,7 @@ def run(kit, program, limit_s, skipped=()):
     names = re.findall(r"^(\S+): test$", listed.output, re.MULTILINE)
     if not names:
         return Outcome("FAILED", f"{program} lists no tests: status {listed.status}", listed.output)
-    together = kit.run(command, TOGETHER * min(limit_s, kit.left()))
+    together = kit.run(command, TOGETHER * min(limit_s, kit.left()), **VARIABLES)
     found = dict(RESULT.findall(together.output))
     suspects = [name for name in names if found.get(name) not in ("ok", "ignored")]
     output, verdicts = together.output, found | {name: "unfinished" for name in suspects}
@@ -27,7 +29,7 @@ def run(kit, program, limit_s, skipped=()):
         left = min(limit_s - (start - kit.left()), kit.left())
         if left <= 1:
             break
-        alone = kit.run([kit.program(program), "--exact", name, "--nocapture"], min(ALONE_S, left / (len(suspects) - done)))
+        alone = kit.run([kit.program(program), "--exact", name, "--nocapture"], min(ALONE_S, left / (len(suspects) - done)), **VARIABLES)
         verdicts[name] = "ok" if alone.ok else "stopped" if alone.status is None else "FAILED"
         output += alone.output
     wrong = [name for name in names if verdicts[name] not in ("ok", "ignored")]

@@ -108,7 +108,7 @@ fn show(name: &str, value: &Value) -> String {
         Value::Number(number) if number.is_f64() => {
             let number = number.as_f64().unwrap_or(f64::NAN);
             let digits = 3_i32.saturating_sub(number.abs().log10().floor() as i32 + 1).clamp(0, 4);
-            // What tells two cosines apart are the digits behind the nines.
+            // Cosines near 1 differ in the digits behind the nines.
             let digits = if name.ends_with("cosine") { 6 } else { digits };
             format!("{number:.*}", digits as usize)
         }

@@ -48,7 +48,7 @@ class Terms:
 
 
 def biases(rng, buffers, heads, limit):
-    """A bias for each head and distance below `limit`, with NaN in the room after those of a head (`RelativeBias`)."""
+    """A bias for each head and distance below `limit`; the padding after a head's biases is NaN (`RelativeBias`)."""
     distances = 2 * limit - 1
     table = random(rng, F32, (heads.num, distances + 32))
     table.bits[:, distances:] = np.nan

@@ -85,6 +85,6 @@ def random(rng, element, shape, low=-1.7, high=1.7):
 
 
 def small_first_row(values):
-    """The same, the first row a thousandth of it: a norm's eps counts beside the squares."""
+    """The same values with the first row scaled by 1e-3, small enough for a norm's eps to matter."""
     values.bits[0] = values.element.narrow(values[0] * 1e-3)
     return values

@@ -29,7 +29,7 @@ def in_directory(directory, name):
 
 @dataclass(frozen=True)
 class Image:
-    """A module's file, and whether it replaces that of the directory."""
+    """A module's file, and whether it replaces the directory's own."""
 
     name: str
     path: Path
@@ -42,7 +42,7 @@ class Image:
 
 
 def find(directory):
-    """The images of all modules by name: the files of PREFOLD_CUDA_MODULES where it has them, else those of the directory."""
+    """The images of all modules by name, from PREFOLD_CUDA_MODULES where it has a file, else from the directory."""
     other = os.environ.get(VARIABLE)
     if other and not Path(other).is_dir():
         raise ModuleError(f"{VARIABLE}={other} is no directory")

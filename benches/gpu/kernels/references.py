@@ -22,8 +22,8 @@ def rows_or_nan(matrix, index):
 
 
 def own_columns(x, own, group, groups):
-    """Each row's columns at those of its own group, zeros elsewhere; NaN for a group that is not there. `x` has the columns of all
-    groups, or only those of the row's own."""
+    """Each row's columns in the place of its group, zeros elsewhere; NaN for a group out of range. `x` has the columns of all groups,
+    or the row's group alone."""
     out = np.zeros((len(x), groups * group))
     for row, mine in enumerate(own.astype(np.int64)):
         if mine >= groups:

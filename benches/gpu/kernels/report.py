@@ -75,7 +75,7 @@ class Report:
     def write(self):
         if self.out is None:
             return
-        # A rename, so that whoever ends this process finds a whole file.
+        # The rename leaves a whole file if the process is killed.
         unfinished = self.out.with_name(self.out.name + ".unfinished")
         unfinished.write_text(json.dumps(self.content, indent=1) + "\n")
         os.replace(unfinished, self.out)

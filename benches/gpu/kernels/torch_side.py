@@ -50,8 +50,8 @@ def difference(torch, run, result, rng):
 
 
 def times(timer, session, held, rng):
-    """`torch_us` and so on of the equivalent, and its difference from the reference; or `torch_problem`. `held`: the memory of the sets that
-    take turns, the first that of the session."""
+    """`torch_us` and so on of the equivalent, and its difference from the reference; or `torch_problem`. `held`: the memory of the input sets
+    that take turns; the first set is the session's."""
     import torch
 
     try:

@@ -14,7 +14,7 @@ use safetensors::tensor::TensorView;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// What a file of answers will contain.
+/// Contents of a file of answers, written after each batch.
 pub(super) struct Answers {
     path: PathBuf,
     metadata: HashMap<String, String>,

@@ -30,7 +30,7 @@ pub enum CudaError {
     Replacement {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
 }

@@ -34,7 +34,7 @@ def add_rms_norm(rng, element, width, rows, delta, shift=0, extreme=True):
     chosen = by_rows(pair("add_rms_norm", element), rows, width, 4, buffers.aligned("x", "delta", "weight", "out"))
 
     def sum_of(at):
-        # The sum is f32, and the norm that of the rounded sum.
+        # The sum is rounded to f32 before it is normalised.
         return F32.rounded(before[at] + added[at]) if delta else before[at]
 
     def torch_equivalent(torch, t):

@@ -164,7 +164,7 @@ def pool(rng, width, lens, kind, normalize=False, shuffled=True):
 
     arguments = [Pointer("x"), Pointer("table"), Pointer("starts"), Pointer("out"), u32(width), u32(parts),
                  u32(references.POOLINGS.index(kind)), u32(normalize)]
-    # Sums of values of both signs: their error is that of the terms.
+    # Terms of both signs cancel, so the error is relative to the terms, not to the sum.
     tolerance = of_results(F32, 4 + max(lens) / 2, magnitude=2.0)
     return Run(Launch("pool_rows", outputs * parts, threads), arguments, buffers, [Output("out", outputs, reference, tolerance)],
                4 * (rows + outputs) * width, torch_equivalent=torch_equivalent)
