@@ -29,7 +29,7 @@ use checkpoint::Checkpoint;
 use model::backend::TransformerBackend;
 use model::routed::RoutedBackend;
 use ops::Target;
-use prefold_core::{Folding, LoadedModel, ModelBackend};
+use prefold_core::{Folding, LoadedModel, ModelBackend, Replica};
 use prefold_kernels::ThreadPool;
 use std::sync::Arc;
 
@@ -55,7 +55,13 @@ pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let (Some(backend), Some(tokenizer)) = (replicas.next(), tokenizers.next()) else {
         return Err(LoadError::Options("the model has no modules".to_owned()));
     };
-    Ok(LoadedModel { backend, replicas: replicas.collect(), tokenizer, further_tokenizers: tokenizers.collect() })
+    Ok(LoadedModel {
+        backend,
+        interrupting: None,
+        replicas: replicas.map(Replica::from).collect(),
+        tokenizer,
+        further_tokenizers: tokenizers.collect(),
+    })
 }
 
 /// Loads a model once, as [`load`] does, and returns a backend for each mode, all over the same weights, with buffers of its own. All

@@ -5,6 +5,7 @@ use crate::error::BackendError;
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::{RaggedBatch, RaggedBatchError};
 use crate::plan::tokens::{Adapter, TokenSlice};
+use crate::yield_point::{Uninterrupted, YieldPoint};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,11 +41,11 @@ pub trait Backend: Send {
     /// Runs the model over a batch and computes every row of it.
     ///
     /// # Errors
-    /// Fails as a whole; no partial results.
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError>;
+    /// Fails as a whole; no partial results. [`BackendError::Stopped`] where a yield point said so.
+    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError>;
 
-    /// Time that each part of the model took in the last pass, in the order of [`ModelInfo::parts`]. Empty where the model has one part,
-    /// which took all of it.
+    /// Time that each part of the model took in the last pass, in the order of [`ModelInfo::parts`], without what ran at yield points.
+    /// Empty where the model has one part, which took all of it.
     fn part_times(&self) -> &[Duration] {
         &[]
     }
@@ -56,8 +57,13 @@ pub trait PrefixBackend: Backend {
     /// Runs the model over the compact rows of a batch. Outputs are those of [`forward`](Backend::forward).
     ///
     /// # Errors
-    /// Fails as a whole; no partial results.
-    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError>;
+    /// Those of [`forward`](Backend::forward).
+    fn forward_compact(
+        &mut self,
+        batch: &Batch,
+        plan: &RadixPlan,
+        yields: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError>;
 }
 
 /// Folding that a model's attention allows: the tokens that are computed once for several sequences of a batch.
@@ -86,16 +92,29 @@ impl ModelBackend {
         }
     }
 
-    /// Runs the model over a batch: over its compact rows where there is a plan and attention is causal, over every row
-    /// otherwise. The outputs are the same.
+    /// Runs the model over a batch, without interruption: over its compact rows where there is a plan and attention is causal, over
+    /// every row otherwise. The outputs are the same.
     ///
     /// # Errors
     /// Fails as a whole; no partial results.
     pub fn forward(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Vec<Output>, BackendError> {
+        self.forward_yielding(batch, plan, &mut Uninterrupted)
+    }
+
+    /// The same with yield points.
+    ///
+    /// # Errors
+    /// Those of [`Backend::forward`].
+    pub fn forward_yielding(
+        &mut self,
+        batch: &Batch,
+        plan: Option<&RadixPlan>,
+        yields: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
         match (self, plan) {
-            (Self::Prefix(backend), Some(plan)) => backend.forward_compact(batch, plan),
-            (Self::Prefix(backend), None) => backend.forward(batch),
-            (Self::Whole(backend), _) => backend.forward(batch),
+            (Self::Prefix(backend), Some(plan)) => backend.forward_compact(batch, plan, yields),
+            (Self::Prefix(backend), None) => backend.forward(batch, yields),
+            (Self::Whole(backend), _) => backend.forward(batch, yields),
         }
     }
 }

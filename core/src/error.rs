@@ -2,7 +2,7 @@
 //!
 //! They name resources and limits, never flags or statuses: those belong to whoever serves the engine.
 
-use crate::{Capabilities, Task};
+use crate::{Capabilities, Stopped, Task};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -156,6 +156,9 @@ pub enum BackendError {
         /// Type of the weights and products, in which the cause may be an overflow.
         dtype: &'static str,
     },
+    /// The pass ended at a yield point, because nobody waits for it any more.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// The backend broke its contract, for example by returning too few outputs.
     #[error("contract broken: {0}")]
     Contract(String),

@@ -14,6 +14,7 @@ mod flow;
 pub mod metrics;
 mod plan;
 mod postprocess;
+mod replica;
 mod request;
 mod response;
 mod schedule;
@@ -22,6 +23,7 @@ mod shown;
 mod test_support;
 mod tokenizer_limits;
 pub mod trace;
+mod yield_point;
 
 pub use admission::quota::{Quota, Share};
 pub use backend::{
@@ -43,7 +45,9 @@ pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{Adapter, LengthMismatch, Scope, TokenSlice, Tokens};
 pub use postprocess::entities::{Aggregation, Entity};
+pub use replica::{Interrupting, Replica};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile, check_charsmap};
+pub use yield_point::{Stopped, Uninterrupted, YieldPoint};

@@ -3,7 +3,7 @@
 use crate::{
     Backend, BackendError, Batch, Capabilities, Classify, Embed, EncodeLimits, EngineConfig, LoadedModel, ModelBackend,
     ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RaggedBatch, RerankRecipe, RerankTemplate,
-    TaskAdapter, Tokens, Wanted,
+    TaskAdapter, Tokens, Wanted, YieldPoint,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -99,6 +99,7 @@ pub(crate) fn config() -> EngineConfig {
 pub(crate) fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
     LoadedModel {
         backend: ModelBackend::Prefix(Box::new(backend)),
+        interrupting: None,
         replicas: Vec::new(),
         tokenizer,
         further_tokenizers: vec![],
@@ -176,13 +177,18 @@ impl Backend for FakeBackend {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         self.run(batch, None)
     }
 }
 
 impl PrefixBackend for FakeBackend {
-    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+    fn forward_compact(
+        &mut self,
+        batch: &Batch,
+        plan: &RadixPlan,
+        _: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
         self.run(batch, Some(plan))
     }
 }
@@ -252,7 +258,7 @@ impl Backend for Bidirectional {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         let sequences = 0..batch.ragged.num_sequences();
         let ids = |b| batch.ragged.sequence(b).input_ids().to_vec();
         self.ran.lock().expect("nobody panics").extend(sequences.clone().map(ids));

@@ -2,7 +2,9 @@
 
 use crate::faults::{Fault, Faults};
 use crate::source::Source;
-use prefold_core::{Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, TooLarge};
+use prefold_core::{
+    Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, TooLarge, YieldPoint,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;
@@ -56,8 +58,8 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
         self.inner.reserve(limits)
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
-        self.run(|inner| inner.forward(batch))
+    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+        self.run(|inner| inner.forward(batch, yields))
     }
 
     fn part_times(&self) -> &[Duration] {
@@ -66,8 +68,13 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
 }
 
 impl<B: PrefixBackend + ?Sized> PrefixBackend for FaultyBackend<B> {
-    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
-        self.run(|inner| inner.forward_compact(batch, plan))
+    fn forward_compact(
+        &mut self,
+        batch: &Batch,
+        plan: &RadixPlan,
+        yields: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
+        self.run(|inner| inner.forward_compact(batch, plan, yields))
     }
 }
 
@@ -108,7 +115,7 @@ impl<B: Backend + ?Sized> FaultyBackend<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefold_core::{Capabilities, Embed, Pooling, RaggedBatch, Wanted};
+    use prefold_core::{Capabilities, Embed, Pooling, RaggedBatch, Uninterrupted, Wanted};
     use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
@@ -123,7 +130,7 @@ mod tests {
             &self.0
         }
 
-        fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+        fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
             let first = |b| batch.ragged.input_ids()[batch.ragged.rows(b).start] as f32;
             Ok((0..batch.ragged.num_sequences()).map(|b| Output::Embedding(vec![first(b); DIM])).collect())
         }
@@ -161,27 +168,27 @@ mod tests {
 
     #[test]
     fn without_faults_the_batch_passes() {
-        let outputs = faulty("").forward(&batch()).unwrap();
+        let outputs = faulty("").forward(&batch(), &mut Uninterrupted).unwrap();
         assert_eq!(outputs, [1.0, 5.0, 7.0].map(|value| Output::Embedding(vec![value; DIM])));
-        assert_eq!(faulty("delay=1,delay-ms=1").forward(&batch()).unwrap(), outputs);
+        assert_eq!(faulty("delay=1,delay-ms=1").forward(&batch(), &mut Uninterrupted).unwrap(), outputs);
     }
 
     #[test]
     fn each_fault_is_what_it_is_called() {
-        assert!(matches!(faulty("error=1").forward(&batch()), Err(BackendError::Compute(_))));
-        assert!(matches!(faulty("oom=1").forward(&batch()), Err(BackendError::OutOfMemory(_))));
-        assert_eq!(faulty("short=1").forward(&batch()).unwrap().len(), 2);
+        assert!(matches!(faulty("error=1").forward(&batch(), &mut Uninterrupted), Err(BackendError::Compute(_))));
+        assert!(matches!(faulty("oom=1").forward(&batch(), &mut Uninterrupted), Err(BackendError::OutOfMemory(_))));
+        assert_eq!(faulty("short=1").forward(&batch(), &mut Uninterrupted).unwrap().len(), 2);
         let mut backend = faulty("panic=1");
-        assert!(catch_unwind(AssertUnwindSafe(|| backend.forward(&batch()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| backend.forward(&batch(), &mut Uninterrupted))).is_err());
     }
 
     #[test]
     fn one_value_of_one_output_is_poisoned() {
-        let sound = faulty("").forward(&batch()).unwrap();
+        let sound = faulty("").forward(&batch(), &mut Uninterrupted).unwrap();
         let mut backend = faulty("nan=1");
         let mut hit = [0; 3];
         for _ in 0..100 {
-            let outputs = backend.forward(&batch()).unwrap();
+            let outputs = backend.forward(&batch(), &mut Uninterrupted).unwrap();
             let wrong: Vec<usize> = (0..3).filter(|&b| outputs[b] != sound[b]).collect();
             let &[b] = wrong.as_slice() else { panic!("{outputs:?}") };
             assert_eq!(values(&outputs[b]).iter().filter(|value| !value.is_finite()).count(), 1);
@@ -194,7 +201,7 @@ mod tests {
     fn faults_come_as_often_as_they_should_and_the_same_each_time() {
         let fates = |seed: u64| -> Vec<bool> {
             let mut backend = faulty(&format!("seed={seed},error=0.2"));
-            (0..1000).map(|_| backend.forward(&batch()).is_err()).collect()
+            (0..1000).map(|_| backend.forward(&batch(), &mut Uninterrupted).is_err()).collect()
         };
         let failed = fates(1).into_iter().filter(|failed| *failed).count();
         assert!((150..250).contains(&failed), "{failed}");
@@ -210,12 +217,13 @@ mod tests {
         assert!(Source::parse(&format!("@{}", path.display())).unwrap_err().contains("cannot read"));
         write("error=1\n");
         let mut backend = faulty(&format!("@{}", path.display()));
-        assert!(backend.forward(&batch()).is_err());
+        assert!(backend.forward(&batch(), &mut Uninterrupted).is_err());
         write("");
-        assert!(backend.forward(&batch()).is_ok());
+        assert!(backend.forward(&batch(), &mut Uninterrupted).is_ok());
         write("stall=1");
         std::thread::scope(|scope| {
-            let stalled = scope.spawn(move || backend.forward(&batch()).map(|outputs| outputs.len()).unwrap());
+            let stalled = scope
+                .spawn(move || backend.forward(&batch(), &mut Uninterrupted).map(|outputs| outputs.len()).unwrap());
             std::thread::sleep(STALL_POLL * 4);
             assert!(!stalled.is_finished());
             write("");

@@ -2,7 +2,7 @@
 
 use prefold_core::{
     Backend, BackendError, Batch, Capabilities, Engine, EngineConfig, LoadedModel, ModelBackend, ModelInfo, Output,
-    PrefixBackend, RadixPlan, Wanted,
+    PrefixBackend, RadixPlan, Wanted, YieldPoint,
 };
 use std::sync::Arc;
 use tokenizers::Tokenizer;
@@ -30,6 +30,7 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
     };
     let model = LoadedModel {
         backend: ModelBackend::Prefix(Box::new(Fake(info))),
+        interrupting: None,
         replicas: Vec::new(),
         tokenizer: Tokenizer::from_file(tokenizer).expect("the fixture is whole"),
         further_tokenizers: vec![],
@@ -52,15 +53,20 @@ impl Backend for Fake {
         &self.0
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         let sequences = (0..batch.ragged.num_sequences()).map(|b| &batch.ragged.input_ids()[batch.ragged.rows(b)]);
         Ok(sequences.zip(&batch.wanted).map(|(ids, &wanted)| self.answer(ids, wanted)).collect())
     }
 }
 
 impl PrefixBackend for Fake {
-    fn forward_compact(&mut self, batch: &Batch, _: &RadixPlan) -> Result<Vec<Output>, BackendError> {
-        self.forward(batch)
+    fn forward_compact(
+        &mut self,
+        batch: &Batch,
+        _: &RadixPlan,
+        yields: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
+        self.forward(batch, yields)
     }
 }
 

@@ -48,8 +48,6 @@ fn start_advice(error: &Error) -> &'static str {
 
 /// Loads the model and starts its engine; blocks meanwhile.
 pub(crate) fn start_engine(load: &LoadOptions, wrap: Wrap, config: EngineConfig) -> Result<Engine, StartError> {
-    let mut model = prefold_backends::load(load).map_err(StartError::Load)?;
-    model.backend = wrap(model.backend);
-    model.replicas = model.replicas.into_iter().map(wrap).collect();
-    Ok(Engine::new(model, config)?)
+    let model = prefold_backends::load(load).map_err(StartError::Load)?;
+    Ok(Engine::new(model.map_backends(wrap), config)?)
 }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use prefold_core::{
     Backend, BackendError, Batch, Capabilities, Classify, Embed, Engine, EngineConfig, LoadedModel, ModelBackend,
-    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, TaskAdapter, Wanted,
+    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, TaskAdapter, Wanted, YieldPoint,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +67,7 @@ impl Backend for Fake {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         match &self.mode {
             Mode::Answer => {}
             Mode::Fail => return Err(BackendError::Compute("the fake was told to fail".to_owned())),
@@ -90,8 +90,13 @@ impl Backend for Fake {
 }
 
 impl PrefixBackend for Fake {
-    fn forward_compact(&mut self, batch: &Batch, _: &RadixPlan) -> Result<Vec<Output>, BackendError> {
-        self.forward(batch)
+    fn forward_compact(
+        &mut self,
+        batch: &Batch,
+        _: &RadixPlan,
+        yields: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
+        self.forward(batch, yields)
     }
 }
 
@@ -195,6 +200,7 @@ impl Setup {
         let tokenizer = Tokenizer::from_file(tokenizer).unwrap();
         self.over(LoadedModel {
             backend: ModelBackend::Prefix(Box::new(Fake { info, mode })),
+            interrupting: None,
             replicas: Vec::new(),
             tokenizer,
             further_tokenizers: vec![],

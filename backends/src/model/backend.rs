@@ -16,7 +16,7 @@ use crate::options::{AttentionMode, LoadOptions};
 use crate::source::names::inside;
 use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch,
-    TooLarge,
+    TooLarge, YieldPoint,
 };
 use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
@@ -323,13 +323,18 @@ impl Backend for TransformerBackend {
         reserved.map_err(|error| self.failed(&error))
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         self.on_team(|backend| backend.run(batch, None))
     }
 }
 
 impl PrefixBackend for TransformerBackend {
-    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+    fn forward_compact(
+        &mut self,
+        batch: &Batch,
+        plan: &RadixPlan,
+        _yields: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
         self.on_team(|backend| backend.run(batch, Some(plan)))
     }
 }

@@ -2,7 +2,9 @@
 
 use super::backend::TransformerBackend;
 use crate::checkpoint::joined;
-use prefold_core::{Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PartMap, TooLarge};
+use prefold_core::{
+    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PartMap, TooLarge, YieldPoint,
+};
 use std::time::{Duration, Instant};
 
 /// Backends of the parts of a model, of which one computes at a time. Sequences that have nothing in common share a batch, so its outputs
@@ -50,7 +52,7 @@ impl Backend for RoutedBackend {
         self.parts.iter_mut().try_for_each(|part| part.reserve(limits))
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         let count = batch.ragged.num_sequences();
         let mut outputs: Vec<(usize, Output)> = Vec::with_capacity(count);
         self.times.fill(Duration::ZERO);
@@ -67,7 +69,7 @@ impl Backend for RoutedBackend {
                 pushed.map_err(|error| BackendError::Contract(error.to_string()))?;
                 own.wanted.push(batch.wanted[b]);
             }
-            outputs.extend(sequences.into_iter().zip(part.forward(&own)?));
+            outputs.extend(sequences.into_iter().zip(part.forward(&own, yields)?));
             *time = start.elapsed();
         }
         outputs.sort_by_key(|(b, _)| *b);

@@ -37,7 +37,9 @@ fn replicas_that_run_at_once_give_the_bits_of_one_backend() {
             let many = load(&LoadOptions { cpu_replicas: replicas(), ..options });
             assert_eq!(many.replicas.len() + 1, replicas());
             std::thread::scope(|scope| {
-                for mut backend in std::iter::once(many.backend).chain(many.replicas) {
+                for mut backend in
+                    std::iter::once(many.backend).chain(many.replicas.into_iter().map(|replica| replica.backend))
+                {
                     let expected = &expected;
                     scope.spawn(move || {
                         for (batch, expected) in batches().iter().zip(expected) {

@@ -106,7 +106,7 @@ fn replicas_and_int8_cover_all_parts() {
     let sequences = sequences(&one, cases);
     let alone = values(&mut one, &sequences);
     let mut two = load(&LoadOptions { cpu_replicas: 2, ..path() });
-    let mut other = LoadedModel { backend: two.replicas.remove(0), ..load(&path()) };
+    let mut other = LoadedModel { backend: two.replicas.remove(0).backend, ..load(&path()) };
     for model in [&mut two, &mut other] {
         assert_eq!(values(model, &sequences), alone);
     }

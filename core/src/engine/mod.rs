@@ -24,7 +24,7 @@ use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::{
     Account, BackendError, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Priority,
-    Resource, Scope, StartError, Task, TokenLimits, Wanted, execute,
+    Replica, Resource, Scope, StartError, Task, TokenLimits, Wanted, execute,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,7 +118,8 @@ impl Engine {
         };
         let warm_up =
             WarmUp { tokens: config.warmup_tokens, limits: batch_limits, compaction: pipeline_config.compaction };
-        let backends: Vec<_> = std::iter::once(model.backend).chain(model.replicas).collect();
+        let first = Replica { backend: model.backend, interrupting: model.interrupting };
+        let backends: Vec<_> = std::iter::once(first).chain(model.replicas).map(|it| it.backend).collect();
         let replicas = backends.len();
         let (pipeline, threads, answers) =
             execute::spawn(backends, pipeline_config, warm_up).map_err(Error::Backend)?;

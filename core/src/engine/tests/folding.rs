@@ -13,8 +13,13 @@ type Ran = Arc<Mutex<Vec<Vec<u32>>>>;
 fn bidirectional(radix_mlp_threshold: f32) -> (Engine, Ran) {
     let (backend, ran) = Bidirectional::new(info(embedder(), 1000));
     let backend = ModelBackend::Whole(Box::new(backend));
-    let model =
-        LoadedModel { backend, replicas: Vec::new(), tokenizer: tokenizer("qwen3-tiny"), further_tokenizers: vec![] };
+    let model = LoadedModel {
+        backend,
+        interrupting: None,
+        replicas: Vec::new(),
+        tokenizer: tokenizer("qwen3-tiny"),
+        further_tokenizers: vec![],
+    };
     (Engine::new(model, EngineConfig { radix_mlp_threshold, ..config() }).unwrap(), ran)
 }
 

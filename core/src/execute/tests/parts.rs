@@ -5,7 +5,7 @@ use super::*;
 use crate::admission::queue_quota::QueueLimits;
 use crate::schedule::batcher::Compaction;
 use crate::test_support::{DIM, info, tasks};
-use crate::{Adapter, Backend, Batch, Flow, Folding, ModelInfo, Output, Tokens, Wanted};
+use crate::{Adapter, Backend, Batch, Flow, Folding, ModelInfo, Output, Tokens, Wanted, YieldPoint};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Backend for TableAndEncoder {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         self.times = vec![Duration::ZERO; 2];
         for (b, adapter) in batch.ragged.adapters().iter().enumerate() {
             let rows = batch.ragged.rows(b).len() as u32;

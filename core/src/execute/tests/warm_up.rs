@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::{embedder, info, tasks};
-use crate::{Backend, ModelInfo, Output, PrefixBackend, TokenLimits};
+use crate::{Backend, ModelInfo, Output, PrefixBackend, TokenLimits, YieldPoint};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
@@ -40,13 +40,18 @@ impl Backend for Recorder {
         Ok(())
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         self.pass(batch, None)
     }
 }
 
 impl PrefixBackend for Recorder {
-    fn forward_compact(&mut self, batch: &Batch, plan: &RadixPlan) -> Result<Vec<Output>, BackendError> {
+    fn forward_compact(
+        &mut self,
+        batch: &Batch,
+        plan: &RadixPlan,
+        _: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
         self.pass(batch, Some(plan.unique_tokens()))
     }
 }
@@ -129,7 +134,7 @@ impl Backend for Parts {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<Output>, BackendError> {
+    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         let ragged = &batch.ragged;
         let longest = (0..ragged.num_sequences()).map(|b| ragged.rows(b).len()).max();
         let pass = (ragged.adapters()[0].0, longest.unwrap(), *ragged.input_ids().iter().max().unwrap());
