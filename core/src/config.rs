@@ -1,6 +1,6 @@
 //! Configuration of the engine.
 
-use crate::Error;
+use crate::{BatchLimits, Error, Folding};
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
@@ -17,8 +17,9 @@ pub struct EngineConfig {
     pub max_batch_ragged_tokens: Option<usize>,
     /// Sequences in a batch at most.
     pub max_batch_requests: Option<usize>,
-    /// Estimated milliseconds of a batch at most, 0 for no such bound; when absent,
-    /// [`MAX_BATCH_MS_ON_CPU`](Self::MAX_BATCH_MS_ON_CPU) on a CPU and no bound on other devices.
+    /// Estimated milliseconds of a batch at most, 0 for no such bound; when absent, no bound on a GPU, and on a CPU
+    /// [`MAX_BATCH_MS_OF_PREFIXES`](Self::MAX_BATCH_MS_OF_PREFIXES) where batches compute shared prefixes once and give way to short
+    /// requests, [`MAX_BATCH_MS_ON_CPU`](Self::MAX_BATCH_MS_ON_CPU) elsewhere.
     pub max_batch_ms: Option<u64>,
     /// Tokens in an input at most; the model's limit when absent.
     pub max_input_length: Option<usize>,
@@ -87,11 +88,31 @@ impl EngineConfig {
     /// `max_batch_ms` on a CPU where it is absent.
     pub const MAX_BATCH_MS_ON_CPU: u64 = 250;
 
+    /// The same for batches that compute shared prefixes once: each further batch computes them again.
+    pub const MAX_BATCH_MS_OF_PREFIXES: u64 = 2000;
+
+    /// Tokens at most in a batch of requests that interrupt others because their turn is before.
+    pub const MAX_DUE_TOKENS: usize = 4096;
+
+    /// Tokens at most in a batch of short requests that interrupt all others.
+    pub const MAX_URGENT_TOKENS: usize = 1024;
+
     /// Estimated time of a batch at most, on a device of this name.
-    pub fn max_batch_time(&self, device: &str) -> Option<Duration> {
-        let default = if device == "cpu" { Self::MAX_BATCH_MS_ON_CPU } else { 0 };
+    pub fn max_batch_time(&self, device: &str, folding: Folding) -> Option<Duration> {
+        let default = match (device, folding, self.scheduling) {
+            ("cpu", Folding::Prefix, Scheduling::Prefix) => Self::MAX_BATCH_MS_OF_PREFIXES,
+            ("cpu", _, _) => Self::MAX_BATCH_MS_ON_CPU,
+            _ => 0,
+        };
         let millis = self.max_batch_ms.unwrap_or(default);
         (millis > 0).then(|| Duration::from_millis(millis))
+    }
+
+    /// Limits of the batches, with those of `max_tokens` tokens at most.
+    pub(crate) fn batch_limits(&self, max_tokens: usize) -> BatchLimits {
+        let max_tokens = max_tokens.min(self.max_batch_tokens);
+        let ratio = self.ragged_tokens_limit() / self.max_batch_tokens.max(1);
+        BatchLimits { max_tokens, max_ragged_tokens: max_tokens.saturating_mul(ratio) }
     }
 
     /// Inputs in one request at most.

@@ -50,7 +50,13 @@ const QUEUE_BY_SIZE: &str = "prefold_request_queue_duration";
 /// Upper bounds of the classes of requests by tokens, beside the class of larger ones.
 const SIZE_CLASSES: [(usize, &str); 4] = [(64, "64"), (512, "512"), (4096, "4096"), (32_768, "32768")];
 
-const HISTOGRAMS: [(&str, Unit, &str); 21] = [
+/// Time until the model computes for a request, by the tokens of all its inputs; label `tokens`.
+const START_DELAY: &str = "prefold_request_start_delay";
+
+/// Batches that interrupted others; label `level`.
+const INTERRUPTING: &str = "prefold_interrupting_batch_duration";
+
+const HISTOGRAMS: [(&str, Unit, &str); 24] = [
     ("te_request_duration", Unit::Seconds, "From arrival to answer"),
     ("te_request_tokenization_duration", Unit::Seconds, "Encoding all inputs of a request"),
     ("te_request_queue_duration", Unit::Seconds, "Waiting for a batch, mean over the inputs of a request"),
@@ -75,7 +81,10 @@ const HISTOGRAMS: [(&str, Unit, &str); 21] = [
     ("te_radix_mlp_compression_ratio", Unit::Count, "N'/N of a batch, 1 where it was not compacted"),
     ("prefold_batch_unique_tokens", Unit::Count, "Distinct rows of a batch (N'), without padding"),
     ("prefold_planning_duration", Unit::Seconds, "Choosing the inputs of a batch, forming it and its plan"),
-    ("prefold_batch_inference_duration", Unit::Seconds, "Forward pass of a batch"),
+    ("prefold_batch_inference_duration", Unit::Seconds, "Forward pass of a batch, without what interrupted it"),
+    ("prefold_batch_interruptions", Unit::Count, "More urgent batches that ran at the yield points of a batch"),
+    (INTERRUPTING, Unit::Seconds, "Forward pass of a batch that interrupted another, by level (`urgent` or `due`)"),
+    (START_DELAY, Unit::Seconds, "From arrival until the first input is computed, by the tokens of the request"),
 ];
 
 /// Registers units and descriptions with the recorder that is installed. Counters begin at zero instead of absent, so
@@ -136,14 +145,23 @@ pub(crate) fn batch(report: &BatchReport, sequences: usize) {
     counter!("prefold_attention_work_saved_total").increment(attention_work_saved);
 }
 
+/// A pass of this time ended, interrupted so many times; `level` is that of a batch that interrupted another itself.
+pub(crate) fn interruptions(level: Option<&'static str>, inference: Duration, interruptions: usize) {
+    match level {
+        Some(level) => histogram!(INTERRUPTING, "level" => level).record(inference),
+        None => histogram!("prefold_batch_interruptions").record(interruptions as f64),
+    }
+}
+
 pub(crate) fn failed_sequences(count: usize) {
     counter!("prefold_failed_sequences_total").increment(count as u64);
 }
 
-/// A request of so many tokens was answered, whose inputs waited so long in the mean.
-pub(crate) fn queue_time(tokens: usize, queue: Duration) {
+/// A request of so many tokens was answered, whose inputs waited so long in the mean, and of which the first was computed after `delay`.
+pub(crate) fn queue_time(tokens: usize, queue: Duration, delay: Duration) {
     let class = SIZE_CLASSES.iter().find(|(limit, _)| tokens <= *limit).map_or("more", |(_, name)| name);
     histogram!(QUEUE_BY_SIZE, "tokens" => class).record(queue);
+    histogram!(START_DELAY, "tokens" => class).record(delay);
 }
 
 pub(crate) fn truncated_inputs(count: usize) {

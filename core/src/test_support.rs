@@ -119,11 +119,15 @@ pub(crate) enum Fate {
     TooFew,
     /// Outputs of the wrong form.
     WrongForm,
+    /// A yield point, after which the test is asked again.
+    Yield,
 }
 
 /// Backend that answers at once or, with a [`Control`], when the test says so.
 pub(crate) struct FakeBackend {
     info: ModelInfo,
+    /// Yield points of a pass, beside those that the test asks for.
+    yield_points: usize,
     control: Option<(mpsc::Sender<Started>, mpsc::Receiver<Fate>)>,
 }
 
@@ -162,13 +166,18 @@ impl Control {
 
 impl FakeBackend {
     pub(crate) fn new(info: ModelInfo) -> Self {
-        Self { info, control: None }
+        Self { info, yield_points: 0, control: None }
+    }
+
+    /// A backend whose passes reach so many yield points.
+    pub(crate) fn yielding(info: ModelInfo, yield_points: usize) -> Self {
+        Self { info, yield_points, control: None }
     }
 
     pub(crate) fn controlled(info: ModelInfo) -> (Self, Control) {
         let (start, started) = mpsc::channel();
         let (fates, fate) = mpsc::channel();
-        (Self { info, control: Some((start, fate)) }, Control { started, fates })
+        (Self { info, yield_points: 0, control: Some((start, fate)) }, Control { started, fates })
     }
 }
 
@@ -177,8 +186,8 @@ impl Backend for FakeBackend {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
-        self.run(batch, None)
+    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+        self.run(batch, None, yields)
     }
 }
 
@@ -187,25 +196,36 @@ impl PrefixBackend for FakeBackend {
         &mut self,
         batch: &Batch,
         plan: &RadixPlan,
-        _: &mut dyn YieldPoint,
+        yields: &mut dyn YieldPoint,
     ) -> Result<Vec<Output>, BackendError> {
-        self.run(batch, Some(plan))
+        self.run(batch, Some(plan), yields)
     }
 }
 
 impl FakeBackend {
-    fn run(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Vec<Output>, BackendError> {
-        let fate = self.control.as_ref().map_or(Fate::Answer, |(start, fate)| {
+    fn run(
+        &mut self,
+        batch: &Batch,
+        plan: Option<&RadixPlan>,
+        yields: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
+        let fate = self.control.as_ref().map_or(Ok(Fate::Answer), |(start, fates)| {
             drop(start.send(Started { ragged: batch.ragged.clone(), plan: plan.cloned() }));
-            fate.recv().unwrap_or(Fate::Answer)
-        });
+            loop {
+                match fates.recv().unwrap_or(Fate::Answer) {
+                    Fate::Yield => yields.reach()?,
+                    fate => return Ok::<_, BackendError>(fate),
+                }
+            }
+        })?;
+        (0..self.yield_points).try_for_each(|_| yields.reach())?;
         let sequences = (0..batch.ragged.num_sequences()).map(|b| &batch.ragged.input_ids()[batch.ragged.rows(b)]);
         let mut outputs: Vec<Output> = sequences
             .zip(&batch.wanted)
             .map(|(ids, &wanted)| fake_output(&self.info.capabilities, ids, wanted))
             .collect();
         match fate {
-            Fate::Answer => {}
+            Fate::Answer | Fate::Yield => {}
             Fate::Fail => return Err(BackendError::Compute("the test said so".to_owned())),
             Fate::Lose => return Err(BackendError::DeviceLost("the test said so".to_owned())),
             Fate::Panic => panic!("the test said so"),

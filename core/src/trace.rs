@@ -6,6 +6,7 @@
 //! ├─ queue      from the hand-over until the backend has taken all of them; again for each chunk
 //! │  └─ plan    forming the batch; once for each time that entries of the chunk join it
 //! └─ forward    the batch's forward pass; once for each batch that the chunk is in
+//!    └─ interrupted    a more urgent batch runs at a yield point of the pass
 //! ```
 //!
 //! A batch serves many requests: each gets a span of its own, and `batch` in it tells which are the same. All have the
@@ -81,6 +82,12 @@ pub(crate) fn plan_spans<'a>(traces: impl Iterator<Item = &'a Trace>) -> Vec<Spa
 /// Spans of a forward pass, one for each chunk of a request among the entries' traces.
 pub(crate) fn forward_spans<'a>(traces: impl Iterator<Item = &'a Trace>, batch: &ForwardSpan) -> Vec<Span> {
     distinct(traces).filter_map(|trace| trace.forward(batch)).collect()
+}
+
+/// Spans of the time in which the batch with this number interrupts a pass that has these spans.
+pub(crate) fn interruption_spans(forward: &[Span], batch: u64) -> Vec<Span> {
+    let span = |forward: &Span| tracing::debug_span!(target: TARGET, parent: forward, "interrupted", by = batch as i64);
+    forward.iter().map(span).collect()
 }
 
 /// The trace of each chunk once, and none where nobody traces.

@@ -22,6 +22,7 @@ use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
 use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
+use crate::schedule::interrupting::InterruptPolicy;
 use crate::{
     Account, BackendError, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Priority,
     Replica, Resource, Scope, StartError, Task, TokenLimits, Wanted, execute,
@@ -114,15 +115,23 @@ impl Engine {
                 (Folding::Prefix, "ragged") => AttentionRows::Ragged,
                 _ => AttentionRows::Compact,
             },
-            max_batch_time: config.max_batch_time(&info.device),
+            max_batch_time: config.max_batch_time(&info.device, model.backend.folding()),
+            interrupting: model.interrupting.is_some().then(|| InterruptPolicy {
+                replicas: 1 + model.replicas.len(),
+                due: config.batch_limits(EngineConfig::MAX_DUE_TOKENS),
+                urgent: config.batch_limits(EngineConfig::MAX_URGENT_TOKENS),
+            }),
         };
-        let warm_up =
-            WarmUp { tokens: config.warmup_tokens, limits: batch_limits, compaction: pipeline_config.compaction };
+        let warm_up = WarmUp {
+            tokens: config.warmup_tokens,
+            limits: batch_limits,
+            interrupting: pipeline_config.interrupting,
+            compaction: pipeline_config.compaction,
+        };
         let first = Replica { backend: model.backend, interrupting: model.interrupting };
-        let backends: Vec<_> = std::iter::once(first).chain(model.replicas).map(|it| it.backend).collect();
-        let replicas = backends.len();
-        let (pipeline, threads, answers) =
-            execute::spawn(backends, pipeline_config, warm_up).map_err(Error::Backend)?;
+        let all: Vec<_> = std::iter::once(first).chain(model.replicas).collect();
+        let replicas = all.len();
+        let (pipeline, threads, answers) = execute::spawn(all, pipeline_config, warm_up).map_err(Error::Backend)?;
         if let Some(warning) = answers.warning(info.dtype) {
             Arc::make_mut(&mut info.capabilities).warnings.push(warning);
         }
@@ -209,9 +218,17 @@ impl Engine {
         pipeline.submit_probe(Wanted::pooled(&self.info().capabilities))?.collect().await.map(|_| ())
     }
 
-    /// Time since the running forward pass began, of several the first; `None` while all backends wait for work.
-    pub fn busy_for(&self) -> Option<Duration> {
-        self.inner.pipeline.busy_for()
+    /// Time since the running forward pass began or reached its last yield point, of several passes the longest; `None` while all
+    /// backends wait for work.
+    pub fn silent_for(&self) -> Option<Duration> {
+        self.inner.pipeline.silent_for()
+    }
+
+    /// Stops accepting and ends the running passes at their next yield point. Requests that are not answered yet get
+    /// [`Error::ShuttingDown`].
+    pub fn stop(&self) {
+        self.inner.accepting.store(false, Ordering::SeqCst);
+        self.inner.pipeline.stop();
     }
 
     /// Waits until the device has failed for good ([`BackendError::DeviceLost`](crate::BackendError::DeviceLost)). From then on

@@ -74,7 +74,9 @@ impl Engine {
             answers.extend(last.collect().await?);
         }
         let timings = mean_timings(&answers);
-        metrics::queue_time(usage.tokens, timings.queue);
+        let first = answers.iter().map(|answer| answer.taken).min();
+        let delay = first.map_or(Duration::ZERO, |first| first.saturating_duration_since(arrival));
+        metrics::queue_time(usage.tokens, timings.queue, delay);
         metrics::truncated_inputs(usage.truncated_inputs);
         Ok(Response {
             results: answers.into_iter().map(|answer| answer.output).collect(),

@@ -1,15 +1,37 @@
-//! A backend's thread: runs the batch from the slot and answers its entries. Each replica has one.
+//! A backend's thread: runs the batches from the slots and answers their entries. Each replica has one.
 
 use super::output_checks::{check_count, check_output};
 use super::pipeline::Pipeline;
+use super::preemption::Preemption;
 use crate::error::panic_message;
 use crate::schedule::batcher::{FormingBatch, ReadyBatch};
 use crate::schedule::entry::{Answer, BatchReport, Entry, Reply};
+use crate::schedule::forming::BatchId;
+use crate::schedule::level::Level;
 use crate::trace::{ForwardSpan, forward_spans};
-use crate::{BackendError, ModelBackend, Output, metrics};
+use crate::{BackendError, Interrupting, ModelBackend, Output, Replica, Stopped, YieldPoint, metrics};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A batch that a backend has taken.
+pub(super) struct Taken {
+    pub(super) id: BatchId,
+    pub(super) level: Level,
+    pub(super) batch: FormingBatch,
+}
+
+/// A forward pass to run.
+pub(super) struct Pass<'a> {
+    pub(super) backend: &'a mut ModelBackend,
+    /// Backends of the levels above, the most urgent last; none where nothing interrupts.
+    pub(super) above: &'a mut [ModelBackend],
+    pub(super) replica: usize,
+    pub(super) level: Level,
+    /// It runs at a yield point of another.
+    pub(super) interrupts: bool,
+    pub(super) id: BatchId,
+}
 
 /// A batch that ran: `entries[i]` and `outputs[i]` belong together.
 struct Done {
@@ -23,34 +45,35 @@ struct Done {
 }
 
 impl Pipeline {
-    /// Until drained: takes the batch out of the slot, runs it, answers its entries.
-    pub(super) fn run_batches(&self, mut backend: ModelBackend, replica: usize) {
-        while let Some((id, batch)) = self.await_batch(replica) {
-            let sequences = batch.len();
-            let run = catch_unwind(AssertUnwindSafe(|| self.run(&mut backend, replica, batch.finish(), id)));
-            if let Err(panic) = run {
-                self.count_lost(sequences);
-                tracing::error!(error = panic_message(&*panic), "the backend's thread panicked; a batch is lost");
-            }
+    /// Until drained: takes a batch out of a slot, runs it, answers its entries.
+    pub(super) fn run_batches(&self, Replica { mut backend, interrupting }: Replica, replica: usize) {
+        let mut above: Vec<ModelBackend> =
+            interrupting.map_or_else(Vec::new, |Interrupting { due, urgent }| vec![due, urgent]);
+        while let Some(Taken { id, level, batch }) = self.await_batch(replica) {
+            let (backend, above) = (&mut backend, &mut above[..]);
+            self.run_caught(Pass { backend, above, replica, level, interrupts: false, id }, batch);
         }
     }
 
-    /// The next batch and its number: that of the slot, or one that this thread plans, where nobody else does.
-    pub(super) fn await_batch(&self, replica: usize) -> Option<(u64, FormingBatch)> {
+    /// The next batch: that of a slot, the most urgent first, or one that this thread plans, where nobody else does.
+    pub(super) fn await_batch(&self, replica: usize) -> Option<Taken> {
         let idle = Instant::now();
         let mut state = self.lock();
         state.running_since[replica] = None;
         loop {
-            let taken = match state.slot.take() {
-                Some(batch) => Some((batch, Vec::new())),
+            let taken = match state.slots.pop_last() {
+                Some((level, batch)) => Some((level, batch, Vec::new())),
                 None if state.is_forming => None,
-                None => state.take_entries(self.compaction),
+                None => state.take_entries(self.compaction).map(|(batch, entries)| (Level::Bulk, batch, entries)),
             };
-            if let Some((batch, entries)) = taken {
+            if let Some((level, batch, entries)) = taken {
                 state.running_since[replica] = Some(Instant::now());
-                state.batches += 1;
-                let id = state.batches;
-                state.queue.close_batch();
+                self.signals.reach(replica);
+                self.signals.set_ready(state.most_urgent());
+                let id = match level {
+                    Level::Bulk => state.queue.close_batch(),
+                    level => state.queue.close_interrupting(level, false),
+                };
                 state.entries_left();
                 let is_left_to_planner = state.is_left_to_planner();
                 drop(state);
@@ -59,12 +82,13 @@ impl Pipeline {
                 }
                 metrics::backend_idle(idle.elapsed());
                 if entries.is_empty() {
-                    return Some((id, batch));
+                    return Some(Taken { id, level, batch });
                 }
                 if let Some(batch) = self.form(batch, entries) {
-                    return Some((id, batch));
+                    return Some(Taken { id, level, batch });
                 }
                 state = self.lock();
+                state.queue.finish_batch(id, None);
                 state.running_since[replica] = None;
                 continue;
             }
@@ -77,27 +101,59 @@ impl Pipeline {
         }
     }
 
-    fn run(&self, backend: &mut ModelBackend, replica: usize, mut ready: ReadyBatch, id: u64) {
+    /// The most urgent batch that interrupts a pass of this level, which has computed for `unpaid` since it last said so.
+    pub(super) fn take_ready_above(&self, level: Level, unpaid: Duration) -> Option<Taken> {
+        let mut state = self.lock();
+        state.queue.repay(unpaid);
+        let ready = state.slots.last_entry().filter(|slot| *slot.key() > level).map(|slot| slot.remove_entry());
+        self.signals.set_ready(state.most_urgent());
+        let (level, batch) = ready?;
+        let id = state.queue.close_interrupting(level, true);
+        state.entries_left();
+        let is_left_to_planner = state.is_left_to_planner();
+        drop(state);
+        if is_left_to_planner {
+            self.planner_wake.notify_one();
+        }
+        Some(Taken { id, level, batch })
+    }
+
+    /// Runs a batch and answers its entries; a panic loses it.
+    pub(super) fn run_caught(&self, pass: Pass<'_>, batch: FormingBatch) {
+        let (id, sequences) = (pass.id, batch.len());
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run(pass, batch.finish()))) {
+            self.lock().queue.finish_batch(id, None);
+            self.count_lost(sequences);
+            tracing::error!(error = panic_message(&*panic), "the backend's thread panicked; a batch is lost");
+        }
+    }
+
+    fn run(&self, mut pass: Pass<'_>, mut ready: ReadyBatch) {
         ready.entries.iter_mut().for_each(|entry| entry.trace.leave_queue());
         let ReadyBatch { batch, plan, entries, planning, .. } = &ready;
-        let planning = *planning;
+        let (id, level, planning) = (pass.id, pass.level, *planning);
         if entries.is_empty() {
-            return self.lock().spare.push(ready.into_parts().1);
+            let mut state = self.lock();
+            state.queue.finish_batch(id, None);
+            return state.spare.push(ready.into_parts().1);
         }
         let (total_tokens, unique_tokens) = (ready.total_tokens(), ready.unique_tokens());
-        let is_compact = backend.info().attention == "compact";
+        let is_compact = pass.backend.info().attention == "compact";
         let sequences = entries.len();
-        let _span = tracing::debug_span!("batch", id, sequences, total_tokens, unique_tokens).entered();
+        let _span =
+            tracing::debug_span!("batch", id, level = level.name(), sequences, total_tokens, unique_tokens).entered();
         let traces = entries.iter().map(|entry| &entry.trace);
         let spans = forward_spans(traces, &ForwardSpan { id, sequences, total_tokens, unique_tokens });
         let taken = Instant::now();
-        let was_lost = self.lost_device();
-        let forward = || was_lost.map_or_else(|| backend.forward(batch, plan.as_ref()), Err);
+        let (backend, mut yields) = Preemption::new(self, &mut pass, entries, &spans);
+        let refusal = self.signals.is_stopping().then_some(BackendError::Stopped(Stopped)).or(self.lost_device());
+        let forward = || refusal.map_or_else(|| backend.forward_yielding(batch, plan.as_ref(), &mut yields), Err);
         let outputs = catch_unwind(AssertUnwindSafe(forward))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))))
             .and_then(|outputs| check_count(outputs, batch.ragged.num_sequences()))
             .map(|outputs| ready.unfold(outputs));
-        let inference = taken.elapsed();
+        let inference = taken.elapsed().saturating_sub(yields.away());
+        let (unpaid, interruptions) = (yields.unpaid(), yields.interruptions());
         drop(spans);
         if let Err(error @ BackendError::DeviceLost(_)) = &outputs
             && self.lost_device().is_none()
@@ -106,19 +162,24 @@ impl Pipeline {
             self.lose_device(error);
         }
         if outputs.is_ok() {
-            self.observe_batch(&ready, backend, inference);
+            self.observe_batch(&ready, pass.backend, inference);
         }
         let attention_work_saved = outputs.as_ref().map_or(0, |_| ready.attention_work_saved(is_compact));
         let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
         metrics::batch(&report, sequences);
-        tracing::debug!(?planning, ?inference, ok = outputs.is_ok(), "batch done");
+        metrics::interruptions(pass.interrupts.then_some(level.name()), inference, interruptions);
+        tracing::debug!(?planning, ?inference, interruptions, ok = outputs.is_ok(), "batch done");
         let (entries, buffers) = ready.into_parts();
         let mut state = self.lock();
         state.spare.push(buffers);
-        // Before the replies: who reads one and then asks for the health does not hear of this pass.
-        state.running_since[replica] = None;
+        state.queue.repay(unpaid);
+        // Before the replies: who reads one and sends again does not wait behind this batch, nor hears of this pass from the health.
+        state.queue.finish_batch(id, Some(inference));
+        if !pass.interrupts {
+            state.running_since[pass.replica] = None;
+        }
         drop(state);
-        let dtype = backend.info().dtype;
+        let dtype = pass.backend.info().dtype;
         self.answer(Done { entries, outputs, report: Arc::new(report), taken, dtype });
     }
 
@@ -140,21 +201,27 @@ impl Pipeline {
                 let answers = outputs.into_iter().zip(&entries).map(|(output, entry)| {
                     let queue = taken.duration_since(entry.enqueued).saturating_sub(batch.planning);
                     check_output(&output, entry, dtype)?;
-                    Ok(Answer { output, queue, batch: Arc::clone(&batch) })
+                    Ok(Answer { output, queue, taken, batch: Arc::clone(&batch) })
                 });
                 answers.collect()
             }
             Err(error) => entries.iter().map(|_| Err(error.clone())).collect(),
         };
+        if !matches!(replies.first(), Some(Err(BackendError::Stopped(_)))) {
+            self.count_replies(&replies, &batch);
+        }
+        entries.into_iter().zip(replies).for_each(|(entry, reply)| entry.answer(reply));
+    }
+
+    /// Counts the replies of a batch, before they are sent: who reads one and then asks for the health sees the new state.
+    fn count_replies(&self, replies: &[Reply], batch: &BatchReport) {
         if let Some(error) = replies.iter().find_map(|reply| reply.as_ref().err()) {
             let failed = replies.iter().filter(|reply| reply.is_err()).count();
             if self.lost_device().is_none() {
-                tracing::error!(batch = batch.id, failed, sequences = entries.len(), %error, "inference failed");
+                tracing::error!(batch = batch.id, failed, sequences = replies.len(), %error, "inference failed");
             }
             metrics::failed_sequences(failed);
         }
-        // Before the replies: who reads one and then asks for the health sees the new state.
         self.count_batch(replies.iter().any(Reply::is_ok));
-        entries.into_iter().zip(replies).for_each(|(entry, reply)| entry.answer(reply));
     }
 }

@@ -1,13 +1,16 @@
 //! Execution: from the queue to the answers, on a thread of the planner, one of each backend, and a slot between them.
 //!
 //! ```text
-//! submit -> Queue -> planner -> slot -> backend loops -> each entry's reply
+//! submit -> Queue -> planner -> slots -> backend loops -> each entry's reply
 //! ```
 //!
 //! The planner fills the slot with batch t+1 while the backend runs batch t. As long as the backend is busy the batch in
 //! the slot can still grow: the planner takes it back out when entries arrive that fit. Once the backend waits, the batch
 //! is left for it, so a lone request leaves at once. A backend that waits while nothing forms plans the next batch itself: a lone
 //! request does not wait until the planner's thread has woken up.
+//!
+//! Requests that are shorter than what runs, and whose turn is before, get a slot of their own (`schedule/interrupting.rs`). The batch in
+//! it runs at the next yield point of a pass, on the thread and the team of that pass and on another backend (`preemption.rs`).
 //!
 //! Replicas of a backend take batches from the same slot: whichever is free first has the next one, and no batch waits while
 //! one is idle. A forward pass takes no lock, so the replicas do not wait for each other.
@@ -16,13 +19,15 @@ mod backend_loop;
 mod output_checks;
 pub(crate) mod pipeline;
 mod planner;
+mod preemption;
+mod signals;
 pub(crate) mod submit;
 pub(crate) mod warm_up;
 
 use self::pipeline::{Pipeline, PipelineConfig};
 use self::warm_up::{WarmUp, WarmUpAnswers};
 use crate::error::panic_message;
-use crate::{BackendError, ModelBackend};
+use crate::{BackendError, Replica};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -35,18 +40,14 @@ pub(crate) type Started = (Arc<Pipeline>, Vec<JoinHandle<()>>, WarmUpAnswers);
 ///
 /// # Errors
 /// A thread cannot be started, a warm-up fails, or no answer of the warm-ups is finite.
-pub(crate) fn spawn(
-    backends: Vec<ModelBackend>,
-    config: PipelineConfig,
-    warm_up: WarmUp,
-) -> Result<Started, BackendError> {
-    let dtype = backends.first().map_or("", |backend| backend.info().dtype);
-    let parts = backends.first().map(|backend| backend.info().part_map()).unwrap_or_default();
-    let pipeline = Arc::new(Pipeline::new(config, backends.len(), parts));
+pub(crate) fn spawn(replicas: Vec<Replica>, config: PipelineConfig, warm_up: WarmUp) -> Result<Started, BackendError> {
+    let info = replicas.first().map(|replica| replica.backend.info());
+    let (dtype, parts) = info.map(|info| (info.dtype, info.part_map())).unwrap_or_default();
+    let pipeline = Arc::new(Pipeline::new(config, replicas.len(), parts));
     let for_planner = Arc::clone(&pipeline);
     let planner = start("prefold-planner", move || for_planner.plan_batches())?;
-    let started = backends.into_iter().enumerate();
-    let started = started.map(|(replica, backend)| spawn_backend(&pipeline, backend, replica, warm_up));
+    let started = replicas.into_iter().enumerate();
+    let started = started.map(|(index, replica)| spawn_backend(&pipeline, replica, index, warm_up));
     let warmed = started.collect::<Result<Vec<_>, _>>().and_then(|started| {
         let (mut threads, mut answers) = (vec![planner], WarmUpAnswers::default());
         for (runner, is_warm) in started {
@@ -71,19 +72,19 @@ type WarmingThread = (JoinHandle<()>, mpsc::Receiver<Result<WarmUpAnswers, Backe
 /// Starts the thread of a backend, which warms it up, says so and runs batches.
 fn spawn_backend(
     pipeline: &Arc<Pipeline>,
-    mut backend: ModelBackend,
-    replica: usize,
+    mut replica: Replica,
+    index: usize,
     warm_up: WarmUp,
 ) -> Result<WarmingThread, BackendError> {
     let pipeline = Arc::clone(pipeline);
     let (warm, is_warm) = mpsc::channel();
     let runner = start("prefold-backend", move || {
         let observe = |part, work, time| pipeline.observe_cost([(part, work, time)]);
-        let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run(&mut backend, observe)))
+        let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run_all(&mut replica, observe)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))));
         // The other end waits for nothing else.
         if warm.send(warmed).is_ok() {
-            pipeline.run_batches(backend, replica);
+            pipeline.run_batches(replica, index);
         }
     })?;
     Ok((runner, is_warm))
@@ -101,6 +102,10 @@ mod tests;
 #[cfg(test)]
 #[path = "tests/parts.rs"]
 mod part_tests;
+
+#[cfg(test)]
+#[path = "tests/preemption.rs"]
+mod preemption_tests;
 
 #[cfg(test)]
 #[path = "tests/replicas.rs"]

@@ -1,13 +1,17 @@
 //! State that the planner, the backend loops and submitting requests share.
 
+use super::signals::Signals;
 use crate::Scheduling;
 use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget, Policy};
+use crate::schedule::interrupting::InterruptPolicy;
+use crate::schedule::level::Level;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::queue::Queue;
 use crate::schedule::work::Work;
 use crate::{BackendError, PartMap, metrics};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,19 +30,23 @@ pub(crate) struct PipelineConfig {
     pub(crate) attention: AttentionRows,
     /// Estimated time of a batch at most.
     pub(crate) max_batch_time: Option<Duration>,
+    /// None where batches are not interrupted.
+    pub(crate) interrupting: Option<InterruptPolicy>,
 }
 
-/// Queue, slot and the wake-up calls of the threads.
+/// Queue, slots and the wake-up calls of the threads.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(super) compaction: Compaction,
+    interrupting: Option<InterruptPolicy>,
     max_batch_time: Option<Duration>,
     pub(super) parts: PartMap,
     pub(super) quota: QueueQuota,
     pub(super) state: Mutex<State>,
+    pub(super) signals: Signals,
     /// Work for the planner: an entry came, the slot was emptied, or the pipeline was closed.
     pub(super) planner_wake: Condvar,
-    /// Work for a backend: the slot was filled, or nothing more comes.
+    /// Work for a backend: a slot was filled, or nothing more comes.
     pub(super) backend_wake: Condvar,
     failed_batches: AtomicUsize,
     /// [`BackendError::DeviceLost`] from when the device has failed for good.
@@ -50,53 +58,53 @@ pub(super) struct State {
     pub(super) queue: Queue,
     /// What batches have cost.
     costs: PartCosts,
-    /// Quota of the entries that wait or are in the batch that forms.
+    /// Quota of the entries that wait or are in batches that form.
     pub(super) share: QueueShare,
-    pub(super) slot: Option<FormingBatch>,
-    /// The planner has taken entries, and the batch of them is not in the slot yet.
+    /// The batch of each level that is ready and can still grow.
+    pub(super) slots: BTreeMap<Level, FormingBatch>,
+    /// The planner has taken entries, and the batch of them is not in its slot yet.
     pub(super) is_forming: bool,
-    /// Memory of batches that are done; one for each backend and one for the slot at most.
+    /// Memory of batches that are done; one for each backend and each slot at most.
     pub(super) spare: Vec<Buffers>,
     /// Backends that wait for a batch.
     pub(super) idle_backends: usize,
-    /// Batches that backends have taken.
-    pub(super) batches: u64,
     /// Time at which each backend took the batch that it has.
     pub(super) running_since: Vec<Option<Instant>>,
     /// Nothing is accepted any more.
     pub(super) closed: bool,
-    /// Closed, and the last batch is in the slot or beyond.
+    /// Closed, and the last batch is in a slot or beyond.
     pub(super) drained: bool,
 }
 
 impl Pipeline {
     /// A pipeline for `replicas` backends of a model with these parts.
     pub(super) fn new(config: PipelineConfig, replicas: usize, parts: PartMap) -> Self {
-        let PipelineConfig { budget, limits, scheduling, compaction, attention, max_batch_time } = config;
+        let PipelineConfig { budget, limits, scheduling, compaction, attention, max_batch_time, interrupting } = config;
         let quota = QueueQuota::new(limits);
         let costs = PartCosts::new(parts.clone(), replicas);
         let policy = Policy { budget, scheduling, folding: compaction.folds(), attention, quantum: QUANTUM };
-        let mut queue = Queue::new(policy);
-        max_batch_time.into_iter().for_each(|limit| queue.set_time_bound(costs.bound(limit)));
+        let mut queue = Queue::new(policy, interrupting);
+        queue.set_costs(costs.bound(max_batch_time));
         let state = State {
             queue,
             costs,
             share: quota.share(),
-            slot: None,
+            slots: BTreeMap::new(),
             is_forming: false,
             spare: Vec::new(),
             idle_backends: 0,
-            batches: 0,
             running_since: vec![None; replicas],
             closed: false,
             drained: false,
         };
         Self {
             compaction,
+            interrupting,
             max_batch_time,
             parts,
             quota,
             state: Mutex::new(state),
+            signals: Signals::new(replicas),
             planner_wake: Condvar::new(),
             backend_wake: Condvar::new(),
             failed_batches: AtomicUsize::new(0),
@@ -112,6 +120,29 @@ impl Pipeline {
     /// Accepts nothing more; what was accepted is still computed.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
+        self.planner_wake.notify_one();
+    }
+
+    /// Accepts nothing more and ends the passes that run at their next yield point. What was accepted is answered with
+    /// [`BackendError::Stopped`].
+    pub(crate) fn stop(&self) {
+        self.signals.stop();
+        self.close();
+    }
+
+    /// Compaction of the batches of a level.
+    pub(super) fn compaction_of(&self, level: Level) -> Compaction {
+        let max_tokens = match (level, self.interrupting) {
+            (Level::Bulk, _) | (_, None) => self.compaction.max_tokens,
+            (Level::Due, Some(policy)) => policy.due.max_tokens,
+            (Level::Urgent, Some(policy)) => policy.urgent.max_tokens,
+        };
+        Compaction { max_tokens, ..self.compaction }
+    }
+
+    /// Lets the planner look at requests again that had to wait until a pass has computed for some time: it has, for `unpaid`.
+    pub(super) fn look_again(&self, unpaid: Duration) {
+        self.lock().queue.repay(unpaid);
         self.planner_wake.notify_one();
     }
 
@@ -140,16 +171,19 @@ impl Pipeline {
         self.failed_batches.load(Ordering::Relaxed)
     }
 
-    /// Time since a backend took the batch that it has; of several, the one that has run longest.
-    pub(crate) fn busy_for(&self) -> Option<Duration> {
-        self.lock().running_since.iter().flatten().min().map(Instant::elapsed)
+    /// Time since a backend that runs a batch gave its last sign of life: it took the batch, or reached a yield point. Of several, the
+    /// longest.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        let state = self.lock();
+        let running = state.running_since.iter().enumerate().filter_map(|(replica, since)| Some((replica, (*since)?)));
+        running.map(|(replica, since)| since.elapsed().min(self.signals.since_reached(replica))).max()
     }
 
-    /// Entries in the queue and in the slot.
+    /// Entries in the queue and in the slots.
     #[cfg(test)]
     pub(crate) fn num_waiting(&self) -> usize {
         let state = self.lock();
-        state.queue.len() + state.slot.as_ref().map_or(0, FormingBatch::len)
+        state.queue.len() + state.slots.values().map(FormingBatch::len).sum::<usize>()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -159,12 +193,10 @@ impl Pipeline {
 
     /// Takes the cost of a pass into account: its parts, by index, with the work and the time of each.
     pub(super) fn observe_cost(&self, parts: impl IntoIterator<Item = (usize, Work, Duration)>) {
-        if let Some(limit) = self.max_batch_time {
-            let mut state = self.lock();
-            parts.into_iter().for_each(|(part, work, time)| state.costs.observe(part, work, time));
-            let bound = state.costs.bound(limit);
-            state.queue.set_time_bound(bound);
-        }
+        let mut state = self.lock();
+        parts.into_iter().for_each(|(part, work, time)| state.costs.observe(part, work, time));
+        let costs = state.costs.bound(self.max_batch_time);
+        state.queue.set_costs(costs);
     }
 
     /// Counts a batch, and whether any of its answers was good.
@@ -186,7 +218,12 @@ impl State {
     /// Whether a backend waits, or will next, and no batch for it is there or forms: then it plans the next one itself, because a lone
     /// request would wait longer for the planner's thread to wake up.
     pub(super) fn is_left_to_backend(&self) -> bool {
-        self.running_since.iter().any(Option::is_none) && self.slot.is_none() && !self.is_forming
+        self.running_since.iter().any(Option::is_none) && self.slots.is_empty() && !self.is_forming
+    }
+
+    /// Level of the most urgent batch that is ready.
+    pub(super) fn most_urgent(&self) -> Level {
+        self.slots.keys().next_back().copied().unwrap_or(Level::Bulk)
     }
 
     /// Whether the planner has something to do: entries to plan, or the end to see.

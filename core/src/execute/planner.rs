@@ -1,27 +1,42 @@
-//! The planner's thread: fills the slot with the next batch.
+//! The planner's thread: fills the slots with the next batches.
 
 use super::pipeline::{Pipeline, State};
 use crate::error::panic_message;
 use crate::schedule::batcher::{Compaction, FormingBatch};
 use crate::schedule::entry::Entry;
+use crate::schedule::level::Level;
 use crate::trace::plan_spans;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Instant;
 
+/// Entries to plan, and the batch that they join.
+struct Work {
+    level: Level,
+    batch: FormingBatch,
+    entries: Vec<Entry>,
+}
+
 impl Pipeline {
-    /// Until closed and empty: takes entries, forms a batch outside the lock, puts it into the slot.
+    /// Until closed and empty: takes entries, forms a batch outside the lock, puts it into the slot of its level.
     pub(super) fn plan_batches(&self) {
-        while let Some((batch, entries)) = self.await_entries() {
+        while let Some(Work { level, batch, entries }) = self.await_entries() {
             let formed = self.form(batch, entries);
             let mut state = self.lock();
             state.is_forming = false;
-            if formed.is_none() {
-                state.queue.close_batch();
-                state.entries_left();
+            match formed {
+                Some(batch) => drop(state.slots.insert(level, batch)),
+                None => {
+                    let lost = match level {
+                        Level::Bulk => state.queue.close_batch(),
+                        level => state.queue.close_interrupting(level, false),
+                    };
+                    state.queue.finish_batch(lost, None);
+                    state.entries_left();
+                }
             }
-            state.slot = formed;
+            self.signals.set_ready(state.most_urgent());
             drop(state);
             self.backend_wake.notify_one();
         }
@@ -45,14 +60,15 @@ impl Pipeline {
     }
 
     /// The next entries and the batch that they join; none when everything accepted has been planned.
-    fn await_entries(&self) -> Option<(FormingBatch, Vec<Entry>)> {
+    fn await_entries(&self) -> Option<Work> {
         let mut state = self.lock();
         loop {
-            if let Some(work) = state.take_entries(self.compaction) {
+            if let Some(work) = self.take_work(&mut state) {
                 state.entries_left();
                 state.is_forming = true;
                 return Some(work);
             }
+            self.signals.look_again_in(state.queue.blocked_for());
             if state.closed && state.queue.is_empty() {
                 state.drained = true;
                 self.backend_wake.notify_all();
@@ -63,18 +79,38 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// Entries that interrupt what runs, or those of the next batch.
+    fn take_work(&self, state: &mut State) -> Option<Work> {
+        for level in Level::INTERRUPTING {
+            let start = Instant::now();
+            let entries = state.queue.take_interrupting(level);
+            if !entries.is_empty() {
+                let slot = state.slots.remove(&level);
+                let mut batch = slot.unwrap_or_else(|| {
+                    FormingBatch::new(self.compaction_of(level), state.spare.pop().unwrap_or_default())
+                });
+                batch.add_planning(start.elapsed());
+                return Some(Work { level, batch, entries });
+            }
+        }
+        let (batch, entries) = state.take_entries(self.compaction)?;
+        Some(Work { level: Level::Bulk, batch, entries })
+    }
+}
+
 impl State {
     /// Entries from the queue, and the batch that they join: the one in the slot, or a new one. The one in the slot is formed
     /// anew where entries in it have to give way.
     pub(super) fn take_entries(&mut self, compaction: Compaction) -> Option<(FormingBatch, Vec<Entry>)> {
         // Taking it back now would keep a backend waiting that could start.
-        if self.slot.is_some() && self.idle_backends > 0 {
+        if self.slots.contains_key(&Level::Bulk) && self.idle_backends > 0 {
             return None;
         }
         let start = Instant::now();
         let mut entries = self.queue.take();
         if self.queue.is_outdated()
-            && let Some(batch) = self.slot.take()
+            && let Some(batch) = self.slots.remove(&Level::Bulk)
         {
             let (mut given_back, buffers) = batch.into_parts();
             self.spare.push(buffers);
@@ -85,7 +121,7 @@ impl State {
         if entries.is_empty() {
             return None;
         }
-        let slot = self.slot.take();
+        let slot = self.slots.remove(&Level::Bulk);
         let mut batch = slot.unwrap_or_else(|| FormingBatch::new(compaction, self.spare.pop().unwrap_or_default()));
         batch.add_planning(start.elapsed());
         Some((batch, entries))

@@ -104,12 +104,16 @@ impl Pending {
     /// Waits for all answers.
     ///
     /// # Errors
-    /// [`Error::Backend`], the first in order.
+    /// [`Error::Backend`], the first in order; [`Error::ShuttingDown`] where the pass was stopped.
     pub(crate) async fn collect(mut self) -> Result<Vec<Answer>, Error> {
         let mut answers = Vec::with_capacity(self.answers.len());
         for answer in &mut self.answers {
             let lost = |_| BackendError::Panic("the batch was lost".to_owned());
-            answers.push(answer.await.map_err(lost)??);
+            match answer.await.map_err(lost)? {
+                Ok(answer) => answers.push(answer),
+                Err(BackendError::Stopped(_)) => return Err(Error::ShuttingDown),
+                Err(error) => return Err(error.into()),
+            }
         }
         self.answers.clear();
         Ok(answers)
@@ -120,6 +124,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if !self.answers.is_empty() {
             self.answers.clear();
+            self.pipeline.signals.depart();
             let mut state = self.pipeline.lock();
             state.queue.withdraw(self.tickets.clone());
             state.entries_left();

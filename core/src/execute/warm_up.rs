@@ -10,7 +10,9 @@ use crate::error::{BackendError, causes_of_not_finite};
 use crate::plan::radix::RadixPlan;
 use crate::plan::tokens::{Adapter, TokenSlice};
 use crate::schedule::batcher::Compaction;
+use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::work::Work;
+use crate::{Interrupting, Replica};
 use std::time::{Duration, Instant};
 
 /// Sequences of a pass at most.
@@ -71,6 +73,8 @@ pub(crate) struct WarmUp {
     pub(crate) tokens: usize,
     /// Limits of the largest batch.
     pub(crate) limits: BatchLimits,
+    /// Limits of batches that interrupt others.
+    pub(crate) interrupting: Option<InterruptPolicy>,
     pub(crate) compaction: Compaction,
 }
 
@@ -78,7 +82,26 @@ impl WarmUp {
     /// No warm-up.
     #[cfg(test)]
     pub(crate) fn off(compaction: Compaction) -> Self {
-        Self { tokens: 0, limits: BatchLimits { max_tokens: 0, max_ragged_tokens: 0 }, compaction }
+        let limits = BatchLimits { max_tokens: 0, max_ragged_tokens: 0 };
+        Self { tokens: 0, limits, interrupting: None, compaction }
+    }
+
+    /// [`run`](Self::run) for all backends of a replica, each with the limits of its batches.
+    ///
+    /// # Errors
+    /// One of the backends fails.
+    pub(super) fn run_all(
+        &self,
+        Replica { backend, interrupting }: &mut Replica,
+        observe: impl Fn(usize, Work, Duration),
+    ) -> Result<WarmUpAnswers, BackendError> {
+        let mut answers = self.run(backend, &observe)?;
+        if let (Some(Interrupting { due, urgent }), Some(policy)) = (interrupting, self.interrupting) {
+            for (backend, limits) in [(due, policy.due), (urgent, policy.urgent)] {
+                answers = answers.and(Self { limits, ..*self }.run(backend, &observe)?);
+            }
+        }
+        Ok(answers)
     }
 
     /// Reserves memory, runs the passes and tells of their answers; `observe` is told the part of the model, the work and the time of each.

@@ -48,6 +48,8 @@ pub(crate) struct Answer {
     pub(crate) output: Output,
     /// From arrival until the backend took the batch, less planning.
     pub(crate) queue: Duration,
+    /// Time at which the backend took the batch.
+    pub(crate) taken: Instant,
     pub(crate) batch: Arc<BatchReport>,
 }
 

@@ -3,12 +3,22 @@
 //! *Accounts* take turns: next is the one that has received the fewest tokens. One that comes back from a pause starts
 //! level with the others and gets nothing for the time that it was away. The *jobs* of an account (requests, or chunks of
 //! large ones) are in its [`SizeLanes`].
+//!
+//! An entry is charged its tokens when it takes its seat in a batch. Once the batch has run, the charges are corrected to the time that it
+//! took, as a number of tokens by the [`Pace`] of the last seconds: who sends small or slow batches pays for them.
 
 use super::entry::Ticket;
-use super::size_lanes::{Rank, SizeLanes};
+use super::pace::Pace;
+use super::size_lanes::{Progress, Rank, SizeLanes};
+use super::work::WorkByPart;
 use super::work_counter::count_work;
 use crate::{Account, Flow};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+/// Ratio of the sizes of a request that is interrupted and of one that interrupts it, at least. Requests that are about as large share
+/// batches, and prefixes.
+const MIN_RATIO: usize = 4;
 
 /// Place of an entry in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,17 +36,17 @@ pub(crate) struct FairShares {
     /// The accounts with waiting entries, by the tokens that they have received.
     turns: BTreeSet<(u64, Account)>,
     jobs: HashMap<Ticket, Job>,
-    /// Fewest tokens that a waiting account had received when a batch left: where one starts that comes back.
+    /// Fewest tokens that an account had received, those in flight not counted, when a batch was done: where one starts that comes back.
     level: u64,
+    /// Tokens in batches that form or run, of the accounts that have some.
+    in_flight: BTreeMap<Account, u64>,
+    pace: Pace,
 }
 
 #[derive(Debug)]
 struct AccountShares {
-    /// Tokens, those of the forming batch included.
+    /// Tokens, with those in flight.
     received: u64,
-    in_batch: u64,
-    /// Tokens of its longest entry in the forming batch.
-    longest: u64,
     lanes: SizeLanes,
 }
 
@@ -45,12 +55,23 @@ struct AccountShares {
 pub(crate) struct Job {
     pub(crate) flow: Flow,
     pub(crate) rank: Rank,
-    /// Entries that wait or are in the forming batch.
+    pub(crate) size: JobSize,
+    /// Entries that are not done: they wait, or are in a batch that forms or runs.
     entries: usize,
     /// It counts in its lane. A chunk counts once the chunk before it is done.
     is_open: bool,
     /// Chunk after it.
     next: Option<Ticket>,
+}
+
+/// Size of a job, nothing shared.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JobSize {
+    pub(crate) entries: usize,
+    pub(crate) tokens: usize,
+    /// Tokens of its longest entry.
+    pub(crate) longest: usize,
+    pub(crate) work: WorkByPart,
 }
 
 /// Waiting entries whose turn it is.
@@ -62,7 +83,7 @@ pub(crate) struct Class<'a> {
     pub(crate) entries: &'a BTreeSet<Ticket>,
 }
 
-/// An entry in the forming batch.
+/// An entry in a batch that forms or runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seat {
     pub(crate) ticket: Ticket,
@@ -72,34 +93,50 @@ pub(crate) struct Seat {
     pub(crate) payer: Ticket,
     /// Tokens that it added to the batch.
     pub(crate) tokens: usize,
+    /// Estimated time that it added to the batch, in any unit.
+    pub(crate) estimate: f64,
+    /// Progress of the payer's lane by these tokens.
+    progress: Progress,
 }
+
+/// Accounts that have entries in a batch and the lanes that these are counted in, each with the tokens of its largest job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Members(BTreeMap<(Account, u8), usize>);
 
 impl FairShares {
     pub(crate) fn new(quantum: usize) -> Self {
         let (accounts, turns, jobs) = (HashMap::new(), BTreeSet::new(), HashMap::new());
-        Self { quantum: quantum.max(2), accounts, turns, jobs, level: 0 }
+        Self {
+            quantum: quantum.max(2),
+            accounts,
+            turns,
+            jobs,
+            level: 0,
+            in_flight: BTreeMap::new(),
+            pace: Pace::default(),
+        }
     }
 
-    /// A job of `entries` entries, `tokens` in all, known by the ticket of the first. One that `follows` another of the
-    /// same request takes its place: a request counts once.
-    pub(crate) fn begin(&mut self, job: Ticket, flow: Flow, follows: Option<Ticket>, [entries, tokens]: [usize; 2]) {
+    /// A job, known by the ticket of its first entry. One that `follows` another of the same request takes its place: a request counts
+    /// once.
+    pub(crate) fn begin(&mut self, job: Ticket, flow: Flow, follows: Option<Ticket>, size: JobSize) {
         let before = follows.and_then(|before| self.jobs.get_mut(&before));
         let is_open = before.is_none();
         before.into_iter().for_each(|before| before.next = Some(job));
         let lanes = &mut self.account(flow.account).lanes;
         let weight = flow.priority.weight();
-        let rank = lanes.rank(job, tokens, weight);
+        let rank = lanes.rank(job, size.tokens, weight);
         if is_open {
             lanes.open(rank, weight);
         }
-        self.jobs.insert(job, Job { flow, rank, entries, is_open, next: None });
+        self.jobs.insert(job, Job { flow, rank, entries: size.entries, size, is_open, next: None });
     }
 
     /// A job whose entries wait in the order of arrival among all.
-    pub(crate) fn begin_in_order(&mut self, job: Ticket, entries: usize) {
+    pub(crate) fn begin_in_order(&mut self, job: Ticket, size: JobSize) {
         self.account(Account::default());
         let (flow, rank) = (Flow::default(), Rank::default());
-        self.jobs.insert(job, Job { flow, rank, entries, is_open: false, next: None });
+        self.jobs.insert(job, Job { flow, rank, entries: size.entries, size, is_open: false, next: None });
     }
 
     pub(crate) fn job(&self, job: Ticket) -> &Job {
@@ -139,67 +176,137 @@ impl FairShares {
         })
     }
 
-    /// An entry of a job, which no longer waits, takes its seat in the forming batch.
-    pub(crate) fn charge(&mut self, seat: &Seat) {
-        let account = self.job(seat.job).flow.account;
-        self.edit_received(account, |shares| {
-            shares.received += seat.tokens as u64;
-            shares.in_batch += seat.tokens as u64;
-            shares.longest = shares.longest.max(seat.tokens as u64);
-        });
-        let &Job { flow, rank, .. } = self.job(seat.payer);
-        self.account(flow.account).lanes.charge(rank, seat.tokens);
+    /// An entry of a job, which no longer waits, takes a seat in a batch that forms, of which `payer` pays for the `tokens` that it adds.
+    pub(crate) fn seat(&mut self, ticket: Ticket, [job, payer]: [Ticket; 2], tokens: usize, estimate: f64) -> Seat {
+        let account = self.job(job).flow.account;
+        self.edit_received(account, |received| *received += tokens as u64);
+        *self.in_flight.entry(account).or_default() += tokens as u64;
+        let &Job { flow, rank, .. } = self.job(payer);
+        let progress = self.account(flow.account).lanes.charge(rank.lane, tokens);
+        Seat { ticket, job, payer, tokens, estimate, progress }
     }
 
-    /// True if a job would come before entries of an account in the forming batch.
-    pub(crate) fn precedes(&self, job: Ticket, account: Account) -> bool {
+    /// The members of a batch, with one more seat.
+    pub(crate) fn join(&self, members: &mut Members, seat: &Seat) {
+        let (job, payer) = (self.job(seat.job), self.job(seat.payer));
+        let largest = members.0.entry((job.flow.account, payer.rank.lane)).or_default();
+        *largest = (*largest).max(payer.size.tokens);
+    }
+
+    /// True if a job would come before entries of a batch.
+    pub(crate) fn precedes(&self, job: Ticket, members: &Members) -> bool {
         count_work();
+        members.0.keys().any(|member| self.precedes_member(job, member))
+    }
+
+    /// True if a job would come before entries of jobs in a batch that are [`MIN_RATIO`] times as large.
+    pub(crate) fn interrupts(&self, job: Ticket, members: &Members) -> bool {
+        count_work();
+        let Job { rank, size, .. } = self.job(job);
+        let is_larger = |lane: u8, tokens: usize| lane > rank.lane && tokens >= MIN_RATIO * size.tokens;
+        members.0.iter().any(|(member, &tokens)| is_larger(member.1, tokens) && self.precedes_member(job, member))
+    }
+
+    fn precedes_member(&self, job: Ticket, &(account, lane): &(Account, u8)) -> bool {
         let Job { flow, rank, .. } = self.job(job);
-        let received = |account| self.accounts[&account].received;
+        let received = |account| self.accounts.get(&account).map_or(0, |shares| shares.received);
         match flow.account == account {
-            true => self.accounts[&account].lanes.precedes(*rank),
+            true => self.accounts.get(&account).is_some_and(|shares| shares.lanes.precedes(*rank, lane)),
             false => received(flow.account) < received(account),
         }
     }
 
-    /// The forming batch is given up; the entries in it wait again once they are added.
+    /// A forming batch is given up; the entries in it wait again once they are added.
     pub(crate) fn cancel_batch(&mut self, seats: &[Seat]) {
         for seat in seats {
-            let [account, payer] = self.accounts_of(seat);
-            self.edit_received(account, |shares| {
-                shares.received -= std::mem::take(&mut shares.in_batch);
-                shares.longest = 0;
-            });
-            self.account(payer).lanes.cancel_batch();
+            let account = self.job(seat.job).flow.account;
+            self.edit_received(account, |received| *received = received.saturating_sub(seat.tokens as u64));
+            self.land(account, seat.tokens as u64);
+            let &Job { flow, rank, .. } = self.job(seat.payer);
+            self.account(flow.account).lanes.refund(rank.lane, seat.progress);
         }
     }
 
-    /// The forming batch has left. What an account had of room that others had no use for it does not pay for later: it is ahead
+    /// A forming batch has left. What an account had of room that others had no use for it does not pay for later: it is ahead
     /// of them by its longest entry at most.
     pub(crate) fn close_batch(&mut self, seats: &[Seat]) {
-        self.level = self.turns.first().map_or(self.level, |&(received, _)| self.level.max(received));
-        for seat in seats {
-            let [account, payer] = self.accounts_of(seat);
-            let level = self.level;
-            self.edit_received(account, |shares| {
-                let longest = std::mem::take(&mut shares.longest);
-                if std::mem::take(&mut shares.in_batch) > 0 {
-                    shares.received = shares.received.min(level + longest);
-                }
-            });
-            self.account(payer).lanes.close_batch();
+        let level = self.turns.first().map_or(self.level, |&(received, _)| self.level.max(received));
+        let mut longest: HashMap<Account, u64> = HashMap::new();
+        let mut lanes: HashMap<Account, BTreeSet<u8>> = HashMap::new();
+        for seat in seats.iter().filter(|seat| seat.tokens > 0) {
+            let of_account = longest.entry(self.job(seat.job).flow.account).or_default();
+            *of_account = (*of_account).max(seat.tokens as u64);
+            let &Job { flow, rank, .. } = self.job(seat.payer);
+            lanes.entry(flow.account).or_default().insert(rank.lane);
         }
+        for (account, longest) in longest {
+            let mut lowered = 0;
+            self.edit_received(account, |received| {
+                lowered = received.saturating_sub(level + longest);
+                *received -= lowered;
+            });
+            self.land(account, lowered);
+        }
+        for (account, lanes) in lanes {
+            self.account(account).lanes.close_batch(lanes);
+        }
+    }
+
+    /// A batch is done, in this time if it ran.
+    pub(crate) fn finish_batch(&mut self, seats: &[Seat], time: Option<Duration>) {
+        if let Some(time) = time {
+            self.correct(seats, time);
+        }
+        for seat in seats {
+            let account = self.job(seat.job).flow.account;
+            self.land(account, seat.tokens as u64);
+            let &Job { flow, rank, .. } = self.job(seat.payer);
+            self.account(flow.account).lanes.land(rank.lane, seat.progress);
+        }
+        self.raise_level();
         for seat in seats {
             self.finish_entry(seat.job);
         }
     }
 
-    /// The accounts of the job that a seat is of, and of its payer.
-    fn accounts_of(&self, seat: &Seat) -> [Account; 2] {
-        [seat.job, seat.payer].map(|job| self.job(job).flow.account)
+    /// So many tokens of an account are in flight no longer.
+    fn land(&mut self, account: Account, tokens: u64) {
+        if let Some(in_flight) = self.in_flight.get_mut(&account) {
+            *in_flight = in_flight.saturating_sub(tokens);
+            if *in_flight == 0 {
+                self.in_flight.remove(&account);
+            }
+        }
     }
 
-    /// An entry of a job is computed or cancelled.
+    /// Raises the level to the fewest tokens that an account has received which waits or is in a batch.
+    fn raise_level(&mut self) {
+        let waits_alone = |&&(_, account): &&(u64, Account)| !self.in_flight.contains_key(&account);
+        let waiting = self.turns.iter().find(waits_alone).map(|&(received, _)| received);
+        let received = |account: &Account| self.accounts.get(account).map_or(0, |shares| shares.received);
+        let in_flight = self.in_flight.iter().map(|(account, tokens)| received(account).saturating_sub(*tokens));
+        self.level = self.level.max(waiting.into_iter().chain(in_flight).min().unwrap_or(0));
+    }
+
+    /// Corrects what was charged for a batch to the time that it took.
+    fn correct(&mut self, seats: &[Seat], time: Duration) {
+        let charged: usize = seats.iter().map(|seat| seat.tokens).sum();
+        let estimated: f64 = seats.iter().map(|seat| seat.estimate).sum();
+        let due = self.pace.observe(charged, time);
+        for seat in seats {
+            let part = if estimated > 0.0 { seat.estimate / estimated } else { 1.0 / seats.len() as f64 };
+            let tokens = (part * due).round() as i64 - seat.tokens as i64;
+            if tokens == 0 {
+                continue;
+            }
+            let account = self.job(seat.job).flow.account;
+            self.edit_received(account, |received| *received = received.saturating_add_signed(tokens));
+            let &Job { flow, rank, .. } = self.job(seat.payer);
+            self.account(flow.account).lanes.correct(rank.lane, tokens);
+        }
+    }
+
+    /// An entry of a job is done or cancelled.
     pub(crate) fn finish_entry(&mut self, job: Ticket) {
         count_work();
         let Some(Job { entries, .. }) = self.jobs.get_mut(&job) else { return };
@@ -219,20 +326,20 @@ impl FairShares {
         }
         if self.jobs.is_empty() {
             // What was received counts between those that wait.
-            *self = Self::new(self.quantum);
+            *self = Self { pace: self.pace, ..Self::new(self.quantum) };
         }
     }
 
     fn account(&mut self, account: Account) -> &mut AccountShares {
-        let new = || AccountShares { received: 0, in_batch: 0, longest: 0, lanes: SizeLanes::new(self.quantum) };
+        let new = || AccountShares { received: 0, lanes: SizeLanes::new(self.quantum) };
         self.accounts.entry(account).or_insert_with(new)
     }
 
-    fn edit_received(&mut self, account: Account, edit: impl FnOnce(&mut AccountShares)) {
+    fn edit_received(&mut self, account: Account, edit: impl FnOnce(&mut u64)) {
         count_work();
         let Some(shares) = self.accounts.get_mut(&account) else { return };
         let waits = self.turns.remove(&(shares.received, account));
-        edit(shares);
+        edit(&mut shares.received);
         if waits {
             self.turns.insert((shares.received, account));
         }

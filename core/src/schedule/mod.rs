@@ -3,8 +3,13 @@
 pub(crate) mod batcher;
 pub(crate) mod budget;
 pub(crate) mod cost_model;
+mod debts;
 pub(crate) mod entry;
 mod fair_shares;
+pub(crate) mod forming;
+pub(crate) mod interrupting;
+pub(crate) mod level;
+mod pace;
 pub(crate) mod part_costs;
 mod prefix_index;
 mod prefix_tree;

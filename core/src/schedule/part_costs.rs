@@ -28,43 +28,67 @@ impl PartCosts {
         }
     }
 
-    /// Bound on the time of a batch by these costs.
-    pub(crate) fn bound(&self, limit: Duration) -> TimeBound {
+    /// Bound on the time of a batch by these costs; `None` for estimates without a bound.
+    pub(crate) fn bound(&self, limit: Option<Duration>) -> TimeBound {
         let costs = self.models.iter().map(CostModel::cost).collect();
-        TimeBound { limit: limit.as_nanos() as f64, costs, parts: self.parts.clone() }
+        let limit = limit.map_or(f64::INFINITY, |limit| limit.as_nanos() as f64);
+        TimeBound { limit, costs, parts: self.parts.clone() }
     }
 }
 
 /// Bound on the time of a batch, which is the sum of the times of the parts: they compute one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct TimeBound {
-    /// Nanoseconds.
+    /// Nanoseconds; infinite where there is no bound.
     limit: f64,
     /// By part.
     costs: Vec<Cost>,
     pub(crate) parts: PartMap,
 }
 
+impl Default for TimeBound {
+    /// No bound, and nothing known of any part.
+    fn default() -> Self {
+        Self { limit: f64::INFINITY, costs: Vec::new(), parts: PartMap::default() }
+    }
+}
+
 impl TimeBound {
+    /// The bound in nanoseconds; infinite where there is none.
+    pub(crate) fn limit(&self) -> f64 {
+        self.limit
+    }
+
+    /// Time of rows without pairs, of the part whose rows take longest.
+    pub(crate) fn time_of_rows(&self, rows: usize) -> f64 {
+        self.costs.iter().map(|cost| cost.per_row).fold(0.0, f64::max) * rows as f64
+    }
+
     /// Rows of a part without pairs that could join a pass together with `shared`, which it has already.
     pub(crate) fn room(&self, taken: &WorkByPart, part: usize, shared: Work) -> usize {
-        let rest = self.most(part, shared) - self.time(taken);
-        self.costs.get(part).map_or(0, |cost| (rest / cost.per_row).max(0.0) as usize)
+        let rest = self.most(self.limit, part, shared) - self.time(taken);
+        self.costs.get(part).map_or(usize::MAX, |cost| (rest / cost.per_row).max(0.0) as usize)
     }
 
     /// True if a pass, of which its last sequence is one of `part` and shares `shared` with others, is within the bound.
     pub(crate) fn allows(&self, pass: &WorkByPart, part: usize, shared: Work) -> bool {
-        self.time(pass) <= self.most(part, shared)
+        self.allows_within(self.limit, pass, part, shared)
+    }
+
+    /// The same with another bound.
+    pub(crate) fn allows_within(&self, limit: f64, pass: &WorkByPart, part: usize, shared: Work) -> bool {
+        self.time(pass) <= self.most(limit, part, shared)
     }
 
     /// The bound, and on top of it the time of what is shared: the next batch would compute that again. Where it alone takes longer
     /// than the bound, it counts in its place: so at most half of the time goes to what was computed before.
-    fn most(&self, part: usize, shared: Work) -> f64 {
+    fn most(&self, limit: f64, part: usize, shared: Work) -> f64 {
         let shared = self.costs.get(part).map_or(0.0, |cost| cost.time(shared));
-        self.limit.max(shared) + shared
+        limit.max(shared) + shared
     }
 
-    fn time(&self, work: &WorkByPart) -> f64 {
+    /// Estimated time of a pass, in nanoseconds.
+    pub(crate) fn time(&self, work: &WorkByPart) -> f64 {
         self.costs.iter().zip(work.iter()).map(|(cost, work)| cost.time(work)).sum()
     }
 }

@@ -2,15 +2,20 @@
 
 use super::budget::{Budget, Load, Policy};
 use super::entry::{Entry, Ticket};
-use super::fair_shares::{Class, FairShares, Seat, Turn};
+use super::fair_shares::{Class, FairShares, JobSize, Seat, Turn};
+use super::forming::{BatchId, Candidate, Forming, PassedOver, Running};
+use super::interrupting::{InterruptPolicy, Interrupting, MAX_URGENT_TIME};
+use super::level::Level;
 use super::part_costs::TimeBound;
 use super::prefix_index::{Group, Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
 use super::work::Work;
 use super::work_counter::count_work;
+use crate::plan::ragged::causal_pairs;
 use crate::{Account, Adapter, Flow, Folding, Scheduling};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::time::Duration;
 
 /// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
 /// rest of a batch is left empty.
@@ -37,79 +42,58 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 /// When nothing more fits in turn, entries of any class ride along: those that add no token, and those that add no more
 /// than the leading job has saved in this batch by sharing.
 ///
+/// Jobs of very different sizes share a batch only if it is short for the smallest of them, and those that may interrupt what runs
+/// are left to [`take_interrupting`](Self::take_interrupting).
+///
 /// docs/architecture.md states how long a job waits at most.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    policy: Policy,
-    /// Bound on the estimated time of a batch.
-    time_bound: Option<TimeBound>,
-    waiting: BTreeMap<Ticket, Waiting>,
+    pub(super) policy: Policy,
+    /// Estimates of the time of a batch, and the bound on it.
+    pub(super) costs: TimeBound,
+    pub(super) waiting: BTreeMap<Ticket, Waiting>,
     index: PrefixIndex,
-    shares: FairShares,
+    pub(super) shares: FairShares,
     next_ticket: Ticket,
     /// Tokens of all waiting entries.
     tokens: usize,
     forming: Forming,
+    /// Accounts and lanes that the batch which forms has no entries of.
+    reserved: BTreeSet<(Account, u8)>,
+    /// None where batches are not interrupted.
+    pub(super) interrupting: Option<Interrupting>,
+    pub(super) running: BTreeMap<BatchId, Running>,
+    last_batch: BatchId,
     /// Jobs that arrived since entries were last taken.
     newcomers: Vec<Ticket>,
 }
 
-/// The batch that forms.
-#[derive(Debug, Default)]
-struct Forming {
-    load: Load,
-    seats: Vec<Seat>,
-    /// Accounts that have entries in it.
-    accounts: BTreeSet<Account>,
-    /// Job whose entries go in order.
-    leading: Option<Ticket>,
-    /// Tokens that sharing saved the leading job, less those of riders.
-    saved: usize,
-    /// An entry in it was cancelled, and another could have its room.
-    has_vacancy: bool,
-}
-
 #[derive(Debug)]
-struct Waiting {
-    entry: Entry,
+pub(super) struct Waiting {
+    pub(super) entry: Entry,
     node: NodeId,
     /// Its job, by the ticket of the first entry.
-    job: Ticket,
-}
-
-/// Candidates that were passed over while entries are taken.
-#[derive(Debug, Default)]
-struct PassedOver {
-    entries: Vec<Ticket>,
-    groups: Vec<Group>,
-}
-
-impl PassedOver {
-    fn len(&self) -> usize {
-        self.entries.len() + self.groups.len()
-    }
-}
-
-/// The next entry to join if it fits.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    ticket: Ticket,
-    /// Entries that it had better join together with.
-    group: Option<Group>,
-    is_rider: bool,
+    pub(super) job: Ticket,
 }
 
 impl Queue {
-    pub(crate) fn new(policy: Policy) -> Self {
+    /// An empty queue; batches interrupt others within `interrupting`.
+    pub(crate) fn new(policy: Policy, interrupting: Option<InterruptPolicy>) -> Self {
+        // The order of arrival lets nobody overtake.
+        let interrupting = interrupting.filter(|_| policy.scheduling == Scheduling::Prefix);
         Self {
             policy,
-            time_bound: None,
+            costs: TimeBound::default(),
             waiting: BTreeMap::new(),
             index: PrefixIndex::new(policy.folding.unwrap_or(Folding::Prefix)),
             shares: FairShares::new(policy.quantum),
             next_ticket: 0,
             tokens: 0,
             forming: Forming::default(),
+            reserved: BTreeSet::new(),
+            interrupting: interrupting.map(Interrupting::new),
+            running: BTreeMap::new(),
+            last_batch: 0,
             newcomers: Vec::new(),
         }
     }
@@ -121,9 +105,9 @@ impl Queue {
         if entries.is_empty() {
             return job..job;
         }
-        let size = [entries.len(), entries.iter().map(|entry| entry.tokens.len()).sum()];
+        let size = self.size(&entries);
         match self.policy.scheduling {
-            Scheduling::Fifo => self.shares.begin_in_order(job, entries.len()),
+            Scheduling::Fifo => self.shares.begin_in_order(job, size),
             Scheduling::Prefix => self.shares.begin(job, flow, follows, size),
         }
         for mut entry in entries {
@@ -150,19 +134,21 @@ impl Queue {
         self.tokens
     }
 
-    /// Tokens and number of the entries that wait or are in the batch that forms.
+    /// Tokens and number of the entries that wait or are in batches that form.
     pub(crate) fn held(&self) -> [usize; 2] {
         let load = &self.forming.load;
-        [self.tokens + load.ragged_tokens, self.len() + load.sequences]
+        let [tokens, entries] = self.interrupting.as_ref().map_or([0; 2], Interrupting::held);
+        [self.tokens + load.ragged_tokens + tokens, self.len() + load.sequences + entries]
     }
 
-    /// Takes another bound on the time of a batch.
-    pub(crate) fn set_time_bound(&mut self, bound: TimeBound) {
-        self.time_bound = Some(bound);
+    /// Takes other estimates of the time of a batch and another bound on it.
+    pub(crate) fn set_costs(&mut self, costs: TimeBound) {
+        self.costs = costs;
     }
 
     /// Removes the entries that begin a batch, or join the one that forms. Cancelled entries are dropped.
     pub(crate) fn take(&mut self) -> Vec<Entry> {
+        self.reserved = self.reserved();
         let mut taken = Vec::new();
         let mut passed_over = PassedOver::default();
         while let Some(candidate) = self.in_turn(&passed_over)
@@ -182,11 +168,11 @@ impl Queue {
     /// found no room, or an entry in it was cancelled while others wait.
     pub(crate) fn is_outdated(&mut self) -> bool {
         let newcomers = std::mem::take(&mut self.newcomers);
+        let vacancy = std::mem::take(&mut self.forming.has_vacancy) && !self.is_empty();
         let is_displaced = |job: &Ticket| {
             let waits = self.waiting.range(job..).next().is_some_and(|(_, waiting)| waiting.job == *job);
-            waits && self.forming.accounts.iter().any(|&account| self.shares.precedes(*job, account))
+            waits && !self.is_reserved(*job) && self.shares.precedes(*job, &self.forming.members)
         };
-        let vacancy = std::mem::take(&mut self.forming.has_vacancy) && !self.is_empty();
         vacancy || newcomers.iter().any(is_displaced)
     }
 
@@ -203,10 +189,45 @@ impl Queue {
         }
     }
 
-    /// The batch that formed has left, or is lost; the next [`take`](Self::take) begins another.
-    pub(crate) fn close_batch(&mut self) {
+    /// The batch that formed has left, to be [finished](Self::finish_batch); the next [`take`](Self::take) begins another.
+    pub(crate) fn close_batch(&mut self) -> BatchId {
         let forming = self.end_forming();
-        self.shares.close_batch(&forming.seats);
+        self.leave(forming, Level::Bulk, false)
+    }
+
+    /// The same for the batch that formed at a level that interrupts others. `interrupts` is false where a backend was free.
+    pub(crate) fn close_interrupting(&mut self, level: Level, interrupts: bool) -> BatchId {
+        let forming = self.interrupting.as_mut().and_then(|interrupting| interrupting.forming(level));
+        let forming = forming.map(std::mem::take).unwrap_or_default();
+        self.leave(forming, level, interrupts)
+    }
+
+    /// The batch that formed has left and is done; nobody has measured its time.
+    #[cfg(test)]
+    pub(crate) fn complete_batch(&mut self) {
+        let batch = self.close_batch();
+        self.finish_batch(batch, None);
+    }
+
+    fn leave(&mut self, forming: Forming, level: Level, interrupts: bool) -> BatchId {
+        let Forming { seats, members, load, .. } = forming;
+        let estimate = self.costs.time(&load.work);
+        self.shares.close_batch(&seats);
+        self.last_batch += 1;
+        self.running.insert(self.last_batch, Running { level, interrupts, estimate, seats, members });
+        self.last_batch
+    }
+
+    /// A batch is done, after this compute time if it ran, or is lost.
+    pub(crate) fn finish_batch(&mut self, batch: BatchId, time: Option<Duration>) {
+        let Some(Running { interrupts, seats, .. }) = self.running.remove(&batch) else { return };
+        if let (true, Some(time), Some(interrupting)) = (interrupts, time, &mut self.interrupting) {
+            for seat in &seats {
+                let account = self.shares.job(seat.job).flow.account;
+                interrupting.debts.borrow(account, time / seats.len().max(1) as u32);
+            }
+        }
+        self.shares.finish_batch(&seats, time);
     }
 
     /// Drops the entries with these tickets that still wait.
@@ -220,7 +241,10 @@ impl Queue {
     /// The next entry in the fair order. Where nothing fits of those whose turn it is, others come before them in this batch, and
     /// they begin the next one.
     fn in_turn(&self, passed_over: &PassedOver) -> Option<Candidate> {
-        self.shares.classes().find_map(|class| self.next_of(&class, passed_over))
+        let is_free = |class: &Class<'_>| {
+            !self.reserved.contains(&(class.account, class.rank.lane)) && self.may_mix(class.rank.lane)
+        };
+        self.shares.classes().filter(is_free).find_map(|class| self.next_of(&class, passed_over))
     }
 
     /// The next entry of a class.
@@ -244,7 +268,8 @@ impl Queue {
         if self.forming.load.sequences == 0 || !self.is_prefix_aware() {
             return None;
         }
-        let Nearest { ticket, .. } = self.index.nearest(|_| true)?;
+        let is_free = |turn: Turn| self.may_mix(turn.rank.lane) && !self.is_reserved(self.waiting[&turn.ticket].job);
+        let Nearest { ticket, .. } = self.index.nearest(is_free)?;
         let tokens = self.index.new_tokens(self.waiting[&ticket].node);
         (tokens <= self.forming.saved).then_some(Candidate { ticket, group: None, is_rider: true })
     }
@@ -255,13 +280,14 @@ impl Queue {
         let Candidate { ticket, group, .. } = candidate;
         let Waiting { entry, node, .. } = &self.waiting[&ticket];
         let (node, len, part) = (*node, entry.tokens.len(), self.part(entry.tokens.adapter()));
+        let lane = self.turn(ticket).rank.lane;
         let tokens = if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len };
         let load = self.forming.load.with(part, tokens, len, self.policy.attention);
         let shared = self.policy.attention.saved(len - tokens);
         let split = group.filter(|group| self.is_better_whole(group, part));
         if entry.is_cancelled() {
             self.cancel(ticket);
-        } else if split.is_none() && self.fits(&load, part, shared) {
+        } else if split.is_none() && self.fits(&load, (part, lane), shared) {
             self.index.cover(node);
             taken.extend(self.seat(candidate, tokens, load));
         } else if !self.may_pass_over(passed_over.len()) {
@@ -294,21 +320,57 @@ impl Queue {
         class.entries.last().is_some_and(|last| self.waiting[last].job == job)
     }
 
-    /// Index of the part of the model that takes texts with this adapter; only bounds on time tell parts apart.
-    fn part(&self, adapter: Adapter) -> usize {
-        self.time_bound.as_ref().map_or(0, |bound| bound.parts.part(adapter))
+    /// Index of the part of the model that takes texts with this adapter.
+    pub(super) fn part(&self, adapter: Adapter) -> usize {
+        self.costs.parts.part(adapter)
     }
 
-    /// True if a batch may have this load, whose last sequence is for `part` and shares `shared` with the others.
-    fn fits(&self, load: &Load, part: usize, shared: Work) -> bool {
-        let is_in_time = || self.time_bound.as_ref().is_none_or(|bound| bound.allows(&load.work, part, shared));
+    fn is_reserved(&self, job: Ticket) -> bool {
+        let job = self.shares.job(job);
+        self.reserved.contains(&(job.flow.account, job.rank.lane))
+    }
+
+    /// True if the batch that forms is short enough for a job of this lane.
+    fn may_mix(&self, lane: u8) -> bool {
+        let [smallest, largest] = self.forming.lanes_with(lane);
+        let is_mixed = largest > smallest + 1;
+        !is_mixed || self.costs.time(&self.forming.load.work) <= self.limit([smallest, largest])
+    }
+
+    /// The bound on the time of a batch with jobs from the smallest to the largest of these lanes. Where they are far apart, that is twice
+    /// the time of a small one, or that of an urgent batch: a small job waits for no more.
+    fn limit(&self, [smallest, largest]: [u8; 2]) -> f64 {
+        let limit = self.costs.limit();
+        if largest <= smallest + 1 || limit.is_infinite() {
+            return limit;
+        }
+        let small = self.policy.quantum.saturating_mul(2 << smallest.min(30));
+        self.costs.time_of_rows(small).max(MAX_URGENT_TIME.as_nanos() as f64).min(limit)
+    }
+
+    /// True if the batch that forms may have this load, whose last sequence is for `part`, of a job of `lane`, and shares `shared` with
+    /// the others.
+    fn fits(&self, load: &Load, (part, lane): (usize, u8), shared: Work) -> bool {
+        let limit = self.limit(self.forming.lanes_with(lane));
+        let is_in_time = || self.costs.allows_within(limit, &load.work, part, shared);
         self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
     }
 
     /// Rows for `part` that fit beside a load, together with `shared`, which it has already.
     fn room(&self, load: &Load, part: usize, shared: Work) -> usize {
-        let in_time = self.time_bound.as_ref().map_or(usize::MAX, |bound| bound.room(&load.work, part, shared));
-        self.policy.budget.room(load).min(in_time)
+        self.policy.budget.room(load).min(self.costs.room(&load.work, part, shared))
+    }
+
+    /// Size of a job.
+    fn size(&self, entries: &[Entry]) -> JobSize {
+        let mut size = JobSize { entries: entries.len(), ..JobSize::default() };
+        for Entry { tokens, .. } in entries {
+            size.tokens += tokens.len();
+            size.longest = size.longest.max(tokens.len());
+            let work = Work { rows: tokens.len(), pairs: causal_pairs(0, tokens.len() as u64) };
+            size.work.add(self.part(tokens.adapter()), work);
+        }
+        size
     }
 
     /// True for a group of texts for `part` that had better wait for a batch with room for all of it.
@@ -335,16 +397,15 @@ impl Queue {
         let Waiting { entry, job, .. } = self.remove(ticket)?;
         let forming = &mut self.forming;
         let leading = *forming.leading.get_or_insert(job);
-        forming.load = load;
         if is_rider {
             forming.saved -= tokens;
         } else if leading == job {
             forming.saved += entry.tokens.len() - tokens;
         }
-        let seat = Seat { ticket, job, payer: if is_rider { leading } else { job }, tokens };
-        forming.seats.push(seat);
-        forming.accounts.insert(self.shares.job(job).flow.account);
-        self.shares.charge(&seat);
+        let estimate = self.costs.time(&load.work) - self.costs.time(&forming.load.work);
+        let payer = if is_rider { leading } else { job };
+        let seat = self.shares.seat(ticket, [job, payer], tokens, estimate);
+        forming.add(seat, load, &self.shares);
         Some(entry)
     }
 
@@ -356,7 +417,7 @@ impl Queue {
         self.waiting.insert(entry.ticket, Waiting { entry, node, job });
     }
 
-    fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
         let turn = self.turn(ticket);
         let waiting = self.waiting.remove(&ticket)?;
         self.index.remove(turn, waiting.node);
@@ -365,7 +426,7 @@ impl Queue {
         Some(waiting)
     }
 
-    fn cancel(&mut self, ticket: Ticket) {
+    pub(super) fn cancel(&mut self, ticket: Ticket) {
         if let Some(Waiting { job, .. }) = self.remove(ticket) {
             self.shares.finish_entry(job);
         }

@@ -15,7 +15,7 @@ use crate::flow::Weight;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Service of a job of weight 1, in parts of a token.
-type Progress = u64;
+pub(crate) type Progress = u64;
 
 /// Progress of a token at [`Weight`] 1.
 const UNIT: u64 = 1 << 18;
@@ -27,7 +27,7 @@ const USUAL: Weight = Weight(16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Rank {
     /// Binary logarithm of the job's size in quanta.
-    lane: u8,
+    pub(crate) lane: u8,
     order: u64,
 }
 
@@ -39,16 +39,16 @@ pub(crate) struct SizeLanes {
     lanes: BTreeMap<u8, Lane>,
     /// The lanes with waiting entries, by what they are due at.
     turns: BTreeSet<(Progress, u8)>,
-    /// Least progress of a waiting lane when a batch left: where one starts that comes back.
+    /// Least progress of a lane, what is in flight not counted, when a batch was done: where one starts that comes back.
     level: Progress,
 }
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// What each of its jobs has received in the mean, by weight, the forming batch included.
+    /// What each of its jobs has received in the mean, by weight, with what is in flight.
     progress: Progress,
-    /// The forming batch's part of it.
-    in_batch: Progress,
+    /// The part of it in batches that form or run.
+    in_flight: Progress,
     /// Sum of the weights of its open jobs.
     open: u64,
     /// `open` when the last job came: those that came together share alike until the last of them is done.
@@ -128,55 +128,80 @@ impl SizeLanes {
         })
     }
 
-    /// A job's lane gets tokens of the forming batch.
-    pub(crate) fn charge(&mut self, rank: Rank, tokens: usize) {
-        self.edit(rank.lane, |lane| {
+    /// A lane gets tokens of a forming batch; returns the progress that they are.
+    pub(crate) fn charge(&mut self, lane: u8, tokens: usize) -> Progress {
+        self.edit(lane, |lane| {
             let length = length(tokens, lane.weight);
             lane.progress += length;
-            lane.in_batch += length;
+            lane.in_flight += length;
+            length
+        })
+    }
+
+    /// Undoes a charge, whose batch is given up.
+    pub(crate) fn refund(&mut self, lane: u8, progress: Progress) {
+        self.edit(lane, |lane| {
+            lane.progress = lane.progress.saturating_sub(progress);
+            lane.in_flight = lane.in_flight.saturating_sub(progress);
         });
     }
 
-    /// True if a job would come before entries of larger jobs in the forming batch.
-    pub(crate) fn precedes(&self, rank: Rank) -> bool {
-        let due = |id, lane: &Lane| due(lane.progress, id, self.quantum);
-        let of_job = self.lanes.get(&rank.lane).map_or(0, |lane| due(rank.lane, lane));
-        self.lanes.iter().any(|(&id, lane)| id > rank.lane && lane.in_batch > 0 && due(id, lane) > of_job)
-    }
-
-    /// The forming batch is given up.
-    pub(crate) fn cancel_batch(&mut self) {
-        for id in self.in_batch() {
-            self.edit(id, |lane| lane.progress -= std::mem::take(&mut lane.in_batch));
+    /// What was charged is in flight no longer.
+    pub(crate) fn land(&mut self, lane: u8, progress: Progress) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.in_flight = lane.in_flight.saturating_sub(progress);
         }
+        let active = self.lanes.values().filter(|lane| !lane.classes.is_empty() || lane.in_flight > 0);
+        let least = active.map(|lane| lane.progress.saturating_sub(lane.in_flight)).min();
+        self.level = self.level.max(least.unwrap_or(0));
     }
 
-    /// The forming batch has left. A lane may have filled room that those before it had no use for, which it does not pay for
-    /// later: it is ahead of the others by a job of its own at most.
-    pub(crate) fn close_batch(&mut self) {
+    /// A charge was too small or too large by so many tokens.
+    pub(crate) fn correct(&mut self, lane: u8, tokens: i64) {
+        self.edit(lane, |lane| {
+            let length = length(tokens.unsigned_abs() as usize, lane.weight);
+            lane.progress = match tokens {
+                0.. => lane.progress.saturating_add(length),
+                _ => lane.progress.saturating_sub(length),
+            };
+        });
+    }
+
+    /// True if a job would come before the larger jobs of a lane.
+    pub(crate) fn precedes(&self, rank: Rank, lane: u8) -> bool {
+        let due = |id| self.lanes.get(&id).map_or(0, |lane| due(lane.progress, id, self.quantum));
+        lane > rank.lane && due(lane) > due(rank.lane)
+    }
+
+    /// A forming batch has left with entries of these lanes. A lane may have filled room that those before it had no use for, which it
+    /// does not pay for later: it is ahead of the others by a job of its own at most.
+    pub(crate) fn close_batch(&mut self, lanes: impl IntoIterator<Item = u8>) {
         let waiting = self.turns.iter().map(|(_, id)| self.lanes[id].progress);
-        self.level = waiting.min().map_or(self.level, |progress| self.level.max(progress));
-        for id in self.in_batch() {
-            let most = self.level.saturating_add(self.quantum.saturating_mul(1 << id.clamp(1, 32)));
-            self.edit(id, |lane| {
-                lane.in_batch = 0;
-                lane.progress = lane.progress.min(most);
-            });
+        let least = waiting.min().map_or(self.level, |progress| self.level.max(progress));
+        for id in lanes {
+            let most = least.saturating_add(self.quantum.saturating_mul(1 << id.clamp(1, 32)));
+            self.edit(id, |lane| lane.lower_to(most));
         }
     }
 
-    fn in_batch(&self) -> Vec<u8> {
-        self.lanes.iter().filter(|(_, lane)| lane.in_batch > 0).map(|(&id, _)| id).collect()
-    }
-
-    fn edit(&mut self, id: u8, edit: impl FnOnce(&mut Lane)) {
+    fn edit<R>(&mut self, id: u8, edit: impl FnOnce(&mut Lane) -> R) -> R {
         count_work();
         let lane = self.lanes.entry(id).or_default();
         let waits = self.turns.remove(&(due(lane.progress, id, self.quantum), id));
-        edit(lane);
+        let result = edit(lane);
         if waits {
             self.turns.insert((due(lane.progress, id, self.quantum), id));
         }
+        result
+    }
+}
+
+impl Lane {
+    /// Lowers the progress to `most`, by what is in flight.
+    fn lower_to(&mut self, most: Progress) {
+        let lowered = self.progress.saturating_sub(most);
+        self.progress -= lowered;
+        self.in_flight = self.in_flight.saturating_sub(lowered);
     }
 }
 

@@ -83,11 +83,12 @@ fn every_name_is_described() {
         let (planning, inference) = (Duration::ZERO, Duration::ZERO);
         let (total_tokens, unique_tokens, attention_work_saved) = (8, 6, 5);
         batch(&BatchReport { id: 1, total_tokens, unique_tokens, attention_work_saved, planning, inference }, 2);
+        [None, Some("urgent")].into_iter().for_each(|level| interruptions(level, inference, 1));
         failed_sequences(1);
         truncated_inputs(1);
         input_length(1);
-        queue_time(65, Duration::ZERO);
-        queue_time(1 << 20, Duration::ZERO);
+        queue_time(65, Duration::ZERO, Duration::ZERO);
+        queue_time(1 << 20, Duration::ZERO, Duration::ZERO);
         for method in [Method::Embed, Method::EmbedAll, Method::Rerank, Method::Predict, Method::Tokenize] {
             Call::start(method, 1).finish(Ok(answer().timings()));
         }

@@ -76,16 +76,16 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Answer, ApiError> {
 /// Checks for a stuck forward pass.
 ///
 /// # Errors
-/// The pass runs for [`RESTART_FACTOR`] times `--stall-timeout`.
+/// The pass does not advance for [`RESTART_FACTOR`] times `--stall-timeout`.
 pub(crate) fn stuck(app: &App) -> Result<(), ApiError> {
     stalled(app, app.http.stall_timeout * RESTART_FACTOR)
 }
 
 fn stalled(app: &App, limit: Duration) -> Result<(), ApiError> {
-    match app.engine.busy_for() {
-        Some(busy) if busy > limit => Err(ApiError::Unhealthy(format!(
-            "a forward pass has been running for {} s, longer than {} s",
-            busy.as_secs(),
+    match app.engine.silent_for() {
+        Some(silent) if silent > limit => Err(ApiError::Unhealthy(format!(
+            "a forward pass has not advanced for {} s, longer than {} s",
+            silent.as_secs(),
             limit.as_secs_f32(),
         ))),
         Some(_) | None => Ok(()),

@@ -21,6 +21,9 @@ const BACKLOG_GRACE: Duration = Duration::from_millis(200);
 /// Signals closer together than this count as one: a process manager may signal the process and its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
+/// Time for the answers of requests that are cut off.
+const LAST_ANSWERS: Duration = Duration::from_millis(250);
+
 /// Period of the check for a stuck forward pass.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
@@ -151,16 +154,31 @@ pub(crate) async fn serve(
     tokio::select! {
         result = drain => result,
         () = tokio::time::sleep(delay + config.shutdown_timeout) => {
-            let requests = unfinished.load(Ordering::Relaxed);
+            let requests = cut_off(&app, &unfinished).await;
             tracing::warn!(requests, "the time to stop is over (--shutdown-timeout); requests were cut off");
             Ok(if end == Stopped::DeviceLost { end } else { Stopped::TimedOut { requests } })
         }
         name = signals.another() => {
-            let requests = unfinished.load(Ordering::Relaxed);
+            let requests = cut_off(&app, &unfinished).await;
             tracing::warn!(signal = name, requests, "stopped at once by a second signal; requests were cut off");
             Ok(Stopped::Interrupted)
         }
     }
+}
+
+/// Ends the passes that run at their next yield point and gives their requests a moment to be answered with status 503. Returns the number
+/// of requests that were not done.
+async fn cut_off(app: &App, unfinished: &AtomicUsize) -> usize {
+    let requests = unfinished.load(Ordering::Relaxed);
+    app.engine.stop();
+    let answered = async {
+        while unfinished.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(LAST_ANSWERS / 25).await;
+        }
+    };
+    // Those of a pass that reaches no yield point are cut off without an answer.
+    drop(tokio::time::timeout(LAST_ANSWERS, answered).await);
+    requests
 }
 
 /// Resolves when a forward pass is stuck.

@@ -81,9 +81,11 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
         compaction: Compaction { folding: Folding::Whole, threshold: 1.0, pad_to_multiple: 1, max_tokens: 100 },
         attention: AttentionRows::Compact,
         max_batch_time: None,
+        interrupting: None,
     };
     let (pipeline, threads, _) =
-        execute::spawn(vec![ModelBackend::Whole(Box::new(backend))], config, WarmUp::off(config.compaction)).unwrap();
+        execute::spawn(vec![ModelBackend::Whole(Box::new(backend)).into()], config, WarmUp::off(config.compaction))
+            .unwrap();
     let answers =
         pipeline.submit(sequences.to_vec(), Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
     for (answer, tokens) in answers.iter().zip(&sequences) {

@@ -5,7 +5,7 @@ use super::*;
 use crate::admission::queue_quota::QueueLimits;
 use crate::schedule::batcher::Compaction;
 use crate::test_support::{DIM, info, tasks};
-use crate::{Adapter, Backend, Batch, Flow, Folding, ModelInfo, Output, Tokens, Wanted, YieldPoint};
+use crate::{Adapter, Backend, Batch, Flow, Folding, ModelBackend, ModelInfo, Output, Tokens, Wanted, YieldPoint};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn a_cheap_part_does_not_make_the_batches_of_another_longer() {
     let config = PipelineConfig { limits, compaction, max_batch_time: Some(LIMIT), ..config(budget(10_000, 100)) };
     let backend = TableAndEncoder { info: info(tasks(&[1]), 1000), times: vec![] };
     let (pipeline, threads, _) =
-        spawn(vec![ModelBackend::Whole(Box::new(backend))], config, WarmUp::off(compaction)).unwrap();
+        spawn(vec![ModelBackend::Whole(Box::new(backend)).into()], config, WarmUp::off(compaction)).unwrap();
     assert_eq!(batches(&pipeline, vec![(TABLE, 100), (ENCODER, 100)]).await, [[100, 100]]);
     for _ in 0..20 {
         assert_eq!(batches(&pipeline, vec![(TABLE, 5000), (TABLE, 4000)]).await, [[9000, 0]]);

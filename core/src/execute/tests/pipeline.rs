@@ -6,6 +6,7 @@ use crate::admission::queue_quota::QueueLimits;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::{Answer, Entry};
+use crate::schedule::level::Level;
 use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use crate::trace::Trace;
 use crate::{BackendError, Error, Flow, Folding, ModelBackend, PartMap, Resource, Scheduling, Tokens, Wanted};
@@ -30,13 +31,14 @@ pub(super) fn config(budget: Budget) -> PipelineConfig {
         compaction: Compaction { folding: Folding::Prefix, threshold: 0.95, pad_to_multiple: 1, max_tokens },
         attention: AttentionRows::Compact,
         max_batch_time: None,
+        interrupting: None,
     }
 }
 
 fn start_as(config: PipelineConfig) -> (Arc<Pipeline>, Control, Vec<JoinHandle<()>>) {
     let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
     let backend = ModelBackend::Prefix(Box::new(backend));
-    let (pipeline, threads, _) = spawn(vec![backend], config, WarmUp::off(config.compaction)).unwrap();
+    let (pipeline, threads, _) = spawn(vec![backend.into()], config, WarmUp::off(config.compaction)).unwrap();
     (pipeline, control, threads)
 }
 
@@ -51,7 +53,7 @@ pub(super) fn budget(max_tokens: usize, max_sequences: usize) -> Budget {
 /// Sequences in the slot, and entries behind it.
 pub(super) fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
     let state = pipeline.lock();
-    (state.slot.as_ref().map(FormingBatch::len), state.queue.len())
+    (state.slots.get(&Level::Bulk).map(FormingBatch::len), state.queue.len())
 }
 
 pub(super) fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
@@ -165,7 +167,7 @@ async fn a_backend_plans_itself_unless_the_planner_does() {
     let pending = submit(&pipeline, &[&[1], &[2]]);
     for (id, is_left_to_planner) in [(1, true), (2, false)] {
         assert!(pipeline.lock().is_left_to_backend(), "it is between two batches");
-        assert!(pipeline.await_batch(0).is_some_and(|(found, batch)| (found, batch.len()) == (id, 1)));
+        assert!(pipeline.await_batch(0).is_some_and(|taken| (taken.id, taken.batch.len()) == (id, 1)));
         let mut state = pipeline.lock();
         assert!(!state.is_left_to_backend(), "it runs");
         assert_eq!(state.is_left_to_planner(), is_left_to_planner);
@@ -189,13 +191,13 @@ async fn a_batch_is_left_to_a_backend_that_waits() {
     let pipeline = Pipeline::new(config, 1, PartMap::default());
     let mut state = pipeline.lock();
     state.idle_backends = 1;
-    state.slot = Some(FormingBatch::new(config.compaction, Buffers::default()));
+    state.slots.insert(Level::Bulk, FormingBatch::new(config.compaction, Buffers::default()));
     let (entry, _answer) = Entry::new(vec![1], Wanted::Embedding, Trace::default());
     state.queue.push(vec![entry], Flow::default(), None);
     assert!(state.take_entries(config.compaction).is_none());
     state.idle_backends = 0;
     assert!(state.take_entries(config.compaction).is_some_and(|(_, entries)| entries.len() == 1));
-    assert!(state.slot.is_none(), "taken back out");
+    assert!(state.slots.is_empty(), "taken back out");
 }
 
 #[tokio::test]
@@ -327,9 +329,10 @@ async fn a_batch_that_is_lost_outside_the_forward_pass_counts() {
         compaction,
         attention: AttentionRows::Compact,
         max_batch_time: None,
+        interrupting: None,
     };
     let (pipeline, threads, _) =
-        spawn(vec![ModelBackend::Prefix(Box::new(backend))], config, WarmUp::off(config.compaction)).unwrap();
+        spawn(vec![ModelBackend::Prefix(Box::new(backend)).into()], config, WarmUp::off(config.compaction)).unwrap();
     let lost = submit(&pipeline, &[&[1, 2], &[1, 2]]).collect().await;
     assert!(matches!(lost, Err(Error::Backend(BackendError::Panic(_)))), "{lost:?}");
     wait_until("the batch is counted", || pipeline.failed_batches() == 1);

@@ -3,7 +3,7 @@
 use super::tests::{budget, config, is_right, stop, submit, waiting};
 use super::*;
 use crate::test_support::{Control, FakeBackend, Fate, Started, embedder, info, wait_until};
-use crate::{Error, Tokens, Wanted};
+use crate::{Error, ModelBackend, Tokens, Wanted};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ fn start() -> (Arc<Pipeline>, [Control; 2], Vec<JoinHandle<()>>) {
     (pipeline, [first_control, second_control], threads)
 }
 
-fn replica() -> (ModelBackend, Control) {
+fn replica() -> (Replica, Control) {
     let (backend, control) = FakeBackend::controlled(info(embedder(), 1000));
-    (ModelBackend::Prefix(Box::new(backend)), control)
+    (ModelBackend::Prefix(Box::new(backend)).into(), control)
 }
 
 /// The replica that has taken a batch, and the batch.
@@ -105,21 +105,21 @@ async fn a_failed_batch_of_one_replica_leaves_both_working() {
 #[tokio::test]
 async fn the_longest_pass_of_all_replicas_tells_of_a_stall() {
     let (pipeline, controls, threads) = start();
-    assert_eq!(pipeline.busy_for(), None);
+    assert_eq!(pipeline.silent_for(), None);
     let (stalled, stuck) = (submit(&pipeline, &[&[1]]), taken(&controls).0);
     let age = Duration::from_millis(20);
-    wait_until("it has run for a while", || pipeline.busy_for().is_some_and(|busy| busy >= age));
+    wait_until("it has run for a while", || pipeline.silent_for().is_some_and(|busy| busy >= age));
     for id in 2..5 {
         let query = submit(&pipeline, &[&[id]]);
         let (free, _) = taken(&controls);
-        assert!(pipeline.busy_for().unwrap() >= age, "not the youngest's");
+        assert!(pipeline.silent_for().unwrap() >= age, "not the youngest's");
         controls[free].release(Fate::Answer);
         query.collect().await.unwrap();
-        assert!(pipeline.busy_for().unwrap() >= age, "the other replica's answer does not hide it");
+        assert!(pipeline.silent_for().unwrap() >= age, "the other replica's answer does not hide it");
     }
     controls[stuck].release(Fate::Answer);
     stalled.collect().await.unwrap();
-    assert_eq!(pipeline.busy_for(), None);
+    assert_eq!(pipeline.silent_for(), None);
     stop(&pipeline, threads);
 }
 
@@ -150,7 +150,7 @@ async fn idle_replicas_end_too() {
 fn a_replica_that_cannot_be_warmed_up_is_an_error() {
     let config = config(budget(100, 3));
     let limits = crate::BatchLimits { max_tokens: 100, max_ragged_tokens: 100 };
-    let warm_up = WarmUp { tokens: 8, limits, compaction: config.compaction };
+    let warm_up = WarmUp { tokens: 8, limits, interrupting: None, compaction: config.compaction };
     let ((first, first_control), (second, second_control)) = (replica(), replica());
     // Left alone, the first one answers; the other fails its first pass.
     drop(first_control);

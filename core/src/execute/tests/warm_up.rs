@@ -81,6 +81,7 @@ fn warm_up(tokens: usize, threshold: f32, folding: Folding) -> WarmUp {
     WarmUp {
         tokens,
         limits: BatchLimits { max_tokens: 1000, max_ragged_tokens: 8000 },
+        interrupting: None,
         compaction: Compaction { folding, threshold, pad_to_multiple: 1, max_tokens: 1000 },
     }
 }

@@ -20,7 +20,7 @@ fn what_is_shared_may_go_beyond_the_bound() {
     for pairs in [10_000, 500_000] {
         costs.observe(0, Work { rows: 1000, pairs }, Duration::from_nanos(20_000_000 + 30 * pairs));
     }
-    let bound = costs.bound(LIMIT);
+    let bound = costs.bound(Some(LIMIT));
     let allows = |rows, pairs| {
         let mut work = WorkByPart::default();
         work.add(0, Work { rows, pairs });
@@ -45,7 +45,7 @@ fn the_passes_of_a_part_say_nothing_about_another() {
     for _ in 0..200 {
         costs.observe(0, rows(16_384), Duration::from_millis(5));
     }
-    let bound = costs.bound(LIMIT);
+    let bound = costs.bound(Some(LIMIT));
     let allows = |by_part: [usize; 2], part| bound.allows(&pass(&by_part), part, Work::default());
     assert!(allows([0, 299], 1) && !allows([0, 301], 1));
     assert!(allows([800_000, 0], 0) && !allows([830_000, 0], 0));
@@ -62,7 +62,7 @@ fn nothing_is_known_of_a_part_that_has_not_run() {
     let mut costs = PartCosts::new(info(tasks(&[2, 1]), 1).part_map(), 1);
     costs.observe(0, rows(16_384), Duration::from_millis(5));
     costs.observe(7, rows(1), Duration::from_secs(1));
-    let bound = costs.bound(LIMIT);
+    let bound = costs.bound(Some(LIMIT));
     let allows = |count| bound.allows(&pass(&[0, 0, count]), 2, Work::default());
     assert!(allows(250) && !allows(251), "a millisecond for each row");
 }

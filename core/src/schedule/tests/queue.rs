@@ -19,7 +19,7 @@ fn budget(max_tokens: usize, max_ragged_tokens: usize, max_sequences: usize) -> 
 }
 
 fn queue_within(budget: Budget, scheduling: Scheduling, folding: Option<Folding>) -> Queue {
-    Queue::new(Policy { budget, scheduling, folding, attention: AttentionRows::Compact, quantum: 512 })
+    Queue::new(Policy { budget, scheduling, folding, attention: AttentionRows::Compact, quantum: 512 }, None)
 }
 
 fn push(queue: &mut Queue, ids: &[u32]) -> oneshot::Receiver<Reply> {
@@ -42,7 +42,7 @@ fn batches(queue: &mut Queue) -> Vec<Vec<Vec<u32>>> {
     let mut batches = Vec::new();
     while !queue.is_empty() {
         batches.push(ids(&queue.take()));
-        queue.close_batch();
+        queue.complete_batch();
     }
     batches
 }
@@ -55,7 +55,7 @@ fn fifo_lets_nobody_overtake() {
     assert_eq!(ids(&queue.take()), [[1; 5]], "6 tokens do not fit beside 5, and what is behind waits");
     let _late = push(&mut queue, &[1; 5]);
     assert_eq!(queue.take().len(), 0, "not even what costs nothing");
-    queue.close_batch();
+    queue.complete_batch();
     assert_eq!(batches(&mut queue), [vec![vec![2; 6], vec![3]], vec![vec![1; 5], vec![1; 5]]]);
 }
 
@@ -97,7 +97,7 @@ fn where_equal_sequences_are_folded_a_common_prefix_counts_for_each() {
     queue.push(entries, Flow::default(), None);
     let wanted: Vec<Vec<Wanted>> = std::iter::from_fn(|| {
         let batch = queue.take();
-        queue.close_batch();
+        queue.complete_batch();
         (!batch.is_empty()).then(|| batch.iter().map(|entry| entry.wanted).collect())
     })
     .collect();
@@ -123,7 +123,7 @@ fn arrivals_join_those_that_they_share_with() {
     assert_eq!(ids(&queue.take()), [[1, 1, 1, 2], [1, 1, 1, 3]], "one new token each");
     let _third = push(&mut queue, &[1, 1]);
     assert_eq!(ids(&queue.take()), [[1, 1]], "it adds nothing");
-    queue.close_batch();
+    queue.complete_batch();
     assert_eq!(batches(&mut queue), [[vec![2; 4]], [vec![3; 3]]]);
 }
 
@@ -165,7 +165,7 @@ fn what_does_not_fit_is_passed_over_and_leads_in_its_turn() {
     let _long: Vec<_> = (0..=MAX_PASSED_OVER as u32).map(|i| push(&mut queue, &[1, 1, 1, 1, i, i, i, i, i])).collect();
     let _short = push(&mut queue, &[3]);
     assert_eq!(queue.take().len(), 1, "the search for what fits has an end");
-    queue.close_batch();
+    queue.complete_batch();
     assert_eq!(queue.take().len(), 1, "and none of them is lost");
 }
 
@@ -190,7 +190,7 @@ fn a_large_job_is_cut_between_its_prompts() {
         let mut queue = queue(Scheduling::Prefix, max_tokens, 1000);
         let mut costs = PartCosts::new(PartMap::default(), 1);
         costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1));
-        time.iter().for_each(|micros| queue.set_time_bound(costs.bound(Duration::from_micros(*micros))));
+        time.iter().for_each(|micros| queue.set_costs(costs.bound(Some(Duration::from_micros(*micros)))));
         let _answers = push_request(&mut queue, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let tokens = |texts: &Vec<Vec<u32>>| unique_tokens(texts);
         batches(&mut queue).iter().map(tokens).collect::<Vec<usize>>()
@@ -208,7 +208,7 @@ fn a_batch_is_bounded_in_time() {
     for (rows, pairs) in [(1000, 0), (1000, 10_000)] {
         costs.observe(0, Work { rows, pairs }, Duration::from_nanos(rows as u64 * 1000 + pairs * 100));
     }
-    queue.set_time_bound(costs.bound(Duration::from_micros(51)));
+    queue.set_costs(costs.bound(Some(Duration::from_micros(51))));
     let _short: Vec<_> = (0..20).map(|i| push(&mut queue, &[i; 4])).collect();
     let _long = [push(&mut queue, &[30; 20]), push(&mut queue, &[31; 20])];
     let found: Vec<usize> = batches(&mut queue).iter().map(Vec::len).collect();
@@ -221,7 +221,7 @@ fn a_prompt_that_takes_longer_than_the_bound_is_still_shared() {
     costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1));
     let sizes = |bound| {
         let mut queue = queue(Scheduling::Prefix, 1000, 1000);
-        queue.set_time_bound(costs.bound(Duration::from_micros(bound)));
+        queue.set_costs(costs.bound(Some(Duration::from_micros(bound))));
         let texts: Vec<Vec<u32>> = (0..16).map(|i| [vec![1; 100], vec![100 + i; 10]].concat()).collect();
         let _answers = push_request(&mut queue, &texts.iter().map(Vec::as_slice).collect::<Vec<_>>());
         batches(&mut queue).iter().map(|texts| unique_tokens(texts)).collect::<Vec<usize>>()
@@ -248,7 +248,7 @@ fn those_that_add_nothing_or_no_more_than_was_saved_ride_along() {
     assert_eq!(first.len(), 24 + 85, "then 20 new tokens each");
     let payers = queue.forming.seats[24..].iter().map(|seat| seat.payer);
     assert!(payers.eq([0; 85]), "from what the first has saved");
-    queue.close_batch();
+    queue.complete_batch();
     assert_eq!(ids(&queue.take())[0], own(2, 0, 3700));
 }
 
@@ -349,7 +349,7 @@ proptest! {
                 }
                 Step::Close => {
                     served.extend(forming.drain(..).map(|entry| entry.ticket));
-                    queue.close_batch();
+                    queue.complete_batch();
                 }
             }
         }
@@ -384,7 +384,7 @@ proptest! {
         }
         while !live.is_empty() {
             let batch = ids(&queue.take());
-            queue.close_batch();
+            queue.complete_batch();
             prop_assert!(!batch.is_empty(), "whatever waits is taken");
             let tokens: usize = batch.iter().map(Vec::len).sum();
             prop_assert!(tokens <= max_tokens && batch.len() <= max_sequences);

@@ -50,7 +50,7 @@ const FLOWS: [Flows; 3] =
 /// A queue in which so many texts wait.
 fn waiting_queue(waiting: u32, text: Texts, Flows { texts, accounts }: Flows) -> (Queue, Vec<Receiver<Reply>>) {
     let (scheduling, folding, attention) = (Scheduling::Prefix, Some(Folding::Prefix), AttentionRows::Compact);
-    let mut queue = Queue::new(Policy { budget: BUDGET, scheduling, folding, attention, quantum: 512 });
+    let mut queue = Queue::new(Policy { budget: BUDGET, scheduling, folding, attention, quantum: 512 }, None);
     let mut answers = Vec::new();
     for request in 0..waiting / texts {
         let entry = |n| Entry::new(text(n), Wanted::Embedding, Trace::default());
@@ -70,7 +70,7 @@ fn cost(waiting: u32, text: Texts, flows: Flows) -> Cost {
         let batch = queue.take();
         entries += batch.len();
         tokens += batch.iter().map(|entry| entry.tokens.len()).sum::<usize>();
-        queue.close_batch();
+        queue.complete_batch();
         batches += 1;
     }
     let micros = start.elapsed().as_secs_f64() * 1e6 / batches as f64;

@@ -54,7 +54,7 @@ pub(super) struct Simulation {
 impl Simulation {
     pub(super) fn new(scheduling: Scheduling, budget: Budget, quantum: usize) -> Self {
         let (folding, attention) = (Some(Folding::Prefix), AttentionRows::Compact);
-        let queue = Queue::new(Policy { budget, scheduling, folding, attention, quantum });
+        let queue = Queue::new(Policy { budget, scheduling, folding, attention, quantum }, None);
         Self { queue, answers: Vec::new(), requests: Vec::new(), owners: Vec::new(), batches: Vec::new() }
     }
 
@@ -101,7 +101,7 @@ impl Simulation {
             }
             assert!(self.queue.is_empty() || !batch.is_empty(), "the backend does not idle while something waits");
         }
-        self.queue.close_batch();
+        self.queue.complete_batch();
         let owners = batch.iter().map(|entry| self.owners[entry.ticket as usize]).collect();
         let texts: Vec<Sequence> = batch.iter().map(|entry| entry.tokens.input_ids().to_vec()).collect();
         self.batches.push(Batch { tokens: unique_tokens(&texts), texts, owners });

@@ -13,8 +13,9 @@ fn begin(lanes: &mut SizeLanes, job: Ticket, tokens: usize, weight: Weight) -> R
 fn serve(lanes: &mut SizeLanes, times: usize) -> Vec<u8> {
     let one = |_| {
         let (rank, _) = lanes.classes().next().unwrap();
-        lanes.charge(rank, 100);
-        lanes.close_batch();
+        let progress = lanes.charge(rank.lane, 100);
+        lanes.close_batch([rank.lane]);
+        lanes.land(rank.lane, progress);
         rank.lane
     };
     (0..times).map(one).collect()
@@ -64,13 +65,13 @@ fn a_lane_that_comes_back_gets_nothing_for_its_pause() {
 fn a_small_job_goes_before_larger_ones_in_the_forming_batch() {
     let mut lanes = SizeLanes::new(QUANTUM);
     let large = begin(&mut lanes, 0, 5000, USUAL);
-    lanes.charge(large, 1000);
+    lanes.charge(large.lane, 1000);
     let small = begin(&mut lanes, 1, 10, USUAL);
     let equal = begin(&mut lanes, 2, 5000, USUAL);
     let larger = begin(&mut lanes, 3, 50_000, USUAL);
-    assert_eq!([small, equal, larger].map(|rank| lanes.precedes(rank)), [true, false, false]);
-    lanes.close_batch();
-    assert!(!lanes.precedes(small), "it has left");
+    assert_eq!([small, equal, larger].map(|rank| lanes.precedes(rank, large.lane)), [true, false, false]);
+    lanes.charge(small.lane, 1600);
+    assert!(!lanes.precedes(small, large.lane), "small ones have had their share, and a quantum");
 }
 
 #[test]
@@ -80,10 +81,10 @@ fn a_batch_that_is_given_up_was_not_received() {
     begin(&mut lanes, 1, 50_000, USUAL);
     let turn = |lanes: &mut SizeLanes, tokens| {
         let (rank, _) = lanes.classes().next().unwrap();
-        lanes.charge(rank, tokens);
-        rank.lane
+        (rank.lane, lanes.charge(rank.lane, tokens))
     };
     let before = [100, 300, 100].map(|tokens| turn(&mut lanes, tokens));
-    lanes.cancel_batch();
-    assert_eq!((before, [100, 300, 100].map(|tokens| turn(&mut lanes, tokens))), ([4, 7, 4], before));
+    before.iter().for_each(|&(lane, progress)| lanes.refund(lane, progress));
+    assert_eq!(before.map(|(lane, _)| lane), [4, 7, 4]);
+    assert_eq!([100, 300, 100].map(|tokens| turn(&mut lanes, tokens)), before);
 }

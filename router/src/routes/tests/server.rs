@@ -141,7 +141,7 @@ async fn readiness_has_a_reason() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let got = get(&stuck, "/ready").await;
-    assert!(got.body.contains("a forward pass has been running"), "{}", got.body);
+    assert!(got.body.contains("a forward pass has not advanced"), "{}", got.body);
     while get(&stuck, "/health").await.status == 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
