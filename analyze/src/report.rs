@@ -141,7 +141,7 @@ impl Report {
                 f,
                 "\nThis assumes full batches of {texts}, consecutive in the input. A server has them if requests have as many\n\
                  texts or as many wait in its queue; on a CPU it also ends a batch at about {} ms (--max-batch-ms).",
-                EngineConfig::MAX_BATCH_MS_ON_CPU
+                EngineConfig::MAX_BATCH_MS_OF_PREFIXES
             )?;
         } else {
             writeln!(f, "\nNot worth it: at most {most} times as fast; the texts share too little.")?;

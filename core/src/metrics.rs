@@ -5,6 +5,7 @@
 //! `te_request_success` plus `te_request_failure` plus what is still under way.
 
 use crate::schedule::entry::BatchReport;
+use crate::schedule::level::Level;
 use crate::{Error, Response, Timings};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use std::future::Future;
@@ -97,6 +98,10 @@ pub fn describe() {
         counter!(REQUEST_COUNT, "method" => method.label()).increment(0);
         counter!(REQUEST_SUCCESS, "method" => method.label()).increment(0);
     }
+    for level in Level::INTERRUPTING {
+        // Exposed without a value, until a batch is interrupted.
+        drop(histogram!(INTERRUPTING, "level" => level.name()));
+    }
     for err in ERROR_LABELS {
         counter!(REQUEST_FAILURE, "err" => err).increment(0);
     }
@@ -146,9 +151,9 @@ pub(crate) fn batch(report: &BatchReport, sequences: usize) {
 }
 
 /// A pass of this time ended, interrupted so many times; `level` is that of a batch that interrupted another itself.
-pub(crate) fn interruptions(level: Option<&'static str>, inference: Duration, interruptions: usize) {
+pub(crate) fn interruptions(level: Option<Level>, inference: Duration, interruptions: usize) {
     match level {
-        Some(level) => histogram!(INTERRUPTING, "level" => level).record(inference),
+        Some(level) => histogram!(INTERRUPTING, "level" => level.name()).record(inference),
         None => histogram!("prefold_batch_interruptions").record(interruptions as f64),
     }
 }

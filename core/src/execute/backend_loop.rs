@@ -167,7 +167,7 @@ impl Pipeline {
         let attention_work_saved = outputs.as_ref().map_or(0, |_| ready.attention_work_saved(is_compact));
         let report = BatchReport { id, total_tokens, unique_tokens, attention_work_saved, planning, inference };
         metrics::batch(&report, sequences);
-        metrics::interruptions(pass.interrupts.then_some(level.name()), inference, interruptions);
+        metrics::interruptions(pass.interrupts.then_some(level), inference, interruptions);
         tracing::debug!(?planning, ?inference, interruptions, ok = outputs.is_ok(), "batch done");
         let (entries, buffers) = ready.into_parts();
         let mut state = self.lock();

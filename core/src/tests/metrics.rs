@@ -83,7 +83,7 @@ fn every_name_is_described() {
         let (planning, inference) = (Duration::ZERO, Duration::ZERO);
         let (total_tokens, unique_tokens, attention_work_saved) = (8, 6, 5);
         batch(&BatchReport { id: 1, total_tokens, unique_tokens, attention_work_saved, planning, inference }, 2);
-        [None, Some("urgent")].into_iter().for_each(|level| interruptions(level, inference, 1));
+        [None, Some(Level::Urgent)].into_iter().for_each(|level| interruptions(level, inference, 1));
         failed_sequences(1);
         truncated_inputs(1);
         input_length(1);

@@ -76,7 +76,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) cors_allow_origin: Vec<String>,
 
-    /// Seconds a forward pass may run before /ready fails; after five times as long, /health fails too
+    /// Seconds a forward pass may take from one yield point to the next before /ready fails; after five times as long, /health fails too
     #[arg(long, env, default_value_t = 120, value_parser = seconds)]
     pub(crate) stall_timeout: u64,
 
