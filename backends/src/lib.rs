@@ -26,7 +26,8 @@ pub use options::{AttentionMode, DefaultPrompt, DeviceChoice, EmbeddedFile, HubM
 pub use prefold_kernels::Dtype;
 
 use checkpoint::Checkpoint;
-use model::backend::{TransformerBackend, WithInterrupting};
+use model::backend::TransformerBackend;
+use model::replicas::WithInterrupting;
 use model::routed::RoutedBackend;
 use ops::Target;
 use prefold_core::{Folding, Interrupting, LoadedModel, ModelBackend, Replica};
