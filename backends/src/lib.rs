@@ -20,16 +20,17 @@ mod source;
 pub use check::{CheckedModel, Memory, ModelCheck, Verdict, check_model};
 pub use checkpoint::{ModelShape, ModelSummary, model_summary};
 pub use error::LoadError;
-pub use ops::take_profile;
 pub use ops::{check_options, used_device_bytes};
+pub use ops::{in_smallest_parts, take_profile};
 pub use options::{AttentionMode, DefaultPrompt, DeviceChoice, EmbeddedFile, HubModel, LoadOptions, ModelSource};
 pub use prefold_kernels::Dtype;
 
 use checkpoint::Checkpoint;
 use model::backend::TransformerBackend;
+use model::replicas::WithInterrupting;
 use model::routed::RoutedBackend;
 use ops::Target;
-use prefold_core::{Folding, LoadedModel, ModelBackend, Replica};
+use prefold_core::{Folding, Interrupting, LoadedModel, ModelBackend, Replica};
 use prefold_kernels::ThreadPool;
 use std::sync::Arc;
 
@@ -52,13 +53,13 @@ pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let teams = teams(options.cpu_replicas);
     let mut replicas = load_replicas(&checkpoints, options, |part| part.replicate(&teams))?.into_iter();
     let mut tokenizers = checkpoints.into_iter().map(|checkpoint| checkpoint.tokenizer);
-    let (Some(backend), Some(tokenizer)) = (replicas.next(), tokenizers.next()) else {
+    let (Some(Replica { backend, interrupting }), Some(tokenizer)) = (replicas.next(), tokenizers.next()) else {
         return Err(LoadError::Options("the model has no modules".to_owned()));
     };
     Ok(LoadedModel {
         backend,
-        interrupting: None,
-        replicas: replicas.map(Replica::from).collect(),
+        interrupting,
+        replicas: replicas.collect(),
         tokenizer,
         further_tokenizers: tokenizers.collect(),
     })
@@ -72,29 +73,46 @@ pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
 pub fn load_in_modes(options: &LoadOptions, modes: &[AttentionMode]) -> Result<Vec<ModelBackend>, LoadError> {
     let options = LoadOptions { cpu_replicas: 1, ..options.clone() };
     let checkpoints = Checkpoint::open_all(&options)?;
-    load_replicas(&checkpoints, &options, |part| part.in_modes(modes))
+    let replicas = load_replicas(&checkpoints, &options, |part| part.in_modes(modes))?;
+    Ok(replicas.into_iter().map(|replica| replica.backend).collect())
 }
 
-/// Packs the weights of a model's parts once. The backends are over these weights, as many as `replicate` makes of each part.
+/// Packs the weights of a model's parts once. The replicas are over these weights, as many as `replicate` makes of each part.
 fn load_replicas(
     checkpoints: &[Checkpoint],
     options: &LoadOptions,
-    replicate: impl Fn(TransformerBackend) -> Result<Vec<TransformerBackend>, LoadError>,
-) -> Result<Vec<ModelBackend>, LoadError> {
+    replicate: impl Fn(TransformerBackend) -> Result<Vec<WithInterrupting<TransformerBackend>>, LoadError>,
+) -> Result<Vec<Replica>, LoadError> {
     let backends = TransformerBackend::load_all(checkpoints, options)?.into_iter();
-    let parts: Vec<Vec<TransformerBackend>> = backends.map(replicate).collect::<Result<_, _>>()?;
+    let parts: Vec<Vec<_>> = backends.map(replicate).collect::<Result<_, _>>()?;
     let folding = checkpoints.first().map(|checkpoint| checkpoint.config.attention.mask.folding());
     let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
     let replica = || {
-        let mut parts = parts.iter_mut().filter_map(Iterator::next);
-        let (first, others) = (parts.next()?, parts.collect::<Vec<_>>());
-        Some(match folding {
-            _ if !others.is_empty() => ModelBackend::Whole(Box::new(RoutedBackend::new(first, others))),
-            Some(Folding::Prefix) => ModelBackend::Prefix(Box::new(first)),
-            Some(Folding::Whole) | None => ModelBackend::Whole(Box::new(first)),
+        let (mut backends, mut due, mut urgent) = (Vec::new(), Vec::new(), Vec::new());
+        for WithInterrupting { backend, interrupting } in parts.iter_mut().filter_map(Iterator::next) {
+            backends.push(backend);
+            let [of_due, of_urgent] = interrupting.map_or([None, None], |both| both.map(Some));
+            due.extend(of_due);
+            urgent.extend(of_urgent);
+        }
+        let interrupting = joined(due, folding).zip(joined(urgent, folding));
+        Some(Replica {
+            backend: joined(backends, folding)?,
+            interrupting: interrupting.map(|(due, urgent)| Interrupting { due, urgent }),
         })
     };
     Ok(std::iter::from_fn(replica).collect())
+}
+
+/// The backend of a model over those of its parts; `None` without parts.
+fn joined(parts: Vec<TransformerBackend>, folding: Option<Folding>) -> Option<ModelBackend> {
+    let mut parts = parts.into_iter();
+    let (first, others) = (parts.next()?, parts.collect::<Vec<_>>());
+    Some(match folding {
+        _ if !others.is_empty() => ModelBackend::Whole(Box::new(RoutedBackend::new(first, others))),
+        Some(Folding::Prefix) => ModelBackend::Prefix(Box::new(first)),
+        Some(Folding::Whole) | None => ModelBackend::Whole(Box::new(first)),
+    })
 }
 
 /// Threads for each of `count` replicas, which share the cores evenly; none for a single backend, which runs on its caller's.

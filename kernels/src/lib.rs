@@ -45,14 +45,14 @@ mod tiles;
 pub use activation::activate_mul_with;
 pub use activation::{Activation, activate_mul};
 pub use attention::{
-    Attention, DistanceRows, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, RelativePositions, RowView,
-    query_tiles,
+    Attention, AttentionItems, DistanceRows, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, RelativePositions,
+    RowView, query_tiles,
 };
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;
 pub use experts::route_rows;
-pub use gemm::{Gemm, PackedMatrix, PackedMatrixBuilder};
+pub use gemm::{Gemm, PANEL, PackedMatrix, PackedMatrixBuilder};
 pub use half::bf16;
 pub use isa::{Choice, Isa};
 pub use layer_norm::LayerNorm;

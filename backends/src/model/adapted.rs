@@ -4,7 +4,7 @@
 //! own adapter, and the others are 0. So texts of different adapters share a batch, and a row's result depends on that row alone: rows
 //! without an adapter are left out, in runs.
 
-use super::buffers::{Buffers, Name};
+use super::buffers::{Name, Workspace};
 use super::loader::Loader;
 use crate::config::AdaptersConfig;
 use crate::config::adapters::{first_factor, second_factor};
@@ -101,17 +101,17 @@ impl Projection {
         (x, rows): (&Tensor, Rows<'_>),
         out: &Tensor,
         store: Store,
-        buffers: &mut Buffers,
+        space: &mut Workspace<'_, '_>,
     ) -> Result<()> {
-        self.linear.forward_columns(columns.clone(), x, out, store)?;
+        self.linear.forward_columns(columns.clone(), x, out, store, space.yields)?;
         let (Some(factors), Some(adapters)) = (&self.factors, rows.adapters) else { return Ok(()) };
         let count = x.dim(0)?;
         for run in adapters.runs_in(rows.first..rows.first + count, count) {
             let (first, len) = (run.start - rows.first, run.len());
-            let all = buffers.rows(Name::AdapterColumns, len)?;
-            factors.first.forward(&x.narrow(0, first, len)?, &all, Store::Overwrite)?;
+            let all = space.buffers.rows(Name::AdapterColumns, len)?;
+            factors.first.forward(&x.narrow(0, first, len)?, &all, Store::Overwrite, space.yields)?;
             let out = out.narrow(0, first, len)?;
-            factors.second.add(columns.clone(), (&all, &adapters.own.narrow(0, run.start, len)?), &out, buffers)?;
+            factors.second.add(columns.clone(), (&all, &adapters.own.narrow(0, run.start, len)?), &out, space)?;
         }
         Ok(())
     }
@@ -122,9 +122,9 @@ impl Projection {
         x: (&Tensor, Rows<'_>),
         out: &Tensor,
         store: Store,
-        buffers: &mut Buffers,
+        space: &mut Workspace<'_, '_>,
     ) -> Result<()> {
-        self.forward_columns(0..self.linear.out_features(), x, out, store, buffers)
+        self.forward_columns(0..self.linear.out_features(), x, out, store, space)
     }
 }
 
@@ -135,11 +135,11 @@ impl SecondFactors {
         columns: Range<usize>,
         (x, own): (&Tensor, &Tensor),
         out: &Tensor,
-        buffers: &mut Buffers,
+        space: &mut Workspace<'_, '_>,
     ) -> Result<()> {
-        let kept = buffers.rows(Name::OwnColumns, x.dim(0)?)?;
-        ops::own_columns(x, own, self.rank, &kept)?;
-        self.matrix.forward_columns(columns, &kept, out, Store::Accumulate)
+        let kept = space.buffers.rows(Name::OwnColumns, x.dim(0)?)?;
+        ops::own_columns(x, own, self.rank, &kept, space.yields)?;
+        self.matrix.forward_columns(columns, &kept, out, Store::Accumulate, space.yields)
     }
 }
 
@@ -158,14 +158,14 @@ impl WordFactors {
         adapters: &RowAdapters,
         sum: &Tensor,
         row_block: usize,
-        buffers: &mut Buffers,
+        space: &mut Workspace<'_, '_>,
     ) -> Result<()> {
         for run in adapters.runs_in(0..sum.dim(0)?, row_block) {
             let (start, len) = (run.start, run.len());
-            let part = buffers.narrow(Name::AdapterColumns, len, self.second.rank)?;
-            self.first.embed(&adapters.words.narrow(0, start, len)?, &part, Store::Overwrite)?;
+            let part = space.buffers.narrow(Name::AdapterColumns, len, self.second.rank)?;
+            self.first.embed(&adapters.words.narrow(0, start, len)?, &part, Store::Overwrite, space.yields)?;
             let (own, sum) = (adapters.own.narrow(0, start, len)?, sum.narrow(0, start, len)?);
-            self.second.add(0..self.second.matrix.out_features(), (&part, &own), &sum, buffers)?;
+            self.second.add(0..self.second.matrix.out_features(), (&part, &own), &sum, space)?;
         }
         Ok(())
     }

@@ -5,18 +5,19 @@ use super::head::Head;
 use super::layout::LayoutBuilder;
 use super::memory;
 use super::parts::parts;
+use super::replicas::MAX_RESERVED;
 use super::sensitive;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
 use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::ops::{self, Target, Uploader};
+use crate::ops::{self, Target, Uploader, Yields};
 use crate::options::{AttentionMode, LoadOptions};
 use crate::source::names::inside;
 use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch,
-    TooLarge, YieldPoint,
+    Stopped, TooLarge, Uninterrupted, YieldPoint,
 };
 use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
@@ -25,21 +26,17 @@ use std::sync::Arc;
 /// them; the states of a part stay in the caches of the cores.
 const PART_ROWS: usize = 512;
 
-/// Bytes reserved on a CPU at most, by all replicas together. A CPU has no memory of its own to compare with, so a limit on batches
-/// that no machine could hold must not end the server at its start; buffers of larger batches grow when these come.
-const MAX_RESERVED: usize = 4 << 30;
-
 /// A model on one device.
 #[derive(Debug)]
 pub(crate) struct TransformerBackend {
-    transformer: Transformer,
-    head: Arc<Head>,
-    layouts: LayoutBuilder,
-    target: Target,
-    footprint: Footprint,
-    info: ModelInfo,
+    pub(super) transformer: Transformer,
+    pub(super) head: Arc<Head>,
+    pub(super) layouts: LayoutBuilder,
+    pub(super) target: Target,
+    pub(super) footprint: Footprint,
+    pub(super) info: ModelInfo,
     /// Threads of this replica; where it has none, operations run on those of the caller's pool.
-    team: Option<Arc<ThreadPool>>,
+    pub(super) team: Option<Arc<ThreadPool>>,
     /// Bytes reserved on a CPU at most.
     pub(super) max_reserved: usize,
 }
@@ -105,7 +102,9 @@ impl TransformerBackend {
         let batch = sensitive::calibration_batch(&checkpoint.tokenizer, vocab_size, max_tokens);
         if batch.ragged.num_sequences() > 0 {
             // A pass that fails has measured the layers before.
-            if let Err(error) = ops::measure_quantization(|| self.try_forward(&batch, None)) {
+            if let Err(error) =
+                ops::measure_quantization(|| self.try_forward(&batch, None, &mut Yields::new(&mut Uninterrupted)))
+            {
                 tracing::warn!("the error of int8 could not be measured in all layers: {error}");
             }
         }
@@ -185,34 +184,6 @@ impl TransformerBackend {
         })
     }
 
-    /// Backends over the same weights, one on each team of threads, with buffers of its own; this backend alone where there are no teams.
-    pub(crate) fn replicate(self, teams: &[Arc<ThreadPool>]) -> Result<Vec<Self>, LoadError> {
-        match teams {
-            [] => Ok(vec![self]),
-            teams => teams.iter().map(|team| self.replica(self.layouts.mode, Some(team), teams.len())).collect(),
-        }
-    }
-
-    /// Backends over the same weights, one for each mode, with buffers of its own.
-    pub(crate) fn in_modes(self, modes: &[AttentionMode]) -> Result<Vec<Self>, LoadError> {
-        modes.iter().map(|&mode| self.replica(mode, None, modes.len())).collect()
-    }
-
-    /// One of `count` replicas, on a team of threads or on those of its caller.
-    fn replica(&self, mode: AttentionMode, team: Option<&Arc<ThreadPool>>, count: usize) -> Result<Self, LoadError> {
-        let config = self.transformer.config();
-        Ok(Self {
-            transformer: self.transformer.replica()?,
-            head: Arc::clone(&self.head),
-            layouts: LayoutBuilder { mode, ..self.layouts.replica()? },
-            target: self.target.clone(),
-            footprint: Footprint::new(config, &self.target, mode),
-            info: ModelInfo { attention: attention_name(config, mode), ..self.info.clone() },
-            team: team.cloned(),
-            max_reserved: MAX_RESERVED / count,
-        })
-    }
-
     /// Calls `f`, whose operations run on the replica's threads.
     fn on_team<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         match self.team.clone() {
@@ -221,15 +192,26 @@ impl TransformerBackend {
         }
     }
 
-    fn run(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Vec<Output>, BackendError> {
+    fn run(
+        &mut self,
+        batch: &Batch,
+        plan: Option<&RadixPlan>,
+        point: &mut dyn YieldPoint,
+    ) -> Result<Vec<Output>, BackendError> {
         if batch.ragged.num_sequences() == 0 {
             return Ok(Vec::new());
         }
+        let yields = &mut Yields::new(point);
         let answers = match self.part_rows() {
-            Some(rows) if plan.is_none() && batch.ragged.total_tokens() > rows => self.forward_parts(batch, rows),
-            _ => self.try_forward(batch, plan),
+            Some(rows) if plan.is_none() && batch.ragged.total_tokens() > rows => {
+                self.forward_parts(batch, rows, yields)
+            }
+            _ => self.try_forward(batch, plan, yields),
         };
-        answers.map_err(|error| self.failed(&error))
+        answers.map_err(|error| match yields.is_stopped() {
+            true => BackendError::Stopped(Stopped),
+            false => self.failed(&error),
+        })
     }
 
     /// Most rows that go through the model together, where its sequences share nothing; a GPU takes all.
@@ -237,7 +219,12 @@ impl TransformerBackend {
         (self.layouts.mask == MaskConfig::Full && self.target.is_cpu()).then_some(PART_ROWS)
     }
 
-    fn forward_parts(&mut self, batch: &Batch, rows: usize) -> candle_core::Result<Vec<Output>> {
+    fn forward_parts(
+        &mut self,
+        batch: &Batch,
+        rows: usize,
+        yields: &mut Yields<'_>,
+    ) -> candle_core::Result<Vec<Output>> {
         let mut outputs = Vec::with_capacity(batch.ragged.num_sequences());
         for part in parts(batch.ragged.cu_seqlens(), rows) {
             let tokens = batch.ragged.cu_seqlens()[part.end] - batch.ragged.cu_seqlens()[part.start];
@@ -246,16 +233,23 @@ impl TransformerBackend {
                 ragged.push(batch.ragged.sequence(sequence)).map_err(candle_core::Error::wrap)?;
             }
             let part = Batch { ragged, wanted: batch.wanted[part].to_vec() };
-            outputs.extend(self.try_forward(&part, None)?);
+            outputs.extend(self.try_forward(&part, None, yields)?);
         }
         Ok(outputs)
     }
 
-    fn try_forward(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> candle_core::Result<Vec<Output>> {
+    fn try_forward(
+        &mut self,
+        batch: &Batch,
+        plan: Option<&RadixPlan>,
+        yields: &mut Yields<'_>,
+    ) -> candle_core::Result<Vec<Output>> {
+        yields.reach()?;
         let layout = self.layouts.build(batch, plan)?;
-        let hidden = self.transformer.forward(&layout)?;
-        let pooled = self.transformer.pool(&hidden, &layout.pool)?;
-        self.head.answer(&hidden, &pooled, &layout, batch)
+        let hidden = self.transformer.forward(&layout, yields)?;
+        let pooled = self.transformer.pool(&hidden, &layout.pool, yields)?;
+        yields.reach()?;
+        self.head.answer(&hidden, &pooled, &layout, batch, yields)
     }
 
     /// Turns a failure into an error of the batch, or of the device; if memory ran out, frees the buffers for later batches.
@@ -275,7 +269,7 @@ impl TransformerBackend {
 }
 
 /// The attention that a model's info names.
-fn attention_name(config: &TransformerConfig, mode: AttentionMode) -> &'static str {
+pub(super) fn attention_name(config: &TransformerConfig, mode: AttentionMode) -> &'static str {
     match config.attention.mask {
         _ if config.is_table() => "none",
         MaskConfig::Causal => mode.as_str(),
@@ -323,8 +317,8 @@ impl Backend for TransformerBackend {
         reserved.map_err(|error| self.failed(&error))
     }
 
-    fn forward(&mut self, batch: &Batch, _yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
-        self.on_team(|backend| backend.run(batch, None))
+    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+        self.on_team(|backend| backend.run(batch, None, yields))
     }
 }
 
@@ -333,33 +327,8 @@ impl PrefixBackend for TransformerBackend {
         &mut self,
         batch: &Batch,
         plan: &RadixPlan,
-        _yields: &mut dyn YieldPoint,
+        yields: &mut dyn YieldPoint,
     ) -> Result<Vec<Output>, BackendError> {
-        self.on_team(|backend| backend.run(batch, Some(plan)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::{DeviceChoice, ModelSource};
-    use std::path::Path;
-
-    #[test]
-    fn all_modes_have_the_same_weights_in_memory_and_their_own_footprint() {
-        let source = ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/qwen3-tiny"));
-        let options = LoadOptions { source, device: Some(DeviceChoice::Cpu), ..LoadOptions::default() };
-        let checkpoints = Checkpoint::open_all(&options).unwrap();
-        let load = |options: &LoadOptions| TransformerBackend::load_all(&checkpoints, options).unwrap().remove(0);
-        let modes = [AttentionMode::Ragged, AttentionMode::Compact];
-        let backends = load(&options).in_modes(&modes).unwrap();
-        assert!(backends[0].transformer.shares_weights(&backends[1].transformer));
-        for (backend, attention) in backends.iter().zip(modes) {
-            let alone = load(&LoadOptions { attention, ..options.clone() });
-            assert!(!alone.transformer.shares_weights(&backend.transformer));
-            assert_eq!(backend.layouts.mode, attention);
-            assert_eq!(backend.footprint, alone.footprint, "{attention}");
-        }
-        assert_ne!(backends[0].footprint, backends[1].footprint);
+        self.on_team(|backend| backend.run(batch, Some(plan), yields))
     }
 }

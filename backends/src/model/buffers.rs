@@ -2,7 +2,7 @@
 //! it here, and the table in docs/architecture.md is compared with it.
 
 use crate::config::{AdaptersConfig, Placement, TransformerConfig};
-use crate::ops::{Buffer, Target};
+use crate::ops::{Buffer, Target, Yields};
 use candle_core::{DType, Result, Tensor};
 
 /// A buffer by its content.
@@ -272,6 +272,12 @@ impl Buffers {
         }
         self.buffers[name as usize].view(rows, columns)
     }
+}
+
+/// What the operations of a pass write to, and the yield points between them.
+pub(super) struct Workspace<'a, 'y> {
+    pub(super) buffers: &'a mut Buffers,
+    pub(super) yields: &'a mut Yields<'y>,
 }
 
 /// Bytes per row of all buffers together, by the kind of row.

@@ -4,8 +4,9 @@ use super::loader::{Loader, load_linear};
 use crate::config::parts::parts;
 use crate::config::{DisentangledConfig, PositionsConfig};
 use crate::error::LoadError;
-use crate::ops::{Norm, PositionRows, RelativePositions, Store, Target, Vector};
+use crate::ops::{Norm, PositionRows, RelativePositions, Store, Target, Vector, Yields};
 use candle_core::{DType, Device, Tensor};
+use prefold_core::Uninterrupted;
 use prefold_kernels::{DistanceRows, Dtype};
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ impl Distances {
                 let name = format!("{}.{suffix}", names.relative_norm);
                 Vector::new(loader.weights.read(&name, &[hidden])?, &target)
             };
-            Norm::layer(vector("weight")?, vector("bias")?, loader.config.norm.eps).forward_in_place(&table)?;
+            let norm = Norm::layer(vector("weight")?, vector("bias")?, loader.config.norm.eps);
+            norm.forward_in_place(&table, &mut Yields::new(&mut Uninterrupted))?;
         }
         let rows = DistanceRows::new(positions, |distance| config.row(distance));
         Ok(Some(Self { config, table, rows: Arc::new(PositionRows::new(rows, loader.target)?) }))
@@ -56,7 +58,7 @@ impl Distances {
         let parts = parts(&loader.prefix, &[(name, width)]);
         let linear = load_linear(loader.weights, &Target::cpu(Dtype::Float32), &parts, hidden, true)?;
         let out = Tensor::zeros((self.config.rows(), width), DType::F32, &Device::Cpu)?;
-        linear.forward(&self.table, &out, Store::Overwrite)?;
+        linear.forward(&self.table, &out, Store::Overwrite, &mut Yields::new(&mut Uninterrupted))?;
         Ok(out)
     }
 }

@@ -6,21 +6,22 @@
 //! takes dimensions from the host), so it waits for them once in each block of rows: one word for each expert. That takes a round trip
 //! in each such layer; the alternatives are all experts for all rows, or products of prefold's own that read their sizes on the device.
 
-use super::buffers::{Buffers, Name};
+use super::buffers::{Name, Workspace};
 use super::feed_forward::Experts;
 use crate::ops::{self, ExpertRows, Store};
 use candle_core::{Result, Tensor};
 
 impl Experts {
     /// Adds the block's output for the rows `x` to `residual`, which the router scores: the same rows, not rounded.
-    pub(super) fn forward(&self, buffers: &mut Buffers, x: &Tensor, residual: &Tensor) -> Result<()> {
+    pub(super) fn forward(&self, space: &mut Workspace<'_, '_>, x: &Tensor, residual: &Tensor) -> Result<()> {
+        let Workspace { buffers, yields } = space;
         let rows = x.dim(0)?;
         let scores = buffers.rows(Name::RouterScores, rows)?;
-        self.router.forward(residual, &scores, Store::Overwrite)?;
-        let listed = ExpertRows::route(&scores, self.top, &buffers.rows(Name::ExpertRows, rows)?)?;
+        self.router.forward(residual, &scores, Store::Overwrite, yields)?;
+        let listed = ExpertRows::route(&scores, self.top, &buffers.rows(Name::ExpertRows, rows)?, yields)?;
         // Not the residual stream itself, which may be what the next expert's rows are gathered from.
         let sum = buffers.rows(Name::ExpertSum, rows)?;
-        ops::fill_rows(&sum, &self.bias)?;
+        ops::fill_rows(&sum, &self.bias, yields)?;
         for (index, (expert, count)) in self.experts.iter().zip(listed.counts()?).enumerate() {
             if count == 0 {
                 continue;
@@ -28,13 +29,13 @@ impl Experts {
             let [rows, weights] = listed.of(index, count)?;
             let count = count as usize;
             let input = buffers.rows(Name::ExpertInput, count)?;
-            ops::gather_rows(x, &rows, &input)?;
+            ops::gather_rows(x, &rows, &input, yields)?;
             let activated = buffers.rows(Name::Activated, count)?;
-            expert.up.forward_activated(self.activation, &input, &activated)?;
+            expert.up.forward_activated(self.activation, &input, &activated, yields)?;
             let output = buffers.rows(Name::ExpertOutput, count)?;
-            expert.down.forward(&activated, &output, Store::Overwrite)?;
-            ops::scatter_add(&output, &rows, &weights, &sum)?;
+            expert.down.forward(&activated, &output, Store::Overwrite, yields)?;
+            ops::scatter_add(&output, &rows, &weights, &sum, yields)?;
         }
-        ops::add(&sum, residual)
+        ops::add(&sum, residual, yields)
     }
 }

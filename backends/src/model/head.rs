@@ -8,7 +8,7 @@ use crate::config::{HeadActivation, HeadName, NormKind, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
-use crate::ops::{self, Linear, Norm, Store, Target, Vector};
+use crate::ops::{self, Linear, Norm, Store, Target, Vector, Yields, block_rows};
 use candle_core::{Device, Result, Tensor};
 use prefold_core::{Adapter, Batch, Output, Pooling, Wanted};
 use prefold_kernels::{Dtype, PackedMatrix};
@@ -84,35 +84,37 @@ impl Head {
         pooled: &Tensor,
         layout: &Layout,
         batch: &Batch,
+        yields: &mut Yields<'_>,
     ) -> Result<Vec<Output>> {
         // A classifier of tokens has nothing to say of a whole sequence.
         let (hidden, answers) = match self.of_tokens {
-            true => (apply(&self.layers, hidden)?, pooled.clone()),
-            false => (hidden.clone(), self.route(apply(&self.layers, pooled)?, batch.ragged.adapters())?),
+            true => (apply(&self.layers, hidden, yields)?, pooled.clone()),
+            false => {
+                let answers = apply(&self.layers, pooled, yields)?;
+                (hidden.clone(), self.route(answers, batch.ragged.adapters(), yields)?)
+            }
         };
         let dim = hidden.dim(1)?;
         let width = answers.dim(1)?;
-        let outputs = |answers: &[f32], hidden: &[f32]| {
+        let mut outputs = |answers: &[f32], hidden: &[f32]| {
             let output = |(b, wanted): (usize, &Wanted)| match wanted {
                 Wanted::Tokens => {
-                    let rows = layout.sequence_rows(b);
-                    let mut data = Vec::with_capacity(rows.len() * dim);
-                    rows.for_each(|row| data.extend_from_slice(&hidden[row * dim..][..dim]));
-                    Output::Tokens { data, dim }
+                    let rows = layout.sequence_rows(b).map(|row| &hidden[row * dim..][..dim]);
+                    Ok(Output::Tokens { data: copy(rows, dim, yields)?, dim })
                 }
-                Wanted::Embedding => Output::Embedding(answers[b * width..][..width].to_vec()),
-                Wanted::Logits => Output::Logits(answers[b * width..][..width].to_vec()),
+                Wanted::Embedding => Ok(Output::Embedding(answers[b * width..][..width].to_vec())),
+                Wanted::Logits => Ok(Output::Logits(answers[b * width..][..width].to_vec())),
             };
             batch.wanted.iter().enumerate().map(output).collect()
         };
         ops::on_host(&answers, |answers| match batch.wanted.contains(&Wanted::Tokens) {
-            true => ops::on_host(&hidden, |hidden| outputs(answers, hidden)),
-            false => Ok(outputs(answers, &[])),
+            true => ops::on_host(&hidden, |hidden| outputs(answers, hidden))?,
+            false => outputs(answers, &[]),
         })?
     }
 
     /// The answers of texts of different tasks through the layers of their routes, a route after another.
-    fn route(&self, answers: Tensor, tasks: &[Adapter]) -> Result<Tensor> {
+    fn route(&self, answers: Tensor, tasks: &[Adapter], yields: &mut Yields<'_>) -> Result<Tensor> {
         if self.routes.is_empty() {
             return Ok(answers);
         }
@@ -126,7 +128,7 @@ impl Head {
                 continue;
             }
             let x: Vec<f32> = rows.iter().flat_map(|row| &values[row * width..][..width]).copied().collect();
-            let routed = apply(layers, &Tensor::from_vec(x, (rows.len(), width), &Device::Cpu)?)?;
+            let routed = apply(layers, &Tensor::from_vec(x, (rows.len(), width), &Device::Cpu)?, yields)?;
             // The same of all routes.
             out_width = routed.dim(1)?;
             out.resize(tasks.len() * out_width, 0.0);
@@ -140,23 +142,46 @@ impl Head {
     }
 }
 
-/// States through layers, on the host if there are any.
-fn apply(layers: &[HeadLayer], pooled: &Tensor) -> Result<Tensor> {
-    if layers.is_empty() {
-        return Ok(pooled.clone());
+/// Rows one after another.
+fn copy<'a>(rows: impl Iterator<Item = &'a [f32]>, dim: usize, yields: &mut Yields<'_>) -> Result<Vec<f32>> {
+    let mut data = Vec::with_capacity(rows.size_hint().0 * dim);
+    for (index, row) in rows.enumerate() {
+        if index.is_multiple_of(block_rows(dim)) {
+            yields.reach()?;
+        }
+        data.extend_from_slice(row);
     }
-    let mut x = Tensor::from_vec(ops::on_host(pooled, <[f32]>::to_vec)?, pooled.dims2()?, &Device::Cpu)?;
+    Ok(data)
+}
+
+/// States through layers, on the host if there are any, by blocks of rows.
+fn apply(layers: &[HeadLayer], states: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
+    let (rows, width) = states.dims2()?;
+    if layers.is_empty() || rows == 0 {
+        return Ok(states.clone());
+    }
+    let widths = layers.iter().map(|layer| layer.linear.out_features());
+    let block = block_rows(widths.fold(width, usize::max));
+    let starts = (0..rows).step_by(block);
+    let blocks = starts.map(|start| apply_to_block(layers, &states.narrow(0, start, block.min(rows - start))?, yields));
+    Tensor::cat(&blocks.collect::<Result<Vec<_>>>()?, 0)
+}
+
+fn apply_to_block(layers: &[HeadLayer], states: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
+    yields.reach()?;
+    let mut x = Tensor::from_vec(ops::on_host(states, <[f32]>::to_vec)?, states.dims2()?, &Device::Cpu)?;
     for HeadLayer { linear, activation, norm } in layers {
         let mut out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
         match activation {
-            HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out)?,
-            HeadActivation::Identity | HeadActivation::Tanh => linear.forward(&x, &out, Store::Overwrite)?,
+            HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out, yields)?,
+            HeadActivation::Identity | HeadActivation::Tanh => linear.forward(&x, &out, Store::Overwrite, yields)?,
         }
         if *activation == HeadActivation::Tanh {
+            yields.reach()?;
             out = out.tanh()?;
         }
         if let Some(norm) = norm {
-            norm.forward_in_place(&out)?;
+            norm.forward_in_place(&out, yields)?;
         }
         x = out;
     }

@@ -13,6 +13,7 @@ mod loader;
 pub(crate) mod memory;
 mod parts;
 mod pooling;
+pub(crate) mod replicas;
 pub(crate) mod routed;
 mod sensitive;
 mod transformer;

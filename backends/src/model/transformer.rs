@@ -6,7 +6,7 @@
 //! wide intermediate results.
 
 use super::adapted::{Projection, Rows};
-use super::buffers::{Buffers, Name};
+use super::buffers::{Buffers, Name, Workspace};
 use super::feed_forward::{Block, Dense, FeedForward};
 use super::layout::{Layout, OutputRows};
 use super::loader::Norms;
@@ -14,7 +14,7 @@ use super::weights::{AttentionBlock, Embeddings, TransformerWeights};
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{self, HeadSpan, Linear, Norm, Pages, Pool, Store, Target};
+use crate::ops::{self, HeadSpan, Linear, Norm, Pages, Pool, Store, Target, Yields};
 use candle_core::{Result, Tensor};
 use prefold_kernels::QkvLayout;
 use std::ops::Range;
@@ -80,16 +80,16 @@ impl Transformer {
     }
 
     /// The final states, after the last norm, `[output rows or all rows, hidden_size]`, `f32`.
-    pub(super) fn forward(&mut self, layout: &Layout) -> Result<Tensor> {
+    pub(super) fn forward(&mut self, layout: &Layout, yields: &mut Yields<'_>) -> Result<Tensor> {
         let Self { target, weights, buffers, .. } = self;
-        Pass { weights, buffers, layout, row_block: target.row_block() }.run()
+        Pass { weights, space: Workspace { buffers, yields }, layout, row_block: target.row_block() }.run()
     }
 
     /// The pooled states of each sequence, `[sequences, kinds * hidden_size]`, from the states that [`forward`](Self::forward)
     /// returned.
-    pub(super) fn pool(&mut self, hidden: &Tensor, pool: &Pool) -> Result<Tensor> {
+    pub(super) fn pool(&mut self, hidden: &Tensor, pool: &Pool, yields: &mut Yields<'_>) -> Result<Tensor> {
         let pooled = self.buffers.rows(Name::Pooled, pool.len())?;
-        pool.forward(hidden, &pooled)?;
+        pool.forward(hidden, &pooled, yields)?;
         pooled.reshape((pool.len() / pool.kinds(), ()))
     }
 
@@ -105,15 +105,15 @@ impl Transformer {
     }
 }
 
-/// One forward pass.
-struct Pass<'a> {
+/// One forward pass. Between two of its operations there is a yield point.
+struct Pass<'a, 'y> {
     weights: &'a TransformerWeights,
-    buffers: &'a mut Buffers,
+    space: Workspace<'a, 'y>,
     layout: &'a Layout,
     row_block: usize,
 }
 
-impl Pass<'_> {
+impl Pass<'_, '_> {
     fn run(mut self) -> Result<Tensor> {
         let weights = self.weights;
         let mut residual = self.embed(&weights.embeddings)?;
@@ -131,14 +131,14 @@ impl Pass<'_> {
             self.feed_forward(&layer.feed_forward, (&residual, rows))?;
         }
         let Some(norm) = &weights.final_norm else { return Ok(residual) };
-        let hidden = self.buffers.rows(Name::Hidden, residual.dim(0)?)?;
+        let hidden = self.space.buffers.rows(Name::Hidden, residual.dim(0)?)?;
         let Some(projection) = &weights.output_projection else {
-            norm.forward(&residual, &hidden)?;
+            norm.forward(&residual, &hidden, self.space.yields)?;
             return Ok(hidden);
         };
         for (residual, hidden) in blocks(&residual, self.row_block)?.zip(blocks(&hidden, self.row_block)?) {
             let x = self.input(Some(norm), &residual?)?;
-            projection.forward(&x, &hidden?, Store::Overwrite)?;
+            projection.forward(&x, &hidden?, Store::Overwrite, self.space.yields)?;
         }
         Ok(hidden)
     }
@@ -146,31 +146,31 @@ impl Pass<'_> {
     /// The sum of the embeddings of each token, normalised and projected where the model does so.
     fn embed(&mut self, embeddings: &Embeddings) -> Result<Tensor> {
         let Layout { input_ids, position_ids, token_type_ids, .. } = self.layout;
-        let residual = self.buffers.rows(Name::Residual, input_ids.dims1()?)?;
+        let residual = self.space.buffers.rows(Name::Residual, input_ids.dims1()?)?;
         let sum = match &embeddings.projection {
-            Some(_) => self.buffers.rows(Name::Embedded, input_ids.dims1()?)?,
+            Some(_) => self.space.buffers.rows(Name::Embedded, input_ids.dims1()?)?,
             None => residual.clone(),
         };
-        embeddings.words.embed(input_ids, &sum, Store::Overwrite)?;
+        embeddings.words.embed(input_ids, &sum, Store::Overwrite, self.space.yields)?;
         if let (Some(factors), Some(adapters)) = (&embeddings.word_factors, self.layout.adapters()) {
-            factors.add(adapters, &sum, self.row_block, self.buffers)?;
+            factors.add(adapters, &sum, self.row_block, &mut self.space)?;
         }
         if let (Some(table), Some(ids)) = (&embeddings.token_types, token_type_ids) {
-            table.embed(ids, &sum, Store::Accumulate)?;
+            table.embed(ids, &sum, Store::Accumulate, self.space.yields)?;
         }
         if let Some(table) = &embeddings.positions {
-            table.embed(position_ids, &sum, Store::Accumulate)?;
+            table.embed(position_ids, &sum, Store::Accumulate, self.space.yields)?;
         }
         if let Some(factor) = embeddings.scale {
-            ops::scale(&sum, factor)?;
+            ops::scale(&sum, factor, self.space.yields)?;
         }
         if let Some(norm) = &embeddings.norm {
-            norm.forward_in_place(&sum)?;
+            norm.forward_in_place(&sum, self.space.yields)?;
         }
         if let Some(projection) = &embeddings.projection {
             for (sum, residual) in blocks(&sum, self.row_block)?.zip(blocks(&residual, self.row_block)?) {
                 let x = self.activations(&sum?)?;
-                projection.forward(&x, &residual?, Store::Overwrite)?;
+                projection.forward(&x, &residual?, Store::Overwrite, self.space.yields)?;
             }
         }
         Ok(residual)
@@ -179,19 +179,19 @@ impl Pass<'_> {
     /// Rows of the residual stream as the input of a product.
     fn activations(&mut self, rows: &Tensor) -> Result<Tensor> {
         let (count, width) = rows.dims2()?;
-        let converted = self.buffers.narrow(Name::Normed, count, width)?;
+        let converted = self.space.buffers.narrow(Name::Normed, count, width)?;
         if converted.dtype() == rows.dtype() {
             return Ok(rows.clone());
         }
-        ops::convert(rows, &converted)?;
+        ops::convert(rows, &converted, self.space.yields)?;
         Ok(converted)
     }
 
     /// Rows of the residual stream as the input of a product, normalised where there is a norm.
     fn input(&mut self, norm: Option<&Norm>, residual: &Tensor) -> Result<Tensor> {
         let Some(norm) = norm else { return self.activations(residual) };
-        let normed = self.buffers.rows(Name::Normed, residual.dim(0)?)?;
-        norm.forward(residual, &normed)?;
+        let normed = self.space.buffers.rows(Name::Normed, residual.dim(0)?)?;
+        norm.forward(residual, &normed, self.space.yields)?;
         Ok(normed)
     }
 
@@ -204,44 +204,47 @@ impl Pass<'_> {
         residual: &Tensor,
     ) -> Result<()> {
         match &norms.output {
-            None => product.forward((x, rows), residual, Store::Accumulate, self.buffers)?,
+            None => product.forward((x, rows), residual, Store::Accumulate, &mut self.space)?,
             Some(norm) => {
                 for (x, (rows, residual)) in blocks(x, self.row_block)?.zip(self.row_blocks(residual, rows)?) {
                     let residual = residual?;
-                    let output = self.buffers.rows(Name::BlockOutput, residual.dim(0)?)?;
-                    product.forward((&x?, rows), &output, Store::Overwrite, self.buffers)?;
-                    norm.forward_add(&output, &residual)?;
+                    let output = self.space.buffers.rows(Name::BlockOutput, residual.dim(0)?)?;
+                    product.forward((&x?, rows), &output, Store::Overwrite, &mut self.space)?;
+                    norm.forward_add(&output, &residual, self.space.yields)?;
                 }
             }
         }
-        finish(norms, residual)
+        self.finish(norms, residual)
     }
 
     /// `residual += O(attention(QKV(x)))`, with x the block's input.
     fn attend(&mut self, block: &AttentionBlock, residual: &Tensor) -> Result<()> {
         let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
         let (rows, q_width) = (residual.dim(0)?, num_heads * head_dim);
-        let qkv = self.buffers.rows(Name::Qkv, rows)?;
-        self.project(block, 0..block.qkv.linear.out_features(), (residual, self.layout.rows()), &qkv)?;
-        if let Some([q_norm, k_norm]) = &block.width_norms {
-            q_norm.forward_columns(&qkv, 0)?;
-            k_norm.forward_columns(&qkv, q_width)?;
-        }
-        let q = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
-        let k = HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
-        rotate(block, &qkv, &self.layout.position_ids, &[q, k])?;
+        let qkv = self.space.buffers.rows(Name::Qkv, rows)?;
+        let norms = block.width_norms.as_ref().map(|[q, k]| [(q, 0), (k, q_width)]);
+        let heads = Heads {
+            columns: 0..block.qkv.linear.out_features(),
+            width_norms: norms.as_ref().map_or(&[], |norms| norms),
+            spans: &[
+                HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() },
+                HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: block.k_norm.as_ref() },
+            ],
+            position_ids: &self.layout.position_ids,
+        };
+        self.project(block, &heads, (residual, self.layout.rows()), &qkv)?;
 
-        let attended = self.buffers.rows(Name::Attended, rows)?;
+        let attended = self.space.buffers.rows(Name::Attended, rows)?;
         let pages = &self.layout.pages;
         match &self.layout.expansion {
-            None => attention(block, &qkv, q_width, pages, &attended)?,
+            None => self.attention(block, &qkv, pages, &attended)?,
             Some(expansion) => {
                 let tokens = expansion.scatter.dims1()?;
-                let ragged = self.buffers.rows(Name::RaggedQkv, tokens)?;
-                let ragged_attended = self.buffers.rows(Name::RaggedAttended, tokens)?;
-                ops::gather_rows(&qkv, &expansion.scatter, &ragged)?;
-                attention(block, &ragged, q_width, pages, &ragged_attended)?;
-                ops::gather_rows(&ragged_attended, &expansion.gather, &attended)?;
+                let ragged = self.space.buffers.rows(Name::RaggedQkv, tokens)?;
+                let ragged_attended = self.space.buffers.rows(Name::RaggedAttended, tokens)?;
+                ops::gather_rows(&qkv, &expansion.scatter, &ragged, self.space.yields)?;
+                self.attention(block, &ragged, pages, &ragged_attended)?;
+                ops::gather_rows(&ragged_attended, &expansion.gather, &attended, self.space.yields)?;
             }
         }
         self.add(&block.norms, &block.output, (&attended, self.layout.rows()), residual)
@@ -251,49 +254,69 @@ impl Pass<'_> {
     fn attend_outputs(&mut self, block: &AttentionBlock, residual: &Tensor, outputs: &OutputRows) -> Result<Tensor> {
         let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
         let (q_width, kv_width) = (num_heads * head_dim, 2 * num_kv_heads * head_dim);
-        let mut kv = self.buffers.narrow(Name::Qkv, residual.dim(0)?, kv_width)?;
-        self.project(block, q_width..q_width + kv_width, (residual, self.layout.rows()), &kv)?;
-        if let Some([_, norm]) = &block.width_norms {
-            norm.forward_columns(&kv, 0)?;
-        }
-        let k = HeadSpan { offset: 0, num_heads: num_kv_heads, norm: block.k_norm.as_ref() };
-        rotate(block, &kv, &self.layout.position_ids, &[k])?;
+        let norms = block.width_norms.as_ref().map(|norms| norms.each_ref().map(|norm| (norm, 0)));
+        let [q_norm, k_norm] = norms.as_ref().map_or([&[][..]; 2], |[q, k]| [q, k].map(std::slice::from_ref));
+        let mut kv = self.space.buffers.narrow(Name::Qkv, residual.dim(0)?, kv_width)?;
+        let heads = Heads {
+            columns: q_width..q_width + kv_width,
+            width_norms: k_norm,
+            spans: &[HeadSpan { offset: 0, num_heads: num_kv_heads, norm: block.k_norm.as_ref() }],
+            position_ids: &self.layout.position_ids,
+        };
+        self.project(block, &heads, (residual, self.layout.rows()), &kv)?;
 
         let count = outputs.index.dims1()?;
-        let output_residual = self.buffers.rows(Name::OutputResidual, count)?;
-        ops::gather_rows(residual, &outputs.index, &output_residual)?;
-        let q = self.buffers.rows(Name::OutputQ, count)?;
-        self.project(block, 0..q_width, (&output_residual, outputs.rows()), &q)?;
-        if let Some([norm, _]) = &block.width_norms {
-            norm.forward_columns(&q, 0)?;
-        }
-        let span = HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() };
-        rotate(block, &q, &outputs.position_ids, &[span])?;
+        let output_residual = self.space.buffers.rows(Name::OutputResidual, count)?;
+        ops::gather_rows(residual, &outputs.index, &output_residual, self.space.yields)?;
+        let q = self.space.buffers.rows(Name::OutputQ, count)?;
+        let heads = Heads {
+            columns: 0..q_width,
+            width_norms: q_norm,
+            spans: &[HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() }],
+            position_ids: &outputs.position_ids,
+        };
+        self.project(block, &heads, (&output_residual, outputs.rows()), &q)?;
 
         if let Some(expansion) = &self.layout.expansion {
-            let ragged = self.buffers.narrow(Name::RaggedQkv, expansion.scatter.dims1()?, kv_width)?;
-            ops::gather_rows(&kv, &expansion.scatter, &ragged)?;
+            let ragged = self.space.buffers.narrow(Name::RaggedQkv, expansion.scatter.dims1()?, kv_width)?;
+            ops::gather_rows(&kv, &expansion.scatter, &ragged, self.space.yields)?;
             kv = ragged;
         }
-        let attended = self.buffers.rows(Name::Attended, count)?;
-        block.attention.forward(&q, &kv, &outputs.pages, &attended)?;
+        let attended = self.space.buffers.rows(Name::Attended, count)?;
+        block.attention.forward(&q, &kv, &outputs.pages, &attended, self.space.yields)?;
         self.add(&block.norms, &block.output, (&attended, outputs.rows()), &output_residual)?;
         Ok(output_residual)
     }
 
-    /// `out = QKV(x)` with x the block's input, some of its columns.
+    /// Some heads of a layer as attention takes them, made of the block's input: by blocks of rows, which stay in the caches.
     fn project(
         &mut self,
         block: &AttentionBlock,
-        columns: Range<usize>,
+        heads: &Heads<'_>,
         (residual, rows): (&Tensor, Rows<'_>),
         out: &Tensor,
     ) -> Result<()> {
-        for ((rows, residual), out) in self.row_blocks(residual, rows)?.zip(blocks(out, self.row_block)?) {
-            let x = self.input(block.norms.input.as_ref(), &residual?)?;
-            block.qkv.forward_columns(columns.clone(), (&x, rows), &out?, Store::Overwrite, self.buffers)?;
+        let positions = blocks(heads.position_ids, self.row_block)?;
+        let outs = blocks(out, self.row_block)?.zip(positions);
+        for ((rows, residual), (out, position_ids)) in self.row_blocks(residual, rows)?.zip(outs) {
+            let (x, out) = (self.input(block.norms.input.as_ref(), &residual?)?, out?);
+            block.qkv.forward_columns(heads.columns.clone(), (&x, rows), &out, Store::Overwrite, &mut self.space)?;
+            for (norm, offset) in heads.width_norms {
+                norm.forward_columns(&out, *offset, self.space.yields)?;
+            }
+            if let Some(rotary) = &block.rotary {
+                rotary.forward(&out, &position_ids?, heads.spans, self.space.yields)?;
+            }
         }
         Ok(())
+    }
+
+    /// Attention over a fused QKV matrix.
+    fn attention(&mut self, block: &AttentionBlock, qkv: &Tensor, pages: &Pages, out: &Tensor) -> Result<()> {
+        let q_width = out.dim(1)?;
+        let q = qkv.narrow(1, 0, q_width)?;
+        let kv = qkv.narrow(1, q_width, qkv.dim(1)? - q_width)?;
+        block.attention.forward(&q, &kv, pages, out, self.space.yields)
     }
 
     /// `residual += down(activation(gate(x)) * up(x))` or `residual += down(activation(up(x)))`, with x the block's input; or the
@@ -305,8 +328,8 @@ impl Pass<'_> {
             match &block.block {
                 Block::Dense(dense) => self.dense(dense, &block.norms, (&x, rows), &residual)?,
                 Block::Experts(experts) => {
-                    experts.forward(self.buffers, &x, &residual)?;
-                    finish(&block.norms, &residual)?;
+                    experts.forward(&mut self.space, &x, &residual)?;
+                    self.finish(&block.norms, &residual)?;
                 }
             }
         }
@@ -315,20 +338,28 @@ impl Pass<'_> {
 
     fn dense(&mut self, dense: &Dense, norms: &Norms, (x, rows): (&Tensor, Rows<'_>), residual: &Tensor) -> Result<()> {
         let count = residual.dim(0)?;
-        let activated = self.buffers.rows(Name::Activated, count)?;
+        let activated = self.space.buffers.rows(Name::Activated, count)?;
         // Rows without an adapter go the same way as the others, so that their bits are the same in any batch.
         match dense.gated || dense.input.is_adapted() {
             true => {
-                let input = self.buffers.rows(Name::GateUp, count)?;
-                dense.input.forward((x, rows), &input, Store::Overwrite, self.buffers)?;
+                let input = self.space.buffers.rows(Name::GateUp, count)?;
+                dense.input.forward((x, rows), &input, Store::Overwrite, &mut self.space)?;
                 match dense.gated {
-                    true => ops::activate_mul(dense.activation, &input, &activated)?,
-                    false => ops::activate(dense.activation, &input, &activated)?,
+                    true => ops::activate_mul(dense.activation, &input, &activated, self.space.yields)?,
+                    false => ops::activate(dense.activation, &input, &activated, self.space.yields)?,
                 }
             }
-            false => dense.input.linear.forward_activated(dense.activation, x, &activated)?,
+            false => dense.input.linear.forward_activated(dense.activation, x, &activated, self.space.yields)?,
         }
         self.add(norms, &dense.down, (&activated, rows), residual)
+    }
+
+    /// Normalises the sum of a block's input and output where norms are after blocks.
+    fn finish(&mut self, norms: &Norms, residual: &Tensor) -> Result<()> {
+        match &norms.sum {
+            None => Ok(()),
+            Some(norm) => norm.forward_in_place(residual, self.space.yields),
+        }
     }
 
     /// Views of at most `row_block` rows, each with its place among the rows of the layout.
@@ -342,27 +373,14 @@ impl Pass<'_> {
     }
 }
 
-/// Normalises the sum of a block's input and output where norms are after blocks.
-fn finish(norms: &Norms, residual: &Tensor) -> Result<()> {
-    match &norms.sum {
-        None => Ok(()),
-        Some(norm) => norm.forward_in_place(residual),
-    }
-}
-
-/// Rotates heads where positions are rotary.
-fn rotate(block: &AttentionBlock, x: &Tensor, position_ids: &Tensor, spans: &[HeadSpan<'_>]) -> Result<()> {
-    match &block.rotary {
-        Some(rotary) => rotary.forward(x, position_ids, spans),
-        None => Ok(()),
-    }
-}
-
-/// Attention over a fused QKV matrix.
-fn attention(block: &AttentionBlock, qkv: &Tensor, q_width: usize, pages: &Pages, out: &Tensor) -> Result<()> {
-    let q = qkv.narrow(1, 0, q_width)?;
-    let kv = qkv.narrow(1, q_width, qkv.dim(1)? - q_width)?;
-    block.attention.forward(&q, &kv, pages, out)
+/// Heads of a layer, neighbouring columns of its projection.
+struct Heads<'a> {
+    columns: Range<usize>,
+    /// Norms over all heads, and the columns of the output from which they are.
+    width_norms: &'a [(&'a Norm, usize)],
+    /// The heads to rotate, where positions are rotary.
+    spans: &'a [HeadSpan<'a>],
+    position_ids: &'a Tensor,
 }
 
 /// Views of at most `row_block` rows.

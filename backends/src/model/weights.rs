@@ -235,6 +235,7 @@ impl AttentionBlock {
                 bias: loader.bias.cloned(),
                 positions: distances.map(|distances| distances.of_layer(loader)).transpose()?,
                 rounds_factors: loader.target.rounds_attention(),
+                pace: Attention::guessed_pace(),
             },
             output: loader.projection(
                 &parts(&loader.prefix, &[(names.output, *hidden)]),

@@ -1,20 +1,25 @@
 //! The activation of an MLP; that of a plain one is the epilogue of its first product, unless something is added between the two.
 
-use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
+use super::yields::Yields;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 use prefold_kernels::Activation;
 
 /// `out = activation(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
-pub(crate) fn activate_mul(activation: Activation, gate_up: &Tensor, out: &Tensor) -> Result<()> {
-    timed("activate-mul", || out.inplace_op2(gate_up, &ActivateMul(activation)))
+pub(crate) fn activate_mul(
+    activation: Activation,
+    gate_up: &Tensor,
+    out: &Tensor,
+    yields: &mut Yields<'_>,
+) -> Result<()> {
+    yields.run_rows("activate-mul", [out, gate_up], |[out, gate_up]| out.inplace_op2(gate_up, &ActivateMul(activation)))
 }
 
 /// `out = activation(x)`; `x` is of the projections' type and `out` of the activations'.
-pub(crate) fn activate(activation: Activation, x: &Tensor, out: &Tensor) -> Result<()> {
-    timed("activate", || out.inplace_op2(x, &Activate(activation)))
+pub(crate) fn activate(activation: Activation, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("activate", [out, x], |[out, x]| out.inplace_op2(x, &Activate(activation)))
 }
 
 struct Activate(Activation);

@@ -1,20 +1,31 @@
 //! Attention over paths of a radix plan, or over whole sequences.
 
+use super::pace::Pace;
 #[cfg(feature = "cuda")]
 use super::pages::DevicePages;
 use super::pages::Pages;
 use super::positions::RelativePositions;
-use super::profile::timed;
 use super::score_bias::ScoreBias;
 use super::storage::{kernel_error, slice_mut, with_element};
+use super::yields::Yields;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
-use prefold_kernels::{QkvLayout, RowView, bf16};
+use prefold_kernels::{AttentionItems, QkvLayout, RowView, bf16};
+use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 
+/// Nanoseconds of a score's multiplication before one was measured.
+const GUESS: f32 = 0.1;
+
+thread_local! {
+    /// Kept for the next call.
+    static ITEMS: Cell<AttentionItems> = const { Cell::new(AttentionItems::new()) };
+}
+
 /// The attention of one layer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Attention {
     pub(crate) layout: QkvLayout,
     /// A query sees the keys less than so many positions away; all that the mask allows when absent.
@@ -27,28 +38,60 @@ pub(crate) struct Attention {
     pub(crate) positions: Option<Arc<RelativePositions>>,
     /// Whether a CPU rounds the factors of products to bf16 although activations are f32.
     pub(crate) rounds_factors: bool,
+    /// Time for a score and a value of a head.
+    pub(crate) pace: Pace,
 }
 
 impl Attention {
+    /// The pace before anything was measured.
+    pub(crate) fn guessed_pace() -> Pace {
+        Pace::guessed(GUESS)
+    }
+
     /// `q` is `[queries, num_heads * head_dim]`, `kv` is `[rows, 2 * num_kv_heads * head_dim]` with the
     /// keys first; both are projections and may be columns of a wider matrix. `out` has the shape of `q`.
-    pub(crate) fn forward(&self, q: &Tensor, kv: &Tensor, pages: &Pages, out: &Tensor) -> Result<()> {
+    pub(crate) fn forward(
+        &self,
+        q: &Tensor,
+        kv: &Tensor,
+        pages: &Pages,
+        out: &Tensor,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
         #[cfg(feature = "flash-attn")]
         if let Some(sequences) = &pages.sequences
             && self.bias.is_none()
             && self.positions.is_none()
             && sequences.suit(q, self.layout)
         {
-            let attended = timed("attention", || sequences.attend(self.layout, self.scale, self.window, q, kv))?;
-            return out.slice_set(&attended, 0, 0);
+            let attend = || sequences.attend(self.layout, self.scale, self.window, q, kv);
+            return out.slice_set(&yields.run("attention", attend)?, 0, 0);
         }
-        timed("attention", || out.inplace_op3(q, kv, &AttentionOp { attention: self, pages }))
+        let op = |items| AttentionOp { attention: self, pages, items };
+        if !q.device().is_cpu() {
+            return yields.run("attention", || out.inplace_op3(q, kv, &op(None)));
+        }
+        let mut items = ITEMS.take();
+        items.list(&pages.spans, self.layout, pages.mask(), self.window).map_err(kernel_error)?;
+        let (value_work, mut start) = (self.layout.head_dim as f64, 0);
+        while start < items.len() {
+            let share = self.pace.share(items.cost(start..items.len()) as f64 * value_work);
+            let range = items.take(start, (share / value_work) as u64);
+            start = range.end;
+            let work = items.cost(range.clone()) as f64 * value_work;
+            let op = op(Some((&items, range)));
+            yields.run("attention", || self.pace.measure(work, || out.inplace_op3(q, kv, &op)))?;
+        }
+        ITEMS.set(items);
+        Ok(())
     }
 }
 
 struct AttentionOp<'a> {
     attention: &'a Attention,
     pages: &'a Pages,
+    /// What a CPU computes of it.
+    items: Option<(&'a AttentionItems, Range<usize>)>,
 }
 
 /// Values from one row to the next, of a matrix that may be columns of a wider one.
@@ -79,7 +122,8 @@ impl InplaceOp3 for AttentionOp<'_> {
         kv: &CpuStorage,
         kv_layout: &Layout,
     ) -> Result<()> {
-        let &Attention { layout, window, scale, ref bias, ref positions, rounds_factors } = self.attention;
+        let Some((items, range)) = &self.items else { candle_core::bail!("attention: no items") };
+        let &Attention { layout, window, scale, ref bias, ref positions, rounds_factors, .. } = self.attention;
         let attention = prefold_kernels::Attention {
             q: columns(q, q_layout, 0)?,
             k: columns(kv, kv_layout, 0)?,
@@ -97,7 +141,10 @@ impl InplaceOp3 for AttentionOp<'_> {
             let out = slice_mut::<T>(out, out_layout)?;
             RelativePositions::on_host(positions.as_deref(), |positions| {
                 let attention = prefold_kernels::Attention { positions, ..attention };
-                let result = if rounds_factors { attention.run::<bf16, T>(out) } else { attention.run::<T, T>(out) };
+                let result = match rounds_factors {
+                    true => attention.run_items::<bf16, T>(items, range.clone(), out),
+                    false => attention.run_items::<T, T>(items, range.clone(), out),
+                };
                 result.map_err(kernel_error)
             })
         })

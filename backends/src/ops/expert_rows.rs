@@ -1,8 +1,8 @@
 //! The rows of each expert, found on the device of the router's scores.
 
 use super::host::words_on_host;
-use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut};
+use super::yields::Yields;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, bail};
@@ -19,8 +19,8 @@ pub(crate) struct ExpertRows {
 impl ExpertRows {
     /// Lists the rows by the scores of a router, `[rows, experts]`, in `words`, which is `[rows, 3 * experts]`: the `top` best
     /// experts of each.
-    pub(crate) fn route(scores: &Tensor, top: usize, words: &Tensor) -> Result<Self> {
-        timed("route", || words.inplace_op2(scores, &Route(top)))?;
+    pub(crate) fn route(scores: &Tensor, top: usize, words: &Tensor, yields: &mut Yields<'_>) -> Result<Self> {
+        yields.run("route", || words.inplace_op2(scores, &Route(top)))?;
         let (rows, experts) = scores.dims2()?;
         Ok(Self { words: words.flatten_all()?, rows, experts })
     }

@@ -1,15 +1,17 @@
 //! Linear layers: weights packed once at load time on a CPU, as they are on a GPU.
 
-use super::profile::timed;
-use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
+use super::pace::Pace;
+use super::rows::convert;
+use super::storage::{dims, kernel_error, slice, strided_mut, with_element};
 use super::target::Target;
 use super::weights::Vector;
+use super::yields::Yields;
 use crate::LoadError;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, WithDType};
+use candle_core::{CpuStorage, DType, InplaceOp2, Layout, Result, Tensor, WithDType};
 use half::bf16;
-use prefold_kernels::{Activation, Dtype, Float, Gemm, Int8, PackedMatrix, PackedMatrixBuilder, Packing};
+use prefold_kernels::{Activation, Dtype, Float, Gemm, Int8, PANEL, PackedMatrix, PackedMatrixBuilder, Packing};
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -25,9 +27,16 @@ pub(crate) struct Linear {
     name: String,
     weight: Weight,
     bias: Option<Vector>,
+    pace: Pace,
     /// Set by a forward pass inside [`measure_quantization`].
     quantization_error: OnceLock<f64>,
 }
+
+/// Nanoseconds of a multiplication before one was measured: those of all cores of a small CPU without tiles.
+const GUESS: f32 = 0.02;
+
+/// Cost of reading the weights, as a number of rows to multiply them with.
+const READING: usize = 8;
 
 thread_local! {
     static MEASURED: Cell<bool> = const { Cell::new(false) };
@@ -60,6 +69,11 @@ trait Packed: Debug + Send + Sync {
     /// Whether it is in bfloat16 in a model in int8.
     fn is_kept(&self) -> bool {
         false
+    }
+
+    /// The input as it is multiplied, converted once for all columns.
+    fn input(&self, x: &Tensor, _: &mut Yields<'_>) -> Result<Tensor> {
+        Ok(x.clone())
     }
 
     /// What quantization changes in the product with `x`, relative to it; `None` where nothing is quantized.
@@ -105,15 +119,18 @@ impl Packed for Rounding {
         true
     }
 
+    fn input(&self, x: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
+        let rounded = Tensor::zeros(x.shape(), DType::BF16, x.device())?;
+        convert(x, &rounded, yields)?;
+        Ok(rounded)
+    }
+
     fn shape(&self) -> (usize, usize) {
         (self.0.rows(), self.0.cols())
     }
 
     fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
-        let x = slice::<f32>(x.0, x.1)?;
-        let mut rounded = vec![bf16::ZERO; x.len()];
-        prefold_kernels::convert(x, &mut rounded).map_err(kernel_error)?;
-        multiply(&self.0, op, &rounded, out)
+        multiply(&self.0, op, slice(x.0, x.1)?, out)
     }
 }
 
@@ -127,9 +144,13 @@ fn multiply<P: Packing>(
     let bias = op.linear.bias.as_ref().map(|bias| &bias.host[columns.clone()]);
     let gemm = Gemm { columns, bias, ..Gemm::new(x, weight) };
     let computed = match op.epilogue {
-        Epilogue::Store(store) => Gemm { store, ..gemm }.run(slice_mut::<f32>(out, out_layout)?),
+        Epilogue::Store(store) => {
+            let (out, out_stride) = strided_mut::<f32>(out, out_layout)?;
+            Gemm { store, out_stride: Some(out_stride), ..gemm }.run(out)
+        }
         Epilogue::Activate(activation) => with_element!(out, T => {
-            gemm.run_activated(activation, slice_mut::<T>(out, out_layout)?)
+            let (out, out_stride) = strided_mut::<T>(out, out_layout)?;
+            Gemm { out_stride: Some(out_stride), ..gemm }.run_activated(activation, out)
         }),
     };
     computed.map_err(kernel_error)
@@ -181,13 +202,16 @@ impl Linear {
             }
         };
         let bias = bias.map(|bias| Vector::new(bias, target)).transpose()?;
-        Ok(Self { name: target.full_name(name), weight, bias, quantization_error: OnceLock::new() })
+        Ok(Self::new(target.full_name(name), weight, bias))
     }
 
     /// A layer on the CPU.
     pub(crate) fn packed(weight: PackedMatrix<f32>, bias: Option<Vec<f32>>) -> Self {
-        let (name, weight) = (String::new(), Weight::Packed(Box::new(weight)));
-        Self { name, weight, bias: bias.map(Vector::on_cpu), quantization_error: OnceLock::new() }
+        Self::new(String::new(), Weight::Packed(Box::new(weight)), bias.map(Vector::on_cpu))
+    }
+
+    fn new(name: String, weight: Weight, bias: Option<Vector>) -> Self {
+        Self { name, weight, bias, pace: Pace::guessed(GUESS), quantization_error: OnceLock::new() }
     }
 
     /// Its name, and the error that was seen inside [`measure_quantization`].
@@ -208,20 +232,62 @@ impl Linear {
     }
 
     /// Writes `x W^T + b` to `out`, or adds it.
-    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, store: Store) -> Result<()> {
-        self.forward_columns(0..self.out_features(), x, out, store)
+    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, store: Store, yields: &mut Yields<'_>) -> Result<()> {
+        self.forward_columns(0..self.out_features(), x, out, store, yields)
     }
 
     /// The same for some of the output columns; `out` has only those.
-    pub(crate) fn forward_columns(&self, columns: Range<usize>, x: &Tensor, out: &Tensor, store: Store) -> Result<()> {
-        let epilogue = Epilogue::Store(store);
-        timed("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, epilogue }))
+    pub(crate) fn forward_columns(
+        &self,
+        columns: Range<usize>,
+        x: &Tensor,
+        out: &Tensor,
+        store: Store,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        self.run(columns, Epilogue::Store(store), x, out, yields)
     }
 
     /// Writes `activation(x W^T + b)` to `out`, which may be of an activation type.
-    pub(crate) fn forward_activated(&self, activation: Activation, x: &Tensor, out: &Tensor) -> Result<()> {
-        let (columns, epilogue) = (0..self.out_features(), Epilogue::Activate(activation));
-        timed("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, epilogue }))
+    pub(crate) fn forward_activated(
+        &self,
+        activation: Activation,
+        x: &Tensor,
+        out: &Tensor,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        self.run(0..self.out_features(), Epilogue::Activate(activation), x, out, yields)
+    }
+
+    /// A product that takes long is split by columns, so that its weights are read once.
+    fn run(
+        &self,
+        columns: Range<usize>,
+        epilogue: Epilogue,
+        x: &Tensor,
+        out: &Tensor,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        let Weight::Packed(weight) = &self.weight else {
+            return yields.run("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, epilogue }));
+        };
+        if out.dim(1)? != columns.len() {
+            candle_core::bail!("linear: output {:?}, columns {columns:?}", out.shape());
+        }
+        let x = weight.input(x, yields)?;
+        let panel_work = ((x.dim(0)? + READING) * weight.shape().1 * PANEL) as f64;
+        let (first, mut start) = (columns.start, columns.start);
+        while start < columns.end {
+            let panels = columns.end.div_ceil(PANEL) - start / PANEL;
+            let share = (self.pace.share(panels as f64 * panel_work) / panel_work).ceil() as usize;
+            let part = start..((start / PANEL + share.max(1)) * PANEL).min(columns.end);
+            let work = part.len().div_ceil(PANEL) as f64 * panel_work;
+            let out = out.narrow(1, start - first, part.len())?;
+            start = part.end;
+            let op = LinearOp { linear: self, columns: part, epilogue };
+            yields.run("linear", || self.pace.measure(work, || out.inplace_op2(&x, &op)))?;
+        }
+        Ok(())
     }
 }
 

@@ -21,6 +21,7 @@ mod indices;
 mod linear;
 mod norm;
 mod own_columns;
+mod pace;
 mod pages;
 mod pool;
 mod positions;
@@ -34,6 +35,7 @@ mod sums;
 mod table;
 mod target;
 mod weights;
+mod yields;
 
 pub(crate) use activation::{activate, activate_mul};
 pub(crate) use attention::Attention;
@@ -44,6 +46,7 @@ pub(crate) use indices::{IndexPack, Indices, Slot, Uploader};
 pub(crate) use linear::{Linear, Store, measure_quantization};
 pub(crate) use norm::Norm;
 pub(crate) use own_columns::own_columns;
+pub use pace::in_smallest_parts;
 pub(crate) use pages::Pages;
 pub(crate) use pool::{Pool, PoolKind};
 pub(crate) use positions::{PositionRows, RelativePositions};
@@ -57,6 +60,7 @@ pub(crate) use table::Table;
 pub(crate) use target::{Target, is_out_of_memory};
 pub use target::{check_options, used_device_bytes};
 pub(crate) use weights::Vector;
+pub(crate) use yields::{Yields, block_rows};
 
 #[cfg(test)]
 mod tests;

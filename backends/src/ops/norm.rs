@@ -1,8 +1,8 @@
 //! Norms of the residual stream, and of q and k over all heads.
 
-use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::weights::Vector;
+use super::yields::Yields;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Result, Tensor};
@@ -34,23 +34,23 @@ impl Norm {
     }
 
     /// `x` is `f32`; `out` has its shape and may be an activation type.
-    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor) -> Result<()> {
-        timed("norm", || out.inplace_op2(x, self))
+    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+        yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, self))
     }
 
     /// The same in place, of a LayerNorm.
-    pub(crate) fn forward_in_place(&self, x: &Tensor) -> Result<()> {
-        timed("norm", || x.inplace_op1(self))
+    pub(crate) fn forward_in_place(&self, x: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+        yields.run_rows("norm", [x], |[x]| x.inplace_op1(self))
     }
 
     /// The same of some columns, from `offset` on; `x` is of the projections' type.
-    pub(crate) fn forward_columns(&self, x: &Tensor, offset: usize) -> Result<()> {
-        timed("norm", || x.inplace_op1(&NormColumns(self, offset)))
+    pub(crate) fn forward_columns(&self, x: &Tensor, offset: usize, yields: &mut Yields<'_>) -> Result<()> {
+        yields.run_rows("norm", [x], |[x]| x.inplace_op1(&NormColumns(self, offset)))
     }
 
     /// Adds the norm of `x` to `out`, of an RMSNorm; both are `f32`.
-    pub(crate) fn forward_add(&self, x: &Tensor, out: &Tensor) -> Result<()> {
-        timed("norm", || out.inplace_op2(x, &AddNorm(self)))
+    pub(crate) fn forward_add(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+        yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, &AddNorm(self)))
     }
 
     fn as_layer_norm<'a>(&'a self, bias: &'a Vector) -> LayerNorm<'a> {

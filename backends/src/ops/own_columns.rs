@@ -1,15 +1,15 @@
 //! Columns of each row's own adapter.
 
-use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
+use super::yields::Yields;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
 
 /// `out[i][c] = x[i][c % width]` in the `own[i]`-th group of `group` columns, and 0 in the others, with `width` the columns of `x`: those of
 /// one group, or of all. `x` is `f32`, `own` is `u32`, `out` may be an activation type.
-pub(crate) fn own_columns(x: &Tensor, own: &Tensor, group: usize, out: &Tensor) -> Result<()> {
-    timed("own-columns", || out.inplace_op3(x, own, &OwnColumns(group)))
+pub(crate) fn own_columns(x: &Tensor, own: &Tensor, group: usize, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("own-columns", [out, x, own], |[out, x, own]| out.inplace_op3(x, own, &OwnColumns(group)))
 }
 
 struct OwnColumns(usize);

@@ -1,11 +1,12 @@
 //! Pooling on the device of the states, so that only pooled states are copied to the host.
 
 use super::indices::{IndexPack, Indices, Slot};
-use super::profile::timed;
 use super::storage::{dims, slice, slice_mut};
+use super::yields::{Yields, block_rows};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+use std::ops::Range;
 
 pub(crate) use prefold_kernels::PoolKind;
 
@@ -55,51 +56,81 @@ impl Pool {
     }
 
     /// `out[i]` = what is made of the rows of `x` of pooled state `i`; both are `f32`.
-    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor) -> Result<()> {
-        timed("pool", || out.inplace_op2(x, self))
+    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+        let all = self.table.len();
+        let block = if x.device().is_cpu() { block_rows(x.dim(1)?) } else { all.max(1) };
+        // A pool of no rows has states too.
+        for start in (0..all.max(1)).step_by(block) {
+            let entries = start..all.min(start + block);
+            yields.run("pool", || out.inplace_op2(x, &PoolOp { pool: self, entries }))?;
+        }
+        Ok(())
+    }
+
+    /// Adds to `out` those rows of a pooled state that are among the `entries` of the table, and scales it after the last.
+    fn add_rows(
+        &self,
+        kind: PoolKind,
+        (state, entries): (Range<usize>, Range<usize>),
+        (x, width): (&[f32], usize),
+        out: &mut [f32],
+    ) -> Result<()> {
+        let own = state.start.max(entries.start)..state.end.min(entries.end);
+        if own.is_empty() {
+            return Ok(());
+        }
+        // In the order of positions; what is made of one state is the state itself.
+        for entry in own.clone() {
+            let (i, row) = (entry - state.start, self.table[entry] as usize);
+            let Some(values) = x.get(row * width..(row + 1) * width) else {
+                candle_core::bail!("a pooled state was not computed")
+            };
+            let pairs = out.iter_mut().zip(values);
+            match kind {
+                _ if i == 0 => pairs.for_each(|(out, x)| *out = *x),
+                PoolKind::Mean | PoolKind::MeanSqrtLen => pairs.for_each(|(sum, x)| *sum += x),
+                PoolKind::WeightedMean => pairs.for_each(|(sum, x)| *sum += x * (i + 1) as f32),
+                // NaN stays.
+                PoolKind::Max => pairs.for_each(|(max, x)| *max = if max.is_nan() || *x <= *max { *max } else { *x }),
+            }
+        }
+        if own.end < state.end {
+            return Ok(());
+        }
+        let count = state.len() as f32;
+        let scale = match kind {
+            PoolKind::Mean => 1.0 / count,
+            PoolKind::MeanSqrtLen => 1.0 / count.sqrt(),
+            PoolKind::WeightedMean => 2.0 / (count * (count + 1.0)),
+            PoolKind::Max => return Ok(()),
+        };
+        out.iter_mut().for_each(|x| *x *= scale);
+        Ok(())
     }
 }
 
-impl InplaceOp2 for Pool {
+/// Some entries of a pool's table: the states that begin and end among them, and parts of others.
+struct PoolOp<'a> {
+    pool: &'a Pool,
+    entries: Range<usize>,
+}
+
+impl InplaceOp2 for PoolOp<'_> {
     fn name(&self) -> &'static str {
         "pool"
     }
 
     fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
-        let (rows, width) = dims(x_layout)?;
+        let (_, width) = dims(x_layout)?;
         let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
-        let kinds = self.kinds.iter().cycle();
-        for ((ends, out), kind) in self.starts.windows(2).zip(out.chunks_exact_mut(width)).zip(kinds) {
-            let table = &self.table[ends[0] as usize..ends[1] as usize];
-            if table.iter().any(|&row| row as usize >= rows) {
-                candle_core::bail!("a pooled state was not computed");
+        let Self { pool, entries } = self;
+        let kinds = pool.kinds.iter().cycle();
+        for ((ends, out), &kind) in pool.starts.windows(2).zip(out.chunks_exact_mut(width)).zip(kinds) {
+            let state = ends[0] as usize..ends[1] as usize;
+            match state.is_empty() && entries.start == 0 {
+                true => out.fill(0.0),
+                false => pool.add_rows(kind, (state, entries.clone()), (x, width), out)?,
             }
-            if table.is_empty() {
-                out.fill(0.0);
-                continue;
-            }
-            // In the order of positions; what is made of one state is the state itself.
-            for (i, &row) in table.iter().enumerate() {
-                let state = &x[row as usize * width..][..width];
-                let pairs = out.iter_mut().zip(state);
-                match kind {
-                    _ if i == 0 => pairs.for_each(|(out, x)| *out = *x),
-                    PoolKind::Mean | PoolKind::MeanSqrtLen => pairs.for_each(|(sum, x)| *sum += x),
-                    PoolKind::WeightedMean => pairs.for_each(|(sum, x)| *sum += x * (i + 1) as f32),
-                    // NaN stays.
-                    PoolKind::Max => {
-                        pairs.for_each(|(max, x)| *max = if max.is_nan() || *x <= *max { *max } else { *x })
-                    }
-                }
-            }
-            let count = table.len() as f32;
-            let scale = match kind {
-                PoolKind::Mean => 1.0 / count,
-                PoolKind::MeanSqrtLen => 1.0 / count.sqrt(),
-                PoolKind::WeightedMean => 2.0 / (count * (count + 1.0)),
-                PoolKind::Max => continue,
-            };
-            out.iter_mut().for_each(|x| *x *= scale);
         }
         Ok(())
     }
@@ -108,12 +139,12 @@ impl InplaceOp2 for Pool {
     fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_view};
         let cuda = cuda::of(x)?;
-        let &[kind] = self.kinds.as_slice() else {
+        let &[kind] = self.pool.kinds.as_slice() else {
             candle_core::bail!("pool: a GPU makes one pooled state of a sequence")
         };
-        let Some([table, starts]) = &self.tensors else { candle_core::bail!("pool: the rows were not uploaded") };
+        let Some([table, starts]) = &self.pool.tensors else { candle_core::bail!("pool: the rows were not uploaded") };
         let (_, width) = x_layout.shape().dims2()?;
-        let rows_end = self.table.iter().max().map_or(0, |&row| row as usize + 1);
+        let rows_end = self.pool.table.iter().max().map_or(0, |&row| row as usize + 1);
         with_view::<u32, _>(table, |table| {
             with_view::<u32, _>(starts, |starts| {
                 // The engine scales to unit length, after it has cut off dimensions that were not asked for.

@@ -1,9 +1,9 @@
 //! Rotary embedding, with the RMSNorm of q and k that some families put before it.
 
-use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::target::Target;
 use super::weights::Vector;
+use super::yields::Yields;
 use crate::LoadError;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
@@ -69,8 +69,16 @@ impl Rotary {
     }
 
     /// Treats the given heads of each row of `x` (a projection); `position_ids` is `[rows]` of `u32`.
-    pub(crate) fn forward(&self, x: &Tensor, position_ids: &Tensor, spans: &[HeadSpan<'_>]) -> Result<()> {
-        timed("rotary", || x.inplace_op2(position_ids, &RotaryOp { rotary: self, spans }))
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        position_ids: &Tensor,
+        spans: &[HeadSpan<'_>],
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        yields.run_rows("rotary", [x, position_ids], |[x, position_ids]| {
+            x.inplace_op2(position_ids, &RotaryOp { rotary: self, spans })
+        })
     }
 }
 

@@ -1,30 +1,30 @@
 //! Rows by index.
 
-use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
+use super::yields::Yields;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Tensor};
 use prefold_kernels::Store;
 
 /// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.
-pub(crate) fn gather_rows(x: &Tensor, index: &Tensor, out: &Tensor) -> Result<()> {
-    timed("gather-rows", || out.inplace_op3(x, index, &GatherRows))
+pub(crate) fn gather_rows(x: &Tensor, index: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("gather-rows", [out, index], |[out, index]| out.inplace_op3(x, index, &GatherRows))
 }
 
 /// `out[i] = table[ids[i]]` as `f32`, whatever the table's type, or adds it.
-pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor, store: Store) -> Result<()> {
-    timed("embed", || out.inplace_op3(table, ids, &Embed(store)))
+pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor, store: Store, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("embed", [out, ids], |[out, ids]| out.inplace_op3(table, ids, &Embed(store)))
 }
 
 /// `out = x`, rounded to the type of `out`; `x` is `f32`.
-pub(crate) fn convert(x: &Tensor, out: &Tensor) -> Result<()> {
-    timed("convert", || out.inplace_op2(x, &Convert))
+pub(crate) fn convert(x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("convert", [out, x], |[out, x]| out.inplace_op2(x, &Convert))
 }
 
 /// `x *= factor`; `x` is `f32`.
-pub(crate) fn scale(x: &Tensor, factor: f32) -> Result<()> {
-    timed("scale", || x.inplace_op1(&Scale(factor)))
+pub(crate) fn scale(x: &Tensor, factor: f32, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("scale", [x], |[x]| x.inplace_op1(&Scale(factor)))
 }
 
 struct Scale(f32);

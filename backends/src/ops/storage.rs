@@ -3,6 +3,7 @@
 use candle_core::{CpuStorage, DType, Layout, Result, WithDType, bail};
 use prefold_kernels::Dtype;
 use std::any::Any;
+use std::ops::Range;
 
 /// Candle's code of a type.
 pub(crate) fn candle_dtype(dtype: Dtype) -> DType {
@@ -25,9 +26,26 @@ pub(super) fn slice<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) 
 
 /// The values of a contiguous tensor, to be written.
 pub(super) fn slice_mut<'a, T: WithDType>(storage: &'a mut CpuStorage, layout: &Layout) -> Result<&'a mut [T]> {
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        bail!("expected a contiguous tensor, found {layout:?}")
+    match layout.contiguous_offsets() {
+        Some((start, end)) => range_mut(storage, start..end),
+        None => bail!("expected a contiguous tensor, found {layout:?}"),
+    }
+}
+
+/// The values of a matrix that may be columns of a wider one, and the distance of its rows.
+pub(super) fn strided_mut<'a, T: WithDType>(
+    storage: &'a mut CpuStorage,
+    layout: &Layout,
+) -> Result<(&'a mut [T], usize)> {
+    let ((rows, width), &[stride, 1]) = (dims(layout)?, layout.stride()) else {
+        bail!("expected rows, found {layout:?}")
     };
+    let len = if rows == 0 { 0 } else { (rows - 1) * stride + width };
+    let start = layout.start_offset();
+    Ok((range_mut(storage, start..start + len)?, stride))
+}
+
+fn range_mut<T: WithDType>(storage: &mut CpuStorage, range: Range<usize>) -> Result<&mut [T]> {
     let data: &mut dyn Any = match storage {
         CpuStorage::F32(data) => data,
         CpuStorage::BF16(data) => data,
@@ -35,7 +53,7 @@ pub(super) fn slice_mut<'a, T: WithDType>(storage: &'a mut CpuStorage, layout: &
         _ => bail!("activations are f32 or bf16, indices u32"),
     };
     match data.downcast_mut::<Vec<T>>() {
-        Some(data) => Ok(&mut data[start..end]),
+        Some(data) => Ok(&mut data[range]),
         None => bail!("expected a tensor of {:?}", T::DTYPE),
     }
 }

@@ -1,27 +1,35 @@
 //! Sums of rows by index: what experts put together.
 
 use super::host::words_on_host;
-use super::profile::timed;
 use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::weights::Vector;
+use super::yields::Yields;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, InplaceOp3, Layout, Result, Tensor};
 
 /// `out[i] = row` for all rows of `out`, which is `f32`.
-pub(crate) fn fill_rows(out: &Tensor, row: &Vector) -> Result<()> {
-    timed("fill-rows", || out.inplace_op1(&FillRows(row)))
+pub(crate) fn fill_rows(out: &Tensor, row: &Vector, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("fill-rows", [out], |[out]| out.inplace_op1(&FillRows(row)))
 }
 
 /// `out += x`; both are `f32`.
-pub(crate) fn add(x: &Tensor, out: &Tensor) -> Result<()> {
-    timed("add", || out.inplace_op2(x, &Add))
+pub(crate) fn add(x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+    yields.run_rows("add", [out, x], |[out, x]| out.inplace_op2(x, &Add))
 }
 
 /// `out[index[i]] += factors[i] * x[i]`; `x` and `out` are `f32`, `index` is `u32` and has no row twice, and `factors` are the bits of
 /// `f32` values, as `u32`.
-pub(crate) fn scatter_add(x: &Tensor, index: &Tensor, factors: &Tensor, out: &Tensor) -> Result<()> {
-    timed("scatter-add", || out.inplace_op3(x, index, &ScatterAdd(factors)))
+pub(crate) fn scatter_add(
+    x: &Tensor,
+    index: &Tensor,
+    factors: &Tensor,
+    out: &Tensor,
+    yields: &mut Yields<'_>,
+) -> Result<()> {
+    yields.run_rows("scatter-add", [x, index, factors], |[x, index, factors]| {
+        out.inplace_op3(x, index, &ScatterAdd(factors))
+    })
 }
 
 struct FillRows<'a>(&'a Vector);

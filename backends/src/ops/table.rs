@@ -1,8 +1,8 @@
 //! Tables of embeddings.
 
-use super::profile::timed;
 use super::rows::embed;
 use super::storage::{kernel_error, slice, slice_mut};
+use super::yields::Yields;
 use crate::LoadError;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
 use prefold_kernels::{QuantizedTable, Store};
@@ -36,10 +36,12 @@ impl Table {
     }
 
     /// `out[i] = table[ids[i]]` as `f32`, or adds it.
-    pub(crate) fn embed(&self, ids: &Tensor, out: &Tensor, store: Store) -> Result<()> {
+    pub(crate) fn embed(&self, ids: &Tensor, out: &Tensor, store: Store, yields: &mut Yields<'_>) -> Result<()> {
         match self {
-            Self::Plain(table) => embed(table, ids, out, store),
-            Self::Quantized(table) => timed("embed", || out.inplace_op2(ids, &EmbedQuantized(table, store))),
+            Self::Plain(table) => embed(table, ids, out, store, yields),
+            Self::Quantized(table) => {
+                yields.run_rows("embed", [out, ids], |[out, ids]| out.inplace_op2(ids, &EmbedQuantized(table, store)))
+            }
         }
     }
 }

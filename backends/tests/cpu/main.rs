@@ -8,6 +8,7 @@ mod encoders;
 mod golden;
 mod int8;
 mod modes;
+mod preemption;
 mod replicas;
 mod routers;
 mod same_bits;

@@ -3,7 +3,7 @@
 
 use crate::support::*;
 use prefold_backends::{Dtype, LoadOptions};
-use prefold_core::ModelBackend;
+use prefold_core::{Interrupting, ModelBackend, Replica};
 
 /// A decoder and an encoder.
 const FIXTURES: [&str; 2] = ["qwen3-tiny", "bert-mean-tiny"];
@@ -36,10 +36,16 @@ fn replicas_that_run_at_once_give_the_bits_of_one_backend() {
             let expected: Vec<_> = batches().iter().map(|batch| bits(&mut one.backend, batch)).collect();
             let many = load(&LoadOptions { cpu_replicas: replicas(), ..options });
             assert_eq!(many.replicas.len() + 1, replicas());
+            let first = Replica { backend: many.backend, interrupting: many.interrupting };
             std::thread::scope(|scope| {
-                for mut backend in
-                    std::iter::once(many.backend).chain(many.replicas.into_iter().map(|replica| replica.backend))
-                {
+                // Each with those that interrupt it, which have its threads: one of the three at a time.
+                for (index, replica) in std::iter::once(first).chain(many.replicas).enumerate() {
+                    let Interrupting { due, urgent } = replica.interrupting.unwrap();
+                    let [mut backend, ..] = match index % 3 {
+                        0 => [replica.backend, due, urgent],
+                        1 => [due, urgent, replica.backend],
+                        _ => [urgent, due, replica.backend],
+                    };
                     let expected = &expected;
                     scope.spawn(move || {
                         for (batch, expected) in batches().iter().zip(expected) {

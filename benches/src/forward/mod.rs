@@ -6,6 +6,7 @@
 
 mod answers;
 mod batches;
+mod gaps;
 mod ways;
 
 use crate::report::{Output, Table, chart};
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// Print the share of each operation in the last pass.
     #[arg(long)]
     profile: bool,
+    /// Print the gaps between the yield points of as many further passes: how long something urgent waits at most.
+    #[arg(long)]
+    gaps: bool,
     /// Write token ids and pooled vectors of all batches as safetensors, to be compared by `benches/gpu/parity`.
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,

@@ -1,10 +1,11 @@
 //! One model, computed in every way: its passes are timed in turn, and their answers compared.
 
 use super::Args;
+use super::gaps::{self, Gaps};
 use crate::report::{Times, rounds};
 use anyhow::{Context, Result, bail, ensure};
 use prefold_backends::{AttentionMode, DeviceChoice, LoadOptions, ModelSource, load_in_modes, take_profile};
-use prefold_core::{Batch, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Wanted};
+use prefold_core::{Batch, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Uninterrupted, Wanted, YieldPoint};
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub(super) struct Model {
     warm: usize,
     runs: usize,
     is_profiled: bool,
+    has_gaps: bool,
 }
 
 impl Model {
@@ -59,7 +61,7 @@ impl Model {
         // The first pass makes buffers; on a GPU it chooses the library's kernels too, and the clock rises.
         let warm = args.warm.unwrap_or(if args.device == DeviceChoice::Cpu { 1 } else { 2 });
         ensure!(warm + args.runs > 0, "--warm 0 --runs 0: no pass, no answers");
-        Ok(Self { ragged, compact, warm, runs: args.runs, is_profiled: args.profile })
+        Ok(Self { ragged, compact, warm, runs: args.runs, is_profiled: args.profile, has_gaps: args.gaps })
     }
 
     /// Computes a batch in every way of [`WAYS`] that the model has: an encoder has nothing to compact, so it has `off` alone.
@@ -78,7 +80,7 @@ impl Model {
             if is_profiled {
                 take_profile();
             }
-            outputs[way] = self.forward(WAYS[way], case)?;
+            outputs[way] = self.forward(WAYS[way], case, &mut Uninterrupted)?;
             if is_profiled {
                 profiles[way] = take_profile();
             }
@@ -91,6 +93,9 @@ impl Model {
         for (way, profile) in WAYS.iter().zip(profiles).filter(|_| is_profiled) {
             print_profile(way, profile);
         }
+        if self.has_gaps {
+            WAYS[..N].iter().try_for_each(|way| self.print_gaps(way, case))?;
+        }
         let measured = times.into_iter().zip(outputs).map(|(times, outputs)| {
             let answers = outputs.into_iter().map(vector).collect::<Result<_>>()?;
             Ok(Measured { times, answers })
@@ -98,13 +103,25 @@ impl Model {
         measured.collect()
     }
 
-    fn forward(&mut self, way: &str, case: &Case) -> Result<Vec<Output>> {
+    fn print_gaps(&mut self, way: &str, case: &Case) -> Result<()> {
+        let runs = self.runs.max(1);
+        let pass = |_| {
+            let mut gaps = Gaps::begin();
+            self.forward(way, case, &mut gaps)?;
+            Ok(gaps.end())
+        };
+        let passes = (0..runs).map(pass).collect::<Result<Vec<_>>>()?;
+        gaps::print(way, &passes);
+        Ok(())
+    }
+
+    fn forward(&mut self, way: &str, case: &Case, yields: &mut dyn YieldPoint) -> Result<Vec<Output>> {
         let (backend, plan) = match way {
             "off" => (&mut self.compact, None),
             "ragged" => (&mut self.ragged, Some(&case.plan)),
             _ => (&mut self.compact, Some(&case.plan)),
         };
-        Ok(backend.forward(&case.batch, plan)?)
+        Ok(backend.forward_yielding(&case.batch, plan, yields)?)
     }
 }
 

@@ -45,9 +45,7 @@ pub struct Attention<'a> {
 impl Attention<'_> {
     pub(super) fn check(&self, out_len: usize) -> Result<(), KernelError> {
         check_layout(self.layout)?;
-        if self.window == Some(0) {
-            return Err(KernelError::Value { argument: "window", found: 0, expected: "positive" });
-        }
+        check_window(self.window)?;
         let q_rows = self.q.rows(self.layout.q_width()).min(out_len / self.layout.q_width());
         let kv_rows = self.k.rows(self.layout.kv_width()).min(self.v.rows(self.layout.kv_width()));
         check_spans(self.spans, q_rows, self.pages.len())?;
@@ -66,5 +64,13 @@ impl Attention<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Checks that a query sees a key at all.
+pub(super) fn check_window(window: Option<usize>) -> Result<(), KernelError> {
+    match window {
+        Some(0) => Err(KernelError::Value { argument: "window", found: 0, expected: "positive" }),
+        _ => Ok(()),
     }
 }

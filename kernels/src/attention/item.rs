@@ -1,7 +1,12 @@
 //! The work list of attention on a CPU.
 
-use super::input::Attention;
+use super::input::{Attention, check_window};
+use super::layout::{QkvLayout, check_layout};
+use super::mask::Mask;
+use super::span::QuerySpan;
+use crate::{KernelError, thread_pool};
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// Keys of a tile.
 pub(super) const KEYS: usize = 64;
@@ -20,52 +25,116 @@ pub(super) struct Item {
     pub(super) tile: u32,
 }
 
-impl Attention<'_> {
-    /// Splits the spans into items, the longest first, so that short ones remain at the end.
-    pub(super) fn list_items(&self, items: &mut Vec<Item>) {
-        items.clear();
-        for (index, span) in (0..).zip(self.spans) {
-            let lanes = span.len as usize * self.layout.group();
+/// The work list of a call of [`Attention`], which may run a range of it at a time: all ranges together write what one call does.
+#[derive(Debug, Default)]
+pub struct AttentionItems {
+    /// No two write the same values.
+    items: Vec<Item>,
+}
+
+impl AttentionItems {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Self { items: Vec::new() }
+    }
+
+    /// Splits spans into items, the longest first, so that short ones remain at the end. They replace those of the call before.
+    ///
+    /// # Errors
+    /// If the layout has no whole groups of heads, the window is 0, or a full mask has not a path for each span.
+    pub fn list(
+        &mut self,
+        spans: &[QuerySpan],
+        layout: QkvLayout,
+        mask: Mask<'_>,
+        window: Option<usize>,
+    ) -> Result<(), KernelError> {
+        check_layout(layout)?;
+        check_window(window)?;
+        mask.check_len(spans)?;
+        self.items.clear();
+        for (index, span) in (0..).zip(spans) {
+            let lanes = span.len as usize * layout.group();
             for tile in 0..lanes.div_ceil(QUERIES) {
                 let queries = tile * QUERIES..((tile + 1) * QUERIES).min(lanes);
-                let last = span.depth as usize + (queries.end - 1) / self.layout.group();
-                let path_len = self.mask.path_len(index as usize, span);
-                let end = self.mask.visible(self.window, path_len, last).end;
-                let keys = self.window.map_or(end, |window| (2 * window + QUERIES).min(end));
+                let last = span.depth as usize + (queries.end - 1) / layout.group();
+                let path_len = mask.path_len(index as usize, span);
+                let end = mask.visible(window, path_len, last).end;
+                let keys = window.map_or(end, |window| (2 * window + QUERIES).min(end));
                 let cost = (queries.len() * keys).min(u32::MAX as usize) as u32;
-                let heads = 0..self.layout.num_kv_heads as u32;
-                items.extend(heads.map(|kv_head| Item { cost, span: index, kv_head, tile: tile as u32 }));
+                let heads = 0..layout.num_kv_heads as u32;
+                self.items.extend(heads.map(|kv_head| Item { cost, span: index, kv_head, tile: tile as u32 }));
             }
         }
-        items.sort_unstable_by_key(|item| Reverse(item.cost));
+        self.items.sort_unstable_by_key(|item| Reverse(item.cost));
+        Ok(())
+    }
+
+    /// Items of the list.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// True if there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Scores that some items compute.
+    pub fn cost(&self, range: Range<usize>) -> u64 {
+        self.items[range].iter().map(|item| u64::from(item.cost)).sum()
+    }
+
+    /// The items from `start` on that compute about `cost` scores: at least one, and as many for each thread.
+    pub fn take(&self, start: usize, cost: u64) -> Range<usize> {
+        let mut left = cost;
+        let is_within = |item: &&Item| match left.checked_sub(u64::from(item.cost)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let count = self.items[start..].iter().take_while(is_within).count();
+        let even = count.max(1).next_multiple_of(thread_pool::num_threads());
+        start..self.items.len().min(start + even)
+    }
+
+    /// Some items, which are checked to be of these arguments.
+    pub(super) fn get(&self, range: Range<usize>, attention: &Attention<'_>) -> Result<&[Item], KernelError> {
+        let (end, limit) = (range.end, self.items.len() + 1);
+        let Some(items) = self.items.get(range) else {
+            return Err(KernelError::Index { argument: "end of the items", found: end, limit });
+        };
+        for item in items {
+            let (found, limit) = (item.span as usize, attention.spans.len());
+            let Some(span) = attention.spans.get(found) else {
+                return Err(KernelError::Index { argument: "span of an item", found, limit });
+            };
+            let (found, limit) = (item.kv_head as usize, attention.layout.num_kv_heads);
+            if found >= limit {
+                return Err(KernelError::Index { argument: "head of an item", found, limit });
+            }
+            let (found, limit) = (item.tile as usize * QUERIES, span.len as usize * attention.layout.group());
+            if found >= limit {
+                return Err(KernelError::Index { argument: "query of an item", found, limit });
+            }
+        }
+        Ok(items)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Mask, QkvLayout, QuerySpan, RowView};
     use super::*;
 
     /// Scores that a text of `len` tokens takes in all heads.
     fn cost(len: u32, window: Option<usize>, causal: bool) -> u64 {
-        let none = RowView { data: &[], row_stride: 1, offset: 0 };
         let (spans, lens) = ([QuerySpan { row: 0, len, depth: 0, path: 0 }], [len]);
-        let attention = Attention {
-            q: none,
-            k: none,
-            v: none,
-            pages: &[],
-            spans: &spans,
-            layout: QkvLayout { num_heads: 12, num_kv_heads: 12, head_dim: 64 },
-            scale: 1.0,
-            mask: if causal { Mask::Causal } else { Mask::Full { path_lens: &lens } },
-            window,
-            bias: None,
-            positions: None,
-        };
-        let mut items = Vec::new();
-        attention.list_items(&mut items);
-        items.iter().map(|item| u64::from(item.cost)).sum()
+        let mask = if causal { Mask::Causal } else { Mask::Full { path_lens: &lens } };
+        let mut items = AttentionItems::new();
+        items.list(&spans, QkvLayout { num_heads: 12, num_kv_heads: 12, head_dim: 64 }, mask, window).unwrap();
+        items.cost(0..items.len())
     }
 
     #[test]

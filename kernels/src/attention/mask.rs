@@ -20,7 +20,7 @@ impl Mask<'_> {
     /// Checks that a full mask has a path for each span, which holds the span and is in a table of `pages` pages.
     pub(crate) fn check(&self, spans: &[QuerySpan], pages: usize) -> Result<(), KernelError> {
         let Self::Full { path_lens } = self else { return Ok(()) };
-        crate::error::check_len("path lengths", spans.len(), path_lens.len())?;
+        self.check_len(spans)?;
         for (span, &len) in spans.iter().zip(*path_lens) {
             let (found, positions) = (len as usize, span.depth as usize + span.len as usize);
             if found < positions {
@@ -36,6 +36,14 @@ impl Mask<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a full mask has a path for each span.
+    pub(super) fn check_len(&self, spans: &[QuerySpan]) -> Result<(), KernelError> {
+        match self {
+            Self::Causal => Ok(()),
+            Self::Full { path_lens } => crate::error::check_len("path lengths", spans.len(), path_lens.len()),
+        }
     }
 
     /// Positions of the path of span `index`, as far as its queries see it.

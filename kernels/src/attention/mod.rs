@@ -15,6 +15,7 @@ mod span;
 mod tile;
 
 pub use input::Attention;
+pub use item::AttentionItems;
 pub use layout::{QkvLayout, RowView};
 pub use mask::Mask;
 pub use query_tile::{QueryTile, query_tiles};
@@ -34,6 +35,7 @@ use item::Item;
 use products::{OnTiles, OnVectors, Products};
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Attention<'_> {
@@ -50,13 +52,41 @@ impl Attention<'_> {
     /// [`run`](Self::run) with a chosen instruction set.
     #[doc(hidden)]
     pub fn run_with<F: Float, E: Element>(&self, isa: Isa, out: &mut [E]) -> Result<(), KernelError> {
-        self.check(out.len())?;
-        let out = SharedPointer::new(out);
         let mut items = ITEMS.take();
-        self.list_items(&mut items);
+        items.list(self.spans, self.layout, self.mask, self.window)?;
+        let result = self.run_items_with::<F, E>(isa, &items, 0..items.len(), out);
+        ITEMS.set(items);
+        result
+    }
+
+    /// Writes the rows of some items of a list, which is of these spans, layout, mask and window.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), or if the items are not of this call.
+    pub fn run_items<F: Float, E: Element>(
+        &self,
+        items: &AttentionItems,
+        range: Range<usize>,
+        out: &mut [E],
+    ) -> Result<(), KernelError> {
+        self.run_items_with::<F, E>(Isa::best(), items, range, out)
+    }
+
+    /// [`run_items`](Self::run_items) with a chosen instruction set.
+    #[doc(hidden)]
+    pub fn run_items_with<F: Float, E: Element>(
+        &self,
+        isa: Isa,
+        items: &AttentionItems,
+        range: Range<usize>,
+        out: &mut [E],
+    ) -> Result<(), KernelError> {
+        self.check(out.len())?;
+        let items = items.get(range, self)?;
+        let out = SharedPointer::new(out);
         let next = AtomicUsize::new(0);
         let work = || {
-            let task = Task::<F, E> { attention: self, items: &items, next: &next, out, factors: PhantomData };
+            let task = Task::<F, E> { attention: self, items, next: &next, out, factors: PhantomData };
             if <F as Element>::DTYPE == Dtype::Bfloat16 {
                 if let Err(task) = simd::run_tiles(isa, task) {
                     simd::run(isa, task);
@@ -71,8 +101,6 @@ impl Attention<'_> {
         } else {
             thread_pool::for_each(thread_pool::num_threads(), |_| work());
         }
-        items.clear();
-        ITEMS.set(items);
         Ok(())
     }
 }
@@ -82,7 +110,7 @@ const PARALLEL_PRODUCTS: usize = 1 << 17;
 
 thread_local! {
     /// Kept for the next call.
-    static ITEMS: Cell<Vec<Item>> = const { Cell::new(Vec::new()) };
+    static ITEMS: Cell<AttentionItems> = const { Cell::new(AttentionItems::new()) };
 }
 
 /// The items of a call, as far as a thread takes them; the factors are of type `F`.
@@ -103,7 +131,7 @@ impl<F: Float, E: Element> Task<'_, F, E> {
         let mut scratch = Scratch::new(tile::scratch_words(self.attention.layout.head_dim));
         while let Some(&item) = self.items.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             // SAFETY: the instructions are the caller's duty. `check` has seen that the rows of spans are in `out` and do not
-            // overlap; a span's items differ in their queries or in their heads.
+            // overlap, and `get` that the items are of these spans; a span's items differ in their queries or in their heads.
             unsafe { tile::run::<P, E>(&mut products, self.attention, item, self.out, scratch.words()) };
         }
     }

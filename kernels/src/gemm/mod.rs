@@ -7,7 +7,7 @@ mod rows;
 mod tiles;
 mod vectors;
 
-pub use pack::{PackedMatrix, PackedMatrixBuilder};
+pub use pack::{PANEL, PackedMatrix, PackedMatrixBuilder};
 
 use crate::activation::{Activation, Rows};
 use crate::error::{check_len, whole_rows};
@@ -18,7 +18,6 @@ use crate::simd::{self, Packing};
 use crate::thread_pool;
 use crate::{Element, KernelError, Store};
 use block::Block;
-use pack::PANEL;
 use rows::{RowBytes, with_rows};
 use std::ops::Range;
 
@@ -54,18 +53,20 @@ pub struct Gemm<'a, P: Packing> {
     pub bias: Option<&'a [f32]>,
     /// Replace the output or add to it.
     pub store: Store,
+    /// Values from one row of the output to the next, where the output is part of a wider matrix; `None` for as many as there are columns.
+    pub out_stride: Option<usize>,
 }
 
 impl<'a, P: Packing> Gemm<'a, P> {
     /// The whole product, without bias, replacing the output.
     pub fn new(x: &'a [P::Input], weight: &'a PackedMatrix<P>) -> Self {
-        Self { x, weight, columns: 0..weight.rows(), bias: None, store: Store::Overwrite }
+        Self { x, weight, columns: 0..weight.rows(), bias: None, store: Store::Overwrite, out_stride: None }
     }
 
-    /// Computes the product; `out` is `[m, columns.len()]`.
+    /// Computes the product; `out` is `[m, columns.len()]`, from its first value to its last.
     ///
     /// # Errors
-    /// If lengths do not fit together, or `columns` is not a range of the weight's rows.
+    /// If lengths do not fit together, rows of the output overlap, or `columns` is not a range of the weight's rows.
     pub fn run(&self, out: &mut [f32]) -> Result<(), KernelError> {
         self.run_with(Isa::best(), out)
     }
@@ -73,15 +74,15 @@ impl<'a, P: Packing> Gemm<'a, P> {
     /// [`run`](Self::run) with a chosen instruction set.
     #[doc(hidden)]
     pub fn run_with(&self, isa: Isa, out: &mut [f32]) -> Result<(), KernelError> {
-        let width = self.columns.len();
+        let out_stride = self.out_stride();
         let first = SharedPointer::new(out);
         self.for_each_block(isa, out.len(), |x, rows, columns| {
-            let out = first.at(rows.start * width + columns.start - self.columns.start);
-            self.run_block(isa, (x, rows), columns, self.store, (out, width));
+            let out = first.at(rows.start * out_stride + columns.start - self.columns.start);
+            self.run_block(isa, (x, rows), columns, self.store, (out, out_stride));
         })
     }
 
-    /// Writes `activation(x W^T + b)` to `out`, `[m, columns.len()]`, which is replaced whatever [`store`](Self::store) is.
+    /// Writes `activation(x W^T + b)` to `out`, `[m, columns.len()]` as of [`run`](Self::run), which is replaced whatever [`store`](Self::store) is.
     ///
     /// Each core activates the blocks that it computes, while they are in its cache.
     ///
@@ -99,7 +100,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
         activation: Activation,
         out: &mut [E],
     ) -> Result<(), KernelError> {
-        let out_stride = self.columns.len();
+        let out_stride = self.out_stride();
         let first = SharedPointer::new(out);
         self.for_each_block(isa, out.len(), |x, rows, columns| {
             let out = first.at(rows.start * out_stride + columns.start - self.columns.start);
@@ -156,13 +157,23 @@ impl<'a, P: Packing> Gemm<'a, P> {
         }
     }
 
+    fn out_stride(&self) -> usize {
+        self.out_stride.unwrap_or(self.columns.len())
+    }
+
     fn check(&self, out_len: usize) -> Result<usize, KernelError> {
         let m = whole_rows("x", self.weight.cols(), self.x.len())?;
         if self.columns.end > self.weight.rows() {
             let limit = self.weight.rows() + 1;
             return Err(KernelError::Index { argument: "end of the columns", found: self.columns.end, limit });
         }
-        check_len("out", m * self.columns.len(), out_len)?;
+        let width = self.columns.len();
+        let out_stride = self.out_stride();
+        if out_stride < width {
+            let expected = "at least the columns";
+            return Err(KernelError::Value { argument: "out_stride", found: out_stride, expected });
+        }
+        check_len("out", if m * width == 0 { 0 } else { (m - 1) * out_stride + width }, out_len)?;
         if let Some(bias) = self.bias {
             check_len("bias", self.columns.len(), bias.len())?;
         }

@@ -13,8 +13,8 @@ use crate::{Element, KernelError};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
-/// Rows of W in a panel.
-pub(super) const PANEL: usize = 32;
+/// Rows of W in a panel, which are columns of a product that are computed together.
+pub const PANEL: usize = 32;
 
 /// Longest row of bytes whose products with bytes cannot overflow a sum of 32 bits.
 const MAX_QUANTIZED: usize = i32::MAX as usize / (255 * 127);

@@ -159,6 +159,11 @@ fn gemm_refuses_what_does_not_fit() {
     assert!(matches!(Gemm::new(&[0.0; 5], &packed).run(&mut [0.0; 8]), Err(KernelError::Rows { argument: "x", .. })));
     let wide = Gemm { columns: 2..5, ..gemm.clone() };
     assert!(matches!(wide.run(&mut [0.0; 6]), Err(KernelError::Index { found: 5, limit: 5, .. })));
+    let overlapping = Gemm { out_stride: Some(3), ..gemm.clone() };
+    assert!(matches!(overlapping.run(&mut [0.0; 7]), Err(KernelError::Value { argument: "out_stride", found: 3, .. })));
+    let apart = Gemm { out_stride: Some(6), ..gemm.clone() };
+    assert!(matches!(apart.run(&mut [0.0; 12]), Err(KernelError::Length { argument: "out", expected: 10, .. })));
+    assert_eq!(apart.run(&mut [0.0; 10]), Ok(()));
     let biased = Gemm { bias: Some(&[0.0; 3]), ..gemm };
     assert!(matches!(biased.run(&mut [0.0; 8]), Err(KernelError::Length { argument: "bias", .. })));
 }

@@ -1,6 +1,6 @@
 //! A row's result depends on that row's inputs alone, bit for bit, with every instruction set of this CPU.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 use crate::common::*;
 use prefold_kernels::*;
@@ -42,11 +42,127 @@ fn check_gemm<A: Float>(seed: u64, m: usize, n: usize, k: usize) {
             Gemm { bias: Some(&bias), store, ..Gemm::new(x, &packed) }.run_with(isa, &mut alone).unwrap();
             assert_eq!(bits(&alone), bits(expected), "{isa} row {row} alone");
             let mut some = before[row * n..][columns.clone()].to_vec();
-            let gemm = Gemm { columns: columns.clone(), bias: Some(&bias[columns.clone()]), store, x, weight: &packed };
+            let gemm =
+                Gemm { columns: columns.clone(), bias: Some(&bias[columns.clone()]), store, ..Gemm::new(x, &packed) };
             gemm.run_with(isa, &mut some).unwrap();
             assert_eq!(bits(&some), bits(&expected[columns.clone()]), "{isa} row {row} columns {columns:?}");
         }
     }
+}
+
+/// A product by parts of its columns, each written into its columns of a wider matrix, which keeps the others.
+fn check_column_parts<P: Packing>(seed: u64, m: usize, n: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let packed = PackedMatrix::<P>::pack(&random::<f32>(rng, n * k), n, k).unwrap();
+    let (x, bias) = (random::<P::Input>(rng, m * k), random::<f32>(rng, n));
+    let start = rng.random_range(0..n);
+    let columns = start..rng.random_range(start + 1..=n);
+    let mut ends = vec![columns.start];
+    while *ends.last().unwrap() < columns.end {
+        let panels = ends.last().unwrap() / PANEL + rng.random_range(1..4);
+        ends.push((panels * PANEL).min(columns.end));
+    }
+    let (width, skipped) = (columns.len() + 7, 3);
+    let before: Vec<f32> = random(rng, m * width);
+    let of_columns = |columns: &std::ops::Range<usize>| {
+        let bias = Some(&bias[columns.clone()]);
+        Gemm { columns: columns.clone(), bias, store: Store::Accumulate, ..Gemm::new(&x, &packed) }
+    };
+    let all = |start: usize, len: usize| start..start + (m - 1) * width + len;
+    for isa in all_isas() {
+        let run = |parts: &[usize], activation: Option<Activation>| {
+            with_all_pools(|| {
+                let mut out = before.clone();
+                for ends in parts.windows(2) {
+                    let part = ends[0]..ends[1];
+                    let out = &mut out[all(skipped + part.start - columns.start, part.len())];
+                    let gemm = Gemm { out_stride: Some(width), ..of_columns(&part) };
+                    match activation {
+                        None => gemm.run_with(isa, out).unwrap(),
+                        Some(activation) => gemm.run_activated_with(isa, activation, out).unwrap(),
+                    }
+                }
+                out
+            })
+        };
+        for activation in [None, Some(Activation::Gelu)] {
+            let whole = run(&[columns.start, columns.end], activation);
+            assert_eq!(bits(&run(&ends, activation)), bits(&whole), "{isa} {ends:?}");
+            let mut own: Vec<f32> =
+                before.chunks(width).flat_map(|row| &row[skipped..][..columns.len()]).copied().collect();
+            match activation {
+                None => of_columns(&columns).run_with(isa, &mut own).unwrap(),
+                Some(activation) => of_columns(&columns).run_activated_with(isa, activation, &mut own).unwrap(),
+            }
+            for (row, (found, own)) in whole.chunks(width).zip(own.chunks(columns.len())).enumerate() {
+                let before = &before[row * width..][..width];
+                let expected = [&before[..skipped], own, &before[skipped + columns.len()..]].concat();
+                assert_eq!(bits(found), bits(&expected), "{isa} row {row}");
+            }
+        }
+    }
+}
+
+/// Attention by ranges of its work list, in any order.
+fn check_attention_ranges<F: Float, E: Element>(seed: u64, layout: QkvLayout, window: Option<usize>) {
+    let rng = &mut rng(seed);
+    let tree = Tree::random(rng, 5, 300);
+    let qkv: Vec<f32> = random(rng, tree.rows * layout.qkv_width());
+    let attention = Attention { window, ..fused(&qkv, layout, &tree.scatter, &tree.spans) };
+    let mut items = AttentionItems::new();
+    items.list(&tree.spans, layout, attention.mask, window).unwrap();
+    let (total, shares) = (items.cost(0..items.len()), rng.random_range(1..9));
+    for isa in all_isas() {
+        let run = |is_backwards: bool| {
+            with_all_pools(|| {
+                let (mut ranges, mut start) = (vec![], 0);
+                while start < items.len() {
+                    ranges.push(items.take(start, total / shares));
+                    start = ranges[ranges.len() - 1].end;
+                }
+                if is_backwards {
+                    ranges.reverse();
+                }
+                let mut out = vec![E::default(); tree.rows * layout.q_width()];
+                for range in ranges {
+                    attention.run_items_with::<F, E>(isa, &items, range, &mut out).unwrap();
+                }
+                out
+            })
+        };
+        let mut whole = vec![E::default(); tree.rows * layout.q_width()];
+        attention.run_with::<F, E>(isa, &mut whole).unwrap();
+        assert_eq!(bits(&run(false)), bits(&whole), "{isa}");
+        assert_eq!(bits(&run(true)), bits(&whole), "{isa} backwards");
+    }
+}
+
+#[test]
+fn items_of_other_calls_are_refused() {
+    let layout = QkvLayout { num_heads: 4, num_kv_heads: 2, head_dim: 8 };
+    let (qkv, pages) = (vec![0.0; 300 * layout.qkv_width()], (0..300).collect::<Vec<u32>>());
+    let spans =
+        [QuerySpan { row: 0, len: 100, depth: 0, path: 0 }, QuerySpan { row: 100, len: 200, depth: 0, path: 100 }];
+    let mut items = AttentionItems::new();
+    assert!(items.is_empty());
+    items.list(&spans, layout, Mask::Causal, None).unwrap();
+    // Two heads at each position: two tiles and four, of both heads.
+    assert_eq!((items.len(), items.take(0, 0).len() <= items.len()), (12, true));
+    let out = &mut vec![0.0_f32; 300 * layout.q_width()];
+    let mut run =
+        |attention: Attention<'_>, range: std::ops::Range<usize>| attention.run_items::<f32, f32>(&items, range, out);
+    let own = fused(&qkv, layout, &pages, &spans);
+    assert_eq!(run(own, 0..12), Ok(()));
+    let argument = |result| match result {
+        Err(KernelError::Index { argument, .. }) => argument,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(argument(run(own, 0..13)), "end of the items");
+    assert_eq!(argument(run(fused(&qkv, layout, &pages, &spans[..1]), 0..12)), "span of an item");
+    let short = [spans[0], QuerySpan { len: 100, ..spans[1] }];
+    assert_eq!(argument(run(fused(&qkv, layout, &pages, &short), 0..12)), "query of an item");
+    let one = QkvLayout { num_heads: 2, num_kv_heads: 1, head_dim: 8 };
+    assert_eq!(argument(run(fused(&qkv, one, &pages, &spans), 0..12)), "head of an item");
 }
 
 /// Compact, ragged, cut and single-query attention over the same random tree.
@@ -204,6 +320,19 @@ proptest! {
     fn gemm(seed: u64, m in 1..50_usize, n in 1..150_usize, k in prop_oneof![1..80_usize, 600..1400_usize]) {
         check_gemm::<f32>(seed, m, n, k);
         check_gemm::<bf16>(seed, m, n, k);
+    }
+
+    #[test]
+    fn column_parts(seed: u64, m in 1..50_usize, n in 1..300_usize, k in 1..80_usize) {
+        check_column_parts::<f32>(seed, m, n, k);
+        check_column_parts::<bf16>(seed, m, n, k);
+        check_column_parts::<Int8>(seed, m, n, k);
+    }
+
+    #[test]
+    fn attention_ranges(seed: u64, layout in layouts(), window in windows()) {
+        check_attention_ranges::<f32, f32>(seed, layout, window);
+        check_attention_ranges::<bf16, f32>(seed, layout, window);
     }
 
     #[test]

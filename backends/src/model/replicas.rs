@@ -1,0 +1,118 @@
+//! Backends over the same weights: replicas, those that interrupt them, and those of other modes.
+
+use super::backend::{TransformerBackend, attention_name};
+use super::footprint::Footprint;
+use super::layout::LayoutBuilder;
+use crate::error::LoadError;
+use crate::options::AttentionMode;
+use prefold_core::ModelInfo;
+use prefold_kernels::ThreadPool;
+use std::sync::Arc;
+
+/// Bytes reserved on a CPU at most, by all replicas together and what interrupts them. A CPU has no memory of its own to compare with, so a limit on batches
+/// that no machine could hold must not end the server at its start; buffers of larger batches grow when these come.
+pub(super) const MAX_RESERVED: usize = 4 << 30;
+
+/// A backend of a part of a model, and those for what is due and for what is urgent that run at its yield points.
+#[derive(Debug)]
+pub(crate) struct WithInterrupting<B> {
+    pub(crate) backend: B,
+    pub(crate) interrupting: Option<[B; 2]>,
+}
+
+impl TransformerBackend {
+    /// Backends over the same weights, one on each team of threads, with buffers of its own, and those that interrupt it on a CPU; one on
+    /// the caller's threads where there are no teams.
+    pub(crate) fn replicate(self, teams: &[Arc<ThreadPool>]) -> Result<Vec<WithInterrupting<Self>>, LoadError> {
+        let teams: Vec<_> = match teams {
+            [] => vec![None],
+            teams => teams.iter().map(Some).collect(),
+        };
+        let mode = self.layouts.mode;
+        // Interrupting batches are small: half of the memory is for the others.
+        let replica = |team, share| self.replica(mode, team, share * teams.len());
+        let with_interrupting = |&team: &Option<_>| match self.target.is_cpu() {
+            false => Ok(WithInterrupting { backend: replica(team, 1)?, interrupting: None }),
+            true => Ok(WithInterrupting {
+                backend: replica(team, 2)?,
+                interrupting: Some([replica(team, 4)?, replica(team, 4)?]),
+            }),
+        };
+        teams.iter().map(with_interrupting).collect()
+    }
+
+    /// Backends over the same weights, one for each mode, with buffers of its own.
+    pub(crate) fn in_modes(self, modes: &[AttentionMode]) -> Result<Vec<WithInterrupting<Self>>, LoadError> {
+        let alone = |backend| WithInterrupting { backend, interrupting: None };
+        modes.iter().map(|&mode| self.replica(mode, None, modes.len()).map(alone)).collect()
+    }
+
+    /// Another backend over the weights, on a team of threads or on those of its caller, with an equal share of the memory that `shares` have.
+    fn replica(&self, mode: AttentionMode, team: Option<&Arc<ThreadPool>>, shares: usize) -> Result<Self, LoadError> {
+        let config = self.transformer.config();
+        Ok(Self {
+            transformer: self.transformer.replica()?,
+            head: Arc::clone(&self.head),
+            layouts: LayoutBuilder { mode, ..self.layouts.replica()? },
+            target: self.target.clone(),
+            footprint: Footprint::new(config, &self.target, mode),
+            info: ModelInfo { attention: attention_name(config, mode), ..self.info.clone() },
+            team: team.cloned(),
+            max_reserved: MAX_RESERVED / shares,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Checkpoint;
+    use crate::options::{DeviceChoice, LoadOptions, ModelSource};
+    use std::path::Path;
+
+    #[test]
+    fn all_modes_have_the_same_weights_in_memory_and_their_own_footprint() {
+        let source = ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/qwen3-tiny"));
+        let options = LoadOptions { source, device: Some(DeviceChoice::Cpu), ..LoadOptions::default() };
+        let checkpoints = Checkpoint::open_all(&options).unwrap();
+        let load = |options: &LoadOptions| TransformerBackend::load_all(&checkpoints, options).unwrap().remove(0);
+        let modes = [AttentionMode::Ragged, AttentionMode::Compact];
+        let backends = load(&options).in_modes(&modes).unwrap();
+        assert!(backends[0].backend.transformer.shares_weights(&backends[1].backend.transformer));
+        for (WithInterrupting { backend, interrupting }, attention) in backends.iter().zip(modes) {
+            assert!(interrupting.is_none());
+            let alone = load(&LoadOptions { attention, ..options.clone() });
+            assert!(!alone.transformer.shares_weights(&backend.transformer));
+            assert_eq!(backend.layouts.mode, attention);
+            assert_eq!(backend.footprint, alone.footprint, "{attention}");
+        }
+        assert_ne!(backends[0].backend.footprint, backends[1].backend.footprint);
+    }
+
+    #[test]
+    fn all_replicas_and_what_interrupts_them_reserve_no_more_than_one_backend() {
+        let source = ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/qwen3-tiny"));
+        let options = LoadOptions { source, device: Some(DeviceChoice::Cpu), ..LoadOptions::default() };
+        let checkpoints = Checkpoint::open_all(&options).unwrap();
+        for count in [0, 1, 3] {
+            let backend = TransformerBackend::load_all(&checkpoints, &options).unwrap().remove(0);
+            let teams: Vec<_> = (0..count).map(|_| Arc::new(ThreadPool::new(1))).collect();
+            let replicas = backend.replicate(&teams).unwrap();
+            assert_eq!(replicas.len(), count.max(1));
+            let mut all = Vec::new();
+            for (index, WithInterrupting { backend, interrupting }) in replicas.into_iter().enumerate() {
+                let others = interrupting.unwrap();
+                for other in &others {
+                    assert!(other.transformer.shares_weights(&backend.transformer));
+                    let team = other.team.as_ref().map(Arc::as_ptr);
+                    assert_eq!(team, teams.get(index).map(Arc::as_ptr), "the same threads");
+                    assert!(other.max_reserved < backend.max_reserved);
+                }
+                all.push(backend);
+                all.extend(others);
+            }
+            let reserved: usize = all.iter().map(|backend| backend.max_reserved).sum();
+            assert!(reserved <= MAX_RESERVED && reserved + all.len() > MAX_RESERVED, "{reserved} by {count}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Operations one after another, with a yield point before each.
+
+use super::pace::is_smallest;
+use super::profile::timed;
+use candle_core::{Error, Result, Tensor};
+use prefold_core::YieldPoint;
+
+/// Values of a block of rows, in the widest matrix of an operation: a core moves as many in a millisecond.
+const BLOCK_VALUES: usize = 1 << 20;
+
+/// The yield points of a pass. One is reached before each operation, and a long operation is several.
+pub(crate) struct Yields<'a> {
+    point: &'a mut dyn YieldPoint,
+    is_stopped: bool,
+}
+
+impl<'a> Yields<'a> {
+    pub(crate) fn new(point: &'a mut dyn YieldPoint) -> Self {
+        Self { point, is_stopped: false }
+    }
+
+    /// Gives way to what is more urgent.
+    ///
+    /// # Errors
+    /// The pass has to end here; then it [`is_stopped`](Self::is_stopped).
+    pub(crate) fn reach(&mut self) -> Result<()> {
+        self.point.reach().map_err(|stopped| {
+            self.is_stopped = true;
+            Error::wrap(stopped)
+        })
+    }
+
+    /// True once a yield point has ended the pass.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Runs an operation, which [`take_profile`](super::take_profile) knows by its name.
+    pub(super) fn run<R>(&mut self, name: &'static str, operation: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.reach()?;
+        timed(name, operation)
+    }
+
+    /// Runs an operation on each row of some tensors alone, which have a row for each of the first one's: by blocks of rows on a CPU.
+    pub(super) fn run_rows<const N: usize>(
+        &mut self,
+        name: &'static str,
+        tensors: [&Tensor; N],
+        operation: impl Fn(&[Tensor; N]) -> Result<()>,
+    ) -> Result<()> {
+        let mut views = tensors.map(Tensor::clone);
+        let rows = tensors[0].dim(0)?;
+        let widest = tensors.iter().map(|tensor| tensor.elem_count()).max().unwrap_or(0);
+        if rows <= block_rows(widest / rows.max(1)) || !tensors[0].device().is_cpu() {
+            return self.run(name, || operation(&views));
+        }
+        let block = block_rows(widest / rows);
+        for start in (0..rows).step_by(block) {
+            for (view, tensor) in views.iter_mut().zip(tensors) {
+                *view = tensor.narrow(0, start, block.min(rows - start))?;
+            }
+            self.run(name, || operation(&views))?;
+        }
+        Ok(())
+    }
+}
+
+/// Rows of a block, of so many values each.
+pub(crate) fn block_rows(width: usize) -> usize {
+    let values = if is_smallest() { 1 } else { BLOCK_VALUES };
+    (values / width.max(1)).max(1)
+}
