@@ -72,8 +72,8 @@ impl Queue {
     /// Removes the entries that begin a batch of a level that interrupts others, or join the one that forms. Cancelled entries are dropped.
     pub(crate) fn take_interrupting(&mut self, level: Level) -> Vec<Entry> {
         let mut taken: Vec<Entry> = Vec::new();
-        while let Some((ticket, account)) = self.next_interrupting(level)
-            && self.may_interrupt(account)
+        while let Some(ticket) =
+            self.interrupting_entries(level).find_map(|(ticket, wait)| wait.is_zero().then_some(ticket))
         {
             count_work();
             if self.waiting[&ticket].entry.is_cancelled() {
@@ -90,9 +90,8 @@ impl Queue {
 
     /// Time that the batches which run must compute before a waiting request may interrupt one; `None` if no request waits for that.
     pub(crate) fn blocked_for(&self) -> Option<Duration> {
-        let interrupting = self.interrupting.as_ref()?;
-        let candidates = Level::INTERRUPTING.into_iter().filter_map(|level| self.next_interrupting(level));
-        candidates.map(|(_, account)| interrupting.debts.wait(account)).filter(|wait| !wait.is_zero()).min()
+        let entries = Level::INTERRUPTING.into_iter().flat_map(|level| self.interrupting_entries(level));
+        entries.map(|(_, wait)| wait).filter(|wait| !wait.is_zero()).min()
     }
 
     /// A batch that may be interrupted has computed for so long.
@@ -120,22 +119,19 @@ impl Queue {
         replicas.is_some_and(|replicas| self.running.values().filter(|batch| !batch.interrupts).count() >= replicas)
     }
 
-    /// The first entry in the fair order that may interrupt what runs as a part of a batch of this level, and its account.
-    fn next_interrupting(&self, level: Level) -> Option<(Ticket, Account)> {
-        if !self.is_interruptible() {
-            return None;
-        }
-        self.shares.classes().find_map(|class| {
-            count_work();
-            let ticket = *class.entries.first()?;
-            let job = self.waiting[&ticket].job;
-            let may = self.level_of(job) == Some(level) && self.interrupts(job, level);
-            may.then_some((ticket, class.account))
+    /// Entries that interrupt what runs as a part of a batch of this level, the first of each class in the fair order, and the time that
+    /// their accounts have to wait.
+    fn interrupting_entries(&self, level: Level) -> impl Iterator<Item = (Ticket, Duration)> {
+        let interrupting = self.interrupting.as_ref().filter(|_| self.is_interruptible());
+        interrupting.into_iter().flat_map(move |interrupting| {
+            self.shares.classes().filter_map(move |class| {
+                count_work();
+                let ticket = *class.entries.first()?;
+                let job = self.waiting[&ticket].job;
+                let may = self.level_of(job) == Some(level) && self.interrupts(job, level);
+                may.then(|| (ticket, interrupting.debts.wait(class.account)))
+            })
         })
-    }
-
-    fn may_interrupt(&self, account: Account) -> bool {
-        self.interrupting.as_ref().is_some_and(|interrupting| interrupting.debts.wait(account).is_zero())
     }
 
     /// The level of a batch that a job interrupts others with; `None` for one with an entry that is too long.

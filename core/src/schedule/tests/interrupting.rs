@@ -260,6 +260,10 @@ fn a_blocked_request_is_told_when_to_look_again() {
     assert!(simulation.slots.keys().all(|level| *level == Level::Bulk), "neither urgent nor behind the bulk batch");
     let wait = simulation.queue.blocked_for().unwrap();
     assert!(wait > 900 * MS, "{wait:?}");
+    let other = simulation.requests.len();
+    simulation.requests.push(Request::new(3, 1, 10, 2 * MS));
+    simulation.arrive(other);
+    assert_eq!(simulation.queue.take_interrupting(Level::Urgent).len(), 1, "another account does not wait for it");
     simulation.queue.repay(wait);
     assert_eq!(simulation.queue.blocked_for(), None);
     simulation.plan();

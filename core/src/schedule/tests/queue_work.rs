@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::Priority;
-use crate::Wanted;
 use crate::schedule::budget::AttentionRows;
 use crate::schedule::entry::Reply;
+use crate::schedule::part_costs::PartCosts;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
+use crate::{BatchLimits, PartMap, Wanted};
 use std::time::Instant;
 use tokio::sync::oneshot::Receiver;
 
@@ -113,6 +114,36 @@ fn a_batch_that_gives_way_costs_what_two_batches_do() {
         }
         let work = work() - before;
         assert!(work <= 2 * tokens + 64 * entries, "{name}: {work} steps for {entries} entries of {tokens} tokens");
+    }
+}
+
+/// Work until a query interrupts a batch while so many texts wait.
+fn interrupting_work(waiting: u32, text: Texts, flows: Flows) -> usize {
+    let (mut queue, _answers) = waiting_queue(waiting, text, flows);
+    let limits = BatchLimits { max_tokens: 1024, max_ragged_tokens: 8192 };
+    queue.interrupting = Some(Interrupting::new(InterruptPolicy { replicas: 1, due: limits, urgent: limits }));
+    let mut costs = PartCosts::new(PartMap::default(), 1);
+    costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1000));
+    queue.set_costs(costs.bound(None));
+    let _batch = queue.take();
+    queue.close_batch();
+    let before = work();
+    let (query, _answer) = Entry::new(vec![1_000_000; 5], Wanted::Embedding, Trace::default());
+    queue.push(vec![query], Flow { account: Account(1000), ..Flow::default() }, None);
+    assert_eq!(queue.take_interrupting(Level::Urgent).len(), 1);
+    let id = queue.close_interrupting(Level::Urgent, true);
+    queue.finish_batch(id, Some(Duration::from_millis(2)));
+    work() - before
+}
+
+#[test]
+fn an_interrupting_batch_costs_a_look_at_each_account() {
+    for (name, text) in &TRAFFIC[..3] {
+        for flows in &FLOWS[1..] {
+            let [few, many] = [10_000, 100_000].map(|waiting| interrupting_work(waiting, *text, *flows));
+            assert!(few <= 40 + 4 * flows.accounts as usize, "{name}: {few} steps beside {} accounts", flows.accounts);
+            assert!(many <= few + 10, "{name}: {few} steps, {many} steps");
+        }
     }
 }
 
