@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use rayon::prelude::*;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// See the module.
@@ -39,10 +40,15 @@ pub(crate) fn write(shape: Shape, sizes: Sizes, tokenizer: &Path, out: &Path) ->
     let pooling = if shape.is_encoder() { "mean_tokens" } else { "lasttoken" };
     let pooling = format!("{{\"pooling_mode_{pooling}\": true}}");
     std::fs::write(out.join("1_Pooling/config.json"), pooling)?;
-    for file in ["tokenizer.json", "tokenizer_config.json"] {
-        std::fs::copy(tokenizer.join(file), out.join(file))
-            .with_context(|| format!("cannot copy {file} from {}", tokenizer.display()))?;
-    }
+    let copied = |file: &str| format!("cannot copy {file} from {}", tokenizer.display());
+    std::fs::copy(tokenizer.join("tokenizer.json"), out.join("tokenizer.json"))
+        .with_context(|| copied("tokenizer.json"))?;
+    let config = std::fs::read(tokenizer.join("tokenizer_config.json"));
+    let mut config: Map<String, Value> =
+        serde_json::from_slice(&config.with_context(|| copied("tokenizer_config.json"))?)?;
+    // The length of inputs is the shape's.
+    config.remove("model_max_length");
+    std::fs::write(out.join("tokenizer_config.json"), serde_json::to_vec_pretty(&config)?)?;
     write_weights(shape, sizes, &out.join("model.safetensors"))
 }
 
