@@ -72,9 +72,7 @@ impl Queue {
     /// Removes the entries that begin a batch of a level that interrupts others, or join the one that forms. Cancelled entries are dropped.
     pub(crate) fn take_interrupting(&mut self, level: Level) -> Vec<Entry> {
         let mut taken: Vec<Entry> = Vec::new();
-        while let Some(ticket) =
-            self.interrupting_entries(level).find_map(|(ticket, wait)| wait.is_zero().then_some(ticket))
-        {
+        while let Some(ticket) = self.next_interrupting(level) {
             count_work();
             if self.waiting[&ticket].entry.is_cancelled() {
                 self.cancel(ticket);
@@ -117,6 +115,11 @@ impl Queue {
     fn is_interruptible(&self) -> bool {
         let replicas = self.interrupting.as_ref().map(|interrupting| interrupting.policy.replicas);
         replicas.is_some_and(|replicas| self.running.values().filter(|batch| !batch.interrupts).count() >= replicas)
+    }
+
+    /// The first entry in the fair order that may interrupt what runs now, as a part of a batch of this level.
+    fn next_interrupting(&self, level: Level) -> Option<Ticket> {
+        self.interrupting_entries(level).find_map(|(ticket, wait)| wait.is_zero().then_some(ticket))
     }
 
     /// Entries that interrupt what runs as a part of a batch of this level, the first of each class in the fair order, and the time that
