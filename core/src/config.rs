@@ -1,6 +1,6 @@
 //! Configuration of the engine.
 
-use crate::{BatchLimits, Error, Folding};
+use crate::Error;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
@@ -97,22 +97,15 @@ impl EngineConfig {
     /// Tokens at most in a batch of short requests that interrupt all others.
     pub const MAX_URGENT_TOKENS: usize = 1024;
 
-    /// Estimated time of a batch at most, on a device of this name.
-    pub fn max_batch_time(&self, device: &str, folding: Folding) -> Option<Duration> {
-        let default = match (device, folding, self.scheduling) {
-            ("cpu", Folding::Prefix, Scheduling::Prefix) => Self::MAX_BATCH_MS_OF_PREFIXES,
+    /// Estimated time of a batch at most, on a device of this name, of a model whose batches compute shared prefixes once or not.
+    pub fn max_batch_time(&self, device: &str, shares_prefixes: bool) -> Option<Duration> {
+        let default = match (device, shares_prefixes, self.scheduling) {
+            ("cpu", true, Scheduling::Prefix) => Self::MAX_BATCH_MS_OF_PREFIXES,
             ("cpu", _, _) => Self::MAX_BATCH_MS_ON_CPU,
             _ => 0,
         };
         let millis = self.max_batch_ms.unwrap_or(default);
         (millis > 0).then(|| Duration::from_millis(millis))
-    }
-
-    /// Limits of the batches, with those of `max_tokens` tokens at most.
-    pub(crate) fn batch_limits(&self, max_tokens: usize) -> BatchLimits {
-        let max_tokens = max_tokens.min(self.max_batch_tokens);
-        let ratio = self.ragged_tokens_limit() / self.max_batch_tokens.max(1);
-        BatchLimits { max_tokens, max_ragged_tokens: max_tokens.saturating_mul(ratio) }
     }
 
     /// Inputs in one request at most.

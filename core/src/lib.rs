@@ -14,7 +14,6 @@ mod flow;
 pub mod metrics;
 mod plan;
 mod postprocess;
-mod replica;
 mod request;
 mod response;
 mod schedule;
@@ -27,8 +26,8 @@ mod yield_point;
 
 pub use admission::quota::{Quota, Share};
 pub use backend::{
-    Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, ModelBackend, ModelInfo, Output, PartMap,
-    PrefixBackend, TokenLimits, TooLarge, Wanted,
+    Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, Interrupting, ModelBackend, ModelInfo, Output,
+    PartMap, PrefixBackend, Replica, TokenLimits, TooLarge, Wanted,
 };
 pub use capabilities::{
     Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,
@@ -45,7 +44,6 @@ pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{Adapter, LengthMismatch, Scope, TokenSlice, Tokens};
 pub use postprocess::entities::{Aggregation, Entity};
-pub use replica::{Interrupting, Replica};
 pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};

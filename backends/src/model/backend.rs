@@ -5,7 +5,6 @@ use super::head::Head;
 use super::layout::LayoutBuilder;
 use super::memory;
 use super::parts::parts;
-use super::replicas::MAX_RESERVED;
 use super::sensitive;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
@@ -25,6 +24,10 @@ use std::sync::Arc;
 /// Rows of a part of a batch on a CPU. Weights are read once for each part, which takes a hundredth of the time of computing with
 /// them; the states of a part stay in the caches of the cores.
 const PART_ROWS: usize = 512;
+
+/// Bytes reserved on a CPU at most, by all replicas together and what interrupts them. A CPU has no memory of its own to compare with, so a
+/// limit on batches that no machine could hold must not end the server at its start; buffers of larger batches grow when these come.
+pub(super) const MAX_RESERVED: usize = 4 << 30;
 
 /// A model on one device.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Backends over the same weights: replicas, those that interrupt them, and those of other modes.
 
-use super::backend::{TransformerBackend, attention_name};
+use super::backend::{MAX_RESERVED, TransformerBackend, attention_name};
 use super::footprint::Footprint;
 use super::layout::LayoutBuilder;
 use crate::error::LoadError;
@@ -8,10 +8,6 @@ use crate::options::AttentionMode;
 use prefold_core::ModelInfo;
 use prefold_kernels::ThreadPool;
 use std::sync::Arc;
-
-/// Bytes reserved on a CPU at most, by all replicas together and what interrupts them. A CPU has no memory of its own to compare with, so a limit on batches
-/// that no machine could hold must not end the server at its start; buffers of larger batches grow when these come.
-pub(super) const MAX_RESERVED: usize = 4 << 30;
 
 /// A backend of a part of a model, and those for what is due and for what is urgent that run at its yield points.
 #[derive(Debug)]

@@ -115,11 +115,11 @@ impl Engine {
                 (Folding::Prefix, "ragged") => AttentionRows::Ragged,
                 _ => AttentionRows::Compact,
             },
-            max_batch_time: config.max_batch_time(&info.device, model.backend.folding()),
+            max_batch_time: config.max_batch_time(&info.device, model.backend.folding() == Folding::Prefix),
             interrupting: model.interrupting.is_some().then(|| InterruptPolicy {
                 replicas: 1 + model.replicas.len(),
-                due: config.batch_limits(EngineConfig::MAX_DUE_TOKENS),
-                urgent: config.batch_limits(EngineConfig::MAX_URGENT_TOKENS),
+                due: small_batches(&config, EngineConfig::MAX_DUE_TOKENS),
+                urgent: small_batches(&config, EngineConfig::MAX_URGENT_TOKENS),
             }),
         };
         let warm_up = WarmUp {
@@ -281,6 +281,13 @@ impl Engine {
             Error::NotCapable { asked, model_type, capabilities }
         })
     }
+}
+
+/// Limits of batches of so many rows at most, with as many tokens for each as the largest batch may have.
+fn small_batches(config: &EngineConfig, max_tokens: usize) -> BatchLimits {
+    let max_tokens = max_tokens.min(config.max_batch_tokens);
+    let ratio = config.ragged_tokens_limit() / config.max_batch_tokens;
+    BatchLimits { max_tokens, max_ragged_tokens: max_tokens.saturating_mul(ratio) }
 }
 
 /// The encoders of a model's parts.

@@ -1,37 +1,18 @@
 //! A backend's thread: runs the batches from the slots and answers their entries. Each replica has one.
 
 use super::output_checks::{check_count, check_output};
+use super::pass::{Pass, Taken};
 use super::pipeline::Pipeline;
 use super::preemption::Preemption;
 use crate::error::panic_message;
 use crate::schedule::batcher::{FormingBatch, ReadyBatch};
 use crate::schedule::entry::{Answer, BatchReport, Entry, Reply};
-use crate::schedule::forming::BatchId;
 use crate::schedule::level::Level;
 use crate::trace::{ForwardSpan, forward_spans};
 use crate::{BackendError, Interrupting, ModelBackend, Output, Replica, Stopped, YieldPoint, metrics};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-
-/// A batch that a backend has taken.
-pub(super) struct Taken {
-    pub(super) id: BatchId,
-    pub(super) level: Level,
-    pub(super) batch: FormingBatch,
-}
-
-/// A forward pass to run.
-pub(super) struct Pass<'a> {
-    pub(super) backend: &'a mut ModelBackend,
-    /// Backends of the levels above, the most urgent last; none where nothing interrupts.
-    pub(super) above: &'a mut [ModelBackend],
-    pub(super) replica: usize,
-    pub(super) level: Level,
-    /// It runs at a yield point of another.
-    pub(super) interrupts: bool,
-    pub(super) id: BatchId,
-}
 
 /// A batch that ran: `entries[i]` and `outputs[i]` belong together.
 struct Done {

@@ -9,7 +9,7 @@
 //! is left for it, so a lone request leaves at once. A backend that waits while nothing forms plans the next batch itself: a lone
 //! request does not wait until the planner's thread has woken up.
 //!
-//! Requests that are shorter than what runs, and whose turn is before, get a slot of their own (`schedule/interrupting.rs`). The batch in
+//! Requests that are shorter than what runs, and whose turn is before, get a slot of their own (`schedule/take_interrupting.rs`). The batch in
 //! it runs at the next yield point of a pass, on the thread and the team of that pass and on another backend (`preemption.rs`).
 //!
 //! Replicas of a backend take batches from the same slot: whichever is free first has the next one, and no batch waits while
@@ -17,6 +17,7 @@
 
 mod backend_loop;
 mod output_checks;
+mod pass;
 pub(crate) mod pipeline;
 mod planner;
 mod preemption;

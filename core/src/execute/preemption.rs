@@ -1,6 +1,6 @@
 //! Yield points of a pass: what runs there, and what ends the pass.
 
-use super::backend_loop::Pass;
+use super::pass::Pass;
 use super::pipeline::Pipeline;
 use crate::schedule::entry::Entry;
 use crate::schedule::level::Level;

@@ -1,23 +1,9 @@
-//! Batches that interrupt others: which of the waiting entries go into them.
-//!
-//! A request may interrupt the batches that run while no backend is free, if
-//!
-//! 1. it is shorter: each of these batches takes longer than an urgent batch may, and has a request that is several times as large;
-//! 2. its turn is before: in the fair order it comes before that request;
-//! 3. its account has not borrowed more than it may ([`Debts`]).
-//!
-//! One for which only the third is missing waits until the interrupted batches have computed for long enough. It is not seated in the batch
-//! that forms meanwhile, which would make it wait for all of that batch.
+//! State of the batches that interrupt others; `take_interrupting.rs` says which entries go into them.
 
-use super::budget::Budget;
 use super::debts::Debts;
-use super::entry::{Entry, Ticket};
-use super::forming::{Forming, Running};
+use super::forming::Forming;
 use super::level::Level;
-use super::queue::Queue;
-use super::work_counter::count_work;
-use crate::{Account, BatchLimits, Folding};
-use std::collections::BTreeSet;
+use crate::BatchLimits;
 use std::time::Duration;
 
 /// Estimated time of an urgent batch at most.
@@ -63,130 +49,7 @@ impl Interrupting {
         [loads.map(|load| load.ragged_tokens).iter().sum(), loads.map(|load| load.sequences).iter().sum()]
     }
 
-    fn limits(&self, level: Level) -> BatchLimits {
+    pub(super) fn limits(&self, level: Level) -> BatchLimits {
         if level == Level::Urgent { self.policy.urgent } else { self.policy.due }
     }
 }
-
-impl Queue {
-    /// Removes the entries that begin a batch of a level that interrupts others, or join the one that forms. Cancelled entries are dropped.
-    pub(crate) fn take_interrupting(&mut self, level: Level) -> Vec<Entry> {
-        let mut taken: Vec<Entry> = Vec::new();
-        while let Some(ticket) = self.next_interrupting(level) {
-            count_work();
-            if self.waiting[&ticket].entry.is_cancelled() {
-                self.cancel(ticket);
-                continue;
-            }
-            match self.seat_interrupting(ticket, level, taken.last()) {
-                Some(entry) => taken.push(entry),
-                None => break,
-            }
-        }
-        taken
-    }
-
-    /// Time that the batches which run must compute before a waiting request may interrupt one; `None` if no request waits for that.
-    pub(crate) fn blocked_for(&self) -> Option<Duration> {
-        let entries = Level::INTERRUPTING.into_iter().flat_map(|level| self.interrupting_entries(level));
-        entries.map(|(_, wait)| wait).filter(|wait| !wait.is_zero()).min()
-    }
-
-    /// A batch that may be interrupted has computed for so long.
-    pub(crate) fn repay(&mut self, time: Duration) {
-        self.interrupting.iter_mut().for_each(|interrupting| interrupting.debts.repay(time));
-    }
-
-    /// Accounts and lanes whose next request may interrupt what runs, now or when its account has paid back.
-    pub(super) fn reserved(&self) -> BTreeSet<(Account, u8)> {
-        if !self.is_interruptible() {
-            return BTreeSet::new();
-        }
-        let classes = self.shares.classes();
-        let is_reserved = |ticket: &Ticket| {
-            let job = self.waiting[ticket].job;
-            self.level_of(job).is_some_and(|level| self.interrupts(job, level))
-        };
-        let reserved = classes.filter(|class| class.entries.first().is_some_and(is_reserved));
-        reserved.map(|class| (class.account, class.rank.lane)).collect()
-    }
-
-    /// True while each backend runs a batch, so that what waits can only interrupt.
-    fn is_interruptible(&self) -> bool {
-        let replicas = self.interrupting.as_ref().map(|interrupting| interrupting.policy.replicas);
-        replicas.is_some_and(|replicas| self.running.values().filter(|batch| !batch.interrupts).count() >= replicas)
-    }
-
-    /// The first entry in the fair order that may interrupt what runs now, as a part of a batch of this level.
-    fn next_interrupting(&self, level: Level) -> Option<Ticket> {
-        self.interrupting_entries(level).find_map(|(ticket, wait)| wait.is_zero().then_some(ticket))
-    }
-
-    /// Entries that interrupt what runs as a part of a batch of this level, the first of each class in the fair order, and the time that
-    /// their accounts have to wait.
-    fn interrupting_entries(&self, level: Level) -> impl Iterator<Item = (Ticket, Duration)> {
-        let interrupting = self.interrupting.as_ref().filter(|_| self.is_interruptible());
-        interrupting.into_iter().flat_map(move |interrupting| {
-            self.shares.classes().filter_map(move |class| {
-                count_work();
-                let ticket = *class.entries.first()?;
-                let job = self.waiting[&ticket].job;
-                let may = self.level_of(job) == Some(level) && self.interrupts(job, level);
-                may.then(|| (ticket, interrupting.debts.wait(class.account)))
-            })
-        })
-    }
-
-    /// The level of a batch that a job interrupts others with; `None` for one with an entry that is too long.
-    fn level_of(&self, job: Ticket) -> Option<Level> {
-        let interrupting = self.interrupting.as_ref()?;
-        let size = &self.shares.job(job).size;
-        let is_short = self.costs.time(&size.work) <= MAX_URGENT_TIME.as_nanos() as f64;
-        let fits = |level| size.longest <= interrupting.limits(level).max_tokens;
-        match () {
-            () if is_short && size.tokens <= interrupting.limits(Level::Urgent).max_tokens => Some(Level::Urgent),
-            () => fits(Level::Due).then_some(Level::Due),
-        }
-    }
-
-    /// True if a job is worth interrupting each batch of a lower level that runs, of which there is one at least.
-    fn interrupts(&self, job: Ticket, level: Level) -> bool {
-        let mut lower = self.running.values().filter(|batch| batch.level < level).peekable();
-        let is_long = |batch: &Running| batch.estimate >= MAX_URGENT_TIME.as_nanos() as f64;
-        lower.peek().is_some() && lower.all(|batch| is_long(batch) && self.shares.interrupts(job, &batch.members))
-    }
-
-    /// Seats an entry behind `last` in the batch of a level that forms; `None` if it does not fit.
-    fn seat_interrupting(&mut self, ticket: Ticket, level: Level, last: Option<&Entry>) -> Option<Entry> {
-        let entry = &self.waiting[&ticket].entry;
-        let (len, part) = (entry.tokens.len(), self.part(entry.tokens.adapter()));
-        // Of what the batch has the last entry counts alone: the texts of a request lie one behind another.
-        let shared = match (self.policy.folding, last) {
-            (Some(Folding::Prefix), Some(last)) => entry.tokens.as_slice().common_prefix_len(&last.tokens.as_slice()),
-            (Some(Folding::Whole), Some(last)) if last.tokens == entry.tokens && last.wanted == entry.wanted => len,
-            _ => 0,
-        };
-        let attention = self.policy.attention;
-        let interrupting = self.interrupting.as_mut()?;
-        let BatchLimits { max_tokens, max_ragged_tokens } = interrupting.limits(level);
-        let budget = Budget { max_tokens, max_ragged_tokens, ..self.policy.budget };
-        let load = interrupting.forming(level)?.load.with(part, len - shared, len, attention);
-        let time = self.costs.time(&load.work);
-        let is_in_time = match level {
-            Level::Urgent => time <= MAX_URGENT_TIME.as_nanos() as f64,
-            _ => self.costs.allows(&load.work, part, attention.saved(shared)),
-        };
-        if !budget.fits(&load) || !(load.sequences <= 1 || is_in_time) {
-            return None;
-        }
-        let estimate = time - self.costs.time(&interrupting.forming(level)?.load.work);
-        let waiting = self.remove(ticket)?;
-        let seat = self.shares.seat(ticket, [waiting.job; 2], len - shared, estimate);
-        self.interrupting.as_mut()?.forming(level)?.add(seat, load, &self.shares);
-        Some(waiting.entry)
-    }
-}
-
-#[cfg(test)]
-#[path = "tests/interrupting.rs"]
-mod tests;

@@ -1,29 +1,19 @@
 //! Queue of the entries that wait for a batch. Pure: no threads, no clock of its own.
 
-use super::budget::{Budget, Load, Policy};
+use super::budget::{Load, Policy};
 use super::entry::{Entry, Ticket};
-use super::fair_shares::{Class, FairShares, JobSize, Seat, Turn};
+use super::fair_shares::{Class, FairShares, Seat, Turn};
 use super::forming::{BatchId, Candidate, Forming, PassedOver, Running};
-use super::interrupting::{InterruptPolicy, Interrupting, MAX_URGENT_TIME};
+use super::interrupting::{InterruptPolicy, Interrupting};
 use super::level::Level;
 use super::part_costs::TimeBound;
-use super::prefix_index::{Group, Nearest, PrefixIndex};
+use super::prefix_index::{Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
-use super::work::Work;
 use super::work_counter::count_work;
-use crate::plan::ragged::causal_pairs;
-use crate::{Account, Adapter, Flow, Folding, Scheduling};
+use crate::{Account, Flow, Folding, Scheduling};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
-
-/// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
-/// rest of a batch is left empty.
-const MAX_PASSED_OVER: usize = 16;
-
-/// Least ratio of the room that a split group would fill to the prefix that it shares: each of its batches computes the
-/// prefix again.
-const MIN_FILL_OF_SPLIT: usize = 16;
 
 /// The waiting entries and their order.
 ///
@@ -57,9 +47,9 @@ pub(crate) struct Queue {
     next_ticket: Ticket,
     /// Tokens of all waiting entries.
     tokens: usize,
-    forming: Forming,
+    pub(super) forming: Forming,
     /// Accounts and lanes that the batch which forms has no entries of.
-    reserved: BTreeSet<(Account, u8)>,
+    pub(super) reserved: BTreeSet<(Account, u8)>,
     /// None where batches are not interrupted.
     pub(super) interrupting: Option<Interrupting>,
     pub(super) running: BTreeMap<BatchId, Running>,
@@ -318,78 +308,6 @@ impl Queue {
     /// True if the class is of one job.
     fn is_alone(&self, job: Ticket, class: &Class<'_>) -> bool {
         class.entries.last().is_some_and(|last| self.waiting[last].job == job)
-    }
-
-    /// Index of the part of the model that takes texts with this adapter.
-    pub(super) fn part(&self, adapter: Adapter) -> usize {
-        self.costs.parts.part(adapter)
-    }
-
-    fn is_reserved(&self, job: Ticket) -> bool {
-        let job = self.shares.job(job);
-        self.reserved.contains(&(job.flow.account, job.rank.lane))
-    }
-
-    /// True if the batch that forms is short enough for a job of this lane.
-    fn may_mix(&self, lane: u8) -> bool {
-        let [smallest, largest] = self.forming.lanes_with(lane);
-        let is_mixed = largest > smallest + 1;
-        !is_mixed || self.costs.time(&self.forming.load.work) <= self.limit([smallest, largest])
-    }
-
-    /// The bound on the time of a batch with jobs from the smallest to the largest of these lanes. Where they are far apart, that is twice
-    /// the time of a small one, or that of an urgent batch: a small job waits for no more.
-    fn limit(&self, [smallest, largest]: [u8; 2]) -> f64 {
-        let limit = self.costs.limit();
-        if largest <= smallest + 1 || limit.is_infinite() {
-            return limit;
-        }
-        let small = self.policy.quantum.saturating_mul(2 << smallest.min(30));
-        self.costs.time_of_rows(small).max(MAX_URGENT_TIME.as_nanos() as f64).min(limit)
-    }
-
-    /// True if the batch that forms may have this load, whose last sequence is for `part`, of a job of `lane`, and shares `shared` with
-    /// the others.
-    fn fits(&self, load: &Load, (part, lane): (usize, u8), shared: Work) -> bool {
-        let limit = self.limit(self.forming.lanes_with(lane));
-        let is_in_time = || self.costs.allows_within(limit, &load.work, part, shared);
-        self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
-    }
-
-    /// Rows for `part` that fit beside a load, together with `shared`, which it has already.
-    fn room(&self, load: &Load, part: usize, shared: Work) -> usize {
-        self.policy.budget.room(load).min(self.costs.room(&load.work, part, shared))
-    }
-
-    /// Size of a job.
-    fn size(&self, entries: &[Entry]) -> JobSize {
-        let mut size = JobSize { entries: entries.len(), ..JobSize::default() };
-        for Entry { tokens, .. } in entries {
-            size.tokens += tokens.len();
-            size.longest = size.longest.max(tokens.len());
-            let work = Work { rows: tokens.len(), pairs: causal_pairs(0, tokens.len() as u64) };
-            size.work.add(self.part(tokens.adapter()), work);
-        }
-        size
-    }
-
-    /// True for a group of texts for `part` that had better wait for a batch with room for all of it.
-    fn is_better_whole(&self, group: &Group, part: usize) -> bool {
-        let Policy { budget: Budget { max_ragged_tokens, max_sequences, .. }, attention, .. } = self.policy;
-        let room = self.room(&self.forming.load, part, attention.saved(group.depth));
-        let whole = self.room(&Load::default(), part, Work::default());
-        let fits_a_batch = group.depth + group.tokens <= whole
-            && group.ragged_tokens <= max_ragged_tokens
-            && group.entries <= max_sequences;
-        // A group with others in it than those whose turn it is does not wait for them.
-        let is_due = self.shares.classes().next().is_some_and(|class| group.entries <= class.entries.len());
-        group.tokens > room && fits_a_batch && is_due && group.head * MIN_FILL_OF_SPLIT > room
-    }
-
-    fn may_pass_over(&self, passed_over: usize) -> bool {
-        self.policy.scheduling == Scheduling::Prefix
-            && self.forming.load.sequences < self.policy.budget.max_sequences
-            && passed_over < MAX_PASSED_OVER
     }
 
     /// Seats an entry of the class whose turn it is, or a rider, in the batch that forms.

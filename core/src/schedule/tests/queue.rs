@@ -1,8 +1,10 @@
 use super::*;
-use crate::schedule::budget::AttentionRows;
+use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
+use crate::schedule::fit::MAX_PASSED_OVER;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::simulation::unique_tokens;
+use crate::schedule::work::Work;
 use crate::trace::Trace;
 use crate::{PartMap, Priority, Wanted};
 use proptest::prelude::*;

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::Priority;
-use crate::schedule::budget::AttentionRows;
+use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
 use crate::schedule::part_costs::PartCosts;
+use crate::schedule::work::Work;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
 use crate::{BatchLimits, PartMap, Wanted};

@@ -3,6 +3,7 @@
 use super::*;
 use crate::schedule::budget::{AttentionRows, Policy};
 use crate::schedule::entry::Reply;
+use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::work::Work;
 use crate::trace::Trace;

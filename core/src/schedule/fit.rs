@@ -1,0 +1,93 @@
+//! What fits the batch that forms.
+
+use super::budget::{Budget, Load, Policy};
+use super::entry::{Entry, Ticket};
+use super::fair_shares::JobSize;
+use super::interrupting::MAX_URGENT_TIME;
+use super::prefix_index::Group;
+use super::queue::Queue;
+use super::work::Work;
+use crate::plan::ragged::causal_pairs;
+use crate::{Adapter, Scheduling};
+
+/// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
+/// rest of a batch is left empty.
+pub(super) const MAX_PASSED_OVER: usize = 16;
+
+/// Least ratio of the room that a split group would fill to the prefix that it shares: each of its batches computes the
+/// prefix again.
+const MIN_FILL_OF_SPLIT: usize = 16;
+
+impl Queue {
+    /// Index of the part of the model that takes texts with this adapter.
+    pub(super) fn part(&self, adapter: Adapter) -> usize {
+        self.costs.parts.part(adapter)
+    }
+
+    pub(super) fn is_reserved(&self, job: Ticket) -> bool {
+        let job = self.shares.job(job);
+        self.reserved.contains(&(job.flow.account, job.rank.lane))
+    }
+
+    /// True if the batch that forms is short enough for a job of this lane.
+    pub(super) fn may_mix(&self, lane: u8) -> bool {
+        let [smallest, largest] = self.forming.lanes_with(lane);
+        let is_mixed = largest > smallest + 1;
+        !is_mixed || self.costs.time(&self.forming.load.work) <= self.limit([smallest, largest])
+    }
+
+    /// The bound on the time of a batch with jobs from the smallest to the largest of these lanes. Where they are far apart, that is twice
+    /// the time of a small one, or that of an urgent batch: a small job waits for no more.
+    pub(super) fn limit(&self, [smallest, largest]: [u8; 2]) -> f64 {
+        let limit = self.costs.limit();
+        if largest <= smallest + 1 || limit.is_infinite() {
+            return limit;
+        }
+        let small = self.policy.quantum.saturating_mul(2 << smallest.min(30));
+        self.costs.time_of_rows(small).max(MAX_URGENT_TIME.as_nanos() as f64).min(limit)
+    }
+
+    /// True if the batch that forms may have this load, whose last sequence is for `part`, of a job of `lane`, and shares `shared` with
+    /// the others.
+    pub(super) fn fits(&self, load: &Load, (part, lane): (usize, u8), shared: Work) -> bool {
+        let limit = self.limit(self.forming.lanes_with(lane));
+        let is_in_time = || self.costs.allows_within(limit, &load.work, part, shared);
+        self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
+    }
+
+    /// Rows for `part` that fit beside a load, together with `shared`, which it has already.
+    pub(super) fn room(&self, load: &Load, part: usize, shared: Work) -> usize {
+        self.policy.budget.room(load).min(self.costs.room(&load.work, part, shared))
+    }
+
+    /// Size of a job.
+    pub(super) fn size(&self, entries: &[Entry]) -> JobSize {
+        let mut size = JobSize { entries: entries.len(), ..JobSize::default() };
+        for Entry { tokens, .. } in entries {
+            size.tokens += tokens.len();
+            size.longest = size.longest.max(tokens.len());
+            let work = Work { rows: tokens.len(), pairs: causal_pairs(0, tokens.len() as u64) };
+            size.work.add(self.part(tokens.adapter()), work);
+        }
+        size
+    }
+
+    /// True for a group of texts for `part` that had better wait for a batch with room for all of it.
+    pub(super) fn is_better_whole(&self, group: &Group, part: usize) -> bool {
+        let Policy { budget: Budget { max_ragged_tokens, max_sequences, .. }, attention, .. } = self.policy;
+        let room = self.room(&self.forming.load, part, attention.saved(group.depth));
+        let whole = self.room(&Load::default(), part, Work::default());
+        let fits_a_batch = group.depth + group.tokens <= whole
+            && group.ragged_tokens <= max_ragged_tokens
+            && group.entries <= max_sequences;
+        // A group with others in it than those whose turn it is does not wait for them.
+        let is_due = self.shares.classes().next().is_some_and(|class| group.entries <= class.entries.len());
+        group.tokens > room && fits_a_batch && is_due && group.head * MIN_FILL_OF_SPLIT > room
+    }
+
+    pub(super) fn may_pass_over(&self, passed_over: usize) -> bool {
+        self.policy.scheduling == Scheduling::Prefix
+            && self.forming.load.sequences < self.policy.budget.max_sequences
+            && passed_over < MAX_PASSED_OVER
+    }
+}
