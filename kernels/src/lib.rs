@@ -52,7 +52,7 @@ pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;
 pub use experts::route_rows;
-pub use gemm::{Gemm, PANEL, PackedMatrix, PackedMatrixBuilder};
+pub use gemm::{Gemm, PANEL, PackedMatrix, PackedMatrixBuilder, row_parts};
 pub use half::bf16;
 pub use isa::{Choice, Isa};
 pub use layer_norm::LayerNorm;

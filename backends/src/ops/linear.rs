@@ -11,7 +11,9 @@ use crate::LoadError;
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, DType, InplaceOp2, Layout, Result, Tensor, WithDType};
 use half::bf16;
-use prefold_kernels::{Activation, Dtype, Float, Gemm, Int8, PANEL, PackedMatrix, PackedMatrixBuilder, Packing};
+use prefold_kernels::{
+    Activation, Dtype, Float, Gemm, Int8, PANEL, PackedMatrix, PackedMatrixBuilder, Packing, row_parts,
+};
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -259,7 +261,7 @@ impl Linear {
         self.run(0..self.out_features(), Epilogue::Activate(activation), x, out, yields)
     }
 
-    /// A product that takes long is split by columns, so that its weights are read once.
+    /// A product that takes long is split by rows as far as that is free, and then by columns, for which rows are packed again.
     fn run(
         &self,
         columns: Range<usize>,
@@ -268,26 +270,54 @@ impl Linear {
         out: &Tensor,
         yields: &mut Yields<'_>,
     ) -> Result<()> {
-        let Weight::Packed(weight) = &self.weight else {
-            return yields.run("linear", || out.inplace_op2(x, &LinearOp { linear: self, columns, epilogue }));
+        let op = LinearOp { linear: self, columns, epilogue };
+        let weight = match &self.weight {
+            Weight::Packed(weight) if !MEASURED.get() => weight,
+            // What is measured must not depend on the time that a product takes.
+            Weight::Packed(weight) => {
+                let x = weight.input(x, yields)?;
+                return yields.run("linear", || out.inplace_op2(&x, &op));
+            }
+            Weight::Device(_) => return yields.run("linear", || out.inplace_op2(x, &op)),
         };
-        if out.dim(1)? != columns.len() {
-            candle_core::bail!("linear: output {:?}, columns {columns:?}", out.shape());
-        }
         let x = weight.input(x, yields)?;
-        let panel_work = ((x.dim(0)? + READING) * weight.shape().1 * PANEL) as f64;
-        let (first, mut start) = (columns.start, columns.start);
+        let (rows, panels) = (x.dim(0)?, op.columns.len().div_ceil(PANEL));
+        if out.dims2()? != (rows, op.columns.len()) {
+            candle_core::bail!("linear: output {:?} of {rows} rows, columns {:?}", out.shape(), op.columns);
+        }
+        let most = self.pace.parts(panels as f64 * self.panel_work(rows));
+        let parts = if most < row_parts(rows) as f64 { most as usize } else { row_parts(rows) };
+        for part in 0..parts {
+            let start = rows * part / parts;
+            let len = rows * (part + 1) / parts - start;
+            self.run_columns(&op, &x.narrow(0, start, len)?, &out.narrow(0, start, len)?, yields)?;
+        }
+        Ok(())
+    }
+
+    fn run_columns(&self, op: &LinearOp<'_>, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+        let (panel_work, columns) = (self.panel_work(x.dim(0)?), &op.columns);
+        let mut start = columns.start;
         while start < columns.end {
             let panels = columns.end.div_ceil(PANEL) - start / PANEL;
             let share = (self.pace.share(panels as f64 * panel_work) / panel_work).ceil() as usize;
             let part = start..((start / PANEL + share.max(1)) * PANEL).min(columns.end);
             let work = part.len().div_ceil(PANEL) as f64 * panel_work;
-            let out = out.narrow(1, start - first, part.len())?;
+            let out = out.narrow(1, start - columns.start, part.len())?;
             start = part.end;
-            let op = LinearOp { linear: self, columns: part, epilogue };
-            yields.run("linear", || self.pace.measure(work, || out.inplace_op2(&x, &op)))?;
+            let op = LinearOp { columns: part, ..*op };
+            yields.run("linear", || self.pace.measure(work, || out.inplace_op2(x, &op)))?;
         }
         Ok(())
+    }
+
+    /// Work of a panel's columns for some rows, in multiplications.
+    fn panel_work(&self, rows: usize) -> f64 {
+        let in_features = match &self.weight {
+            Weight::Packed(weight) => weight.shape().1,
+            Weight::Device(_) => 0,
+        };
+        ((rows + READING) * in_features * PANEL) as f64
     }
 }
 

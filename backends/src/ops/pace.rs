@@ -50,8 +50,15 @@ impl Pace {
         if is_smallest() {
             return 0.0;
         }
-        let parts = rest * f64::from(self.nanos()) / LONGEST.as_nanos() as f64;
-        rest / parts.ceil().max(1.0)
+        rest / self.parts(rest)
+    }
+
+    /// Parts of so much work, each of [`LONGEST`] at most; no number in the smallest parts.
+    pub(super) fn parts(&self, work: f64) -> f64 {
+        if is_smallest() {
+            return f64::INFINITY;
+        }
+        (work * f64::from(self.nanos()) / LONGEST.as_nanos() as f64).ceil().max(1.0)
     }
 
     /// Runs a part and learns from the time that it takes.

@@ -3,7 +3,7 @@
 use super::*;
 use candle_core::{D, DType, Device, Tensor};
 use prefold_core::{Stopped, Uninterrupted, YieldPoint};
-use prefold_kernels::{Activation, Dtype, PackedMatrix};
+use prefold_kernels::{Activation, Dtype, PackedMatrix, ThreadPool};
 use std::time::Duration;
 
 /// Yield points at which nothing happens.
@@ -274,6 +274,18 @@ fn products_in_parts_have_the_bits_of_whole_ones() {
     let half = out.to_dtype(DType::BF16).unwrap();
     in_smallest_parts(|| linear.forward_activated(Activation::Gelu, &x, &half, free!())).unwrap();
     assert_eq!(bits(&half.to_dtype(DType::F32).unwrap()), bits(&rounded(&out)));
+}
+
+#[test]
+fn products_of_many_rows_are_split_by_rows_first() {
+    let (x, w) = (random((700, 33)), random((70, 33)));
+    let linear = Linear::packed(PackedMatrix::pack(&values(&w), 70, 33).unwrap(), None);
+    let out = random((700, 70));
+    // Three blocks of rows for one thread, two rounds of blocks for two; three panels.
+    for (threads, parts) in [(1, 9), (2, 6), (4, 3)] {
+        let split = || check_parts(parts, &out, |yields| linear.forward(&x, &out, Store::Accumulate, yields));
+        ThreadPool::new(threads).enter(split);
+    }
 }
 
 fn rounded(x: &Tensor) -> Tensor {

@@ -40,6 +40,12 @@ const TASKS_PER_THREAD: usize = 4;
 /// Smallest product, in multiplications, that is shared out: smaller ones are done before a second thread has woken up.
 const PARALLEL_PRODUCTS: usize = 1 << 18;
 
+/// The most parts of `m` rows that take no longer one after another than together: each has a block of rows for every thread, which packs
+/// its rows and reads the weights in either case.
+pub fn row_parts(m: usize) -> usize {
+    m.div_ceil(BLOCK_ROWS).div_ceil(thread_pool::num_threads()).max(1)
+}
+
 /// A product `x W^T`: set what differs from [`new`](Self::new), then [`run`](Self::run).
 #[derive(Debug, Clone)]
 pub struct Gemm<'a, P: Packing> {
