@@ -89,7 +89,7 @@ impl EngineConfig {
     pub const MAX_BATCH_MS_ON_CPU: u64 = 250;
 
     /// The same for batches that compute shared prefixes once: each further batch computes them again.
-    pub const MAX_BATCH_MS_OF_PREFIXES: u64 = 2000;
+    pub const MAX_BATCH_MS_OF_PREFIXES: u64 = 4000;
 
     /// Tokens at most in a batch of requests that interrupt others because their turn is before.
     pub const MAX_DUE_TOKENS: usize = 4096;

@@ -5,7 +5,7 @@ use crate::config::TransformerConfig;
 use crate::ops::Target;
 use crate::options::AttentionMode;
 
-/// Bytes in addition for workspaces of libraries, the driver and the rounding of allocations.
+/// Bytes in addition on a GPU, for workspaces of libraries, the driver and the rounding of allocations.
 const RESERVE: usize = 512 << 20;
 
 /// Bytes of the indices of a computed row, and of a row in ragged space; an upper bound.
@@ -22,6 +22,8 @@ pub(crate) struct Footprint {
     /// For each row of a block that passes the feed-forward block together.
     block_row: usize,
     row_block: usize,
+    /// Whatever the batch.
+    fixed: usize,
 }
 
 impl Footprint {
@@ -32,6 +34,7 @@ impl Footprint {
             ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { ragged } else { 0 },
             block_row: block,
             row_block: target.row_block(),
+            fixed: if target.is_cpu() { 0 } else { RESERVE },
         }
     }
 
@@ -39,7 +42,7 @@ impl Footprint {
     pub(crate) fn bytes(&self, rows: usize, ragged_rows: usize) -> usize {
         let block = rows.min(self.row_block).saturating_mul(self.block_row);
         let ragged = ragged_rows.saturating_mul(self.ragged_row);
-        rows.saturating_mul(self.row).saturating_add(ragged).saturating_add(block).saturating_add(RESERVE)
+        rows.saturating_mul(self.row).saturating_add(ragged).saturating_add(block).saturating_add(self.fixed)
     }
 
     /// Largest number of computed rows that fits `free` bytes, at a ratio of `ragged_rows` tokens to `rows` computed rows.
@@ -74,6 +77,7 @@ mod tests {
             ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { attention } else { 0 },
             block_row: 2 * 4096 + 2 * 3 * 12_288,
             row_block: 8192,
+            fixed: RESERVE,
         }
     }
 
@@ -127,6 +131,7 @@ mod tests {
                 ragged_row: gpu.ragged_row + if mode == AttentionMode::Ragged { wider } else { 0 },
                 block_row: gpu.block_row + 2 * 2 * 12_288,
                 row_block: 1024,
+                fixed: 0,
             };
             assert_eq!(Footprint::new(&config, &target, mode), expected, "{mode:?}");
         }

@@ -271,16 +271,14 @@ impl Linear {
         yields: &mut Yields<'_>,
     ) -> Result<()> {
         let op = LinearOp { linear: self, columns, epilogue };
-        let weight = match &self.weight {
-            Weight::Packed(weight) if !MEASURED.get() => weight,
-            // What is measured must not depend on the time that a product takes.
-            Weight::Packed(weight) => {
-                let x = weight.input(x, yields)?;
-                return yields.run("linear", || out.inplace_op2(&x, &op));
-            }
-            Weight::Device(_) => return yields.run("linear", || out.inplace_op2(x, &op)),
+        let x = match &self.weight {
+            Weight::Packed(weight) => weight.input(x, yields)?,
+            Weight::Device(_) => x.clone(),
         };
-        let x = weight.input(x, yields)?;
+        // What is measured must not depend on the time that a product takes.
+        if MEASURED.get() || matches!(self.weight, Weight::Device(_)) {
+            return yields.run("linear", || out.inplace_op2(&x, &op));
+        }
         let (rows, panels) = (x.dim(0)?, op.columns.len().div_ceil(PANEL));
         if out.dims2()? != (rows, op.columns.len()) {
             candle_core::bail!("linear: output {:?} of {rows} rows, columns {:?}", out.shape(), op.columns);
