@@ -22,7 +22,7 @@ const BACKLOG_GRACE: Duration = Duration::from_millis(200);
 const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
 /// Time for the answers of requests that are cut off.
-const LAST_ANSWERS: Duration = Duration::from_millis(250);
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Period of the check for a stuck forward pass.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -173,7 +173,7 @@ async fn cut_off(app: &App, unfinished: &AtomicUsize) -> usize {
     app.engine.stop();
     let answered = async {
         while unfinished.load(Ordering::Relaxed) > 0 {
-            tokio::time::sleep(LAST_ANSWERS / 25).await;
+            tokio::time::sleep(LAST_ANSWERS / 100).await;
         }
     };
     // Those of a pass that reaches no yield point are cut off without an answer.
