@@ -150,7 +150,7 @@ pub(crate) fn batch(report: &BatchReport, sequences: usize) {
     counter!("prefold_attention_work_saved_total").increment(attention_work_saved);
 }
 
-/// A pass of this time ended, interrupted so many times; `level` is that of a batch that interrupted another itself.
+/// Records the interruptions of a pass, or its time where it interrupted another as a batch of `level`.
 pub(crate) fn interruptions(level: Option<Level>, inference: Duration, interruptions: usize) {
     match level {
         Some(level) => histogram!(INTERRUPTING, "level" => level.name()).record(inference),

@@ -274,7 +274,7 @@ impl Buffers {
     }
 }
 
-/// What the operations of a pass write to, and the yield points between them.
+/// Buffers of a pass, and the yield points between its operations.
 pub(super) struct Workspace<'a, 'y> {
     pub(super) buffers: &'a mut Buffers,
     pub(super) yields: &'a mut Yields<'y>,

@@ -90,7 +90,7 @@ impl Attention {
 struct AttentionOp<'a> {
     attention: &'a Attention,
     pages: &'a Pages,
-    /// What a CPU computes of it.
+    /// Items that a CPU computes.
     items: Option<(&'a AttentionItems, Range<usize>)>,
 }
 

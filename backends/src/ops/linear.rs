@@ -275,7 +275,7 @@ impl Linear {
             Weight::Packed(weight) => weight.input(x, yields)?,
             Weight::Device(_) => x.clone(),
         };
-        // What is measured must not depend on the time that a product takes.
+        // A measured error must not depend on the time that a product takes.
         if MEASURED.get() || matches!(self.weight, Weight::Device(_)) {
             return yields.run("linear", || out.inplace_op2(&x, &op));
         }

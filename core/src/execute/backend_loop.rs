@@ -36,7 +36,7 @@ impl Pipeline {
         }
     }
 
-    /// The next batch: that of a slot, the most urgent first, or one that this thread plans, where nobody else does.
+    /// The batch of the most urgent slot, or one that this thread plans if the planner forms none.
     pub(super) fn await_batch(&self, replica: usize) -> Option<Taken> {
         let idle = Instant::now();
         let mut state = self.lock();
@@ -51,10 +51,7 @@ impl Pipeline {
                 state.running_since[replica] = Some(Instant::now());
                 self.signals.reach(replica);
                 self.signals.set_ready(state.most_urgent());
-                let id = match level {
-                    Level::Bulk => state.queue.close_batch(),
-                    level => state.queue.close_interrupting(level, false),
-                };
+                let id = state.queue.close_batch(level, false);
                 state.entries_left();
                 let is_left_to_planner = state.is_left_to_planner();
                 drop(state);
@@ -89,7 +86,7 @@ impl Pipeline {
         let ready = state.slots.last_entry().filter(|slot| *slot.key() > level).map(|slot| slot.remove_entry());
         self.signals.set_ready(state.most_urgent());
         let (level, batch) = ready?;
-        let id = state.queue.close_interrupting(level, true);
+        let id = state.queue.close_batch(level, true);
         state.entries_left();
         let is_left_to_planner = state.is_left_to_planner();
         drop(state);

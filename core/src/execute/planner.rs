@@ -28,10 +28,7 @@ impl Pipeline {
             match formed {
                 Some(batch) => drop(state.slots.insert(level, batch)),
                 None => {
-                    let lost = match level {
-                        Level::Bulk => state.queue.close_batch(),
-                        level => state.queue.close_interrupting(level, false),
-                    };
+                    let lost = state.queue.close_batch(level, false);
                     state.queue.finish_batch(lost, None);
                     state.entries_left();
                 }

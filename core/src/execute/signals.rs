@@ -1,4 +1,4 @@
-//! What passes look at at their yield points, without a lock.
+//! Signals to the passes that run, read at yield points without a lock.
 
 use crate::schedule::level::Level;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -269,7 +269,7 @@ impl FairShares {
         }
     }
 
-    /// So many tokens of an account are in flight no longer.
+    /// Takes tokens of an account out of those in flight.
     fn land(&mut self, account: Account, tokens: u64) {
         if let Some(in_flight) = self.in_flight.get_mut(&account) {
             *in_flight = in_flight.saturating_sub(tokens);

@@ -1,4 +1,4 @@
-//! What fits the batch that forms.
+//! Bounds on the batch that forms.
 
 use super::budget::{Budget, Load, Policy};
 use super::entry::{Entry, Ticket};

@@ -179,33 +179,27 @@ impl Queue {
         }
     }
 
-    /// The batch that formed has left, to be [finished](Self::finish_batch); the next [`take`](Self::take) begins another.
-    pub(crate) fn close_batch(&mut self) -> BatchId {
-        let forming = self.end_forming();
-        self.leave(forming, Level::Bulk, false)
-    }
-
-    /// The same for the batch that formed at a level that interrupts others. `interrupts` is false where a backend was free.
-    pub(crate) fn close_interrupting(&mut self, level: Level, interrupts: bool) -> BatchId {
-        let forming = self.interrupting.as_mut().and_then(|interrupting| interrupting.forming(level));
-        let forming = forming.map(std::mem::take).unwrap_or_default();
-        self.leave(forming, level, interrupts)
-    }
-
-    /// The batch that formed has left and is done; nobody has measured its time.
-    #[cfg(test)]
-    pub(crate) fn complete_batch(&mut self) {
-        let batch = self.close_batch();
-        self.finish_batch(batch, None);
-    }
-
-    fn leave(&mut self, forming: Forming, level: Level, interrupts: bool) -> BatchId {
+    /// The batch of a level that formed has left, to be [finished](Self::finish_batch), and the next entries begin another.
+    /// `interrupts`: it runs at a yield point.
+    pub(crate) fn close_batch(&mut self, level: Level, interrupts: bool) -> BatchId {
+        let interrupting = self.interrupting.as_mut().and_then(|interrupting| interrupting.forming(level));
+        let forming = match interrupting {
+            Some(forming) => std::mem::take(forming),
+            None => self.end_forming(),
+        };
         let Forming { seats, members, load, .. } = forming;
         let estimate = self.costs.time(&load.work);
         self.shares.close_batch(&seats);
         self.last_batch += 1;
         self.running.insert(self.last_batch, Running { level, interrupts, estimate, seats, members });
         self.last_batch
+    }
+
+    /// The batch that formed has left and is done; nobody has measured its time.
+    #[cfg(test)]
+    pub(crate) fn complete_batch(&mut self) {
+        let batch = self.close_batch(Level::Bulk, false);
+        self.finish_batch(batch, None);
     }
 
     /// A batch is done, after this compute time if it ran, or is lost.

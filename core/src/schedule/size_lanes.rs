@@ -45,7 +45,7 @@ pub(crate) struct SizeLanes {
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// What each of its jobs has received in the mean, by weight, with what is in flight.
+    /// Mean service of its jobs, by weight, with charges in flight.
     progress: Progress,
     /// The part of it in batches that form or run.
     in_flight: Progress,
@@ -146,7 +146,7 @@ impl SizeLanes {
         });
     }
 
-    /// What was charged is in flight no longer.
+    /// Takes a charge out of those in flight.
     pub(crate) fn land(&mut self, lane: u8, progress: Progress) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.in_flight = lane.in_flight.saturating_sub(progress);

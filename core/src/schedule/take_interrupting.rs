@@ -94,11 +94,10 @@ impl Queue {
         let interrupting = self.interrupting.as_ref()?;
         let size = &self.shares.job(job).size;
         let is_short = self.costs.time(&size.work) <= MAX_URGENT_TIME.as_nanos() as f64;
-        let fits = |level| size.longest <= interrupting.limits(level).max_tokens;
-        match () {
-            () if is_short && size.tokens <= interrupting.limits(Level::Urgent).max_tokens => Some(Level::Urgent),
-            () => fits(Level::Due).then_some(Level::Due),
+        if is_short && size.tokens <= interrupting.policy.urgent.max_tokens {
+            return Some(Level::Urgent);
         }
+        (size.longest <= interrupting.policy.due.max_tokens).then_some(Level::Due)
     }
 
     /// True if a job is worth interrupting each batch of a lower level that runs, of which there is one at least.

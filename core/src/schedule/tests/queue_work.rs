@@ -127,12 +127,12 @@ fn interrupting_work(waiting: u32, text: Texts, flows: Flows) -> usize {
     costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1000));
     queue.set_costs(costs.bound(None));
     let _batch = queue.take();
-    queue.close_batch();
+    queue.close_batch(Level::Bulk, false);
     let before = work();
     let (query, _answer) = Entry::new(vec![1_000_000; 5], Wanted::Embedding, Trace::default());
     queue.push(vec![query], Flow { account: Account(1000), ..Flow::default() }, None);
     assert_eq!(queue.take_interrupting(Level::Urgent).len(), 1);
-    let id = queue.close_interrupting(Level::Urgent, true);
+    let id = queue.close_batch(Level::Urgent, true);
     queue.finish_batch(id, Some(Duration::from_millis(2)));
     work() - before
 }

@@ -110,10 +110,7 @@ impl Simulation {
 
     /// Runs a batch from a slot; another one that is ready interrupts it at each yield point.
     fn compute(&mut self, level: Level, interrupts: bool, batch: Vec<Entry>) {
-        let id = match level {
-            Level::Bulk => self.queue.close_batch(),
-            level => self.queue.close_interrupting(level, interrupts),
-        };
+        let id = self.queue.close_batch(level, interrupts);
         let tokens: usize = batch.iter().map(|entry| entry.tokens.len()).sum();
         let (begin, time) = (self.now, OVERHEAD + TOKEN * tokens as u32);
         let mut left = time;
@@ -254,7 +251,7 @@ fn a_blocked_request_is_told_when_to_look_again() {
     let mut simulation = Simulation::new(2000 * MS, Some(LIMITS), requests);
     simulation.plan();
     let bulk = simulation.slots.remove(&Level::Bulk).unwrap();
-    let id = simulation.queue.close_batch();
+    let id = simulation.queue.close_batch(Level::Bulk, false);
     simulation.queue.interrupting.as_mut().unwrap().debts.borrow(Account(2), Duration::from_secs(2));
     simulation.now = MS;
     simulation.plan();
@@ -279,7 +276,7 @@ fn a_cancelled_request_does_not_interrupt() {
     let mut simulation = Simulation::new(2000 * MS, Some(LIMITS), requests);
     simulation.plan();
     simulation.slots.clear();
-    simulation.queue.close_batch();
+    simulation.queue.close_batch(Level::Bulk, false);
     simulation.arrive(1);
     simulation.coming.clear();
     simulation.answers.pop();
