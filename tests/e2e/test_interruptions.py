@@ -66,8 +66,9 @@ def test_a_rerank_call_interrupts_a_bulk_job(server):
     alone = server.post("/rerank", call).json()
     before = interruptions(server)
     with Bulk(server, passages("beside", 1200)) as job:
-        assert server.post("/rerank", call).json() == alone
-        assert not job.done()
+        # A call that comes between two batches of the job has nothing to interrupt.
+        while not job.done() and interruptions(server) == before:
+            assert server.post("/rerank", call).json() == alone
     assert interruptions(server) > before
 
 
