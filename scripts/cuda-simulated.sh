@@ -62,5 +62,5 @@ scripts/python-env.sh
 # The times that it prints are those of a build without optimisation.
 stage "the host's part of a pass" .venv/bin/python -m pytest -q -rP tests/e2e/test_null_device.py
 stage "servers on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_simulated_device.py \
-    tests/e2e/test_simulated_faults.py tests/e2e/test_simulated_load.py tests/e2e/test_simulated_kit.py
+    tests/e2e/test_simulated_faults.py tests/e2e/test_simulated_interruptions.py tests/e2e/test_simulated_load.py tests/e2e/test_simulated_kit.py
 stage "kernels called from Python on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_gpu_kernel_harness.py

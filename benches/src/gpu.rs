@@ -8,13 +8,14 @@ use half::bf16;
 use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
 use prefold_kernels::cuda::cudarc::driver::{CudaContext, CudaSlice, DeviceRepr};
 use prefold_kernels::cuda::{
-    AddRmsNorm, Attention, AttentionPlan, Columns, Gemm, Kernels, Properties, QkNormRope, RopeSpan, exclusive_stream,
-    prefer_exact_sums,
+    AddRmsNorm, Attention, AttentionPlan, Blas, Columns, Gemm, Kernels, Properties, QkNormRope, RopeSpan,
+    exclusive_streams,
 };
 use prefold_kernels::{Activation, Mask, QkvLayout, QuerySpan, Store};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
+use std::sync::Arc;
 
 /// See the module.
 #[derive(Debug, clap::Args)]
@@ -38,12 +39,12 @@ const REPEATS: usize = 20;
 pub(crate) fn run(args: &Args) -> Result<()> {
     prefold_kernels::cuda::device_count()?;
     let context = CudaContext::new(0)?;
-    exclusive_stream(&context);
+    exclusive_streams(&context);
     let stream = context.new_stream()?;
-    let blas = CudaBlas::new(stream.clone())?;
-    prefer_exact_sums(&blas)?;
+    let kernels = Kernels::new(stream.clone())?;
+    let blas = Blas::new(Arc::new(CudaBlas::new(stream)?), &kernels)?;
     println!("{}, {} rows in bfloat16\n", Properties::of(&context)?.name, args.rows);
-    let gpu = Gpu { kernels: Kernels::new(stream)?, blas, rows: args.rows, runs: args.runs };
+    let gpu = Gpu { kernels, blas, rows: args.rows, runs: args.runs };
     let shapes = [("0.6b", Shape::Qwen3_0_6b), ("4b", Shape::Qwen3_4b), ("8b", Shape::Qwen3_8b)];
     let (mut moved, mut computed) = (Table::default(), Table::default());
     for (name, shape) in shapes {
@@ -69,7 +70,7 @@ fn layout(sizes: Sizes) -> QkvLayout {
 
 struct Gpu {
     kernels: Kernels,
-    blas: CudaBlas,
+    blas: Blas,
     rows: usize,
     runs: usize,
 }

@@ -18,13 +18,19 @@ pub trait Backend: Send {
     /// The loaded model.
     fn info(&self) -> &ModelInfo;
 
-    /// Checks that the largest batch fits the device's memory beside the model. A device without a bound of its own, as a
-    /// CPU, takes any.
+    /// Bytes of the device's memory that the largest batch takes beside the model; 0 where they are not counted, as on a CPU.
+    fn needed_bytes(&self, limits: BatchLimits) -> usize {
+        let _ = limits;
+        0
+    }
+
+    /// Checks that the largest batch fits the device's memory beside the model and the `others` bytes of further backends. A device without
+    /// a bound of its own, as a CPU, takes any.
     ///
     /// # Errors
     /// It does not fit; says what would.
-    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
-        let _ = limits;
+    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
+        let _ = (limits, others);
         Ok(())
     }
 

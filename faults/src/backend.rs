@@ -50,8 +50,12 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
         self.inner.info()
     }
 
-    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
-        self.inner.check_limits(limits)
+    fn needed_bytes(&self, limits: BatchLimits) -> usize {
+        self.inner.needed_bytes(limits)
+    }
+
+    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
+        self.inner.check_limits(limits, others)
     }
 
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {

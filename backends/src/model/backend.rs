@@ -176,8 +176,8 @@ impl TransformerBackend {
         let head = Head::load(&checkpoint.config, &checkpoint.weights, &checkpoint.head)?;
         let capabilities = Arc::clone(&checkpoint.capabilities);
         Ok(Self {
-            transformer: self.transformer.replica()?,
-            layouts: LayoutBuilder { pooling: head.pooling().to_vec(), ..self.layouts.replica()? },
+            transformer: self.transformer.replica(&self.target)?,
+            layouts: LayoutBuilder { pooling: head.pooling().to_vec(), ..self.layouts.replica(&self.target)? },
             head: Arc::new(head),
             target: self.target.clone(),
             footprint: self.footprint,
@@ -187,12 +187,13 @@ impl TransformerBackend {
         })
     }
 
-    /// Calls `f`, whose operations run on the replica's threads.
+    /// Calls `f`, whose operations run on the replica's threads or on its stream.
     fn on_team<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
-        match self.team.clone() {
+        let stream = self.target.stream().clone();
+        stream.enter(|| match self.team.clone() {
             Some(team) => team.enter(|| f(self)),
             None => f(self),
-        }
+        })
     }
 
     fn run(
@@ -204,7 +205,7 @@ impl TransformerBackend {
         if batch.ragged.num_sequences() == 0 {
             return Ok(Vec::new());
         }
-        let yields = &mut Yields::new(point);
+        let yields = &mut Yields::on(self.target.stream(), point);
         let answers = match self.part_rows() {
             Some(rows) if plan.is_none() && batch.ragged.total_tokens() > rows => {
                 self.forward_parts(batch, rows, yields)
@@ -251,7 +252,7 @@ impl TransformerBackend {
         let layout = self.layouts.build(batch, plan)?;
         let hidden = self.transformer.forward(&layout, yields)?;
         let pooled = self.transformer.pool(&hidden, &layout.pool, yields)?;
-        yields.reach()?;
+        yields.finish()?;
         self.head.answer(&hidden, &pooled, &layout, batch, yields)
     }
 
@@ -285,10 +286,17 @@ impl Backend for TransformerBackend {
         &self.info
     }
 
-    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
+    fn needed_bytes(&self, limits: BatchLimits) -> usize {
+        match self.target.is_cpu() {
+            true => 0,
+            false => self.footprint.bytes(limits.max_tokens, limits.max_ragged_tokens),
+        }
+    }
+
+    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
         let BatchLimits { max_tokens, max_ragged_tokens } = limits;
         let free = match self.target.free_bytes() {
-            Ok(Some(free)) => free,
+            Ok(Some(free)) => free.saturating_sub(others),
             Ok(None) => return Ok(()),
             Err(error) => {
                 tracing::warn!("the device does not say how much memory is free: {error}");

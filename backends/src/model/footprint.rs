@@ -8,6 +8,9 @@ use crate::options::AttentionMode;
 /// Bytes in addition on a GPU, for workspaces of libraries, the driver and the rounding of allocations.
 const RESERVE: usize = 512 << 20;
 
+/// The same on a further stream of a GPU, whose workspace is allocated with it.
+const RESERVE_OF_STREAM: usize = 16 << 20;
+
 /// Bytes of the indices of a computed row, and of a row in ragged space; an upper bound.
 const INDEX_BYTES: usize = 64;
 
@@ -34,7 +37,11 @@ impl Footprint {
             ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { ragged } else { 0 },
             block_row: block,
             row_block: target.row_block(),
-            fixed: if target.is_cpu() { 0 } else { RESERVE },
+            fixed: match (target.is_cpu(), target.has_priority()) {
+                (true, _) => 0,
+                (false, true) => RESERVE_OF_STREAM,
+                (false, false) => RESERVE,
+            },
         }
     }
 

@@ -91,13 +91,13 @@ pub(super) struct LayoutBuilder {
 }
 
 impl LayoutBuilder {
-    /// Another builder of the same layouts.
+    /// Another builder of the same layouts, which uploads on `target`'s stream.
     ///
     /// # Errors
     /// The device has no memory.
-    pub(super) fn replica(&self) -> Result<Self> {
-        let uploader = Uploader::new(&self.target)?;
-        Ok(Self { pooling: self.pooling.clone(), target: self.target.clone(), uploader, ..*self })
+    pub(super) fn replica(&self, target: &Target) -> Result<Self> {
+        let uploader = Uploader::new(target)?;
+        Ok(Self { pooling: self.pooling.clone(), target: target.clone(), uploader, ..*self })
     }
 
     /// Lays a batch out and copies all its indices to the device at once.

@@ -4,6 +4,7 @@ use super::backend::{MAX_RESERVED, TransformerBackend, attention_name};
 use super::footprint::Footprint;
 use super::layout::LayoutBuilder;
 use crate::error::LoadError;
+use crate::ops::{Priority, Target};
 use crate::options::AttentionMode;
 use prefold_core::ModelInfo;
 use prefold_kernels::ThreadPool;
@@ -17,22 +18,25 @@ pub(crate) struct WithInterrupting<B> {
 }
 
 impl TransformerBackend {
-    /// Backends over the same weights, one on each team of threads, with buffers of its own, and those that interrupt it on a CPU; one on
-    /// the caller's threads where there are no teams.
+    /// Backends over the same weights, one on each team of threads, with buffers of its own, and those that interrupt it: on a GPU, on
+    /// streams of higher priority. One on the caller's threads where there are no teams.
     pub(crate) fn replicate(self, teams: &[Arc<ThreadPool>]) -> Result<Vec<WithInterrupting<Self>>, LoadError> {
         let teams: Vec<_> = match teams {
             [] => vec![None],
             teams => teams.iter().map(Some).collect(),
         };
         let mode = self.layouts.mode;
-        // Interrupting batches are small: half of the memory is for the others.
-        let replica = |team, share| self.replica(mode, team, share * teams.len());
-        let with_interrupting = |&team: &Option<_>| match self.target.is_cpu() {
-            false => Ok(WithInterrupting { backend: replica(team, 1)?, interrupting: None }),
-            true => Ok(WithInterrupting {
-                backend: replica(team, 2)?,
-                interrupting: Some([replica(team, 4)?, replica(team, 4)?]),
-            }),
+        let targets = [self.target.with_priority(Priority::Middle)?, self.target.with_priority(Priority::Highest)?];
+        let with_interrupting = |&team: &Option<_>| {
+            // Interrupting batches are small: half of the memory is for the others.
+            let replica = |target, share| self.replica(mode, target, team, share * teams.len());
+            // candle-flash-attn has one stream.
+            if cfg!(feature = "flash-attn") && !self.target.is_cpu() {
+                return Ok(WithInterrupting { backend: replica(&self.target, 1)?, interrupting: None });
+            }
+            let [due, urgent] = &targets;
+            let interrupting = Some([replica(due, 4)?, replica(urgent, 4)?]);
+            Ok(WithInterrupting { backend: replica(&self.target, 2)?, interrupting })
         };
         teams.iter().map(with_interrupting).collect()
     }
@@ -40,18 +44,25 @@ impl TransformerBackend {
     /// Backends over the same weights, one for each mode, with buffers of its own.
     pub(crate) fn in_modes(self, modes: &[AttentionMode]) -> Result<Vec<WithInterrupting<Self>>, LoadError> {
         let alone = |backend| WithInterrupting { backend, interrupting: None };
-        modes.iter().map(|&mode| self.replica(mode, None, modes.len()).map(alone)).collect()
+        modes.iter().map(|&mode| self.replica(mode, &self.target, None, modes.len()).map(alone)).collect()
     }
 
-    /// Another backend over the weights, on a team of threads or on those of its caller, with an equal share of the memory that `shares` have.
-    fn replica(&self, mode: AttentionMode, team: Option<&Arc<ThreadPool>>, shares: usize) -> Result<Self, LoadError> {
+    /// Another backend over the weights, on `target`'s stream and a team of threads or those of its caller, with an equal share of the memory
+    /// that `shares` have.
+    fn replica(
+        &self,
+        mode: AttentionMode,
+        target: &Target,
+        team: Option<&Arc<ThreadPool>>,
+        shares: usize,
+    ) -> Result<Self, LoadError> {
         let config = self.transformer.config();
         Ok(Self {
-            transformer: self.transformer.replica()?,
+            transformer: self.transformer.replica(target)?,
             head: Arc::clone(&self.head),
-            layouts: LayoutBuilder { mode, ..self.layouts.replica()? },
-            target: self.target.clone(),
-            footprint: Footprint::new(config, &self.target, mode),
+            layouts: LayoutBuilder { mode, ..self.layouts.replica(target)? },
+            target: target.clone(),
+            footprint: Footprint::new(config, target, mode),
             info: ModelInfo { attention: attention_name(config, mode), ..self.info.clone() },
             team: team.cloned(),
             max_reserved: MAX_RESERVED / shares,

@@ -44,8 +44,12 @@ impl Backend for RoutedBackend {
         &self.info
     }
 
-    fn check_limits(&self, limits: BatchLimits) -> Result<(), TooLarge> {
-        self.parts.iter().try_for_each(|part| part.check_limits(limits))
+    fn needed_bytes(&self, limits: BatchLimits) -> usize {
+        self.parts.iter().map(|part| part.needed_bytes(limits)).sum()
+    }
+
+    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
+        self.parts.iter().try_for_each(|part| part.check_limits(limits, others))
     }
 
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {

@@ -56,16 +56,16 @@ impl Transformer {
         self.weights.linears().filter_map(Linear::kept_in_bfloat16)
     }
 
-    /// Another transformer over the same weights, with memory of its own for forward passes.
+    /// Another transformer over the same weights on `target`'s stream, with memory of its own for forward passes.
     ///
     /// # Errors
     /// The device has no memory.
-    pub(super) fn replica(&self) -> Result<Self> {
+    pub(super) fn replica(&self, target: &Target) -> Result<Self> {
         Ok(Self {
             config: self.config.clone(),
-            target: self.target.clone(),
+            target: target.clone(),
             weights: Arc::clone(&self.weights),
-            buffers: Buffers::new(&self.config, &self.target)?,
+            buffers: Buffers::new(&self.config, target)?,
         })
     }
 

@@ -10,12 +10,22 @@ use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Result, Tensor}
 #[derive(Debug)]
 pub(crate) struct Buffer {
     flat: Tensor,
+    target: Target,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // Where a device cannot be waited for any more, it does nothing any more either.
+        let _ = self.target.join_memory();
+    }
 }
 
 impl Buffer {
     /// One element is allocated until the first [`view`](Self::view).
     pub(crate) fn new(dtype: DType, target: &Target) -> Result<Self> {
-        Ok(Self { flat: empty(dtype, &target.device)? })
+        let flat = empty(dtype, &target.device)?;
+        target.join_memory()?;
+        Ok(Self { flat, target: target.clone() })
     }
 
     /// A `[rows, width]` view. It holds the values that were written last.
@@ -23,10 +33,12 @@ impl Buffer {
         let len = rows * width;
         if self.flat.elem_count() < len {
             // Free the old memory before asking for the new: a GPU's driver has it back when what was queued is done.
-            let (dtype, device) = (self.flat.dtype(), self.flat.device().clone());
-            self.flat = empty(dtype, &device)?;
+            let (dtype, device) = (self.flat.dtype(), &self.target.device);
+            self.target.join_memory()?;
+            self.flat = empty(dtype, device)?;
             device.synchronize()?;
-            self.flat = Tensor::zeros(len, dtype, &device)?;
+            self.flat = Tensor::zeros(len, dtype, device)?;
+            self.target.join_memory()?;
         }
         self.flat.narrow(0, 0, len)?.reshape((rows, width))
     }

@@ -1,21 +1,24 @@
 //! The CUDA side of the operations: devices with their kernels, and candle's storage as device memory.
 
+use super::stream::current;
 use candle_core::cuda_backend::{CudaDType, CudaDevice, DeviceId};
 use candle_core::{CudaStorage, Device, Layout, Result, Tensor, WithDType, bail};
 use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
-use prefold_kernels::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DeviceRepr, DriverError};
-use prefold_kernels::cuda::{CudaError, Kernels, Properties, Unavailable, exclusive_stream, prefer_exact_sums};
+use prefold_kernels::cuda::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceRepr, DriverError};
+use prefold_kernels::cuda::{Blas, CudaError, Kernels, Properties, StreamPriority, Unavailable, exclusive_streams};
 use std::sync::{Arc, RwLock};
 
-/// A device's kernels and cuBLAS handle, on the stream of the candle device.
+/// A device's kernels and cuBLAS handle, on one of its streams. Memory is allocated and freed in the order of the candle device's stream.
 pub(super) struct Cuda {
     device: CudaDevice,
     ordinal: usize,
+    /// None of the candle device's stream.
+    priority: Option<StreamPriority>,
     pub(super) kernels: Kernels,
-    pub(super) blas: Arc<CudaBlas>,
+    pub(super) blas: Blas,
 }
 
-/// All devices in use; they stay until the process ends, as contexts do.
+/// All streams in use; they stay until the process ends, as contexts do.
 static DEVICES: RwLock<Vec<Arc<Cuda>>> = RwLock::new(Vec::new());
 
 /// The number of devices, at least one.
@@ -26,7 +29,7 @@ pub(super) fn count() -> std::result::Result<usize, Unavailable> {
 /// Device `ordinal` with its kernels loaded; the same one each time.
 pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
     let mut devices = DEVICES.write().map_err(|_| poisoned())?;
-    if let Some(cuda) = devices.iter().find(|cuda| cuda.ordinal == ordinal) {
+    if let Some(cuda) = devices.iter().find(|cuda| cuda.ordinal == ordinal && cuda.priority.is_none()) {
         return Ok((Device::Cuda(cuda.device.clone()), cuda.clone()));
     }
     // A stream of its own: the backend's thread is not the one that loads the weights.
@@ -36,9 +39,7 @@ pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
         let (major, minor) = properties.compute_capability;
         bail!("{} has compute capability {major}.{minor}, 8.0 is needed", properties.name);
     }
-    exclusive_stream(device.cuda_stream().context());
-    let blas = device.cublas_handle();
-    prefer_exact_sums(&blas).map_err(cuda_error)?;
+    exclusive_streams(device.cuda_stream().context());
     let kernels = Kernels::new(device.cuda_stream()).map_err(cuda_error)?;
     if !kernels.replaced_modules().is_empty() {
         tracing::warn!(
@@ -46,7 +47,8 @@ pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
             kernels.replaced_modules().join(", ")
         );
     }
-    let cuda = Arc::new(Cuda { device: device.clone(), ordinal, kernels, blas });
+    let blas = Blas::new(device.cublas_handle(), &kernels).map_err(cuda_error)?;
+    let cuda = Arc::new(Cuda { device: device.clone(), ordinal, priority: None, kernels, blas });
     devices.push(cuda.clone());
     Ok((Device::Cuda(device), cuda))
 }
@@ -55,12 +57,15 @@ fn poisoned() -> candle_core::Error {
     candle_core::Error::Msg("another thread panicked while it opened a device".to_owned())
 }
 
-/// The kernels of the device that a storage is on.
+/// The kernels of the device that a storage is on, on this thread's stream.
 pub(super) fn of(storage: &CudaStorage) -> Result<Arc<Cuda>> {
     by_id(storage.device.id())
 }
 
 fn by_id(id: DeviceId) -> Result<Arc<Cuda>> {
+    if let Some(cuda) = current(id) {
+        return Ok(cuda);
+    }
     let devices = DEVICES.read().map_err(|_| poisoned())?;
     match devices.iter().find(|cuda| cuda.device.id() == id) {
         Some(cuda) => Ok(cuda.clone()),
@@ -69,6 +74,48 @@ fn by_id(id: DeviceId) -> Result<Arc<Cuda>> {
 }
 
 impl Cuda {
+    pub(super) fn device_id(&self) -> DeviceId {
+        self.device.id()
+    }
+
+    /// The same kernels on another stream of the device, with a cuBLAS handle of its own; the same one each time.
+    pub(super) fn with_priority(&self, priority: StreamPriority) -> Result<Arc<Self>> {
+        let mut devices = DEVICES.write().map_err(|_| poisoned())?;
+        let is_wanted = |cuda: &&Arc<Self>| cuda.ordinal == self.ordinal && cuda.priority == Some(priority);
+        if let Some(cuda) = devices.iter().find(is_wanted) {
+            return Ok(cuda.clone());
+        }
+        let stream = priority.stream(self.stream().context()).map_err(cuda_error)?;
+        let handle = CudaBlas::new(stream.clone()).map_err(|error| cuda_error(error.into()))?;
+        let kernels = self.kernels.on(stream);
+        let blas = Blas::new(Arc::new(handle), &kernels).map_err(cuda_error)?;
+        let cuda = Self { device: self.device.clone(), ordinal: self.ordinal, priority: Some(priority), kernels, blas };
+        devices.push(Arc::new(cuda));
+        Ok(Arc::clone(&devices[devices.len() - 1]))
+    }
+
+    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+        self.kernels.stream()
+    }
+
+    pub(super) fn has_priority(&self) -> bool {
+        self.priority.is_some()
+    }
+
+    /// Waits until everything that was queued is done, memory allocated and freed.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        if self.priority.is_some() {
+            self.stream().synchronize().map_err(|error| cuda_error(error.into()))?;
+        }
+        Device::Cuda(self.device.clone()).synchronize()
+    }
+
+    /// Waits where memory is allocated in the order of another stream than this: before memory is freed that operations of this stream
+    /// use, and before they use what was allocated.
+    pub(super) fn join_memory(&self) -> Result<()> {
+        self.priority.map_or(Ok(()), |_| self.synchronize())
+    }
+
     pub(super) fn properties(&self) -> Result<Properties> {
         Properties::of(self.kernels.stream().context()).map_err(cuda_error)
     }
@@ -115,7 +162,8 @@ impl OnDevice for u32 {}
 
 /// The values of a contiguous tensor, and no others of its memory; waits until they are computed.
 pub(super) fn to_host<T: OnDevice>(tensor: &Tensor) -> Result<Vec<T>> {
-    let stream = tensor.device().as_cuda_device()?.cuda_stream();
+    let cuda = by_id(tensor.device().as_cuda_device()?.id())?;
+    let stream = cuda.stream();
     with_view::<T, _>(tensor, |view| {
         let values = stream.clone_dtoh(&view).map_err(|error| cuda_error(error.into()))?;
         // A copy to memory that is not page-locked may return before it is done.

@@ -13,6 +13,7 @@ mod attention;
 mod buffer;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod device_options;
 mod expert_rows;
 #[cfg(feature = "flash-attn")]
 mod flash;
@@ -26,11 +27,14 @@ mod pages;
 mod pool;
 mod positions;
 mod profile;
+#[cfg(feature = "cuda")]
+mod queue_depth;
 mod rope;
 mod rows;
 mod score_bias;
 mod skip;
 mod storage;
+mod stream;
 mod sums;
 mod table;
 mod target;
@@ -40,6 +44,7 @@ mod yields;
 pub(crate) use activation::{activate, activate_mul};
 pub(crate) use attention::Attention;
 pub(crate) use buffer::Buffer;
+pub use device_options::check_options;
 pub(crate) use expert_rows::ExpertRows;
 pub(crate) use host::on_host;
 pub(crate) use indices::{IndexPack, Indices, Slot, Uploader};
@@ -55,10 +60,11 @@ pub(crate) use rope::{HeadSpan, Rotary};
 pub(crate) use rows::{convert, gather_rows, scale};
 pub(crate) use score_bias::ScoreBias;
 pub(crate) use storage::candle_dtype;
+pub(crate) use stream::Priority;
 pub(crate) use sums::{add, fill_rows, scatter_add};
 pub(crate) use table::Table;
+pub use target::used_device_bytes;
 pub(crate) use target::{Target, is_out_of_memory};
-pub use target::{check_options, used_device_bytes};
 pub(crate) use weights::Vector;
 pub(crate) use yields::{Yields, block_rows};
 

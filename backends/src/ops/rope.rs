@@ -62,7 +62,7 @@ impl Rotary {
         let _ = target;
         Ok(Self {
             #[cfg(feature = "cuda")]
-            device_table: target.cuda.as_ref().map(|cuda| cuda.vector(table.values())).transpose()?,
+            device_table: target.cuda().map(|cuda| cuda.vector(table.values())).transpose()?,
             table,
             norm_eps,
         })

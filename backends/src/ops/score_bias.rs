@@ -24,7 +24,7 @@ impl ScoreBias {
         let _ = target;
         Ok(Self {
             #[cfg(feature = "cuda")]
-            values: target.cuda.as_ref().map(|cuda| cuda.vector(host.values())).transpose()?,
+            values: target.cuda().map(|cuda| cuda.vector(host.values())).transpose()?,
             host,
         })
     }

@@ -2,12 +2,18 @@
 
 #[cfg(feature = "cuda")]
 use super::cuda;
+#[cfg(feature = "cuda")]
+use super::device_options::check_gpu_dtype;
+#[cfg(not(feature = "cuda"))]
+use super::device_options::no_cuda;
+use super::device_options::{check_cpu, check_no_replicas, kernels_refused};
 use super::skip::Skip;
 use super::storage::candle_dtype;
+use super::stream::{Priority, Stream};
 use crate::LoadError;
 use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
-use prefold_kernels::{Choice, Dtype, Isa, ThreadPool};
+use prefold_kernels::{Choice, Dtype, Isa};
 use std::sync::Arc;
 
 /// A device, opened, and the type of the weights on it.
@@ -22,8 +28,7 @@ pub(crate) struct Target {
     prefix: String,
     name: String,
     warnings: Vec<String>,
-    #[cfg(feature = "cuda")]
-    pub(super) cuda: Option<Arc<cuda::Cuda>>,
+    stream: Stream,
 }
 
 impl std::fmt::Debug for Target {
@@ -43,8 +48,10 @@ impl Target {
             prefix: String::new(),
             name: "cpu".to_owned(),
             warnings: Vec::new(),
-            #[cfg(feature = "cuda")]
-            cuda: None,
+            stream: Stream {
+                #[cfg(feature = "cuda")]
+                cuda: None,
+            },
         }
     }
 
@@ -157,8 +164,43 @@ impl Target {
             prefix: String::new(),
             name: format!("cuda:{ordinal}"),
             warnings: Vec::new(),
-            cuda: Some(cuda),
+            stream: Stream { cuda: Some(cuda) },
         })
+    }
+
+    /// The same device, with operations on a stream of this priority; a CPU is returned as it is.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    #[cfg_attr(not(feature = "cuda"), expect(clippy::unnecessary_wraps, reason = "a device may have no memory"))]
+    pub(crate) fn with_priority(&self, priority: Priority) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        let cuda = self.cuda().map(|cuda| cuda.with_priority(priority.into())).transpose()?;
+        #[cfg(not(feature = "cuda"))]
+        let _ = priority;
+        Ok(Self {
+            #[cfg(feature = "cuda")]
+            stream: Stream { cuda },
+            ..self.clone()
+        })
+    }
+
+    /// True where operations go to a stream beside the device's own.
+    pub(crate) fn has_priority(&self) -> bool {
+        #[cfg(feature = "cuda")]
+        return self.cuda().is_some_and(|cuda| cuda.has_priority());
+        #[cfg(not(feature = "cuda"))]
+        false
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(super) fn cuda(&self) -> Option<&Arc<cuda::Cuda>> {
+        self.stream.cuda.as_ref()
+    }
+
+    /// The stream of the target's operations.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// The same device for weights in float32, whatever the type of the others.
@@ -262,7 +304,7 @@ impl Target {
     /// Bytes that are free on the device; none are counted on a CPU.
     pub(crate) fn free_bytes(&self) -> Result<Option<usize>> {
         #[cfg(feature = "cuda")]
-        if let Some(cuda) = &self.cuda {
+        if let Some(cuda) = self.cuda() {
             return Ok(Some(cuda.properties()?.free_bytes));
         }
         Ok(None)
@@ -272,89 +314,28 @@ impl Target {
     /// never true of a CPU.
     pub(crate) fn is_lost(&self) -> bool {
         #[cfg(feature = "cuda")]
-        return self.cuda.as_ref().is_some_and(|cuda| cuda.kernels.is_lost());
+        return self.cuda().is_some_and(|cuda| cuda.kernels.is_lost());
         #[cfg(not(feature = "cuda"))]
         false
     }
 
     /// Waits until everything that was queued is done.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        self.device.synchronize()
-    }
-}
-
-/// Checks, without opening a device, what the options ask of the one that they name.
-///
-/// # Errors
-/// The type, the kernels or the replicas are not for that device, or this binary has none of its kind.
-pub fn check_options(options: &LoadOptions) -> std::result::Result<(), LoadError> {
-    match options.device {
-        Some(DeviceChoice::Cpu) => check_cpu(options),
-        None if !cfg!(feature = "cuda") => check_cpu(options),
-        None => Ok(()),
-        Some(DeviceChoice::Cuda(ordinal)) => {
-            check_no_replicas(ordinal, options)?;
-            #[cfg(not(feature = "cuda"))]
-            return Err(no_cuda(ordinal));
-            #[cfg(feature = "cuda")]
-            check_gpu_dtype(ordinal, options.dtype)
+        #[cfg(feature = "cuda")]
+        if let Some(cuda) = self.cuda() {
+            return cuda.synchronize();
         }
+        Ok(())
     }
-}
 
-/// Checks of a CPU: kernels, replicas, types.
-fn check_cpu(options: &LoadOptions) -> std::result::Result<(), LoadError> {
-    check_replicas(options.cpu_replicas, ThreadPool::default_threads())?;
-    if let Some(name) = &options.cpu_kernels {
-        Isa::named(name).map_err(|problem| kernels_refused(&problem))?;
-    }
-    match options.dtype {
-        Some(Dtype::Float16) => {
-            let problem = "--dtype float16 is for GPUs; a CPU has bfloat16, float32 and int8";
-            Err(LoadError::Options(problem.to_owned()))
+    /// Waits before memory is freed that operations may use, and before they use what was allocated: where that has another order than
+    /// they have.
+    pub(super) fn join_memory(&self) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(cuda) = self.cuda() {
+            return cuda.join_memory();
         }
-        _ => Ok(()),
-    }
-}
-
-fn kernels_refused(problem: &str) -> LoadError {
-    LoadError::Options(format!("--cpu-kernels: {problem}"))
-}
-
-#[cfg(feature = "cuda")]
-fn check_gpu_dtype(ordinal: usize, dtype: Option<Dtype>) -> std::result::Result<(), LoadError> {
-    match dtype {
-        Some(Dtype::Int8) => Err(LoadError::Options(format!(
-            "--device cuda:{ordinal}: --dtype int8 is for CPUs; a GPU has bfloat16, float16 and float32"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(not(feature = "cuda"))]
-fn no_cuda(ordinal: usize) -> LoadError {
-    LoadError::Options(format!("--device cuda:{ordinal}: this binary was built without the feature `cuda`"))
-}
-
-/// A core for each replica at least.
-fn check_replicas(replicas: usize, cores: usize) -> std::result::Result<(), LoadError> {
-    let problem = match replicas {
-        0 => "must be at least 1".to_owned(),
-        _ if replicas > cores => format!("{replicas} replicas need a core each; {cores} can be used"),
-        _ => return Ok(()),
-    };
-    Err(LoadError::Options(format!("--cpu-replicas: {problem}")))
-}
-
-/// A GPU runs one batch at a time.
-fn check_no_replicas(ordinal: usize, options: &LoadOptions) -> std::result::Result<(), LoadError> {
-    match options.cpu_replicas {
-        1 => Ok(()),
-        replicas => {
-            let problem =
-                format!("--cpu-replicas: {replicas} replicas are for a CPU; the model runs on cuda:{ordinal}");
-            Err(LoadError::Options(problem))
-        }
+        Ok(())
     }
 }
 
@@ -379,22 +360,4 @@ pub fn used_device_bytes(device: DeviceChoice) -> Option<usize> {
     }
     let _ = device;
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replicas_have_a_core_each_and_none_are_on_a_gpu() {
-        assert!(check_replicas(1, 1).is_ok() && check_replicas(4, 4).is_ok());
-        let refused = |result: std::result::Result<(), LoadError>| result.unwrap_err().to_string();
-        assert!(refused(check_replicas(0, 4)).contains("--cpu-replicas: must be at least 1"));
-        assert!(refused(check_replicas(5, 4)).contains("--cpu-replicas: 5 replicas need a core each; 4 can be used"));
-        let options =
-            |cpu_replicas| LoadOptions { device: Some(DeviceChoice::Cuda(1)), cpu_replicas, ..LoadOptions::default() };
-        let refusal = |cpu_replicas| refused(Target::open(&options(cpu_replicas), "").map(drop));
-        assert!(refusal(2).contains("--cpu-replicas: 2 replicas are for a CPU; the model runs on cuda:1"));
-        assert!(!refusal(1).contains("--cpu-replicas"), "there is no such device, or no support of any");
-    }
 }

@@ -23,7 +23,7 @@ impl Vector {
         let _ = target;
         Ok(Self {
             #[cfg(feature = "cuda")]
-            device: target.cuda.as_ref().map(|cuda| cuda.vector(&values)).transpose()?,
+            device: target.cuda().map(|cuda| cuda.vector(&values)).transpose()?,
             host: values,
         })
     }

@@ -2,6 +2,9 @@
 
 use super::pace::is_smallest;
 use super::profile::timed;
+#[cfg(feature = "cuda")]
+use super::queue_depth::QueueDepth;
+use super::stream::Stream;
 use candle_core::{Error, Result, Tensor};
 use prefold_core::YieldPoint;
 
@@ -12,11 +15,31 @@ const BLOCK_VALUES: usize = 1 << 20;
 pub(crate) struct Yields<'a> {
     point: &'a mut dyn YieldPoint,
     is_stopped: bool,
+    /// None on a CPU, where an operation is done when it returns.
+    #[cfg(feature = "cuda")]
+    queue: Option<QueueDepth>,
 }
 
 impl<'a> Yields<'a> {
+    /// Yield points of operations on a CPU, or of those that nothing interrupts.
     pub(crate) fn new(point: &'a mut dyn YieldPoint) -> Self {
-        Self { point, is_stopped: false }
+        Self {
+            point,
+            is_stopped: false,
+            #[cfg(feature = "cuda")]
+            queue: None,
+        }
+    }
+
+    /// Yield points of a pass whose operations go to this stream.
+    pub(crate) fn on(stream: &Stream, point: &'a mut dyn YieldPoint) -> Self {
+        #[cfg(not(feature = "cuda"))]
+        let _ = stream;
+        Self {
+            #[cfg(feature = "cuda")]
+            queue: stream.cuda.as_ref().map(|cuda| QueueDepth::new(cuda.stream())),
+            ..Self::new(point)
+        }
     }
 
     /// Gives way to what is more urgent.
@@ -38,7 +61,23 @@ impl<'a> Yields<'a> {
     /// Runs an operation, which [`take_profile`](super::take_profile) knows by its name.
     pub(super) fn run<R>(&mut self, name: &'static str, operation: impl FnOnce() -> Result<R>) -> Result<R> {
         self.reach()?;
-        timed(name, operation)
+        let result = timed(name, operation)?;
+        #[cfg(feature = "cuda")]
+        self.queue.as_mut().map_or(Ok(()), QueueDepth::queued)?;
+        Ok(result)
+    }
+
+    /// Reaches a yield point until all operations are done.
+    ///
+    /// # Errors
+    /// The pass has to end here, or the device has failed.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.reach()?;
+        #[cfg(feature = "cuda")]
+        while self.queue.as_mut().map_or(Ok(false), QueueDepth::await_next)? {
+            self.reach()?;
+        }
+        Ok(())
     }
 
     /// Runs an operation on each row of some tensors alone, which have a row for each of the first one's: by blocks of rows on a CPU.

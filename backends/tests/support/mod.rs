@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 pub mod encoders;
+pub mod interruptions;
 
 use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource};
 use prefold_core::{Batch, LoadedModel, ModelBackend, Output, Pooling, RadixPlan, RaggedBatch, Wanted};

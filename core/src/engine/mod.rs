@@ -85,7 +85,11 @@ impl Engine {
         check_model(&info, model.further_tokenizers.len())?;
         let batch_limits =
             BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
-        check_memory(&*model.backend, batch_limits)?;
+        let interrupting = model.interrupting.is_some().then(|| interrupt_policy(&model, &config));
+        let of_others = model.interrupting.iter().zip(&interrupting).map(|(others, policy)| {
+            others.due.needed_bytes(policy.due).saturating_add(others.urgent.needed_bytes(policy.urgent))
+        });
+        check_memory(&*model.backend, batch_limits, of_others.sum())?;
         let longest = check_input_length(&config, info.longest_input())?;
         if longest > config.max_batch_tokens {
             tracing::warn!(
@@ -116,11 +120,7 @@ impl Engine {
                 _ => AttentionRows::Compact,
             },
             max_batch_time: config.max_batch_time(&info.device, model.backend.folding() == Folding::Prefix),
-            interrupting: model.interrupting.is_some().then(|| InterruptPolicy {
-                replicas: 1 + model.replicas.len(),
-                due: small_batches(&config, EngineConfig::MAX_DUE_TOKENS),
-                urgent: small_batches(&config, EngineConfig::MAX_URGENT_TOKENS),
-            }),
+            interrupting,
         };
         let warm_up = WarmUp {
             tokens: config.warmup_tokens,
@@ -280,6 +280,15 @@ impl Engine {
             let (model_type, capabilities) = (model_type.clone(), Arc::clone(capabilities));
             Error::NotCapable { asked, model_type, capabilities }
         })
+    }
+}
+
+/// Limits of the batches that interrupt others.
+fn interrupt_policy(model: &LoadedModel, config: &EngineConfig) -> InterruptPolicy {
+    InterruptPolicy {
+        replicas: 1 + model.replicas.len(),
+        due: small_batches(config, EngineConfig::MAX_DUE_TOKENS),
+        urgent: small_batches(config, EngineConfig::MAX_URGENT_TOKENS),
     }
 }
 

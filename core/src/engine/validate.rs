@@ -89,9 +89,9 @@ pub(crate) fn check_input_length(config: &EngineConfig, of_model: usize) -> Resu
     }
 }
 
-/// Memory of the device for the largest batch.
-pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits) -> Result<(), InvalidSetting> {
-    let Err(TooLarge { largest_max_tokens, needed_bytes, free_bytes }) = backend.check_limits(limits) else {
+/// Memory of the device for the largest batch, beside those of other backends.
+pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits, others: usize) -> Result<(), InvalidSetting> {
+    let Err(TooLarge { largest_max_tokens, needed_bytes, free_bytes }) = backend.check_limits(limits, others) else {
         return Ok(());
     };
     let problem = format!(

@@ -13,7 +13,7 @@ static const struct {
     const char *name;
     bool has_bytes;
 } KINDS[] = {{"products", false}, {"to_device", true},   {"to_host", true},     {"on_device", true},
-             {"memsets", true},   {"allocations", true}, {"page_locked", true}, {"frees", false}};
+             {"memsets", true},   {"allocations", true}, {"page_locked", true}, {"frees", false}, {"events", false}};
 constexpr size_t NUMBER = sizeof KINDS / sizeof *KINDS;
 
 namespace {

@@ -6,7 +6,7 @@
 namespace simulated {
 
 // In the order of their names in counts.cpp.
-enum class Counted { Products, ToDevice, ToHost, OnDevice, Memsets, Allocations, PageLocked, Frees };
+enum class Counted { Products, ToDevice, ToHost, OnDevice, Memsets, Allocations, PageLocked, Frees, Events };
 
 // Counts a call and its bytes; does nothing without SIM_COUNT.
 void count(Counted what, size_t bytes = 0);

@@ -3,7 +3,11 @@
 #include "memory.h"
 #include "numbers.h"
 
+#include <algorithm>
+#include <cstring>
 #include <cublas_v2.h>
+#include <mutex>
+#include <set>
 #include <vector>
 
 using namespace simulated;
@@ -11,22 +15,46 @@ using namespace simulated;
 struct cublasContext {
     int device;
     CUstream stream;
+    // Of the caller; none: the library's own.
+    uint64_t workspace;
+    size_t workspace_bytes;
 };
+
+static std::mutex lock;
+static std::set<cublasHandle_t> handles;
 
 cublasStatus_t cublasCreate(cublasHandle_t *handle) {
     if (current_device() < 0) return CUBLAS_STATUS_NOT_INITIALIZED;
     if (state(current_device()) != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
-    *handle = new cublasContext{current_device(), nullptr};
+    const std::lock_guard<std::mutex> guard(lock);
+    handles.insert(*handle = new cublasContext{current_device(), nullptr, 0, 0});
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+    const std::lock_guard<std::mutex> guard(lock);
+    handles.erase(handle);
     delete handle;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
     handle->stream = reinterpret_cast<CUstream>(stream);
+    handle->workspace = 0, handle->workspace_bytes = 0;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// Products of different streams may run at once: two handles with the same memory would be a race.
+cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *workspace, size_t bytes) {
+    const uint64_t address = reinterpret_cast<uint64_t>(workspace);
+    if (address % 256) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!is_allocated(address, bytes)) fail("cublasSetWorkspace: %zu bytes at %#lx leave their allocation", bytes, address);
+    const std::lock_guard<std::mutex> guard(lock);
+    for (const cublasHandle_t other : handles) {
+        const bool overlaps = address < other->workspace + other->workspace_bytes && other->workspace < address + bytes;
+        if (other != handle && overlaps) fail("cublasSetWorkspace: two handles have the same workspace at %#lx", address);
+    }
+    handle->workspace = address, handle->workspace_bytes = bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -147,7 +175,13 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     }
     // Factors are on the host, the handle's default.
     const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
-    enqueue(stream_of(handle->stream), {"cublasGemmEx", [=] { multiply(left, ta, right, tb, out, scale, keep); }, {}}, due);
+    const uint64_t workspace = handle->workspace;
+    const size_t scratch = std::min(handle->workspace_bytes, size_t(4096));
+    const auto run = [=] {
+        if (scratch) memset(view(workspace, scratch, "cublasGemmEx"), 0xff, scratch);
+        multiply(left, ta, right, tb, out, scale, keep);
+    };
+    enqueue(stream_of(handle->stream), {"cublasGemmEx", run, {}}, due);
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -148,6 +148,21 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
+// Priorities as a device since 8.0 has them. They are a hint: work of other streams may run first, as it does here by the seed.
+constexpr int LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5;
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    READY;
+    *least = LEAST_PRIORITY, *greatest = GREATEST_PRIORITY;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
+    READY;
+    if (priority > LEAST_PRIORITY || priority < GREATEST_PRIORITY) fail("cuStreamCreateWithPriority: priority %d is out of range", priority);
+    return cuStreamCreate(stream, flags);
+}
+
 CUresult cuStreamDestroy(CUstream stream) {
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     end_stream(stream_of(stream));
@@ -185,6 +200,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     READY;
     if (event->device != device_of(stream_of(stream))) return CUDA_ERROR_INVALID_HANDLE;
     const auto at = event->at;
+    count(Counted::Events);
     event->ticket = enqueue(stream_of(stream), {"cuEventRecord", [at] { if (at) *at = Clock::now(); }, {}});
     return CUDA_SUCCESS;
 }
@@ -199,6 +215,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
 CUresult cuEventSynchronize(CUevent event) {
     READY;
     if (!event->ticket.stream) return CUDA_SUCCESS;
+    if (is_done(event->ticket)) return state(current->device);
     return synchronize("cuEventSynchronize", [=] { return wait_for(event->ticket); });
 }
 

@@ -3,11 +3,12 @@
 use super::error::CudaError;
 use super::launch::{Kernels, address, address_mut};
 use super::names::data_type;
+use super::stream::Blas;
 use crate::Element;
 use crate::error::{check_len, whole_rows};
 use crate::{KernelError, Store};
-use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasMath_t, cublasOperation_t, cublasSetMathMode};
-use cudarc::cublas::{CudaBlas, result};
+use cudarc::cublas::result;
+use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t};
 use cudarc::driver::{CudaView, CudaViewMut};
 use std::ffi::c_void;
 use std::ops::Range;
@@ -27,17 +28,6 @@ pub struct Gemm<'a, T> {
     pub store: Store,
 }
 
-/// Sums of a product that is split over its inner dimension are added up in f32 as well.
-///
-/// # Errors
-/// cuBLAS refuses.
-pub fn prefer_exact_sums(blas: &CudaBlas) -> Result<(), CudaError> {
-    let mode = cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    // SAFETY: the handle is valid for as long as `blas` is.
-    unsafe { cublasSetMathMode(*blas.handle(), mode) }.result()?;
-    Ok(())
-}
-
 impl<T: Element> Gemm<'_, T> {
     /// Queues the product; `out` is `[m, columns.len()]`, of the input's type or of f32.
     ///
@@ -46,7 +36,7 @@ impl<T: Element> Gemm<'_, T> {
     pub fn run<O: Element>(
         &self,
         kernels: &Kernels,
-        blas: &CudaBlas,
+        blas: &Blas,
         out: &mut CudaViewMut<'_, O>,
     ) -> Result<(), CudaError> {
         let k = self.in_features;
@@ -78,7 +68,7 @@ impl<T: Element> Gemm<'_, T> {
         // f32 on the host, as the compute type and the handle's default pointer mode ask for.
         unsafe {
             result::gemm_ex(
-                *blas.handle(),
+                *blas.handle().handle(),
                 cublasOperation_t::CUBLAS_OP_T,
                 cublasOperation_t::CUBLAS_OP_N,
                 n,

@@ -53,10 +53,11 @@ impl Properties {
 }
 
 /// Stops the recording of events for each use of memory, which serves to order several streams and costs time at every
-/// launch. Memory allocated afterwards must be used on one stream only, as the launchers do.
-pub fn exclusive_stream(context: &Arc<CudaContext>) {
-    // SAFETY: all work of prefold goes to the one stream that its device was made with: launches through `Kernels`, copies and
-    // cuBLAS through candle's device, which holds that stream. Memory is freed in the order of that stream.
+/// launch. Memory allocated afterwards is written on one stream at a time, and is not freed while another than the one that it was
+/// allocated on may use it.
+pub fn exclusive_streams(context: &Arc<CudaContext>) {
+    // SAFETY: weights are written once, before the device is synchronised. Whatever a forward pass writes belongs to a backend, all of whose
+    // work goes to one stream; where that is not the stream that memory is allocated and freed on, `Buffer` waits for both in between.
     unsafe { context.disable_event_tracking() };
 }
 
@@ -96,6 +97,12 @@ impl Kernels {
         kernels.allow_shared_memory::<bf16>()?;
         kernels.allow_shared_memory::<f16>()?;
         Ok(kernels)
+    }
+
+    /// The same kernels on another stream of the device.
+    #[must_use]
+    pub fn on(&self, stream: Arc<CudaStream>) -> Self {
+        Self { stream, functions: self.functions.clone(), replaced: self.replaced.clone() }
     }
 
     /// More than 48 KiB of shared memory have to be asked for.

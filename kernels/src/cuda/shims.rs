@@ -88,8 +88,8 @@ entry_points! {
     cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString
     cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2
-    cuCtxDestroy_v2 cuCtxGetCurrent cuCtxSetCurrent cuCtxSynchronize
-    cuStreamCreate cuStreamDestroy_v2 cuStreamSynchronize cuStreamWaitEvent cuStreamIsCapturing
+    cuCtxDestroy_v2 cuCtxGetCurrent cuCtxSetCurrent cuCtxSynchronize cuCtxGetStreamPriorityRange
+    cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize cuStreamWaitEvent cuStreamIsCapturing
     cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventSynchronize
     cuMemGetInfo_v2 cuMemAlloc_v2 cuMemFree_v2 cuMemAllocAsync cuMemFreeAsync cuMemHostAlloc cuMemFreeHost
     cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyPeerAsync cuMemsetD8Async
@@ -99,7 +99,8 @@ entry_points! {
 
 entry_points! {
     CUBLAS, CUBLAS_SLOTS, CublasEntry, no_cublas;
-    cublasCreate_v2 cublasDestroy_v2 cublasSetStream_v2 cublasSetMathMode cublasGemmEx cublasGemmStridedBatchedEx cublasDgemmStridedBatched
+    cublasCreate_v2 cublasDestroy_v2 cublasSetStream_v2 cublasSetMathMode cublasSetWorkspace_v2
+    cublasGemmEx cublasGemmStridedBatchedEx cublasDgemmStridedBatched
 }
 
 /// Defines functions that return a constant.

@@ -17,11 +17,12 @@ use prefold_kernels::cuda::*;
 use prefold_kernels::{Dtype, Element};
 use rand::Rng;
 use rand::rngs::StdRng;
+use std::sync::Arc;
 
 /// A device with its kernels.
 struct Gpu {
     kernels: Kernels,
-    blas: CudaBlas,
+    blas: Blas,
 }
 
 fn gpu() -> Option<Gpu> {
@@ -34,11 +35,11 @@ fn gpu() -> Option<Gpu> {
         return None;
     }
     let context = CudaContext::new(0).unwrap();
-    exclusive_stream(&context);
+    exclusive_streams(&context);
     let stream = context.new_stream().unwrap();
-    let blas = CudaBlas::new(stream.clone()).unwrap();
-    prefer_exact_sums(&blas).unwrap();
-    Some(Gpu { kernels: Kernels::new(stream).unwrap(), blas })
+    let kernels = Kernels::new(stream.clone()).unwrap();
+    let blas = Blas::new(Arc::new(CudaBlas::new(stream).unwrap()), &kernels).unwrap();
+    Some(Gpu { kernels, blas })
 }
 
 impl Gpu {

@@ -4,6 +4,8 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
+mod interruptions;
+#[path = "../support/mod.rs"]
 mod support;
 
 use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions};
@@ -306,11 +308,11 @@ fn a_batch_that_does_not_fit_is_refused_with_the_largest_that_does() {
     }
     let model = load(&on_gpu(fixture("qwen3-tiny"), Dtype::Bfloat16));
     let limits = |max_tokens| BatchLimits { max_tokens, max_ragged_tokens: max_tokens };
-    model.backend.check_limits(limits(1024)).unwrap();
-    let refused = model.backend.check_limits(limits(i32::MAX as usize)).unwrap_err();
+    model.backend.check_limits(limits(1024), 0).unwrap();
+    let refused = model.backend.check_limits(limits(i32::MAX as usize), 0).unwrap_err();
     assert!(refused.largest_max_tokens > 1024 && refused.needed_bytes > refused.free_bytes, "{refused:?}");
     // The other tests take memory meanwhile.
-    model.backend.check_limits(limits(refused.largest_max_tokens / 10 * 9)).unwrap();
+    model.backend.check_limits(limits(refused.largest_max_tokens / 10 * 9), 0).unwrap();
 }
 
 /// Buffers that grow from batch to batch: what was queued on the old memory must be done before it is given back.

@@ -1,0 +1,82 @@
+"""Queries beside a bulk job on the simulated device: they run on a stream of their own, right whatever the device does first and whichever pass fails."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from reference import expected
+from simulated import LEAST_COSINE, Simulated, cosine, required, short_cases
+
+pytestmark = required
+
+MODEL = "qwen3-tiny"
+POOLING = f"{expected(MODEL)['default']['pooling']}_normalized"
+
+
+def is_right(row, case):
+    return cosine(row, case[POOLING]) >= LEAST_COSINE["bfloat16"]
+
+
+def interruptions(server):
+    return server.metric("prefold_interrupting_batch_duration_count", level="urgent")
+
+
+class Asking:
+    """Two bulk clients, and one that asks for a text at a time, until enough of its batches have interrupted others."""
+
+    def __init__(self, server, enough):
+        self.server, self.enough, self.answers = server, enough, []
+        self.cases, self.over = short_cases(MODEL), threading.Event()
+
+    def bulk(self):
+        texts = self.cases * 12
+        while not self.over.is_set():
+            self.answers.append((self.server.post("/embed", {"inputs": [case["text"] for case in texts]}), texts))
+
+    def run(self):
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [pool.submit(self.bulk) for _ in range(2)]
+            try:
+                for i in range(400):
+                    case = self.cases[i % len(self.cases)]
+                    self.answers.append((self.server.post("/embed", {"inputs": case["text"]}), [case]))
+                    if interruptions(self.server) >= self.enough:
+                        break
+            finally:
+                self.over.set()
+            for job in jobs:
+                job.result()
+        assert interruptions(self.server) >= self.enough
+
+    def check(self):
+        """All answers are right or an error of the batch that failed; returns the texts of each request that failed."""
+        failed = [cases for answer, cases in self.answers if answer.status == 424]
+        for answer, cases in self.answers:
+            assert answer.status in (200, 424), answer
+            if answer.status == 200:
+                assert all(is_right(row, case) for row, case in zip(answer.json(), cases, strict=True))
+        return failed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_queries_interrupt_a_bulk_job(seed):
+    with Simulated(MODEL, "--max-client-batch-size", 1000, SIM_SEED=seed) as server:
+        asking = Asking(server, 10)
+        asking.run()
+        assert not asking.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pass_that_fails_takes_no_other_with_it(tmp_path, seed):
+    """Each fault costs the batch whose call it is: requests of both clients at most, and no query with them."""
+    faults = tmp_path / "faults"
+    listed = [f"{point}@{call}=out_of_memory" for point in ("launch", "gemm") for call in (150, 400, 600)] + ["copy@30=out_of_memory"]
+    with Simulated(MODEL, "--max-client-batch-size", 1000, SIM_FAULTS_FILE=faults, SIM_SEED=seed) as server:
+        faults.write_text(",".join(listed))
+        asking = Asking(server, 20)
+        asking.run()
+        failed = asking.check()
+        assert failed and len(failed) <= 2 * len(listed)
+        asked_again = server.post("/embed", {"inputs": asking.cases[0]["text"]})
+        assert is_right(asked_again.json()[0], asking.cases[0])
