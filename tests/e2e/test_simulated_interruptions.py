@@ -1,5 +1,6 @@
 """Queries beside a bulk job on the simulated device: they run on a stream of their own, right whatever the device does first and whichever pass fails."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -65,6 +66,18 @@ def test_queries_interrupt_a_bulk_job(seed):
         asking = Asking(server, 10)
         asking.run()
         assert not asking.check()
+
+
+def test_a_pass_is_a_few_operations_ahead_of_the_device(tmp_path):
+    """Operations take milliseconds here, so a queue of some milliseconds has few of them; a pass has many more."""
+    counts = tmp_path / "counts"
+    with Simulated(MODEL, "--max-client-batch-size", 1000, SIM_ORDER="late", SIM_COUNT=counts) as server:
+        cases = short_cases(MODEL)
+        began = len(counts.read_text().splitlines())
+        server.post("/embed", {"inputs": [case["text"] for case in cases]})
+        waits = [json.loads(line) for line in counts.read_text().splitlines()[began:]]
+    work = sum(wait["launches"] + wait["products"] for wait in waits)
+    assert 0 < max(wait["deepest_queue"] for wait in waits) <= 24 < work, (work, [wait["deepest_queue"] for wait in waits])
 
 
 @pytest.mark.parametrize("seed", range(3))

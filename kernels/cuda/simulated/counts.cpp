@@ -2,6 +2,7 @@
 
 #include "settings.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -20,7 +21,7 @@ namespace {
 struct Counts {
     std::mutex lock;
     FILE *file = nullptr;
-    uint64_t calls[NUMBER] = {}, bytes[NUMBER] = {};
+    uint64_t calls[NUMBER] = {}, bytes[NUMBER] = {}, deepest_queue = 0;
     std::map<std::string, uint64_t> launches;
 
     Counts() {
@@ -38,7 +39,7 @@ struct Counts {
             fprintf(file, ", \"%s\": %lu", KINDS[i].name, calls[i]);
             if (KINDS[i].has_bytes) fprintf(file, ", \"%s_bytes\": %lu", KINDS[i].name, bytes[i]);
         }
-        fprintf(file, ", \"kernels\": {");
+        fprintf(file, ", \"deepest_queue\": %lu, \"kernels\": {", deepest_queue);
         const char *comma = "";
         for (const auto &[kernel, number] : launches) {
             fprintf(file, "%s\"%s\": %lu", comma, kernel.c_str(), number);
@@ -69,6 +70,12 @@ void count_launch(const char *kernel) {
     ++counts().launches[kernel];
 }
 
+void count_queue(size_t depth) {
+    if (settings().count_file.empty()) return;
+    const std::lock_guard<std::mutex> guard(counts().lock);
+    counts().deepest_queue = std::max(counts().deepest_queue, depth);
+}
+
 void count_wait() {
     if (settings().count_file.empty()) return;
     Counts &c = counts();
@@ -76,6 +83,7 @@ void count_wait() {
     c.write();
     std::fill(std::begin(c.calls), std::end(c.calls), 0);
     std::fill(std::begin(c.bytes), std::end(c.bytes), 0);
+    c.deepest_queue = 0;
     c.launches.clear();
 }
 

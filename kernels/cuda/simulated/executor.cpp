@@ -1,5 +1,6 @@
 #include "executor.h"
 
+#include "counts.h"
 #include "memory.h"
 
 #include <chrono>
@@ -163,6 +164,7 @@ Ticket enqueue(Stream *stream, Work work, CUresult sticky) {
     }
     stream->queue.push_back({std::move(work), sticky, Clock::now()});
     const Ticket ticket = {stream, ++stream->queued};
+    count_queue(stream->queue.size());
     e.more.notify_all();
     if (settings().order == Order::AtOnce) e.wait(guard, [&] { return stream->done >= ticket.number; }, stream->device);
     return ticket;
