@@ -199,20 +199,29 @@ impl FairShares {
         members.0.keys().any(|member| self.precedes_member(job, member))
     }
 
-    /// True if a job would come before entries of jobs in a batch that are [`MIN_RATIO`] times as large.
-    pub(crate) fn interrupts(&self, job: Ticket, members: &Members) -> bool {
+    /// True if a job would come before entries of jobs in a batch that are [`MIN_RATIO`] times as large; in a `long` batch, also before those of
+    /// another account that is ahead by the job's tokens.
+    pub(crate) fn interrupts(&self, job: Ticket, members: &Members, long: bool) -> bool {
         count_work();
-        let Job { rank, size, .. } = self.job(job);
+        let Job { flow, rank, size, .. } = self.job(job);
+        let served = self.received(flow.account).saturating_add(size.tokens as u64);
+        let is_ahead = |account: Account| long && account != flow.account && self.received(account) >= served;
         let is_larger = |lane: u8, tokens: usize| lane > rank.lane && tokens >= MIN_RATIO * size.tokens;
-        members.0.iter().any(|(member, &tokens)| is_larger(member.1, tokens) && self.precedes_member(job, member))
+        members.0.iter().any(|(member, &tokens)| {
+            is_ahead(member.0) || (is_larger(member.1, tokens) && self.precedes_member(job, member))
+        })
+    }
+
+    /// Tokens that an account has received, with those in flight.
+    fn received(&self, account: Account) -> u64 {
+        self.accounts.get(&account).map_or(0, |shares| shares.received)
     }
 
     fn precedes_member(&self, job: Ticket, &(account, lane): &(Account, u8)) -> bool {
         let Job { flow, rank, .. } = self.job(job);
-        let received = |account| self.accounts.get(&account).map_or(0, |shares| shares.received);
         match flow.account == account {
             true => self.accounts.get(&account).is_some_and(|shares| shares.lanes.precedes(*rank, lane)),
-            false => received(flow.account) < received(account),
+            false => self.received(flow.account) < self.received(account),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A request may interrupt the batches that run while no backend is free, if
 //!
-//! 1. it is shorter: each of these batches takes longer than an urgent batch may, and has a request that is several times as large;
+//! 1. it is shorter: each of these batches takes longer than an urgent batch may, and has a request that is several times as large; of any
+//!    size where the batch takes [`MAX_TURN`] and another account in it is ahead by that request;
 //! 2. its turn is before: in the fair order it comes before that request;
 //! 3. its account has not borrowed more than it may ([`Debts`]).
 //!
@@ -12,7 +13,7 @@
 use super::budget::Budget;
 use super::entry::{Entry, Ticket};
 use super::forming::Running;
-use super::interrupting::MAX_URGENT_TIME;
+use super::interrupting::{MAX_TURN, MAX_URGENT_TIME};
 use super::level::Level;
 use super::queue::Queue;
 use super::work_counter::count_work;
@@ -103,8 +104,11 @@ impl Queue {
     /// True if a job is worth interrupting each batch of a lower level that runs, of which there is one at least.
     fn interrupts(&self, job: Ticket, level: Level) -> bool {
         let mut lower = self.running.values().filter(|batch| batch.level < level).peekable();
-        let is_long = |batch: &Running| batch.estimate >= MAX_URGENT_TIME.as_nanos() as f64;
-        lower.peek().is_some() && lower.all(|batch| is_long(batch) && self.shares.interrupts(job, &batch.members))
+        let takes = |batch: &Running, time: Duration| batch.estimate >= time.as_nanos() as f64;
+        let may = |batch: &Running| {
+            takes(batch, MAX_URGENT_TIME) && self.shares.interrupts(job, &batch.members, takes(batch, MAX_TURN))
+        };
+        lower.peek().is_some() && lower.all(may)
     }
 
     /// Seats an entry behind `last` in the batch of a level that forms; `None` if it does not fit.

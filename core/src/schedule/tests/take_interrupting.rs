@@ -37,12 +37,18 @@ struct Request {
     arrival: Duration,
     left: usize,
     done: Duration,
+    /// Time until which its client sends the same again once it is done.
+    again_until: Duration,
 }
 
 impl Request {
     fn new(account: u32, texts: usize, len: usize, arrival: Duration) -> Self {
         let flow = Flow { account: Account(account), priority: Priority::default() };
-        Self { flow, texts, len, arrival, left: texts, done: Duration::ZERO }
+        Self { flow, texts, len, arrival, left: texts, done: Duration::ZERO, again_until: Duration::ZERO }
+    }
+
+    fn again_until(self, time: Duration) -> Self {
+        Self { again_until: time, ..self }
     }
 
     fn tokens(&self) -> usize {
@@ -135,6 +141,13 @@ impl Simulation {
         for &owner in &owners {
             self.requests[owner].left -= 1;
             self.requests[owner].done = self.now;
+            if self.requests[owner].left == 0 && self.now < self.requests[owner].again_until {
+                let Request { flow, texts, len, again_until, .. } = self.requests[owner];
+                // When the next batch has begun.
+                let arrival = self.now + 2 * MS;
+                self.coming.push_back(self.requests.len());
+                self.requests.push(Request::new(flow.account.0, texts, len, arrival).again_until(again_until));
+            }
         }
         self.ran.push(Ran { level, begin, end: self.now, time, owners });
     }
@@ -225,11 +238,31 @@ fn a_longer_request_that_is_due_interrupts_and_is_interrupted() {
 }
 
 #[test]
-fn requests_of_the_same_size_do_not_interrupt_each_other() {
+fn requests_of_the_same_size_do_not_interrupt_others_of_their_account_or_batches_that_are_no_turn() {
     let mut requests = bulk(0, 2, 500);
-    requests.extend((1..9).map(|n| Request::new(n % 3, 400, 60, 100 * MS * n)));
-    let found = Simulation::new(2000 * MS, Some(LIMITS), requests).run();
+    requests.extend((1..9).map(|n| Request::new(0, 400, 60, 100 * MS * n)));
+    let found = Simulation::new(2000 * MS, Some(LIMITS), requests.clone()).run();
     assert!(found.ran.iter().all(|ran| ran.level == Level::Bulk));
+    requests.iter_mut().zip(0..).for_each(|(request, n)| request.flow.account = Account(n % 3));
+    let found = Simulation::new(200 * MS, Some(LIMITS), requests).run();
+    assert!(found.ran.iter().all(|ran| ran.level == Level::Bulk));
+}
+
+#[test]
+fn an_account_with_few_requests_in_flight_gets_as_much_as_one_with_many() {
+    let end = Duration::from_secs(30);
+    let client = |account| Request::new(account, 100, 45, Duration::ZERO).again_until(end);
+    let requests: Vec<Request> = std::iter::repeat_n(client(1), 20).chain([client(2), client(2)]).collect();
+    let ratio = |max_batch_time, policy| {
+        let found = Simulation::new(max_batch_time, policy, requests.clone()).run();
+        let of =
+            |account| found.requests.iter().filter(|it| it.flow.account == Account(account) && it.done < end).count();
+        of(1) as f64 / of(2) as f64
+    };
+    let whole = [250, 4000].map(|millis| ratio(MS * millis, None));
+    let found = ratio(4000 * MS, Some(LIMITS));
+    assert!(whole[1] > 2.0, "{whole:?}: what it is for");
+    assert!((0.9..1.2).contains(&found) && found < whole[0], "{found}, {whole:?} in whole batches");
 }
 
 #[test]
