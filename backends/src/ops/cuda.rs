@@ -1,11 +1,11 @@
 //! The CUDA side of the operations: devices with their kernels, and candle's storage as device memory.
 
-use super::stream::current;
 use candle_core::cuda_backend::{CudaDType, CudaDevice, DeviceId};
 use candle_core::{CudaStorage, Device, Layout, Result, Tensor, WithDType, bail};
 use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
 use prefold_kernels::cuda::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceRepr, DriverError};
 use prefold_kernels::cuda::{Blas, CudaError, Kernels, Properties, StreamPriority, Unavailable, exclusive_streams};
+use std::cell::RefCell;
 use std::sync::{Arc, RwLock};
 
 /// A device's kernels and cuBLAS handle, on one of its streams. Memory is allocated and freed in the order of the candle device's stream.
@@ -20,6 +20,22 @@ pub(super) struct Cuda {
 
 /// All streams in use; they stay until the process ends, as contexts do.
 static DEVICES: RwLock<Vec<Arc<Cuda>>> = RwLock::new(Vec::new());
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Cuda>>> = const { RefCell::new(None) };
+}
+
+/// Calls `f`, whose operations go to this stream.
+pub(super) fn enter<R>(cuda: Option<Arc<Cuda>>, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Arc<Cuda>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let _restore = Restore(CURRENT.replace(cuda));
+    f()
+}
 
 /// The number of devices, at least one.
 pub(super) fn count() -> std::result::Result<usize, Unavailable> {
@@ -63,7 +79,8 @@ pub(super) fn of(storage: &CudaStorage) -> Result<Arc<Cuda>> {
 }
 
 fn by_id(id: DeviceId) -> Result<Arc<Cuda>> {
-    if let Some(cuda) = current(id) {
+    let current = CURRENT.with_borrow(|current| current.as_ref().filter(|cuda| cuda.device.id() == id).cloned());
+    if let Some(cuda) = current {
         return Ok(cuda);
     }
     let devices = DEVICES.read().map_err(|_| poisoned())?;
@@ -74,10 +91,6 @@ fn by_id(id: DeviceId) -> Result<Arc<Cuda>> {
 }
 
 impl Cuda {
-    pub(super) fn device_id(&self) -> DeviceId {
-        self.device.id()
-    }
-
     /// The same kernels on another stream of the device, with a cuBLAS handle of its own; the same one each time.
     pub(super) fn with_priority(&self, priority: StreamPriority) -> Result<Arc<Self>> {
         let mut devices = DEVICES.write().map_err(|_| poisoned())?;
