@@ -103,7 +103,7 @@ impl Kind {
 impl Item {
     pub(crate) fn input(&self) -> Input {
         match &self.second {
-            Some(second) => Input::Pair(self.text.clone(), second.clone()),
+            Some(second) => Input::Pair(self.text.as_str().into(), second.clone()),
             None => Input::Text(self.text.clone()),
         }
     }
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_model_and_the_lines_decide_what_is_answered() {
-        let pair = |first: &str, second: &str| Input::Pair(first.to_owned(), second.to_owned());
+        let pair = |first: &str, second: &str| Input::Pair(first.into(), second.to_owned());
         let (alone, query) = ("a\n", "{\"query\": \"q\", \"texts\": [\"a\"]}\n");
         let work = |lines: &str, kind: Kind| read(lines).unwrap().work(kind, 10).map(|(work, _)| work);
         assert_eq!(inputs(work(alone, Kind::OneLabel).unwrap()), [(1, text("a"))]);

@@ -44,7 +44,9 @@ pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{Adapter, LengthMismatch, Scope, TokenSlice, Tokens};
 pub use postprocess::entities::{Aggregation, Entity};
-pub use request::{EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, TruncationDirection};
+pub use request::{
+    EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, SharedText, TruncationDirection,
+};
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile, check_charsmap};

@@ -1,6 +1,7 @@
 //! Requests to the engine: after the wire format, before tokens.
 
 use crate::{Priority, Rerank};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// One thing to run through the model.
@@ -8,16 +9,16 @@ use std::sync::Arc;
 pub enum Input {
     /// A text, encoded with the tokenizer's special tokens.
     Text(String),
-    /// A pair, joined as the tokenizer's post-processor says.
-    Pair(String, String),
+    /// A pair, joined as the tokenizer's post-processor says. The first text may be that of other pairs too.
+    Pair(SharedText, String),
     /// Token ids as they are; nothing is added.
     Ids(Vec<u32>),
     /// A prompt of the model's [`RerankTemplate`](crate::RerankTemplate).
     Rerank {
         /// The template's own when absent.
         instruction: Option<Arc<str>>,
-        /// The query.
-        query: Arc<str>,
+        /// The query, which may be that of other documents too.
+        query: SharedText,
         /// The query's place, for messages.
         query_place: Place,
         /// The document; the only part that truncation may shorten.
@@ -34,6 +35,35 @@ impl Input {
             Self::Ids(ids) => size_of_val(ids.as_slice()),
             Self::Rerank { document, .. } => document.len(),
         }
+    }
+}
+
+/// A text of a request that several of its inputs have: held once, and its characters are counted once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedText {
+    text: Arc<str>,
+    characters: usize,
+}
+
+impl SharedText {
+    /// Number of its characters.
+    pub(crate) fn characters(&self) -> usize {
+        self.characters
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for SharedText {
+    fn from(text: T) -> Self {
+        let text = text.into();
+        Self { characters: text.chars().count(), text }
+    }
+}
+
+impl Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
     }
 }
 
@@ -175,13 +205,39 @@ impl ScoreRequest {
             return (inputs, encode);
         }
         let instruction: Option<Arc<str>> = instruction.map(Arc::from);
-        let queries = Place::each(queries.into_iter().map(Arc::<str>::from).collect(), query_field);
-        let input = |((query_place, query), document): ((Place, Arc<str>), String)| match rerank {
+        let queries = Place::each(queries.into_iter().map(SharedText::from).collect(), query_field);
+        let input = |((query_place, query), document): ((Place, SharedText), String)| match rerank {
             Rerank::Prompt(_) => Input::Rerank { instruction: instruction.clone(), query, query_place, document },
-            Rerank::Pair | Rerank::Cosine => Input::Pair(query.as_ref().to_owned(), document),
+            Rerank::Pair | Rerank::Cosine => Input::Pair(query, document),
         };
         // One query is repeated for all documents; otherwise there are as many.
         let pairs = queries.iter().cycle().cloned().zip(documents);
         (Place::each(pairs.map(input).collect(), encode.field), encode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_query_of_many_documents_is_held_once() {
+        let request = ScoreRequest {
+            queries: vec!["\u{fc}ber".to_owned()],
+            query_field: "query",
+            documents: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            instruction: None,
+            encode: EncodeOptions::new("documents"),
+        };
+        let (inputs, _) = request.into_inputs(&Rerank::Pair);
+        let queries: Vec<&SharedText> = inputs
+            .iter()
+            .map(|(_, input)| match input {
+                Input::Pair(query, _) => query,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((queries.len(), &**queries[0], queries[0].characters()), (3, "\u{fc}ber", 4));
+        assert!(queries.iter().all(|query| std::ptr::eq(query.as_ptr(), queries[0].as_ptr())));
     }
 }

@@ -35,7 +35,7 @@ fn text_or_pair(item: &Bound<'_, PyAny>, index: usize) -> PyResult<Input> {
         return Ok(Input::Text(text(item, index)?));
     }
     match item.len()? {
-        2 => Ok(Input::Pair(text(&item.get_item(0)?, index)?, text(&item.get_item(1)?, index)?)),
+        2 => Ok(Input::Pair(text(&item.get_item(0)?, index)?.into(), text(&item.get_item(1)?, index)?)),
         len => Err(invalid_input("texts", &format!("item {index} has {len} texts; it must be a text or a pair"))),
     }
 }

@@ -5,6 +5,7 @@ use crate::loading::{self, StartError, Wrap};
 use crate::server::connections;
 use crate::server::listening::{allow_files, listen};
 use crate::server::routing;
+use crate::server::stop_watchdog;
 use crate::server::stopping::{self, DEVICE_LOST_STATUS, ServerConfig, Signals, Stopped};
 use crate::state::{App, HttpConfig, ModelNames};
 use crate::telemetry::log_writer::LOG;
@@ -87,6 +88,7 @@ fn start(config: Config, warnings: &[String], wrap: Wrap) -> anyhow::Result<Stop
 async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
     let Config { load, names, engine, server, .. } = config;
     let signals = Signals::listen().context("signals cannot be caught")?;
+    stop_watchdog::start(server.serving).context("the thread that watches the stop cannot be started")?;
     let metrics = metrics::install().context("metrics cannot be collected")?;
     tokio::spawn(metrics::run_upkeep(metrics.clone()));
     tokio::spawn(LOG.retry());

@@ -9,7 +9,7 @@ import overload
 import pytest
 from client import Answer, BadAnswer, Client, check_error, request
 
-from harness import Server, eventually
+from harness import FIXTURES, Server, eventually
 from raw import Raw, Vitals, is_idle, post, unharmed
 from test_slow_clients import artefact
 
@@ -193,6 +193,24 @@ def test_bodies_that_amplify(amplified, what):
                        "peak_growth_mb": round(growth / MB, 1), "factor": round(growth / len(body), 2)}
     print(what, amplified[what])
     assert growth < MOST * len(body) + 16 * MB, amplified[what]
+
+
+@pytest.mark.parametrize("path, body", [
+    ("/rerank", {"query": "x" * 100_000, "texts": ["a"] * 20_000}),
+    ("/v1/rerank", {"query": "x" * 100_000, "documents": ["a"] * 20_000}),
+    ("/score", {"text_1": "x" * 100_000, "text_2": ["a"] * 20_000}),
+])
+@pytest.mark.parametrize("model", ["bert-reranker-tiny", "qwen3-reranker-tiny"])
+def test_a_query_of_many_documents_is_held_once(model, path, body):
+    """The query has 500 times the bytes that a copy for each document would leave of it."""
+    with Server(FIXTURES / model) as server:
+        vitals = Vitals(server.process.pid)
+        before = vitals.peak()
+        response = server.request("POST", path, json.dumps(body).encode(), {"content-type": "application/json"})
+        growth = vitals.peak() - before
+    assert response.status in (200, 400, 413, 422), response
+    print(model, path, f"{growth / MB:.0f} MB")
+    assert growth < 200 * MB
 
 
 @pytest.mark.parametrize("path, body, status, most", [

@@ -4,6 +4,7 @@ use super::capabilities::Evidence;
 use super::head::HeadSource;
 use super::metadata::Metadata;
 use crate::LoadError;
+use crate::config::MAX_LABELS;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{Capabilities, Classify, LogitActivation, Prompts};
@@ -11,9 +12,6 @@ use std::collections::HashMap;
 
 /// Ending of the classes of classifiers of tokens.
 const OF_TOKENS: &str = "ForTokenClassification";
-
-/// Limit of a classifier's labels; far above any real one.
-const MAX_LABELS: usize = 1 << 16;
 
 /// Bytes of a label's name at most. Every answer of a classifier repeats the names.
 const MAX_LABEL_BYTES: usize = 256;

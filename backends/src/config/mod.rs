@@ -22,6 +22,9 @@ use crate::LoadError;
 use prefold_core::Folding;
 use prefold_kernels::Activation;
 
+/// Limit of a classifier's labels; far above any real one.
+pub(crate) const MAX_LABELS: usize = 1 << 16;
+
 /// Everything that decides how a transformer computes. Readers refuse what it cannot say.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransformerConfig {

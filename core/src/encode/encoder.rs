@@ -2,11 +2,14 @@
 
 use super::growth::Growth;
 use super::options::{Choices, ResolvedOptions};
+use super::pieces::{Pieces, longest_first};
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::{TruncationBound, whole};
-use crate::{EncodeLimits, EncodeOptions, Error, Input, Place, RerankTemplate, Tokens, TruncationDirection};
+use crate::{
+    EncodeLimits, EncodeOptions, Error, Input, Place, RerankTemplate, SharedText, Tokens, TruncationDirection,
+};
 use std::collections::HashSet;
-use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams, TruncationStrategy, truncate_encodings};
+use tokenizers::{Encoding, PostProcessor, Tokenizer};
 
 /// Encodes inputs for one model. Shared by the tokenization workers.
 pub(crate) struct Encoder {
@@ -38,6 +41,13 @@ pub(super) struct Fitted {
     /// Empty if all are 0.
     pub(super) token_type_ids: Vec<u32>,
     pub(super) is_truncated: bool,
+}
+
+/// Texts that are joined to one input.
+#[derive(Clone, Copy)]
+pub(super) enum Texts<'a> {
+    One(&'a str),
+    Pair(&'a SharedText, &'a str),
 }
 
 /// The encoding of a text within the limits.
@@ -104,8 +114,8 @@ impl Encoder {
             return Err(Error::invalid(field, "is for texts; token ids are taken as they are"));
         }
         let Fitted { ids, token_type_ids, is_truncated } = match input {
-            Input::Text(text) => self.encode_text(&options.with_prompt(text), None, place, options)?,
-            Input::Pair(first, second) => self.encode_text(&first, Some(&second), place, options)?,
+            Input::Text(text) => self.encode_text(Texts::One(&options.with_prompt(text)), place, options)?,
+            Input::Pair(first, second) => self.encode_text(Texts::Pair(&first, &second), place, options)?,
             Input::Ids(ids) => self.cut_ids(ids, place, options)?,
             Input::Rerank { instruction, query, query_place, document } => {
                 self.encode_rerank(instruction, (query, query_place), &document, place, options)?
@@ -138,14 +148,8 @@ impl Encoder {
 
     /// Ids with those that the post-processor adds. Too long pairs are cut as `longest_first` does: the longer text first,
     /// and both to equal lengths if that is not enough; where the request gives a number of tokens, only the second text.
-    fn encode_text(
-        &self,
-        first: &str,
-        second: Option<&str>,
-        place: Place,
-        options: &ResolvedOptions,
-    ) -> Result<Fitted, Error> {
-        let FittedText { whole, is_truncated, .. } = self.fit_text(first, second, place, options)?;
+    fn encode_text(&self, texts: Texts<'_>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
+        let FittedText { whole, is_truncated, .. } = self.fit_text(texts, place, options)?;
         let token_type_ids = self.token_types(whole.get_type_ids(), place)?;
         Ok(Fitted { ids: whole.get_ids().to_vec(), token_type_ids, is_truncated })
     }
@@ -153,48 +157,45 @@ impl Encoder {
     /// The encoding of a text or a pair, with special tokens.
     pub(super) fn fit_text(
         &self,
-        first: &str,
-        second: Option<&str>,
+        texts: Texts<'_>,
         place: Place,
         options: &ResolvedOptions,
     ) -> Result<FittedText, Error> {
+        let (first, second) = match texts {
+            Texts::One(text) => (text, None),
+            Texts::Pair(first, second) => (&**first, Some(second)),
+        };
         let least = self.bound.least_tokens(first) + second.map_or(0, |text| self.bound.least_tokens(text));
         if least > options.max_tokens {
             options.check_truncation(least, true, place)?;
         }
         let is_long = |text| self.bound.exceeds(text, options.max_tokens);
         let is_part = is_long(first) || second.is_some_and(is_long);
-        let first = match second {
-            Some(_) => self.pieces_of_first(first, place, options)?,
-            None => self.pieces(first, place, options)?,
+        let first = match texts {
+            Texts::One(text) => self.pieces(text, place, options)?,
+            Texts::Pair(first, _) => self.pieces_of_first(first, place, options)?,
         };
-        let start = first.1;
-        let mut first = first.0;
-        let mut second = second.map(|text| self.pieces(text, place, options).map(|(pieces, _)| pieces)).transpose()?;
+        let start = first.start;
+        let second = second.map(|text| self.pieces(text, place, options)).transpose()?;
         let processor = self.tokenizer.get_post_processor().filter(|_| options.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
-        let len = first.len() + second.as_ref().map_or(0, Encoding::len) + added;
+        let mut lens = [first.len(), second.as_ref().map_or(0, Pieces::len)];
+        let len = lens[0] + lens[1] + added;
         let is_truncated = len > options.max_tokens;
         if is_truncated {
             options.check_truncation(len, is_part, place)?;
-            let strategy = match second {
+            let max = options.max_tokens.saturating_sub(added);
+            lens = match second {
                 Some(_) if options.cuts_documents_only => {
-                    options.check_room(first.len() + added, place)?;
-                    TruncationStrategy::OnlySecond
+                    options.check_room(lens[0] + added, place)?;
+                    [lens[0], max - lens[0]]
                 }
-                _ => TruncationStrategy::LongestFirst,
+                Some(_) => longest_first(lens, max),
+                None => [max, 0],
             };
-            let params = TruncationParams {
-                direction: direction(options.direction),
-                max_length: options.max_tokens.saturating_sub(added),
-                strategy,
-                stride: 0,
-            };
-            (first, second) = truncate_encodings(first, second, &params).map_err(|error| place.untokenizable(error))?;
-            // Pieces that were cut off are kept there and would be post-processed too.
-            first.take_overflowing();
-            second.as_mut().map(Encoding::take_overflowing);
         }
+        let first = first.cut_to(lens[0], options.direction);
+        let second = second.map(|second| second.cut_to(lens[1], options.direction));
         // Post-processing, which pieces have behind them, would trim their offsets again.
         let offsets = if options.offsets { first.get_offsets().to_vec() } else { Vec::new() };
         let whole = self
@@ -229,16 +230,17 @@ impl Encoder {
     }
 
     /// [`pieces`](Self::pieces) of a pair's first text, made once for all pairs of the request that have the same.
-    fn pieces_of_first(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<(Encoding, usize), Error> {
+    fn pieces_of_first(&self, text: &SharedText, place: Place, options: &ResolvedOptions) -> Result<Pieces, Error> {
         let encode = || self.pieces(text, place, options);
-        match options.first.get_or_init(|| encode().ok().map(|(pieces, _)| (text.to_owned(), pieces))) {
-            Some((known, pieces)) if known == text => Ok((pieces.clone(), 0)),
+        let of_all = || Some((text.clone(), encode().ok()?.kept_for(options.max_tokens, options.direction)));
+        match options.first.get_or_init(of_all) {
+            Some((known, pieces)) if known == text => Ok(pieces.clone()),
             _ => encode(),
         }
     }
 
     /// Tokens without special ones; of a text that is far too long, those of the part that is kept, and the byte at which it begins.
-    fn pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<(Encoding, usize), Error> {
+    fn pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Pieces, Error> {
         let invalid = |problem| place.invalid(problem);
         let encode = |text: &str| {
             self.growth.check_text(&self.tokenizer, text).map_err(invalid)?;
@@ -252,27 +254,20 @@ impl Encoder {
         let pieces = encode(part)?;
         // Normalisation may have left little of it.
         match part.len() < text.len() && pieces.len() <= options.max_tokens {
-            true => Ok((encode(whole(text).map_err(invalid)?)?, 0)),
+            true => Ok(Pieces::new(encode(whole(text).map_err(invalid)?)?, 0)),
             // A part is the beginning or the end of the text.
-            false if text.starts_with(part) => Ok((pieces, 0)),
-            false => Ok((pieces, text.len() - part.len())),
+            false if text.starts_with(part) => Ok(Pieces::new(pieces, 0)),
+            false => Ok(Pieces::new(pieces, text.len() - part.len())),
         }
-    }
-}
-
-fn direction(direction: TruncationDirection) -> tokenizers::TruncationDirection {
-    match direction {
-        TruncationDirection::Left => tokenizers::TruncationDirection::Left,
-        TruncationDirection::Right => tokenizers::TruncationDirection::Right,
     }
 }
 
 fn characters(input: &Input) -> usize {
     match input {
         Input::Text(text) => text.chars().count(),
-        Input::Pair(first, second) => first.chars().count() + second.chars().count(),
+        Input::Pair(first, second) => first.characters() + second.chars().count(),
         Input::Ids(_) => 0,
-        Input::Rerank { query, document, .. } => query.chars().count() + document.chars().count(),
+        Input::Rerank { query, document, .. } => query.characters() + document.chars().count(),
     }
 }
 

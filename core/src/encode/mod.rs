@@ -6,6 +6,7 @@ mod fair_queue;
 mod growth;
 mod inspect;
 pub(crate) mod options;
+mod pieces;
 pub(crate) mod pool;
 mod rerank;
 mod rerank_prompt;

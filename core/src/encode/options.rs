@@ -1,13 +1,14 @@
 //! Options of a request with the defaults of model and server filled in.
 
+use super::pieces::Pieces;
 use super::rerank_prompt::EncodedHead;
 use crate::{
-    Adapter, Embed, EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, TaskAdapter, TruncationDirection, shown,
+    Adapter, Embed, EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, SharedText, TaskAdapter,
+    TruncationDirection, shown,
 };
 use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
-use tokenizers::Encoding;
 
 /// Names of prompts or tasks at most that an error lists.
 const MAX_NAMES: usize = 20;
@@ -59,7 +60,7 @@ pub(crate) struct ResolvedOptions {
     /// Prompt before each document of a rerank request, encoded with the first of them.
     pub(super) head: OnceLock<Option<EncodedHead>>,
     /// First text of the first pair, with its tokens: a rerank request has the same query in all pairs.
-    pub(super) first: OnceLock<Option<(String, Encoding)>>,
+    pub(super) first: OnceLock<Option<(SharedText, Pieces)>>,
     /// Tokens that the request shows, or their upper bound.
     pub(super) shown: AtomicUsize,
 }

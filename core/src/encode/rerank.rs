@@ -4,7 +4,7 @@ use super::encoder::{Encoder, Fitted};
 use super::options::ResolvedOptions;
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::TruncationBound;
-use crate::{Error, Place, RerankTemplate, TruncationDirection};
+use crate::{Error, Place, RerankTemplate, SharedText, TruncationDirection};
 use std::sync::Arc;
 
 impl Encoder {
@@ -12,7 +12,7 @@ impl Encoder {
         let place = Place { field: "template", index: None };
         template.check().map_err(|problem| place.invalid(problem))?;
         let template = EncodedTemplate::new(&self.tokenizer, template).map_err(|error| place.untokenizable(error))?;
-        let head = template.head(&self.tokenizer, None, Arc::from("")).map_err(|error| place.untokenizable(error))?;
+        let head = template.head(&self.tokenizer, None, "".into()).map_err(|error| place.untokenizable(error))?;
         self.check_ids(&head.input_ids, place)?;
         self.check_ids(&template.after, place)?;
         let fixed = head.input_ids.len() + template.after.len();
@@ -29,7 +29,7 @@ impl Encoder {
     pub(super) fn encode_rerank(
         &self,
         instruction: Option<Arc<str>>,
-        (query, query_place): (Arc<str>, Place),
+        (query, query_place): (SharedText, Place),
         document: &str,
         place: Place,
         options: &ResolvedOptions,
@@ -38,7 +38,7 @@ impl Encoder {
             return Err(place.invalid("is to be reranked by a prompt, and the served model has none"));
         };
         let instruction_place = Place { field: "instruction", index: None };
-        for (place, text) in [(query_place, Some(&query)), (instruction_place, instruction.as_ref())] {
+        for (place, text) in [(query_place, Some(&*query)), (instruction_place, instruction.as_deref())] {
             if text.is_some_and(|text| self.bound.exceeds(text, options.max_tokens)) {
                 let problem = format!("has more tokens than fit; the limit is {}", options.max_tokens);
                 return Err(place.too_long(problem));
@@ -48,18 +48,19 @@ impl Encoder {
         if least > options.max_tokens {
             options.check_truncation(least, true, place)?;
         }
-        for (place, text) in [(query_place, Some(&query)), (instruction_place, instruction.as_ref())] {
-            if let Some(text) = text {
-                self.growth.check_text(&self.tokenizer, text).map_err(|problem| place.invalid(problem))?;
+        let encode = || {
+            for (place, text) in [(query_place, Some(&*query)), (instruction_place, instruction.as_deref())] {
+                let grows = text.map_or(Ok(()), |text| self.growth.check_text(&self.tokenizer, text));
+                grows.map_err(|problem| place.invalid(problem))?;
             }
-        }
-        let encode = |instruction, query| template.head(&self.tokenizer, instruction, query);
-        let first = options.head.get_or_init(|| encode(instruction.clone(), Arc::clone(&query)).ok());
+            let head = template.head(&self.tokenizer, instruction.clone(), query.clone());
+            head.map_err(|error| query_place.untokenizable(error))
+        };
         let own;
-        let head = match first {
+        let head = match options.head.get_or_init(|| encode().ok()) {
             Some(head) if head.is_for(instruction.as_ref(), &query) => head,
             _ => {
-                own = encode(instruction, query).map_err(|error| query_place.untokenizable(error))?;
+                own = encode()?;
                 &own
             }
         };

@@ -6,7 +6,7 @@
 //! rest of the prompt have the same tokens apart as together. Other tokenizers encode every prompt as a whole.
 
 use super::word_boundaries::splits_words;
-use crate::RerankTemplate;
+use crate::{RerankTemplate, SharedText};
 use std::sync::Arc;
 use tokenizers::Tokenizer;
 
@@ -24,7 +24,7 @@ pub(crate) struct EncodedTemplate {
 #[derive(Debug, Clone)]
 pub(crate) struct EncodedHead {
     instruction: Option<Arc<str>>,
-    query: Arc<str>,
+    query: SharedText,
     /// Ids of all but `rest`.
     pub(crate) input_ids: Vec<u32>,
     /// Text that is encoded together with the document.
@@ -46,7 +46,7 @@ impl EncodedTemplate {
         &self,
         tokenizer: &Tokenizer,
         instruction: Option<Arc<str>>,
-        query: Arc<str>,
+        query: SharedText,
     ) -> Result<EncodedHead, tokenizers::Error> {
         let mut input_ids = encode_pieces(tokenizer, &self.template.before(instruction.as_deref(), &query))?;
         let head = self.template.head(instruction.as_deref(), &query);
@@ -63,7 +63,7 @@ impl EncodedTemplate {
 
 impl EncodedHead {
     /// True for the head of this instruction and query.
-    pub(crate) fn is_for(&self, instruction: Option<&Arc<str>>, query: &Arc<str>) -> bool {
+    pub(crate) fn is_for(&self, instruction: Option<&Arc<str>>, query: &SharedText) -> bool {
         self.instruction.as_ref() == instruction && self.query == *query
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens of texts with their places in them, for classifiers of tokens.
 
-use super::encoder::{Encoder, FittedText};
+use super::encoder::{Encoder, FittedText, Texts};
 use super::options::ResolvedOptions;
 use crate::{Error, Place, TextToken};
 use tokenizers::{Encoding, Model, ModelWrapper};
@@ -24,7 +24,7 @@ impl Encoder {
     /// # Errors
     /// [`Error::Empty`], [`Error::TooLong`], [`Error::Validation`], [`Error::Tokenization`].
     pub(crate) fn spans(&self, text: String, place: Place, options: &ResolvedOptions) -> Result<Spans, Error> {
-        let FittedText { whole, offsets, start, is_truncated } = self.fit_text(&text, None, place, options)?;
+        let FittedText { whole, offsets, start, is_truncated } = self.fit_text(Texts::One(&text), place, options)?;
         if whole.is_empty() {
             return Err(Error::Empty { field: place.field, problem: place.problem("has no tokens") });
         }

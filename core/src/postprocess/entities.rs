@@ -2,6 +2,7 @@
 
 use crate::response::{TextToken, TokenLogits};
 use crate::{BackendError, Output, softmax};
+use std::collections::HashSet;
 use std::str::FromStr;
 
 /// The way in which tokens are grouped into entities.
@@ -83,7 +84,13 @@ impl TokenLogits {
 
     /// The entities of the text, without those of the labels `ignored`, by the names of the `labels`. Probabilities choose them; their
     /// scores are logits if they are asked for `raw`.
-    pub fn entities(&self, labels: &[String], aggregation: Aggregation, ignored: &[String], raw: bool) -> Vec<Entity> {
+    pub fn entities(
+        &self,
+        labels: &[String],
+        aggregation: Aggregation,
+        ignored: &HashSet<String>,
+        raw: bool,
+    ) -> Vec<Entity> {
         let rows = || self.logits.chunks_exact(labels.len().max(1));
         let chances: Vec<Vec<f32>> = rows().map(softmax).collect();
         let scores = if raw { rows().map(<[f32]>::to_vec).collect() } else { chances.clone() };

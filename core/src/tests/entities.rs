@@ -33,14 +33,14 @@ fn shown(found: &[Entity]) -> Vec<(&str, &str, usize, usize)> {
 #[test]
 fn a_begin_starts_a_group_and_an_inside_goes_on_with_its_kind() {
     let text = text([1, 2, 4, 0, 3, 3]);
-    let ignored = ["O".to_owned()];
+    let ignored = HashSet::from(["O".to_owned()]);
     let simple = text.entities(&labels(), Aggregation::Simple, &ignored, false);
     let expected = [("J\u{f6} Smi", "PER", 0, 6), ("th", "LOC", 6, 8), ("New", "LOC", 12, 15), ("York", "LOC", 16, 20)];
     assert_eq!(shown(&simple), expected);
     // A word has one label: that of its first token.
     let first = text.entities(&labels(), Aggregation::First, &ignored, false);
     assert_eq!(shown(&first)[0], ("J\u{f6} Smith", "PER", 0, 8));
-    let none = text.entities(&labels(), Aggregation::None, &[], true);
+    let none = text.entities(&labels(), Aggregation::None, &HashSet::new(), true);
     assert_eq!((none.len(), shown(&none)[2], none[2].scores[4]), (6, ("##th", "I-LOC", 6, 8), 4.0));
     let softmaxed = 4.0_f32.exp() / (4.0_f32.exp() + 4.0);
     assert!(simple.iter().all(|entity| (entity.score - softmaxed).abs() < 1e-6));
@@ -52,7 +52,8 @@ fn a_word_has_the_label_of_its_surest_token_or_of_the_mean() {
     text.logits[5 + 1] = 3.0;
     text.logits[10 + 1] = 3.5;
     let word = |text: &TokenLogits, aggregation| {
-        let [raw, softmaxed] = [true, false].map(|raw| text.entities(&labels(), aggregation, &["O".to_owned()], raw));
+        let ignored = HashSet::from(["O".to_owned()]);
+        let [raw, softmaxed] = [true, false].map(|raw| text.entities(&labels(), aggregation, &ignored, raw));
         assert_eq!(shown(&raw), shown(&softmaxed), "probabilities choose");
         (raw[0].label.clone(), raw[0].score)
     };

@@ -26,8 +26,11 @@ const MAX_TEXT: usize = 4096;
 /// Values in the steps of one kind at most.
 const MAX_VALUES: usize = 10_000;
 
-/// Bytes at most of all added tokens after normalisation.
-const MAX_NORMALIZED_TOKENS: u64 = 16 << 20;
+/// Bytes at most of all added tokens, of those that are normalized after it: the automaton that finds them takes some hundred times as much.
+const MAX_ADDED_BYTES: u64 = 4 << 20;
+
+/// Added tokens at most.
+const MAX_ADDED: usize = 100_000;
 
 /// Bytes at most of what BPE or WordPiece put before or after every part of a word.
 const MAX_AFFIX: usize = 64;
@@ -170,7 +173,7 @@ fn check_values(steps: &Value) -> Result<(), String> {
 /// Templates have a text once and few tokens around it.
 fn check_templates(processor: &PostProcessorWrapper) -> Result<(), String> {
     let processor = serde_json::to_value(processor).map_err(|error| format!("cannot be written: {error}"))?;
-    let mut left = vec![&processor];
+    let (mut left, mut around) = (vec![&processor], 0);
     while let Some(value) = left.pop() {
         left.extend(value["processors"].as_array().into_iter().flatten());
         for name in ["single", "pair"] {
@@ -180,15 +183,15 @@ fn check_templates(processor: &PostProcessorWrapper) -> Result<(), String> {
                     return Err(format!("has the text {text} more than once in `{name}`"));
                 }
             }
-            let ids = |piece: &Value| {
-                let token = piece["SpecialToken"]["id"].as_str().unwrap_or_default();
-                value["special_tokens"][token]["ids"].as_array().map_or(0, Vec::len)
+            // Ids and spellings are copied for each text, as many as each list has.
+            let tokens = |piece: &Value| {
+                let token = &value["special_tokens"][piece["SpecialToken"]["id"].as_str().unwrap_or_default()];
+                let count = |list: &str| token[list].as_array().map_or(0, Vec::len);
+                count("ids").max(count("tokens"))
             };
-            let tokens: usize = pieces.iter().map(ids).sum();
-            if tokens > MAX_TEMPLATE_TOKENS {
-                return Err(format!(
-                    "puts {tokens} tokens around a text in `{name}`, the limit is {MAX_TEMPLATE_TOKENS}"
-                ));
+            around += pieces.iter().map(tokens).sum::<usize>();
+            if around > MAX_TEMPLATE_TOKENS {
+                return Err(format!("puts {around} tokens around a text or more, the limit is {MAX_TEMPLATE_TOKENS}"));
             }
         }
     }
@@ -198,15 +201,18 @@ fn check_templates(processor: &PostProcessorWrapper) -> Result<(), String> {
 /// Lengths of the added tokens, and of what the library's normalisation makes of them. White space at the edge of a token that takes
 /// white space beside it would be looked at again for each such token in a row of them.
 fn check_added(added: &[AddedToken], normalizer: Option<&NormalizerWrapper>, growth: u64) -> Result<(), String> {
+    if added.len() > MAX_ADDED {
+        return Err(format!("has {} items, the limit is {MAX_ADDED}", added.len()));
+    }
     let mut bytes = 0u64;
     for (index, token) in added.iter().enumerate() {
         let length = token.content.len();
         if length > MAX_TOKEN_BYTES {
             return Err(format!("item {index} has {length} bytes, the limit is {MAX_TOKEN_BYTES}"));
         }
-        bytes = bytes.saturating_add(if token.normalized { growth * length as u64 } else { 0 });
-        if bytes > MAX_NORMALIZED_TOKENS {
-            return Err(format!("may have more than {MAX_NORMALIZED_TOKENS} bytes once they are normalized"));
+        bytes = bytes.saturating_add(length as u64 * if token.normalized { growth } else { 1 });
+        if bytes > MAX_ADDED_BYTES {
+            return Err(format!("may have more than {MAX_ADDED_BYTES} bytes together, once they are normalized"));
         }
         if token.lstrip || token.rstrip {
             let mut content = NormalizedString::from(token.content.as_str());

@@ -10,7 +10,7 @@ use crate::wire::pieces::JsonText;
 use crate::wire::schema::TokenTextsSchema;
 use prefold_core::{Aggregation, ClassifyTokens, Entity, TokenLogits};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -28,7 +28,8 @@ pub(crate) struct PredictTokensBody {
     /// Grouping of tokens into entities. Default: none.
     aggregation_strategy: Option<Strategy>,
     /// Labels that are left out; without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
-    ignore_labels: Option<Vec<String>>,
+    #[schema(value_type = Option<Vec<String>>)]
+    ignore_labels: Option<HashSet<String>>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
     priority: Option<i64>,
@@ -96,7 +97,7 @@ pub(crate) async fn predict_tokens(app: Call, Json(body): Json<PredictTokensBody
     let answered = app.engine.classify_tokens(inputs.texts, encode.for_field("inputs", &app)?).await?;
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let aggregation = body.aggregation_strategy.map_or(Aggregation::None, Aggregation::from);
-    let ignored = body.ignore_labels.unwrap_or_else(|| vec!["O".to_owned()]);
+    let ignored = body.ignore_labels.unwrap_or_else(|| HashSet::from(["O".to_owned()]));
     let raw = body.raw_scores.unwrap_or(false);
     let predictions = move |text: TokenLogits| -> Vec<TokenPrediction> {
         let labels = capabilities.classify_tokens.as_ref().map_or(&[][..], |ClassifyTokens { labels }| labels);

@@ -5,4 +5,5 @@ pub(crate) mod listening;
 mod loading_gate;
 mod protocol;
 pub(crate) mod routing;
+pub(crate) mod stop_watchdog;
 pub(crate) mod stopping;

@@ -19,10 +19,10 @@ use tokio::sync::{mpsc, oneshot};
 const BACKLOG_GRACE: Duration = Duration::from_millis(200);
 
 /// Signals closer together than this count as one: a process manager may signal the process and its group.
-const SAME_SIGNAL: Duration = Duration::from_millis(250);
+pub(super) const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
 /// Time for the answers of requests that are cut off.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Period of the check for a stuck forward pass.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);

@@ -100,7 +100,7 @@ impl IntoResponse for Answer {
 }
 
 /// A body of one piece has a content length. A longer one is made as fast as the client reads it, with a pause for other
-/// connections after each piece.
+/// connections after each piece, of which the empty ones are not sent.
 fn body(mut pieces: Pieces, share: Option<Arc<Share>>) -> Body {
     let first = pieces.next().unwrap_or_default();
     let Some(second) = pieces.next() else {
@@ -108,9 +108,13 @@ fn body(mut pieces: Pieces, share: Option<Arc<Share>>) -> Body {
     };
     let state = ([first, second].into_iter(), pieces, share);
     Body::from_stream(stream::unfold(state, async |(mut made, mut pieces, share)| {
-        tokio::task::yield_now().await;
-        let piece = made.next().or_else(|| pieces.next())?;
-        Some((Ok::<_, Infallible>(Bytes::from(piece)), (made, pieces, share)))
+        loop {
+            tokio::task::yield_now().await;
+            let piece = made.next().or_else(|| pieces.next())?;
+            if !piece.is_empty() {
+                return Some((Ok::<_, Infallible>(Bytes::from(piece)), (made, pieces, share)));
+            }
+        }
     }))
 }
 

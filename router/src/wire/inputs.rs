@@ -200,7 +200,7 @@ fn sequence(loose: Loose) -> Result<Input, String> {
     let Texts(mut texts) = loose.try_into().map_err(|_| "expected a string or a list of one or two strings")?;
     match (texts.pop(), texts.pop(), texts.len()) {
         (Some(text), None, _) => Ok(Input::Text(text)),
-        (Some(second), Some(first), 0) => Ok(Input::Pair(first, second)),
+        (Some(second), Some(first), 0) => Ok(Input::Pair(first.into(), second)),
         (None, ..) => Err("expected one or two strings, found none".to_owned()),
         (_, _, more) => Err(format!(
             "a flat list is one text (of one string) or a pair (of two), found {}; for many texts use a list of lists",

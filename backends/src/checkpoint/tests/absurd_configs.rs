@@ -127,17 +127,20 @@ fn text_that_is_json_only_at_first_sight() {
 }
 
 #[test]
-fn dense_layers_are_counted() {
+fn modules_are_counted() {
     let dense = json!({"type": "sentence_transformers.models.Dense", "path": "2_Dense"});
     let mut modules = vec![
         json!({"type": "sentence_transformers.models.Transformer", "path": ""}),
         json!({"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}),
     ];
-    modules.extend(vec![dense; 1000]);
+    modules.extend(vec![dense; 17]);
     let dir = copy_of("qwen3-tiny");
     write_json(&dir.path().join("modules.json"), &json!(modules));
-    let message = open(dir.path()).unwrap_err().to_string();
-    assert!(message.contains("modules.json: more than 16 Dense modules"), "{message}");
+    let refused = || open(dir.path()).unwrap_err().to_string();
+    assert!(refused().contains("modules.json: more than 16 Dense modules"), "{}", refused());
+    let modules = vec![json!({"type": "a"}); 65];
+    write_json(&dir.path().join("modules.json"), &json!(modules));
+    assert!(refused().contains("modules.json: has 65 modules, the limit is 64"), "{}", refused());
 }
 
 fn tokenizer(pointer: &'static str, value: Value) -> Change {

@@ -355,6 +355,16 @@ fn single_rows_may_be_vectors_and_the_shorter_limit_holds() {
 }
 
 #[test]
+fn labels_without_names_have_a_limit() {
+    let mut gguf = converted("xlm-roberta-reranker-tiny");
+    gguf.metadata.retain(|key, _| !key.contains("label"));
+    let rows = |count: usize| quantized(&vec![0.0; 32 * count], &[count, 32], GgmlDType::F32);
+    gguf.tensors.insert("cls.output.weight".to_owned(), rows((1 << 16) + 1));
+    let message = gguf.open().unwrap_err();
+    assert!(message.contains("`cls.output.weight` has 65537 rows, the limit is 65536"), "{message}");
+}
+
+#[test]
 fn what_is_not_supported_is_refused_by_name() {
     let tensor = |shape: &[usize]| quantized(&vec![0.0; shape.iter().product()], shape, GgmlDType::F32);
     let missing = |name: &str, key: &str, words: &[&str]| {

@@ -173,6 +173,10 @@ fn tensors_in_impossible_places_and_of_impossible_types() {
         (with_tensors(&[tensor("t", &[4], F32, 1)]), "tensor `t` is not aligned"),
         (with_tensors(&[tensor("t", &[1 << 32, 1 << 32], F32, 0)]), "tensor `t` has the impossible shape"),
         (with_tensors(&[tensor("t", &[u64::MAX], F32, 0)]), "tensor `t` has the impossible shape"),
+        (
+            with_tensors(&[tensor("t", &[0, 1 << 40], F32, 0)]),
+            "tensor `t` has no values: its shape is [1099511627776, 0]",
+        ),
         (with_tensors(&[tensor("t", &[1, 1, 1, 1, 1], F32, 0)]), "tensor `t` (entry 0 of 1) has 5 dimensions"),
         (with_tensors(&[tensor("t", &[4], 4, 0)]), "tensor `t` (entry 0 of 1) is of type 4, which is not known"),
         (with_tensors(&[tensor("t", &[4], u32::MAX, 0)]), "tensor `t` (entry 0 of 1) is of type 4294967295"),

@@ -3,8 +3,8 @@
 use super::file::{Architecture, CLASS_ROWS, GgufFile};
 use crate::LoadError;
 use crate::config::{
-    AttentionConfig, DISTILBERT_HEAD, EmbeddingsConfig, FeedForwardConfig, LearnedPositions, MaskConfig, NormConfig,
-    NormKind, Placement, PositionsConfig, ROBERTA_HEAD, TransformerConfig, names,
+    AttentionConfig, DISTILBERT_HEAD, EmbeddingsConfig, FeedForwardConfig, LearnedPositions, MAX_LABELS, MaskConfig,
+    NormConfig, NormKind, Placement, PositionsConfig, ROBERTA_HEAD, TransformerConfig, names,
 };
 use prefold_kernels::Activation;
 
@@ -113,6 +113,10 @@ impl GgufFile {
         };
         let labels: Vec<String> = self.class_labels()?.into_iter().map(str::to_owned).collect();
         match labels.len() {
+            0 if rows > MAX_LABELS => {
+                let problem = format!("tensor `{CLASS_ROWS}` has {rows} rows, the limit is {MAX_LABELS}");
+                Err(LoadError::invalid(self.name(), problem))
+            }
             0 => Ok(Some((0..rows).map(|row| format!("LABEL_{row}")).collect())),
             count if count == rows => Ok(Some(labels)),
             count => {

@@ -267,6 +267,9 @@ impl GgufFile {
                 "has the shape {shape:?}, whose rows are not whole blocks of {block} values"
             )));
         }
+        if shape.contains(&0) {
+            return Err(problem(&format!("has no values: its shape is {shape:?}")));
+        }
         let elements = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
         let length = elements.and_then(|elements| (elements / block).checked_mul(dtype.type_size()));
         let length = length.ok_or_else(|| problem(&format!("has the impossible shape {shape:?}")))?;

@@ -18,6 +18,9 @@ use std::ops::Range;
 /// Most bytes of a pickle. A tensor has about two hundred.
 const MAX_PICKLE: usize = 2 << 20;
 
+/// Bytes of all tensors together at most, in sizes of the file: some share a storage, such as tied embeddings.
+const MAX_SHARING: usize = 4;
+
 /// The pickle of PyTorch's magic number, with which files of the older format begin.
 const MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
@@ -34,6 +37,11 @@ pub(super) fn read_header(file: &str, bytes: &[u8]) -> Result<HashMap<String, Te
         _ if bytes.starts_with(MAGIC) => of_older_format(bytes),
         _ => Err(format!("its {} bytes begin as neither a zip archive nor an older file of torch.save", bytes.len())),
     };
+    let header =
+        header.and_then(|header| match header.values().map(|tensor| tensor.bytes.len() as u128).sum::<u128>() {
+            sum if sum <= (MAX_SHARING * bytes.len()) as u128 => Ok(header),
+            sum => Err(format!("its tensors have {sum} bytes, at most {MAX_SHARING} times those of the file are read")),
+        });
     header.map_err(|problem| LoadError::invalid(file, format!("not a file of tensors that can be read: {problem}")))
 }
 

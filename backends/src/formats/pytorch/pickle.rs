@@ -10,6 +10,9 @@ use std::collections::HashMap;
 /// Most objects of a pickle. A checkpoint has about ten for each tensor.
 const MAX_NODES: usize = 1 << 18;
 
+/// Bytes of a text at most: a tensor's name, which may stand in many places.
+const MAX_TEXT: usize = 1024;
+
 /// A value on the stack.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value<'a> {
@@ -264,11 +267,15 @@ impl<'a> Machine<'a> {
     }
 
     fn text(&mut self, length: usize) -> Result<Value<'a>, String> {
+        if length > MAX_TEXT {
+            return Err(format!("a text has {length} bytes, at most {MAX_TEXT} are read"));
+        }
         str::from_utf8(self.take(length)?).map(Value::Text).map_err(|_| "a text is not UTF-8".to_owned())
     }
 
     fn line(&mut self) -> Result<&'a str, String> {
-        let length = self.bytes[self.at..].iter().position(|&byte| byte == b'\n').ok_or("a name has no end")?;
+        let longest = &self.bytes[self.at..self.bytes.len().min(self.at + MAX_TEXT + 1)];
+        let length = longest.iter().position(|&byte| byte == b'\n').ok_or("a name has no end, or is too long")?;
         let line = self.take(length)?;
         self.at += 1;
         str::from_utf8(line).map_err(|_| "a name is not UTF-8".to_owned())

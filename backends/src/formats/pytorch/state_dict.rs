@@ -6,6 +6,9 @@ use crate::formats::tensor::{StoredType, TensorHeader};
 use std::collections::HashMap;
 use std::ops::Range;
 
+/// Dimensions of a tensor at most, as in PyTorch.
+const MAX_DIMENSIONS: usize = 64;
+
 /// The value of a key of a dict at the top.
 pub(super) fn entry<'a>(pickle: &Pickle<'a>, key: &str) -> Option<Value<'a>> {
     let Some(Node::Dict(entries)) = pickle.node(pickle.root) else { return None };
@@ -107,10 +110,14 @@ fn tensor<'a>(
 ) -> Result<TensorHeader, String> {
     let storage = Storage::new(pickle, arguments)?;
     let &[_, offset, shape, strides, ..] = arguments else { return Err("lacks shape or strides".to_owned()) };
-    let sizes =
-        |value: Value<'a>| pickle.items(value)?.iter().map(|&size| size_of_value(size)).collect::<Option<Vec<_>>>();
+    let sizes = |value: Value<'a>| {
+        let sizes = pickle.items(value).filter(|sizes| sizes.len() <= MAX_DIMENSIONS)?;
+        sizes.iter().map(|&size| size_of_value(size)).collect::<Option<Vec<_>>>()
+    };
     let (Some(offset), Some(shape), Some(strides)) = (size_of_value(offset), sizes(shape), sizes(strides)) else {
-        return Err("has a shape, strides or an offset that are no sizes".to_owned());
+        return Err(format!(
+            "has a shape, strides or an offset that are no sizes, or more than {MAX_DIMENSIONS} of them"
+        ));
     };
     let StorageType { name, size, dtype } = storage.element;
     let bytes = place(storage.key).ok_or_else(|| format!("is in storage {:?}, which is not there", storage.key))?;

@@ -98,7 +98,8 @@ fn what_is_not_tensors_is_refused_by_name() {
         (pickle(b"K\x01K\x02s"), &["fills what is no object", "byte 6"]),
         (pickle(b"K\x01N)R"), &["calls what is no global"]),
         (pickle(b"h\x05"), &["nothing was stored as number 5"]),
-        (pickle(b"X\xff\xff\xff\xff"), &["ends too early"]),
+        (pickle(b"X\xff\xff\xff\xff"), &["a text has 4294967295 bytes, at most 1024"]),
+        (pickle(b"X\xff\x03\0\0"), &["ends too early"]),
         (pickle(b"]K\x01K\x02s"), &["SETITEM", "does not fit its object"]),
         (pickle(b"K\x01(K\x02\x86"), &["a tuple lacks items"]),
         (pickle(b""), &["the stack is empty"]),
@@ -170,6 +171,26 @@ fn memory_is_bounded_whatever_a_pickle_repeats() {
         refused(pickle([b"]q\x00".to_vec(), b"h\x00a".repeat(100_000), b".".to_vec()].concat())).contains("no dict")
     );
     assert!(refused(pickle([b")".to_vec(), b"\x85".repeat(100_000), b".".to_vec()].concat())).contains("no dict"));
+    // One shape under many names, many names for one storage, one long name many times.
+    let long = [1; 65];
+    let file = archive(&dict(&[("a", Tensor { shape: &long, strides: &long, ..TENSOR }.pickled())]));
+    assert!(refused(file).contains("more than 64 of them"));
+    assert!(
+        open(archive(&dict(&[("a", Tensor { shape: &long[1..], strides: &long[1..], ..TENSOR }.pickled())]))).is_ok()
+    );
+    let names: Vec<String> = (0..6).map(|number| number.to_string()).collect();
+    let whole = Tensor { length: 25_006, shape: &[25_006], strides: &[1], ..TENSOR };
+    let storage = vec![0; 4 * 25_006];
+    let of_whole = |count: usize| {
+        let tensors: Vec<_> = names[..count].iter().map(|name| (name.as_str(), whole.pickled())).collect();
+        zip(&[("model/data.pkl", &dict(&tensors)), ("model/data/0", &storage)])
+    };
+    assert!(open(of_whole(4)).is_ok());
+    assert!(refused(of_whole(6)).contains("its tensors have 600144 bytes, at most 4 times those of the file"));
+    assert!(
+        refused(pickle([text(&"x".repeat(1025)), b".".to_vec()].concat())).contains("has 1025 bytes, at most 1024")
+    );
+    assert!(refused(pickle(format!("c{}\nload\n", "x".repeat(2000)).into())).contains("is too long"));
     // What grows by repetition is a number of values that the pickle has, not of those that they stand for.
     let doubled = [b")q\x00".to_vec(), b"h\x00h\x00\x86q\x00".repeat(50_000), b".".to_vec()].concat();
     assert!(refused(pickle(doubled)).contains("no dict"));

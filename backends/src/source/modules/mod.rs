@@ -11,6 +11,9 @@ use std::borrow::Cow;
 
 /// The list of a model's modules.
 pub(crate) const MODULES: &str = "modules.json";
+
+/// Modules of a model at most; each is looked at for every task.
+const MAX_MODULES: usize = 64;
 /// Prefix of the class names of sentence-transformers.
 pub(crate) const LIBRARY: &str = "sentence_transformers.";
 
@@ -62,6 +65,10 @@ impl Module {
         let Value::Array(modules) = parse_json(MODULES, &bytes)? else {
             return Err(LoadError::invalid(MODULES, "must be a list of modules"));
         };
+        if modules.len() > MAX_MODULES {
+            let problem = format!("has {} modules, the limit is {MAX_MODULES}", modules.len());
+            return Err(LoadError::invalid(MODULES, problem));
+        }
         let module = |(index, module): (usize, &Value)| {
             let fields = Fields::new(MODULES, module)?;
             let place = (MODULES, format!("module {index}"));

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use tokenizers::TruncationParams;
 
 const PLACE: Place = Place { field: "inputs", index: Some(3) };
 const QUERY: Place = Place { field: "queries", index: Some(5) };
@@ -45,7 +46,7 @@ fn text(value: &Value, key: &str) -> String {
 fn rerank(case: &Value) -> Input {
     Input::Rerank {
         instruction: Some(Arc::from(text(case, "instruction"))),
-        query: Arc::from(text(case, "query")),
+        query: text(case, "query").into(),
         query_place: QUERY,
         document: text(case, "document"),
     }
@@ -66,7 +67,7 @@ fn ids_of_all_fixtures() {
         for case in ["cases", "pair_cases", "pad_id_cases"].iter().filter_map(|key| expected[*key].as_array()).flatten()
         {
             let input = match (case["text"].as_str(), case["text_pair"].as_str()) {
-                (Some(first), Some(second)) => Input::Pair(first.to_owned(), second.to_owned()),
+                (Some(first), Some(second)) => Input::Pair(first.into(), second.to_owned()),
                 (Some(text), None) => Input::Text(text.to_owned()),
                 _ => Input::Ids(ids(&case["input_ids"])),
             };
@@ -136,7 +137,7 @@ fn pairs_are_cut_longest_first() {
         |text: &str| encode(&encoder(model, 1000), Input::Text(text.to_owned()), &options()).unwrap()[1..].to_vec();
     let bos = encode(&encoder(model, 1000), Input::Text(short.to_owned()), &options()).unwrap()[0];
     let pair = |first: &str, second: &str| {
-        let input = Input::Pair(first.to_owned(), second.to_owned());
+        let input = Input::Pair(first.into(), second.to_owned());
         encode(&encoder(model, 20), input, &truncating(TruncationDirection::Right)).unwrap()
     };
     let (a, b) = (body(short), body(&long));
@@ -150,7 +151,7 @@ fn the_query_of_a_rerank_request_is_encoded_once_and_cut_for_each_document() {
     let encoder = encoder("llama-seqcls-tiny", 20);
     let long = "The tide comes in twice a day. ".repeat(20);
     let pairs = [("tide", "x"), ("tide", &long), (&long, "x"), (&long, &long), ("", "x"), ("tide", "x")];
-    let pair = |(first, second): (&str, &str)| Input::Pair(first.to_owned(), second.to_owned());
+    let pair = |(first, second): (&str, &str)| Input::Pair(first.into(), second.to_owned());
     let asked = truncating(TruncationDirection::Left);
     // Whatever pair of a request comes first, the others have the tokens that they have alone.
     for start in 0..pairs.len() {
@@ -159,7 +160,7 @@ fn the_query_of_a_rerank_request_is_encoded_once_and_cut_for_each_document() {
             let found = encoder.encode(pair(pairs[index]), PLACE, &shared).unwrap();
             assert_eq!(found.tokens.input_ids(), encode(&encoder, pair(pairs[index]), &asked).unwrap(), "{index}");
         }
-        assert_eq!(shared.first.get().unwrap().as_ref().unwrap().0, pairs[start].0);
+        assert_eq!(shared.first.get().unwrap().as_ref().unwrap().0, pairs[start].0.into());
     }
 }
 
@@ -168,7 +169,7 @@ fn a_pair_within_a_number_of_tokens_loses_those_of_the_document() {
     let model = "llama-seqcls-tiny";
     let encoder = encoder(model, 1000);
     let long = "The tide comes in twice a day. ".repeat(20);
-    let pair = |second: &str| Input::Pair(long.clone(), second.to_owned());
+    let pair = |second: &str| Input::Pair(long.as_str().into(), second.to_owned());
     let whole = encode(&encoder, pair(&long), &options()).unwrap();
     let query = whole.len() - encode(&encoder, Input::Text(long.clone()), &options()).unwrap().len();
     for direction in [TruncationDirection::Right, TruncationDirection::Left] {
@@ -256,7 +257,7 @@ proptest! {
         // The rules of one request: its head is that of the first document.
         let resolved = once.resolve(&options, None).unwrap();
         for (query, document) in queries.iter().flat_map(|query| documents.iter().map(move |document| (query, document))) {
-            let input = || Input::Rerank { instruction: None, query: Arc::from(query.as_str()), query_place: QUERY, document: document.clone() };
+            let input = || Input::Rerank { instruction: None, query: query.as_str().into(), query_place: QUERY, document: document.clone() };
             let got = once.encode(input(), PLACE, &resolved).map_err(|error| error.to_string());
             let expected = whole.encode(input(), PLACE, &whole.resolve(&options, None).unwrap());
             prop_assert_eq!(got, expected.map_err(|error| error.to_string()));
@@ -313,7 +314,7 @@ fn a_document_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
         assert_eq!(got.len(), 200);
     }
     let Input::Rerank { instruction, .. } = rerank(case) else { panic!("not a rerank input") };
-    let query = Input::Rerank { instruction, query: Arc::from(document), query_place: QUERY, document: "a".to_owned() };
+    let query = Input::Rerank { instruction, query: document.into(), query_place: QUERY, document: "a".to_owned() };
     let refused = problem(encode(&encoder, query, &truncating(TruncationDirection::Right)));
     assert!(refused.starts_with("`queries` item 5 has more tokens") && refused.contains("200"), "{refused}");
 }
@@ -330,8 +331,7 @@ fn a_template_that_fills_the_model_is_refused() {
 
 #[test]
 fn rerank_needs_a_template() {
-    let input =
-        Input::Rerank { instruction: None, query: Arc::from("q"), query_place: QUERY, document: "d".to_owned() };
+    let input = Input::Rerank { instruction: None, query: "q".into(), query_place: QUERY, document: "d".to_owned() };
     assert!(matches!(encode(&encoder("qwen3-tiny", 100), input, &options()), Err(Error::Validation { .. })));
 }
 
@@ -404,7 +404,7 @@ fn the_default_prompt_is_for_texts_only() {
     let both = |input: Input, twin: Input| (with_default(input, &options()), without(twin));
     let (got, twin) = both(Input::Text("bread".to_owned()), Input::Text("Find: bread".to_owned()));
     assert_eq!(got, twin);
-    let pair = Input::Pair("a".to_owned(), "b".to_owned());
+    let pair = Input::Pair("a".into(), "b".to_owned());
     let (got, twin) = both(pair.clone(), pair);
     assert_eq!(got, twin);
     assert_eq!(with_default(Input::Ids(vec![7]), &options()), [7]);
@@ -445,7 +445,7 @@ fn characters_are_counted_not_bytes() {
     let encoder = encoder("qwen3-tiny", 100);
     let count = |input| encoder.encode(input, PLACE, &encoder.resolve(&options(), None).unwrap()).unwrap().characters;
     assert_eq!(count(Input::Text("über".to_owned())), 4);
-    assert_eq!(count(Input::Pair("über".to_owned(), "x".to_owned())), 5);
+    assert_eq!(count(Input::Pair("über".into(), "x".to_owned())), 5);
     assert_eq!(count(Input::Ids(vec![1, 2])), 0);
 }
 

@@ -40,13 +40,13 @@ proptest! {
     fn tokens_are_those_of_the_whole(instruction in text(), query in text(), document in text()) {
         let template = qwen3_template();
         let text = template.head(Some(&instruction), &query);
-        let (instruction, query): (Arc<str>, Arc<str>) = (Arc::from(instruction), Arc::from(query));
+        let (instruction, query): (Arc<str>, SharedText) = (instruction.into(), query.into());
         for tokenizer in TOKENIZERS.iter() {
             prop_assert!(splits_before_space(tokenizer, LABEL));
             let ids = |text: String| tokenizer.encode_fast(text, false).unwrap().get_ids().to_vec();
             let whole = [ids(template.before[0].clone()), ids([&text, document.as_str()].concat())].concat();
             let encoded = EncodedTemplate::new(tokenizer, template.clone()).unwrap();
-            let head = encoded.head(tokenizer, Some(Arc::clone(&instruction)), Arc::clone(&query)).unwrap();
+            let head = encoded.head(tokenizer, Some(Arc::clone(&instruction)), query.clone()).unwrap();
             prop_assert_eq!(head.rest.as_str(), " ");
             prop_assert_eq!([head.input_ids, ids([" ", document.as_str()].concat())].concat(), whole);
         }
@@ -56,10 +56,10 @@ proptest! {
 #[test]
 fn a_head_knows_its_own_query_only() {
     let template = EncodedTemplate::new(&TOKENIZERS[0], qwen3_template()).unwrap();
-    let [a, b]: [Arc<str>; 2] = ["a", "b"].map(Arc::from);
-    let head = template.head(&TOKENIZERS[0], Some(Arc::clone(&b)), Arc::clone(&a)).unwrap();
-    assert!(head.is_for(Some(&b), &a));
-    assert!(!head.is_for(Some(&b), &b) && !head.is_for(None, &a) && !head.is_for(Some(&a), &a));
+    let (instruction, [a, b]): (Arc<str>, [SharedText; 2]) = ("b".into(), ["a", "b"].map(SharedText::from));
+    let head = template.head(&TOKENIZERS[0], Some(Arc::clone(&instruction)), a.clone()).unwrap();
+    assert!(head.is_for(Some(&instruction), &a));
+    assert!(!head.is_for(Some(&instruction), &b) && !head.is_for(None, &a) && !head.is_for(Some(&"a".into()), &a));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn pieces_are_encoded_apart() {
     };
     let ids = |text: &str| TOKENIZERS[0].encode_fast(text, false).unwrap().get_ids().to_vec();
     let template = EncodedTemplate::new(&TOKENIZERS[0], template).unwrap();
-    let head = template.head(&TOKENIZERS[0], None, Arc::from(" t")).unwrap();
+    let head = template.head(&TOKENIZERS[0], None, " t".into()).unwrap();
     let apart = [ids(" t"), ids("he"), ids("document:")].concat();
     assert_eq!(head.input_ids, apart);
     assert_ne!([ids(" the"), ids("document:")].concat(), apart, "together they are other tokens");

@@ -327,7 +327,7 @@ async fn empty_texts_are_refused_by_their_place_unless_they_are_allowed() {
         assert_eq!(refused(score("bread", &["yeast", ""]).await), "`texts` item 1 is an empty text");
         assert_eq!(refused(score("bread", &[" "]).await), "accepted");
     }
-    let pair = Input::Pair("tide".to_owned(), String::new());
+    let pair = Input::Pair("tide".into(), String::new());
     let classified = engine_of(classifier(2)).classify(vec![pair], encode("inputs")).await.map(|_| ());
     assert_eq!(refused(classified), "`inputs` is an empty text");
     let lenient = engine(embedder(), EngineConfig { allow_empty_inputs: true, ..config() });

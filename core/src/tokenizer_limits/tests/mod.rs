@@ -87,6 +87,9 @@ fn other_steps_have_limits_too() {
         let token = json!({"id": "x", "ids": vec![1; ids], "tokens": vec!["x"; ids]});
         json!({"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {"x": token}})
     };
+    // The library copies the spellings too, and does not compare their number.
+    let without_ids = json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [],
+        "special_tokens": {"x": {"id": "x", "ids": [], "tokens": vec!["x"; 300]}}});
     let text = json!({"Sequence": {"id": "A", "type_id": 0}});
     let special = json!({"SpecialToken": {"id": "x", "type_id": 0}});
     for (file, words) in [
@@ -103,6 +106,13 @@ fn other_steps_have_limits_too() {
         (json!({"model": {"max_input_chars_per_word": 1u64 << 40}}), "a `max_input_chars_per_word` of 1099511627776"),
         (json!({"added_tokens": [{"content": "x".repeat(3000)}]}), "item 0 has 3000 bytes, the limit is 2048"),
         (json!({"added_tokens": [{"content": " ", "lstrip": true}]}), "white space at its edge"),
+        (json!({"added_tokens": vec![json!({"content": "x".repeat(2000)}); 2100]}), "more than 4194304 bytes together"),
+        (json!({"added_tokens": vec![json!({"content": "x"}); 100_001]}), "has 100001 items, the limit is 100000"),
+        (json!({"post_processor": without_ids}), "puts 300 tokens around a text"),
+        (
+            json!({"post_processor": sequence("processors", vec![template(json!([text, special]), 200); 2])}),
+            "puts 400 tokens around a text",
+        ),
     ] {
         let refused = refusal(file);
         assert!(refused.contains(words), "{refused}\nlacks {words}");

@@ -79,7 +79,7 @@ fn texts_and_id_lists() {
 
 #[test]
 fn a_flat_list_of_two_is_a_pair() {
-    let pair = Input::Pair("a".to_owned(), "b".to_owned());
+    let pair = Input::Pair("a".into(), "b".to_owned());
     for (value, expected, is_batch) in [
         (json!("a"), vec![text("a")], false),
         (json!(["a"]), vec![text("a")], false),

@@ -1,0 +1,106 @@
+//! Pieces: the tokens of a text without special ones, and the cut of those of a text or a pair to a length.
+
+use crate::TruncationDirection;
+use tokenizers::Encoding;
+
+/// Tokens of a text without special ones.
+#[derive(Debug, Clone)]
+pub(crate) struct Pieces {
+    /// All of them, or those at the end that is kept.
+    encoding: Encoding,
+    /// Number of all.
+    len: usize,
+    /// Byte of the text at which its offsets begin.
+    pub(crate) start: usize,
+}
+
+impl Pieces {
+    pub(crate) fn new(encoding: Encoding, start: usize) -> Self {
+        Self { len: encoding.len(), encoding, start }
+    }
+
+    /// Number of the tokens that the text has.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The same without tokens that no input of `max_tokens` has, for a text that many pairs have.
+    pub(crate) fn kept_for(mut self, max_tokens: usize, direction: TruncationDirection) -> Self {
+        cut(&mut self.encoding, max_tokens, direction);
+        self
+    }
+
+    /// The tokens, at most so many.
+    pub(crate) fn cut_to(mut self, len: usize, direction: TruncationDirection) -> Encoding {
+        cut(&mut self.encoding, len, direction);
+        self.encoding
+    }
+}
+
+/// Leaves `len` tokens at one end.
+fn cut(encoding: &mut Encoding, len: usize, direction: TruncationDirection) {
+    if encoding.len() > len {
+        let direction = match direction {
+            TruncationDirection::Left => tokenizers::TruncationDirection::Left,
+            TruncationDirection::Right => tokenizers::TruncationDirection::Right,
+        };
+        encoding.truncate(len, 0, direction);
+        // Pieces that were cut off are kept there and would be post-processed too.
+        encoding.take_overflowing();
+    }
+}
+
+/// Tokens that are left of a pair that is cut to `max` together: of the longer text first, and of both to equal lengths if that is not enough, as
+/// `longest_first` of Hugging Face's tokenizers does.
+pub(crate) fn longest_first([first, second]: [usize; 2], max: usize) -> [usize; 2] {
+    let shorter = first.min(second);
+    let (shorter, longer) = match shorter + shorter <= max {
+        true => (shorter, max - shorter),
+        false => (max / 2, max - max / 2),
+    };
+    if first > second { [longer, shorter] } else { [shorter, longer] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tokenizers::{TruncationParams, TruncationStrategy, truncate_encodings};
+
+    fn encoding(len: usize) -> Encoding {
+        let ids: Vec<u32> = (0..len as u32).collect();
+        Encoding::new(
+            ids,
+            vec![0; len],
+            vec![String::new(); len],
+            vec![None; len],
+            vec![(0, 0); len],
+            vec![0; len],
+            vec![1; len],
+            vec![],
+            Default::default(),
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn pairs_are_cut_as_the_library_cuts_them(first in 0usize..30, second in 0usize..30, max in 0usize..40) {
+            prop_assume!(first + second > max);
+            for (direction, of_library) in [
+                (TruncationDirection::Left, tokenizers::TruncationDirection::Left),
+                (TruncationDirection::Right, tokenizers::TruncationDirection::Right),
+            ] {
+                let params = TruncationParams {
+                    direction: of_library, max_length: max, strategy: TruncationStrategy::LongestFirst, stride: 0,
+                };
+                let (one, two) = truncate_encodings(encoding(first), Some(encoding(second)), &params).unwrap();
+                let two = two.unwrap();
+                let lens = longest_first([first, second], max);
+                let found = Pieces::new(encoding(first), 0).kept_for(max, direction).cut_to(lens[0], direction);
+                prop_assert_eq!(found.get_ids(), one.get_ids());
+                let found = Pieces::new(encoding(second), 0).cut_to(lens[1], direction);
+                prop_assert_eq!(found.get_ids(), two.get_ids());
+            }
+        }
+    }
+}
