@@ -150,11 +150,11 @@ pub(crate) fn batch(report: &BatchReport, sequences: usize) {
     counter!("prefold_attention_work_saved_total").increment(attention_work_saved);
 }
 
-/// Records the interruptions of a pass, or its time where it interrupted another as a batch of `level`.
+/// Records the interruptions of a pass, and its time where it interrupted another as a batch of `level`.
 pub(crate) fn interruptions(level: Option<Level>, inference: Duration, interruptions: usize) {
-    match level {
-        Some(level) => histogram!(INTERRUPTING, "level" => level.name()).record(inference),
-        None => histogram!("prefold_batch_interruptions").record(interruptions as f64),
+    histogram!("prefold_batch_interruptions").record(interruptions as f64);
+    if let Some(level) = level {
+        histogram!(INTERRUPTING, "level" => level.name()).record(inference);
     }
 }
 

@@ -165,7 +165,7 @@ def test_models_may_be_loaded_after_a_fork():
         import os, sys, prefold
         child = os.fork()
         # One write a process: `print` writes the line and its end separately where Python is unbuffered.
-        os.write(1, b"%d\n" % prefold.Model(sys.argv[1] + "/bert-mean-tiny").embed("a").shape[0])
+        os.write(1, b"%d\\n" % prefold.Model(sys.argv[1] + "/bert-mean-tiny").embed("a").shape[0])
         if child:
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     """)
