@@ -18,14 +18,13 @@ pub trait Backend: Send {
     /// The loaded model.
     fn info(&self) -> &ModelInfo;
 
-    /// Bytes of the device's memory that the largest batch takes beside the model; 0 where they are not counted, as on a CPU.
+    /// Device memory of the largest batch in bytes, weights excluded; 0 on a CPU, whose memory is not counted.
     fn needed_bytes(&self, limits: BatchLimits) -> usize {
         let _ = limits;
         0
     }
 
-    /// Checks that the largest batch fits the device's memory beside the model and the `others` bytes of further backends. A device without
-    /// a bound of its own, as a CPU, takes any.
+    /// Checks that the largest batch fits the free memory of the device, of which further backends need `others` bytes. A CPU takes any.
     ///
     /// # Errors
     /// It does not fit; says what would.

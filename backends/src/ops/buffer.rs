@@ -15,7 +15,7 @@ pub(crate) struct Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // Where a device cannot be waited for any more, it does nothing any more either.
+        // A device that cannot be waited for has failed and uses no memory.
         let _ = self.target.join_memory();
     }
 }

@@ -185,7 +185,7 @@ impl Target {
         })
     }
 
-    /// True where operations go to a stream beside the device's own.
+    /// True for a stream of higher priority.
     pub(crate) fn has_priority(&self) -> bool {
         #[cfg(feature = "cuda")]
         return self.cuda().is_some_and(|cuda| cuda.has_priority());

@@ -1,4 +1,4 @@
-//! Pieces: the tokens of a text without special ones, and the cut of those of a text or a pair to a length.
+//! Tokens of a text, special tokens excluded, and the truncation of texts and pairs.
 
 use crate::TruncationDirection;
 use tokenizers::Encoding;

@@ -89,7 +89,7 @@ pub(crate) fn check_input_length(config: &EngineConfig, of_model: usize) -> Resu
     }
 }
 
-/// Memory of the device for the largest batch, beside those of other backends.
+/// Device memory of the largest batch; further backends need `others` bytes.
 pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits, others: usize) -> Result<(), InvalidSetting> {
     let Err(TooLarge { largest_max_tokens, needed_bytes, free_bytes }) = backend.check_limits(limits, others) else {
         return Ok(());

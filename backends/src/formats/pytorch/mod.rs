@@ -40,7 +40,7 @@ pub(super) fn read_header(file: &str, bytes: &[u8]) -> Result<HashMap<String, Te
     let header =
         header.and_then(|header| match header.values().map(|tensor| tensor.bytes.len() as u128).sum::<u128>() {
             sum if sum <= (MAX_SHARING * bytes.len()) as u128 => Ok(header),
-            sum => Err(format!("its tensors have {sum} bytes, at most {MAX_SHARING} times those of the file are read")),
+            sum => Err(format!("its tensors take {sum} bytes, the limit is {MAX_SHARING} times the file")),
         });
     header.map_err(|problem| LoadError::invalid(file, format!("not a file of tensors that can be read: {problem}")))
 }

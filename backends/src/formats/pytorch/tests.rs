@@ -186,7 +186,7 @@ fn memory_is_bounded_whatever_a_pickle_repeats() {
         zip(&[("model/data.pkl", &dict(&tensors)), ("model/data/0", &storage)])
     };
     assert!(open(of_whole(4)).is_ok());
-    assert!(refused(of_whole(6)).contains("its tensors have 600144 bytes, at most 4 times those of the file"));
+    assert!(refused(of_whole(6)).contains("its tensors take 600144 bytes, the limit is 4 times the file"));
     assert!(
         refused(pickle([text(&"x".repeat(1025)), b".".to_vec()].concat())).contains("has 1025 bytes, at most 1024")
     );
