@@ -237,9 +237,11 @@ impl FairShares {
     }
 
     /// A forming batch has left. What an account had of room that others had no use for it does not pay for later: it is ahead
-    /// of them by its longest entry at most.
-    pub(crate) fn close_batch(&mut self, seats: &[Seat]) {
-        let level = self.turns.first().map_or(self.level, |&(received, _)| self.level.max(received));
+    /// of them by its longest entry at most. The `reserved` accounts and lanes, which were not seated in it, had use for it.
+    pub(crate) fn close_batch(&mut self, seats: &[Seat], reserved: &BTreeSet<(Account, u8)>) {
+        let reserved_of = |account: Account| reserved.range((account, 0)..=(account, u8::MAX)).map(|&(_, lane)| lane);
+        let mut waiting = self.turns.iter().filter(|&&(_, account)| reserved_of(account).next().is_none());
+        let level = waiting.next().map_or(self.level, |&(received, _)| self.level.max(received));
         let mut longest: HashMap<Account, u64> = HashMap::new();
         let mut lanes: HashMap<Account, BTreeSet<u8>> = HashMap::new();
         for seat in seats.iter().filter(|seat| seat.tokens > 0) {
@@ -257,7 +259,7 @@ impl FairShares {
             self.land(account, lowered);
         }
         for (account, lanes) in lanes {
-            self.account(account).lanes.close_batch(lanes);
+            self.account(account).lanes.close_batch(lanes, reserved_of(account).collect());
         }
     }
 

@@ -5,6 +5,8 @@ use super::entry::Ticket;
 use super::fair_shares::{FairShares, Members, Seat};
 use super::level::Level;
 use super::prefix_index::Group;
+use crate::Account;
+use std::collections::BTreeSet;
 
 /// A batch that forms.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(super) struct Forming {
     pub(super) lanes: Option<[u8; 2]>,
     /// Tokens that sharing saved the leading job, less those of riders.
     pub(super) saved: usize,
+    /// Accounts and lanes that were reserved while it formed.
+    pub(super) reserved: BTreeSet<(Account, u8)>,
     /// An entry in it was cancelled, and another could have its room.
     pub(super) has_vacancy: bool,
 }

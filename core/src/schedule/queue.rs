@@ -139,6 +139,7 @@ impl Queue {
     /// Removes the entries that begin a batch, or join the one that forms. Cancelled entries are dropped.
     pub(crate) fn take(&mut self) -> Vec<Entry> {
         self.reserved = self.reserved();
+        self.forming.reserved.extend(&self.reserved);
         let mut taken = Vec::new();
         let mut passed_over = PassedOver::default();
         while let Some(candidate) = self.in_turn(&passed_over)
@@ -187,9 +188,9 @@ impl Queue {
             Some(forming) => std::mem::take(forming),
             None => self.end_forming(),
         };
-        let Forming { seats, members, load, .. } = forming;
+        let Forming { seats, members, load, reserved, .. } = forming;
         let estimate = self.costs.time(&load.work);
-        self.shares.close_batch(&seats);
+        self.shares.close_batch(&seats, &reserved);
         self.last_batch += 1;
         self.running.insert(self.last_batch, Running { level, interrupts, estimate, seats, members });
         self.last_batch

@@ -174,9 +174,10 @@ impl SizeLanes {
     }
 
     /// A forming batch has left with entries of these lanes. A lane may have filled room that those before it had no use for, which it
-    /// does not pay for later: it is ahead of the others by a job of its own at most.
-    pub(crate) fn close_batch(&mut self, lanes: impl IntoIterator<Item = u8>) {
-        let waiting = self.turns.iter().map(|(_, id)| self.lanes[id].progress);
+    /// does not pay for later: it is ahead of the others by a job of its own at most. The `reserved` lanes, which were not seated in it, had
+    /// use for it.
+    pub(crate) fn close_batch(&mut self, lanes: impl IntoIterator<Item = u8>, reserved: BTreeSet<u8>) {
+        let waiting = self.turns.iter().filter(|(_, id)| !reserved.contains(id)).map(|(_, id)| self.lanes[id].progress);
         let least = waiting.min().map_or(self.level, |progress| self.level.max(progress));
         for id in lanes {
             let most = least.saturating_add(self.quantum.saturating_mul(1 << id.clamp(1, 32)));

@@ -12,7 +12,7 @@ fn size(entries: usize) -> JobSize {
 
 /// A batch has left and is done.
 fn complete(shares: &mut FairShares, seats: &[Seat], time: Option<Duration>) {
-    shares.close_batch(seats);
+    shares.close_batch(seats, &BTreeSet::new());
     shares.finish_batch(seats, time);
 }
 
@@ -82,7 +82,7 @@ fn a_request_is_open_until_its_batch_is_done() {
     let mut shares = FairShares::new(2);
     begin(&mut shares, 0, 1, 1);
     let seat = seat(&mut shares, &[(0, 0..1)], 100);
-    shares.close_batch(&[seat]);
+    shares.close_batch(&[seat], &BTreeSet::new());
     assert!(shares.jobs.contains_key(&0));
     shares.finish_batch(&[seat], None);
     assert!(shares.jobs.is_empty());

@@ -14,7 +14,7 @@ fn serve(lanes: &mut SizeLanes, times: usize) -> Vec<u8> {
     let one = |_| {
         let (rank, _) = lanes.classes().next().unwrap();
         let progress = lanes.charge(rank.lane, 100);
-        lanes.close_batch([rank.lane]);
+        lanes.close_batch([rank.lane], BTreeSet::new());
         lanes.land(rank.lane, progress);
         rank.lane
     };

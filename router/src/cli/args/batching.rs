@@ -33,7 +33,7 @@ pub(crate) struct BatchingArgs {
     pub(crate) max_input_length: Option<usize>,
 
     /// Estimated milliseconds of a batch at most, beside those of a prompt that its texts share; 0 for no such limit.
-    /// Default: on a CPU 4000 for decoders with --scheduling prefix and 250 for other models, 0 on a GPU. Short requests
+    /// Default: on a CPU 10000 for decoders with --scheduling prefix and 250 for other models, 0 on a GPU. Short requests
     /// interrupt long batches, whatever this is
     #[arg(long, env, value_parser = count::<u64>)]
     pub(crate) max_batch_ms: Option<u64>,
