@@ -1,10 +1,10 @@
 //! Quotas of what waits for a batch, which bound the queue's memory.
 //!
-//! A request enters while the queue holds less than both limits. A request that is done in chunks is accepted with its
-//! first; the later ones wait in turn, and no new request enters before them.
+//! A request enters while the queue holds less than both limits, or its account less than its fair parts of them. A request that is
+//! done in chunks is accepted with its first; the later ones wait in turn, and no new request of its account enters before them.
 
 use super::quota::{Quota, Share};
-use crate::{Error, Resource};
+use crate::{Account, Error, Resource};
 use std::sync::Arc;
 
 /// Limits of the queue.
@@ -36,8 +36,8 @@ impl QueueQuota {
         Self { limits, tokens, inputs }
     }
 
-    pub(crate) fn share(&self) -> QueueShare {
-        QueueShare { tokens: self.tokens.share(), inputs: self.inputs.share() }
+    pub(crate) fn share_of(&self, account: Account) -> QueueShare {
+        QueueShare { tokens: self.tokens.share_of(account), inputs: self.inputs.share_of(account) }
     }
 }
 
@@ -68,7 +68,6 @@ impl QueueShare {
     }
 
     /// Tokens and inputs held.
-    #[cfg(test)]
     pub(crate) fn held(&self) -> [usize; 2] {
         [self.tokens.held(), self.inputs.held()]
     }

@@ -1,11 +1,17 @@
-//! Quota shared by all requests.
+//! Quota shared by all requests, in fair parts between accounts.
 //!
-//! A request is admitted while the others hold less than the limit, whatever its own size. Large requests have the same
-//! chance as small ones, and all together never hold more than the limit and one request.
+//! A request is admitted while the others hold less than the limit, whatever its own size: large requests have the same chance
+//! as small ones. One whose account holds less than its *fair part* is admitted even then. A fair part is the limit over the
+//! number of accounts that hold something, so no account can take all from the others.
+//!
+//! A single account never holds more than the limit and one request. Of several the one with the most holds that much at most, the
+//! next half of the limit and a request, the third a third of it and a request: n accounts together hold at most
+//! (1 + 1/2 + ... + 1/n) limits and n requests.
 
-use crate::{Error, Resource};
-use std::sync::Arc;
+use crate::{Account, Error, Resource};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
 /// Limit on a resource that all requests share.
@@ -13,10 +19,7 @@ use tokio::sync::{Notify, Semaphore};
 pub struct Quota {
     limit: usize,
     unit: Resource,
-    /// Units in all shares.
-    held: AtomicUsize,
-    /// Wait queue of [`Share::grow_in_turn`], first in, first out; the permit is taken while anybody waits.
-    turn: Semaphore,
+    state: Mutex<State>,
     released: Notify,
 }
 
@@ -24,23 +27,55 @@ pub struct Quota {
 #[derive(Debug)]
 pub struct Share {
     quota: Arc<Quota>,
+    account: Account,
+    /// Changed under the quota's lock only.
     held: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Units in all shares.
+    held: usize,
+    /// Shares that wait in turn.
+    waiting: usize,
+    /// The accounts that hold something or wait.
+    accounts: HashMap<Account, OfAccount>,
+}
+
+/// What the shares of an account hold.
+#[derive(Debug, Default)]
+struct OfAccount {
+    held: usize,
+    waiting: usize,
+    /// Wait queue of [`Share::grow_in_turn`], first in, first out; from the first that waits on.
+    turn: Option<Arc<Semaphore>>,
+}
+
+/// A share that waits in turn; counted until dropped.
+struct Waiting<'a> {
+    share: &'a Share,
+    turn: Arc<Semaphore>,
 }
 
 impl Quota {
     /// A quota of which nothing is held.
     pub fn new(limit: usize, unit: Resource) -> Arc<Self> {
-        Arc::new(Self { limit, unit, held: AtomicUsize::new(0), turn: Semaphore::new(1), released: Notify::new() })
+        Arc::new(Self { limit, unit, state: Mutex::default(), released: Notify::new() })
     }
 
-    /// An empty share.
+    /// An empty share on the account of all requests where there are no keys.
     pub fn share(self: &Arc<Self>) -> Share {
-        Share { quota: Arc::clone(self), held: AtomicUsize::new(0) }
+        self.share_of(Account::default())
+    }
+
+    /// An empty share on an account.
+    pub fn share_of(self: &Arc<Self>, account: Account) -> Share {
+        Share { quota: Arc::clone(self), account, held: AtomicUsize::new(0) }
     }
 
     /// Units that all shares hold.
     pub fn held(&self) -> usize {
-        self.held.load(Ordering::SeqCst)
+        self.lock().held
     }
 
     /// Waits until nothing is held.
@@ -53,6 +88,45 @@ impl Quota {
             released.await;
         }
     }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// True if a share that holds `own` of what its account holds may grow, or the first in turn of its account.
+    fn admits(&self, account: Account, own: usize, limit: usize, is_in_turn: bool) -> bool {
+        let known = self.accounts.get(&account);
+        let (held, waiting) = known.map_or((0, 0), |known| (known.held, known.waiting));
+        let fair_part = limit.div_ceil(self.accounts.len() + usize::from(known.is_none()));
+        let is_below_part = held.saturating_sub(own) < fair_part;
+        let is_free = self.held.saturating_sub(own) < limit;
+        // What is free is for those that wait; a fair part is not theirs.
+        is_in_turn && (is_below_part || is_free)
+            || waiting == 0 && (is_below_part || is_free && self.waiting == 0)
+    }
+
+    fn edit(&mut self, account: Account, edit: impl FnOnce(&mut OfAccount)) {
+        let known = self.accounts.entry(account).or_default();
+        edit(known);
+        if known.held == 0 && known.waiting == 0 {
+            self.accounts.remove(&account);
+        }
+    }
+
+    fn add(&mut self, share: &Share, amount: usize) {
+        self.held += amount;
+        self.edit(share.account, |known| known.held += amount);
+        share.held.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    fn remove(&mut self, share: &Share, amount: usize) {
+        self.held -= amount;
+        self.edit(share.account, |known| known.held -= amount);
+        share.held.fetch_sub(amount, Ordering::Relaxed);
+    }
 }
 
 impl Share {
@@ -64,26 +138,35 @@ impl Share {
     /// Takes `amount` more.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] while the others hold the limit or more, or while another share waits in turn.
+    /// [`Error::Overloaded`] while the others of its account hold its fair part or more, and all others hold the limit or more or another
+    /// share waits in turn; while another of its account waits.
     pub fn grow(&self, amount: usize) -> Result<(), Error> {
-        let Quota { limit, unit, ref turn, .. } = *self.quota;
-        if turn.available_permits() > 0 && self.try_grow(amount) {
-            return Ok(());
-        }
-        Err(Error::Overloaded { resource: unit, limit })
+        self.grow_by(|_| amount, false)
     }
 
-    /// Takes `amount` more as soon as the others hold less than the limit. Shares that wait go first in, first out, and
-    /// before any that does not wait. Dropped while it waits, it takes nothing.
+    /// Takes as much more as it lacks of `total`.
+    ///
+    /// # Errors
+    /// As [`grow`](Self::grow), but none if it holds that much.
+    pub fn grow_to(&self, total: usize) -> Result<(), Error> {
+        if self.held() >= total {
+            return Ok(());
+        }
+        self.grow_by(|held| total.saturating_sub(held), false)
+    }
+
+    /// Takes `amount` more as soon as its account has room. The shares of an account that wait go first in, first out, and before any
+    /// of it that does not wait; what is free beyond fair parts is for those that wait, too. Dropped while it waits, it takes nothing.
     pub async fn grow_in_turn(&self, amount: usize) {
         // Without waiting nobody is turned away meanwhile.
         if self.grow(amount).is_ok() {
             return;
         }
-        let _turn = self.quota.turn.acquire().await;
+        let waiting = Waiting::new(self);
+        let _turn = waiting.turn.acquire().await;
         loop {
             let released = self.quota.released.notified();
-            if self.try_grow(amount) {
+            if self.grow_by(|_| amount, true).is_ok() {
                 return;
             }
             released.await;
@@ -92,39 +175,69 @@ impl Share {
 
     /// Takes `amount` more whatever the others hold, for what exists already.
     pub fn force(&self, amount: usize) {
-        self.quota.held.fetch_add(amount, Ordering::SeqCst);
-        self.held.fetch_add(amount, Ordering::Relaxed);
+        self.quota.lock().add(self, amount);
     }
 
     /// Gives back what is held beyond `amount`.
     pub fn shrink_to(&self, amount: usize) {
-        let held = self.held.fetch_min(amount, Ordering::Relaxed);
-        if held > amount {
-            self.quota.held.fetch_sub(held - amount, Ordering::SeqCst);
-            self.quota.released.notify_waiters();
+        if self.held() <= amount {
+            return;
         }
+        let mut state = self.quota.lock();
+        let excess = self.held().saturating_sub(amount);
+        state.remove(self, excess);
+        drop(state);
+        self.quota.released.notify_waiters();
     }
 
     /// Takes over what another share of the same quota holds.
     pub(crate) fn absorb(&self, other: &Self) {
-        self.held.fetch_add(other.held.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        let mut state = self.quota.lock();
+        let amount = other.held();
+        state.remove(other, amount);
+        state.add(self, amount);
     }
 
-    fn try_grow(&self, amount: usize) -> bool {
-        let Quota { limit, ref held, .. } = *self.quota;
+    fn grow_by(&self, amount: impl FnOnce(usize) -> usize, is_in_turn: bool) -> Result<(), Error> {
+        let Quota { limit, unit, .. } = *self.quota;
+        let mut state = self.quota.lock();
         let own = self.held();
-        let grown = |held: usize| if held.saturating_sub(own) < limit { held.checked_add(amount) } else { None };
-        let is_admitted = held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, grown).is_ok();
-        if is_admitted {
-            self.held.fetch_add(amount, Ordering::Relaxed);
+        let amount = amount(own);
+        let fits = state.held.checked_add(amount).is_some();
+        if !fits || !state.admits(self.account, own, limit, is_in_turn) {
+            return Err(Error::Overloaded { resource: unit, limit });
         }
-        is_admitted
+        state.add(self, amount);
+        Ok(())
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         self.shrink_to(0);
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn new(share: &'a Share) -> Self {
+        let mut state = share.quota.lock();
+        state.waiting += 1;
+        let known = state.accounts.entry(share.account).or_default();
+        known.waiting += 1;
+        let turn = Arc::clone(known.turn.get_or_insert_with(|| Arc::new(Semaphore::new(1))));
+        Self { share, turn }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Share { quota, account, .. } = self.share;
+        let mut state = quota.lock();
+        state.waiting -= 1;
+        state.edit(*account, |known| known.waiting -= 1);
+        drop(state);
+        // With an account less the fair parts are larger.
+        quota.released.notify_waiters();
     }
 }
 

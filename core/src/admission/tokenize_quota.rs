@@ -5,7 +5,7 @@
 //! after normalisation has the same limit.
 
 use super::quota::{Quota, Share};
-use crate::{Error, Resource};
+use crate::{Account, Error, Resource};
 use std::sync::Arc;
 
 /// Limit of one request: bytes of text, ids, or tokens that are shown.
@@ -25,16 +25,22 @@ impl Default for TokenizeQuota {
 }
 
 impl TokenizeQuota {
-    /// The share of one request; `unit` names in messages what `amount` counts.
+    /// The share of one request of an account; `unit` names in messages what `amount` counts.
     ///
     /// # Errors
     /// [`Error::Validation`] for more than one request may bring, [`Error::Overloaded`] while others hold the limit.
-    pub(crate) fn admit(&self, field: &'static str, amount: usize, unit: &str) -> Result<Share, Error> {
+    pub(crate) fn admit(
+        &self,
+        account: Account,
+        field: &'static str,
+        amount: usize,
+        unit: &str,
+    ) -> Result<Share, Error> {
         if amount > MAX_OF_REQUEST {
             let problem = format!("has {amount} {unit}, the limit is {MAX_OF_REQUEST} in a request");
             return Err(Error::invalid(field, problem));
         }
-        let share = self.0.share();
+        let share = self.0.share_of(account);
         share.grow(amount)?;
         Ok(share)
     }
@@ -47,19 +53,20 @@ mod tests {
     #[test]
     fn requests_are_admitted_while_others_are_below_the_limit() {
         let quota = TokenizeQuota::default();
-        let mut shares: Vec<_> = (0..4).map(|_| quota.admit("ids", MAX_OF_REQUEST - 1, "ids").unwrap()).collect();
-        shares.push(quota.admit("inputs", MAX_OF_REQUEST, "bytes").unwrap());
-        let error = quota.admit("ids", 0, "ids").unwrap_err();
+        let admit = |account, amount| quota.admit(Account(account), "ids", amount, "ids");
+        let mut shares: Vec<_> = (0..5).map(|_| admit(1, MAX_OF_REQUEST - 1).unwrap()).collect();
+        let error = admit(1, 0).unwrap_err();
         assert!(matches!(error, Error::Overloaded { limit: 4_194_304, resource: Resource::TokenizeInput }), "{error}");
+        drop(admit(2, MAX_OF_REQUEST).unwrap());
         shares.pop();
-        drop(quota.admit("ids", 1, "ids").unwrap());
+        drop(admit(1, 1).unwrap());
         drop(shares);
         assert_eq!(quota.0.held(), 0);
     }
 
     #[test]
     fn a_request_above_its_own_limit_is_invalid() {
-        let error = TokenizeQuota::default().admit("inputs", MAX_OF_REQUEST + 1, "bytes of text").unwrap_err();
+        let error = TokenizeQuota::default().admit(Account(0), "inputs", MAX_OF_REQUEST + 1, "bytes of text").unwrap_err();
         let text = "`inputs` has 1048577 bytes of text, the limit is 1048576 in a request";
         assert!(matches!(&error, Error::Validation { .. }) && error.to_string() == text, "{error}");
     }

@@ -33,7 +33,7 @@ impl Engine {
                 let Inner { tokenize_quota, .. } = &*self.inner;
                 let bytes = texts.iter().map(|text| text.len() + 1).sum();
                 // Held as long as the tokens are.
-                let _share = tokenize_quota.admit(options.field, bytes, "bytes of text and one for each text")?;
+                let _share = tokenize_quota.admit(self.account, options.field, bytes, "bytes of text and one for each text")?;
                 let spans = self.spans(texts, &options).await?;
                 let tokenization = begun.elapsed();
                 let ids = spans.iter().map(|spans| Input::Ids(spans.ids.clone())).collect();

@@ -261,7 +261,7 @@ impl Engine {
     /// The share of one request among those in the engine.
     fn admit(&self) -> Result<Share, Error> {
         let Inner { requests, accepting, .. } = &*self.inner;
-        let share = requests.share();
+        let share = requests.share_of(self.account);
         let admitted = share.grow(1);
         // Checked after the share was taken: a shutdown that did not see the share is seen here.
         if !accepting.load(Ordering::SeqCst) {

@@ -23,7 +23,7 @@ impl Engine {
                 let bytes = texts.iter().map(|text| text.len() + resolved.prompt_len() + 1).sum();
                 let _request = self.admit()?;
                 let unit = "bytes of text with its prompts and one for each text";
-                let _share = tokenize_quota.admit(options.field, bytes, unit)?;
+                let _share = tokenize_quota.admit(self.account, options.field, bytes, unit)?;
                 let texts = Place::each(texts, options.field);
                 tokenizers
                     .map(texts, String::len, move |encoders, place, text| {
@@ -48,7 +48,7 @@ impl Engine {
                 let Inner { tokenizers, tokenize_quota, .. } = &*self.inner;
                 self.check_count(ids.len(), "ids")?;
                 let _request = self.admit()?;
-                let _share = tokenize_quota.admit("ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
+                let _share = tokenize_quota.admit(self.account, "ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
                 let ids = Place::each(ids, "ids");
                 let decoded = AtomicU64::new(0);
                 let decode = move |encoders: &Encoders, place, ids: Vec<u32>| {

@@ -10,7 +10,7 @@ use crate::schedule::level::Level;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::queue::Queue;
 use crate::schedule::work::Work;
-use crate::{BackendError, PartMap, metrics};
+use crate::{Account, BackendError, PartMap, metrics};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -58,8 +58,8 @@ pub(super) struct State {
     pub(super) queue: Queue,
     /// What batches have cost.
     costs: PartCosts,
-    /// Quota of the entries that wait or are in batches that form.
-    pub(super) share: QueueShare,
+    /// Quota of the entries that wait or are in batches that form, of the accounts that have some.
+    pub(super) shares: BTreeMap<Account, QueueShare>,
     /// The batch of each level that is ready and can still grow.
     pub(super) slots: BTreeMap<Level, FormingBatch>,
     /// The planner has taken entries, and the batch of them is not in its slot yet.
@@ -88,7 +88,7 @@ impl Pipeline {
         let state = State {
             queue,
             costs,
-            share: quota.share(),
+            shares: BTreeMap::new(),
             slots: BTreeMap::new(),
             is_forming: false,
             spare: Vec::new(),
@@ -233,9 +233,14 @@ impl State {
 
     /// Gives back the quota of entries that a backend has taken or that were withdrawn, and shows what still waits. Those in
     /// the batch that forms keep it, because they may have to wait again.
-    pub(super) fn entries_left(&self) {
-        let [tokens, inputs] = self.queue.held();
-        self.share.shrink_to(tokens, inputs);
+    pub(super) fn entries_left(&mut self) {
+        let queue = &self.queue;
+        self.shares.retain(|&account, share| {
+            let [tokens, inputs] = queue.held_of(account);
+            share.shrink_to(tokens, inputs);
+            inputs > 0
+        });
+        let [tokens, inputs] = queue.held();
         metrics::queue(tokens, inputs);
     }
 }

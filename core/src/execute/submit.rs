@@ -46,7 +46,7 @@ impl Pipeline {
         flow: Flow,
     ) -> Result<Pending, Error> {
         let submission = Submission::new(sequences, wanted);
-        let share = self.quota.share();
+        let share = self.quota.share_of(flow.account);
         share.grow(submission.tokens, submission.entries.len())?;
         self.push(submission, &share, flow, None)
     }
@@ -63,7 +63,7 @@ impl Pipeline {
         follows: Ticket,
     ) -> Result<Pending, Error> {
         let submission = Submission::new(sequences, wanted);
-        let share = self.quota.share();
+        let share = self.quota.share_of(flow.account);
         share.grow_in_turn(submission.tokens, submission.entries.len()).await;
         self.push(submission, &share, flow, Some(follows))
     }
@@ -73,9 +73,10 @@ impl Pipeline {
     /// # Errors
     /// [`Error::ShuttingDown`]
     pub(crate) fn submit_probe(self: &Arc<Self>, wanted: Wanted) -> Result<Pending, Error> {
-        let share = self.quota.share();
+        let flow = Flow::default();
+        let share = self.quota.share_of(flow.account);
         share.force(1, 1);
-        self.push(Submission::new(vec![Tokens::new(vec![0])], wanted), &share, Flow::default(), None)
+        self.push(Submission::new(vec![Tokens::new(vec![0])], wanted), &share, flow, None)
     }
 
     fn push(
@@ -89,7 +90,7 @@ impl Pipeline {
         if state.closed {
             return Err(self.lost_device().map_or(Error::ShuttingDown, Error::Backend));
         }
-        state.share.absorb(share);
+        state.shares.entry(flow.account).or_insert_with(|| self.quota.share_of(flow.account)).absorb(share);
         let tickets = state.queue.push(submission.entries, flow, follows);
         let [tokens, inputs] = state.queue.held();
         metrics::queue(tokens, inputs);

@@ -8,6 +8,7 @@ pub(crate) mod entry;
 mod fair_shares;
 pub(crate) mod fit;
 pub(crate) mod forming;
+mod held;
 pub(crate) mod interrupting;
 pub(crate) mod level;
 mod pace;

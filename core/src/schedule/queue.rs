@@ -4,6 +4,7 @@ use super::budget::{Load, Policy};
 use super::entry::{Entry, Ticket};
 use super::fair_shares::{Class, FairShares, Seat, Turn};
 use super::forming::{BatchId, Candidate, Forming, PassedOver, Running};
+use super::held::Held;
 use super::interrupting::{InterruptPolicy, Interrupting};
 use super::level::Level;
 use super::part_costs::TimeBound;
@@ -47,6 +48,8 @@ pub(crate) struct Queue {
     next_ticket: Ticket,
     /// Tokens of all waiting entries.
     tokens: usize,
+    /// Those that wait or are in batches that form.
+    held: Held,
     pub(super) forming: Forming,
     /// Accounts and lanes that the batch which forms has no entries of.
     pub(super) reserved: BTreeSet<(Account, u8)>,
@@ -79,6 +82,7 @@ impl Queue {
             shares: FairShares::new(policy.quantum),
             next_ticket: 0,
             tokens: 0,
+            held: Held::default(),
             forming: Forming::default(),
             reserved: BTreeSet::new(),
             interrupting: interrupting.map(Interrupting::new),
@@ -103,6 +107,7 @@ impl Queue {
         for mut entry in entries {
             entry.ticket = self.next_ticket;
             self.next_ticket += 1;
+            self.held.add(entry.ticket, flow.account, entry.tokens.len());
             self.add(entry, job);
         }
         self.newcomers.push(job);
@@ -129,6 +134,11 @@ impl Queue {
         let load = &self.forming.load;
         let [tokens, entries] = self.interrupting.as_ref().map_or([0; 2], Interrupting::held);
         [self.tokens + load.ragged_tokens + tokens, self.len() + load.sequences + entries]
+    }
+
+    /// Those of an account.
+    pub(crate) fn held_of(&self, account: Account) -> [usize; 2] {
+        self.held.of(account)
     }
 
     /// Takes other estimates of the time of a batch and another bound on it.
@@ -175,7 +185,10 @@ impl Queue {
         for Seat { ticket, job, .. } in forming.seats {
             match entries.remove(&ticket).filter(|entry| !entry.is_cancelled()) {
                 Some(entry) => self.add(entry, job),
-                None => self.shares.finish_entry(job),
+                None => {
+                    self.held.remove(ticket);
+                    self.shares.finish_entry(job);
+                }
             }
         }
     }
@@ -191,6 +204,7 @@ impl Queue {
         let Forming { seats, members, load, reserved, .. } = forming;
         let estimate = self.costs.time(&load.work);
         self.shares.close_batch(&seats, &reserved);
+        seats.iter().for_each(|seat| self.held.remove(seat.ticket));
         self.last_batch += 1;
         self.running.insert(self.last_batch, Running { level, interrupts, estimate, seats, members });
         self.last_batch
@@ -341,6 +355,7 @@ impl Queue {
 
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         if let Some(Waiting { job, .. }) = self.remove(ticket) {
+            self.held.remove(ticket);
             self.shares.finish_entry(job);
         }
     }

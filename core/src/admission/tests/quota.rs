@@ -44,7 +44,7 @@ async fn who_waits_goes_before_who_is_new_and_in_order() {
     holder.shrink_to(LIMIT);
     assert!(!is_ready(growing.as_mut()).await, "the limit is still held");
     holder.shrink_to(1);
-    assert!(new.grow(1).is_err(), "another waits");
+    assert!(new.grow(1).is_err(), "another of the account waits");
     assert!(!is_ready(behind.as_mut()).await, "not its turn");
     growing.await;
     assert!(!is_ready(behind.as_mut()).await, "the first took all");
@@ -78,7 +78,7 @@ async fn nothing_is_lost_when_a_waiting_share_is_given_up() {
 #[test]
 fn threads_never_hold_more_than_the_limit_and_one_request() {
     const LARGEST: usize = 7;
-    const ROUNDS: usize = 1_000_000;
+    const ROUNDS: usize = 200_000;
     let (quota, most, start) = (quota(), AtomicUsize::new(0), Barrier::new(8));
     let admitted: usize = std::thread::scope(|scope| {
         let threads = [0, 1, 2, 3, 4, 5, 6, 7].map(|thread| {
@@ -111,6 +111,66 @@ fn threads_never_hold_more_than_the_limit_and_one_request() {
     quota.share().grow(1).unwrap();
 }
 
+#[tokio::test]
+async fn an_account_below_its_fair_part_waits_for_nobody() {
+    let quota = quota();
+    let of = |account| quota.share_of(Account(account));
+    let [holder, later] = [of(1), of(1)];
+    holder.grow(LIMIT + 5).unwrap();
+    let mut waits = Box::pin(later.grow_in_turn(1));
+    assert!(!is_ready(waits.as_mut()).await);
+    let others = [of(2), of(2), of(2)];
+    others[0].grow(LIMIT / 2 - 1).unwrap();
+    others[1].grow(7).unwrap();
+    let error = others[2].grow(1).unwrap_err();
+    assert!(matches!(error, Error::Overloaded { resource: Resource::QueuedTokens, limit: LIMIT }), "{error}");
+    // A third of the limit, rounded up, for each of three.
+    let third = [of(3), of(3), of(3)];
+    third[0].grow(3).unwrap();
+    third[1].grow(1).unwrap();
+    assert!(third[2].grow(1).is_err());
+    // What is free is for those that wait, a fair part is not.
+    others.iter().chain(&third).for_each(|share| share.shrink_to(0));
+    holder.shrink_to(LIMIT - 1);
+    others[0].grow(LIMIT / 2).unwrap();
+    assert!(others[1].grow(1).is_err());
+    holder.shrink_to(LIMIT / 2);
+    others[0].shrink_to(1);
+    waits.await;
+    assert_eq!((later.held(), quota.held()), (1, LIMIT / 2 + 2));
+}
+
+#[tokio::test]
+async fn accounts_wait_apart_and_larger_parts_are_told() {
+    let quota = quota();
+    let of = |account| quota.share_of(Account(account));
+    let [full, one, third] = [of(1), of(2), of(3)];
+    full.force(2 * LIMIT);
+    one.grow(4).unwrap();
+    third.grow(1).unwrap();
+    let more = of(2);
+    let mut waits = Box::pin(more.grow_in_turn(1));
+    assert!(!is_ready(waits.as_mut()).await, "a third of the limit is held");
+    third.grow(1).unwrap();
+    drop(third);
+    waits.await;
+    assert_eq!(quota.held(), 2 * LIMIT + 5);
+}
+
+#[test]
+fn a_share_grows_to_a_total_once() {
+    let quota = quota();
+    let [share, other] = [(); 2].map(|()| quota.share());
+    share.grow(3).unwrap();
+    share.grow_to(LIMIT).unwrap();
+    assert!(other.grow(1).is_err());
+    share.grow_to(LIMIT).unwrap();
+    share.grow_to(1).unwrap();
+    assert_eq!(share.held(), LIMIT);
+    assert!(other.grow_to(1).is_err());
+    other.grow_to(0).unwrap();
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Grow(usize, usize),
@@ -131,7 +191,41 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Units that a request of the histories below takes at most.
+const LARGEST: usize = 14;
+
 proptest! {
+    #[test]
+    fn whoever_holds_less_than_a_fair_part_is_admitted_and_the_sum_is_bounded(
+        steps in prop::collection::vec((0..5u32, 0..4usize, 0..=LARGEST, any::<bool>()), 0..120),
+    ) {
+        let quota = quota();
+        let mut shares: Vec<[Share; 4]> = (0..5).map(|n| [(); 4].map(|()| quota.share_of(Account(n)))).collect();
+        for (account, request, amount, leaves) in steps {
+            let account = account as usize;
+            if leaves {
+                shares[account][request] = quota.share_of(Account(account as u32));
+                continue;
+            }
+            let held = |of: usize| shares[of].iter().map(Share::held).sum::<usize>();
+            let holders = (0..5).filter(|&of| of == account || held(of) > 0).count();
+            let is_below_part = held(account) * holders < LIMIT;
+            // A request takes what it needs at once.
+            if shares[account][request].held() == 0 {
+                let admitted = shares[account][request].grow(amount).is_ok();
+                prop_assert!(admitted || !is_below_part);
+            }
+            let mut all: Vec<usize> = (0..5).map(|of| shares[of].iter().map(Share::held).sum()).collect();
+            all.sort_unstable_by(|a, b| b.cmp(a));
+            for (held, place) in all.iter().zip(1..) {
+                prop_assert!(*held < LIMIT.div_ceil(place) + LARGEST, "{all:?}");
+            }
+            prop_assert_eq!(quota.held(), all.iter().sum::<usize>());
+        }
+        drop(shares);
+        prop_assert_eq!((quota.held(), quota.lock().accounts.len()), (0, 0));
+    }
+
     #[test]
     fn shares_are_those_of_the_model(steps in prop::collection::vec(step(), 0..60)) {
         let quota = quota();

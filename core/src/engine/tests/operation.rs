@@ -283,6 +283,18 @@ async fn shutdown_waits_for_requests_that_are_still_being_encoded() {
     assert_eq!(pending.collect().await.unwrap().len(), 1);
 }
 
+#[test]
+fn an_account_leaves_places_to_others() {
+    let engine = engine(embedder(), EngineConfig { max_concurrent_requests: 4, ..config() });
+    let of = |account| engine.clone().on_account(Account(account), None);
+    let _all: Vec<_> = (0..4).map(|_| of(1).admit().unwrap()).collect();
+    assert!(matches!(of(1).admit(), Err(Error::Overloaded { resource: Resource::Requests, limit: 4 })));
+    let others = [of(2).admit().unwrap(), of(2).admit().unwrap()];
+    assert!(of(2).admit().is_err(), "it has half of the places");
+    of(3).admit().unwrap();
+    drop(others);
+}
+
 #[tokio::test]
 async fn threads_end_with_the_last_engine() {
     let (engine, control) = controlled(config());

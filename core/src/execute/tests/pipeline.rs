@@ -9,7 +9,7 @@ use crate::schedule::entry::{Answer, Entry};
 use crate::schedule::level::Level;
 use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use crate::trace::Trace;
-use crate::{BackendError, Error, Flow, Folding, ModelBackend, PartMap, Resource, Scheduling, Tokens, Wanted};
+use crate::{Account, BackendError, Error, Flow, Folding, ModelBackend, PartMap, Resource, Scheduling, Tokens, Wanted};
 use std::time::Duration;
 
 const LIMITS: QueueLimits = QueueLimits { tokens: 6, inputs: 4 };
@@ -233,7 +233,7 @@ async fn a_small_request_takes_the_place_of_a_large_ones_later_entries() {
     let job: Vec<Vec<u32>> = (1..5).map(|id| vec![id; 300]).collect();
     let job = submit(&pipeline, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
     wait_until("the slot is full", || waiting(&pipeline) == (Some(2), 2));
-    let held = || pipeline.lock().share.held();
+    let held = || pipeline.lock().shares[&Account::default()].held();
     assert_eq!(held(), [1200, 4], "the slot's too, because they may have to wait again");
     let query = submit(&pipeline, &[&[7; 200]]);
     wait_until("its place is given up", || pipeline.lock().queue.tokens() == 900);
@@ -426,7 +426,7 @@ async fn a_full_queue_refuses_whatever_the_size_and_says_which_limit() {
             control.started();
             wait_until("the queue has moved on", || waiting(&pipeline) == (Some(1), left));
         }
-        wait_until("there is room", || pipeline.quota.share().grow(0, 0).is_ok());
+        wait_until("there is room", || pipeline.quota.share_of(Account::default()).grow(0, 0).is_ok());
         pending.push(submit(&pipeline, &[&[5; 50]]));
         pending.push(probe);
         pipeline.close();
@@ -450,13 +450,16 @@ async fn a_later_chunk_waits_for_room_and_goes_before_who_is_new() {
     });
     tokio::task::yield_now().await;
     assert!(!chunk.is_finished());
+    let other = Flow { account: Account(1), ..Flow::default() };
+    // Another account has room of its own.
+    pending.insert(0, pipeline.submit(vec![Tokens::new(vec![1])], Wanted::Embedding, other).unwrap());
     // Room, but somebody has been waiting for it.
     drop(pending.pop());
     assert_eq!(refusal(&pipeline), (Resource::QueuedTokens, 6));
     let chunk = chunk.await.unwrap().unwrap();
     assert_eq!(refusal(&pipeline), (Resource::QueuedTokens, 6));
     pending.push(chunk);
-    for _ in 0..3 {
+    for _ in 0..4 {
         control.release(Fate::Answer);
     }
     for pending in pending {

@@ -354,6 +354,9 @@ proptest! {
                     queue.complete_batch();
                 }
             }
+            let held = (0..3).map(|account| queue.held_of(Account(account)));
+            let sum = held.fold([0, 0], |sum, held| [sum[0] + held[0], sum[1] + held[1]]);
+            prop_assert_eq!(sum, queue.held(), "what accounts hold is all that is held");
         }
         prop_assert_eq!((queue.len(), queue.tokens()), (0, 0));
         let mut expected: Vec<Ticket> = requests.into_iter().flat_map(|(tickets, _)| tickets).collect();
