@@ -68,6 +68,7 @@ impl QueueShare {
     }
 
     /// Tokens and inputs held.
+    #[cfg(test)]
     pub(crate) fn held(&self) -> [usize; 2] {
         [self.tokens.held(), self.inputs.held()]
     }

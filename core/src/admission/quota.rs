@@ -104,8 +104,7 @@ impl State {
         let is_below_part = held.saturating_sub(own) < fair_part;
         let is_free = self.held.saturating_sub(own) < limit;
         // What is free is for those that wait; a fair part is not theirs.
-        is_in_turn && (is_below_part || is_free)
-            || waiting == 0 && (is_below_part || is_free && self.waiting == 0)
+        is_in_turn && (is_below_part || is_free) || waiting == 0 && (is_below_part || is_free && self.waiting == 0)
     }
 
     fn edit(&mut self, account: Account, edit: impl FnOnce(&mut OfAccount)) {

@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_request_above_its_own_limit_is_invalid() {
-        let error = TokenizeQuota::default().admit(Account(0), "inputs", MAX_OF_REQUEST + 1, "bytes of text").unwrap_err();
+        let error =
+            TokenizeQuota::default().admit(Account(0), "inputs", MAX_OF_REQUEST + 1, "bytes of text").unwrap_err();
         let text = "`inputs` has 1048577 bytes of text, the limit is 1048576 in a request";
         assert!(matches!(&error, Error::Validation { .. }) && error.to_string() == text, "{error}");
     }

@@ -2,12 +2,14 @@
 
 use crate::error::ApiError;
 use crate::state::api_keys::KeyOwner;
+use crate::state::holding::Holding;
 use crate::state::{App, SharePrefixes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use prefold_core::{Account, Scope};
+use prefold_core::{Account, Scope, Share};
+use std::sync::Arc;
 
 /// Passes requests that carry a valid key; all requests if no key is configured.
 pub(crate) fn require_key(
@@ -15,10 +17,12 @@ pub(crate) fn require_key(
     mut request: Request,
     next: Next,
 ) -> impl Future<Output = Result<Response, ApiError>> + Send {
-    let response = admit(&app, &mut request).map(|owner| (owner, next.run(request)));
+    let admitted = admit(&app, &mut request);
+    let response = admitted.map(|(owner, holding)| (owner, holding, next.run(request)));
     async move {
-        let (owner, response) = response?;
+        let (owner, holding, response) = response?;
         let mut response = response.await;
+        response.extensions_mut().insert(holding);
         if let Some(owner) = owner {
             response.extensions_mut().insert(owner);
         }
@@ -26,24 +30,31 @@ pub(crate) fn require_key(
     }
 }
 
-/// Checks the key, and notes on whose account the request is and in whose scope prefixes are shared. The key's owner, if keys
-/// are needed, is for the log.
+/// Checks the key, and notes on whose account the request is and in whose scope prefixes are shared. The request gets the share of this
+/// account in which its body counts as it arrives, and which the handler and then the response keep. The key's owner, if keys are
+/// needed, is for the log.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`]
-fn admit(app: &App, request: &mut Request) -> Result<Option<KeyOwner>, ApiError> {
+fn admit(app: &App, request: &mut Request) -> Result<(Option<KeyOwner>, Holding), ApiError> {
     let keys = &app.http.api_keys;
-    if !keys.are_required() {
-        return Ok(None);
-    }
-    let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
-    let owner = keys.owner_of(given).ok_or(ApiError::Unauthorized)?;
+    let owner = match keys.are_required() {
+        true => {
+            let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
+            Some(keys.owner_of(given).ok_or(ApiError::Unauthorized)?)
+        }
+        false => None,
+    };
+    let account = owner.as_ref().map_or_else(Account::default, |owner| Account(owner.number));
+    let share: Arc<Share> = Arc::new(app.engine.buffered().share_of(account));
+    let holding = Holding::of(&share);
     let extensions = request.extensions_mut();
-    extensions.insert(Account(owner.number));
-    if app.http.share_prefixes == SharePrefixes::Key {
+    extensions.insert(account);
+    extensions.insert(share);
+    if let (Some(owner), SharePrefixes::Key) = (&owner, app.http.share_prefixes) {
         extensions.insert(Scope(owner.number));
     }
-    Ok(Some(owner))
+    Ok((owner, holding))
 }
 
 /// The credentials after the scheme `Bearer`, in any case of letters.

@@ -16,7 +16,6 @@ use axum::middleware::Next;
 use axum::response::Response;
 use metrics::{counter, gauge, histogram};
 use prefold_core::shown;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::{Instrument, Span};
@@ -37,8 +36,6 @@ pub(crate) fn observe(
     next: Next,
 ) -> impl Future<Output = Response> + Send {
     let exchange = Exchange::new(app, &request);
-    // The body counts here as it arrives; the handler, and then the response, keep it.
-    request.extensions_mut().insert(Arc::new(exchange.app.engine.buffered().share()));
     request.extensions_mut().insert(exchange.ignored.clone());
     let (method, path) = (&exchange.method, &exchange.path);
     let span = match exchange.app.http.spans {

@@ -4,6 +4,7 @@ use crate::state::api_keys::Keys;
 use crate::testing::{Gate, Got, Mode, Setup, classifier, embedding, get, post, reranker, send};
 use axum::body::Body;
 use axum::http::{Request, header};
+use prefold_core::Account;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -181,6 +182,28 @@ async fn the_key_guards_all_but_what_monitors_ask() {
     for path in ["/health", "/ping", "/metrics", "/"] {
         assert_eq!(get(&app, path).await.status, 200, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_key_that_holds_all_leaves_room_for_others() {
+    let mut setup = Setup::new(embedding());
+    setup.http.api_keys = Keys::new(vec!["greedy".parse().unwrap(), "other".parse().unwrap()], None).unwrap();
+    setup.engine.max_buffered_bytes = 200_000;
+    let app = setup.build();
+    let greedy = Account(app.http.api_keys.owner_of(b"greedy").unwrap().number);
+    let ask = |key: &'static str| {
+        let body = Body::from(r#"{"inputs":"a"}"#);
+        let request = Request::post("/embed").header(header::AUTHORIZATION, key).body(body).unwrap();
+        let app = &app;
+        async move { send(app, request).await }
+    };
+    let all = app.engine.buffered().share_of(greedy);
+    all.force(1_000_000);
+    check_error(&ask("Bearer greedy").await, 429, "Overloaded", "--max-buffered-bytes");
+    assert_eq!(ask("Bearer other").await.status, 200);
+    drop(all);
+    assert_eq!(ask("Bearer greedy").await.status, 200);
+    assert_eq!(app.engine.buffered().held(), 0);
 }
 
 #[tokio::test]

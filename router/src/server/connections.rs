@@ -59,8 +59,8 @@ pub(crate) async fn serve(
             accepted = accept(&listener, &permits) => accepted,
             _ = &mut stop => break,
         };
-        let exchange = Exchange::new(Arc::clone(&unfinished));
-        let stream = ClientStream::new(stream, limits.client_timeout, Arc::clone(&exchange));
+        let exchange = Exchange::new(Arc::clone(&unfinished), limits.client_timeout);
+        let stream = ClientStream::new(stream, Arc::clone(&exchange));
         let routes = routes.clone();
         let service = service_fn(move |request| Arc::clone(&exchange).answer(routes(), request));
         let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));

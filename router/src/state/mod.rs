@@ -2,19 +2,21 @@
 
 pub(crate) mod api_keys;
 pub(crate) mod call;
+pub(crate) mod holding;
 pub(crate) mod ignored;
 pub(crate) mod secret;
 
 use self::api_keys::Keys;
 use crate::telemetry::metrics_text::MetricsText;
+use axum::body::Bytes;
 use axum::http::HeaderValue;
 use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{Engine, Task};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Default of `--payload-limit`, in bytes.

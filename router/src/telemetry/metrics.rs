@@ -10,6 +10,7 @@ use std::time::Duration;
 pub(crate) const REQUESTS: &str = "prefold_http_requests_total";
 pub(crate) const DURATION: &str = "prefold_http_request_duration";
 pub(crate) const IN_FLIGHT: &str = "prefold_http_requests_in_flight";
+pub(crate) const SLOW_READERS: &str = "prefold_slow_readers_total";
 
 /// Period in which histogram samples are merged into buckets while nobody reads /metrics.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
@@ -75,6 +76,12 @@ fn describe() {
     describe_histogram!(DURATION, Unit::Seconds, "From the request's head to the answer, by route");
     describe_counter!(DROPPED, Unit::Count, "Log lines dropped because the log was not read");
     counter!(DROPPED).absolute(0);
+    describe_counter!(
+        SLOW_READERS,
+        Unit::Count,
+        "Connections closed because the client did not read its answer in time"
+    );
+    counter!(SLOW_READERS).absolute(0);
     describe_gauge!(IN_FLIGHT, Unit::Count, "HTTP requests that are being answered");
     gauge!(IN_FLIGHT).set(0.0);
 }

@@ -1,8 +1,10 @@
-//! The bytes of a connection: a client that takes nothing is given up, and one that has sent its request and closed its half
+//! The bytes of a connection: a client that takes nothing is given up, or too little of what holds much, and one that has sent its request and closed its half
 //! still gets the answer.
 
 use super::exchange::Exchange;
 use crate::server::listening::Connection;
+use crate::telemetry::metrics::SLOW_READERS;
+use metrics::counter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::pin::Pin;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// Time after which a client that closed its half, and that no byte of an answer was sent to, counts as gone: a client that
 /// has left looks the same.
@@ -22,8 +24,6 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// A client's stream.
 pub(super) struct ClientStream {
     stream: Box<dyn Connection>,
-    /// Time for the client to take what the kernel has no room for.
-    timeout: Duration,
     exchange: Arc<Exchange>,
     /// The end of the stream was read.
     is_end_seen: bool,
@@ -31,9 +31,16 @@ pub(super) struct ClientStream {
     is_hung_up: bool,
     /// Next look at whether it has.
     next_look: Option<Pin<Box<Sleep>>>,
-    /// The client takes nothing since this began.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// The client takes nothing.
+    stalled: Option<Stalled>,
     half_closed: HalfClosed,
+}
+
+/// A client that takes nothing.
+struct Stalled {
+    since: Instant,
+    /// It is given up after this.
+    until: Pin<Box<Sleep>>,
 }
 
 /// State of a client that has closed its half while an answer is due.
@@ -60,10 +67,9 @@ impl HalfClosed {
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: Box<dyn Connection>, timeout: Duration, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn new(stream: Box<dyn Connection>, exchange: Arc<Exchange>) -> Self {
         Self {
             stream,
-            timeout,
             exchange,
             is_end_seen: false,
             is_hung_up: false,
@@ -88,16 +94,20 @@ impl ClientStream {
         self.half_closed.poll_gone(context).is_ready()
     }
 
-    /// Passes on what a write came to, unless the client has taken nothing for too long.
+    /// Passes on what a write came to, unless the client has taken nothing for too long, or has kept an answer waiting longer in all
+    /// than what this holds allows. Time that the answer takes to be made is not the client's.
     fn in_time(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
-            self.stalled = None;
+            if let Some(Stalled { since, .. }) = self.stalled.take() {
+                self.exchange.has_waited(since.elapsed());
+            }
             self.half_closed = HalfClosed::Answered;
             return written;
         }
-        let timeout = self.timeout;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
-        ready!(stalled.as_mut().poll(context));
+        let patience = self.exchange.patience();
+        let begin = || Stalled { since: Instant::now(), until: Box::pin(sleep(patience)) };
+        ready!(self.stalled.get_or_insert_with(begin).until.as_mut().poll(context));
+        counter!(SLOW_READERS).increment(1);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -164,3 +174,6 @@ impl AsyncWrite for ClientStream {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests;

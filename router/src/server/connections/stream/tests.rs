@@ -1,0 +1,111 @@
+//! Slow readers, with a clock of the tests' own.
+
+use super::*;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+const TIMEOUT: Duration = Duration::from_secs(75);
+const SECOND: Duration = Duration::from_secs(1);
+const MEGABYTE: usize = 1 << 20;
+
+/// A pipe in place of a socket; its file is of no use.
+struct Pipe(DuplexStream, File);
+
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.1.as_fd()
+    }
+}
+
+impl AsyncRead for Pipe {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buf)
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// Sends an answer that holds so many bytes to a client that takes `part` bytes a second. Returns the time that it took, and whether the
+/// client got all of it. A second of making comes before each 64 KiB.
+async fn send(len: usize, holds: usize, part: usize) -> (Duration, bool) {
+    let (near, mut far) = duplex(1 << 10);
+    let exchange = Exchange::new(Arc::default(), TIMEOUT);
+    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    let reader = tokio::spawn(async move {
+        let mut buffer = vec![0; part];
+        while far.read_exact(&mut buffer).await.is_ok() {
+            tokio::time::sleep(SECOND).await;
+        }
+    });
+    exchange.answer_holds(holds);
+    let begun = Instant::now();
+    let mut sent = Ok(());
+    for piece in vec![0; len].chunks(1 << 16) {
+        tokio::time::sleep(SECOND).await;
+        sent = sent.and(stream.write_all(piece).await);
+        if sent.is_err() {
+            break;
+        }
+    }
+    reader.abort();
+    (begun.elapsed(), sent.is_ok())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_a_little_is_let_go_when_what_it_holds_has_had_its_time() {
+    for (holds, seconds) in [(0, 75), (4 * MEGABYTE, 75 + 16), (64 * MEGABYTE, 75 + 256)] {
+        let (took, is_whole) = send(4 * MEGABYTE, holds, 1 << 10).await;
+        // The seconds that pieces took to be made are not the client's.
+        let most = seconds + seconds / 32 + 10;
+        assert!(!is_whole && took >= seconds * SECOND && took <= most * SECOND, "{holds}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_fast_enough_gets_all_however_long_it_takes_to_be_made() {
+    // 1 Mbit/s and 11 MB of JSON, whose values are 4 MB.
+    let (took, is_whole) = send(11_000_000, 4_000_000, 125_000).await;
+    assert!(is_whole && took > 150 * SECOND, "{took:?}");
+    let (took, is_whole) = send(1_000_000, 0, 1 << 17).await;
+    assert!(is_whole, "{took:?}");
+    let (took, is_whole) = send(16 * MEGABYTE, 0, 1 << 20).await;
+    assert!(is_whole && took > 3 * TIMEOUT, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_answer_has_time_of_its_own() {
+    let (near, mut far) = duplex(1);
+    let exchange = Exchange::new(Arc::default(), TIMEOUT);
+    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    for _ in 0..5 {
+        exchange.answer_holds(0);
+        let read = async {
+            tokio::time::sleep(50 * SECOND).await;
+            far.read_exact(&mut [0; 2]).await
+        };
+        let (written, read) = tokio::join!(stream.write_all(b"ab"), read);
+        assert!(written.is_ok() && read.is_ok());
+    }
+    exchange.answer_holds(0);
+    let read = async {
+        for _ in 0..3 {
+            tokio::time::sleep(50 * SECOND).await;
+            far.read_exact(&mut [0]).await.unwrap();
+        }
+    };
+    let (written, ()) = tokio::join!(stream.write_all(b"abc"), read);
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}

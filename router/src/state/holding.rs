@@ -1,0 +1,19 @@
+//! What an answer holds until its client has read it.
+
+use prefold_core::Share;
+use std::sync::{Arc, Weak};
+
+/// Share of an answer's request, for the connection that it goes to; does not keep it.
+#[derive(Debug, Clone)]
+pub(crate) struct Holding(Weak<Share>);
+
+impl Holding {
+    pub(crate) fn of(share: &Arc<Share>) -> Self {
+        Self(Arc::downgrade(share))
+    }
+
+    /// Bytes of the share; 0 when nothing holds it any more.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.upgrade().map_or(0, |share| share.held())
+    }
+}
