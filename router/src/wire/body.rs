@@ -1,6 +1,7 @@
 //! Request bodies: size limits, JSON, and errors that name the field.
 
 use super::guarded::Guarded;
+use super::parsed_size::parsed_size;
 use crate::error::ApiError;
 use crate::state::App;
 use crate::state::ignored::{IgnoredFields, Names};
@@ -20,9 +21,6 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// Bytes of a body that is parsed where it arrives: less than half a millisecond's work.
 const PARSED_AT_ONCE: usize = 1 << 16;
 
-/// Strings, lists and objects per body: eight times as many as the default limits let through.
-const MAX_VALUES: usize = 1 << 20;
-
 /// The body as JSON, whatever its content type. Unknown fields are named in the response, or an error (`--strict-fields`).
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
@@ -40,18 +38,25 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for Json<T> {
 #[derive(Debug)]
 pub(crate) struct RawBody {
     bytes: Bytes,
+    /// Share of the request, and what it held when the body was there.
+    held: Option<(Arc<Share>, usize)>,
     ignored: IgnoredFields,
     /// Unknown fields are an error.
     is_strict: bool,
 }
 
 impl RawBody {
-    /// The body as JSON.
+    /// The body as JSON, which counts in its place.
     ///
     /// # Errors
-    /// [`ApiError::Syntax`], [`ApiError::Body`] or [`ApiError::TooManyValues`]
-    pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(&self) -> Result<T, ApiError> {
+    /// [`ApiError::Syntax`], [`ApiError::Body`] or [`ApiError::TooManyValues`]; [`Error::Overloaded`] where there is no room for its
+    /// values.
+    pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(mut self) -> Result<T, ApiError> {
         let (parsed, names) = self.read().await?;
+        self.bytes = Bytes::new();
+        if let Some((held, arrived)) = &self.held {
+            held.shrink_to(held.held().saturating_sub(*arrived));
+        }
         if self.is_strict
             && let Some(name) = names.first()
         {
@@ -69,13 +74,17 @@ impl RawBody {
         self.read().await.map(|(parsed, _)| parsed)
     }
 
-    /// A large body is parsed on a thread that serves no connections.
+    /// A large body is parsed on a thread that serves no connections, and goes on when its client has left: the share is held as long.
     async fn read<T: DeserializeOwned + Send + 'static>(&self) -> Result<(T, Names), ApiError> {
-        let body = self.bytes.clone();
-        if body.len() <= PARSED_AT_ONCE {
-            return parse(&body);
+        let (body, held) = (self.bytes.clone(), self.held.clone());
+        let read = move || {
+            let admitted = admit(&body, held.as_ref());
+            (admitted.and_then(|()| parse(&body)), held)
+        };
+        if self.bytes.len() <= PARSED_AT_ONCE {
+            return read().0;
         }
-        tokio::task::spawn_blocking(move || parse(&body)).await.unwrap_or(Err(ApiError::Panic))
+        tokio::task::spawn_blocking(read).await.map_or(Err(ApiError::Panic), |(parsed, _)| parsed)
     }
 }
 
@@ -87,11 +96,16 @@ impl FromRequest<App> for RawBody {
         let is_too_large = declared(request.headers()) > limit;
         let ignored = request.extensions().get::<IgnoredFields>().cloned().unwrap_or_default();
         let is_strict = app.http.strict_fields;
+        let held = request.extensions().get::<Arc<Share>>().cloned();
         let body = tokio::time::timeout(timeout, read_body(request, limit));
         let late = move || if is_too_large { ApiError::PayloadTooLarge { limit } } else { ApiError::Slow(timeout) };
         async move {
             let bytes = body.await.unwrap_or_else(|_| Err(late()))?.into();
-            Ok(Self { bytes, ignored, is_strict })
+            let held = held.map(|held| {
+                let arrived = held.held();
+                (held, arrived)
+            });
+            Ok(Self { bytes, held, ignored, is_strict })
         }
     }
 }
@@ -197,12 +211,21 @@ fn reserve(
     Ok(())
 }
 
+/// Counts what parsing a body makes of it before it is there: up to sixty times as much. Counted once, however often it is parsed.
+///
+/// # Errors
+/// [`ApiError::TooManyValues`], [`Error::Overloaded`]
+fn admit(body: &[u8], held: Option<&(Arc<Share>, usize)>) -> Result<(), ApiError> {
+    let parsed = parsed_size(body)?;
+    held.map_or(Ok(()), |(held, arrived)| held.grow_to(arrived.saturating_add(parsed)))?;
+    Ok(())
+}
+
 /// Parses a body as JSON; the names are of the fields that `T` does not have.
 ///
 /// # Errors
 /// [`ApiError::Syntax`] or [`ApiError::Body`]
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<(T, Names), ApiError> {
-    check_values(body)?;
     check_object(body)?;
     let mut json = serde_json::Deserializer::from_slice(body);
     let mut names = Names::default();
@@ -212,30 +235,6 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<(T, Names), ApiE
         Ok(parsed) => Ok((parsed, names)),
         Err(error) => Err(explain::<T>(body, &error)),
     }
-}
-
-/// Limits the number of values, because a parsed value takes more memory than the three bytes that can denote it.
-///
-/// # Errors
-/// [`ApiError::TooManyValues`]
-fn check_values(body: &[u8]) -> Result<(), ApiError> {
-    if body.len() < 3 * MAX_VALUES {
-        return Ok(());
-    }
-    let (mut values, mut in_text, mut escaped) = (0, false, false);
-    for &byte in body {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_text,
-            b'"' => {
-                in_text = !in_text;
-                values += usize::from(in_text);
-            }
-            b'[' | b'{' if !in_text => values += 1,
-            _ => {}
-        }
-    }
-    if values > MAX_VALUES { Err(ApiError::TooManyValues { limit: MAX_VALUES }) } else { Ok(()) }
 }
 
 /// Rejects bodies that are not objects: serde would read a list as the fields by position.

@@ -1,6 +1,6 @@
 //! Inputs in the shapes that clients send: one or many, texts or token ids.
 
-use prefold_core::Input;
+use prefold_core::{Input, Place};
 use serde::de::{Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -8,6 +8,13 @@ use std::fmt;
 /// Token ids per list: more than any model's context, and as many as `/decode` takes. A list grows by copying, so its
 /// length decides the memory that parsing takes.
 pub(crate) const MAX_IDS: usize = 1 << 20;
+
+/// Bytes for which the allocator takes more than it is asked for, and a list has room beyond its items.
+const ALLOCATION: usize = 64;
+
+/// Bytes that a string, a list or an object of a body takes at most, beside the bytes of a text: in a list that doubles as it grows, then
+/// among the inputs, and an allocation of its own.
+pub(super) const VALUE_BYTES: usize = 2 * size_of::<Loose>() + size_of::<(Place, Input)>() + ALLOCATION;
 
 /// A string, a token id, or a nested list.
 enum Loose {

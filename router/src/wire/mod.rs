@@ -9,6 +9,7 @@ pub(crate) mod encode_fields;
 mod guarded;
 pub(crate) mod inputs;
 pub(crate) mod json_writer;
+mod parsed_size;
 pub(crate) mod pieces;
 pub(crate) mod prompt;
 pub(crate) mod schema;

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::wire::inputs::{Inputs, MAX_IDS};
+use crate::wire::parsed_size::MAX_VALUES;
 use axum::body::{Body, Bytes};
-use prefold_core::Input;
+use prefold_core::{Input, Quota, Resource};
 use serde::Deserialize;
+use std::sync::{Mutex, mpsc};
 
 #[derive(Debug, Deserialize)]
 struct Dto<T> {
@@ -103,15 +105,79 @@ async fn a_broken_body_is_the_clients_fault() {
 fn a_body_has_no_more_values_than_any_request_needs() {
     let nested = |item: &str, count: usize| format!("{{\"inputs\":[{}{item}]}}", format!("{item},").repeat(count - 1));
     for item in ["[]", "\"\"", "{}", "\"[{\\\"\""] {
-        let error = parse::<Dto<Inputs>>(nested(item, MAX_VALUES + 1).as_bytes()).unwrap_err();
+        let error = parsed_size(nested(item, MAX_VALUES + 1).as_bytes()).unwrap_err();
         assert!(matches!(error, ApiError::TooManyValues { limit: MAX_VALUES }), "{item}: {error}");
     }
     // Brackets inside strings do not count, and neither do numbers, which take no more memory than their digits.
     let text = format!("{{\"inputs\":\"{}\"}}", "[{\\\"".repeat(MAX_VALUES));
+    assert!(parsed_size(text.as_bytes()).unwrap() < text.len() + 1000);
     assert_eq!(parse::<Dto<Inputs>>(text.as_bytes()).unwrap().0.inputs.0.len(), 1);
     let list = format!("[{}7]", "7,".repeat(MAX_IDS - 1));
+    parsed_size(nested(&list, 2).as_bytes()).unwrap();
     let ids = parse::<Dto<Inputs>>(nested(&list, 2).as_bytes()).unwrap().0.inputs.0;
     assert_eq!(ids, [Input::Ids(vec![7; MAX_IDS]), Input::Ids(vec![7; MAX_IDS])]);
+}
+
+fn raw(bytes: &[u8], share: &Arc<Share>) -> RawBody {
+    share.force(bytes.len());
+    RawBody {
+        bytes: Bytes::copy_from_slice(bytes),
+        held: Some((Arc::clone(share), share.held())),
+        ignored: IgnoredFields::default(),
+        is_strict: false,
+    }
+}
+
+#[tokio::test]
+async fn values_count_before_they_are_there_and_in_place_of_the_body_once_they_are() {
+    let quota = Quota::new(100_000, Resource::BufferedBytes);
+    let [share, other] = [(); 2].map(|()| Arc::new(quota.share()));
+    // 3 kB, which become two hundred.
+    let body = format!("{{\"inputs\":[{}[]]}}", "[],".repeat(999));
+    let size = parsed_size(body.as_bytes()).unwrap();
+    assert!(size > 50 * body.len(), "{size}");
+    let read = raw(body.as_bytes(), &share);
+    for _ in 0..2 {
+        read.probe::<Dto<Inputs>>().await.unwrap();
+        assert_eq!(share.held(), body.len() + size, "counted once");
+    }
+    let parsed: Dto<Inputs> = read.parse().await.unwrap();
+    assert_eq!((parsed.inputs.0.len(), share.held()), (1000, size));
+    // While others hold the limit there is no room for values, few as they are.
+    quota.share().grow(1).unwrap_err();
+    let error = raw(b"{\"inputs\":\"a\"}", &other).parse::<Dto<Inputs>>().await.unwrap_err();
+    assert!(matches!(error, ApiError::Engine(Error::Overloaded { resource: Resource::BufferedBytes, .. })), "{error}");
+}
+
+#[tokio::test]
+async fn values_count_while_they_are_parsed_whether_or_not_the_client_is_there() {
+    /// Says that it is being parsed, and waits to go on.
+    struct Slow;
+    static STEPS: Mutex<Vec<mpsc::Receiver<()>>> = Mutex::new(Vec::new());
+    impl<'de> Deserialize<'de> for Slow {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let go_on = STEPS.lock().unwrap().pop().unwrap();
+            go_on.recv().unwrap();
+            IgnoredAny::deserialize(deserializer).map(|_| Self)
+        }
+    }
+    let quota = Quota::new(100_000, Resource::BufferedBytes);
+    let share = Arc::new(quota.share());
+    let (go_on, steps) = mpsc::channel();
+    STEPS.lock().unwrap().push(steps);
+    let body = format!("{{\"inputs\":\"{}\"}}", "a".repeat(PARSED_AT_ONCE));
+    let read = raw(body.as_bytes(), &share);
+    let mut parsing = Box::pin(read.parse::<Dto<Slow>>());
+    let begun = async {
+        while !STEPS.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! { _ = &mut parsing => panic!("it waits"), () = begun => {} }
+    drop((parsing, share));
+    assert!(quota.held() > body.len(), "{}", quota.held());
+    go_on.send(()).unwrap();
+    quota.all_released().await;
 }
 
 #[derive(Debug, Deserialize)]
