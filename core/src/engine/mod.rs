@@ -4,12 +4,14 @@ mod classify;
 mod classify_tokens;
 mod embed;
 pub(crate) mod loaded_model;
+mod probe;
 mod run;
 mod score;
 mod tokenize;
 mod validate;
 
 use self::loaded_model::LoadedModel;
+use self::probe::Probe;
 use self::validate::{check_count, check_input_length, check_memory, check_model};
 use crate::admission::queue_quota::QueueLimits;
 use crate::admission::quota::{Quota, Share};
@@ -59,6 +61,7 @@ struct Inner {
     response_limits: ResponseLimits,
     buffered: Arc<Quota>,
     pipeline: Arc<Pipeline>,
+    probe: Probe,
     replicas: usize,
     compaction: Compaction,
     accepting: AtomicBool,
@@ -147,6 +150,7 @@ impl Engine {
             config,
             tokenizers,
             pipeline,
+            probe: Probe::default(),
             replicas,
             compaction: pipeline_config.compaction,
             accepting: AtomicBool::new(true),
@@ -199,13 +203,13 @@ impl Engine {
         &self.inner.config
     }
 
-    /// Health of the engine. While the last batch failed as a whole, a probe of one token goes the way of all requests and
-    /// its result is the answer, so the engine is healthy again as soon as the backend is.
+    /// Health of the engine. While the last batch failed as a whole, a probe of one token, one for all who ask meanwhile, goes the way of
+    /// all requests and its result is the answer, so the engine is healthy again as soon as the backend is.
     ///
     /// # Errors
     /// [`Error::ShuttingDown`], or [`Error::Backend`] with the probe's failure or the device's.
     pub async fn health(&self) -> Result<(), Error> {
-        let Inner { pipeline, accepting, .. } = &*self.inner;
+        let Inner { pipeline, accepting, probe, .. } = &*self.inner;
         if let Some(error) = pipeline.lost_device() {
             return Err(Error::Backend(error));
         }
@@ -215,7 +219,11 @@ impl Engine {
         if pipeline.failed_batches() == 0 {
             return Ok(());
         }
-        pipeline.submit_probe(Wanted::pooled(&self.info().capabilities))?.collect().await.map(|_| ())
+        let run = async {
+            let wanted = Wanted::pooled(&self.info().capabilities);
+            pipeline.submit_probe(wanted)?.collect().await.map(|_| ())
+        };
+        probe.shared(run).await
     }
 
     /// Time since the running forward pass began or reached its last yield point, of several passes the longest; `None` while all

@@ -1,7 +1,7 @@
 //! `/info` and `/metrics`.
 
 use crate::state::{App, ModelNames};
-use crate::wire::answer::Answer;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
@@ -210,8 +210,10 @@ impl<'a> ModelType<'a> {
     get, path = "/info", tag = "text-embeddings-inference",
     responses((status = 200, description = "The model and the limits", body = Info))
 )]
-pub(crate) async fn info(State(app): State<App>) -> Answer {
-    Answer::free(&Info::new(&app.engine, &app.names))
+pub(crate) async fn info(State(app): State<App>) -> impl IntoResponse {
+    // Nothing in it changes, and with many labels it has megabytes: all who read it share one text.
+    let write = || Bytes::from(serde_json::to_vec(&Info::new(&app.engine, &app.names)).unwrap_or_default());
+    ([(header::CONTENT_TYPE, "application/json")], app.info.get_or_init(write).clone())
 }
 
 /// Metrics in Prometheus' text format

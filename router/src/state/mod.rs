@@ -36,6 +36,8 @@ pub(crate) struct State {
     pub(crate) names: ModelNames,
     pub(crate) http: HttpConfig,
     pub(crate) metrics: MetricsText,
+    /// Body of `/info`, written for the first who asks.
+    pub(crate) info: OnceLock<Bytes>,
     /// Unix time in seconds.
     pub(crate) started: u64,
     /// Requests in flight.
@@ -57,7 +59,8 @@ impl App {
     pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
         let (metrics, started) = (MetricsText::new(metrics), unix_time());
         let (in_flight, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self(Arc::new(State { engine, names, http, metrics, started, in_flight, is_stopping }))
+        let info = OnceLock::new();
+        Self(Arc::new(State { engine, names, http, metrics, info, started, in_flight, is_stopping }))
     }
 }
 
