@@ -229,7 +229,7 @@ async fn rerank_versioned(app: &Call, mut body: RerankBody, form: Form) -> Resul
 }
 
 async fn rerank_texts(app: &Call, body: RerankBody, texts: Vec<String>) -> Result {
-    let kept = body.return_text.unwrap_or(false).then(|| texts.clone());
+    let kept = body.return_text.unwrap_or(false).then(|| app.copies_of(&texts)).transpose()?;
     let (answered, order) = score(app, body, texts, "texts").await?;
     let lines = order.into_iter().map(move |Ranked { index, score }| TextScore {
         index,
@@ -242,7 +242,7 @@ async fn rerank_texts(app: &Call, body: RerankBody, texts: Vec<String>) -> Resul
 async fn rerank_documents(app: &Call, body: RerankBody, documents: Vec<Document>, form: Form) -> Result {
     let texts: Vec<String> = documents.into_iter().map(|document| document.0).collect();
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
-    let kept: Option<Arc<[String]>> = body.return_documents.unwrap_or(false).then(|| texts.clone().into());
+    let kept = body.return_documents.unwrap_or(false).then(|| app.copies_of(&texts)).transpose()?;
     let model = body.model.clone().unwrap_or_else(|| app.names.served.clone());
     let (answered, order) = score(app, body, texts, "documents").await?;
     let response = RerankResponse {

@@ -25,6 +25,17 @@ pub(crate) struct Call {
     pub(crate) ignored: IgnoredFields,
 }
 
+impl Call {
+    /// Copies of texts for the answer, counted before they are made.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`]
+    pub(crate) fn copies_of(&self, texts: &[String]) -> Result<Arc<[String]>, Error> {
+        self.share.grow(texts.iter().map(|text| size_of::<String>() + text.len()).sum())?;
+        Ok(texts.into())
+    }
+}
+
 impl Deref for Call {
     type Target = State;
 
@@ -37,10 +48,10 @@ impl FromRequestParts<App> for Call {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let share = parts.extensions.get::<Arc<Share>>().cloned();
-        let share = share.unwrap_or_else(|| Arc::new(app.engine.buffered().share()));
-        let scope = parts.extensions.get::<Scope>().copied().unwrap_or_default();
         let account = parts.extensions.get::<Account>().copied().unwrap_or_default();
+        let share = parts.extensions.get::<Arc<Share>>().cloned();
+        let share = share.unwrap_or_else(|| Arc::new(app.engine.buffered().share_of(account)));
+        let scope = parts.extensions.get::<Scope>().copied().unwrap_or_default();
         let priority = parts.headers.get(PRIORITY).map(parse_priority).transpose()?;
         let engine = app.engine.clone().counting_in(Arc::clone(&share)).in_scope(scope).on_account(account, priority);
         let ignored = parts.extensions.get::<IgnoredFields>().cloned().unwrap_or_default();

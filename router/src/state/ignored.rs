@@ -48,6 +48,8 @@ impl Names {
             write(path, &mut name);
             // All of it is ASCII.
             name.truncate(MAX_NAME);
+            // Nested names may have grown it to more than a thousand times as much.
+            name.shrink_to_fit();
             self.insert(name);
         }
     }

@@ -2,8 +2,11 @@
 
 use super::strings;
 use crate::testing::{Setup, ask, classifier, embedding, post, reranker};
+use axum::body::Body;
+use axum::http::Request;
 use prefold_core::{Rerank, sigmoid};
-use serde_json::json;
+use serde_json::{Value, json};
+use tower::ServiceExt;
 
 #[tokio::test]
 async fn rerank_answers_tei_and_cohere_clients() {
@@ -28,6 +31,24 @@ async fn rerank_answers_tei_and_cohere_clients() {
     let object = ask(&app, "/rerank", json!({ "query": "fox", "documents": texts })).await;
     assert_eq!(strings(&object["results"], "index"), strings(&tei, "index"));
     assert_eq!(object["results"][0]["relevance_score"], tei[0]["score"]);
+}
+
+#[tokio::test]
+async fn texts_that_are_returned_count() {
+    let app = Setup::new(reranker()).build();
+    let text = "a ".repeat(5000);
+    let held = async |path: &str, body: Value| {
+        let request = Request::post(path).body(Body::from(body.to_string())).unwrap();
+        let response = crate::server::routing::router(app.clone()).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        app.engine.buffered().held()
+    };
+    for (path, list, flag) in [("/rerank", "texts", "return_text"), ("/v1/rerank", "documents", "return_documents")] {
+        let [without, with] = [false, true].map(|returned| json!({ "query": "q", list: [text, text], flag: returned }));
+        let (without, with) = (held(path, without).await, held(path, with).await);
+        assert!(with >= without + 2 * text.len(), "{path}: {with} and {without} without texts");
+    }
+    assert_eq!(app.engine.buffered().held(), 0);
 }
 
 #[tokio::test]
