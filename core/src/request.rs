@@ -33,7 +33,17 @@ impl Input {
             Self::Text(text) => text.len(),
             Self::Pair(first, second) => first.len() + second.len(),
             Self::Ids(ids) => size_of_val(ids.as_slice()),
-            Self::Rerank { document, .. } => document.len(),
+            Self::Rerank { instruction, query, document, .. } => {
+                instruction.as_ref().map_or(0, |it| it.len()) + query.len() + document.len()
+            }
+        }
+    }
+
+    /// A part of it, which is tokenized once, is that of other inputs too.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Pair(..) | Self::Rerank { .. } => true,
+            Self::Text(_) | Self::Ids(_) => false,
         }
     }
 }

@@ -133,6 +133,24 @@ impl Encoder {
         Ok(Encoded { tokens: tokens.with_adapter(options.adapter), characters, is_truncated })
     }
 
+    /// Bytes of an input that are encoded, its prompt or query included.
+    pub(crate) fn cost(&self, input: &Input, options: &ResolvedOptions) -> usize {
+        let text = |len| self.text_cost(len, options);
+        match input {
+            Input::Text(text) => self.text_cost(options.prompt_len() + text.len(), options),
+            Input::Pair(first, second) => text(first.len()) + text(second.len()),
+            Input::Ids(ids) => size_of_val(ids.as_slice()),
+            Input::Rerank { instruction, query, document, .. } => {
+                instruction.as_ref().map_or(0, |it| text(it.len())) + text(query.len()) + text(document.len())
+            }
+        }
+    }
+
+    /// Bytes of a text of this length that are encoded.
+    pub(crate) fn text_cost(&self, len: usize, options: &ResolvedOptions) -> usize {
+        self.bound.encoded_bytes(len, options.max_tokens)
+    }
+
     /// The types of tokens, empty if the model tells none apart or they are all of type 0.
     fn token_types(&self, type_ids: &[u32], place: Place) -> Result<Vec<u32>, Error> {
         let limit = self.limits.token_types;

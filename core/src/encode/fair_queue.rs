@@ -1,83 +1,160 @@
-//! Fair queue of the tokenization workers: which request's next item is worked on.
+//! Fair queue of the tokenization workers: which account's and which request's next item is worked on.
 //!
-//! Every request has the same right to the workers, whatever it brings. A virtual clock (weighted fair queueing) runs on with the bytes
-//! that are worked on, divided by the requests that have work. An item is due when the clock would show its end if its
-//! request had its share and no more, and the item that is due first is next. A short item of a new request is due at
-//! once, so a small request waits for the items that run and not for those of a large one.
+//! Accounts share the workers equally, whatever number of requests they have: next is the account of which the least bytes
+//! have been worked on while it had work (start-time fair queueing), and of its requests the one whose turn it is
+//! ([`RequestTurns`]). An account that comes back from a pause is level with those that wait and goes before them, so a
+//! short item of an account that has little waits for the items that run only.
 
-use std::collections::BTreeMap;
+use super::request_turns::{RequestTurns, Turn};
+use crate::Account;
+use std::collections::{BTreeSet, HashMap};
 
-/// Bytes of an item at most that is short.
-const SHORT: u64 = 64 << 10;
+/// Bytes of long items at most that are worked on at once, beside one item of any size: encoding takes some hundred bytes of
+/// memory for each.
+const MAX_AT_WORK: u64 = 4 << 20;
 
-/// Place in the order: when an item is due, new requests first, then in the order of arrival.
-type Due = (u64, bool, u64);
+/// Bytes at most that an account may have had more than the one whose turn it is, for its short items to be taken while that
+/// one's long item cannot be: twice what is worked on at once, so that its queries wait only where it takes more than its share.
+const MAX_AHEAD: u64 = 2 * MAX_AT_WORK;
 
-/// Requests with items that wait: the next item of each.
+/// Place of an account in the order: bytes that it has had, those that come from a pause first, then in the order of arrival.
+type Place = (u64, bool, u64, Account);
+
+/// Accounts with items that wait.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
-    waiting: BTreeMap<Due, Turn<T>>,
+    accounts: HashMap<Account, Line<T>>,
+    /// Accounts with items that wait.
+    order: BTreeSet<Place>,
+    /// Accounts without such items that have had more bytes than those whose turn it is.
+    ahead: BTreeSet<(u64, Account)>,
+    /// Bytes that the account whose turn it is has had.
     clock: u64,
     arrivals: u64,
     /// Items that may run at once.
     workers: usize,
     running: usize,
     running_long: usize,
+    /// Bytes of the long items that run.
+    long_bytes: u64,
 }
 
-/// An item that waits or runs.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Turn<T> {
-    pub(super) request: T,
-    cost: u64,
-    /// Time on the clock at its end.
-    end: u64,
+/// Items of one account.
+#[derive(Debug)]
+struct Line<T> {
+    requests: RequestTurns<T>,
+    /// Bytes that the account has had, as if it had had as many as the others while it had no work.
+    served: u64,
+    /// Its place in the order, while items wait.
+    place: Option<Place>,
+    running: usize,
 }
 
 impl<T: Clone> FairQueue<T> {
     pub(super) fn new(workers: usize) -> Self {
-        Self { waiting: BTreeMap::new(), clock: 0, arrivals: 0, workers, running: 0, running_long: 0 }
+        Self {
+            accounts: HashMap::new(),
+            order: BTreeSet::new(),
+            ahead: BTreeSet::new(),
+            clock: 0,
+            arrivals: 0,
+            workers,
+            running: 0,
+            running_long: 0,
+            long_bytes: 0,
+        }
     }
 
-    /// Adds a new request, whose first item has `cost` bytes.
-    pub(super) fn push(&mut self, request: T, cost: u64) {
-        let end = self.clock.saturating_add(cost.max(1));
-        let due = if cost <= SHORT { self.clock } else { end };
-        self.wait(due, false, Turn { request, cost, end });
+    /// Adds a new request of an account, whose first item has `cost` bytes.
+    pub(super) fn push(&mut self, account: Account, request: T, cost: u64) {
+        self.line(account, false).requests.push(account, request, cost);
     }
 
-    fn wait(&mut self, due: u64, begun: bool, turn: Turn<T>) {
-        self.arrivals += 1;
-        self.waiting.insert((due, begun, self.arrivals), turn);
+    /// Adds the next item of a request whose turn has begun and is not done; it may run at the same time.
+    pub(super) fn push_next(&mut self, turn: &Turn<T>, cost: u64) {
+        self.line(turn.account, true).requests.push_next(turn, cost);
+    }
+
+    /// The items of an account, which has a place in the order from now on.
+    fn line(&mut self, account: Account, begun: bool) -> &mut Line<T> {
+        let Self { accounts, order, ahead, clock, arrivals, .. } = self;
+        let line = accounts.entry(account).or_insert_with(|| Line {
+            requests: RequestTurns::new(),
+            served: *clock,
+            place: None,
+            running: 0,
+        });
+        if line.place.is_none() {
+            ahead.remove(&(line.served, account));
+            line.served = line.served.max(*clock);
+            *arrivals += 1;
+            let place = (line.served, begun, *arrivals, account);
+            order.insert(place);
+            line.place = Some(place);
+        }
+        line
     }
 
     /// The item to run next, if one may run now. One more than `workers` runs where all others are long: it is short, and
     /// does not wait for them.
     pub(super) fn take(&mut self) -> Option<Turn<T>> {
-        let only_short = self.running >= self.workers;
-        if only_short && (self.running > self.workers || self.running_long < self.workers) {
+        let all_run = self.running >= self.workers;
+        if all_run && (self.running > self.workers || self.running_long < self.workers) {
             return None;
         }
-        let fits = |cost: u64| !only_short || cost <= SHORT;
-        let key = *self.waiting.iter().find(|(_, turn)| fits(turn.cost))?.0;
-        let turn = self.waiting.remove(&key)?;
+        let &(least, .., first) = self.order.first()?;
+        let only_short = all_run || !self.fits(self.accounts.get(&first)?.requests.first()?);
+        let in_reach = self.order.iter().take_while(|(served, ..)| *served <= least.saturating_add(MAX_AHEAD));
+        let accounts = &mut self.accounts;
+        let (turn, place) = in_reach
+            .take(if only_short { usize::MAX } else { 1 })
+            .find_map(|place| Some((accounts.get_mut(&place.3)?.requests.take(only_short)?, *place)))?;
+        self.clock = self.clock.max(least);
+        self.order.remove(&place);
         self.running += 1;
-        self.running_long += usize::from(turn.cost > SHORT);
-        let requests = self.waiting.len() as u64 + 1;
-        self.clock = self.clock.saturating_add(turn.cost.max(1).div_ceil(requests));
+        if !turn.is_short() {
+            self.running_long += 1;
+            self.long_bytes = self.long_bytes.saturating_add(turn.cost);
+        }
+        let line = self.accounts.get_mut(&turn.account)?;
+        line.running += 1;
+        line.served = line.served.saturating_add(turn.cost.max(1));
+        line.place = None;
+        match line.requests.is_empty() {
+            true => drop(self.ahead.insert((line.served, turn.account))),
+            false => drop(self.line(turn.account, true)),
+        }
         Some(turn)
     }
 
-    /// Adds the next item of a request whose turn has begun; it may run at the same time.
-    pub(super) fn push_next(&mut self, turn: &Turn<T>, cost: u64) {
-        let end = turn.end.saturating_add(cost.max(1));
-        self.wait(end, true, Turn { request: turn.request.clone(), cost, end });
+    /// The item may run beside those that do.
+    fn fits(&self, turn: &Turn<T>) -> bool {
+        turn.is_short() || self.long_bytes == 0 || self.long_bytes.saturating_add(turn.cost) <= MAX_AT_WORK
     }
 
     /// An item is done.
     pub(super) fn done(&mut self, turn: &Turn<T>) {
         self.running -= 1;
-        self.running_long -= usize::from(turn.cost > SHORT);
+        if !turn.is_short() {
+            self.running_long -= 1;
+            self.long_bytes = self.long_bytes.saturating_sub(turn.cost);
+        }
+        if let Some(line) = self.accounts.get_mut(&turn.account) {
+            line.running -= 1;
+        }
+        self.forget();
+    }
+
+    /// Forgets the accounts without work that have not had more than their share.
+    fn forget(&mut self) {
+        let Self { accounts, ahead, clock, running, order, .. } = self;
+        let until = if *running == 0 && order.is_empty() { u64::MAX } else { *clock };
+        let at_work = |account| accounts.get(account).is_some_and(|line: &Line<T>| line.running > 0);
+        let over = ahead.range(..=(until, Account(u32::MAX))).filter(|(_, account)| !at_work(account));
+        for place in over.copied().collect::<Vec<_>>() {
+            ahead.remove(&place);
+            accounts.remove(&place.1);
+        }
     }
 }
 

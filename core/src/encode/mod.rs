@@ -8,6 +8,7 @@ mod inspect;
 pub(crate) mod options;
 mod pieces;
 pub(crate) mod pool;
+mod request_turns;
 mod rerank;
 mod rerank_prompt;
 pub(crate) mod spans;

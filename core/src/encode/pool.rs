@@ -2,8 +2,9 @@
 
 use super::encoders::Encoders;
 use super::fair_queue::FairQueue;
+use super::request_turns::Turn;
 use crate::error::panic_message;
-use crate::{Error, InvalidSetting, Place};
+use crate::{Account, Error, InvalidSetting, Place};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,8 @@ const STACK_SIZE: usize = 8 << 20;
 /// Words, numbers and punctuation, as requests have them.
 const WARM_UP_TEXT: &str = "How do I lock a file? Use flock(2): it waits, 30 s at most, and returns 0 (or -1).";
 
-/// Encodes the inputs of requests in parallel, item by item, and shares the workers fairly between the requests.
+/// Encodes the inputs of requests in parallel, item by item, and shares the workers fairly between accounts and their
+/// requests.
 pub(crate) struct TokenizerPool {
     encoders: Arc<Encoders>,
     shared: Arc<Shared>,
@@ -33,18 +35,31 @@ struct State {
     closed: bool,
 }
 
+/// What the pool has to know of a request's items beside the work.
+pub(crate) struct Turns<C> {
+    /// Account of the request.
+    pub(crate) account: Account,
+    /// The first item makes what the others share, and runs alone: they would wait for it on threads that others need.
+    pub(crate) first_alone: bool,
+    /// Bytes of an item that are worked on.
+    pub(crate) cost: C,
+}
+
 /// A request's items and what is done with them.
 trait Request: Send + Sync {
     /// Takes the next item, if one is left.
     fn begin(self: Arc<Self>) -> Option<Begun>;
+
+    /// Cost of the item that is next, if one is left.
+    fn next(&self) -> Option<u64>;
 }
 
 /// An item that has been taken.
 struct Begun {
     /// Works on it.
     run: Box<dyn FnOnce(&Encoders)>,
-    /// Cost of the item after it, if there is one.
-    next: Option<u64>,
+    /// The items after it have to wait until it is done.
+    alone: bool,
 }
 
 impl TokenizerPool {
@@ -88,26 +103,29 @@ impl TokenizerPool {
     }
 
     /// Runs `work` on every item, on the pool; the answer is the first error in their order if there is one, and what comes
-    /// after it is not begun. Work of a client that has left is not begun either, and its items are dropped at once. `cost`
-    /// is an item's size in bytes.
-    pub(crate) async fn map<T, R, F>(
+    /// after it is not begun. Work of a client that has left is not begun either, and its items are dropped at once.
+    pub(crate) async fn map<T, R, C, F>(
         &self,
         items: Vec<(Place, T)>,
-        cost: fn(&T) -> usize,
+        turns: Turns<C>,
         work: F,
     ) -> Result<Vec<R>, Error>
     where
         T: Send + 'static,
         R: Send + 'static,
+        C: Fn(&Encoders, &T) -> usize + Send + Sync + 'static,
         F: Fn(&Encoders, Place, T) -> Result<R, Error> + Send + Sync + 'static,
     {
-        let Some((Place { field, .. }, first)) = items.first() else { return Ok(Vec::new()) };
-        let (field, first) = (*field, cost(first) as u64);
+        let Some(&(Place { field, .. }, _)) = items.first() else { return Ok(Vec::new()) };
+        let Turns { account, first_alone, cost } = turns;
+        let costs = items.iter().map(|(_, item)| cost(&self.encoders, item) as u64).collect();
         let (reply, answer) = oneshot::channel();
-        let job = Arc::new(Job { items: Mutex::new(Items::new(items, reply)), cost, work });
+        let job = Arc::new(Job { items: Mutex::new(Items::new(items, costs, first_alone, reply)), work });
         let _cancel = CancelOnDrop(&job.items);
-        self.shared.lock().queue.push(Arc::clone(&job) as Arc<dyn Request>, first);
-        self.shared.changed.notify_one();
+        if let Some(cost) = Request::next(&*job) {
+            self.shared.lock().queue.push(account, Arc::clone(&job) as Arc<dyn Request>, cost);
+            self.shared.changed.notify_one();
+        }
         let gone = || Error::Tokenization { field, problem: "the tokenization workers are gone".to_owned() };
         answer.await.map_err(|_| gone())?
     }
@@ -135,8 +153,9 @@ impl Shared {
                 continue;
             };
             let begun = Arc::clone(&turn.request).begin();
-            if let Some(next) = begun.as_ref().and_then(|begun| begun.next) {
-                state.queue.push_next(&turn, next);
+            let alone = begun.as_ref().is_some_and(|begun| begun.alone);
+            if !alone {
+                state.wait_for_next(&turn);
             }
             drop(state);
             // Another worker may find an item that may run too.
@@ -145,30 +164,56 @@ impl Shared {
                 (begun.run)(encoders);
             }
             state = self.lock();
+            if alone {
+                state.wait_for_next(&turn);
+            }
             state.queue.done(&turn);
+        }
+    }
+}
+
+impl State {
+    /// The next item of a request waits for its turn, if one is left.
+    fn wait_for_next(&mut self, turn: &Turn<Arc<dyn Request>>) {
+        if let Some(cost) = turn.request.next() {
+            self.queue.push_next(turn, cost);
         }
     }
 }
 
 /// Items of one request.
 struct Items<T, R> {
-    waiting: VecDeque<(usize, Place, T)>,
+    waiting: VecDeque<Item<T>>,
+    /// The next item runs alone.
+    alone: bool,
     results: Vec<Option<Result<R, Error>>>,
     running: usize,
     reply: Option<oneshot::Sender<Result<Vec<R>, Error>>>,
 }
 
+struct Item<T> {
+    index: usize,
+    place: Place,
+    item: T,
+    cost: u64,
+}
+
 struct Job<T, R, F> {
     items: Mutex<Items<T, R>>,
-    cost: fn(&T) -> usize,
     work: F,
 }
 
 impl<T, R> Items<T, R> {
-    fn new(items: Vec<(Place, T)>, reply: oneshot::Sender<Result<Vec<R>, Error>>) -> Self {
+    fn new(
+        items: Vec<(Place, T)>,
+        costs: Vec<u64>,
+        alone: bool,
+        reply: oneshot::Sender<Result<Vec<R>, Error>>,
+    ) -> Self {
         let results = items.iter().map(|_| None).collect();
-        let waiting = items.into_iter().enumerate().map(|(index, (place, item))| (index, place, item)).collect();
-        Self { waiting, results, running: 0, reply: Some(reply) }
+        let items = items.into_iter().zip(costs).enumerate();
+        let waiting = items.map(|(index, ((place, item), cost))| Item { index, place, item, cost }).collect();
+        Self { waiting, alone, results, running: 0, reply: Some(reply) }
     }
 
     fn finish(&mut self, index: usize, result: Result<R, Error>) {
@@ -201,15 +246,19 @@ where
 {
     fn begin(self: Arc<Self>) -> Option<Begun> {
         let mut items = lock(&self.items);
-        let (index, place, item) = items.waiting.pop_front()?;
+        let Item { index, place, item, .. } = items.waiting.pop_front()?;
         items.running += 1;
-        let next = items.waiting.front().map(|(_, _, item)| (self.cost)(item) as u64);
+        let alone = std::mem::take(&mut items.alone);
         drop(items);
         let run = Box::new(move |encoders: &Encoders| {
             let result = work_on(encoders, place, item, &self.work);
             lock(&self.items).finish(index, result);
         });
-        Some(Begun { run, next })
+        Some(Begun { run, alone })
+    }
+
+    fn next(&self) -> Option<u64> {
+        lock(&self.items).waiting.front().map(|item| item.cost)
     }
 }
 

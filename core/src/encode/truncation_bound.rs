@@ -34,6 +34,12 @@ impl TruncationBound {
         max_tokens.saturating_mul(self.longest_token).saturating_add(MARGIN)
     }
 
+    /// Bytes of a text of this length at most that are encoded. Where normalisation leaves little of the part, the whole text
+    /// is encoded too.
+    pub(crate) fn encoded_bytes(self, len: usize, max_tokens: usize) -> usize {
+        len.min(self.bytes(max_tokens).saturating_add(MARGIN))
+    }
+
     /// True for a text of which a part is encoded.
     pub(crate) fn exceeds(self, text: &str, max_tokens: usize) -> bool {
         text.len() > self.bytes(max_tokens)

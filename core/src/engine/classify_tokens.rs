@@ -66,10 +66,12 @@ impl Engine {
 
     async fn spans(&self, texts: Vec<String>, options: &EncodeOptions) -> Result<Vec<Spans>, Error> {
         let tokenizers = &self.inner.tokenizers;
-        let resolved = tokenizers.encoders().resolve(options, None)?.with_offsets();
+        let resolved = Arc::new(tokenizers.encoders().resolve(options, None)?.with_offsets());
         let _request = self.admit()?;
+        let options_of_cost = Arc::clone(&resolved);
+        let cost = move |encoders: &Encoders, text: &String| encoders.first().text_cost(text.len(), &options_of_cost);
         let spans = move |encoders: &Encoders, place, text| encoders.first().spans(text, place, &resolved);
-        tokenizers.map(Place::each(texts, options.field), String::len, spans).await
+        tokenizers.map(Place::each(texts, options.field), self.turns(cost), spans).await
     }
 }
 

@@ -19,7 +19,7 @@ use crate::admission::response_cost::ResponseLimits;
 use crate::admission::tokenize_quota::TokenizeQuota;
 use crate::encode::encoder::Encoder;
 use crate::encode::encoders::Encoders;
-use crate::encode::pool::TokenizerPool;
+use crate::encode::pool::{TokenizerPool, Turns};
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
 use crate::schedule::batcher::Compaction;
@@ -260,6 +260,11 @@ impl Engine {
             Ok(panicked) => tracing::error!(panicked, "threads of the engine ended with a panic"),
             Err(error) => tracing::error!(%error, "the engine's threads could not be joined"),
         }
+    }
+
+    /// Turns of a request's items of this cost at the tokenization workers.
+    fn turns<C>(&self, cost: C) -> Turns<C> {
+        Turns { account: self.account, first_alone: false, cost }
     }
 
     fn check_count(&self, items: usize, field: &'static str) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use crate::admission::chunk::chunks;
 use crate::encode::encoder::Encoded;
 use crate::encode::encoders::Encoders;
 use crate::encode::options::{Choices, ResolvedOptions};
+use crate::encode::pool::Turns;
 use crate::execute::submit::Pending;
 use crate::schedule::entry::Answer;
 use crate::{
@@ -96,13 +97,16 @@ impl Engine {
         let span = tracing::debug_span!(target: trace::TARGET, "tokenize", inputs = inputs.len() as i64);
         let tokenizers = &self.inner.tokenizers;
         let is_query = matches!(&inputs[..], [(_, input)] if is_query(input, options));
-        let options = Arc::clone(options);
+        let first_alone = matches!(&inputs[..], [(_, input), _, ..] if input.is_shared());
+        let [options, of_cost] = [options; 2].map(Arc::clone);
+        let cost = move |encoders: &Encoders, input: &Input| encoders.of(&of_cost).cost(input, &of_cost);
         let encode = move |encoders: &Encoders, place, input| encoders.of(&options).encode(input, place, &options);
         let encoded = if is_query {
             let _entered = span.entered();
             inputs.into_iter().map(|input| tokenizers.at_once(input, &encode)).collect::<Result<_, _>>()?
         } else {
-            tokenizers.map(inputs, Input::bytes, encode).instrument(span).await?
+            let turns = Turns { first_alone, ..self.turns(cost) };
+            tokenizers.map(inputs, turns, encode).instrument(span).await?
         };
         let scope = self.scope;
         let sequences = encoded.into_iter().map(|Encoded { tokens, characters, is_truncated }| {

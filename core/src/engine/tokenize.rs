@@ -25,11 +25,11 @@ impl Engine {
                 let unit = "bytes of text with its prompts and one for each text";
                 let _share = tokenize_quota.admit(self.account, options.field, bytes, unit)?;
                 let texts = Place::each(texts, options.field);
-                tokenizers
-                    .map(texts, String::len, move |encoders, place, text| {
-                        encoders.of(&resolved).tokens(text, place, &resolved)
-                    })
-                    .await
+                let prompt = resolved.prompt_len();
+                let cost = move |_: &Encoders, text: &String| prompt + text.len();
+                let tokens =
+                    move |encoders: &Encoders, place, text| encoders.of(&resolved).tokens(text, place, &resolved);
+                tokenizers.map(texts, self.turns(cost), tokens).await
             }),
         )
         .await
@@ -54,7 +54,8 @@ impl Engine {
                 let decode = move |encoders: &Encoders, place, ids: Vec<u32>| {
                     encoders.first().decode(&ids, place, skip_special_tokens, &decoded)
                 };
-                tokenizers.map(ids, |ids| size_of_val(ids.as_slice()), decode).await
+                let cost = |_: &Encoders, ids: &Vec<u32>| size_of_val(ids.as_slice());
+                tokenizers.map(ids, self.turns(cost), decode).await
             }),
         )
         .await

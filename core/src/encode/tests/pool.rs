@@ -9,14 +9,15 @@ fn pool(workers: usize) -> TokenizerPool {
     TokenizerPool::new(Encoders::new(encoder, vec![]), workers).unwrap()
 }
 
-/// Short ones run side by side with long ones.
-fn cost(_: &usize) -> usize {
-    1
+/// Items of this many bytes, of one account.
+fn turns<T>(bytes: usize) -> Turns<impl Fn(&Encoders, &T) -> usize> {
+    Turns { account: Account(0), first_alone: false, cost: move |_: &Encoders, _: &T| bytes }
 }
 
-fn long(_: &usize) -> usize {
-    1 << 20
-}
+/// Short ones run side by side with long ones.
+const SHORT: usize = 1;
+
+const LONG: usize = 1 << 20;
 
 fn items(count: usize) -> Vec<(Place, usize)> {
     (0..count).map(|index| (Place { field: "inputs", index: Some(index) }, index)).collect()
@@ -26,7 +27,7 @@ fn items(count: usize) -> Vec<(Place, usize)> {
 async fn a_panic_fails_its_request_only() {
     let pool = pool(2);
     let result = pool
-        .map(items(8), cost, |_, _, item| match item {
+        .map(items(8), turns(SHORT), |_, _, item| match item {
             5 => panic!("bad item"),
             _ => Ok(item),
         })
@@ -35,13 +36,13 @@ async fn a_panic_fails_its_request_only() {
         Err(Error::Tokenization { field: "inputs", problem }) => assert!(problem.contains("bad item"), "{problem}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(pool.map(items(3), cost, |_, _, item| Ok(item)).await.unwrap(), [0, 1, 2]);
+    assert_eq!(pool.map(items(3), turns(SHORT), |_, _, item| Ok(item)).await.unwrap(), [0, 1, 2]);
 }
 
 #[tokio::test]
 async fn the_first_error_in_order_is_the_answer() {
     let result = pool(2)
-        .map(items(50), cost, |_, place, item| match item {
+        .map(items(50), turns(SHORT), |_, place, item| match item {
             0..20 => Ok(item),
             _ => Err(Error::Empty { field: place.field, problem: item.to_string() }),
         })
@@ -57,7 +58,7 @@ async fn work_that_nobody_waits_for_is_left_undone() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let counter = Arc::clone(&done);
-    let request = pool.map(items(10), cost, move |_, _, item| {
+    let request = pool.map(items(10), turns(SHORT), move |_, _, item| {
         start.send(()).unwrap();
         wait.lock().unwrap().recv().unwrap_err();
         counter.fetch_add(1, Ordering::SeqCst);
@@ -78,13 +79,13 @@ async fn items_of_a_client_that_left_do_not_wait_for_their_turn() {
     let pool = pool(1);
     let (go, wait) = mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
-    let mut busy = Box::pin(pool.map(items(1), long, move |_, _, _| {
+    let mut busy = Box::pin(pool.map(items(1), turns(LONG), move |_, _, _| {
         wait.lock().unwrap().recv().unwrap_err();
         Ok(())
     }));
     let text = Arc::new(());
     let place = Place { field: "inputs", index: None };
-    let mut behind = Box::pin(pool.map(vec![(place, Arc::clone(&text))], |_| 1 << 20, |_, _, _| Ok(())));
+    let mut behind = Box::pin(pool.map(vec![(place, Arc::clone(&text))], turns(LONG), |_, _, _| Ok(())));
     tokio::select! { biased; _ = &mut busy => panic!("it waits"), _ = &mut behind => panic!("it waits too"),
     () = std::future::ready(()) => {} }
     assert_eq!(Arc::strong_count(&text), 2);
@@ -101,13 +102,13 @@ async fn a_small_request_does_not_wait_for_a_large_one() {
     let wait = std::sync::Mutex::new(wait);
     let begun = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&begun);
-    let mut large = Box::pin(pool.map(items(100), long, move |_, _, _| {
+    let mut large = Box::pin(pool.map(items(100), turns(LONG), move |_, _, _| {
         counter.fetch_add(1, Ordering::SeqCst);
         wait.lock().unwrap().recv().map_err(|_| Error::ShuttingDown)
     }));
     tokio::select! { biased; _ = &mut large => panic!("it waits"), () = std::future::ready(()) => {} }
     wait_until("it has begun", || begun.load(Ordering::SeqCst) == 1);
-    assert_eq!(pool.map(items(3), cost, |_, _, item| Ok(item)).await.unwrap(), [0, 1, 2]);
+    assert_eq!(pool.map(items(3), turns(SHORT), |_, _, item| Ok(item)).await.unwrap(), [0, 1, 2]);
     assert_eq!(begun.load(Ordering::SeqCst), 1, "the first item of the large one still runs");
     drop(go);
     assert!(matches!(large.await, Err(Error::ShuttingDown)));
@@ -118,7 +119,7 @@ async fn a_small_request_does_not_wait_for_a_large_one() {
 async fn items_of_one_request_run_in_parallel() {
     let pool = pool(3);
     let meet = std::sync::Barrier::new(3);
-    let met = pool.map(items(6), cost, move |_, _, item| {
+    let met = pool.map(items(6), turns(SHORT), move |_, _, item| {
         meet.wait();
         Ok(item)
     });
@@ -133,4 +134,65 @@ fn an_item_at_once_is_done_on_this_thread_and_may_panic() {
     assert_eq!(pool.at_once((place, 7), |_, _, item| Ok((item, std::thread::current().id()))).unwrap(), (7, here));
     let failed = pool.at_once((place, 7), |_, _, _| -> Result<(), Error> { panic!("bad item") });
     assert!(matches!(failed, Err(Error::Tokenization { problem, .. }) if problem.contains("bad item")));
+}
+
+#[tokio::test]
+async fn the_first_of_items_that_share_something_runs_alone() {
+    let pool = pool(3);
+    let done = Arc::new(AtomicUsize::new(0));
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(Some(wait));
+    let count = Arc::clone(&done);
+    let alone = Turns { first_alone: true, ..turns(SHORT) };
+    let mut shared = Box::pin(pool.map(items(6), alone, move |_, _, item| {
+        if item == 0 {
+            let wait = wait.lock().unwrap().take().unwrap();
+            wait.recv().unwrap_err();
+        }
+        let before = count.fetch_add(1, Ordering::SeqCst);
+        assert!(item == 0 || before > 0, "item {item} was begun before the first was done");
+        Ok(item)
+    }));
+    tokio::select! { biased; _ = &mut shared => panic!("it waits"), () = std::future::ready(()) => {} }
+    // The other workers are free for others meanwhile, and would have begun its items by now.
+    let meet = std::sync::Barrier::new(2);
+    let others = pool.map(items(40), turns(SHORT), move |_, _, item| {
+        meet.wait();
+        Ok(item)
+    });
+    assert_eq!(others.await.unwrap().len(), 40);
+    assert_eq!(done.load(Ordering::SeqCst), 0);
+    drop(go);
+    assert_eq!(shared.await.unwrap(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[tokio::test]
+async fn accounts_take_turns_whatever_number_of_requests_they_have() {
+    let pool = pool(1);
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(Some(wait));
+    let request = |account: u32, count| {
+        let (order, hold) = (Arc::clone(&order), (account == 0).then(|| wait.lock().unwrap().take()).flatten());
+        let hold = std::sync::Mutex::new(hold);
+        let turns = Turns { account: Account(account), ..turns(LONG) };
+        pool.map(items(count), turns, move |_, _, _| {
+            if let Some(hold) = hold.lock().unwrap().take() {
+                hold.recv().unwrap_err();
+            }
+            order.lock().unwrap().push(account);
+            Ok(())
+        })
+    };
+    let mut all: Vec<_> = [0, 1, 1, 1, 1, 1, 1, 2].map(|account| Box::pin(request(account, 4))).into();
+    for request in &mut all {
+        tokio::select! { biased; _ = request => panic!("it waits"), () = std::future::ready(()) => {} }
+    }
+    drop(go);
+    for request in all {
+        request.await.unwrap();
+    }
+    let order = order.lock().unwrap();
+    let of_two = order.iter().rposition(|&account| account == 2).unwrap();
+    assert!(of_two < 12, "{order:?}");
 }
