@@ -8,9 +8,14 @@ use crate::Tokens;
 /// A chunk ends at this fraction of the queue's limits; its last sequence may reach beyond.
 const CHUNKS_IN_QUEUE: usize = 4;
 
+/// Tokens and inputs with which a chunk ends.
+pub(super) fn chunk_limits(queue: QueueLimits) -> [usize; 2] {
+    [queue.tokens, queue.inputs].map(|limit| (limit / CHUNKS_IN_QUEUE).max(1))
+}
+
 /// The sequences in their order, in chunks that end as soon as they have a quarter of the queue's tokens or inputs.
 pub(crate) fn chunks(sequences: Vec<Tokens>, queue: QueueLimits) -> impl Iterator<Item = Vec<Tokens>> {
-    let [max_tokens, max_inputs] = [queue.tokens, queue.inputs].map(|limit| (limit / CHUNKS_IN_QUEUE).max(1));
+    let [max_tokens, max_inputs] = chunk_limits(queue);
     let mut rest = sequences.into_iter();
     std::iter::from_fn(move || {
         let (mut chunk, mut tokens) = (Vec::new(), 0);

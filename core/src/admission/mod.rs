@@ -1,5 +1,6 @@
 //! Admission: quotas that all requests share, and chunks that large requests are done in.
 
+pub(crate) mod ahead;
 pub(crate) mod chunk;
 pub(crate) mod queue_quota;
 pub(crate) mod quota;

@@ -11,6 +11,9 @@ use crate::{
 use std::collections::HashSet;
 use tokenizers::{Encoding, PostProcessor, Tokenizer};
 
+/// Tokens at most that are assumed around a text: special tokens and the model's own prompt.
+const MAX_AROUND: usize = 256;
+
 /// Encodes inputs for one model. Shared by the tokenization workers.
 pub(crate) struct Encoder {
     pub(super) tokenizer: Tokenizer,
@@ -144,6 +147,15 @@ impl Encoder {
                 instruction.as_ref().map_or(0, |it| text(it.len())) + text(query.len()) + text(document.len())
             }
         }
+    }
+
+    /// Tokens that an input has, as many as its bytes allow unless normalisation makes it longer.
+    pub(crate) fn most_tokens_of(&self, input: &Input, options: &ResolvedOptions) -> usize {
+        let bytes = match input {
+            Input::Ids(ids) => ids.len(),
+            Input::Text(_) | Input::Pair(..) | Input::Rerank { .. } => options.prompt_len() + input.bytes(),
+        };
+        bytes.saturating_add(MAX_AROUND).min(options.max_tokens)
     }
 
     /// Bytes of a text of this length that are encoded.

@@ -2,6 +2,7 @@
 
 use super::validate::check_not_empty;
 use super::{Engine, Inner};
+use crate::admission::ahead::Ahead;
 use crate::admission::chunk::chunks;
 use crate::encode::encoder::Encoded;
 use crate::encode::encoders::Encoders;
@@ -42,7 +43,7 @@ impl Engine {
         }
         let _request = self.admit()?;
         let share = self.share.clone().unwrap_or_else(|| Arc::new(buffered.share()));
-        let mut cost = response_limits.cost(wanted, share);
+        let mut cost = response_limits.cost(wanted, Arc::clone(&share));
         if wanted != Wanted::Tokens {
             cost.grow(inputs.len(), options.field)?;
         }
@@ -51,15 +52,29 @@ impl Engine {
         let mut tokenization = Duration::ZERO;
         let mut answers = Vec::with_capacity(inputs.len());
         let mut before: Option<Pending> = None;
+        let encoder = tokenizers.encoders().of(&resolved);
+        let most = |(_, input): &(Place, Input)| encoder.most_tokens_of(input, &resolved);
+        let mut ahead = Ahead::admit(share, pipeline.limits(), inputs.iter().map(most).sum())?;
         let mut inputs = inputs.into_iter();
         while inputs.len() > 0 {
             let begun = Instant::now();
-            let inputs = inputs.by_ref().take(config.max_client_batch_size).collect();
-            let sequences = self.encode(inputs, &resolved, &mut usage).await?;
-            tokenization += begun.elapsed();
-            if wanted == Wanted::Tokens {
-                cost.grow(sequences.iter().map(Tokens::len).sum(), options.field)?;
+            let (mut sequences, mut tokens) = (Vec::new(), 0);
+            loop {
+                let next = inputs.as_slice().iter().take(config.max_client_batch_size - sequences.len());
+                let count = ahead.next_inputs(tokens, next.map(most)).min(inputs.len());
+                if count == 0 {
+                    break;
+                }
+                let encoded = self.encode(inputs.by_ref().take(count).collect(), &resolved, &mut usage).await?;
+                let new = encoded.iter().map(Tokens::len).sum();
+                if wanted == Wanted::Tokens {
+                    cost.grow(new, options.field)?;
+                }
+                tokens += new;
+                ahead.count(tokens);
+                sequences.extend(encoded);
             }
+            tokenization += begun.elapsed();
             for chunk in chunks(sequences, pipeline.limits()) {
                 usage.computed_tokens += self.inner.compaction.computed_alone(&chunk);
                 let pending = match &before {
