@@ -11,8 +11,8 @@ use crate::{
 use std::collections::HashSet;
 use tokenizers::{Encoding, PostProcessor, Tokenizer};
 
-/// Tokens at most that are assumed around a text: special tokens and the model's own prompt.
-const MAX_AROUND: usize = 256;
+/// Tokens that are assumed around a text at most: special tokens, and the prompt of a reranker.
+const MAX_AROUND: usize = 64;
 
 /// Encodes inputs for one model. Shared by the tokenization workers.
 pub(crate) struct Encoder {

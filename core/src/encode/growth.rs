@@ -16,7 +16,7 @@ const ALWAYS: u64 = 1 << 20;
 const PART: usize = 1 << 10;
 
 /// Bytes of text at most that one request decodes.
-const MAX_DECODED: u64 = 32 << 20;
+pub(crate) const MAX_DECODED: u64 = 32 << 20;
 
 /// Bytes at most that a tokenizer makes of one byte.
 #[derive(Debug)]
@@ -73,14 +73,18 @@ impl Growth {
         Ok(())
     }
 
+    /// Bytes of the text that ids may become.
+    pub(super) fn most_decoded(&self, ids: &[u32]) -> u64 {
+        let bytes = ids.iter().filter_map(|&id| self.token_bytes.get(id as usize)).map(|&bytes| u64::from(bytes));
+        bytes.sum::<u64>().saturating_mul(self.decoder)
+    }
+
     /// Counts the bytes of text that ids may become.
     ///
     /// # Errors
     /// They are more than a request may decode; the rest of a sentence.
     pub(super) fn count_decoded(&self, ids: &[u32], decoded: &AtomicU64) -> Result<(), String> {
-        let bytes: u64 =
-            ids.iter().filter_map(|&id| self.token_bytes.get(id as usize)).map(|&bytes| u64::from(bytes)).sum();
-        let bytes = bytes.saturating_mul(self.decoder);
+        let bytes = self.most_decoded(ids);
         match decoded.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_DECODED {
             true => Ok(()),
             false => Err(format!("may become more than {MAX_DECODED} bytes of text, which is the limit in a request")),

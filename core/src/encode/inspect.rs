@@ -43,6 +43,7 @@ impl Encoder {
             .encode_char_offsets(text.as_str(), options.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
         options.count_shown(encoding.len().saturating_sub(expected), place)?;
+        options.hold(encoding.len() * size_of::<TokenInfo>() + text.len())?;
         // Byte at which each character begins, and the end of the last one.
         let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
         let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());
@@ -66,6 +67,11 @@ impl Encoder {
         normalizer.normalize(&mut normalized).map_err(|error| place.untokenizable(error))?;
         let normalized = normalized.get();
         Ok(normalized.len() - 2 * normalized.matches('\u{2581}').count())
+    }
+
+    /// Bytes of the text that ids may become.
+    pub(crate) fn most_decoded(&self, ids: &[u32]) -> usize {
+        usize::try_from(self.growth.most_decoded(ids)).unwrap_or(usize::MAX)
     }
 
     /// The text of a list of ids; `decoded` counts the bytes of a request.

@@ -3,7 +3,7 @@
 pub(crate) mod encoder;
 pub(crate) mod encoders;
 mod fair_queue;
-mod growth;
+pub(crate) mod growth;
 mod inspect;
 pub(crate) mod options;
 mod pieces;

@@ -2,13 +2,14 @@
 
 use super::pieces::Pieces;
 use super::rerank_prompt::EncodedHead;
+use crate::admission::quota::Share;
 use crate::{
     Adapter, Embed, EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, SharedText, TaskAdapter,
     TruncationDirection, shown,
 };
 use std::fmt::Display;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 /// Names of prompts or tasks at most that an error lists.
 const MAX_NAMES: usize = 20;
@@ -63,6 +64,8 @@ pub(crate) struct ResolvedOptions {
     pub(super) first: OnceLock<Option<(SharedText, Pieces)>>,
     /// Tokens that the request shows, or their upper bound.
     pub(super) shown: AtomicUsize,
+    /// Share in which the tokens count that the request shows.
+    share: Option<Arc<Share>>,
 }
 
 impl ResolvedOptions {
@@ -117,7 +120,26 @@ impl ResolvedOptions {
             head: OnceLock::new(),
             first: OnceLock::new(),
             shown: AtomicUsize::new(0),
+            share: None,
         })
+    }
+
+    /// The same for a request whose tokens count in this share while they are shown.
+    pub(crate) fn counting_in(self, share: Arc<Share>) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    /// Counts the bytes of tokens that are to be shown, before they are made.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] while the other requests hold the share's limit.
+    pub(super) fn hold(&self, bytes: usize) -> Result<(), Error> {
+        self.share.as_ref().map_or(Ok(()), |share| share.grow(bytes))
+    }
+
+    /// What the inputs of the request share has been encoded.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.head.get().is_some() || self.first.get().is_some()
     }
 
     /// The same for texts whose tokens are shown with their places.

@@ -39,15 +39,26 @@ impl Pieces {
 
 /// Leaves `len` tokens at one end.
 fn cut(encoding: &mut Encoding, len: usize, direction: TruncationDirection) {
-    if encoding.len() > len {
-        let direction = match direction {
-            TruncationDirection::Left => tokenizers::TruncationDirection::Left,
-            TruncationDirection::Right => tokenizers::TruncationDirection::Right,
-        };
-        encoding.truncate(len, 0, direction);
-        // Pieces that were cut off are kept there and would be post-processed too.
-        encoding.take_overflowing();
+    let excess = encoding.len().saturating_sub(len);
+    if excess == 0 {
+        return;
     }
+    // The library's own truncation makes encodings of all that is cut off, and is slow where little is left.
+    let kept = match direction {
+        TruncationDirection::Left => excess..encoding.len(),
+        TruncationDirection::Right => 0..len,
+    };
+    *encoding = Encoding::new(
+        encoding.get_ids()[kept.clone()].to_vec(),
+        encoding.get_type_ids()[kept.clone()].to_vec(),
+        encoding.get_tokens()[kept.clone()].to_vec(),
+        encoding.get_word_ids()[kept.clone()].to_vec(),
+        encoding.get_offsets()[kept.clone()].to_vec(),
+        encoding.get_special_tokens_mask()[kept.clone()].to_vec(),
+        encoding.get_attention_mask()[kept].to_vec(),
+        Vec::new(),
+        Default::default(),
+    );
 }
 
 /// Tokens that are left of a pair that is cut to `max` together: of the longer text first, and of both to equal lengths if that is not enough, as

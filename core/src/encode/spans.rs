@@ -30,6 +30,7 @@ impl Encoder {
         }
         self.check_ids(whole.get_ids(), place)?;
         options.count_shown(whole.len(), place)?;
+        options.hold(whole.len() * (size_of::<TextToken>() + size_of::<u32>()) + text.len())?;
         let kept: Vec<bool> = whole.get_special_tokens_mask().iter().map(|&mask| mask == 0).collect();
         let before = text[..start].chars().count();
         let tokens = (0..whole.len()).filter(|&index| kept[index]).zip(offsets);

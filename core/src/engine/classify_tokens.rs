@@ -5,12 +5,9 @@ use super::{Engine, Inner};
 use crate::encode::encoders::Encoders;
 use crate::encode::spans::Spans;
 use crate::metrics::{self, Method, observe};
-use crate::{ClassifyTokens, EncodeOptions, Error, Input, Place, Response, Task, TextToken, TokenLogits, Wanted};
+use crate::{ClassifyTokens, EncodeOptions, Error, Input, Place, Response, Task, TokenLogits, Wanted};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Bytes that the allocator takes beside a token's string.
-const ALLOCATION: usize = 16;
 
 impl Engine {
     /// The tokens of each text with the logits of their labels.
@@ -34,15 +31,13 @@ impl Engine {
                     check_not_empty_texts(&texts, options.field)?;
                 }
                 let begun = Instant::now();
-                let Inner { tokenize_quota, buffered, .. } = &*self.inner;
+                let Inner { tokenize_quota, .. } = &*self.inner;
                 let bytes = texts.iter().map(|text| text.len() + 1).sum();
-                let tokenizing =
-                    tokenize_quota.admit(self.account, options.field, bytes, "bytes of text and one for each text")?;
+                let unit = "bytes of text and one for each text";
+                let encoding = tokenize_quota.admit(self.account, options.field, bytes, unit)?;
                 let spans = self.spans(texts, &options).await?;
-                // From here on the tokens count in the bytes of the request, until its answer is read.
-                let held = self.share.clone().unwrap_or_else(|| Arc::new(buffered.share_of(self.account)));
-                held.grow(spans.iter().map(bytes_of).sum())?;
-                drop(tokenizing);
+                // What the tokens take counts in the request's own share from here on.
+                drop(encoding);
                 let tokenization = begun.elapsed();
                 let ids = spans.iter().map(|spans| Input::Ids(spans.ids.clone())).collect();
                 // The ids are within the limits already.
@@ -66,18 +61,11 @@ impl Engine {
 
     async fn spans(&self, texts: Vec<String>, options: &EncodeOptions) -> Result<Vec<Spans>, Error> {
         let tokenizers = &self.inner.tokenizers;
-        let resolved = Arc::new(tokenizers.encoders().resolve(options, None)?.with_offsets());
+        let resolved = Arc::new(tokenizers.encoders().resolve(options, None)?.with_offsets().counting_in(self.share()));
         let _request = self.admit()?;
         let options_of_cost = Arc::clone(&resolved);
         let cost = move |encoders: &Encoders, text: &String| encoders.first().text_cost(text.len(), &options_of_cost);
         let spans = move |encoders: &Encoders, place, text| encoders.first().spans(text, place, &resolved);
         tokenizers.map(Place::each(texts, options.field), self.turns(cost), spans).await
     }
-}
-
-/// Bytes of a text's tokens, beside the text and their logits.
-fn bytes_of(spans: &Spans) -> usize {
-    let of_token = |token: &TextToken| size_of::<TextToken>() + token.token.capacity() + ALLOCATION;
-    let ids = spans.ids.len() * (2 * size_of::<u32>() + size_of::<bool>());
-    size_of::<Spans>() + ids + spans.tokens.iter().map(of_token).sum::<usize>()
 }

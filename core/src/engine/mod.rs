@@ -262,6 +262,11 @@ impl Engine {
         }
     }
 
+    /// The share in which a call counts.
+    fn share(&self) -> Arc<Share> {
+        self.share.clone().unwrap_or_else(|| Arc::new(self.inner.buffered.share_of(self.account)))
+    }
+
     /// Turns of a request's items of this cost at the tokenization workers.
     fn turns<C>(&self, cost: C) -> Turns<C> {
         Turns { account: self.account, first_alone: false, cost }

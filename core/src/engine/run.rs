@@ -30,7 +30,7 @@ impl Engine {
         options: &EncodeOptions,
         wanted: Wanted,
     ) -> Result<Response<Output>, Error> {
-        let Inner { tokenizers, pipeline, config, response_limits, buffered, .. } = &*self.inner;
+        let Inner { tokenizers, pipeline, config, response_limits, .. } = &*self.inner;
         let arrival = Instant::now();
         let can = &self.info().capabilities;
         let choices = match wanted {
@@ -42,7 +42,7 @@ impl Engine {
             check_not_empty(&inputs)?;
         }
         let _request = self.admit()?;
-        let share = self.share.clone().unwrap_or_else(|| Arc::new(buffered.share()));
+        let share = self.share();
         let mut cost = response_limits.cost(wanted, Arc::clone(&share));
         if wanted != Wanted::Tokens {
             cost.grow(inputs.len(), options.field)?;
@@ -86,6 +86,7 @@ impl Engine {
                 }
             }
         }
+        drop(ahead);
         if let Some(last) = before {
             answers.extend(last.collect().await?);
         }
@@ -112,7 +113,7 @@ impl Engine {
         let span = tracing::debug_span!(target: trace::TARGET, "tokenize", inputs = inputs.len() as i64);
         let tokenizers = &self.inner.tokenizers;
         let is_query = matches!(&inputs[..], [(_, input)] if is_query(input, options));
-        let first_alone = matches!(&inputs[..], [(_, input), _, ..] if input.is_shared());
+        let first_alone = matches!(&inputs[..], [(_, input), _, ..] if input.is_shared() && !options.has_shared());
         let [options, of_cost] = [options; 2].map(Arc::clone);
         let cost = move |encoders: &Encoders, input: &Input| encoders.of(&of_cost).cost(input, &of_cost);
         let encode = move |encoders: &Encoders, place, input| encoders.of(&options).encode(input, place, &options);

@@ -2,6 +2,7 @@
 
 use super::{Engine, Inner};
 use crate::encode::encoders::Encoders;
+use crate::encode::growth::MAX_DECODED;
 use crate::metrics::{Method, observe};
 use crate::{EncodeOptions, Error, Place, TokenInfo};
 use std::sync::atomic::AtomicU64;
@@ -24,6 +25,7 @@ impl Engine {
                 let _request = self.admit()?;
                 let unit = "bytes of text with its prompts and one for each text";
                 let _share = tokenize_quota.admit(self.account, options.field, bytes, unit)?;
+                let resolved = resolved.counting_in(self.share());
                 let texts = Place::each(texts, options.field);
                 let prompt = resolved.prompt_len();
                 let cost = move |_: &Encoders, text: &String| prompt + text.len();
@@ -49,13 +51,21 @@ impl Engine {
                 self.check_count(ids.len(), "ids")?;
                 let _request = self.admit()?;
                 let _share = tokenize_quota.admit(self.account, "ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
+                // More is refused when it is come to.
+                let most = ids.iter().map(|ids| tokenizers.encoders().first().most_decoded(ids));
+                let most = most.fold(0, usize::saturating_add).min(MAX_DECODED as usize);
+                let share = self.share();
+                share.grow(most)?;
                 let ids = Place::each(ids, "ids");
                 let decoded = AtomicU64::new(0);
                 let decode = move |encoders: &Encoders, place, ids: Vec<u32>| {
                     encoders.first().decode(&ids, place, skip_special_tokens, &decoded)
                 };
                 let cost = |_: &Encoders, ids: &Vec<u32>| size_of_val(ids.as_slice());
-                tokenizers.map(ids, self.turns(cost), decode).await
+                let texts = tokenizers.map(ids, self.turns(cost), decode).await?;
+                let made: usize = texts.iter().map(String::len).sum();
+                share.shrink_to(share.held().saturating_sub(most.saturating_sub(made)));
+                Ok(texts)
             }),
         )
         .await

@@ -50,7 +50,6 @@ pub(crate) async fn tokenize(app: Call, Json(body): Json<TokenizeBody>) -> Resul
     let prompt = PromptFields { prompt_name, ..Default::default() };
     let encode = EncodeFields { prompt, add_special_tokens, ..Default::default() };
     let tokens = app.engine.tokenize(inputs.0, encode.for_field("inputs", &app)?).await?;
-    app.share.force(tokens.iter().flatten().map(|token| size_of::<TokenInfo>() + token.text.len()).sum());
     let text = JsonText::default().nested(tokens, |out, token| write_value(out, &Token::from(token)));
     Ok(Answer::free_text(text, app.share))
 }
@@ -71,6 +70,5 @@ pub(crate) struct DecodeBody {
 )]
 pub(crate) async fn decode(app: Call, Json(body): Json<DecodeBody>) -> Result {
     let texts = app.engine.decode(body.ids.0, body.skip_special_tokens.unwrap_or(true)).await?;
-    app.share.force(texts.iter().map(String::len).sum());
     Ok(Answer::free_text(JsonText::default().values(texts), app.share))
 }
