@@ -65,7 +65,7 @@ pub(crate) struct ResolvedOptions {
     /// Tokens that the request shows, or their upper bound.
     pub(super) shown: AtomicUsize,
     /// Share in which the tokens count that the request shows.
-    share: Option<Arc<Share>>,
+    pub(super) share: Option<Arc<Share>>,
 }
 
 impl ResolvedOptions {
