@@ -44,6 +44,12 @@ impl TokenizeQuota {
         share.grow(amount)?;
         Ok(share)
     }
+
+    /// Units that all requests hold.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.0.held()
+    }
 }
 
 #[cfg(test)]
@@ -61,7 +67,7 @@ mod tests {
         shares.pop();
         drop(admit(1, 1).unwrap());
         drop(shares);
-        assert_eq!(quota.0.held(), 0);
+        assert_eq!(quota.held(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::{DIM, Fate, fake_values, wait_until};
-use crate::{Embed, Flow, Priority, Tokens, Wanted};
+use crate::{Embed, Flow, Priority, TextToken, Tokens, Wanted};
 
 #[tokio::test]
 async fn a_response_counts_until_it_is_dropped() {
@@ -21,6 +21,26 @@ async fn a_response_counts_until_it_is_dropped() {
     assert_eq!((held(), share.held()), (1, engine.buffered().held()), "in the share of its request");
     drop((counted, share));
     assert_eq!(held(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_classified_texts_count_with_the_answer_and_let_others_tokenize() {
+    let labels = (0..DIM).map(|label| format!("label {label}")).collect();
+    let (backend, control) = FakeBackend::controlled(info(Capabilities::token_classifier(labels, 500), 500));
+    let engine = Engine::new(model(backend, tokenizer(MODEL)), config()).unwrap();
+    let share = Arc::new(engine.buffered().share());
+    let asking = tokio::spawn({
+        let engine = engine.clone().counting_in(Arc::clone(&share));
+        async move { engine.classify_tokens(vec!["some words ".repeat(30)], encode("inputs")).await }
+    });
+    control.started();
+    assert_eq!(engine.inner.tokenize_quota.held(), 0, "while the pass runs");
+    control.release(Fate::Answer);
+    let answer = asking.await.unwrap().unwrap();
+    let logits = answer.usage.tokens * (4 * DIM + 256);
+    assert!(share.held() >= logits + answer.usage.tokens * size_of::<TextToken>(), "{}", share.held());
+    drop((answer, share));
+    assert_eq!(engine.buffered().held(), 0);
 }
 
 #[tokio::test]

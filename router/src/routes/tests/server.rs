@@ -2,7 +2,7 @@
 
 use crate::state::api_keys::Keys;
 use crate::testing::{DIM, Gate, Mode, Setup, ask, classifier, embedding, get, post, reranker, send};
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use prefold_core::Capabilities;
 use serde_json::{Value, json};
@@ -28,6 +28,17 @@ async fn tokens_go_both_ways() {
     assert!(kept[0].as_str().unwrap().len() > "red fox".len());
     assert_eq!(post(&app, "/decode", json!({ "ids": "red" })).await.status, 422);
     assert_eq!(post(&app, "/tokenize", json!({ "inputs": [1] })).await.status, 422);
+}
+
+#[tokio::test]
+async fn those_who_read_info_share_its_text() {
+    let app = Setup::new(embedding()).build();
+    let text = async || {
+        let request = Request::get("/info").body(Body::empty()).unwrap();
+        let response = crate::server::routing::router(app.clone()).oneshot(request).await.unwrap();
+        to_bytes(response.into_body(), usize::MAX).await.unwrap()
+    };
+    assert_eq!(text().await.as_ptr(), text().await.as_ptr());
 }
 
 #[tokio::test]
