@@ -1,6 +1,7 @@
 //! Backend with fault injection.
 
 use crate::faults::{Fault, Faults};
+use crate::freeze::freeze;
 use crate::source::Source;
 use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, TooLarge, YieldPoint,
@@ -104,6 +105,7 @@ impl<B: Backend + ?Sized> FaultyBackend<B> {
                     std::thread::sleep(STALL_POLL);
                 }
             }
+            Some(Fault::Freeze) => freeze(),
             Some(Fault::NotFinite | Fault::TooFew) | None => {}
         }
         let mut outputs = forward(&mut self.inner)?;

@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Delay,
     /// The batch waits until this fault is disabled.
     Stall,
+    /// All threads that serve connections wait for ever. The batch is computed.
+    Freeze,
 }
 
 /// Probability of each fault per batch, such as `panic=0.02,oom=0.01`. A batch has at most one fault; unnamed faults
@@ -34,7 +36,7 @@ pub(crate) struct Faults {
     probabilities: [f64; NAMES.len()],
 }
 
-const NAMES: [(&str, Fault); 7] = [
+const NAMES: [(&str, Fault); 8] = [
     ("panic", Fault::Panic),
     ("error", Fault::Error),
     ("oom", Fault::OutOfMemory),
@@ -42,6 +44,7 @@ const NAMES: [(&str, Fault); 7] = [
     ("short", Fault::TooFew),
     ("delay", Fault::Delay),
     ("stall", Fault::Stall),
+    ("freeze", Fault::Freeze),
 ];
 
 impl Default for Faults {

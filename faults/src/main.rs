@@ -6,6 +6,7 @@
 
 mod backend;
 mod faults;
+mod freeze;
 mod source;
 
 use crate::backend::FaultyBackend;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn wrap(backend: ModelBackend) -> ModelBackend {
+    freeze::learn_runtime();
     let source = SOURCE.get().cloned().unwrap_or_default();
     match backend {
         ModelBackend::Prefix(inner) => ModelBackend::Prefix(Box::new(FaultyBackend::new(inner, source))),

@@ -4,14 +4,18 @@ wrong, and the server continues."""
 import os
 import random
 import re
+import signal
+import socket
 import subprocess
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from harness import BINARIES, FIXTURES, Server, eventually
+from raw import head, post
 
 CLIENTS = 16
 WORDS = "a red fox crosses the frozen river while the old ferryman counts his silver coins again".split()
@@ -248,5 +252,47 @@ def test_with_exit_on_stuck_the_process_ends_for_its_supervisor():
         assert "forward pass" in server.log()
         with pytest.raises(ConnectionError):
             server.get("/health")
+    finally:
+        server.kill()
+
+
+def frozen(*args):
+    """A server whose threads of connections have stopped for good."""
+    server = FaultyServer(*args)
+    client = socket.create_connection(("127.0.0.1", server.port))
+    server.set_faults("freeze=1")
+    client.sendall(post("/embed", {"inputs": "red"}))
+
+    def is_frozen():
+        with socket.create_connection(("127.0.0.1", server.port)) as other:
+            other.settimeout(2)
+            other.sendall(head("GET", "/health", ("host", "a")))
+            try:
+                return not other.recv(1)
+            except TimeoutError:
+                return True
+
+    eventually(is_frozen, "no connection is served")
+    return server
+
+
+def test_a_server_whose_threads_are_stuck_ends_when_its_time_to_stop_is_over():
+    server = frozen("--shutdown-timeout", "1")
+    try:
+        server.terminate()
+        assert server.wait() == 1, server.log()
+        assert "ended by force" in server.log()
+    finally:
+        server.kill()
+
+
+def test_a_server_whose_threads_are_stuck_ends_at_a_second_signal():
+    server = frozen("--shutdown-timeout", "600")
+    try:
+        server.terminate()
+        time.sleep(0.5)  # Signals within a quarter of a second count as one.
+        server.process.send_signal(signal.SIGINT)
+        assert server.wait() == 1, server.log()
+        assert "ended by force" in server.log()
     finally:
         server.kill()
