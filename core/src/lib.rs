@@ -37,13 +37,15 @@ pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
 pub use engine::Engine;
 pub use engine::loaded_model::LoadedModel;
+pub use engine::pauses::{Pauses, drop_aside};
 pub use error::{BackendError, Error, Resource};
 pub(crate) use flow::Flow;
 pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{Adapter, LengthMismatch, Scope, TokenSlice, Tokens};
-pub use postprocess::entities::{Aggregation, Entity};
+pub use postprocess::aggregation::Aggregation;
+pub use postprocess::entities::{Entities, Entity, Step};
 pub use request::{
     EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, SharedText, TruncationDirection,
 };

@@ -1,13 +1,10 @@
 //! Answers of the engine and their cost.
 
 use crate::admission::quota::Share;
-use crate::{BackendError, Error};
+use crate::{BackendError, Output};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Results converted without a pause: some hundred microseconds.
-const CONVERTED_AT_ONCE: usize = 64;
 
 /// An answer with what it cost.
 #[derive(Debug, Clone)]
@@ -20,27 +17,6 @@ pub struct Response<T> {
     pub timings: Timings,
     /// Share of [`Engine::buffered`](crate::Engine::buffered), held as long as the answer.
     pub share: Option<Arc<Share>>,
-}
-
-impl<T> Response<T> {
-    /// The same answer with its results replaced, one for one or as a whole.
-    pub fn map<U>(self, f: impl FnOnce(Vec<T>) -> Vec<U>) -> Response<U> {
-        let Self { results, usage, timings, share } = self;
-        Response { results: f(results), usage, timings, share }
-    }
-
-    /// The same answer with each result converted. Other tasks have their turn in between: there may be a million results.
-    pub(crate) async fn try_map<U>(self, f: impl Fn(T) -> Result<U, BackendError>) -> Result<Response<U>, Error> {
-        let Self { results, usage, timings, share } = self;
-        let mut converted = Vec::with_capacity(results.len());
-        for (index, result) in results.into_iter().enumerate() {
-            if index % CONVERTED_AT_ONCE == CONVERTED_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
-            converted.push(f(result)?);
-        }
-        Ok(Response { results: converted, usage, timings, share })
-    }
 }
 
 /// Counts over a request.
@@ -118,8 +94,36 @@ pub struct TokenLogits {
     pub(crate) text: String,
     /// Those that are pieces of the text; special tokens that were put around it are left out.
     pub(crate) tokens: Vec<TextToken>,
-    /// `[tokens, labels]`
+    /// For each token its row of `logits`.
+    rows: Vec<u32>,
+    /// Of all tokens of the sequence, as the backend made them: `[sequence, labels]`.
     pub(crate) logits: Vec<f32>,
+    labels: usize,
+}
+
+impl TokenLogits {
+    /// The logits of a text's tokens, of those of a sequence whose rows are `kept`.
+    pub(crate) fn new(
+        text: String,
+        tokens: Vec<TextToken>,
+        kept: &[bool],
+        labels: usize,
+        output: Output,
+    ) -> Result<Self, BackendError> {
+        match output {
+            Output::Tokens { data, dim } if dim == labels && data.len() == kept.len() * dim => {
+                let rows = (0..).zip(kept).filter_map(|(row, &kept)| kept.then_some(row)).collect();
+                Ok(Self { text, tokens, rows, logits: data, labels })
+            }
+            _ => Err(BackendError::Contract(format!("{labels} logits for each token were expected"))),
+        }
+    }
+
+    /// Logits of a token.
+    pub(crate) fn row(&self, token: usize) -> &[f32] {
+        let begin = self.rows.get(token).map(|&row| row as usize * self.labels);
+        begin.and_then(|begin| self.logits.get(begin..begin + self.labels)).unwrap_or(&[])
+    }
 }
 
 /// A token that is a piece of a text.

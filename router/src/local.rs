@@ -4,7 +4,8 @@ use crate::cli::settings;
 use crate::loading::{self, StartError};
 use crate::routes::info::Info;
 use crate::routes::predict::{activation, labels, predictions};
-use crate::routes::rerank::{check_top_n, rank};
+use crate::routes::ranked::rank;
+use crate::routes::rerank::check_top_n;
 use crate::state::ModelNames;
 use crate::wire::encode_fields::EncodeFields;
 use crate::wire::prompt::{Choices, InputType, PromptFields};
@@ -143,7 +144,7 @@ impl LocalModel {
         let request =
             ScoreRequest { queries: vec![query], query_field: "query", documents: texts, instruction, encode };
         let scores = self.engine.score(request).await?.results;
-        let ranked = rank(&scores, raw, top_n).into_iter();
+        let ranked = rank(&scores, raw, top_n).await.into_iter();
         Ok(ranked.map(|ranked| RankedDocument { index: ranked.index, score: ranked.score }).collect())
     }
 
@@ -161,8 +162,8 @@ impl LocalModel {
         let capabilities = Arc::clone(&self.engine.info().capabilities);
         let activation = if raw { LogitActivation::Identity } else { activation(&capabilities) };
         let labelled = |logits: Vec<f32>| {
-            let predictions = predictions(&logits, labels(&capabilities), activation).into_iter();
-            predictions.map(|prediction| (prediction.label, prediction.score)).collect()
+            let predictions = predictions(&logits, labels(&capabilities), activation);
+            predictions.map(|prediction| (prediction.label.into_owned(), prediction.score)).collect()
         };
         Ok(logits.into_iter().map(labelled).collect())
     }

@@ -13,8 +13,12 @@ const MAX_POOLED: usize = 1 << 26;
 /// Values of token states in one response; more only where one input of maximum length has more.
 const MAX_OF_TOKENS: usize = 1 << 24;
 
-/// Bytes of a vector beside its values: the allocation, the entry in the queue, its reply.
+/// Bytes of a vector beside its values: the allocation, the entry in the queue, its reply. Of a token's: its id, its string and its place.
 const VECTOR_OVERHEAD: usize = 256;
+
+/// Bytes for each label while an answer is written, of one input at a time: a score, and an index with it to order them by; of a token its
+/// probability, and the sum for the mean over a word.
+const LABEL_BYTES: usize = 12;
 
 /// Limits of one response from the served model.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ struct Size {
     owner: &'static str,
     /// Values in one response.
     limit: usize,
+    /// Bytes for its writing, whatever the number of its vectors.
+    writing: usize,
 }
 
 /// Cost of one response as far as it is known.
@@ -51,10 +57,16 @@ impl ResponseLimits {
         // A reranker's prompt has two logits at most.
         let num_logits = classify.as_ref().map_or(2, |classify| classify.labels.len());
         let longest = longest.saturating_mul(token_dim);
+        let [of_labels, of_token_labels] = [num_logits, num_token_labels].map(|labels| labels * LABEL_BYTES);
         Self {
-            embedding: Size { dim, owner: "input", limit: MAX_POOLED },
-            logits: Size { dim: num_logits, owner: "input", limit: MAX_POOLED },
-            tokens: Size { dim: token_dim, owner: "token", limit: MAX_OF_TOKENS.max(longest) },
+            embedding: Size { dim, owner: "input", limit: MAX_POOLED, writing: 0 },
+            logits: Size { dim: num_logits, owner: "input", limit: MAX_POOLED, writing: of_labels },
+            tokens: Size {
+                dim: token_dim,
+                owner: "token",
+                limit: MAX_OF_TOKENS.max(longest),
+                writing: of_token_labels,
+            },
         }
     }
 
@@ -75,7 +87,8 @@ impl ResponseCost {
     /// # Errors
     /// [`Error::Validation`] for more than one request may ask for, [`Error::Overloaded`] while others hold the limit.
     pub(crate) fn grow(&mut self, vectors: usize, field: &'static str) -> Result<(), Error> {
-        let Size { dim, owner, limit } = self.size;
+        let Size { dim, owner, limit, writing } = self.size;
+        let writing = if self.values == 0 { writing } else { 0 };
         let values = self.values.saturating_add(vectors.saturating_mul(dim));
         if values > limit {
             let problem = format!(
@@ -84,7 +97,7 @@ impl ResponseCost {
             return Err(Error::invalid(field, problem));
         }
         self.values = values;
-        self.share.grow(vectors.saturating_mul(dim * size_of::<f32>() + VECTOR_OVERHEAD))
+        self.share.grow(vectors.saturating_mul(dim * size_of::<f32>() + VECTOR_OVERHEAD).saturating_add(writing))
     }
 
     /// The share that holds the response's bytes.

@@ -137,6 +137,16 @@ impl Classify {
 pub struct ClassifyTokens {
     /// Names by index.
     pub labels: Vec<String>,
+    /// Indices in the order of the names, and of equal names the last.
+    pub by_name: Vec<u32>,
+}
+
+impl ClassifyTokens {
+    /// A classifier with these labels.
+    fn new(labels: Vec<String>) -> Self {
+        let by_name: BTreeMap<&str, u32> = labels.iter().map(String::as_str).zip(0..).collect();
+        Self { by_name: by_name.into_values().collect(), labels }
+    }
 }
 
 /// Prompts of a model, as its `config_sentence_transformers.json` names them.
@@ -220,7 +230,7 @@ impl Capabilities {
 
     /// Those of a classifier of tokens.
     pub fn token_classifier(labels: Vec<String>, max_input_length: usize) -> Self {
-        Self { classify_tokens: Some(ClassifyTokens { labels }), max_input_length, ..Self::default() }
+        Self { classify_tokens: Some(ClassifyTokens::new(labels)), max_input_length, ..Self::default() }
     }
 
     /// The tasks of the model; the first is its own, which `POST /` answers.

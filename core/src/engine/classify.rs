@@ -17,9 +17,9 @@ impl Engine {
             inputs.len(),
             Box::pin(async {
                 let Classify { labels, .. } = self.capability(Task::Classify, |can| can.classify.as_ref())?;
-                self.check_count(inputs.len(), options.field)?;
+                let inputs = self.counted(inputs, options.field)?;
                 let response = self.run(Place::each(inputs, options.field), &options, Wanted::Logits).await?;
-                let checked = response.try_map(|output| {
+                let checked = response.try_map(0, |output| {
                     let logits = logits(output)?;
                     if logits.len() == labels.len() {
                         return Ok(logits);

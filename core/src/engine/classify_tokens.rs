@@ -9,6 +9,9 @@ use crate::{ClassifyTokens, EncodeOptions, Error, Input, Place, Response, Task, 
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Units of work of a text's tokens, which are put to their rows.
+const OF_TEXT: usize = 1 << 10;
+
 impl Engine {
     /// The tokens of each text with the logits of their labels.
     ///
@@ -24,9 +27,9 @@ impl Engine {
             Method::Predict,
             texts.len(),
             Box::pin(async {
-                let ClassifyTokens { labels } =
+                let ClassifyTokens { labels, .. } =
                     self.capability(Task::ClassifyTokens, |can| can.classify_tokens.as_ref())?;
-                self.check_count(texts.len(), options.field)?;
+                let texts = self.counted(texts, options.field)?;
                 if !self.config().allow_empty_inputs {
                     check_not_empty_texts(&texts, options.field)?;
                 }
@@ -53,7 +56,7 @@ impl Engine {
                 let logits = |(Spans { text, tokens, kept, .. }, output)| {
                     TokenLogits::new(text, tokens, &kept, labels.len(), output)
                 };
-                response.try_map(logits).await
+                response.try_map(OF_TEXT, logits).await
             }),
         )
         .await

@@ -20,10 +20,10 @@ impl Engine {
                 let embed = self.capability(Task::Embed, |can| can.embed.as_ref())?;
                 let (dim, normalizes) = (embed.dim, embed.normalizes(options.encode.task.as_deref()));
                 let kept = check_dimensions(options.dimensions.unwrap_or(embed.default_dim()), dim)?;
-                self.check_count(inputs.len(), options.encode.field)?;
+                let inputs = self.counted(inputs, options.encode.field)?;
                 let response =
                     self.run(Place::each(inputs, options.encode.field), &options.encode, Wanted::Embedding).await?;
-                let converted = response.try_map(|output| {
+                let converted = response.try_map(2 * dim, |output| {
                     let mut vector = embedding(output, dim)?;
                     if options.normalize.is_none() && normalizes {
                         normalize(&mut vector);
@@ -54,9 +54,9 @@ impl Engine {
             inputs.len(),
             Box::pin(async {
                 self.capability(Task::Embed, |can| can.embed.as_ref())?;
-                self.check_count(inputs.len(), options.field)?;
+                let inputs = self.counted(inputs, options.field)?;
                 let response = self.run(Place::each(inputs, options.field), &options, Wanted::Tokens).await?;
-                response.try_map(token_vectors).await
+                response.try_map(0, token_vectors).await
             }),
         )
         .await

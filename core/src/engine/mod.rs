@@ -2,8 +2,10 @@
 
 mod classify;
 mod classify_tokens;
+mod convert;
 mod embed;
 pub(crate) mod loaded_model;
+pub(crate) mod pauses;
 mod probe;
 mod run;
 mod score;
@@ -11,6 +13,7 @@ mod tokenize;
 mod validate;
 
 use self::loaded_model::LoadedModel;
+use self::pauses::drop_aside;
 use self::probe::Probe;
 use self::validate::{check_count, check_input_length, check_memory, check_model};
 use crate::admission::queue_quota::QueueLimits;
@@ -274,6 +277,17 @@ impl Engine {
 
     fn check_count(&self, items: usize, field: &'static str) -> Result<(), Error> {
         check_count(items, field, self.config().max_request_inputs())
+    }
+
+    /// The items, if there is one at least and no more than a request may bring. A body may bring ten times as many.
+    fn counted<T: Send + 'static>(&self, items: Vec<T>, field: &'static str) -> Result<Vec<T>, Error> {
+        match self.check_count(items.len(), field) {
+            Ok(()) => Ok(items),
+            Err(error) => {
+                drop_aside(items);
+                Err(error)
+            }
+        }
     }
 
     /// The share of one request among those in the engine.

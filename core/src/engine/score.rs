@@ -1,6 +1,7 @@
 //! Scores of documents against queries, in the way that the model reranks.
 
 use super::Engine;
+use super::pauses::{Pauses, drop_aside};
 use super::validate::{check_pairing, check_queries};
 use crate::metrics::{Method, observe};
 use crate::postprocess::{cosine, embedding, rerank_score};
@@ -16,24 +17,27 @@ impl Engine {
     /// # Errors
     /// [`Error::NotCapable`] for a classifier with more than one label, [`Error::Validation`] for several queries
     /// that are not as many as the documents, and whatever admission, encoding or the forward pass report.
-    pub async fn score(&self, request: ScoreRequest) -> Result<Response<RerankScore>, Error> {
+    pub async fn score(&self, mut request: ScoreRequest) -> Result<Response<RerankScore>, Error> {
         observe(
             Method::Rerank,
             request.documents.len(),
             Box::pin(async {
-                check_pairing(&request)?;
-                if !self.config().allow_empty_inputs {
-                    check_queries(&request)?;
+                let are_queries_checked = !self.config().allow_empty_inputs;
+                let checked = check_pairing(&request)
+                    .and_then(|()| if are_queries_checked { check_queries(&request) } else { Ok(()) });
+                if let Err(error) = checked {
+                    drop_aside(request);
+                    return Err(error);
                 }
                 let num_documents = request.documents.len();
                 // The queries are inputs too where they are embedded, but not what the limit is about.
-                self.check_count(num_documents, request.encode.field)?;
+                request.documents = self.counted(request.documents, request.encode.field)?;
                 let rerank = self.capability(Task::Rerank, |can| can.rerank.as_ref())?;
                 let (inputs, options) = request.into_inputs(rerank);
                 match rerank {
                     Rerank::Cosine => self.score_by_cosine(inputs, num_documents, &options).await,
                     Rerank::Prompt(_) | Rerank::Pair => {
-                        self.run(inputs, &options, Wanted::Logits).await?.try_map(rerank_score).await
+                        self.run(inputs, &options, Wanted::Logits).await?.try_map(0, rerank_score).await
                     }
                 }
             }),
@@ -56,11 +60,16 @@ impl Engine {
             vector.truncate(kept);
             Ok(vector)
         };
-        let mut vectors = response.try_map(vector).await?;
+        let mut vectors = response.try_map(0, vector).await?;
         let queries = vectors.results.split_off(num_documents);
-        Ok(vectors.map(|documents| {
-            let cosines = queries.iter().cycle().zip(&documents).map(|(query, document)| cosine(query, document));
-            cosines.map(|cosine| RerankScore { raw: cosine, score: cosine }).collect()
-        }))
+        let Response { results: documents, usage, timings, share } = vectors;
+        let mut scores = Vec::with_capacity(num_documents);
+        let mut pauses = Pauses::default();
+        for (query, document) in queries.iter().cycle().zip(documents) {
+            pauses.after(3 * kept).await;
+            let cosine = cosine(query, &document);
+            scores.push(RerankScore { raw: cosine, score: cosine });
+        }
+        Ok(Response { results: scores, usage, timings, share })
     }
 }

@@ -19,7 +19,7 @@ impl Engine {
             texts.len(),
             Box::pin(async {
                 let Inner { tokenizers, tokenize_quota, .. } = &*self.inner;
-                self.check_count(texts.len(), options.field)?;
+                let texts = self.counted(texts, options.field)?;
                 let resolved = tokenizers.encoders().resolve(&options, self.info().capabilities.text_prompts())?;
                 let bytes = texts.iter().map(|text| text.len() + resolved.prompt_len() + 1).sum();
                 let _request = self.admit()?;
@@ -48,7 +48,7 @@ impl Engine {
             ids.len(),
             Box::pin(async {
                 let Inner { tokenizers, tokenize_quota, .. } = &*self.inner;
-                self.check_count(ids.len(), "ids")?;
+                let ids = self.counted(ids, "ids")?;
                 let _request = self.admit()?;
                 let _share = tokenize_quota.admit(self.account, "ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
                 // More is refused when it is come to.

@@ -1,200 +1,152 @@
 //! Entities: what a classifier of tokens finds in a text, token by token or grouped as the pipeline of Hugging Face transformers does.
+//!
+//! They are found one by one: a text may have as many logits as an answer has at all, and only those of one token are worked on at once.
 
-use crate::response::{TextToken, TokenLogits};
-use crate::{BackendError, Output, softmax};
-use std::collections::HashSet;
-use std::str::FromStr;
-
-/// The way in which tokens are grouped into entities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Aggregation {
-    /// Not at all.
-    #[default]
-    None,
-    /// Neighbours whose labels differ in `B-` and `I-` alone; a `B-` begins anew.
-    Simple,
-    /// The same of words, which have the label of their first token.
-    First,
-    /// The same of words, which have the label with the largest mean score over their tokens.
-    Average,
-    /// The same of words, which have the label of the token with the largest score.
-    Max,
-}
-
-impl FromStr for Aggregation {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "none" => Ok(Self::None),
-            "simple" => Ok(Self::Simple),
-            "first" => Ok(Self::First),
-            "average" => Ok(Self::Average),
-            "max" => Ok(Self::Max),
-            other => Err(format!("`{other}` is not one of none, simple, first, average, max")),
-        }
-    }
-}
+use super::aggregation::{Aggregation, Labelled, Word};
+use super::char_index::CharIndex;
+use crate::TokenLogits;
 
 /// A token with its label, or a group of tokens with theirs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entity {
-    /// The tokenizer's string of a token, the piece of the text that a group covers.
-    pub token: String,
-    /// The token's id; 0 for a group.
-    pub token_id: u32,
-    /// First character in the text.
-    pub start: usize,
-    /// One past the last character.
-    pub end: usize,
-    /// The label; of a group without `B-` or `I-`.
-    pub label: String,
+    /// The first token.
+    first: usize,
+    /// The last token; the first, where tokens are not grouped.
+    last: usize,
+    /// Index of the label.
+    pub label: usize,
     /// Its probability, or logit.
     pub score: f32,
-    /// Scores of all labels of a token, in the model's order; empty for a group.
-    pub scores: Vec<f32>,
 }
 
-/// A token, or the tokens of a word, with a label.
-struct Labelled {
+/// What the next step of the search for entities came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// An entity.
+    Found(Entity),
+    /// The search goes on.
+    Working,
+    /// There is none any more.
+    Done,
+}
+
+/// Search for the entities of a text.
+#[derive(Debug)]
+pub struct Entities {
+    text: TokenLogits,
+    aggregation: Aggregation,
+    /// Scores are logits. Probabilities choose the labels either way.
+    raw: bool,
+    /// The next token.
+    next: usize,
+    word: Option<Word>,
+    group: Option<Group>,
+    /// The characters of the text, once a piece of it is asked for.
+    characters: Option<CharIndex>,
+}
+
+/// A group of words of one kind.
+#[derive(Debug)]
+struct Group {
     first: usize,
     last: usize,
+    /// The label of the first word, which names the group.
     label: usize,
-    score: f32,
+    /// That of the last word, with which the next one is compared.
+    last_label: usize,
+    /// Sum of the words' scores.
+    sum: f64,
+    words: usize,
 }
 
 impl TokenLogits {
-    /// The logits of a text's tokens, of those of a sequence whose rows are `kept`.
-    pub(crate) fn new(
-        text: String,
-        tokens: Vec<TextToken>,
-        kept: &[bool],
-        labels: usize,
-        output: Output,
-    ) -> Result<Self, BackendError> {
-        match output {
-            Output::Tokens { data, dim } if dim == labels && data.len() == kept.len() * dim => {
-                let rows = data.chunks_exact(dim.max(1)).zip(kept).filter(|(_, kept)| **kept);
-                let logits = rows.flat_map(|(row, _)| row.iter().copied()).collect();
-                Ok(Self { text, tokens, logits })
-            }
-            _ => Err(BackendError::Contract(format!("{labels} logits for each token were expected"))),
-        }
-    }
-
-    /// The entities of the text, without those of the labels `ignored`, by the names of the `labels`. Probabilities choose them; their
-    /// scores are logits if they are asked for `raw`.
-    pub fn entities(
-        &self,
-        labels: &[String],
-        aggregation: Aggregation,
-        ignored: &HashSet<String>,
-        raw: bool,
-    ) -> Vec<Entity> {
-        let rows = || self.logits.chunks_exact(labels.len().max(1));
-        let chances: Vec<Vec<f32>> = rows().map(softmax).collect();
-        let scores = if raw { rows().map(<[f32]>::to_vec).collect() } else { chances.clone() };
-        let words = match aggregation {
-            Aggregation::None | Aggregation::Simple => (0..scores.len()).map(|index| (index, index)).collect(),
-            Aggregation::First | Aggregation::Average | Aggregation::Max => self.words(),
-        };
-        let labelled: Vec<_> = words.into_iter().map(|word| of_word(word, &chances, &scores, aggregation)).collect();
-        let name = |label: usize| labels.get(label).map_or("", String::as_str);
-        let entities = match aggregation {
-            Aggregation::None => labelled.iter().map(|it| self.single(it, name(it.label), &scores)).collect(),
-            _ => self.groups(&labelled, name),
-        };
-        let is_kept = |entity: &Entity| !ignored.contains(&entity.label);
-        Vec::into_iter(entities).filter(is_kept).collect()
-    }
-
-    /// The words of the text: their first and last tokens.
-    fn words(&self) -> Vec<(usize, usize)> {
-        let mut words: Vec<(usize, usize)> = Vec::new();
-        for (index, token) in self.tokens.iter().enumerate() {
-            match words.last_mut() {
-                Some((_, last)) if token.continues => *last = index,
-                _ => words.push((index, index)),
-            }
-        }
-        words
-    }
-
-    /// Neighbours of one kind as one entity each.
-    fn groups<'l>(&self, labelled: &[Labelled], name: impl Fn(usize) -> &'l str) -> Vec<Entity> {
-        let mut groups: Vec<(usize, usize)> = Vec::new();
-        for index in 0..labelled.len() {
-            let (begins, kind) = tag(name(labelled[index].label));
-            match groups.last_mut() {
-                Some((_, last)) if !begins && kind == tag(name(labelled[*last].label)).1 => *last = index,
-                _ => groups.push((index, index)),
-            }
-        }
-        let group = |(first, last): (usize, usize)| {
-            let members = &labelled[first..=last];
-            let sum: f64 = members.iter().map(|it| f64::from(it.score)).sum();
-            let (start, end) = (self.tokens[members[0].first].start, self.tokens[labelled[last].last].end);
-            let label = name(members[0].label);
-            Entity {
-                token: self.piece(start, end),
-                token_id: 0,
-                start,
-                end,
-                label: label.split_once('-').map_or(label, |(_, kind)| kind).to_owned(),
-                score: (sum / members.len() as f64) as f32,
-                scores: Vec::new(),
-            }
-        };
-        groups.into_iter().map(group).collect()
-    }
-
-    fn single(&self, labelled: &Labelled, label: &str, scores: &[Vec<f32>]) -> Entity {
-        let TextToken { id, ref token, start, end, .. } = self.tokens[labelled.first];
-        Entity {
-            token: token.clone(),
-            token_id: id,
-            start,
-            end,
-            label: label.to_owned(),
-            score: labelled.score,
-            scores: scores[labelled.first].clone(),
-        }
-    }
-
-    /// Characters of the text.
-    fn piece(&self, start: usize, end: usize) -> String {
-        self.text.chars().skip(start).take(end.saturating_sub(start)).collect()
+    /// Search for the entities of the text. Probabilities choose them; their scores are logits if they are asked for `raw`.
+    pub fn entities(self, aggregation: Aggregation, raw: bool) -> Entities {
+        Entities { text: self, aggregation, raw, next: 0, word: None, group: None, characters: None }
     }
 }
 
-/// A word with the label that the `chances` of its tokens give it, and its score among the `scores`.
-fn of_word(
-    (first, last): (usize, usize),
-    chances: &[Vec<f32>],
-    scores: &[Vec<f32>],
-    aggregation: Aggregation,
-) -> Labelled {
-    let mean = |of: &[Vec<f32>], label: usize| {
-        of[first..=last].iter().map(|it| it[label]).sum::<f32>() / (last + 1 - first) as f32
-    };
-    let (label, score) = match aggregation {
-        Aggregation::Average => {
-            let means: Vec<f32> = (0..chances[first].len()).map(|label| mean(chances, label)).collect();
-            let label = largest(&means).0;
-            (label, mean(scores, label))
+impl Entities {
+    /// Goes on to the next token or entity; the work is that of some values for each label. `labels` are their names.
+    pub fn step(&mut self, labels: &[String]) -> Step {
+        let Some(token) = self.text.tokens.get(self.next) else {
+            return match self.word.take() {
+                Some(word) => self.close(word, labels),
+                None => self.group.take().map_or(Step::Done, |group| Step::Found(group.entity())),
+            };
+        };
+        let begins = match self.aggregation {
+            Aggregation::None | Aggregation::Simple => true,
+            Aggregation::First | Aggregation::Average | Aggregation::Max => !token.continues,
+        };
+        // The word before ends first, in a step of its own.
+        if begins && let Some(word) = self.word.take() {
+            return self.close(word, labels);
         }
-        Aggregation::Max => {
-            let best: Vec<f32> = chances[first..=last].iter().map(|it| largest(it).1).collect();
-            let surest = first + largest(&best).0;
-            let label = largest(&chances[surest]).0;
-            (label, scores[surest][label])
+        let word = self.word.get_or_insert_with(|| Word::new(self.next, self.aggregation));
+        word.add(self.next, self.text.row(self.next));
+        self.next += 1;
+        Step::Working
+    }
+
+    /// The label of a word that is over, which is an entity or belongs to a group.
+    fn close(&mut self, word: Word, labels: &[String]) -> Step {
+        let Labelled { first, last, label, score } = word.labelled(&self.text, self.raw);
+        if self.aggregation == Aggregation::None {
+            return Step::Found(Entity { first, last, label, score });
         }
-        Aggregation::None | Aggregation::Simple | Aggregation::First => {
-            let label = largest(&chances[first]).0;
-            (label, scores[first][label])
+        let name = |label: usize| labels.get(label).map_or("", String::as_str);
+        let (begins, kind) = tag(name(label));
+        match &mut self.group {
+            Some(group) if !begins && kind == tag(name(group.last_label)).1 => {
+                group.last = last;
+                group.last_label = label;
+                group.sum += f64::from(score);
+                group.words += 1;
+                Step::Working
+            }
+            group => {
+                let next = Group { first, last, label, last_label: label, sum: f64::from(score), words: 1 };
+                group.replace(next).map_or(Step::Working, |before| Step::Found(before.entity()))
+            }
         }
-    };
-    Labelled { first, last, label, score }
+    }
+
+    /// The tokenizer's string of a token, the piece of the text that a group covers.
+    pub fn token(&mut self, entity: &Entity) -> &str {
+        if self.aggregation == Aggregation::None {
+            return self.text.tokens.get(entity.first).map_or("", |token| &token.token);
+        }
+        let (start, end) = self.range(entity);
+        let text = &self.text.text;
+        self.characters.get_or_insert_with(|| CharIndex::of(text)).between(text, start, end)
+    }
+
+    /// The token's id; 0 for a group.
+    pub fn token_id(&self, entity: &Entity) -> u32 {
+        match self.aggregation {
+            Aggregation::None => self.text.tokens.get(entity.first).map_or(0, |token| token.id),
+            _ => 0,
+        }
+    }
+
+    /// First character in the text, and one past the last.
+    pub fn range(&self, entity: &Entity) -> (usize, usize) {
+        let token = |index: usize| self.text.tokens.get(index);
+        (token(entity.first).map_or(0, |token| token.start), token(entity.last).map_or(0, |token| token.end))
+    }
+
+    /// Logits of all labels of a token, in the model's order; `None` for a group.
+    pub fn logits(&self, entity: &Entity) -> Option<&[f32]> {
+        (self.aggregation == Aggregation::None).then(|| self.text.row(entity.first))
+    }
+}
+
+impl Group {
+    fn entity(&self) -> Entity {
+        let &Self { first, last, label, sum, words, .. } = self;
+        Entity { first, last, label, score: (sum / words as f64) as f32 }
+    }
 }
 
 /// Whether a label begins an entity, and its kind.
@@ -203,16 +155,6 @@ fn tag(label: &str) -> (bool, &str) {
         Some(kind) => (true, kind),
         None => (false, label.strip_prefix("I-").unwrap_or(label)),
     }
-}
-
-/// The first of the largest values, and its index.
-fn largest(values: &[f32]) -> (usize, f32) {
-    values.iter().copied().enumerate().fold(
-        (0, f32::NEG_INFINITY),
-        |best, (index, value)| {
-            if value > best.1 { (index, value) } else { best }
-        },
-    )
 }
 
 #[cfg(test)]

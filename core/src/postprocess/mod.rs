@@ -1,5 +1,7 @@
 //! Postprocessing of raw outputs into answers.
 
+pub(crate) mod aggregation;
+mod char_index;
 pub(crate) mod entities;
 
 use crate::{BackendError, Output, RerankScore, TokenVectors, sigmoid};

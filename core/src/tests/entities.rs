@@ -1,4 +1,5 @@
 use super::*;
+use crate::{Output, TextToken};
 
 /// Tokens of "Jo Smith in New York" as WordPiece makes them, each with the logit 4 of one label.
 fn text(labels: [usize; 6]) -> TokenLogits {
@@ -19,29 +20,60 @@ fn text(labels: [usize; 6]) -> TokenLogits {
     ];
     let row = |label: usize| (0..5).map(move |i| if i == label { 4.0 } else { 0.0 });
     let logits = labels.into_iter().flat_map(row).collect();
-    TokenLogits { text: "J\u{f6} Smith in New York".to_owned(), tokens, logits }
+    let output = Output::Tokens { data: logits, dim: 5 };
+    TokenLogits::new("J\u{f6} Smith in New York".to_owned(), tokens, &[true; 6], 5, output).unwrap()
 }
 
 fn labels() -> Vec<String> {
     ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"].map(str::to_owned).to_vec()
 }
 
-fn shown(found: &[Entity]) -> Vec<(&str, &str, usize, usize)> {
+/// An entity as answers show it.
+struct Shown {
+    token: String,
+    label: String,
+    start: usize,
+    end: usize,
+    score: f32,
+    logits: Vec<f32>,
+}
+
+/// The entities of a text, but not those of the label `O` where that is ignored.
+fn entities(text: &TokenLogits, aggregation: Aggregation, ignores_o: bool, raw: bool) -> Vec<Shown> {
+    let (mut search, labels, mut found) = (text.clone().entities(aggregation, raw), labels(), Vec::new());
+    loop {
+        match search.step(&labels) {
+            Step::Done => break,
+            Step::Working => {}
+            Step::Found(entity) => {
+                let label = aggregation.name_of(&labels[entity.label]).to_owned();
+                let ((start, end), logits) = (search.range(&entity), search.logits(&entity).unwrap_or(&[]).to_vec());
+                if !(ignores_o && label == "O") {
+                    let token = search.token(&entity).to_owned();
+                    found.push(Shown { token, label, start, end, score: entity.score, logits });
+                }
+            }
+        }
+    }
+    assert_eq!(search.step(&labels), Step::Done);
+    found
+}
+
+fn shown(found: &[Shown]) -> Vec<(&str, &str, usize, usize)> {
     found.iter().map(|it| (it.token.as_str(), it.label.as_str(), it.start, it.end)).collect()
 }
 
 #[test]
 fn a_begin_starts_a_group_and_an_inside_goes_on_with_its_kind() {
     let text = text([1, 2, 4, 0, 3, 3]);
-    let ignored = HashSet::from(["O".to_owned()]);
-    let simple = text.entities(&labels(), Aggregation::Simple, &ignored, false);
+    let simple = entities(&text, Aggregation::Simple, true, false);
     let expected = [("J\u{f6} Smi", "PER", 0, 6), ("th", "LOC", 6, 8), ("New", "LOC", 12, 15), ("York", "LOC", 16, 20)];
     assert_eq!(shown(&simple), expected);
     // A word has one label: that of its first token.
-    let first = text.entities(&labels(), Aggregation::First, &ignored, false);
+    let first = entities(&text, Aggregation::First, true, false);
     assert_eq!(shown(&first)[0], ("J\u{f6} Smith", "PER", 0, 8));
-    let none = text.entities(&labels(), Aggregation::None, &HashSet::new(), true);
-    assert_eq!((none.len(), shown(&none)[2], none[2].scores[4]), (6, ("##th", "I-LOC", 6, 8), 4.0));
+    let none = entities(&text, Aggregation::None, false, true);
+    assert_eq!((none.len(), shown(&none)[2], none[2].logits[4]), (6, ("##th", "I-LOC", 6, 8), 4.0));
     let softmaxed = 4.0_f32.exp() / (4.0_f32.exp() + 4.0);
     assert!(simple.iter().all(|entity| (entity.score - softmaxed).abs() < 1e-6));
 }
@@ -52,8 +84,7 @@ fn a_word_has_the_label_of_its_surest_token_or_of_the_mean() {
     text.logits[5 + 1] = 3.0;
     text.logits[10 + 1] = 3.5;
     let word = |text: &TokenLogits, aggregation| {
-        let ignored = HashSet::from(["O".to_owned()]);
-        let [raw, softmaxed] = [true, false].map(|raw| text.entities(&labels(), aggregation, &ignored, raw));
+        let [raw, softmaxed] = [true, false].map(|raw| entities(text, aggregation, true, raw));
         assert_eq!(shown(&raw), shown(&softmaxed), "probabilities choose");
         (raw[0].label.clone(), raw[0].score)
     };
@@ -70,7 +101,8 @@ fn rows_of_special_tokens_are_left_out() {
     let tokens = vec![TextToken { id: 7, token: "a".to_owned(), start: 0, end: 1, continues: false }];
     let output = || Output::Tokens { data: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], dim: 2 };
     let of = |kept: &[bool]| TokenLogits::new("a".to_owned(), tokens.clone(), kept, 2, output());
-    assert_eq!(of(&[false, true, false]).unwrap().logits, [3.0, 4.0]);
+    assert_eq!(of(&[false, true, false]).unwrap().row(0), [3.0, 4.0]);
+    assert!(of(&[false, true, false]).unwrap().row(1).is_empty(), "there is no second token");
     assert!(of(&[false, true]).is_err());
     assert!(TokenLogits::new(String::new(), vec![], &[], 2, Output::Logits(vec![])).is_err());
 }

@@ -7,8 +7,9 @@ use crate::wire::answer::Answer;
 use crate::wire::body::{Json, RawBody};
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::Inputs;
-use crate::wire::json_writer::write_floats;
-use crate::wire::pieces::JsonText;
+use crate::wire::json_writer::{float_steps, write_float};
+use crate::wire::many::Many;
+use crate::wire::pieces::{JsonText, steps_of_list};
 use crate::wire::prompt::{InputType, PromptFields};
 use crate::wire::schema::InputsSchema;
 use prefold_core::{EmbedOptions, Input, TokenVectors};
@@ -62,12 +63,10 @@ pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
     let encode = encode.for_field("inputs", &app)?;
     let options = EmbedOptions { encode, normalize: Some(normalize.unwrap_or(true)), dimensions };
-    let answered = app.engine.embed(inputs.0, options).await?;
+    let answered = app.engine.embed(inputs.0.into_vec(), options).await?;
     match accept {
-        Accept::Json => Ok(Answer::json(answered, |vectors| {
-            JsonText::default().list(vectors, |out, vector| write_floats(out, &vector))
-        })),
-        Accept::Binary(element) => Answer::binary(answered, element.unwrap_or_default()),
+        Accept::Json => Ok(Answer::json(answered, |vectors| JsonText::default().list_of(vectors, float_steps))),
+        Accept::Binary(element) => Answer::binary(answered, element.unwrap_or_default()).await,
     }
 }
 
@@ -105,10 +104,11 @@ pub(crate) async fn embed_all(app: Call, Json(body): Json<EmbedAllBody>) -> Resu
     let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, prompt, input_type, task, priority } = body;
     let prompt = PromptFields { prompt_name, prompt, input_type, task };
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
-    let answered = app.engine.embed_tokens(inputs.0, encode.for_field("inputs", &app)?).await?;
+    let encode = encode.for_field("inputs", &app)?;
+    let answered = app.engine.embed_tokens(inputs.0.into_vec(), encode).await?;
     Ok(Answer::json(answered, |inputs| {
         let inputs = inputs.into_iter().map(TokenVectors::into_rows);
-        JsonText::default().nested(inputs, |out, vector| write_floats(out, &vector))
+        JsonText::default().list_of(inputs, |rows| steps_of_list(rows, float_steps))
     }))
 }
 
@@ -123,7 +123,8 @@ pub(crate) struct SimilarityBody {
 #[derive(Debug, Deserialize, ToSchema)]
 struct SimilarityInputs {
     source_sentence: String,
-    sentences: Vec<String>,
+    #[schema(value_type = Vec<String>)]
+    sentences: Many<String>,
 }
 
 /// Tokenization options.
@@ -157,19 +158,25 @@ pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> R
     let SimilarityParameters { truncate, truncation_direction, prompt_name, prompt, input_type, task, priority } =
         body.parameters.unwrap_or_default();
     let prompt = PromptFields { prompt_name, prompt, input_type, task };
-    if sentences.is_empty() {
+    let (field, got, limit) = ("sentences", sentences.len(), app.engine.config().max_request_inputs());
+    if got == 0 {
         let problem = "is empty, at least one sentence is needed".to_owned();
-        return Err(prefold_core::Error::Empty { field: "sentences", problem }.into());
+        return Err(prefold_core::Error::Empty { field, problem }.into());
+    }
+    if got > limit {
+        return Err(prefold_core::Error::BatchTooLarge { field, got, limit }.into());
     }
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
     let options =
         EmbedOptions { encode: encode.for_field("sentences", &app)?, normalize: Some(true), dimensions: None };
-    let inputs = std::iter::once(source_sentence).chain(sentences).map(Input::Text).collect();
-    let answered = app.engine.embed(inputs, options).await?.map(|vectors| match vectors.split_first() {
-        Some((source, others)) => others.iter().map(|other| dot(source, other)).collect(),
-        None => Vec::new(),
-    });
-    Ok(Answer::json(answered, |cosines| JsonText::default().values(cosines)))
+    let inputs = std::iter::once(source_sentence).chain(sentences.into_vec()).map(Input::Text).collect();
+    let answered = app.engine.embed(inputs, options).await?;
+    Ok(Answer::json(answered, |vectors| {
+        let mut others = vectors.into_iter();
+        let source = others.next().unwrap_or_default();
+        // Computed as they are written, vector by vector.
+        JsonText::default().list(others, move |out, other| write_float(out, dot(&source, &other)))
+    }))
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {

@@ -1,10 +1,11 @@
 //! `/info` and `/metrics`.
 
+use crate::error::ApiError;
 use crate::state::{App, ModelNames};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, ModelInfo, Rerank, Task, TaskAdapter};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -210,10 +211,24 @@ impl<'a> ModelType<'a> {
     get, path = "/info", tag = "text-embeddings-inference",
     responses((status = 200, description = "The model and the limits", body = Info))
 )]
-pub(crate) async fn info(State(app): State<App>) -> impl IntoResponse {
-    // Nothing in it changes, and with many labels it has megabytes: all who read it share one text.
-    let write = || Bytes::from(serde_json::to_vec(&Info::new(&app.engine, &app.names)).unwrap_or_default());
-    ([(header::CONTENT_TYPE, "application/json")], app.info.get_or_init(write).clone())
+pub(crate) async fn info(State(app): State<App>) -> Response {
+    let text = match app.info.get() {
+        Some(text) => text.clone(),
+        // Of tens of thousands of labels: made once, where it holds up no connection, and shared by all that read it.
+        None => {
+            let make = move || app.info.get_or_init(|| json(&Info::new(&app.engine, &app.names))).clone();
+            match tokio::task::spawn_blocking(make).await {
+                Ok(text) => text,
+                Err(_) => return ApiError::Panic.into_response(),
+            }
+        }
+    };
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+fn json(info: &Info<'_>) -> Bytes {
+    // Serialization of our own structs into memory cannot fail.
+    serde_json::to_vec(info).unwrap_or_default().into()
 }
 
 /// Metrics in Prometheus' text format

@@ -7,6 +7,7 @@ pub(crate) mod info;
 pub(crate) mod openai;
 pub(crate) mod predict;
 pub(crate) mod predict_tokens;
+pub(crate) mod ranked;
 pub(crate) mod rerank;
 pub(crate) mod score;
 pub(crate) mod task;

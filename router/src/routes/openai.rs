@@ -10,8 +10,8 @@ use crate::wire::body::Json;
 use crate::wire::element::ElementType;
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::Inputs;
-use crate::wire::json_writer::write_around;
-use crate::wire::pieces::JsonText;
+use crate::wire::json_writer::split_around;
+use crate::wire::pieces::{JsonText, framed};
 use crate::wire::prompt::{InputType, PromptFields};
 use crate::wire::schema::InputsSchema;
 use crate::wire::usage::UsageBody;
@@ -122,9 +122,10 @@ enum Vector<'a> {
 impl EmbeddingsResponse<'_> {
     /// The response with `vectors` as its data. Serde writes all but the vectors, which go straight into the text.
     fn text(&self, format: JsonVectors, vectors: Vec<Vec<f32>>) -> JsonText {
-        let data = JsonText::default().list(vectors.into_iter().enumerate(), move |out, (index, vector)| {
+        let data = JsonText::default().list_of(vectors.into_iter().enumerate(), move |(index, vector)| {
             let embedding = Embedding { object: "embedding", index, embedding: Vector::Float(&[]) };
-            write_around(out, &embedding, |out| format.write(out, &vector));
+            let (before, after) = split_around(&embedding, "[]");
+            framed(before, format.steps(vector), after)
         });
         JsonText::around(self, [("data", data)])
     }
@@ -156,17 +157,17 @@ pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<Embed
         add_special_tokens: body.add_special_tokens,
         priority: body.priority,
     };
+    let model = app.names.answered(model.as_deref())?;
     let options = EmbedOptions { encode: encode.for_field("input", &app)?, normalize: Some(true), dimensions };
-    let answered = app.engine.embed(input.0, options).await?;
+    let answered = app.engine.embed(input.0.into_vec(), options).await?;
     let element = embed_dtype.unwrap_or_default();
     if let Accept::Binary(asked) = accept {
-        return Answer::binary(answered, asked.unwrap_or(element));
+        return Answer::binary(answered, asked.unwrap_or(element)).await;
     }
     let vectors = JsonVectors { format: encoding_format.unwrap_or_default(), element };
     if vectors.format == EncodingFormat::Base64 {
-        element.check(&answered.results)?;
+        element.check(&answered.results).await?;
     }
-    let model = model.as_deref().unwrap_or(&app.names.served);
     let response = EmbeddingsResponse { object: "list", data: Vec::new(), model, usage: answered.usage.into() };
     Ok(Answer::json(answered, |results| response.text(vectors, results)))
 }
@@ -239,7 +240,7 @@ fn model_object(app: &App, name: &str) -> ModelObject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::element::binary_pieces;
+    use crate::wire::element::BinaryPieces;
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     use prefold_core::Usage;
@@ -251,7 +252,9 @@ mod tests {
         let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5, truncated_inputs: 0 };
         let base64 = |element| {
             move |vector: &Vec<f32>| {
-                Vector::Base64(STANDARD.encode(binary_pieces(vec![vector.clone()], element).next().unwrap_or_default()))
+                Vector::Base64(
+                    STANDARD.encode(BinaryPieces::new(vec![vector.clone()], element).next().unwrap_or_default()),
+                )
             }
         };
         let float = |vector: &Vec<f32>| Vector::Float(vector.clone().leak());

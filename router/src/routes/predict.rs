@@ -8,12 +8,15 @@ use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::{Inputs, Sequences};
-use crate::wire::pieces::JsonText;
+use crate::wire::json_writer::{float_steps, split_around};
+use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
+use crate::wire::ranking::Ranking;
 use crate::wire::schema::{InputsSchema, SequencesSchema};
 use crate::wire::usage::UsageBody;
 use prefold_core::{Capabilities, LogitActivation, Response};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -39,18 +42,19 @@ pub(crate) struct PredictBody {
 
 /// A label and its score.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub(crate) struct Prediction {
+pub(crate) struct Prediction<'a> {
     pub(crate) score: f32,
-    pub(crate) label: String,
+    #[schema(value_type = String)]
+    pub(crate) label: Cow<'a, str>,
 }
 
 /// A list of labels, or one such list per input.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "described only: labels are written one by one")]
-pub(crate) enum Predictions {
-    Single(Vec<Prediction>),
-    Batch(Vec<Vec<Prediction>>),
+pub(crate) enum Predictions<'a> {
+    Single(Vec<Prediction<'a>>),
+    Batch(Vec<Vec<Prediction<'a>>>),
 }
 
 /// Labels of a text or pair
@@ -67,10 +71,14 @@ pub(crate) async fn predict(app: Call, Json(mut body): Json<PredictBody>) -> Res
     let is_batch = body.inputs.is_batch || parameters.is_some();
     let (answered, labelled) = classify_all(&app, body, parameters.unwrap_or_default()).await?;
     Ok(Answer::json(answered, |all| match is_batch {
-        true => JsonText::default().values(all.into_iter().map(labelled)),
-        false => JsonText::default().values(all.into_iter().flat_map(labelled)),
+        true => JsonText::default().list_of(all, labelled),
+        // A single text or pair.
+        false => all.into_iter().map(labelled).fold(JsonText::default(), JsonText::steps),
     }))
 }
+
+/// What writes a list.
+type ListSteps = Box<dyn FnMut(&mut String) -> bool + Send>;
 
 /// Parameters of a pipeline.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -90,17 +98,17 @@ enum Function {
     None,
 }
 
-/// The logits of the inputs, and what makes the best labels of an input's. Labels are as long as a checkpoint says,
-/// so they are put to the logits only when they are written.
+/// The logits of the inputs, and what writes the list of the best labels of an input's, label by label: there may be tens of thousands.
 async fn classify_all(
     app: &Call,
     body: PredictBody,
     parameters: Parameters,
-) -> std::result::Result<(Response<Vec<f32>>, impl Fn(Vec<f32>) -> Vec<Prediction> + Send + use<>), ApiError> {
+) -> std::result::Result<(Response<Vec<f32>>, impl Fn(Vec<f32>) -> ListSteps + Send + use<>), ApiError> {
     let PredictBody { inputs, truncate, truncation_direction, prompt_name, priority, .. } = body;
     let prompt = PromptFields { prompt_name, ..Default::default() };
     let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
-    let answered = app.engine.classify(inputs.inputs, encode.for_field("inputs", app)?).await?;
+    let encode = encode.for_field("inputs", app)?;
+    let answered = app.engine.classify(inputs.inputs.into_vec(), encode).await?;
     let top_k = parameters.top_k.unwrap_or(usize::MAX);
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let activation = match (body.raw_scores, parameters.function_to_apply) {
@@ -109,10 +117,12 @@ async fn classify_all(
         (_, Some(Function::Softmax)) => LogitActivation::Softmax,
         (_, Some(Function::None) | None) => activation(&capabilities),
     };
-    let labelled = move |logits: Vec<f32>| {
-        let mut best = predictions(&logits, labels(&capabilities), activation);
-        best.truncate(top_k);
-        best
+    let labelled = move |logits: Vec<f32>| -> ListSteps {
+        let capabilities = Arc::clone(&capabilities);
+        let best = Ranking::of(activation.apply(&logits)).take(top_k);
+        Box::new(list_steps(best, move |out, (index, score)| {
+            write_value(out, &Prediction { score, label: label(labels(&capabilities), index) });
+        }))
     };
     Ok((answered, labelled))
 }
@@ -181,7 +191,9 @@ pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Resul
         priority: body.priority,
         ..Default::default()
     };
-    let answered = app.engine.classify(body.input.0, encode.for_field("input", &app)?).await?;
+    let model = app.names.answered(body.model.as_deref())?.to_owned();
+    let encode = encode.for_field("input", &app)?;
+    let answered = app.engine.classify(body.input.0.into_vec(), encode).await?;
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let activation = match body.use_activation {
         Some(false) => LogitActivation::Identity,
@@ -190,18 +202,21 @@ pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Resul
     let classified = move |(index, logits): (usize, Vec<f32>)| {
         let probs = activation.apply(&logits);
         let likeliest = (0..probs.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
-        Classified { index, label: label(labels(&capabilities), likeliest), num_classes: probs.len(), probs }
+        let label = label(labels(&capabilities), likeliest).into_owned();
+        let (before, after) =
+            split_around(&Classified { index, num_classes: probs.len(), probs: Vec::new(), label }, "[]");
+        framed(before, float_steps(probs), after)
     };
     let response = ClassifyResponse {
         id: response_id("classify"),
         object: "list",
         created: unix_time(),
-        model: body.model.unwrap_or_else(|| app.names.served.clone()),
+        model,
         data: Vec::new(),
         usage: answered.usage.into(),
     };
     Ok(Answer::json(answered, |all| {
-        let data = JsonText::default().values(all.into_iter().enumerate().map(classified));
+        let data = JsonText::default().list_of(all.into_iter().enumerate(), classified);
         JsonText::around(&response, [("data", data)])
     }))
 }
@@ -211,8 +226,8 @@ pub(crate) fn labels(capabilities: &Capabilities) -> &[String] {
     capabilities.classify.as_ref().map_or(&[], |classify| &classify.labels)
 }
 
-fn label(labels: &[String], index: usize) -> String {
-    labels.get(index).cloned().unwrap_or_else(|| format!("LABEL_{index}"))
+fn label(labels: &[String], index: usize) -> Cow<'_, str> {
+    labels.get(index).map_or_else(|| format!("LABEL_{index}").into(), Into::into)
 }
 
 /// The model's function from logits to scores.
@@ -221,12 +236,12 @@ pub(crate) fn activation(capabilities: &Capabilities) -> LogitActivation {
 }
 
 /// The labels with their scores, the best first.
-pub(crate) fn predictions(logits: &[f32], labels: &[String], activation: LogitActivation) -> Vec<Prediction> {
-    let scores = activation.apply(logits).into_iter().enumerate();
-    let mut predictions: Vec<_> =
-        scores.map(|(index, score)| Prediction { score, label: label(labels, index) }).collect();
-    predictions.sort_by(|a, b| b.score.total_cmp(&a.score));
-    predictions
+pub(crate) fn predictions<'l>(
+    logits: &[f32],
+    labels: &'l [String],
+    activation: LogitActivation,
+) -> impl Iterator<Item = Prediction<'l>> + use<'l> {
+    Ranking::of(activation.apply(logits)).map(|(index, score)| Prediction { score, label: label(labels, index) })
 }
 
 #[cfg(test)]
@@ -236,14 +251,12 @@ mod tests {
     #[test]
     fn scores_are_probabilities_unless_raw() {
         let labels = ["no".to_owned(), "yes".to_owned()];
-        let raw = predictions(&[-1.0, 2.0], &labels, LogitActivation::Identity);
-        assert_eq!(raw[0], Prediction { score: 2.0, label: "yes".to_owned() });
-        let soft = predictions(&[-1.0, 2.0], &labels, LogitActivation::Softmax);
+        let predictions = |logits: &[f32], activation| predictions(logits, &labels, activation).collect::<Vec<_>>();
+        let raw = predictions(&[-1.0, 2.0], LogitActivation::Identity);
+        assert_eq!(raw[0], Prediction { score: 2.0, label: "yes".into() });
+        let soft = predictions(&[-1.0, 2.0], LogitActivation::Softmax);
         assert!((soft[0].score + soft[1].score - 1.0).abs() < 1e-6 && soft[0].label == "yes");
-        assert_eq!(
-            predictions(&[0.0], &labels, LogitActivation::Sigmoid),
-            [Prediction { score: 0.5, label: "no".to_owned() }]
-        );
-        assert_eq!(predictions(&[0.0, 1.0, 2.0], &labels, LogitActivation::Softmax)[0].label, "LABEL_2");
+        assert_eq!(predictions(&[0.0], LogitActivation::Sigmoid), [Prediction { score: 0.5, label: "no".into() }]);
+        assert_eq!(predictions(&[0.0, 1.0, 2.0], LogitActivation::Softmax)[0].label, "LABEL_2");
     }
 }

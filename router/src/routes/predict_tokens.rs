@@ -6,13 +6,22 @@ use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::TokenTexts;
-use crate::wire::pieces::JsonText;
+use crate::wire::json_writer::write_float;
+use crate::wire::name_list::NameList;
+use crate::wire::pieces::{JsonText, write_value};
 use crate::wire::schema::TokenTextsSchema;
-use prefold_core::{Aggregation, ClassifyTokens, Entity, TokenLogits};
+use prefold_core::{Aggregation, Capabilities, ClassifyTokens, Entities, Entity, Pauses, Step, TokenLogits};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use utoipa::ToSchema;
+
+/// Labels whose logits are written at each step: some tens of microseconds.
+const LABELS_OF_STEP: usize = 512;
+
+/// Units of work of a name beside its bytes, to look it up.
+const OF_NAME: usize = 32;
 
 /// Texts whose tokens are classified, and options.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -29,7 +38,7 @@ pub(crate) struct PredictTokensBody {
     aggregation_strategy: Option<Strategy>,
     /// Labels that are left out; without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
     #[schema(value_type = Option<Vec<String>>)]
-    ignore_labels: Option<HashSet<String>>,
+    ignore_labels: Option<NameList>,
     /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
     /// Default: 0.
     priority: Option<i64>,
@@ -60,9 +69,9 @@ impl From<Strategy> for Aggregation {
 
 /// A token, or a group of them, with its label.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TokenPrediction {
+pub(crate) struct TokenPrediction<'a> {
     /// The tokenizer's string for a token, the piece of the text for a group.
-    token: String,
+    token: &'a str,
     /// 0 for a group.
     token_id: u32,
     /// First character in the text.
@@ -70,16 +79,17 @@ pub(crate) struct TokenPrediction {
     /// One past the last character.
     end: usize,
     /// Score by label: that of the best one, or with `raw_scores` of all labels of a token.
-    results: BTreeMap<String, f32>,
+    #[schema(value_type = BTreeMap<String, f32>)]
+    results: BTreeMap<&'a str, f32>,
 }
 
 /// The list of a single string, or one such list per text.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "described only: predictions are written one by one")]
-pub(crate) enum TokenPredictions {
-    Single(Vec<TokenPrediction>),
-    Batch(Vec<Vec<TokenPrediction>>),
+pub(crate) enum TokenPredictions<'a> {
+    Single(Vec<TokenPrediction<'a>>),
+    Batch(Vec<Vec<TokenPrediction<'a>>>),
 }
 
 /// Labels of the tokens of texts
@@ -94,27 +104,117 @@ pub(crate) enum TokenPredictions {
 pub(crate) async fn predict_tokens(app: Call, Json(body): Json<PredictTokensBody>) -> Result {
     let PredictTokensBody { inputs, truncate, truncation_direction, priority, .. } = body;
     let encode = EncodeFields { truncate, truncation_direction, priority, ..Default::default() };
-    let answered = app.engine.classify_tokens(inputs.texts, encode.for_field("inputs", &app)?).await?;
-    let capabilities = Arc::clone(&app.engine.info().capabilities);
+    let encode = encode.for_field("inputs", &app)?;
+    let answered = app.engine.classify_tokens(inputs.texts.into_vec(), encode).await?;
     let aggregation = body.aggregation_strategy.map_or(Aggregation::None, Aggregation::from);
-    let ignored = body.ignore_labels.unwrap_or_else(|| HashSet::from(["O".to_owned()]));
+    let ignored = body.ignore_labels.unwrap_or_else(|| NameList::from_iter(["O"]));
+    let writer = Writer::new(&app.engine.info().capabilities, aggregation, &ignored).await;
     let raw = body.raw_scores.unwrap_or(false);
-    let predictions = move |text: TokenLogits| -> Vec<TokenPrediction> {
-        let labels = capabilities.classify_tokens.as_ref().map_or(&[][..], |ClassifyTokens { labels }| labels);
-        let entities = text.entities(labels, aggregation, &ignored, raw);
-        entities.into_iter().map(|entity| prediction(entity, labels, raw)).collect()
-    };
+    let predictions = move |text: TokenLogits| writer.clone().list(text.entities(aggregation, raw), raw);
     Ok(Answer::json(answered, |all| match inputs.is_batch {
-        true => JsonText::default().values(all.into_iter().map(predictions)),
-        false => JsonText::default().values(all.into_iter().flat_map(predictions)),
+        true => JsonText::default().list_of(all, predictions),
+        // A single text.
+        false => all.into_iter().map(predictions).fold(JsonText::default(), JsonText::steps),
     }))
 }
 
-fn prediction(entity: Entity, labels: &[String], raw: bool) -> TokenPrediction {
-    let Entity { token, token_id, start, end, label, score, scores } = entity;
-    let results = match raw && !scores.is_empty() {
-        true => labels.iter().cloned().zip(scores).collect(),
-        false => BTreeMap::from([(label, score)]),
-    };
-    TokenPrediction { token, token_id, start, end, results }
+/// Writer of predictions by the names of the labels.
+#[derive(Clone)]
+struct Writer {
+    capabilities: Arc<Capabilities>,
+    aggregation: Aggregation,
+    /// For each label: entities of it are left out.
+    is_ignored: Arc<[bool]>,
+}
+
+impl Writer {
+    /// Looks up once for each label whether it is ignored, with pauses.
+    async fn new(capabilities: &Arc<Capabilities>, aggregation: Aggregation, ignored: &NameList) -> Self {
+        let mut pauses = Pauses::default();
+        let mut names = HashSet::with_capacity(ignored.len());
+        for name in ignored.iter() {
+            pauses.after(OF_NAME + name.len()).await;
+            names.insert(name);
+        }
+        let mut is_ignored = Vec::new();
+        for label in labels(capabilities) {
+            let name = aggregation.name_of(label);
+            pauses.after(OF_NAME + name.len()).await;
+            is_ignored.push(names.contains(name));
+        }
+        Self { capabilities: Arc::clone(capabilities), aggregation, is_ignored: is_ignored.into() }
+    }
+
+    /// Writes the list of the entities, of which each, and each [`LABELS_OF_STEP`] labels of one, is a step.
+    fn list(self, mut search: Entities, raw: bool) -> impl FnMut(&mut String) -> bool + Send {
+        let mut before = "[";
+        let mut open: Option<(Entity, usize)> = None;
+        move |out| {
+            if let Some((entity, label)) = open {
+                let next = label + LABELS_OF_STEP;
+                open = self.scores(out, &search, &entity, label..next).then_some((entity, next));
+                return true;
+            }
+            match search.step(labels(&self.capabilities)) {
+                Step::Working => {}
+                Step::Found(entity) if self.is_ignored.get(entity.label).is_some_and(|&ignored| ignored) => {}
+                Step::Found(entity) => {
+                    out.push_str(before);
+                    before = ",";
+                    head(out, &mut search, &entity);
+                    if raw && search.logits(&entity).is_some() {
+                        open = Some((entity, 0));
+                    } else {
+                        let label = labels(&self.capabilities).get(entity.label).map_or("", String::as_str);
+                        score(out, self.aggregation.name_of(label), entity.score);
+                        out.push_str("}}");
+                    }
+                }
+                Step::Done => {
+                    out.push_str(if before == "[" { "[]" } else { "]" });
+                    return false;
+                }
+            }
+            true
+        }
+    }
+
+    /// Writes some of the logits of a token, in the order of the labels' names; false with the last.
+    fn scores(&self, out: &mut String, search: &Entities, token: &Entity, places: Range<usize>) -> bool {
+        let Some(ClassifyTokens { labels, by_name }) = &self.capabilities.classify_tokens else { return false };
+        let logits = search.logits(token).unwrap_or(&[]);
+        for place in places {
+            let named = by_name.get(place).map(|&index| index as usize);
+            let Some((label, &logit)) = named.and_then(|index| labels.get(index).zip(logits.get(index))) else {
+                out.push_str("}}");
+                return false;
+            };
+            if place > 0 {
+                out.push(',');
+            }
+            score(out, label, logit);
+        }
+        true
+    }
+}
+
+/// Writes an entity up to its scores, as serde writes the fields of a [`TokenPrediction`].
+fn head(out: &mut String, search: &mut Entities, entity: &Entity) {
+    let (token_id, (start, end)) = (search.token_id(entity), search.range(entity));
+    let frame = TokenPrediction { token: search.token(entity), token_id, start, end, results: BTreeMap::new() };
+    let whole = out.len();
+    write_value(out, &frame);
+    // Without the end of the results and of the object.
+    out.truncate(out.len().saturating_sub("}}".len()).max(whole));
+}
+
+fn score(out: &mut String, label: &str, score: f32) {
+    write_value(out, &label);
+    out.push(':');
+    write_float(out, score);
+}
+
+/// Names of the labels of tokens; none unless the model classifies tokens.
+fn labels(capabilities: &Capabilities) -> &[String] {
+    capabilities.classify_tokens.as_ref().map_or(&[], |ClassifyTokens { labels, .. }| labels)
 }

@@ -1,5 +1,6 @@
 //! Reranking in two forms: TEI's bare list, and one object for all other clients.
 
+use super::ranked::{Ranked, rank, scores_of};
 use super::{Result, response_id};
 use crate::error::ApiError;
 use crate::state::call::Call;
@@ -7,6 +8,7 @@ use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::many::Many;
 use crate::wire::pieces::JsonText;
 use crate::wire::prompt::ignore;
 use crate::wire::schema::DocumentSchema;
@@ -19,6 +21,9 @@ use std::fmt;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
+/// Bytes of a text beside its characters: itself, and what the allocator adds to a small one.
+const TEXT_BYTES: usize = size_of::<String>() + 32;
+
 /// Documents per search unit, in which Cohere bills.
 const DOCUMENTS_OF_A_SEARCH_UNIT: usize = 100;
 
@@ -29,10 +34,11 @@ const DOCUMENTS_OF_A_SEARCH_UNIT: usize = 100;
 pub(crate) struct RerankBody {
     query: String,
     /// For TEI's bare list.
-    texts: Option<Vec<String>>,
+    #[schema(value_type = Option<Vec<String>>)]
+    texts: Option<Many<String>>,
     /// For the object of Cohere, Jina, Voyage, vLLM and Infinity.
     #[schema(value_type = Option<Vec<DocumentSchema>>)]
-    documents: Option<Vec<Document>>,
+    documents: Option<Many<Document>>,
     /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
@@ -228,22 +234,20 @@ async fn rerank_versioned(app: &Call, mut body: RerankBody, form: Form) -> Resul
     }
 }
 
-async fn rerank_texts(app: &Call, body: RerankBody, texts: Vec<String>) -> Result {
-    let kept = body.return_text.unwrap_or(false).then(|| app.copies_of(&texts)).transpose()?;
+async fn rerank_texts(app: &Call, body: RerankBody, texts: Many<String>) -> Result {
+    let (texts, kept) = keep(app, texts, body.return_text).await?;
     let (answered, order) = score(app, body, texts, "texts").await?;
-    let lines = order.into_iter().map(move |Ranked { index, score }| TextScore {
-        index,
-        text: kept.as_ref().map(|texts| texts[index].clone()),
-        score,
-    });
-    Ok(Answer::json(answered, |_| JsonText::default().values(lines)))
+    Ok(Answer::json(answered, |_| {
+        scores_of(&order.into(), kept, |&Ranked { index, score }, text| TextScore { index, text, score })
+    }))
 }
 
-async fn rerank_documents(app: &Call, body: RerankBody, documents: Vec<Document>, form: Form) -> Result {
-    let texts: Vec<String> = documents.into_iter().map(|document| document.0).collect();
+async fn rerank_documents(app: &Call, body: RerankBody, documents: Many<Document>, form: Form) -> Result {
+    let texts: Vec<String> = documents.into_vec().into_iter().map(|document| document.0).collect();
+    let texts = Many::from(texts);
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
-    let kept = body.return_documents.unwrap_or(false).then(|| app.copies_of(&texts)).transpose()?;
-    let model = body.model.clone().unwrap_or_else(|| app.names.served.clone());
+    let model = app.names.answered(body.model.as_deref())?.to_owned();
+    let (texts, kept) = keep(app, texts, body.return_documents).await?;
     let (answered, order) = score(app, body, texts, "documents").await?;
     let response = RerankResponse {
         id: response_id("rerank"),
@@ -257,42 +261,40 @@ async fn rerank_documents(app: &Call, body: RerankBody, documents: Vec<Document>
     };
     let order: Arc<[Ranked]> = order.into();
     Ok(Answer::json(answered, |_| {
-        let results = scores_of(&order, kept.clone(), |text| TextObject { text });
-        JsonText::around(&response, [("results", results), ("data", scores_of(&order, kept, |text| text))])
+        let results =
+            scores_of(&order, kept.clone(), |ranked, text| scored(ranked, text.map(|text| TextObject { text })));
+        JsonText::around(&response, [("results", results), ("data", scores_of(&order, kept, scored))])
     }))
 }
 
-/// The list of scores, each with its document if documents are returned.
-fn scores_of<T: Serialize>(
-    order: &Arc<[Ranked]>,
-    kept: Option<Arc<[String]>>,
-    document: impl Fn(String) -> T + Send + 'static,
-) -> JsonText {
-    let order = Arc::clone(order);
-    JsonText::default().values((0..order.len()).map(move |rank| {
-        let ranked = order[rank];
-        ranked.document(kept.as_ref().map(|texts| document(texts[ranked.index].clone())))
-    }))
-}
-
-/// A document and its score.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Ranked {
-    pub(crate) index: usize,
-    pub(crate) score: f32,
-}
-
-impl Ranked {
-    fn document<T>(&self, document: Option<T>) -> DocumentScore<T> {
-        DocumentScore { index: self.index, relevance_score: self.score, document }
+/// The texts, and a copy of them for the answer where it is asked for. It is counted, and made where it holds up no connection.
+async fn keep(
+    app: &Call,
+    texts: Many<String>,
+    asked: Option<bool>,
+) -> std::result::Result<(Many<String>, Option<Arc<[String]>>), ApiError> {
+    // More texts than a request may bring are refused later.
+    if asked != Some(true) || texts.len() > app.engine.config().max_request_inputs() {
+        return Ok((texts, None));
     }
+    let texts = texts.into_vec();
+    app.share.grow(texts.iter().map(|text| TEXT_BYTES + text.len()).sum())?;
+    let copy = move || {
+        let kept: Arc<[String]> = texts.as_slice().into();
+        (texts.into(), Some(kept))
+    };
+    tokio::task::spawn_blocking(copy).await.map_err(|_| ApiError::Panic)
+}
+
+fn scored<T>(ranked: &Ranked, document: Option<T>) -> DocumentScore<T> {
+    DocumentScore { index: ranked.index, relevance_score: ranked.score, document }
 }
 
 /// Scores the texts and ranks the best `top_n`.
 async fn score(
     app: &Call,
     body: RerankBody,
-    documents: Vec<String>,
+    documents: Many<String>,
     field: &'static str,
 ) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
     let RerankBody {
@@ -304,9 +306,15 @@ async fn score(
     let encode =
         EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, priority, ..Default::default() };
     let encode = encode.for_field(field, app)?;
-    let request = ScoreRequest { queries: vec![query], query_field: "query", documents, instruction, encode };
+    let request = ScoreRequest {
+        queries: vec![query],
+        query_field: "query",
+        documents: documents.into_vec(),
+        instruction,
+        encode,
+    };
     let answered = app.engine.score(request).await?;
-    let order = rank(&answered.results, raw, top_n);
+    let order = rank(&answered.results, raw, top_n).await;
     Ok((answered, order))
 }
 
@@ -336,16 +344,6 @@ pub(crate) fn check_top_n(top_n: Option<usize>) -> std::result::Result<(), Error
     Ok(())
 }
 
-/// Best score first; equal scores keep the order of the request.
-pub(crate) fn rank(scores: &[RerankScore], raw: bool, top_n: Option<usize>) -> Vec<Ranked> {
-    let score = |score: &RerankScore| if raw { score.raw } else { score.score };
-    // Always by the raw score: probabilities may round to the same value where logits differ.
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|&a, &b| scores[b].raw.total_cmp(&scores[a].raw));
-    order.truncate(top_n.unwrap_or(usize::MAX));
-    order.into_iter().map(|index| Ranked { index, score: score(&scores[index]) }).collect()
-}
-
 fn invalid(field: &'static str, problem: &str) -> ApiError {
     Error::Validation { field, problem: problem.to_owned() }.into()
 }
@@ -355,31 +353,6 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn scores(values: &[f32]) -> Vec<RerankScore> {
-        values.iter().map(|&raw| RerankScore { raw, score: prefold_core::sigmoid(raw) }).collect()
-    }
-
-    fn order(ranked: &[Ranked]) -> Vec<usize> {
-        ranked.iter().map(|ranked| ranked.index).collect()
-    }
-
-    #[test]
-    fn the_best_come_first_and_equals_keep_their_order() {
-        let scores = scores(&[0.5, 2.0, -1.0, 2.0, 0.5]);
-        assert_eq!(order(&rank(&scores, false, None)), [1, 3, 0, 4, 2]);
-        assert_eq!(order(&rank(&scores, false, Some(2))), [1, 3]);
-        assert_eq!(order(&rank(&scores, false, Some(9))).len(), 5);
-        assert_eq!(rank(&scores, true, Some(1)), [Ranked { index: 1, score: 2.0 }]);
-        assert_eq!(rank(&scores, false, Some(1))[0].score, prefold_core::sigmoid(2.0));
-    }
-
-    #[test]
-    fn saturated_probabilities_are_still_in_order() {
-        let scores = scores(&[30.0, 40.0, 35.0]);
-        assert!(scores.iter().all(|score| score.score == 1.0));
-        assert_eq!(order(&rank(&scores, false, None)), [1, 2, 0]);
-    }
-
     #[test]
     fn bodies_of_all_clients_parse() {
         let body: RerankBody = serde_json::from_value(json!({
@@ -388,7 +361,7 @@ mod tests {
             "truncation": false, "priority": 0
         }))
         .unwrap();
-        assert_eq!(body.documents.unwrap(), [Document("a".to_owned()), Document("b".to_owned())]);
+        assert_eq!(body.documents.unwrap().into_vec(), [Document("a".to_owned()), Document("b".to_owned())]);
         assert_eq!((body.top_n, body.truncate), (Some(1), Some(false)));
         assert_eq!(body.instruction.as_deref(), Some("i"));
         let error = serde_json::from_value::<RerankBody>(json!({ "query": "q", "documents": [5] })).unwrap_err();

@@ -79,6 +79,7 @@ struct PairScore {
 )]
 pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
     heed_instruction(body.instruction.as_ref(), &app)?;
+    let model = app.names.answered(body.model.as_deref())?.to_owned();
     let encode = EncodeFields {
         truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
@@ -86,12 +87,13 @@ pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
         priority: body.priority,
         ..Default::default()
     };
+    let encode = encode.for_field("documents", &app)?;
     let request = ScoreRequest {
-        queries: body.queries.0,
+        queries: body.queries.0.into_vec(),
         query_field: "queries",
-        documents: body.documents.0,
+        documents: body.documents.0.into_vec(),
         instruction: body.instruction,
-        encode: encode.for_field("documents", &app)?,
+        encode,
     };
     let answered = app.engine.score(request).await?;
     let own = app.engine.info().capabilities.classify.as_ref().map(|classify| classify.pair_activation);
@@ -100,7 +102,7 @@ pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
         id: response_id("score"),
         object: "list",
         created: unix_time(),
-        model: body.model.unwrap_or_else(|| app.names.served.clone()),
+        model,
         data: Vec::new(),
         usage: answered.usage.into(),
     };

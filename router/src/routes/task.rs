@@ -22,12 +22,12 @@ enum TaskBody {
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes what the routes write")]
 #[serde(untagged)]
-enum TaskAnswer {
+enum TaskAnswer<'a> {
     Vectors(Vec<Vec<f32>>),
     Similarities(Vec<f32>),
     Rerank(RerankAnswer),
-    Predict(Predictions),
-    PredictTokens(TokenPredictions),
+    Predict(Predictions<'a>),
+    PredictTokens(TokenPredictions<'a>),
 }
 
 /// The model's own task

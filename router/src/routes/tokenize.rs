@@ -6,7 +6,8 @@ use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::{IdLists, Texts};
-use crate::wire::pieces::{JsonText, write_value};
+use crate::wire::json_writer::text_steps;
+use crate::wire::pieces::{JsonText, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
 use crate::wire::schema::{IdListsSchema, TextsSchema};
 use prefold_core::TokenInfo;
@@ -49,8 +50,11 @@ pub(crate) async fn tokenize(app: Call, Json(body): Json<TokenizeBody>) -> Resul
     let TokenizeBody { inputs, add_special_tokens, prompt_name } = body;
     let prompt = PromptFields { prompt_name, ..Default::default() };
     let encode = EncodeFields { prompt, add_special_tokens, ..Default::default() };
-    let tokens = app.engine.tokenize(inputs.0, encode.for_field("inputs", &app)?).await?;
-    let text = JsonText::default().nested(tokens, |out, token| write_value(out, &Token::from(token)));
+    let encode = encode.for_field("inputs", &app)?;
+    let tokens = app.engine.tokenize(inputs.0.into_vec(), encode).await?;
+    let tokens = tokens.into_iter().map(Vec::into_iter);
+    let text = JsonText::default()
+        .list_of(tokens, |tokens| list_steps(tokens, |out, token| write_value(out, &Token::from(token))));
     Ok(Answer::free_text(text, app.share))
 }
 
@@ -69,6 +73,6 @@ pub(crate) struct DecodeBody {
     responses((status = 200, description = "A text for each list of ids", body = Vec<String>))
 )]
 pub(crate) async fn decode(app: Call, Json(body): Json<DecodeBody>) -> Result {
-    let texts = app.engine.decode(body.ids.0, body.skip_special_tokens.unwrap_or(true)).await?;
-    Ok(Answer::free_text(JsonText::default().values(texts), app.share))
+    let texts = app.engine.decode(body.ids.0.into_vec(), body.skip_special_tokens.unwrap_or(true)).await?;
+    Ok(Answer::free_text(JsonText::default().list_of(texts, |text| text_steps(text)), app.share))
 }

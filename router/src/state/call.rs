@@ -25,17 +25,6 @@ pub(crate) struct Call {
     pub(crate) ignored: IgnoredFields,
 }
 
-impl Call {
-    /// Copies of texts for the answer, counted before they are made.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`]
-    pub(crate) fn copies_of(&self, texts: &[String]) -> Result<Arc<[String]>, Error> {
-        self.share.grow(texts.iter().map(|text| size_of::<String>() + text.len()).sum())?;
-        Ok(texts.into())
-    }
-}
-
 impl Deref for Call {
     type Target = State;
 

@@ -11,7 +11,7 @@ use crate::telemetry::metrics_text::MetricsText;
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use metrics_exporter_prometheus::PrometheusHandle;
-use prefold_core::{Engine, Task};
+use prefold_core::{Engine, Error, Task};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
@@ -26,6 +26,9 @@ pub(crate) const PAYLOAD_LIMIT: usize = 32_000_000;
 /// balancers close theirs, so that a balancer never sends a request into a connection that is being closed.
 pub(crate) const CLIENT_TIMEOUT: u64 = 75;
 
+/// Bytes of a model's name in a request at most, which its response repeats: any path is shorter.
+const MAX_MODEL_NAME: usize = 4096;
+
 /// Handle to the shared state.
 #[derive(Clone)]
 pub(crate) struct App(Arc<State>);
@@ -36,7 +39,7 @@ pub(crate) struct State {
     pub(crate) names: ModelNames,
     pub(crate) http: HttpConfig,
     pub(crate) metrics: MetricsText,
-    /// Body of `/info`, written for the first who asks.
+    /// The text of `/info`, which never changes, once it was asked for.
     pub(crate) info: OnceLock<Bytes>,
     /// Unix time in seconds.
     pub(crate) started: u64,
@@ -59,8 +62,7 @@ impl App {
     pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
         let (metrics, started) = (MetricsText::new(metrics), unix_time());
         let (in_flight, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let info = OnceLock::new();
-        Self(Arc::new(State { engine, names, http, metrics, info, started, in_flight, is_stopping }))
+        Self(Arc::new(State { engine, names, http, metrics, info: OnceLock::new(), started, in_flight, is_stopping }))
     }
 }
 
@@ -110,6 +112,21 @@ impl ModelNames {
     /// All names that requests may use, the served one first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.served).chain(&self.aliases).map(String::as_str)
+    }
+
+    /// The name in a response: the client's own, or the served one.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for a name that is too long to be repeated.
+    pub(crate) fn answered<'a>(&'a self, asked: Option<&'a str>) -> Result<&'a str, Error> {
+        match asked {
+            Some(name) if name.len() > MAX_MODEL_NAME => {
+                let problem =
+                    format!("has {} bytes, the limit is {MAX_MODEL_NAME}: the response repeats it", name.len());
+                Err(Error::invalid("model", problem))
+            }
+            asked => Ok(asked.unwrap_or(&self.served)),
+        }
     }
 
     /// The first given name is the served one, and the model's id becomes an alias; without names the id is served.

@@ -1,14 +1,14 @@
 //! Responses: a body in pieces, what it holds, and the cost if the model ran.
 
 use super::cost::Cost;
-use super::element::{ElementType, binary_pieces};
-use super::pieces::{JsonText, write_value};
+use super::element::{BinaryPieces, ElementType};
+use super::pieces::{JsonText, PIECE, write_value};
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
-use prefold_core::{Response as Answered, Share};
+use prefold_core::{Response as Answered, Share, drop_aside};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,8 +19,11 @@ pub(crate) const DTYPE: HeaderName = HeaderName::from_static("x-embedding-dtype"
 /// `rows,values` of a binary response.
 pub(crate) const SHAPE: HeaderName = HeaderName::from_static("x-embedding-shape");
 
-/// Pieces of a body, in their order.
+/// Pieces of a body, in their order. The upper bound of what is left is 0 as soon as that is known.
 type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
+
+/// Bytes of the pieces of a long answer that are in memory at once: one with the connection, one on its way there.
+const PIECES_HELD: usize = 2 * PIECE;
 
 /// A body, and its cost if the model ran.
 pub(crate) struct Answer {
@@ -54,12 +57,12 @@ impl Answer {
     ///
     /// # Errors
     /// `element` cannot hold a value.
-    pub(crate) fn binary(answered: Answered<Vec<f32>>, element: ElementType) -> Result<Self, ApiError> {
+    pub(crate) async fn binary(answered: Answered<Vec<f32>>, element: ElementType) -> Result<Self, ApiError> {
         let cost = Some(Cost::of(&answered));
         let Answered { results: vectors, share, .. } = answered;
-        element.check(&vectors)?;
+        element.check(&vectors).await?;
         let form = Form::Binary { rows: vectors.len(), dim: vectors.first().map_or(0, Vec::len), element };
-        Ok(Self { pieces: Box::new(binary_pieces(vectors, element)), form, cost, share })
+        Ok(Self { pieces: Box::new(BinaryPieces::new(vectors, element)), form, cost, share })
     }
 
     /// A small value as a JSON body of a request for which the model did not run.
@@ -100,22 +103,56 @@ impl IntoResponse for Answer {
 }
 
 /// A body of one piece has a content length. A longer one is made as fast as the client reads it, with a pause for other
-/// connections after each piece, of which the empty ones are not sent.
-fn body(mut pieces: Pieces, share: Option<Arc<Share>>) -> Body {
-    let first = pieces.next().unwrap_or_default();
-    let Some(second) = pieces.next() else {
-        return Body::from(Bytes::from_owner(Held { bytes: first, _share: share }));
-    };
-    let state = ([first, second].into_iter(), pieces, share);
-    Body::from_stream(stream::unfold(state, async |(mut made, mut pieces, share)| {
+/// connections before each further piece, of which the empty ones are not sent.
+fn body(pieces: Pieces, share: Option<Arc<Share>>) -> Body {
+    let mut making = Making { pieces, share };
+    let first = making.pieces.next().unwrap_or_default();
+    if making.is_over() {
+        // The text is all that is left of the request and its answer.
+        making.share.iter().for_each(|share| hold(share, first.len()));
+        return Body::from(Bytes::from_owner(Held { bytes: first, _share: making.share.take() }));
+    }
+    making.share.iter().for_each(|share| share.force(PIECES_HELD));
+    let state = (Some(first).filter(|first| !first.is_empty()), making);
+    Body::from_stream(stream::unfold(state, async |(mut made, mut making)| {
         loop {
-            tokio::task::yield_now().await;
-            let piece = made.next().or_else(|| pieces.next())?;
-            if !piece.is_empty() {
-                return Some((Ok::<_, Infallible>(Bytes::from(piece)), (made, pieces, share)));
+            if let Some(piece) = made.take() {
+                return Some((Ok::<_, Infallible>(Bytes::from(piece)), (None, making)));
             }
+            tokio::task::yield_now().await;
+            made = Some(making.pieces.next()?).filter(|piece| !piece.is_empty());
         }
     }))
+}
+
+/// Makes a share hold what is there.
+fn hold(share: &Share, bytes: usize) {
+    match bytes.checked_sub(share.held()) {
+        Some(more) => share.force(more),
+        None => share.shrink_to(bytes),
+    }
+}
+
+/// Pieces that are still to be made, and the share that their values count in.
+struct Making {
+    pieces: Pieces,
+    share: Option<Arc<Share>>,
+}
+
+impl Making {
+    fn is_over(&self) -> bool {
+        self.pieces.size_hint().1 == Some(0)
+    }
+}
+
+impl Drop for Making {
+    /// What a client leaves may be a million values.
+    fn drop(&mut self) {
+        if !self.is_over() {
+            let pieces = std::mem::replace(&mut self.pieces, Box::new(std::iter::empty()));
+            drop_aside((pieces, self.share.take()));
+        }
+    }
 }
 
 /// Bytes with the share that they are counted in.
@@ -136,6 +173,8 @@ mod tests {
     use axum::body::HttpBody;
     use futures::StreamExt;
     use prefold_core::{Quota, Resource};
+    use std::sync::mpsc;
+    use std::thread::{self, ThreadId};
 
     fn share(quota: &Arc<Quota>) -> Arc<Share> {
         let share = Arc::new(quota.share());
@@ -150,9 +189,10 @@ mod tests {
         assert_eq!(body.size_hint().exact(), Some(5));
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         assert_eq!(bytes, "[1,2]");
+        assert_eq!(quota.held(), 5, "the values are gone");
         let part = bytes.slice(..1);
         drop(bytes);
-        assert_eq!(quota.held(), 10, "a part of it is still there");
+        assert_eq!(quota.held(), 5, "a part of it is still there");
         drop(part);
         assert_eq!(quota.held(), 0);
     }
@@ -168,11 +208,32 @@ mod tests {
         let mut read = stream.next().await.unwrap().unwrap().to_vec();
         assert!(read.len() < 100_000, "{}", read.len());
         while let Some(piece) = stream.next().await {
-            assert_eq!(quota.held(), 10);
+            assert_eq!(quota.held(), 10 + PIECES_HELD);
             read.extend(piece.unwrap());
         }
         assert_eq!(read, serde_json::to_vec(&items).unwrap());
         drop(stream);
         assert_eq!(quota.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_a_client_leaves_is_dropped_elsewhere_and_counts_until_then() {
+        /// Sends the thread that drops it.
+        struct Told(mpsc::Sender<ThreadId>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.send(thread::current().id()).ok();
+            }
+        }
+        let quota = Quota::new(10, Resource::BufferedBytes);
+        let (sender, receiver) = mpsc::channel();
+        let told = Told(sender);
+        let items = (0..100_000).inspect(move |_| assert!(told.0.send(thread::current().id()).is_ok()));
+        let text = JsonText::default().values(items);
+        let mut stream = Answer::free_text(text, share(&quota)).into_response().into_body().into_data_stream();
+        assert!(stream.next().await.is_some());
+        drop(stream);
+        quota.all_released().await;
+        assert_ne!(receiver.iter().last(), Some(thread::current().id()), "the last is that of the drop");
     }
 }

@@ -3,8 +3,9 @@
 use super::pieces::PIECE;
 use crate::error::ApiError;
 use half::{bf16, f16};
-use prefold_core::Error;
+use prefold_core::{Error, Pauses};
 use serde::Deserialize;
+use std::vec::IntoIter;
 use utoipa::ToSchema;
 
 /// Element type of base64 and binary vectors, little-endian.
@@ -47,23 +48,28 @@ impl ElementType {
         }
     }
 
-    /// Checks that the type can hold every value; an overflow would become infinite.
+    /// Checks that the type can hold every value, with pauses; an overflow would become infinite.
     ///
     /// # Errors
     /// [`Error::Validation`]
-    pub(crate) fn check(self, vectors: &[Vec<f32>]) -> Result<(), ApiError> {
+    pub(crate) async fn check(self, vectors: &[Vec<f32>]) -> Result<(), ApiError> {
         let fits = |value: &f32| match self {
             Self::Float32 => true,
             Self::Float16 => f16::from_f32(*value).is_finite(),
             Self::Bfloat16 => bf16::from_f32(*value).is_finite(),
         };
-        match vectors.iter().flatten().find(|value| !fits(value)) {
-            None => Ok(()),
-            Some(value) => {
-                let problem = format!("{} cannot hold the value {value} of a vector; ask for float32", self.as_str());
-                Err(Error::Validation { field: "embed_dtype", problem }.into())
-            }
+        if self == Self::Float32 {
+            return Ok(());
         }
+        let mut pauses = Pauses::default();
+        for vector in vectors {
+            if let Some(value) = vector.iter().find(|value| !fits(value)) {
+                let problem = format!("{} cannot hold the value {value} of a vector; ask for float32", self.as_str());
+                return Err(Error::Validation { field: "embed_dtype", problem }.into());
+            }
+            pauses.after(vector.len()).await;
+        }
+        Ok(())
     }
 }
 
@@ -72,20 +78,50 @@ fn fill<const N: usize>(bytes: &mut [u8], values: &[f32], encode: impl Fn(f32) -
     slots.iter_mut().zip(values).for_each(|(slot, &value)| *slot = encode(value));
 }
 
-/// The vectors as bytes, row by row, in pieces of some rows.
-pub(crate) fn binary_pieces(vectors: Vec<Vec<f32>>, element: ElementType) -> impl Iterator<Item = Vec<u8>> {
-    let mut vectors = vectors.into_iter();
-    std::iter::from_fn(move || {
+/// The vectors as bytes, row by row, in pieces of some rows or of a part of a row.
+pub(crate) struct BinaryPieces {
+    vectors: IntoIter<Vec<f32>>,
+    element: ElementType,
+    /// The vector that is being written, and how many of its values are.
+    open: (Vec<f32>, usize),
+}
+
+impl BinaryPieces {
+    pub(crate) fn new(vectors: Vec<Vec<f32>>, element: ElementType) -> Self {
+        Self { vectors: vectors.into_iter(), element, open: (Vec::new(), 0) }
+    }
+}
+
+impl Iterator for BinaryPieces {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let size = self.element.size();
         let mut piece = Vec::new();
-        while piece.len() < PIECE
-            && let Some(vector) = vectors.next()
-        {
+        while piece.len() < PIECE {
+            let (vector, written) = &mut self.open;
+            let rest = vector.get(*written..).unwrap_or(&[]);
+            if rest.is_empty() {
+                let Some(next) = self.vectors.next() else { break };
+                self.open = (next, 0);
+                continue;
+            }
+            // A row that ends in this piece or that no piece can hold, in parts.
+            let values = rest.get(..PIECE / size).unwrap_or(rest);
             let start = piece.len();
-            piece.resize(start + vector.len() * element.size(), 0);
-            element.fill(&mut piece[start..], &vector);
+            piece.resize(start + values.len() * size, 0);
+            self.element.fill(&mut piece[start..], values);
+            *written += values.len();
         }
         (!piece.is_empty()).then_some(piece)
-    })
+    }
+
+    /// No further piece is known once the last vector is written.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let (vector, written) = &self.open;
+        let is_over = *written == vector.len() && self.vectors.len() == 0;
+        (0, is_over.then_some(0))
+    }
 }
 
 #[cfg(test)]
@@ -95,29 +131,40 @@ mod tests {
     #[test]
     fn rows_are_little_endian() {
         let vectors: Vec<Vec<f32>> = vec![vec![1.0, -2.5], vec![0.1, 3.0]];
-        let bytes = |element| binary_pieces(vectors.clone(), element).collect::<Vec<_>>().concat();
+        let bytes = |element| BinaryPieces::new(vectors.clone(), element).collect::<Vec<_>>().concat();
         let expected: Vec<u8> = vectors.iter().flatten().flat_map(|value| value.to_le_bytes()).collect();
         assert_eq!(bytes(ElementType::Float32), expected);
         assert_eq!(bytes(ElementType::Float16)[..4], [0x00, 0x3c, 0x00, 0xc1]);
         assert_eq!(bytes(ElementType::Bfloat16)[..4], [0x80, 0x3f, 0x20, 0xc0]);
-        assert!(binary_pieces(Vec::new(), ElementType::Float32).next().is_none());
+        assert!(BinaryPieces::new(Vec::new(), ElementType::Float32).next().is_none());
     }
 
     #[test]
-    fn pieces_end_with_whole_rows() {
+    fn pieces_end_with_whole_rows_unless_a_row_is_too_long() {
+        let sizes = |rows, row| -> Vec<usize> {
+            let pieces = BinaryPieces::new(vec![vec![0.0; row]; rows], ElementType::Float32);
+            pieces.map(|piece| piece.len()).collect()
+        };
         let row = PIECE / 4 - 1;
-        let sizes: Vec<usize> =
-            binary_pieces(vec![vec![0.0; row]; 3], ElementType::Float32).map(|piece| piece.len()).collect();
-        assert_eq!(sizes, [8 * row, 4 * row]);
+        assert_eq!(sizes(3, row), [8 * row, 4 * row]);
+        assert_eq!(sizes(1, 2 * row), [PIECE, 8 * row - PIECE]);
     }
 
     #[test]
-    fn what_a_type_cannot_hold_is_refused() {
+    fn the_last_piece_is_known_as_such() {
+        let mut pieces = BinaryPieces::new(vec![vec![0.0; 2], vec![1.0; 2]], ElementType::Float32);
+        assert_eq!(pieces.size_hint().1, None);
+        assert_eq!(pieces.next().map(|piece| piece.len()), Some(16));
+        assert_eq!(pieces.size_hint().1, Some(0));
+    }
+
+    #[tokio::test]
+    async fn what_a_type_cannot_hold_is_refused() {
         let vectors = [vec![1.0, 70_000.0]];
-        let refused = ElementType::Float16.check(&vectors).unwrap_err().to_string();
+        let refused = ElementType::Float16.check(&vectors).await.unwrap_err().to_string();
         assert!(refused.contains("70000") && refused.contains("float32"), "{refused}");
         for element in [ElementType::Float32, ElementType::Bfloat16] {
-            assert!(element.check(&vectors).is_ok());
+            assert!(element.check(&vectors).await.is_ok());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Inputs in the shapes that clients send: one or many, texts or token ids.
 
+use super::many::Many;
 use prefold_core::{Input, Place};
 use serde::de::{Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -84,7 +85,7 @@ impl<'de> Visitor<'de> for LooseVisitor {
 /// and such lists.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]
-pub(crate) struct Inputs(pub(crate) Vec<Input>);
+pub(crate) struct Inputs(pub(crate) Many<Input>);
 
 impl TryFrom<Loose> for Inputs {
     type Error = &'static str;
@@ -98,17 +99,17 @@ impl TryFrom<Loose> for Inputs {
             Loose::Id(_) | Loose::List(_) => Err(EXPECTED),
         };
         let inputs = match loose {
-            Loose::List(list) => list.into_iter().map(item).collect::<Result<_, _>>()?,
+            Loose::List(list) => list.into_iter().map(item).collect::<Result<Vec<_>, _>>()?,
             one => vec![item(one)?],
         };
-        Ok(Self(inputs))
+        Ok(Self(inputs.into()))
     }
 }
 
 /// A string or a list of strings.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]
-pub(crate) struct Texts(pub(crate) Vec<String>);
+pub(crate) struct Texts(pub(crate) Many<String>);
 
 impl TryFrom<Loose> for Texts {
     type Error = &'static str;
@@ -118,10 +119,11 @@ impl TryFrom<Loose> for Texts {
             Loose::Text(text) => Ok(text),
             Loose::Id(_) | Loose::Ids(_) | Loose::List(_) => Err("expected a string or a list of strings"),
         };
-        Ok(Self(match loose {
-            Loose::List(list) => list.into_iter().map(text).collect::<Result<_, _>>()?,
+        let texts = match loose {
+            Loose::List(list) => list.into_iter().map(text).collect::<Result<Vec<_>, _>>()?,
             one => vec![text(one)?],
-        }))
+        };
+        Ok(Self(texts.into()))
     }
 }
 
@@ -129,7 +131,7 @@ impl TryFrom<Loose> for Texts {
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]
 pub(crate) struct TokenTexts {
-    pub(crate) texts: Vec<String>,
+    pub(crate) texts: Many<String>,
     /// The response is a list with an item per text.
     pub(crate) is_batch: bool,
 }
@@ -143,17 +145,17 @@ impl TryFrom<Loose> for TokenTexts {
             Loose::List(list) if list.iter().any(|item| matches!(item, Loose::List(_))) => list,
             one => vec![one],
         };
-        let texts = lists.into_iter().map(|list| Texts::try_from(list).map(|Texts(texts)| texts));
+        let texts = lists.into_iter().map(|list| Texts::try_from(list).map(|Texts(texts)| texts.into_vec()));
         let texts = texts.collect::<Result<Vec<_>, _>>();
         let texts = texts.map_err(|_| "expected a string, a list of strings or a list of lists of strings")?;
-        Ok(Self { texts: texts.into_iter().flatten().collect(), is_batch })
+        Ok(Self { texts: texts.into_iter().flatten().collect::<Vec<_>>().into(), is_batch })
     }
 }
 
 /// A list of token ids or a list of such lists.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]
-pub(crate) struct IdLists(pub(crate) Vec<Vec<u32>>);
+pub(crate) struct IdLists(pub(crate) Many<Vec<u32>>);
 
 impl TryFrom<Loose> for IdLists {
     type Error = &'static str;
@@ -166,10 +168,11 @@ impl TryFrom<Loose> for IdLists {
                 Err("expected a list of token ids or a list of such lists")
             }
         };
-        Ok(Self(match loose {
-            Loose::List(list) => list.into_iter().map(ids).collect::<Result<_, _>>()?,
+        let lists = match loose {
+            Loose::List(list) => list.into_iter().map(ids).collect::<Result<Vec<_>, _>>()?,
             one => vec![ids(one)?],
-        }))
+        };
+        Ok(Self(lists.into()))
     }
 }
 
@@ -177,7 +180,7 @@ impl TryFrom<Loose> for IdLists {
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]
 pub(crate) struct Sequences {
-    pub(crate) inputs: Vec<Input>,
+    pub(crate) inputs: Many<Input>,
     /// The response is a list with an item per input.
     pub(crate) is_batch: bool,
 }
@@ -194,17 +197,18 @@ impl TryFrom<Loose> for Sequences {
             Loose::List(list) if is_batch => {
                 let sequences = list.into_iter().enumerate();
                 let numbered = |(index, item)| sequence(item).map_err(|problem| format!("sequence {index}: {problem}"));
-                sequences.map(numbered).collect::<Result<_, _>>()?
+                sequences.map(numbered).collect::<Result<Vec<_>, _>>()?
             }
             one => vec![sequence(one)?],
         };
-        Ok(Self { inputs, is_batch })
+        Ok(Self { inputs: inputs.into(), is_batch })
     }
 }
 
 /// A text or a pair.
 fn sequence(loose: Loose) -> Result<Input, String> {
-    let Texts(mut texts) = loose.try_into().map_err(|_| "expected a string or a list of one or two strings")?;
+    let Texts(texts) = loose.try_into().map_err(|_| "expected a string or a list of one or two strings")?;
+    let mut texts = texts.into_vec();
     match (texts.pop(), texts.pop(), texts.len()) {
         (Some(text), None, _) => Ok(Input::Text(text)),
         (Some(second), Some(first), 0) => Ok(Input::Pair(first.into(), second)),

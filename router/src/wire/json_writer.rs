@@ -1,4 +1,4 @@
-//! Writes vectors straight into a body, without a second copy or an allocation per float.
+//! Writes vectors straight into a body, without a second copy or an allocation per float, in steps of bounded work.
 
 use super::element::ElementType;
 use base64::Engine;
@@ -11,47 +11,116 @@ const MAX_FLOAT_LEN: usize = 17;
 /// Floats encoded at once: a multiple of three, so that only a vector's end is padded.
 const BASE64_CHUNK: usize = 768;
 
-/// Writes `value` as serde does, with the output of `write_list` in place of its first empty list.
-pub(crate) fn write_around(out: &mut String, value: &impl Serialize, write_list: impl FnOnce(&mut String)) {
+/// Floats written as base64 at each step: some tens of microseconds.
+const BASE64_OF_STEP: usize = 32 * BASE64_CHUNK;
+
+/// Floats written at each step: a fraction of a millisecond.
+const FLOATS_OF_STEP: usize = 1 << 13;
+
+/// Bytes of a text escaped at each step: some tens of microseconds.
+const TEXT_OF_STEP: usize = 1 << 14;
+
+/// `value` as serde writes it, before and after the first `hole`: an empty list or text.
+pub(crate) fn split_around(value: &impl Serialize, hole: &str) -> (String, String) {
     // Serialization of our own structs into memory cannot fail.
     let json = serde_json::to_string(value).unwrap_or_default();
-    let (before, after) = json.split_once("[]").unwrap_or((&json, ""));
-    out.push_str(before);
-    write_list(out);
-    out.push_str(after);
+    let (before, after) = json.split_once(hole).unwrap_or((&json, ""));
+    (before.to_owned(), after.to_owned())
 }
 
-/// Writes a vector as the shortest JSON numbers that parse to the same `f32`. A value that is not finite becomes
+/// Writes a vector as the shortest JSON numbers that parse to the same `f32`, in steps. A value that is not finite becomes
 /// `null`; the engine lets none through.
-pub(crate) fn write_floats(out: &mut String, vector: &[f32]) {
-    out.reserve(vector.len() * MAX_FLOAT_LEN + 2);
-    let mut buffer = zmij::Buffer::new();
-    out.push('[');
-    for (index, &value) in vector.iter().enumerate() {
-        if index > 0 {
-            out.push(',');
+pub(crate) fn float_steps(vector: Vec<f32>) -> impl FnMut(&mut String) -> bool {
+    let mut written = 0;
+    move |out| {
+        let rest = vector.get(written..).unwrap_or(&[]);
+        let floats = rest.get(..FLOATS_OF_STEP).unwrap_or(rest);
+        out.reserve(floats.len() * MAX_FLOAT_LEN + 2);
+        if written == 0 {
+            out.push('[');
         }
-        out.push_str(if value.is_finite() { buffer.format_finite(value) } else { "null" });
+        let mut buffer = zmij::Buffer::new();
+        for (index, &value) in floats.iter().enumerate() {
+            if written + index > 0 {
+                out.push(',');
+            }
+            out.push_str(format_float(&mut buffer, value));
+        }
+        written += floats.len();
+        let goes_on = written < vector.len();
+        if !goes_on {
+            out.push(']');
+        }
+        goes_on
     }
-    out.push(']');
 }
 
-/// Writes a vector as a JSON string: its little-endian bytes in standard base64 with padding.
-pub(crate) fn write_base64(out: &mut String, vector: &[f32], element: ElementType) {
-    out.reserve((vector.len() * element.size()).div_ceil(3) * 4 + 2);
-    out.push('"');
-    let mut bytes = [0u8; BASE64_CHUNK * 4];
-    for chunk in vector.chunks(BASE64_CHUNK) {
-        let bytes = &mut bytes[..chunk.len() * element.size()];
-        element.fill(bytes, chunk);
-        STANDARD.encode_string(bytes, out);
+/// Writes a value as [`float_steps`] does.
+pub(crate) fn write_float(out: &mut String, value: f32) {
+    out.push_str(format_float(&mut zmij::Buffer::new(), value));
+}
+
+fn format_float(buffer: &mut zmij::Buffer, value: f32) -> &str {
+    if value.is_finite() { buffer.format_finite(value) } else { "null" }
+}
+
+/// Writes a vector as a JSON string, in steps: its little-endian bytes in standard base64 with padding.
+pub(crate) fn base64_steps(vector: Vec<f32>, element: ElementType) -> impl FnMut(&mut String) -> bool {
+    let mut written = 0;
+    move |out| {
+        let rest = vector.get(written..).unwrap_or(&[]);
+        let floats = rest.get(..BASE64_OF_STEP).unwrap_or(rest);
+        out.reserve((floats.len() * element.size()).div_ceil(3) * 4 + 2);
+        if written == 0 {
+            out.push('"');
+        }
+        let mut bytes = [0u8; BASE64_CHUNK * 4];
+        for chunk in floats.chunks(BASE64_CHUNK) {
+            let bytes = &mut bytes[..chunk.len() * element.size()];
+            element.fill(bytes, chunk);
+            STANDARD.encode_string(bytes, out);
+        }
+        written += floats.len();
+        let goes_on = written < vector.len();
+        if !goes_on {
+            out.push('"');
+        }
+        goes_on
     }
-    out.push('"');
+}
+
+/// Writes a text as a JSON string, in steps.
+pub(crate) fn text_steps(text: impl AsRef<str>) -> impl FnMut(&mut String) -> bool {
+    let mut written = 0;
+    move |out| {
+        let text = text.as_ref();
+        let mut end = text.len().min(written + TEXT_OF_STEP);
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        let part = serde_json::to_string(text.get(written..end).unwrap_or("")).unwrap_or_default();
+        if written == 0 {
+            out.push('"');
+        }
+        out.push_str(part.get(1..part.len().saturating_sub(1)).unwrap_or(""));
+        written = end;
+        let goes_on = written < text.len();
+        if !goes_on {
+            out.push('"');
+        }
+        goes_on
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn written(mut step: impl FnMut(&mut String) -> bool) -> String {
+        let mut out = String::new();
+        while step(&mut out) {}
+        out
+    }
 
     fn vectors() -> Vec<Vec<f32>> {
         let noise = |i: u32| f32::from_bits(i.wrapping_mul(2_654_435_761));
@@ -60,7 +129,7 @@ mod tests {
             vec![0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 123_456.79, 16_777_216.0],
             vec![f32::MAX, f32::MIN, f32::MIN_POSITIVE, f32::EPSILON, 1e-45, -1.234_567_9e-38],
         ];
-        for len in [1, 2, 3, 383, 384, 767, 768, 769, 1537] {
+        for len in [1, 2, 3, 383, 384, 767, 768, 769, 1537, FLOATS_OF_STEP, FLOATS_OF_STEP + 1, BASE64_OF_STEP + 2] {
             vectors.push((0..).map(noise).filter(|value| value.is_finite()).take(len).collect());
         }
         vectors
@@ -69,8 +138,7 @@ mod tests {
     #[test]
     fn floats_read_back_as_they_were() {
         for vector in vectors() {
-            let mut out = String::new();
-            write_floats(&mut out, &vector);
+            let out = written(float_steps(vector.clone()));
             let read: Vec<f32> = serde_json::from_str(&out).unwrap();
             let same = read.iter().map(|x| x.to_bits()).eq(vector.iter().map(|x| x.to_bits()));
             assert!(same, "{vector:?} became {out}");
@@ -81,26 +149,31 @@ mod tests {
     #[test]
     fn floats_are_written_as_serde_json_writes_them() {
         for vector in vectors() {
-            let mut out = String::new();
-            write_floats(&mut out, &vector);
+            let out = written(float_steps(vector.clone()));
             assert_eq!(out, serde_json::to_string(&vector).unwrap());
         }
-        let mut out = String::new();
-        write_floats(&mut out, &[f32::NAN, 1.0, f32::INFINITY]);
+        let out = written(float_steps(vec![f32::NAN, 1.0, f32::INFINITY]));
         assert_eq!(out, "[null,1.0,null]");
     }
 
     #[test]
     fn base64_is_that_of_the_little_endian_bytes() {
         for vector in vectors() {
-            let mut out = String::from("x");
-            write_base64(&mut out, &vector, ElementType::Float32);
+            let out = written(base64_steps(vector.clone(), ElementType::Float32));
             let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-            assert_eq!(out, format!("x\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
-            let mut out = String::new();
-            write_base64(&mut out, &vector, ElementType::Bfloat16);
+            assert_eq!(out, format!("\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
+            let out = written(base64_steps(vector.clone(), ElementType::Bfloat16));
             let bytes: Vec<u8> = vector.iter().flat_map(|&value| half::bf16::from_f32(value).to_le_bytes()).collect();
             assert_eq!(out, format!("\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
+        }
+    }
+
+    #[test]
+    fn texts_are_written_as_serde_json_writes_them() {
+        for text in
+            ["", "a", "\u{e9}\"\\\n\u{1}", &"\u{1f980}a".repeat(TEXT_OF_STEP), &"\u{e9}".repeat(TEXT_OF_STEP / 2)]
+        {
+            assert_eq!(written(text_steps(text)), serde_json::to_string(text).unwrap());
         }
     }
 }

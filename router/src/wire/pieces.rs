@@ -11,8 +11,12 @@ pub(crate) const PIECE: usize = 1 << 16;
 /// Time after which a piece ends with the item that is being written, however short it is: an item may take long and be short.
 const LONGEST: Duration = Duration::from_millis(10);
 
-/// Part of a JSON text: appends its next item at each call, and returns false when none is left.
-type Part = Box<dyn FnMut(&mut String) -> bool + Send>;
+/// Part of a JSON text.
+enum Part {
+    Text(String),
+    /// Appends what comes next at each call, in bounded work, and returns false when nothing is left.
+    Steps(Box<dyn FnMut(&mut String) -> bool + Send>),
+}
 
 /// A JSON text of parts that are still to be written; the items of the iterator are its pieces, of which some may be empty.
 pub(crate) struct JsonText {
@@ -30,78 +34,36 @@ impl Default for JsonText {
 impl JsonText {
     /// Adds a text.
     pub(crate) fn text(mut self, text: impl Into<String>) -> Self {
-        let mut text = Some(text.into());
-        self.parts.push_back(Box::new(move |out| match text.take() {
-            Some(text) => {
-                out.push_str(&text);
-                true
-            }
-            None => false,
-        }));
+        self.parts.push_back(Part::Text(text.into()));
+        self
+    }
+
+    /// Adds a value that is written in steps.
+    pub(crate) fn steps(mut self, step: impl FnMut(&mut String) -> bool + Send + 'static) -> Self {
+        self.parts.push_back(Part::Steps(Box::new(step)));
         self
     }
 
     /// Adds `[item,item]`.
-    pub(crate) fn list<I: IntoIterator<IntoIter: Send + 'static>>(
+    pub(crate) fn list<I: IntoIterator<Item: 'static, IntoIter: Send + 'static>>(
         self,
         items: I,
-        mut write: impl FnMut(&mut String, I::Item) + Send + 'static,
+        write: impl FnMut(&mut String, I::Item) + Send + 'static,
     ) -> Self {
-        let mut items = items.into_iter();
-        let mut separator = "";
-        let mut list = self.text("[");
-        list.parts.push_back(Box::new(move |out| match items.next() {
-            Some(item) => {
-                out.push_str(separator);
-                separator = ",";
-                write(out, item);
-                true
-            }
-            None => false,
-        }));
-        list.text("]")
+        self.steps(list_steps(items.into_iter(), write))
     }
 
-    /// Adds `[[item,item],[item]]`.
-    pub(crate) fn nested<I>(
-        self,
-        lists: I,
-        mut write: impl FnMut(&mut String, <I::Item as IntoIterator>::Item) + Send + 'static,
-    ) -> Self
+    /// Adds a list of items that are written in steps themselves, which `begin` makes of them.
+    pub(crate) fn list_of<I, W>(self, items: I, begin: impl FnMut(I::Item) -> W + Send + 'static) -> Self
     where
-        I: IntoIterator<Item: IntoIterator<IntoIter: Send + 'static>, IntoIter: Send + 'static>,
+        I: IntoIterator<Item: 'static, IntoIter: Send + 'static>,
+        W: FnMut(&mut String) -> bool + Send + 'static,
     {
-        let mut lists = lists.into_iter();
-        let mut before_list = "[";
-        let mut open: Option<(<I::Item as IntoIterator>::IntoIter, &str)> = None;
-        let mut whole = self.text("[");
-        whole.parts.push_back(Box::new(move |out| {
-            match &mut open {
-                Some((items, separator)) => match items.next() {
-                    Some(item) => {
-                        out.push_str(separator);
-                        *separator = ",";
-                        write(out, item);
-                    }
-                    None => {
-                        out.push(']');
-                        open = None;
-                    }
-                },
-                None => {
-                    let Some(list) = lists.next() else { return false };
-                    out.push_str(before_list);
-                    before_list = ",[";
-                    open = Some((list.into_iter(), ""));
-                }
-            }
-            true
-        }));
-        whole.text("]")
+        self.steps(steps_of_list(items.into_iter(), begin))
     }
 
     /// Adds a list of values as serde writes them.
-    pub(crate) fn values<I: IntoIterator<Item: Serialize, IntoIter: Send + 'static>>(self, items: I) -> Self {
+    pub(crate) fn values<I: IntoIterator<Item: Serialize + 'static, IntoIter: Send + 'static>>(self, items: I) -> Self {
         self.list(items, |out, item| write_value(out, &item))
     }
 
@@ -124,21 +86,111 @@ impl JsonText {
     }
 }
 
+impl JsonText {
+    /// Appends the next part or step; false when nothing is left.
+    pub(crate) fn step(&mut self, out: &mut String) -> bool {
+        let Some(part) = self.parts.front_mut() else { return false };
+        let goes_on = match part {
+            Part::Text(text) => {
+                out.push_str(text);
+                false
+            }
+            Part::Steps(step) => step(out),
+        };
+        if !goes_on {
+            self.parts.pop_front();
+        }
+        !self.parts.is_empty()
+    }
+}
+
 impl Iterator for JsonText {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
         let (mut piece, begin) = (String::new(), Instant::now());
-        while let Some(part) = self.parts.front_mut() {
-            if !part(&mut piece) {
-                self.parts.pop_front();
-            }
+        while self.step(&mut piece) {
             if piece.len() >= PIECE || begin.elapsed() >= self.longest {
                 return Some(piece.into_bytes());
             }
         }
         (!piece.is_empty()).then(|| piece.into_bytes())
     }
+
+    /// No further piece is known as soon as the last one is written.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, self.parts.is_empty().then_some(0))
+    }
+}
+
+/// Writes `[item,item]`, an item at each step.
+pub(crate) fn list_steps<T>(
+    mut items: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut String, T),
+) -> impl FnMut(&mut String) -> bool {
+    let mut before = Some("[");
+    move |out| {
+        let Some(separator) = before else { return false };
+        before = match items.next() {
+            Some(item) => {
+                out.push_str(separator);
+                write(out, item);
+                Some(",")
+            }
+            None => end_of_list(out, separator),
+        };
+        before.is_some()
+    }
+}
+
+/// Writes `[item,item]`, a step of an item, or the beginning of the next, at each step.
+pub(crate) fn steps_of_list<T, W: FnMut(&mut String) -> bool>(
+    mut items: impl Iterator<Item = T>,
+    mut begin: impl FnMut(T) -> W,
+) -> impl FnMut(&mut String) -> bool {
+    let mut before = Some("[");
+    let mut open: Option<W> = None;
+    move |out| {
+        if let Some(step) = &mut open {
+            if !step(out) {
+                open = None;
+            }
+            return true;
+        }
+        let Some(separator) = before else { return false };
+        before = match items.next() {
+            Some(item) => {
+                out.push_str(separator);
+                open = Some(begin(item));
+                Some(",")
+            }
+            None => end_of_list(out, separator),
+        };
+        before.is_some()
+    }
+}
+
+/// Writes a value in steps, with what stands before and after it.
+pub(crate) fn framed(
+    before: String,
+    mut step: impl FnMut(&mut String) -> bool,
+    after: String,
+) -> impl FnMut(&mut String) -> bool {
+    let mut before = Some(before);
+    move |out| {
+        out.push_str(&before.take().unwrap_or_default());
+        let goes_on = step(out);
+        if !goes_on {
+            out.push_str(&after);
+        }
+        goes_on
+    }
+}
+
+/// Ends a list of which nothing is written but what stands before this separator.
+fn end_of_list(out: &mut String, separator: &str) -> Option<&'static str> {
+    out.push_str(if separator == "[" { "[]" } else { "]" });
+    None
 }
 
 /// Appends a value as serde writes it.
@@ -174,10 +226,22 @@ mod tests {
     #[test]
     fn nested_lists_are_written_item_by_item() {
         for lists in [vec![], vec![vec![]], vec![vec![1], vec![], vec![2, 3]], vec![(0..50_000).collect(), vec![4]]] {
-            let (text, pieces) = read(unhurried().nested(lists.clone(), |out, item| write_value(out, &item)));
+            let write = |list: Vec<i32>| list_steps(list.into_iter(), |out, item| write_value(out, &item));
+            let (text, pieces) = read(unhurried().list_of(lists.clone(), write));
             assert_eq!(text, serde_json::to_string(&lists).unwrap());
             assert_eq!(pieces, text.len().div_ceil(PIECE));
         }
+    }
+
+    #[test]
+    fn the_last_piece_is_known_as_such() {
+        let mut text = unhurried().values([1, 2]);
+        assert_eq!(text.size_hint().1, None);
+        assert_eq!(text.next().unwrap(), b"[1,2]");
+        assert_eq!(text.size_hint().1, Some(0));
+        let mut hurried = JsonText { longest: Duration::ZERO, ..JsonText::default() }.values([1]);
+        let pieces: Vec<_> = std::iter::from_fn(|| Some((hurried.next()?, hurried.size_hint().1))).collect();
+        assert_eq!(pieces, [(b"[1".to_vec(), None), (b"]".to_vec(), Some(0))]);
     }
 
     #[test]
@@ -191,11 +255,11 @@ mod tests {
     fn a_piece_ends_with_the_item_that_takes_its_time() {
         let hurried = JsonText { longest: Duration::ZERO, ..JsonText::default() };
         let sizes: Vec<usize> = hurried.list(0..3, |_, _| ()).map(|piece| piece.len()).collect();
-        // The brackets, the separators, and what follows the end of each part.
-        assert_eq!(sizes, [1, 0, 0, 1, 1, 0, 1, 0]);
+        // The items with what stands before them, and the end.
+        assert_eq!(sizes, [1, 1, 1, 1]);
         let (text, pieces) = read(JsonText { longest: Duration::ZERO, ..JsonText::default() }.values(0..100));
         assert_eq!(text, serde_json::to_string(&(0..100).collect::<Vec<_>>()).unwrap());
-        assert!(pieces > 100);
+        assert_eq!(pieces, 101);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Vectors in JSON: numbers or base64.
 
 use super::element::ElementType;
-use super::json_writer::{write_base64, write_floats};
+use super::json_writer::{base64_steps, float_steps};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -16,7 +16,7 @@ pub(crate) enum EncodingFormat {
     Base64,
 }
 
-/// Writes vectors into JSON in the requested form.
+/// Form of vectors in JSON, as requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JsonVectors {
     pub(crate) format: EncodingFormat,
@@ -25,10 +25,11 @@ pub(crate) struct JsonVectors {
 }
 
 impl JsonVectors {
-    pub(crate) fn write(self, out: &mut String, vector: &[f32]) {
+    /// Writes a vector in steps.
+    pub(crate) fn steps(self, vector: Vec<f32>) -> Box<dyn FnMut(&mut String) -> bool + Send> {
         match self.format {
-            EncodingFormat::Float => write_floats(out, vector),
-            EncodingFormat::Base64 => write_base64(out, vector, self.element),
+            EncodingFormat::Float => Box::new(float_steps(vector)),
+            EncodingFormat::Base64 => Box::new(base64_steps(vector, self.element)),
         }
     }
 }
@@ -36,7 +37,7 @@ impl JsonVectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::element::binary_pieces;
+    use crate::wire::element::BinaryPieces;
     use crate::wire::pieces::JsonText;
 
     /// `cargo test --release -p prefold writing_vectors -- --ignored --nocapture`
@@ -48,7 +49,7 @@ mod tests {
         let json = |format, element| {
             move |vectors: &[Vec<f32>]| {
                 let json = JsonVectors { format, element };
-                let text = JsonText::default().list(vectors.to_vec(), move |out, vector| json.write(out, &vector));
+                let text = JsonText::default().list_of(vectors.to_vec(), move |vector| json.steps(vector));
                 text.flatten().collect()
             }
         };
@@ -58,10 +59,13 @@ mod tests {
             ("float", Box::new(json(EncodingFormat::Float, ElementType::Float32))),
             ("base64", Box::new(json(EncodingFormat::Base64, ElementType::Float32))),
             ("base64, float16", Box::new(json(EncodingFormat::Base64, ElementType::Float16))),
-            ("binary", Box::new(|vectors| binary_pieces(vectors.to_vec(), ElementType::Float32).flatten().collect())),
+            (
+                "binary",
+                Box::new(|vectors| BinaryPieces::new(vectors.to_vec(), ElementType::Float32).flatten().collect()),
+            ),
             (
                 "binary, float16",
-                Box::new(|vectors| binary_pieces(vectors.to_vec(), ElementType::Float16).flatten().collect()),
+                Box::new(|vectors| BinaryPieces::new(vectors.to_vec(), ElementType::Float16).flatten().collect()),
             ),
         ];
         for (name, write) in ways {

@@ -2,7 +2,9 @@
 
 use super::{floats, strings};
 use crate::testing::{Setup, ask, classifier, embedding, post};
-use serde_json::json;
+use prefold_core::Capabilities;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 #[tokio::test]
 async fn predict_tells_pairs_from_batches() {
@@ -49,4 +51,33 @@ async fn classes_as_vllm_gives_them() {
     assert!((floats(&raw["data"][0]["probs"]).iter().sum::<f32>() - 1.0).abs() > 1e-3);
     let refused = post(&Setup::new(embedding()).build(), "/v1/classify", json!({ "input": "a" })).await;
     assert!(refused.status == 400 && refused.json()["error"]["message"].as_str().unwrap().contains("embeddings"));
+}
+
+#[tokio::test]
+async fn labels_of_tokens_are_written_in_the_order_of_their_names() {
+    let labels = ["O", "B-b", "I-b", "B-a", "I-a", "c", "\"d\"", "c"].map(str::to_owned).to_vec();
+    let app = Setup::new(Capabilities::token_classifier(labels.clone(), 256)).build();
+    let text = "red fox";
+    let raw = ask(&app, "/predict_tokens", json!({ "inputs": text, "raw_scores": true, "ignore_labels": [] })).await;
+    let by_serde: Vec<BTreeMap<String, f32>> =
+        raw.as_array().unwrap().iter().map(|token| serde_json::from_value(token["results"].clone()).unwrap()).collect();
+    assert!(by_serde.len() > 1 && by_serde.iter().all(|results| results.len() == labels.len() - 1), "{raw}");
+    let body = json!({ "inputs": [text], "raw_scores": true, "ignore_labels": [] });
+    let written = post(&app, "/predict_tokens", body).await.body;
+    let first = serde_json::to_string(&by_serde[0]).unwrap();
+    assert!(written.contains(&format!(r#""results":{first}}}"#)), "{first} in {written}");
+
+    let all = ask(&app, "/predict_tokens", json!({ "inputs": text, "ignore_labels": [] })).await;
+    let of = |token: &Value| token["results"].as_object().unwrap().keys().next().unwrap().clone();
+    let label = of(&all[0]);
+    let some = json!({ "inputs": text, "ignore_labels": ["x", label] });
+    let kept = ask(&app, "/predict_tokens", some).await;
+    assert!(kept.as_array().unwrap().iter().all(|token| of(token) != label), "{kept}");
+    let groups = ask(
+        &app,
+        "/predict_tokens",
+        json!({ "inputs": [text, text], "aggregation_strategy": "simple", "ignore_labels": [] }),
+    )
+    .await;
+    assert_eq!((groups.as_array().unwrap().len(), &groups[0]), (2, &groups[1]));
 }

@@ -147,3 +147,14 @@ async fn a_model_has_its_names() {
     let unknown = get(&app, "/v1/models/other/one").await;
     assert_eq!((unknown.status.as_u16(), &unknown.json()["error"]["code"]), (404, &json!("model_not_found")));
 }
+
+#[tokio::test]
+async fn a_name_that_is_too_long_to_be_repeated_is_refused() {
+    let app = Setup::new(embedding()).build();
+    let body = |len| json!({ "model": "m".repeat(len), "input": "red fox" });
+    assert_eq!(ask(&app, "/v1/embeddings", body(4096)).await["model"], "m".repeat(4096));
+    let refused = post(&app, "/v1/embeddings", body(4097)).await;
+    assert_eq!(refused.status, 400);
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("`model` has 4097 bytes, the limit is 4096"), "{message}");
+}

@@ -114,7 +114,7 @@ fn a_body_has_no_more_values_than_any_request_needs() {
     assert_eq!(parse::<Dto<Inputs>>(text.as_bytes()).unwrap().0.inputs.0.len(), 1);
     let list = format!("[{}7]", "7,".repeat(MAX_IDS - 1));
     parsed_size(nested(&list, 2).as_bytes()).unwrap();
-    let ids = parse::<Dto<Inputs>>(nested(&list, 2).as_bytes()).unwrap().0.inputs.0;
+    let ids = parse::<Dto<Inputs>>(nested(&list, 2).as_bytes()).unwrap().0.inputs.0.into_vec();
     assert_eq!(ids, [Input::Ids(vec![7; MAX_IDS]), Input::Ids(vec![7; MAX_IDS])]);
 }
 

@@ -1,0 +1,88 @@
+//! Pauses of long work on the threads of connections, and work that is left to other threads.
+
+use tokio::runtime::Handle;
+
+/// Units of work between two pauses: values that are converted, compared or added up, of some nanoseconds each, so a millisecond or two.
+const WORK: usize = 1 << 18;
+
+/// Pauses in which the other tasks of a thread have their turn, after each [`WORK`] units.
+#[derive(Debug)]
+pub struct Pauses {
+    left: usize,
+    period: usize,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self::every(WORK)
+    }
+}
+
+impl Pauses {
+    /// Pauses after so many units; tests have their own number.
+    pub(crate) fn every(period: usize) -> Self {
+        Self { left: period, period }
+    }
+
+    /// Counts `work` units that are done, and pauses if that is enough.
+    pub async fn after(&mut self, work: usize) {
+        match self.left.checked_sub(work) {
+            Some(left @ 1..) => self.left = left,
+            Some(0) | None => {
+                self.left = self.period;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// Drops a value of many parts on a thread that serves no connections.
+pub fn drop_aside<T: Send + 'static>(value: T) {
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(value))),
+        Err(_) => drop(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn pauses_follow_the_work() {
+        let pauses = |period, works: &[usize]| {
+            let mut context = Context::from_waker(Waker::noop());
+            let work = async {
+                let mut pauses = Pauses::every(period);
+                for &work in works {
+                    pauses.after(work).await;
+                }
+            };
+            let mut work = pin!(work);
+            let mut count = 0;
+            while let Poll::Pending = work.as_mut().poll(&mut context) {
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(pauses(10, &[1; 9]), 0);
+        assert_eq!(pauses(10, &[1; 10]), 1);
+        assert_eq!(pauses(10, &[3; 10]), 2);
+        assert_eq!(pauses(10, &[1000, 1000]), 2, "work that is not divided");
+    }
+
+    #[tokio::test]
+    async fn a_value_is_dropped_elsewhere() {
+        struct Tell(std::sync::mpsc::Sender<std::thread::ThreadId>);
+        impl Drop for Tell {
+            fn drop(&mut self) {
+                self.0.send(std::thread::current().id()).ok();
+            }
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        drop_aside(Tell(sender));
+        assert_ne!(receiver.recv().unwrap(), std::thread::current().id());
+    }
+}
