@@ -25,6 +25,12 @@ impl Default for TokenizeQuota {
 }
 
 impl TokenizeQuota {
+    /// Units that all shares hold.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.0.held()
+    }
+
     /// The share of one request of an account; `unit` names in messages what `amount` counts.
     ///
     /// # Errors

@@ -96,6 +96,55 @@ async fn a_request_of_many_tokens_leaves_room_for_others() {
     assert_eq!(running.await.unwrap().unwrap().results.len(), 10);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_texts_of_a_large_request_are_not_all_encoded_before_the_first_are_computed() {
+    let (engine, control) = controlled(EngineConfig { max_queued_tokens: 64, ..config() });
+    let mut inputs = vec![list(&[7; 8]); 20];
+    inputs.push(list(&[5000]));
+    let running = tokio::spawn(async move { engine.embed(inputs, raw()).await });
+    assert!(control.started().ragged.num_sequences() <= 4);
+    drop(control);
+    let error = running.await.unwrap().unwrap_err();
+    assert!(error.to_string().starts_with("`inputs` item 20 has token id 5000"), "{error}");
+}
+
+#[tokio::test]
+async fn tokens_that_are_shown_count_before_they_are_made() {
+    let engine = engine(embedder(), EngineConfig { max_buffered_bytes: 1000, ..config() });
+    let share = Arc::new(engine.buffered().share());
+    let counted = engine.clone().counting_in(Arc::clone(&share));
+    let tokenize = || counted.tokenize(vec!["one two".to_owned()], encode("inputs"));
+    let decode = || counted.decode(vec![ids_of("one two")], true);
+    let other = engine.buffered().share();
+    other.grow(1000).unwrap();
+    for error in [tokenize().await.unwrap_err(), decode().await.unwrap_err()] {
+        assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000 }), "{error}");
+    }
+    drop(other);
+    let tokens = tokenize().await.unwrap();
+    assert_eq!(share.held(), tokens[0].len() * size_of::<crate::TokenInfo>() + "one two".len());
+    share.shrink_to(0);
+    assert_eq!(decode().await.unwrap(), ["one two"]);
+    assert_eq!(share.held(), "one two".len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn classified_tokens_count_in_their_request_and_not_in_the_quota_of_tokenization() {
+    let labels = (0..DIM).map(|label| label.to_string()).collect();
+    let (backend, control) = FakeBackend::controlled(info(Capabilities::token_classifier(labels, 500), 500));
+    let engine = Engine::new(model(backend, tokenizer(MODEL)), config()).unwrap();
+    let running = tokio::spawn({
+        let engine = engine.clone().counting_in(Arc::new(engine.buffered().share()));
+        async move { engine.classify_tokens(vec!["one two".to_owned()], encode("inputs")).await }
+    });
+    let tokens = tokio::task::block_in_place(|| control.started()).ragged.input_ids().len();
+    assert_eq!(engine.inner.tokenize_quota.held(), 0);
+    assert!(engine.buffered().held() > tokens * (size_of::<crate::TextToken>() + 4 * DIM + 256));
+    control.release(Fate::Answer);
+    drop(running.await.unwrap().unwrap());
+    assert_eq!(engine.buffered().held(), 0);
+}
+
 #[tokio::test]
 async fn too_many_and_no_inputs_are_refused() {
     let engine = engine(embedder(), EngineConfig { max_client_batch_size: 2, ..config() });
