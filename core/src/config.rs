@@ -44,6 +44,9 @@ pub struct EngineConfig {
     pub radix_mlp_pad: usize,
     /// Threads that encode texts.
     pub tokenization_workers: usize,
+    /// Remember the tokens of words from one text to the next, whatever scopes they are in: the time that a text takes may tell
+    /// whether another has brought a word.
+    pub caches_words: bool,
     /// Distinct tokens of the passes that run before the engine answers, on a CPU; 0 for no warm-up. On a GPU a full batch runs.
     pub warmup_tokens: usize,
     /// Value of `truncate` when a request does not say.
@@ -70,6 +73,7 @@ impl Default for EngineConfig {
             scheduling: Scheduling::Prefix,
             radix_mlp_threshold: 0.95,
             radix_mlp_pad: 1,
+            caches_words: true,
             tokenization_workers: (cores - 1).clamp(1, MAX_DEFAULT_TOKENIZATION_WORKERS),
             warmup_tokens: 64,
             auto_truncate: true,

@@ -4,13 +4,14 @@ import json
 import os
 import random
 import signal
+import string
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from harness import Server, eventually, run_to_end
-from raw import JSON_HEAD, Raw, head, unharmed
+from raw import JSON_HEAD, Raw, Vitals, head, unharmed
 
 KEYS = ["first-3f09c1e8", "second-77ab20d4"]
 FILE_KEYS = ["third-b1c9e002", "fourth-0d5a9be1"]
@@ -172,6 +173,30 @@ def test_prefixes_are_shared_within_a_key():
         eventually(lambda: folded(server, [(keys[0], text)] * 12) > 0, "requests of one key meet in a batch")
     code, printed = run_to_end("--share-prefixes", "key")
     assert code == 2 and "--share-prefixes key" in printed and "--api-key" in printed, printed
+
+
+@pytest.mark.parametrize("flags, most", [((), 45), (("--api-key", "key-0", "--share-prefixes", "key"), 15)])
+def test_words_that_are_remembered_have_a_limit(flags, most):
+    """Long words, none of them twice. The tokenizers library would keep 85 MB of them in each thread; where keys share nothing, a word
+    that is remembered would tell by the time of an answer that another key has sent it."""
+    letters = random.Random(1)
+
+    def text():
+        return " ".join("".join(letters.choices(string.ascii_lowercase, k=250)) for _ in range(300))
+
+    with Server(*flags, "--tokenization-workers", "1") as server:
+        def send(words):
+            answer = server.post("/tokenize", {"inputs": words}, bearer("key-0"))
+            assert answer.status == 200, answer
+        vitals, one = Vitals(server.process.pid), text()
+        for _ in range(10):
+            send(one)
+        before = vitals.resident()
+        for _ in range(40):
+            send(text())
+        growth = (vitals.resident() - before) / 1e6
+    print(f"12,000 words of 250 letters: {growth:.1f} MB")
+    assert growth < most
 
 
 def test_texts_of_clients_stay_out_of_messages_and_logs():

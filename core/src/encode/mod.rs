@@ -15,3 +15,4 @@ pub(crate) mod spans;
 pub(crate) mod text_encoder;
 mod truncation_bound;
 mod word_boundaries;
+pub(crate) mod word_cache;

@@ -235,7 +235,7 @@ impl Place {
         Error::TooLong { field: self.field, problem: self.problem(problem) }
     }
 
-    pub(super) fn untokenizable(self, error: impl Display) -> Error {
+    pub(crate) fn untokenizable(self, error: impl Display) -> Error {
         Error::Tokenization { field: self.field, problem: self.problem(error) }
     }
 }

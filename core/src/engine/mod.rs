@@ -23,14 +23,15 @@ use crate::admission::tokenize_quota::TokenizeQuota;
 use crate::encode::encoder::Encoder;
 use crate::encode::encoders::Encoders;
 use crate::encode::pool::{TokenizerPool, Turns};
+use crate::encode::word_cache;
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
 use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::interrupting::InterruptPolicy;
 use crate::{
-    Account, BackendError, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Priority,
-    Replica, Resource, Scope, StartError, Task, TokenLimits, Wanted, execute,
+    Account, BackendError, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Place,
+    Priority, Replica, Resource, Scope, StartError, Task, TokenLimits, Wanted, execute,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,7 +106,7 @@ impl Engine {
             );
         }
         info.limit_inputs(longest.min(config.max_batch_tokens));
-        let encoders = encoders(model.tokenizer, model.further_tokenizers, &info, config.auto_truncate)?;
+        let encoders = encoders(model.tokenizer, model.further_tokenizers, &info, &config)?;
         let tokenizers = TokenizerPool::new(encoders, config.tokenization_workers)?;
         let pipeline_config = PipelineConfig {
             budget: Budget {
@@ -339,10 +340,13 @@ fn encoders(
     tokenizer: Tokenizer,
     further: Vec<Tokenizer>,
     info: &ModelInfo,
-    auto_truncate: bool,
+    config: &EngineConfig,
 ) -> Result<Encoders, Error> {
+    let auto_truncate = config.auto_truncate;
     let template = info.capabilities.rerank_template();
-    let encoder = |(tokenizer, part): (Tokenizer, TokenLimits)| {
+    let encoder = |(mut tokenizer, part): (Tokenizer, TokenLimits)| {
+        let place = Place { field: "tokenizer", index: None };
+        word_cache::limit(&mut tokenizer, config.caches_words).map_err(|error| place.untokenizable(error))?;
         let TokenLimits { vocab_size, token_types, max_input_length } = part;
         let limits = EncodeLimits { vocab_size, token_types, max_input_length, auto_truncate };
         Encoder::new(tokenizer, template.cloned(), limits)

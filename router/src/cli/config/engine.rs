@@ -2,9 +2,14 @@
 
 use super::error::ConfigError;
 use crate::cli::args::BatchingArgs;
+use crate::state::SharePrefixes;
 use prefold_core::EngineConfig;
 
-pub(super) fn engine_config(args: BatchingArgs, max_buffered_bytes: usize) -> Result<EngineConfig, ConfigError> {
+pub(super) fn engine_config(
+    args: BatchingArgs,
+    max_buffered_bytes: usize,
+    share_prefixes: SharePrefixes,
+) -> Result<EngineConfig, ConfigError> {
     let workers = args.tokenization_workers.unwrap_or_else(|| EngineConfig::default().tokenization_workers);
     let config = EngineConfig {
         max_batch_tokens: args.max_batch_tokens,
@@ -22,6 +27,7 @@ pub(super) fn engine_config(args: BatchingArgs, max_buffered_bytes: usize) -> Re
         radix_mlp_pad: args.radix_mlp_pad,
         warmup_tokens: args.warmup_tokens,
         tokenization_workers: workers,
+        caches_words: share_prefixes == SharePrefixes::All,
         auto_truncate: args.auto_truncate,
         allow_empty_inputs: args.allow_empty_inputs,
     };

@@ -48,7 +48,7 @@ impl TryFrom<Args> for Config {
         Ok(Self {
             names: ModelNames::new(id, model.served_model_name),
             load: load_options(source, model.load, model.dtype.0)?,
-            engine: engine_config(batching, server.max_buffered_bytes)?,
+            engine: engine_config(batching, server.max_buffered_bytes, server.share_prefixes)?,
             server: server_config(server, telemetry.spans, prometheus_port)?,
             telemetry,
         })
