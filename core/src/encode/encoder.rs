@@ -11,6 +11,9 @@ use crate::{
 use std::collections::HashSet;
 use tokenizers::{Encoding, PostProcessor, Tokenizer};
 
+/// Bytes of a token that few texts exceed on average.
+const USUAL_TOKEN: usize = 8;
+
 /// Tokens that are assumed around a text at most: special tokens, and the prompt of a reranker.
 const MAX_AROUND: usize = 64;
 
@@ -151,11 +154,13 @@ impl Encoder {
 
     /// Tokens that an input has, as many as its bytes allow unless normalisation makes it longer.
     pub(crate) fn most_tokens_of(&self, input: &Input, options: &ResolvedOptions) -> usize {
-        let bytes = match input {
+        let tokens = match input {
             Input::Ids(ids) => ids.len(),
-            Input::Text(_) | Input::Pair(..) | Input::Rerank { .. } => options.prompt_len() + input.bytes(),
+            Input::Text(_) | Input::Pair(..) | Input::Rerank { .. } => {
+                options.prompt_len().saturating_add(input.bytes()).saturating_add(MAX_AROUND)
+            }
         };
-        bytes.saturating_add(MAX_AROUND).min(options.max_tokens)
+        tokens.min(options.max_tokens)
     }
 
     /// Bytes of a text of this length that are encoded.
@@ -202,7 +207,10 @@ impl Encoder {
         let is_long = |text| self.bound.exceeds(text, options.max_tokens);
         let is_part = is_long(first) || second.is_some_and(is_long);
         let first = match texts {
-            Texts::One(text) => self.pieces(text, place, options)?,
+            Texts::One(text) => match self.first_pieces(text, place, options)? {
+                Some(pieces) => pieces,
+                None => self.pieces(text, place, options)?,
+            },
             Texts::Pair(first, _) => self.pieces_of_first(first, place, options)?,
         };
         let start = first.start;
@@ -269,17 +277,29 @@ impl Encoder {
         }
     }
 
+    /// Tokens of a part of a text that is to be cut, where a short one has enough of them: encoding takes hundreds of bytes of memory
+    /// for a byte of text, and few tokens are as long as the longest.
+    fn first_pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Option<Pieces>, Error> {
+        let mut bytes = options.max_tokens.saturating_mul(USUAL_TOKEN);
+        while options.truncate
+            && text.len() / 2 > bytes
+            && !self.bound.is_as_long(bytes, options.max_tokens)
+            && let Some(part) = self.bound.short_part(text, bytes, options.direction)
+        {
+            let pieces = self.encode_part(part, place, options)?;
+            if pieces.len() > options.max_tokens {
+                let start = if text.starts_with(part) { 0 } else { text.len() - part.len() };
+                return Ok(Some(Pieces::new(pieces, start)));
+            }
+            bytes = bytes.saturating_mul(2);
+        }
+        Ok(None)
+    }
+
     /// Tokens without special ones; of a text that is far too long, those of the part that is kept, and the byte at which it begins.
     fn pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Pieces, Error> {
         let invalid = |problem| place.invalid(problem);
-        let encode = |text: &str| {
-            self.growth.check_text(&self.tokenizer, text).map_err(invalid)?;
-            let encoding = match options.offsets {
-                true => self.tokenizer.encode_char_offsets(text, false),
-                false => self.tokenizer.encode_fast(text, false),
-            };
-            encoding.map_err(|error| place.untokenizable(error))
-        };
+        let encode = |text: &str| self.encode_part(text, place, options);
         let part = self.bound.part(text, options.max_tokens, options.direction).map_err(invalid)?;
         let pieces = encode(part)?;
         // Normalisation may have left little of it.
@@ -288,6 +308,24 @@ impl Encoder {
             // A part is the beginning or the end of the text.
             false if text.starts_with(part) => Ok(Pieces::new(pieces, 0)),
             false => Ok(Pieces::new(pieces, text.len() - part.len())),
+        }
+    }
+
+    /// The encoding of a text or of a part of it, in which the beginning of the request's prompt is that of all texts.
+    fn encode_part(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Encoding, Error> {
+        self.growth.check_text(&self.tokenizer, text).map_err(|problem| place.invalid(problem))?;
+        let untokenizable = |error| place.untokenizable(error);
+        if options.offsets {
+            return self.tokenizer.encode_char_offsets(text, false).map_err(untokenizable);
+        }
+        let encode = |text: &str| self.tokenizer.encode_fast(text, false).map_err(untokenizable);
+        match options.prompt.as_deref().and_then(|prompt| self.bound.split_prompt(prompt, text)) {
+            Some((prompt, rest)) => {
+                let encoded = options.prompt_tokens.get_or_init(|| encode(prompt).ok());
+                let prompt = encoded.clone().map_or_else(|| encode(prompt), Ok)?;
+                Ok(Encoding::merge([prompt, encode(rest)?], false))
+            }
+            None => encode(text),
         }
     }
 }

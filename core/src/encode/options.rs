@@ -10,6 +10,7 @@ use crate::{
 use std::fmt::Display;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
+use tokenizers::Encoding;
 
 /// Names of prompts or tasks at most that an error lists.
 const MAX_NAMES: usize = 20;
@@ -60,6 +61,8 @@ pub(crate) struct ResolvedOptions {
     pub(super) offsets: bool,
     /// Prompt before each document of a rerank request, encoded with the first of them.
     pub(super) head: OnceLock<Option<EncodedHead>>,
+    /// Tokens of the beginning of the prompt, encoded with the first text.
+    pub(super) prompt_tokens: OnceLock<Option<Encoding>>,
     /// First text of the first pair, with its tokens: a rerank request has the same query in all pairs.
     pub(super) first: OnceLock<Option<(SharedText, Pieces)>>,
     /// Tokens that the request shows, or their upper bound.
@@ -118,6 +121,7 @@ impl ResolvedOptions {
             add_special_tokens: options.add_special_tokens,
             offsets: false,
             head: OnceLock::new(),
+            prompt_tokens: OnceLock::new(),
             first: OnceLock::new(),
             shown: AtomicUsize::new(0),
             share: None,

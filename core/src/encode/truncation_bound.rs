@@ -72,6 +72,32 @@ impl TruncationBound {
         }
     }
 
+    /// True for so many bytes that the part of a text which holds the tokens that are kept is no longer.
+    pub(crate) fn is_as_long(self, bytes: usize, max_tokens: usize) -> bool {
+        bytes >= self.bytes(max_tokens)
+    }
+
+    /// The first or the last of a text, so many bytes as good as, if its tokens are the first or the last of the text.
+    pub(crate) fn short_part(self, text: &str, bytes: usize, direction: TruncationDirection) -> Option<&str> {
+        let boundary = |at| Some(WordBoundaries::last_before(text, at)).filter(|&at| self.words.known && at > 0);
+        match direction {
+            TruncationDirection::Right => boundary(bytes).map(|end| &text[..end]),
+            TruncationDirection::Left => {
+                let part = boundary(text.len().checked_sub(bytes)?).map(|start| &text[start..]);
+                part.filter(|part| part.len() / 2 <= bytes)
+            }
+        }
+    }
+
+    /// A text with a prompt in two: the beginning of the prompt, which has the same tokens before all texts, and the rest.
+    pub(crate) fn split_prompt<'t>(self, prompt: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
+        if !self.words.known || !text.starts_with(prompt) {
+            return None;
+        }
+        let end = WordBoundaries::last_before(prompt, prompt.len().checked_sub(1)?);
+        text.split_at_checked(end).filter(|_| end > 0)
+    }
+
     /// The beginning of a text whose end is kept: the prompt before the text may share a token with it.
     pub(crate) fn beginning<'t>(text: &'t str, part: &str) -> &'t str {
         let end = MARGIN.min(text.len() - part.len());

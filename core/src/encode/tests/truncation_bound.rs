@@ -136,3 +136,79 @@ fn the_tokenizer_says_which_end_is_cut_where_the_request_does_not() {
     assert_eq!(cut(&to_the_left, Some(TruncationDirection::Right)), right);
     assert_eq!(cut(&to_the_right, Some(TruncationDirection::Left)), left);
 }
+
+#[test]
+fn an_input_costs_what_is_encoded_of_it() {
+    let encoder = encoder("qwen3-tiny", 10);
+    let prompt = Some(crate::Prompt::Text("find ".repeat(100)));
+    let options = encoder.resolve(&EncodeOptions { prompt, ..truncating(TruncationDirection::Right) }, None).unwrap();
+    let cost = |input| encoder.cost(&input, &options);
+    assert_eq!(cost(Input::Text("word".to_owned())), 504);
+    assert_eq!(cost(Input::Pair("a query".into(), "word".to_owned())), 11);
+    let rerank = |query: &str| Input::Rerank {
+        instruction: Some("find".into()),
+        query: query.into(),
+        query_place: PLACE,
+        document: "word".to_owned(),
+    };
+    assert_eq!(cost(rerank("a query")), 15);
+    let long = "word ".repeat(1 << 20);
+    let most = cost(Input::Text(long.clone()));
+    assert!((1 << 16..1 << 18).contains(&most), "{most}");
+    assert_eq!(cost(Input::Pair(long.as_str().into(), long.clone())), 2 * most);
+    assert_eq!(encoder.most_tokens_of(&Input::Text(long), &options), 10);
+    assert_eq!(encoder.most_tokens_of(&list_of(3), &options), 3);
+}
+
+fn list_of(ids: usize) -> Input {
+    Input::Ids(vec![7; ids])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_short_part_has_the_tokens_that_the_whole_keeps(
+        paragraph in prop::collection::vec(prop_oneof![4 => "[a-zA-Z]{1,9}", 2 => "[0-9]{1,9}", 1 => "[.,;!\n ]{1,30}", 1 => "[a-z\u{e9}\u{65e5}]{40,90}"], 60..200),
+        limit in 1usize..40,
+    ) {
+        let text = paragraph.join(" ");
+        for model in ["qwen3-tiny", "llama-tiny"] {
+            let encoder = encoder(model, limit);
+            let whole = tokenizer(model).encode_fast(text.as_str(), false).unwrap();
+            for direction in [TruncationDirection::Right, TruncationDirection::Left] {
+                let options = bare(direction);
+                let kept = whole.len().min(limit);
+                let kept = match direction {
+                    TruncationDirection::Right => &whole.get_ids()[..kept],
+                    TruncationDirection::Left => &whole.get_ids()[whole.len() - kept..],
+                };
+                let resolved = encoder.resolve(&options, None).unwrap();
+                let encoded = encoder.encode(Input::Text(text.clone()), PLACE, &resolved).unwrap();
+                prop_assert_eq!(encoded.tokens.input_ids(), kept);
+                prop_assert_eq!(encoded.is_truncated, whole.len() > limit);
+            }
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_is_encoded_once_changes_nothing(
+        prompt in "[a-zA-Z0-9:'., \n\u{e9}]{1,60}",
+        texts in prop::collection::vec("[ a-z0-9:'\n\u{e9}]{1,20}", 1..5),
+        limit in 3usize..60,
+        left in any::<bool>(),
+    ) {
+        for model in ["qwen3-tiny", "llama-tiny", "xlm-roberta-tiny"] {
+            let encoder = encoder(model, limit);
+            let direction = if left { TruncationDirection::Left } else { TruncationDirection::Right };
+            let with = EncodeOptions { prompt: Some(crate::Prompt::Text(prompt.clone())), ..truncating(direction) };
+            let with = encoder.resolve(&with, None).unwrap();
+            for text in &texts {
+                let plain = encoder.resolve(&truncating(direction), None).unwrap();
+                let expected = encoder.encode(Input::Text(format!("{prompt}{text}")), PLACE, &plain).map(|it| it.tokens);
+                let found = encoder.encode(Input::Text(text.clone()), PLACE, &with).map(|it| it.tokens);
+                prop_assert_eq!(format!("{found:?}"), format!("{expected:?}"));
+            }
+        }
+    }
+}
