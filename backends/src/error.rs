@@ -135,7 +135,7 @@ impl LoadError {
 }
 
 /// Text for a message, which may come from a model's file: at most 1,000 characters, control characters escaped.
-fn told(text: impl Into<String>) -> String {
+pub(crate) fn told(text: impl Into<String>) -> String {
     const LIMIT: usize = 1000;
     let text = text.into();
     let mut told = String::with_capacity(text.len().min(LIMIT));

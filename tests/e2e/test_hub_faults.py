@@ -54,7 +54,7 @@ def assert_starts(hub, cache):
     ("GET", LISTING, close, ["the list of files"]),
     ("HEAD", "config.json", status(429), ["Rate limited"]),
     ("HEAD", "tokenizer.json", status(404), ["no such file"]),
-    ("GET", WEIGHTS, status(500), ["not the", "were announced", "not today"]),
+    ("GET", WEIGHTS, status(500), ["500", "not today"]),
     ("GET", WEIGHTS, page, ["no such file", "<html>Please sign in.</html>"]),
     ("GET", WEIGHTS, short_page, ["were announced", "<html>Please sign in.</html>"]),
     ("GET", WEIGHTS, cut_off, ["error decoding response body"]),
@@ -134,7 +134,7 @@ def test_a_full_disk_is_named(hub, cache):
     output, _ = refused(*arguments(hub, cache))
     assert f"cannot get {WEIGHTS}" in output and "No space left on device" in output, output
     assert str(cache) in output and "--huggingface-hub-cache" in output, output
-    part.unlink()
+    assert not part.is_symlink(), "half a file is left"
     assert_starts(hub, cache)
 
 

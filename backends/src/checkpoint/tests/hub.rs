@@ -360,7 +360,7 @@ fn an_error_page_is_not_taken_for_the_file() {
     behaviour.breaks = Some("model.safetensors");
     let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
     let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
-    assert!(message.contains("model.safetensors") && message.contains("bytes came"), "{message}");
+    assert!(message.contains("model.safetensors") && message.contains("access denied"), "{message}");
     // The page does not stay in the cache.
     hub.behaviour.lock().unwrap().breaks = None;
     assert!(open(model(&hub.endpoint, cache.path())).is_ok());

@@ -1,12 +1,13 @@
 //! What the hub tells of a model without its weights.
 
-use super::watch::{Meter, follow, lock_model};
-use super::{Download, LISTING, Listing, blocking, read_json};
+use super::client::start;
+use super::failure::Failure;
+use super::watch::{Kind, Meter, follow, lock_model};
+use super::{Download, Listed, Listing, blocking, read_json};
 use crate::LoadError;
 use crate::formats::gguf::has_gguf_extension;
 use crate::formats::{TensorFormat, safetensors};
 use crate::options::HubModel;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,19 +36,17 @@ pub(crate) fn inspect(model: &HubModel, dense_path: Option<&str>) -> Result<(Pat
 impl Download<'_> {
     /// The small files, the headers of the tensors and the licence.
     async fn inspect(&self, dense_path: Option<&str>) -> Result<(PathBuf, Option<Remote>), LoadError> {
-        if self.model.offline {
-            return Ok((self.cached(None).await?, None));
-        }
-        let info = self.repository.info().maybe_revision(self.model.revision.clone()).send();
-        let meter = Meter::new(LISTING, u64::MAX, false);
-        let info = match follow(info, &meter, self.model.timeout).await {
-            Ok(info) => info,
-            Err(failure) if failure.is_unreachable() => return Ok((self.cached(Some(failure)).await?, None)),
-            Err(failure) => return Err(self.failed(LISTING, failure)),
+        let listing = match self.list().await? {
+            Listed::Files(listing) => listing,
+            Listed::Cached(snapshot) => return Ok((snapshot, None)),
         };
-        let licence = info.card_data.as_ref().and_then(licence);
-        let listing = self.listing(info)?;
-        let Some(models) = self.model_folders(&listing).await? else {
+        let _lock = lock_model(&self.cache, &self.model.id).await;
+        let found = self.look(&listing, dense_path).await.inspect_err(|_| self.cache.prune());
+        found.map(|(snapshot, remote)| (snapshot, Some(remote)))
+    }
+
+    async fn look(&self, listing: &Listing, dense_path: Option<&str>) -> Result<(PathBuf, Remote), LoadError> {
+        let Some(models) = self.model_folders(listing).await? else {
             let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
             const PROBLEM: &str = "the repository has no such file";
             return Err(match gguf {
@@ -58,17 +57,16 @@ impl Download<'_> {
                 false => self.lacks("config.json", PROBLEM),
             });
         };
-        let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
-        let snapshot = self.small_files(&listing, &models).await?;
+        let snapshot = self.small_files(listing, &models).await?;
         let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
-        self.module_files(&listing, &models, dense_path, is_json).await?;
+        self.module_files(listing, &models, dense_path, is_json).await?;
         let mut heads = BTreeMap::new();
         for folder in &models {
-            if let Some(of_folder) = self.heads(&listing, &snapshot, folder).await? {
+            if let Some(of_folder) = self.heads(listing, &snapshot, folder).await? {
                 heads.insert(folder.trim_end_matches('/').to_owned(), of_folder);
             }
         }
-        Ok((snapshot, Some(Remote { heads: Arc::new(heads), licence })))
+        Ok((snapshot, Remote { heads: Arc::new(heads), licence: listing.licence.clone() }))
     }
 
     /// The first bytes of the safetensors files in a folder, with their names; `None` where the tensors are in files of another format.
@@ -89,39 +87,32 @@ impl Download<'_> {
         } else {
             return Err(self.no_weights(folder));
         };
-        let mut heads = Vec::with_capacity(files.len());
+        let mut heads = Vec::new();
         for file in files {
             self.require(listing, &file)?;
-            let length = self.start(listing, &file, 8).await?;
+            let length = self.first_bytes(listing, &file, 8).await?;
             let length = length.first_chunk().copied().ok_or_else(|| self.lacks(&file, "it is empty"))?;
             let end = safetensors::header_end(&file, length)?;
-            let head = self.start(listing, &file, end).await?;
+            self.spent.add_header(end).map_err(|failure| self.failed(&file, failure))?;
+            let head = self.first_bytes(listing, &file, end).await?;
             heads.push((file, head));
         }
         Ok(Some(heads))
     }
 
     /// The first bytes of a file.
-    async fn start(&self, listing: &Listing, file: &str, length: u64) -> Result<Vec<u8>, LoadError> {
-        let meter = Meter::new(file, u64::MAX, false);
-        let request =
-            self.repository.download_file_to_bytes().filename(file).revision(&listing.commit).range(0..length);
-        let bytes = follow(request.send(), &meter, self.model.timeout).await;
-        let mut bytes = bytes.map_err(|failure| self.failed(file, failure))?.to_vec();
-        // A hub that does not know ranges sends the whole file.
-        match bytes.len() as u64 >= length {
-            true => bytes.truncate(length as usize),
-            false => return Err(self.error(file, format!("{length} bytes were asked for and {} came", bytes.len()))),
-        }
-        Ok(bytes)
+    async fn first_bytes(&self, listing: &Listing, file: &str, length: u64) -> Result<Vec<u8>, LoadError> {
+        let meter = Meter::new(file, false);
+        let request = async {
+            let mut response = self.client.get(self.file_url(&listing.commit, file), Some(length)).await?;
+            // A hub that does not know ranges sends the whole file.
+            let bytes = start(&mut response, length, |bytes| meter.set_completed(bytes)).await?;
+            match bytes.len() as u64 == length {
+                true => Ok(bytes),
+                false => Err(Failure::Answer(format!("{length} bytes were asked for and {} came", bytes.len()))),
+            }
+        };
+        let bytes = follow(request, &meter, self.model.timeout, Kind::Small).await;
+        bytes.map_err(|failure| self.failed(file, failure))
     }
-}
-
-/// The licence in the metadata of a model's card.
-fn licence(card: &Value) -> Option<String> {
-    let field = |name: &str| Some(card.get(name)?.as_str()?.to_owned());
-    field("license").map(|licence| match field("license_name") {
-        Some(name) if licence == "other" => name,
-        _ => licence,
-    })
 }

@@ -1,13 +1,23 @@
 //! Download of a model's files from the Hugging Face hub into its usual cache.
 
+mod cache;
+mod client;
+mod defaults;
+mod failure;
+mod fetch;
 mod folders;
 pub(crate) mod inspect;
+mod listing;
+mod place;
+mod spent;
 mod tensors;
 mod verify;
 mod watch;
+mod xet;
 
 use crate::LoadError;
 use crate::disk;
+use crate::error::told;
 use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
 use crate::json::parse_json;
@@ -15,15 +25,16 @@ use crate::options::HubModel;
 use crate::source::modules::MODULES;
 use crate::source::names::{SENTENCE_CONFIGS, check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
-use hf_hub::repository::{HFRepository, ModelInfo, RepoTypeModel};
-use hf_hub::{HFClient, HFError, split_id};
+use cache::Cache;
+use client::{Client, whole};
+use failure::Failure;
+use listing::{Listing, MAX_LISTING_BYTES};
 use prefold_core::without_credentials;
+use reqwest::Url;
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::fs;
+use spent::Spent;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use watch::{Failure, Meter, follow, lock_model, wait_for_lock};
+use watch::{Kind, Meter, follow, lock_model};
 
 /// Optional files at the top of a repository.
 const SMALL_FILES: [&str; 2] = [MODULES, "config_sentence_transformers.json"];
@@ -75,93 +86,97 @@ fn blocking<T: Send>(
     })
 }
 
+/// What a model's files are taken from.
+enum Listed {
+    Files(Listing),
+    /// The folder of the cached commit.
+    Cached(PathBuf),
+}
+
 struct Download<'a> {
     model: &'a HubModel,
-    client: HFClient,
-    repository: HFRepository<RepoTypeModel>,
-}
-
-/// Commit and files of a repository, by the hub.
-struct Listing {
-    commit: String,
-    files: BTreeSet<String>,
-}
-
-impl Listing {
-    /// `true` if there is such a file in a folder, which ends with a slash or is empty for the top.
-    fn has(&self, folder: &str, file: &str) -> bool {
-        self.files.contains(&format!("{folder}{file}"))
-    }
+    endpoint: String,
+    client: Client,
+    cache: Cache,
+    spent: Spent,
 }
 
 impl<'a> Download<'a> {
     fn new(model: &'a HubModel) -> Result<Self, LoadError> {
-        let mut builder = HFClient::builder().user_agent(&model.user_agent);
-        if let Some(token) = &model.token {
-            builder = builder.token(token);
-        }
-        if let Some(endpoint) = &model.endpoint {
-            builder = builder.endpoint(endpoint);
-        }
-        if let Some(cache_dir) = &model.cache_dir {
-            builder = builder.cache_dir(cache_dir);
-        }
         check_inside(model.revision.as_deref().unwrap_or(DEFAULT_REVISION))?;
-        let endpoint = model.endpoint.as_deref().unwrap_or("the hub");
-        let client = builder.build().map_err(|error| refusal(model, endpoint, LISTING, false, &error.to_string()))?;
-        let (owner, name) = split_id(&model.id);
-        let repository = client.model(owner, name);
-        Ok(Self { model, client, repository })
+        let endpoint = defaults::endpoint(model);
+        let client = Client::new(model, &endpoint, defaults::token(model).as_deref())
+            .map_err(|problem| refusal(model, &endpoint, LISTING, false, &problem))?;
+        let cache = Cache::new(defaults::cache_dir(model), &model.id);
+        Ok(Self { model, endpoint, client, cache, spent: Spent::default() })
     }
 
     async fn run(&self, dense_path: Option<&str>, files: FileSet) -> Result<PathBuf, LoadError> {
-        if self.model.offline {
-            return self.cached(None).await;
-        }
-        let info = self.repository.info().maybe_revision(self.model.revision.clone()).send();
-        let meter = Meter::new(LISTING, u64::MAX, false);
-        let listing = match follow(info, &meter, self.model.timeout).await {
-            Ok(info) => self.listing(info)?,
-            Err(failure) if failure.is_unreachable() => return self.cached(Some(failure)).await,
-            Err(failure) => return Err(self.failed(LISTING, failure)),
+        let listing = match self.list().await? {
+            Listed::Files(listing) => listing,
+            Listed::Cached(snapshot) => return Ok(snapshot),
         };
-        let _lock = lock_model(self.client.cache_dir(), &self.model.id).await;
-        let models = self.model_folders(&listing).await?;
+        let _lock = lock_model(&self.cache, &self.model.id).await;
+        self.get(&listing, dense_path, files).await.inspect_err(|_| self.cache.prune())
+    }
+
+    async fn get(&self, listing: &Listing, dense_path: Option<&str>, files: FileSet) -> Result<PathBuf, LoadError> {
+        let models = self.model_folders(listing).await?;
         let snapshot = match models {
             // Not remembered: without the hub, a commit with its weights in the cache has priority.
             Some(models) if files == FileSet::WithoutWeights => {
-                return self.summary_files(&listing, &models, dense_path).await;
+                return self.summary_files(listing, &models, dense_path).await;
             }
-            Some(models) => self.tensor_files(&listing, &models, dense_path).await?,
-            None => self.gguf(&listing).await?,
+            Some(models) => self.tensor_files(listing, &models, dense_path).await?,
+            None => self.gguf(listing).await?,
         };
-        self.remember(&listing.commit, &snapshot);
+        self.cache.remember(self.revision(), &listing.commit);
         Ok(snapshot)
     }
 
-    fn listing(&self, info: ModelInfo) -> Result<Listing, LoadError> {
-        let files = info.siblings.unwrap_or_default().into_iter().map(|file| file.rfilename).collect();
-        match info.sha {
-            // Checked, because it becomes part of paths.
-            Some(commit) if is_commit(&commit) => Ok(Listing { commit, files }),
-            Some(other) => Err(self.error(LISTING, format!("the answer names the commit {other:.60?}, which is none"))),
-            None => Err(self.error(LISTING, "the answer does not name the commit".to_owned())),
+    /// Asks the hub for the list of files, unless that is not wanted or not possible and the cache has the model.
+    async fn list(&self) -> Result<Listed, LoadError> {
+        if self.model.offline {
+            return self.cached(None).map(Listed::Cached);
+        }
+        let meter = Meter::new(LISTING, false);
+        let url = match &self.model.revision {
+            Some(revision) => self.url(["api", "models"], ["revision", revision]),
+            None => self.url(["api", "models"], []),
+        };
+        let request = async {
+            let response = self.client.get(url, None).await?;
+            let answer = whole(response, MAX_LISTING_BYTES, |bytes| meter.set_completed(bytes)).await?;
+            Listing::parse(&answer)
+        };
+        match follow(request, &meter, self.model.timeout, Kind::Small).await {
+            Ok(listing) => Ok(Listed::Files(listing)),
+            Err(failure) if failure.is_unreachable() => self.cached(Some(failure)).map(Listed::Cached),
+            Err(failure) => Err(self.failed(LISTING, failure)),
         }
     }
 
+    /// An address of the hub, with the model's between two parts.
+    fn url<'u>(&'u self, before: impl IntoIterator<Item = &'u str>, after: impl IntoIterator<Item = &'u str>) -> Url {
+        self.client.url(before.into_iter().chain(self.model.id.split('/')).chain(after))
+    }
+
+    fn revision(&self) -> &str {
+        self.model.revision.as_deref().unwrap_or(DEFAULT_REVISION)
+    }
+
     /// The cached commit of the revision. `unreachable` is the failure of the hub, absent in offline mode.
-    async fn cached(&self, unreachable: Option<Failure>) -> Result<PathBuf, LoadError> {
-        let revision = self.model.revision.clone();
-        let snapshot = self.repository.snapshot_download().maybe_revision(revision).local_files_only(true).send().await;
-        match (snapshot, unreachable) {
-            (Ok(snapshot), None) => Ok(snapshot),
-            (Ok(snapshot), Some(cause)) => {
+    fn cached(&self, unreachable: Option<Failure>) -> Result<PathBuf, LoadError> {
+        match (self.cache.remembered(self.revision()), unreachable) {
+            (Some(snapshot), None) => Ok(snapshot),
+            (Some(snapshot), Some(cause)) => {
                 let id = &self.model.id;
+                let cause = told(without_credentials(&cause.to_string()));
                 tracing::warn!("the hub cannot be reached, {id} is taken from the cache as it is: {cause}");
                 Ok(snapshot)
             }
-            (Err(_), cause) => {
-                let cache = self.client.cache_dir().display();
+            (None, cause) => {
+                let cache = self.cache.root().display();
                 let problem = match cause {
                     None => format!("{cache} does not have it, and the hub is not asked (--offline, HF_HUB_OFFLINE)"),
                     Some(cause) => format!("the hub cannot be reached and {cache} does not have it: {cause}"),
@@ -215,66 +230,6 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// Downloads a file unless it is in the cache, and returns the folder of the commit's files. A file that fails
-    /// verification is removed; if it came from the cache, it is downloaded again.
-    async fn fetch(&self, listing: &Listing, file: &str) -> Result<PathBuf, LoadError> {
-        loop {
-            let is_json = file.ends_with(".json");
-            let max_bytes = if is_json { max_bytes(file) } else { u64::MAX };
-            let meter = Arc::new(Meter::new(file, max_bytes, self.model.show_progress));
-            let request = self.repository.download_file().filename(file).revision(&listing.commit);
-            let request = request.progress(Arc::clone(&meter)).send();
-            let result = follow(request, &meter, self.model.timeout).await;
-            meter.finish();
-            let path = match result {
-                Ok(path) => path,
-                Err(Failure::Client(HFError::CacheLockTimeout { path: lock })) => {
-                    tracing::info!(file, "another process is downloading it into the same cache; waiting for that");
-                    wait_for_lock(&lock, self.model.timeout).await.map_err(|failure| self.failed(file, failure))?;
-                    continue;
-                }
-                Err(failure) => return Err(self.failed(file, failure)),
-            };
-            let folder = path.ancestors().nth(Path::new(file).components().count()).unwrap_or(Path::new(""));
-            if !folder.ends_with(&listing.commit) {
-                return Err(self.error(file, format!("it came from another commit than {}", listing.commit)));
-            }
-            // The client keeps every body, even an error page of a storage server.
-            let Err(problem) = verify::check(&path, file, meter.announced()) else { return Ok(folder.to_owned()) };
-            let removed = verify::discard(&path, folder);
-            match (meter.was_requested(), removed) {
-                (false, Ok(())) => tracing::warn!("{}: {problem}; downloading it anew", path.display()),
-                (true, Ok(())) => return Err(self.error(file, format!("{problem}; it was not kept, try again"))),
-                (_, Err(error)) => {
-                    let problem = format!("{problem}; remove {}, which failed here: {error}", path.display());
-                    return Err(self.error(file, problem));
-                }
-            }
-        }
-    }
-
-    /// Stores the commit of a branch or tag in the cache's own layout, so that it is found without the hub. Called when all
-    /// files are present; before, the cache keeps the previous commit.
-    fn remember(&self, commit: &str, snapshot: &Path) {
-        let revision = self.model.revision.as_deref().unwrap_or(DEFAULT_REVISION);
-        let Some(repository) = snapshot.parent().and_then(Path::parent) else { return };
-        let file = repository.join("refs").join(revision);
-        let parent = file.parent().unwrap_or(repository);
-        // Renamed into place, so that a full disk or a crash leaves the old commit.
-        let written = parent.join(format!(".{}", std::process::id()));
-        let write = || {
-            fs::create_dir_all(parent)?;
-            fs::write(&written, commit).and_then(|()| fs::rename(&written, &file)).inspect_err(|_| {
-                let _ = fs::remove_file(&written);
-            })
-        };
-        if revision != commit
-            && let Err(error) = write()
-        {
-            tracing::warn!("{}: {error}; the model will not be found without the hub", file.display());
-        }
-    }
-
     fn require(&self, listing: &Listing, file: &str) -> Result<(), LoadError> {
         match listing.files.contains(file) {
             true => Ok(()),
@@ -297,29 +252,26 @@ impl<'a> Download<'a> {
     }
 
     fn failed(&self, file: &str, failure: Failure) -> LoadError {
-        let error = match &failure {
-            Failure::Client(error) => error,
-            other => return self.error(file, other.to_string()),
-        };
-        let problem = match error {
-            HFError::AuthRequired { .. } | HFError::Forbidden { .. } if self.model.token.is_some() => {
+        let problem = match &failure {
+            Failure::Status { status: 401 | 403, is_hub: true, .. } if self.client.has_token() => {
                 "access denied: the repository does not exist, or the token's account has no access to it \
                  (is there a license to accept?)"
                     .to_owned()
             }
-            HFError::AuthRequired { .. } | HFError::Forbidden { .. } => {
+            Failure::Status { status: 401 | 403, is_hub: true, .. } => {
                 "access denied: the repository does not exist, or is private or gated; for those, give a token (HF_TOKEN)"
                     .to_owned()
             }
-            HFError::RepoNotFound { .. } => "there is no such repository".to_owned(),
-            HFError::RevisionNotFound { .. } => "there is no such repository or revision".to_owned(),
-            HFError::EntryNotFound { .. } => "the repository has no such file".to_owned(),
-            HFError::Io(error) => {
-                let cache = self.client.cache_dir().display();
+            Failure::Status { status: 404, is_hub: true, .. } => match (file == LISTING, &self.model.revision) {
+                (false, _) => "the repository has no such file".to_owned(),
+                (true, None) => "there is no such repository".to_owned(),
+                (true, Some(_)) => "there is no such repository or revision".to_owned(),
+            },
+            Failure::Cache(error) => {
+                let cache = self.cache.root().display();
                 format!("it cannot be written to the cache {cache} (--huggingface-hub-cache): {error}")
             }
-            // The source's type is private to the client.
-            HFError::Xet { .. } if failure.to_string().contains("I/O error") => format!(
+            Failure::Xet(problem) if problem.contains("I/O error") => format!(
                 "{failure}; the hub's storage client keeps files of its own in HF_XET_CACHE, or else `xet` in HF_HOME, which \
                  must be a folder that can be written"
             ),
@@ -330,12 +282,12 @@ impl<'a> Download<'a> {
 
     /// A failure to get a file.
     fn error(&self, file: &str, problem: String) -> LoadError {
-        refusal(self.model, self.client.endpoint(), file, false, &problem)
+        refusal(self.model, &self.endpoint, file, false, &problem)
     }
 
     /// A file that the repository does not have.
     fn lacks(&self, file: &str, problem: &str) -> LoadError {
-        refusal(self.model, self.client.endpoint(), file, true, problem)
+        refusal(self.model, &self.endpoint, file, true, problem)
     }
 }
 
@@ -344,18 +296,13 @@ fn refusal(model: &HubModel, endpoint: &str, file: &str, is_seen: bool, problem:
         model: model.id.clone(),
         revision: model.revision.clone().unwrap_or_else(|| DEFAULT_REVISION.to_owned()),
         endpoint: without_credentials(endpoint).into(),
-        file: file.to_owned(),
+        file: told(file),
         is_seen,
-        problem: without_credentials(problem),
+        problem: told(without_credentials(problem)),
     }
 }
 
 fn read_json(folder: &Path, name: &str) -> Result<Option<Value>, LoadError> {
     let bytes = disk::read(&folder.join(name), max_bytes(name))?;
     bytes.map(|bytes| parse_json(name, &bytes)).transpose()
-}
-
-/// `true` for the name of a commit.
-fn is_commit(name: &str) -> bool {
-    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

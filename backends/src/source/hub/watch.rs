@@ -1,218 +1,142 @@
 //! Progress, timeouts and locks of downloads.
 
-use hf_hub::HFError;
-use hf_hub::progress::{DownloadEvent, ProgressEvent, ProgressHandler};
+use super::cache::{Cache, incomplete};
+use super::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::error::Error;
-use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::path::{Path, PathBuf};
+use prefold_core::shown;
+use std::cell::Cell;
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Interval between checks of a download.
 const TICK: Duration = Duration::from_millis(200);
-
-/// Time after which the client reports a lock of another process.
-const LOCK_PATIENCE: Duration = Duration::from_secs(11);
-
-/// Settings of the timeout, for messages.
-const SETTING: &str = "--download-timeout, HF_HUB_DOWNLOAD_TIMEOUT";
-
-/// Reason for a failed download.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// An error of the client.
-    Client(HFError),
-    /// No progress for this time.
-    Stalled(Duration),
-    /// More bytes arrived, or were announced, than this limit.
-    TooLong(u64),
-    /// Another process downloads the file and made no progress for this time.
-    Locked {
-        /// The lock file.
-        lock: PathBuf,
-        silence: Duration,
-    },
-}
-
-impl Failure {
-    /// `true` if the hub cannot be reached, so that the cache may be used.
-    pub(crate) fn is_unreachable(&self) -> bool {
-        match self {
-            Self::Client(HFError::Request { source, .. }) => source.is_connect() || source.is_timeout(),
-            Self::Client(HFError::Http { context }) => context.status.is_server_error(),
-            Self::Client(HFError::RateLimited { .. }) | Self::Stalled(_) => true,
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Client(error) => f.write_str(&chain(error)),
-            Self::Stalled(silence) => write!(f, "nothing came for {} s ({SETTING})", silence.as_secs_f64()),
-            Self::TooLong(limit) => write!(f, "it is longer than the {limit} bytes that it may have"),
-            Self::Locked { lock, silence } => write!(
-                f,
-                "another process is downloading it and has not got on for {} s ({SETTING}); it holds {}",
-                silence.as_secs_f64(),
-                lock.display()
-            ),
-        }
-    }
-}
-
-/// An error with its causes; the outermost message often names none.
-fn chain(error: &HFError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = cause.source();
-    }
-    text
-}
+/// Times of silence after which a small answer has to be whole; 5 minutes by default.
+const SMALL_TIMES: u32 = 10;
+/// Times of silence over which the rate of a file is measured; longer than a silence, which has its own message.
+const RATE_TIMES: u32 = 2;
+/// Bytes per second of a file below which it is given up: slower than any line on which a model would be downloaded.
+const MIN_RATE: u64 = 8 << 10;
 
 /// Progress of one file's download.
 pub(crate) struct Meter {
     /// Hidden if there is no terminal.
     bar: ProgressBar,
-    /// Limit of the file's bytes.
-    max_bytes: u64,
-    /// Size in bytes announced by the hub; 0 if there was no announcement or no request.
-    announced: AtomicU64,
     /// Bytes received.
-    completed: AtomicU64,
-    /// Number of announcements.
-    started: AtomicU64,
-    /// Number of progress reports.
-    reports: AtomicU64,
+    completed: Cell<u64>,
 }
 
 impl Meter {
-    /// A download at 0, of a file that may have `max_bytes` bytes.
-    pub(crate) fn new(file: &str, max_bytes: u64, show: bool) -> Self {
+    /// A download at 0.
+    pub(crate) fn new(file: &str, show: bool) -> Self {
         let bar = if show { ProgressBar::no_length() } else { ProgressBar::hidden() };
         let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
-        bar.set_message(file.to_owned());
-        let [announced, completed, started, reports] = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { bar, max_bytes, announced, completed, started, reports }
+        bar.set_message(shown(file));
+        Self { bar, completed: Cell::new(0) }
     }
 
-    /// The announced size, if any.
-    pub(crate) fn announced(&self) -> Option<u64> {
-        Some(self.announced.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
+    /// Shows how many bytes the file has.
+    pub(crate) fn set_length(&self, bytes: u64) {
+        self.bar.set_length(bytes);
     }
 
-    /// `true` if the hub was requested; otherwise the file was in the cache.
-    pub(crate) fn was_requested(&self) -> bool {
-        self.started.load(Ordering::Relaxed) > 0
-    }
-
-    /// Removes the progress bar.
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    /// Values that change with progress.
-    fn state(&self) -> [u64; 3] {
-        [&self.announced, &self.completed, &self.started].map(|value| value.load(Ordering::Relaxed))
-    }
-
-    /// `true` between the announced size and the first report of progress, while the client may wait for a lock.
-    fn may_wait_for_lock(&self) -> bool {
-        self.was_requested() && self.reports.load(Ordering::Relaxed) == 0
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        let limit = self.announced().unwrap_or(u64::MAX).min(self.max_bytes);
-        let bytes = self.announced().unwrap_or(0).max(self.completed.load(Ordering::Relaxed));
-        if bytes > limit { Err(Failure::TooLong(limit)) } else { Ok(()) }
-    }
-
-    fn set_completed(&self, bytes: u64) {
-        self.reports.fetch_add(1, Ordering::Relaxed);
-        self.completed.store(bytes, Ordering::Relaxed);
+    /// Notes how many bytes have come.
+    pub(crate) fn set_completed(&self, bytes: u64) {
+        self.completed.set(bytes);
         self.bar.set_position(bytes);
     }
 }
 
-impl ProgressHandler for Meter {
-    fn on_progress(&self, event: &ProgressEvent) {
-        let ProgressEvent::Download(event) = event else { return };
-        match event {
-            DownloadEvent::Start { total_bytes, .. } => {
-                self.announced.store(*total_bytes, Ordering::Relaxed);
-                self.started.fetch_add(1, Ordering::Relaxed);
-                self.bar.set_length(*total_bytes);
-            }
-            DownloadEvent::Progress { files } => {
-                if let Some(file) = files.last() {
-                    self.set_completed(file.bytes_completed);
-                }
-            }
-            DownloadEvent::AggregateProgress { bytes_completed, .. } => self.set_completed(*bytes_completed),
-            DownloadEvent::Complete => {}
-        }
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
+}
+
+/// Kind of an answer, by which its time is bounded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    /// An answer that is read into memory; it has to be whole after a time.
+    Small,
+    /// A file; it has to come at a rate.
+    File,
 }
 
 /// Waits for a request while it makes progress. The client has no time limit of its own, neither for an answer nor for its
 /// parts.
 ///
 /// # Errors
-/// The client failed, made no progress for `silence`, or received too many bytes.
+/// The request failed, or made no progress for `silence`, or too little.
 pub(crate) async fn follow<T>(
-    request: impl Future<Output = Result<T, HFError>>,
+    request: impl Future<Output = Result<T, Failure>>,
     meter: &Meter,
     silence: Duration,
+    kind: Kind,
 ) -> Result<T, Failure> {
     let mut request = pin!(request);
     let mut ticks = tokio::time::interval(TICK);
-    let (mut state, mut since) = (meter.state(), Instant::now());
+    let begin = Instant::now();
+    let (mut bytes, mut since) = (meter.completed.get(), begin);
+    let (mut measured, mut measured_at) = (bytes, begin);
     loop {
         // The request is polled first, so that bytes that arrived while this thread was busy count as progress.
         tokio::select! {
             biased;
-            result = &mut request => return result.map_err(Failure::Client),
+            result = &mut request => return result,
             _ = ticks.tick() => {}
         }
-        meter.check()?;
-        let limit = if meter.may_wait_for_lock() { silence.max(LOCK_PATIENCE) } else { silence };
-        if meter.state() != state {
-            (state, since) = (meter.state(), Instant::now());
-        } else if since.elapsed() >= limit {
-            return Err(Failure::Stalled(limit));
+        let now = Instant::now();
+        if meter.completed.get() != bytes {
+            (bytes, since) = (meter.completed.get(), now);
+        } else if now - since >= silence {
+            return Err(Failure::Stalled(silence));
+        }
+        match kind {
+            Kind::Small if now - begin >= silence.saturating_mul(SMALL_TIMES) => {
+                return Err(Failure::Unfinished(silence.saturating_mul(SMALL_TIMES)));
+            }
+            Kind::File if now - measured_at >= silence.saturating_mul(RATE_TIMES) => {
+                let time = now - measured_at;
+                let came = bytes.saturating_sub(measured);
+                if came < MIN_RATE.saturating_mul(time.as_secs()) {
+                    return Err(Failure::Slow { bytes: came, time: Duration::from_secs(time.as_secs()) });
+                }
+                (measured, measured_at) = (bytes, now);
+            }
+            Kind::Small | Kind::File => {}
         }
     }
 }
 
-/// Waits until another process releases a lock of the cache, while its download makes progress.
+/// Locks a file's download, until the returned file is dropped, and waits for another process that has it while that one's download
+/// makes progress.
 ///
 /// # Errors
 /// It made no progress for `silence`, or the lock file cannot be opened.
-pub(crate) async fn wait_for_lock(lock: &Path, silence: Duration) -> Result<(), Failure> {
-    let failed = |error| Failure::Client(HFError::Io(error));
-    let incomplete = incomplete_file(lock);
-    let stamp = || {
-        let metadata = incomplete.as_deref().and_then(|path| fs::metadata(path).ok());
-        metadata.map(|metadata| (metadata.len(), metadata.modified().ok()))
-    };
+pub(crate) async fn lock_file(lock: &Path, blob: &Path, silence: Duration) -> Result<File, Failure> {
+    let incomplete = incomplete(blob);
+    let folder = lock.parent().unwrap_or(lock);
+    let file = fs::create_dir_all(folder).and_then(|()| File::create(lock)).map_err(Failure::Cache)?;
+    let mut said = false;
+    let stamp = || fs::metadata(&incomplete).map(|metadata| (metadata.len(), metadata.modified().ok())).ok();
     let (mut state, mut since) = (stamp(), Instant::now());
     loop {
-        match OpenOptions::new().write(true).open(lock).map_err(failed)?.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(TICK).await,
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                if !std::mem::replace(&mut said, true) {
+                    tracing::info!(
+                        "another process is downloading the same file, as {}; waiting for that",
+                        lock.display()
+                    );
+                }
+                tokio::time::sleep(TICK).await;
+            }
+            Err(TryLockError::Error(error)) => return Err(Failure::Cache(error)),
         }
         if stamp() != state {
             (state, since) = (stamp(), Instant::now());
@@ -223,10 +147,9 @@ pub(crate) async fn wait_for_lock(lock: &Path, silence: Duration) -> Result<(), 
 }
 
 /// Locks the download of this model into the cache against other servers, until the returned file is dropped. `None` if the
-/// cache cannot be written to. Without the lock a reader may miss a file, because the client removes its link for a moment
-/// after each download.
-pub(crate) async fn lock_model(cache: &Path, model: &str) -> Option<File> {
-    let folder = cache.join(".locks").join(format!("models--{}", model.replace('/', "--")));
+/// cache cannot be written to.
+pub(crate) async fn lock_model(cache: &Cache, model: &str) -> Option<File> {
+    let folder = cache.locks();
     fs::create_dir_all(&folder).ok()?;
     let file = File::create(folder.join("prefold.lock")).ok()?;
     let mut said = false;
@@ -243,12 +166,4 @@ pub(crate) async fn lock_model(cache: &Path, model: &str) -> Option<File> {
             Err(TryLockError::Error(_)) => return None,
         }
     }
-}
-
-/// The incomplete file of the holder of `CACHE/.locks/REPOSITORY/TAG.lock`.
-fn incomplete_file(lock: &Path) -> Option<PathBuf> {
-    let (cache, repository) = (lock.ancestors().nth(3)?, lock.parent()?.file_name()?);
-    let mut name = lock.file_stem()?.to_owned();
-    name.push(".incomplete");
-    Some(cache.join(repository).join("blobs").join(name))
 }

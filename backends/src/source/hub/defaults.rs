@@ -1,0 +1,33 @@
+//! Settings that Hugging Face's own tools share: where the hub is, where its files are kept, and the token.
+
+use crate::options::HubModel;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+/// Address of the hub if none is given.
+const ENDPOINT: &str = "https://huggingface.co";
+
+/// Address of the hub, without a slash at its end.
+pub(super) fn endpoint(model: &HubModel) -> String {
+    let endpoint = model.endpoint.clone().or_else(|| env::var("HF_ENDPOINT").ok());
+    endpoint.unwrap_or_else(|| ENDPOINT.to_owned()).trim_end_matches('/').to_owned()
+}
+
+/// Folder of downloads.
+pub(super) fn cache_dir(model: &HubModel) -> PathBuf {
+    model.cache_dir.clone().unwrap_or_else(hf_hub::resolve_cache_dir)
+}
+
+/// Token for the hub: the given one, else `HF_TOKEN`, else the content of the file `HF_TOKEN_PATH`, else that of the file where
+/// `hf auth login` keeps it. With `HF_HUB_DISABLE_IMPLICIT_TOKEN` the given one alone.
+pub(super) fn token(model: &HubModel) -> Option<String> {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    if model.token.is_some() || is_set("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
+        return model.token.clone();
+    }
+    let file = |path: PathBuf| Some(fs::read_to_string(path).ok()?.trim().to_owned()).filter(|token| !token.is_empty());
+    (env::var("HF_TOKEN").ok().filter(|token| !token.is_empty()))
+        .or_else(|| env::var_os("HF_TOKEN_PATH").and_then(|path| file(path.into())))
+        .or_else(|| file(hf_hub::hf_home().join("token")))
+}

@@ -1,0 +1,106 @@
+//! Reasons for a failed request or download.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Setting of the timeout, for messages.
+const SETTING: &str = "--download-timeout, HF_HUB_DOWNLOAD_TIMEOUT";
+
+/// Reason for a failed request or download.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The request or its answer did not get through.
+    Request {
+        problem: String,
+        /// Nobody answered.
+        is_unreachable: bool,
+    },
+    /// An answer with a status that is none of success.
+    Status {
+        status: u16,
+        /// What the answer says.
+        message: String,
+        /// The hub itself answered, not a host that it named.
+        is_hub: bool,
+    },
+    /// An answer that cannot be used.
+    Answer(String),
+    /// The cache cannot be written to.
+    Cache(io::Error),
+    /// No progress for this time.
+    Stalled(Duration),
+    /// So few bytes in this time that the end is not in sight.
+    Slow { bytes: u64, time: Duration },
+    /// A small answer that was not whole after this time.
+    Unfinished(Duration),
+    /// More bytes arrived, or were announced, than this limit.
+    TooLong(u64),
+    /// The hub's storage for large files.
+    Xet(String),
+    /// Another process downloads the file and made no progress for this time.
+    Locked {
+        /// The lock file.
+        lock: PathBuf,
+        silence: Duration,
+    },
+}
+
+impl Failure {
+    /// An error of the HTTP client.
+    pub(super) fn request(error: &reqwest::Error) -> Self {
+        let is_unreachable = error.is_connect() || error.is_timeout();
+        Self::Request { problem: chain(error), is_unreachable }
+    }
+
+    /// `true` if the hub cannot be reached, so that the cache may be used.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Request { is_unreachable, .. } => *is_unreachable,
+            Self::Status { status, .. } => *status == 429 || *status >= 500,
+            Self::Stalled(_) | Self::Slow { .. } | Self::Unfinished(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request { problem, .. } => write!(f, "HTTP request error: {problem}"),
+            Self::Status { status: 429, message, .. } => write!(f, "Rate limited (HTTP status 429){message}"),
+            Self::Status { status, message, .. } => write!(f, "HTTP status {status}{message}"),
+            Self::Answer(problem) => f.write_str(problem),
+            Self::Cache(error) => error.fmt(f),
+            Self::Stalled(silence) => write!(f, "nothing came for {} s ({SETTING})", silence.as_secs_f64()),
+            Self::Slow { bytes, time } => {
+                write!(f, "only {bytes} bytes came in {} s ({SETTING})", time.as_secs_f64())
+            }
+            Self::Unfinished(time) => write!(f, "it was not whole after {} s ({SETTING})", time.as_secs_f64()),
+            Self::TooLong(limit) => write!(f, "it is longer than the {limit} bytes that it may have"),
+            Self::Xet(problem) => write!(f, "Xet download failed: {problem}"),
+            Self::Locked { lock, silence } => write!(
+                f,
+                "another process is downloading it and has not got on for {} s ({SETTING}); it holds {}",
+                silence.as_secs_f64(),
+                lock.display()
+            ),
+        }
+    }
+}
+
+/// An error with its causes; the outermost message often names none.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,127 @@
+//! Downloads of single files into the cache.
+
+use super::cache::Incomplete;
+use super::client::Body;
+use super::failure::Failure;
+use super::listing::{FileFacts, Listing};
+use super::watch::{Kind, Meter, follow, lock_file};
+use super::xet::XetFile;
+use super::{Download, verify};
+use crate::LoadError;
+use reqwest::Url;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+impl Download<'_> {
+    /// Downloads a file unless it is in the cache, and returns the folder of the commit's files. A file that fails
+    /// verification is removed; if it came from the cache, it is downloaded again.
+    pub(super) async fn fetch(&self, listing: &Listing, file: &str) -> Result<PathBuf, LoadError> {
+        let folder = self.cache.snapshot(&listing.commit);
+        let path = folder.join(file);
+        if path.exists() {
+            let Err(problem) = verify::check(&path, file, None) else { return Ok(folder) };
+            self.discard(&path, &folder, file, &problem)?;
+            tracing::warn!("{}: {problem}; downloading it anew", path.display());
+        }
+        let meter = Meter::new(file, self.model.show_progress);
+        let size = self.download(listing, file, &meter).await.map_err(|failure| self.failed(file, failure))?;
+        let Err(problem) = verify::check(&path, file, size) else { return Ok(folder) };
+        self.discard(&path, &folder, file, &problem)?;
+        Err(self.error(file, format!("{problem}; it was not kept, try again")))
+    }
+
+    fn discard(&self, path: &Path, folder: &Path, file: &str, problem: &str) -> Result<(), LoadError> {
+        verify::discard(path, folder).map_err(|error| {
+            self.error(file, format!("{problem}; remove {}, which failed here: {error}", path.display()))
+        })
+    }
+
+    /// Gets a file's content if the cache lacks it, and links the commit's file to it; returns the size that it should have.
+    async fn download(&self, listing: &Listing, file: &str, meter: &Meter) -> Result<Option<u64>, Failure> {
+        self.spent.add_file()?;
+        let silence = self.model.timeout;
+        let heads = follow(self.client.head(self.file_url(&listing.commit, file)), meter, silence, Kind::Small).await?;
+        let facts = FileFacts::read(&heads, &listing.commit)?;
+        let blob = self.cache.blob(&facts.etag);
+        fs::create_dir_all(blob.parent().unwrap_or(&blob)).map_err(Failure::Cache)?;
+        let _lock = lock_file(&self.cache.lock(&facts.etag), &blob, silence).await?;
+        let size = match blob.exists() {
+            true => facts.size,
+            false => self.content(listing, file, &facts, &blob, meter).await?,
+        };
+        self.cache.link(&listing.commit, file, &facts.etag)?;
+        Ok(size)
+    }
+
+    /// Gets a file's content, and returns the size that it should have.
+    async fn content(
+        &self,
+        listing: &Listing,
+        file: &str,
+        facts: &FileFacts,
+        blob: &Path,
+        meter: &Meter,
+    ) -> Result<Option<u64>, Failure> {
+        let silence = self.model.timeout;
+        // Nothing is asked for that would be refused.
+        let limit = facts.size.map(|size| self.spent.limit(file, Some(size)).and_then(|limit| self.space(limit)));
+        let limit = limit.transpose()?;
+        let Some((hash, size)) = facts.xet.as_ref().zip(limit) else {
+            let request = self.client.get(self.file_url(&listing.commit, file), None);
+            let mut response = follow(request, meter, silence, Kind::Small).await?;
+            let size = facts.size.or_else(|| response.content_length());
+            let limit = self.space(self.spent.limit(file, size)?)?;
+            self.store(&mut response, file, blob, limit, size, meter).await?;
+            return Ok(size);
+        };
+        let token = self.url(["api", "models"], ["xet-read-token", &listing.commit]);
+        let opened = XetFile::open(&self.client, token, hash.clone(), size);
+        let mut body = follow(opened, meter, silence, Kind::Small).await?;
+        self.store(&mut body, file, blob, size, Some(size), meter).await?;
+        Ok(Some(size))
+    }
+
+    fn space(&self, bytes: u64) -> Result<u64, Failure> {
+        self.cache.check_space(bytes).map(|()| bytes)
+    }
+
+    /// Writes a body to the cache, of at most `limit` bytes.
+    async fn store(
+        &self,
+        body: &mut impl Body,
+        file: &str,
+        blob: &Path,
+        limit: u64,
+        size: Option<u64>,
+        meter: &Meter,
+    ) -> Result<(), Failure> {
+        if let Some(size) = size {
+            meter.set_length(size);
+        }
+        let mut incomplete = Incomplete::create(blob)?;
+        let written = follow(write(body, &mut incomplete.file, limit, meter), meter, self.model.timeout, Kind::File);
+        self.spent.add_bytes(file, written.await?);
+        incomplete.keep(blob)
+    }
+
+    /// Address of a file of a commit.
+    pub(super) fn file_url(&self, commit: &str, file: &str) -> Url {
+        self.url([], ["resolve", commit].into_iter().chain(file.split('/')))
+    }
+}
+
+/// Writes a body to a file, and returns its length.
+async fn write(body: &mut impl Body, file: &mut fs::File, limit: u64, meter: &Meter) -> Result<u64, Failure> {
+    let mut bytes = 0_u64;
+    while let Some(piece) = body.piece().await? {
+        let piece = piece.as_ref();
+        bytes = bytes.saturating_add(piece.len() as u64);
+        if bytes > limit {
+            return Err(Failure::TooLong(limit));
+        }
+        file.write_all(piece).map_err(Failure::Cache)?;
+        meter.set_completed(bytes);
+    }
+    Ok(bytes)
+}

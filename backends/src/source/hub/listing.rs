@@ -1,0 +1,185 @@
+//! What the hub says of a repository and of its files, checked before it becomes part of paths and requests.
+
+use super::client::Heads;
+use super::failure::Failure;
+use crate::source::names::check_inside;
+use reqwest::header::{CONTENT_LENGTH, ETAG, HeaderMap};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Bytes of a list of files. Lists of large repositories have some hundred kilobytes, with results of benchmarks some megabytes.
+pub(super) const MAX_LISTING_BYTES: u64 = 16 << 20;
+/// Files of a repository; large ones have some hundred.
+const MAX_NAMES: usize = 20_000;
+/// Bytes of a file's name in the cache; the hub's own are hashes of 40 and 64.
+const MAX_ETAG_BYTES: usize = 128;
+
+/// Commit and files of a repository, by the hub.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) commit: String,
+    pub(super) files: BTreeSet<String>,
+    /// The licence that the model's card names.
+    pub(super) licence: Option<String>,
+}
+
+/// The hub's answer.
+#[derive(Deserialize)]
+struct Info {
+    sha: Option<String>,
+    siblings: Option<Vec<Sibling>>,
+    #[serde(default, rename = "cardData")]
+    card: Option<Card>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
+}
+
+#[derive(Deserialize)]
+struct Card {
+    #[serde(default)]
+    license: Text,
+    #[serde(default)]
+    license_name: Text,
+}
+
+impl Listing {
+    /// # Errors
+    /// It is malformed, too long, or names no commit.
+    pub(super) fn parse(answer: &[u8]) -> Result<Self, Failure> {
+        let problem = |problem: String| Failure::Answer(problem);
+        let info: Info = serde_json::from_slice(answer).map_err(|error| problem(format!("the answer: {error}")))?;
+        let names = info.siblings.unwrap_or_default();
+        if names.len() > MAX_NAMES {
+            return Err(problem(format!("it names {} files, at most {MAX_NAMES} are read", names.len())));
+        }
+        // A file whose name is a path elsewhere is none of the model.
+        let is_inside = |name: &String| check_inside(name).is_ok() && !name.contains(char::is_control);
+        let files = names.into_iter().map(|file| file.rfilename).filter(is_inside).collect();
+        let licence = info.card.and_then(|card| match (card.license.0, card.license_name.0) {
+            (Some(licence), Some(name)) if licence == "other" => Some(name),
+            (licence, _) => licence,
+        });
+        match info.sha {
+            // Checked, because it becomes part of paths.
+            Some(commit) if is_commit(&commit) => Ok(Self { commit, files, licence }),
+            Some(other) => Err(problem(format!("the answer names the commit {other:.60?}, which is none"))),
+            None => Err(problem("the answer does not name the commit".to_owned())),
+        }
+    }
+
+    /// `true` if there is such a file in a folder, which ends with a slash or is empty for the top.
+    pub(super) fn has(&self, folder: &str, file: &str) -> bool {
+        self.files.contains(&format!("{folder}{file}"))
+    }
+}
+
+/// `true` for the name of a commit.
+pub(super) fn is_commit(name: &str) -> bool {
+    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// What the headers of the hub's answers say of a file.
+#[derive(Debug, PartialEq)]
+pub(super) struct FileFacts {
+    /// Name of the content in the cache.
+    pub(super) etag: String,
+    /// Bytes, if it is said.
+    pub(super) size: Option<u64>,
+    /// Hash in the hub's storage for large files, if it is there.
+    pub(super) xet: Option<String>,
+}
+
+impl FileFacts {
+    /// # Errors
+    /// They lack the content's name or it is a path, or they are of another commit.
+    pub(super) fn read(heads: &Heads, commit: &str) -> Result<Self, Failure> {
+        let problem = |problem: String| Err(Failure::Answer(problem));
+        let own = |name: &str| heads.file.as_ref().and_then(|headers| text(headers, name));
+        // A redirect's own length and tag are those of the redirect, unless the file is elsewhere.
+        let linked = |name: &str| own(name).or_else(|| heads.redirects.iter().find_map(|headers| text(headers, name)));
+        let last =
+            |name: &str| own(name).or_else(|| text(heads.redirects.first().filter(|_| heads.file.is_none())?, name));
+        let etag = linked("x-linked-etag").or_else(|| last(ETAG.as_str()));
+        let Some(etag) = etag.map(|etag| etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')) else {
+            return problem("the answer has no ETag header".to_owned());
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+=:".contains(&byte);
+        if etag.is_empty() || etag.len() > MAX_ETAG_BYTES || etag.starts_with('.') || !etag.bytes().all(is_plain) {
+            return problem(format!("the answer's ETag header is {etag:.60?}, which cannot be the name of a file"));
+        }
+        match linked("x-repo-commit") {
+            Some(other) if other == commit => {}
+            Some(other) => {
+                return problem(format!("it came from another commit than {commit}: {other:.60?}"));
+            }
+            None => return problem("the answer has no X-Repo-Commit header".to_owned()),
+        }
+        let size = linked("x-linked-size").or_else(|| own(CONTENT_LENGTH.as_str()));
+        let xet = linked("x-xet-hash");
+        if let Some(hash) = xet.filter(|hash| hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+            return problem(format!("the answer's X-Xet-Hash header is {hash:.80?}, which is no hash"));
+        }
+        Ok(Self { etag: etag.to_owned(), size: size.and_then(|size| size.parse().ok()), xet: xet.map(str::to_owned) })
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// A text, or nothing for a value of another kind. Of such a value nothing is kept.
+#[derive(Default)]
+struct Text(Option<String>);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any value")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(Some(text.to_owned())))
+            }
+
+            fn visit_unit<E>(self) -> Result<Text, E> {
+                Ok(Text(None))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Text, E> {
+                Ok(Text(None))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Text, E> {
+                Ok(Text(None))
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Text, E> {
+                Ok(Text(None))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Text, E> {
+                Ok(Text(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Text, A::Error> {
+                while values.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Text(None))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut values: A) -> Result<Text, A::Error> {
+                while values.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Text(None))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
