@@ -17,6 +17,8 @@ LISTING = "the list of files"
 TOKEN, PLAN, CHUNKS = "xet-token", "xet-plan", "xet-chunks"
 XET_TOKEN = f"/api/models/{NAME}/xet-read-token/{COMMIT}"
 XET_PLAN, XET_CHUNKS = "/v2/reconstructions/", "/xorbs/"
+# Prefix of a path that is the same without it.
+AGAIN = "/again"
 # Bytes per chunk; Xet allows at most 128 KiB.
 CHUNK = 1 << 16
 
@@ -31,6 +33,8 @@ class Hub:
         self.xet = set(xet)
         self.faults = {}
         self.requests = []
+        # Path and Authorization header of every request, also of those that are answered with 404.
+        self.seen = []
         self.reached = threading.Event()
         self.released = threading.Event()
 
@@ -91,7 +95,8 @@ class Hub:
         self.released.set()
 
     def answer(self, handler):
-        path = handler.path.split("?")[0]
+        self.seen.append((handler.path, handler.headers.get("Authorization")))
+        path = handler.path.split("?")[0].removeprefix(AGAIN)
         if path == f"/api/models/{NAME}":
             file = LISTING
             siblings = [{"rfilename": name} for name in self.files]
@@ -116,12 +121,15 @@ class Hub:
 
 
 def send(handler, body, status=200, length=None, **headers):
-    """Sends a response whose announced length may be wrong."""
+    """Sends a response whose announced length may be wrong, or absent if it is negative."""
     handler.send_response(status)
-    handler.send_header("Content-Length", str(len(body) if length is None else length))
-    file = handler.path.split("?")[0].removeprefix(RESOLVE)
+    if length is None or length >= 0:
+        handler.send_header("Content-Length", str(len(body) if length is None else length))
+    else:
+        handler.send_header("Connection", "close")
+    file = handler.path.split("?")[0].removeprefix(AGAIN).removeprefix(RESOLVE)
     if file in handler.hub.files:
-        handler.send_header("ETag", f'"{handler.hub.tag(file)}"')
+        handler.send_header("ETag", headers.pop("ETag", f'"{handler.hub.tag(file)}"'))
         handler.send_header("X-Repo-Commit", COMMIT)
         if file in handler.hub.xet:
             handler.send_header("X-Xet-Hash", handler.hub.tag(file))
@@ -179,3 +187,51 @@ def slow(handler, body):
     for start in range(0, len(body), part):
         time.sleep(0.2)
         handler.wfile.write(body[start:start + part])
+
+
+def endless(handler, _, code=200):
+    """Sends spaces for as long as the client reads."""
+    send(handler, b"", status=code, length=-1)
+    while True:
+        handler.wfile.write(b" " * (1 << 20))
+
+
+def endless_refusal(handler, body):
+    endless(handler, body, code=404)
+
+
+def endless_headers(handler, _):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        handler.wfile.write(b"".join(b"X-%d: %s\r\n" % (n, b"x" * 1000) for n in range(1000)))
+
+
+def unannounced(handler, body):
+    """Sends the file without a length."""
+    send(handler, body, length=-1)
+    handler.close_connection = True
+
+
+def longer(handler, body):
+    """Sends more than HEAD announces."""
+    send(handler, body + b" ")
+
+
+def vast(handler, body):
+    """Announces a length that no disk has."""
+    send(handler, body, length=1 << 60)
+
+
+def trickle(handler, body):
+    """Sends a byte at a time, ten in a second."""
+    send(handler, b"", length=max(len(body), 1 << 20))
+    while True:
+        handler.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+def redirect(location):
+    """Leads to `location`, or to what that function makes of the handler."""
+    def answer(handler, _):
+        send(handler, b"", status=302, Location=location(handler) if callable(location) else location)
+    return answer
