@@ -1,6 +1,7 @@
 //! Typed access to a JSON object's fields, with errors that name file, field and value.
 
 use crate::LoadError;
+use crate::json_memory;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -156,8 +157,9 @@ impl<'a> Fields<'a> {
 /// Parses a JSON file.
 ///
 /// # Errors
-/// It is not JSON.
+/// It is not JSON, or would take too much memory.
 pub(crate) fn parse_json(name: &str, bytes: &[u8]) -> Result<Value, LoadError> {
+    json_memory::check(name, bytes)?;
     serde_json::from_slice(bytes).map_err(|error| LoadError::invalid(name, format!("is not JSON: {error}")))
 }
 

@@ -12,6 +12,8 @@ mod disk;
 mod error;
 mod formats;
 mod json;
+mod json_memory;
+mod memory_budget;
 mod model;
 mod ops;
 mod options;

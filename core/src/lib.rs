@@ -51,5 +51,7 @@ pub use request::{
 };
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
-pub use tokenizer_limits::{MAX_TOKEN_BYTES, TokenizerFile, check_charsmap};
+pub use tokenizer_limits::{
+    TokenizerFile, check_added_tokens, check_charsmap, check_merges, check_pieces, check_unigram,
+};
 pub use yield_point::{Stopped, Uninterrupted, YieldPoint};

@@ -3,8 +3,9 @@
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::json::Fields;
+use crate::json_memory;
 use crate::source::ModelFiles;
-use prefold_core::{MAX_TOKEN_BYTES, TokenizerFile};
+use prefold_core::TokenizerFile;
 use serde_json::Value;
 use tokenizers::normalizers::{Lowercase, Sequence};
 use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer, TruncationDirection, TruncationParams};
@@ -32,6 +33,7 @@ pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
 /// As for [`read`].
 pub(super) fn read_file(files: &ModelFiles, name: &str) -> Result<Option<Tokenizer>, LoadError> {
     let Some(bytes) = files.read(name)? else { return Ok(None) };
+    json_memory::check(FILE, &bytes)?;
     // The library's own message is meant for its developers.
     let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| match error.is_data() {
         true => LoadError::invalid(FILE, error.to_string()),
@@ -111,10 +113,6 @@ fn remove_dropout(tokenizer: &mut Tokenizer) {
 /// An id is not below `vocab_size`, or the tokenizer cannot encode.
 pub(crate) fn check_ids(tokenizer: &Tokenizer, vocab_size: usize) -> Result<(), LoadError> {
     let vocab = tokenizer.get_vocab(true);
-    if let Some((token, id)) = vocab.iter().find(|(token, _)| token.len() > MAX_TOKEN_BYTES) {
-        let problem = format!("the token with the id {id} has {} bytes, the limit is {MAX_TOKEN_BYTES}", token.len());
-        return Err(LoadError::invalid(FILE, problem));
-    }
     let largest = vocab.into_iter().max_by_key(|(_, id)| *id);
     match largest {
         Some((token, id)) if id as usize >= vocab_size => {

@@ -1,6 +1,7 @@
 //! BERT's tokenizer, made from its vocabulary and settings.
 
 use super::special_tokens::{Template, set_template};
+use prefold_core::{check_added_tokens, check_pieces};
 use tokenizers::decoders::wordpiece::WordPiece as WordPieceDecoder;
 use tokenizers::models::bpe::Vocab;
 use tokenizers::models::wordpiece::WordPiece;
@@ -27,8 +28,10 @@ impl BertTokenizer {
     /// Builds the tokenizer.
     ///
     /// # Errors
-    /// The library refuses a part.
+    /// A part is beyond a limit, or the library refuses it.
     pub(crate) fn build(self) -> Result<Tokenizer, tokenizers::Error> {
+        let pieces = self.vocab.iter().map(|(piece, &id)| (piece.as_str(), id));
+        check_pieces(pieces, Some(&self.unk)).map_err(|problem| format!("the vocabulary {problem}"))?;
         let model = WordPiece::builder().vocab(self.vocab).unk_token(self.unk).build()?;
         let mut tokenizer = Tokenizer::new(model);
         tokenizer.with_normalizer(Some(self.normalizer))?;
@@ -40,16 +43,12 @@ impl BertTokenizer {
     }
 }
 
-/// Adds tokens that are matched as a whole, special and others.
+/// Adds tokens that are matched as a whole, special and others, to a tokenizer with its normalizer: all at once, because the library builds
+/// what finds them anew each time.
 ///
 /// # Errors
-/// The library refuses one.
+/// They are beyond a limit, or the library refuses one.
 pub(crate) fn add_tokens(tokenizer: &mut Tokenizer, added: Vec<AddedToken>) -> Result<(), tokenizers::Error> {
-    for token in added {
-        match token.special {
-            true => tokenizer.add_special_tokens([token])?,
-            false => tokenizer.add_tokens([token])?,
-        };
-    }
-    Ok(())
+    check_added_tokens(&added, tokenizer.get_normalizer()).map_err(|problem| format!("the added tokens: {problem}"))?;
+    tokenizer.add_tokens(added).map(drop)
 }

@@ -1,36 +1,31 @@
 //! Limits on a tokenizer file, which comes from whoever made the model: what its steps make of a text is bounded in size and
 //! in time. They are checked before the library builds anything from the file.
 
+mod added;
 mod charsmap;
 mod growth;
 mod pattern;
 #[cfg(test)]
 mod tests;
+mod vocabulary;
 
+pub use added::check_added_tokens;
 pub use charsmap::check_charsmap;
 pub(crate) use growth::{of_decoder, of_normalizer};
+pub use vocabulary::{check_merges, check_pieces, check_unigram};
 
+use added::{AddedToken, check_added};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokenizers::{
-    DecoderWrapper, NormalizedString, Normalizer, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper,
-};
-
-/// Bytes of a token at most.
-pub const MAX_TOKEN_BYTES: usize = 2048;
+use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper};
+use vocabulary::{Merges, Vocabulary};
 
 /// Bytes at most of a text in a step: of a pattern, a replacement, a prefix.
 const MAX_TEXT: usize = 4096;
 
 /// Values in the steps of one kind at most.
 const MAX_VALUES: usize = 10_000;
-
-/// Bytes at most of all added tokens, of those that are normalized after it: the automaton that finds them takes some hundred times as much.
-const MAX_ADDED_BYTES: u64 = 4 << 20;
-
-/// Added tokens at most.
-const MAX_ADDED: usize = 100_000;
 
 /// Bytes at most of what BPE or WordPiece put before or after every part of a word.
 const MAX_AFFIX: usize = 64;
@@ -41,7 +36,7 @@ const MAX_WORD: u64 = 200;
 /// Special tokens that a template puts around a text at most.
 const MAX_TEMPLATE_TOKENS: usize = 256;
 
-/// A `tokenizer.json` without its vocabulary.
+/// The parts of a `tokenizer.json` that have limits.
 #[derive(Debug, Deserialize)]
 pub struct TokenizerFile {
     #[serde(default)]
@@ -59,18 +54,6 @@ pub struct TokenizerFile {
 }
 
 #[derive(Debug, Deserialize)]
-struct AddedToken {
-    #[serde(default)]
-    content: String,
-    #[serde(default)]
-    lstrip: bool,
-    #[serde(default)]
-    rstrip: bool,
-    #[serde(default)]
-    normalized: bool,
-}
-
-#[derive(Debug, Deserialize)]
 struct Model {
     #[serde(default)]
     continuing_subword_prefix: Option<String>,
@@ -78,6 +61,13 @@ struct Model {
     end_of_word_suffix: Option<String>,
     #[serde(default)]
     max_input_chars_per_word: Option<u64>,
+    #[serde(default)]
+    unk_token: Option<String>,
+    #[serde(default)]
+    vocab: Option<Vocabulary>,
+    #[allow(dead_code, reason = "counted as it is read")]
+    #[serde(default)]
+    merges: Option<Merges>,
 }
 
 impl TokenizerFile {
@@ -87,10 +77,7 @@ impl TokenizerFile {
     /// A step is malformed, or beyond a limit; a sentence that names it.
     pub fn check(&self) -> Result<(), String> {
         let normalizer: Option<NormalizerWrapper> = read("normalizer", &self.normalizer)?;
-        let growth = match &normalizer {
-            Some(normalizer) => of_normalizer(normalizer).map_err(named("normalizer"))?,
-            None => 1,
-        };
+        let growth = normalizer.as_ref().map_or(Ok(1), of_normalizer).map_err(named("normalizer"))?;
         if let Some(pre_tokenizer) = read::<PreTokenizerWrapper>("pre_tokenizer", &self.pre_tokenizer)? {
             growth::of_pre_tokenizer(&pre_tokenizer).map_err(named("pre_tokenizer"))?;
         }
@@ -101,7 +88,7 @@ impl TokenizerFile {
             check_templates(&processor).map_err(named("post_processor"))?;
         }
         let added = self.added_tokens.as_deref().unwrap_or_default();
-        check_added(added, normalizer.as_ref(), growth).map_err(named("added_tokens"))?;
+        check_added(added, normalizer.as_ref().map(|steps| (steps, growth))).map_err(named("added_tokens"))?;
         self.model.as_ref().map_or(Ok(()), Model::check).map_err(named("model"))
     }
 }
@@ -117,12 +104,10 @@ impl Model {
                 return Err(format!("has a `{name}` of {} bytes, the limit is {MAX_AFFIX}", affix.len()));
             }
         }
-        match self.max_input_chars_per_word {
-            Some(word) if word > MAX_WORD => {
-                Err(format!("has a `max_input_chars_per_word` of {word}, the limit is {MAX_WORD}"))
-            }
-            _ => Ok(()),
+        if let Some(word) = self.max_input_chars_per_word.filter(|&word| word > MAX_WORD) {
+            return Err(format!("has a `max_input_chars_per_word` of {word}, the limit is {MAX_WORD}"));
         }
+        self.vocab.as_ref().map_or(Ok(()), |vocabulary| vocabulary.check(self.unk_token.as_deref()))
     }
 }
 
@@ -192,37 +177,6 @@ fn check_templates(processor: &PostProcessorWrapper) -> Result<(), String> {
             around += pieces.iter().map(tokens).sum::<usize>();
             if around > MAX_TEMPLATE_TOKENS {
                 return Err(format!("puts {around} tokens around a text or more, the limit is {MAX_TEMPLATE_TOKENS}"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Lengths of the added tokens, and of what the library's normalisation makes of them. White space at the edge of a token that takes
-/// white space beside it would be looked at again for each such token in a row of them.
-fn check_added(added: &[AddedToken], normalizer: Option<&NormalizerWrapper>, growth: u64) -> Result<(), String> {
-    if added.len() > MAX_ADDED {
-        return Err(format!("has {} items, the limit is {MAX_ADDED}", added.len()));
-    }
-    let mut bytes = 0u64;
-    for (index, token) in added.iter().enumerate() {
-        let length = token.content.len();
-        if length > MAX_TOKEN_BYTES {
-            return Err(format!("item {index} has {length} bytes, the limit is {MAX_TOKEN_BYTES}"));
-        }
-        bytes = bytes.saturating_add(length as u64 * if token.normalized { growth } else { 1 });
-        if bytes > MAX_ADDED_BYTES {
-            return Err(format!("may have more than {MAX_ADDED_BYTES} bytes together, once they are normalized"));
-        }
-        if token.lstrip || token.rstrip {
-            let mut content = NormalizedString::from(token.content.as_str());
-            if let Some(normalizer) = normalizer.filter(|_| token.normalized) {
-                normalizer.normalize(&mut content).map_err(|error| format!("item {index}: {error}"))?;
-            }
-            if [token.content.as_str(), content.get()].into_iter().any(|content| content.trim() != content) {
-                return Err(format!(
-                    "item {index} has white space at its edge and takes that beside it (`lstrip`, `rstrip`)"
-                ));
             }
         }
     }

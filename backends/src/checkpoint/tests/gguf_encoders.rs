@@ -365,6 +365,33 @@ fn labels_without_names_have_a_limit() {
 }
 
 #[test]
+fn vocabularies_and_added_tokens_have_limits() {
+    let refused = |name: &str, fill: &dyn Fn(&mut Gguf)| {
+        let mut gguf = converted(name);
+        fill(&mut gguf);
+        gguf.open().unwrap_err()
+    };
+    let message = refused("xlm-roberta-tiny", &|gguf| list(gguf, "tokens")[20] = string(&"x".repeat(257)));
+    assert!(message.contains("the vocabulary has a token with the id 20 of 257 bytes, the limit is 256"), "{message}");
+    let message = refused("bert-mean-tiny", &|gguf| list(gguf, "tokens")[20] = string(&"x".repeat(2049)));
+    assert!(message.contains("the vocabulary has a token with the id 20 of"), "{message}");
+    // Control tokens are added.
+    for name in ["bert-mean-tiny", "xlm-roberta-tiny"] {
+        let message = refused(name, &|gguf| {
+            let count = list(gguf, "tokens").len();
+            for id in count..count + 100_001 {
+                list(gguf, "tokens").push(string(&format!("<{id}>")));
+                list(gguf, "token_type").push(Value::I32(3));
+                if let Some(Value::Array(scores)) = gguf.metadata.get_mut("tokenizer.ggml.scores") {
+                    scores.push(Value::F32(0.0));
+                }
+            }
+        });
+        assert!(message.contains("the added tokens: has 1") && message.contains("limit is 100000"), "{message}");
+    }
+}
+
+#[test]
 fn what_is_not_supported_is_refused_by_name() {
     let tensor = |shape: &[usize]| quantized(&vec![0.0; shape.iter().product()], shape, GgmlDType::F32);
     let missing = |name: &str, key: &str, words: &[&str]| {

@@ -30,7 +30,7 @@ fn steps_beyond_a_limit_are_refused_before_they_are_built() {
     file["model"]["vocab"]["x".repeat(3000)] = json!(1100);
     super::write_json(&long.path().join("tokenizer.json"), &file);
     let refused = open(long.path()).unwrap_err().to_string();
-    assert!(refused.contains("the token with the id 1100 has 3000 bytes, the limit is 2048"), "{refused}");
+    assert!(refused.contains("`model` has a token with the id 1100 of 3000 bytes, the limit is 2048"), "{refused}");
 }
 
 #[test]

@@ -89,6 +89,24 @@ fn special_tokens_have_the_names_in_the_files() {
 }
 
 #[test]
+fn pieces_and_added_tokens_have_limits() {
+    let refused = |config: &Value, line: &str| {
+        let [_, dir] = pair("bert-mean-tiny", config);
+        let path = dir.path().join("vocab.txt");
+        fs::write(&path, format!("{}{line}\n", fs::read_to_string(&path).unwrap())).unwrap();
+        open(dir.path()).unwrap_err().to_string()
+    };
+    let message = refused(&json!({}), &"x".repeat(2049));
+    assert!(message.contains("vocab.txt: the vocabulary has a token with the id 459 of 2049 bytes"), "{message}");
+    let long = "x".repeat(65);
+    let message = refused(&json!({"unk_token": long}), &long);
+    assert!(message.contains("has an unknown token of 65 bytes, the limit is 64"), "{message}");
+    let token = json!({"content": " ", "lstrip": true});
+    let message = refused(&json!({"added_tokens_decoder": {"459": token}}), " ");
+    assert!(message.contains("the added tokens: item 5 has white space at its edge"), "{message}");
+}
+
+#[test]
 fn what_is_missing_is_said() {
     let refused = |files: &[(&str, &str)], config: &Value| {
         let [_, dir] = pair("bert-mean-tiny", config);

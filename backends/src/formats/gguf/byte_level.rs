@@ -5,6 +5,7 @@ use super::tokens::{BESIDE, Token, added_tokens, failed, strings, token_at, toke
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
+use prefold_core::check_merges;
 use tokenizers::decoders::byte_level::ByteLevel;
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::unicode::NFC;
@@ -117,7 +118,10 @@ impl SplitBy {
 
 fn bpe(file: &GgufFile, tokens: &[Token<'_>], ignore_merges: bool) -> Result<BPE, LoadError> {
     let vocab = vocab(file, tokens.iter().map(|token| token.text.to_owned()))?;
-    let merges = strings(file, MERGES)?.into_iter().map(|merge| match merge.split_once(' ') {
+    let merges = strings(file, MERGES)?;
+    check_merges(merges.len())
+        .map_err(|problem| LoadError::invalid(file.name(), format!("metadata `{MERGES}` {problem}")))?;
+    let merges = merges.into_iter().map(|merge| match merge.split_once(' ') {
         Some((left, right)) => Ok((left.to_owned(), right.to_owned())),
         None => Err(LoadError::invalid(file.name(), format!("metadata `{MERGES}` has \"{merge}\", which is no pair"))),
     });

@@ -3,6 +3,7 @@
 use super::file::GgufFile;
 use crate::LoadError;
 use candle_core::quantized::gguf_file::Value;
+use prefold_core::check_pieces;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::Vocab;
 
@@ -34,9 +35,11 @@ pub(super) enum Kind {
 /// The vocabulary by id.
 ///
 /// # Errors
-/// It is missing or malformed.
+/// It is missing, malformed or beyond a limit.
 pub(super) fn tokens(file: &GgufFile) -> Result<Vec<Token<'_>>, LoadError> {
     let texts = strings(file, TOKENS)?;
+    let beyond = |problem| LoadError::invalid(file.name(), format!("the vocabulary {problem}"));
+    check_pieces(texts.iter().copied().zip(0..), None).map_err(beyond)?;
     let wrong = || file.wrong(TOKEN_TYPES, "a list of whole numbers");
     let kinds = match file.get(TOKEN_TYPES) {
         Some(Value::Array(kinds)) => kinds,

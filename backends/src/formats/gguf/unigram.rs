@@ -6,7 +6,7 @@ use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
 use candle_core::quantized::gguf_file::Value;
-use prefold_core::check_charsmap;
+use prefold_core::{check_charsmap, check_unigram};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::{Precompiled, Replace, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
@@ -39,6 +39,8 @@ pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
     };
     let (_, unk) = required("tokenizer.ggml.unknown_token_id")?;
     let failed = failed(file);
+    let beyond = |problem| LoadError::invalid(file.name(), format!("the vocabulary {problem}"));
+    check_unigram(tokens.iter().map(|token| token.text)).map_err(beyond)?;
     let model = Unigram::from(scored(file, &tokens)?, Some(unk as usize), false).map_err(failed)?;
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_normalizer(Some(normalizer(file)?)).map_err(failed)?;

@@ -106,7 +106,10 @@ fn other_steps_have_limits_too() {
         (json!({"model": {"max_input_chars_per_word": 1u64 << 40}}), "a `max_input_chars_per_word` of 1099511627776"),
         (json!({"added_tokens": [{"content": "x".repeat(3000)}]}), "item 0 has 3000 bytes, the limit is 2048"),
         (json!({"added_tokens": [{"content": " ", "lstrip": true}]}), "white space at its edge"),
-        (json!({"added_tokens": vec![json!({"content": "x".repeat(2000)}); 2100]}), "more than 4194304 bytes together"),
+        (
+            json!({"added_tokens": vec![json!({"content": "x".repeat(2000)}); 2100]}),
+            "have more than 4194304 bytes together",
+        ),
         (json!({"added_tokens": vec![json!({"content": "x"}); 100_001]}), "has 100001 items, the limit is 100000"),
         (json!({"post_processor": without_ids}), "puts 300 tokens around a text"),
         (

@@ -1,0 +1,89 @@
+//! Memory of JSON once it is parsed, counted before: a list of a byte or two takes a hundred.
+
+use crate::LoadError;
+use crate::memory_budget;
+
+/// Bytes at most of a parsed tokenizer file. The largest known takes 300 MB as it is counted here.
+const MAX_TOKENIZER: u64 = 512 << 20;
+
+/// The same of other files. The tensor index of a large model takes 20 MB.
+const MAX_OTHER: u64 = 64 << 20;
+
+/// Bytes of an object's first entries, which share a node, and of a list's first items.
+const OBJECT: u64 = 640;
+const LIST: u64 = 160;
+
+/// Bytes of a further item with a short text, in a list that has grown for more.
+const ITEM: u64 = 96;
+
+/// Bytes of a name in an object beside its value.
+const NAME: u64 = 48;
+
+/// Checks that a JSON file does not take much more memory than files of models do. It may be malformed.
+///
+/// # Errors
+/// It would take more than the limit.
+pub(crate) fn check(file: &str, json: &[u8]) -> Result<(), LoadError> {
+    let limit = if file.ends_with("tokenizer.json") { MAX_TOKENIZER } else { MAX_OTHER };
+    match parsed_bytes(json) {
+        bytes if bytes <= limit => memory_budget::check(bytes).map_err(|problem| LoadError::invalid(file, problem)),
+        bytes => {
+            let problem = format!(
+                "has so many lists, objects and values that they take about {bytes} bytes of memory, the limit is {limit}"
+            );
+            Err(LoadError::invalid(file, problem))
+        }
+    }
+}
+
+/// Bytes of the values of a JSON text, without those of long texts, which are as many as in the file.
+fn parsed_bytes(json: &[u8]) -> u64 {
+    let mut bytes = 0;
+    let mut rest = json.iter();
+    while let Some(byte) = rest.next() {
+        bytes += match byte {
+            b'{' => OBJECT,
+            b'[' => LIST,
+            b',' => ITEM,
+            b':' => NAME,
+            b'"' => {
+                while let Some(byte) = rest.next() {
+                    match byte {
+                        b'"' => break,
+                        b'\\' => drop(rest.next()),
+                        _ => {}
+                    }
+                }
+                0
+            }
+            _ => 0,
+        };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_and_texts_are_not() {
+        assert_eq!(parsed_bytes(br#"[1, "a,[{:\"", {"b": 2, "c": []}]"#), LIST + 3 * ITEM + OBJECT + 2 * NAME + LIST);
+        assert_eq!(parsed_bytes(br#""\\" , "#), ITEM);
+        assert_eq!(parsed_bytes(br#"["without an end, "#), LIST);
+    }
+
+    #[test]
+    fn a_file_of_tiny_values_is_refused() {
+        for (item, count) in [("{}", 100_000), ("[]", 300_000), ("0", 800_000), (r#"{"a":{}}"#, 50_000)] {
+            let json = format!("[{}]", vec![item; count].join(","));
+            let refused = check("modules.json", json.as_bytes()).unwrap_err().to_string();
+            assert!(refused.contains("modules.json") && refused.contains("the limit is 67108864"), "{refused}");
+            check("0_Static/tokenizer.json", json.as_bytes()).unwrap();
+        }
+        // 60,000 labels and their ids.
+        let label = |id: u32| format!(r#""LABEL_{id}":{id}"#);
+        let labels = format!("{{{}}}", (0..60_000).map(label).collect::<Vec<_>>().join(","));
+        check("config.json", labels.as_bytes()).unwrap();
+    }
+}

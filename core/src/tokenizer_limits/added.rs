@@ -1,0 +1,81 @@
+//! Limits on added tokens, which are found in a text as a whole.
+
+use super::growth::of_normalizer;
+use super::vocabulary::MAX_TOKEN_BYTES;
+use serde::Deserialize;
+use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
+
+/// Bytes at most of all added tokens, of those that are normalized after it: the automaton that finds them takes some hundred times as much.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Added tokens at most. Real tokenizers have up to some ten thousand.
+const MAX_TOKENS: usize = 100_000;
+
+/// Bytes at most that the steps of the normalizer may make of all added tokens, the last step's result or not: a bound of its work.
+const MAX_NORMALIZED: u64 = 256 << 20;
+
+/// An added token, as far as it has limits.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AddedToken {
+    content: String,
+    lstrip: bool,
+    rstrip: bool,
+    normalized: bool,
+}
+
+/// Checks the added tokens of another file than `tokenizer.json`, before the library adds them.
+///
+/// # Errors
+/// They are beyond a limit; the rest of a sentence.
+pub fn check_added_tokens(
+    tokens: &[tokenizers::AddedToken],
+    normalizer: Option<&NormalizerWrapper>,
+) -> Result<(), String> {
+    let growth = normalizer.map_or(Ok(1), of_normalizer)?;
+    let read = |token: &tokenizers::AddedToken| AddedToken {
+        content: token.content.clone(),
+        lstrip: token.lstrip,
+        rstrip: token.rstrip,
+        normalized: token.normalized,
+    };
+    let tokens: Vec<AddedToken> = tokens.iter().map(read).collect();
+    check_added(&tokens, normalizer.map(|steps| (steps, growth)))
+}
+
+/// Checks the number of tokens and their lengths, and those that normalization makes of them, of which each byte may become as many as the
+/// second says. White space at the edge of a token that takes white space beside it would be looked at again for each such token in a row.
+///
+/// # Errors
+/// They are beyond a limit; the rest of a sentence.
+pub(super) fn check_added(added: &[AddedToken], normalizer: Option<(&NormalizerWrapper, u64)>) -> Result<(), String> {
+    if added.len() > MAX_TOKENS {
+        return Err(format!("has {} items, the limit is {MAX_TOKENS}", added.len()));
+    }
+    let (mut bytes, mut work) = (0, 0_u64);
+    for (index, token) in added.iter().enumerate() {
+        let length = token.content.len();
+        if length > MAX_TOKEN_BYTES {
+            return Err(format!("item {index} has {length} bytes, the limit is {MAX_TOKEN_BYTES}"));
+        }
+        let mut content = NormalizedString::from(token.content.as_str());
+        if let Some((normalizer, growth)) = normalizer.filter(|_| token.normalized) {
+            work = work.saturating_add(length as u64 * growth);
+            if work > MAX_NORMALIZED {
+                return Err(format!("may take more than {MAX_NORMALIZED} bytes while they are normalized"));
+            }
+            normalizer.normalize(&mut content).map_err(|error| format!("item {index}: {error}"))?;
+        }
+        bytes += content.get().len().max(length) as u64;
+        if bytes > MAX_BYTES {
+            return Err(format!("have more than {MAX_BYTES} bytes together, once they are normalized"));
+        }
+        let is_cut = |content: &str| content.trim() != content;
+        if (token.lstrip || token.rstrip) && (is_cut(&token.content) || is_cut(content.get())) {
+            return Err(format!(
+                "item {index} has white space at its edge and takes that beside it (`lstrip`, `rstrip`)"
+            ));
+        }
+    }
+    Ok(())
+}
