@@ -17,7 +17,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// A required file is missing.
-    #[error("{location} has no {file}{hint}")]
+    #[error("{} has no {}{}", told(.location), told(.file), told(.hint))]
     MissingFile {
         /// The model's directory or name.
         location: String,
@@ -45,7 +45,7 @@ pub enum LoadError {
         supported: String,
     },
     /// A tensor of the architecture is missing from the files.
-    #[error("{file}: tensor `{name}` is missing")]
+    #[error("{}: tensor `{}` is missing", told(.file), told(.name))]
     MissingTensor {
         /// The file or files searched.
         file: String,
@@ -53,7 +53,7 @@ pub enum LoadError {
         name: String,
     },
     /// A tensor's shape differs from the config's.
-    #[error("{file}: tensor `{name}` has shape {found:?}, the config asks for {expected:?}")]
+    #[error("{}: tensor `{}` has shape {found:?}, the config asks for {expected:?}", told(.file), told(.name))]
     TensorShape {
         /// The file.
         file: String,
@@ -81,10 +81,10 @@ pub enum LoadError {
         problem: String,
     },
     /// Weights could not be packed or copied to the device.
-    #[error("cannot prepare the weights: {0}")]
+    #[error("cannot prepare the weights: {}", told(.0))]
     Compute(String),
     /// One of several models that the texts of a model go through cannot be served.
-    #[error("{part}: {source}")]
+    #[error("{}: {source}", told(.part))]
     Part {
         /// The model's folder.
         part: String,
@@ -116,7 +116,7 @@ impl LoadError {
 
     /// A malformed file.
     pub(crate) fn invalid(file: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Invalid { file: told(file), problem: told(problem) }
+        Self::Invalid { file: told(file.into()), problem: told(problem.into()) }
     }
 
     /// An unsupported feature.
@@ -125,19 +125,19 @@ impl LoadError {
         feature: impl Into<String>,
         supported: impl Into<String>,
     ) -> Self {
-        Self::Unsupported { file: told(file), feature: told(feature), supported: told(supported) }
+        Self::Unsupported { file: told(file.into()), feature: told(feature.into()), supported: told(supported.into()) }
     }
 
     /// A failed read.
     pub(crate) fn io(path: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io { path: told(path), source }
+        Self::Io { path: told(path.into()), source }
     }
 }
 
 /// Text for a message, which may come from a model's file: at most 1,000 characters, control characters escaped.
-pub(crate) fn told(text: impl Into<String>) -> String {
+pub(crate) fn told(text: impl AsRef<str>) -> String {
     const LIMIT: usize = 1000;
-    let text = text.into();
+    let text = text.as_ref();
     let mut told = String::with_capacity(text.len().min(LIMIT));
     let mut characters = text.chars();
     for character in characters.by_ref().take(LIMIT) {
@@ -173,5 +173,15 @@ mod tests {
         let refused = LoadError::invalid("a.json", format!("has\n\x1b[31m{}", "x".repeat(5000))).to_string();
         assert!(refused.starts_with(r"a.json: has\n\u{1b}[31mxx") && refused.ends_with("x..."), "{refused}");
         assert!(refused.len() < 1100, "{}", refused.len());
+        let long = || "y\n".repeat(5000);
+        for error in [
+            LoadError::MissingTensor { file: long(), name: long() },
+            LoadError::TensorShape { file: long(), name: long(), expected: vec![1], found: vec![2] },
+            LoadError::MissingFile { location: long(), file: long(), hint: long() },
+            LoadError::Part { part: long(), source: Box::new(LoadError::Compute(long())) },
+        ] {
+            let message = error.to_string();
+            assert!(message.len() < 4800 && !message.contains('\n'), "{} bytes: {message}", message.len());
+        }
     }
 }

@@ -165,13 +165,17 @@ def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
         report(f"{name} of {size / MIB:.1f} MiB", memory)
         assert memory < LARGEST
 
-    largest("config.json", '{"a": [', ("[]," for _ in range(8 * MIB // 3 - 10)), "1]}")
-    largest("config.json", '{"a": [', ("1," for _ in range(4 * MIB - 10)), "1]}")
+    largest("config.json", '{"a": [', ("[]," for _ in range(64 * MIB // 256 - 10)), "1]}")
+    largest("config.json", '{"a": [', ("1," for _ in range(64 * MIB // 96 - 20)), "1]}")
     names = ",".join('"%x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % i for i in range(140_000))
     largest("model.safetensors", struct.pack("<Q", 8 * MIB), ("{", names), "}".ljust(8 * MIB - 1 - len(names)))
-    vocab = (f'"{i}":{i},' for i in range(3_600_000))
+    vocab = (f'"{i}":{i},' for i in range(1_000_000))
     begin = '{"version":"1.0","model":{"type":"BPE","merges":[],"vocab":{'
-    largest("tokenizer.json", begin, vocab, '"x":3600000}}}')
+    largest("tokenizer.json", begin, vocab, '"x":1000000}}}')
+    # A trie with few bytes in common.
+    pieces = ('["%05d%s",0],' % (i, "x" * 240) for i in range(12_000))
+    begin = '{"version":"1.0","added_tokens":[],"model":{"type":"Unigram","unk_id":0,"vocab":['
+    largest("tokenizer.json", begin, pieces, '["y",0]]}}')
     path = tmp_path / "model.gguf"
     path.write_bytes(gguf(array("a.b", 0, 1 << 23, bytes(1 << 23))))
     output, memory = refused("--model-id", path)

@@ -31,6 +31,7 @@ pub use summary::{ModelShape, ModelSummary, model_summary};
 
 use crate::LoadError;
 use crate::config::TransformerConfig;
+use crate::config::derived::check_derived;
 use crate::formats::Weights;
 use crate::formats::gguf::GgufWeights;
 use crate::options::LoadOptions;
@@ -70,6 +71,7 @@ impl Checkpoint {
     /// Files are missing or malformed, or the checkpoint needs something that is not supported.
     pub(crate) fn open_all(options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let files = ModelFiles::open(options, FileSet::All)?;
+        let model = files.display_name();
         let parts = Part::all(options, files)?;
         let routes: Vec<_> = parts.iter().filter_map(|part| part.route.clone()).collect();
         let open = |Part { name, files, options, .. }| {
@@ -77,6 +79,7 @@ impl Checkpoint {
         };
         let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
         parts::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
+        check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
         Ok(parts)
     }
 
@@ -132,6 +135,7 @@ impl Inspection {
     /// # Errors
     /// Those of a start.
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
+        let model = files.display_name();
         let (mut parts, mut routes) = (Vec::new(), Vec::new());
         for Part { name, route, files, options } in Part::all(options, files)? {
             match Self::read(&name, &options, files).map_err(|error| Part::error(&name, error))? {
@@ -141,6 +145,7 @@ impl Inspection {
             routes.extend(route);
         }
         parts::check_widths(routes.iter().zip(parts.iter().map(|part| &part.capabilities)))?;
+        check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
         Ok(parts)
     }
 

@@ -4,9 +4,13 @@ use super::tasks::same_width;
 use crate::LoadError;
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
+use crate::source::modules::MODULES;
 use crate::source::modules::router::RouteName;
 use crate::source::modules::ways::{Way, Ways};
 use prefold_core::{Capabilities, Task};
+
+/// Parts of a model at most: each has a tokenizer and tables of its own. Published models have two.
+const MAX_PARTS: usize = 8;
 
 /// The files of a part, and the options that it is read with.
 #[derive(Debug)]
@@ -34,6 +38,11 @@ impl Part {
                 None => files,
             };
             return Ok(vec![Self { name: String::new(), route: None, files, options: options.clone() }]);
+        }
+        if let Some(way) = parts.get(MAX_PARTS) {
+            let what = format!("{} models behind one Router", parts.len());
+            let file = way.route.as_ref().map_or(MODULES, |route| &route.file);
+            return Err(LoadError::unsupported(file, what, format!("{MAX_PARTS} at most")));
         }
         let of_one_model = [
             ("--pooling", options.pooling.is_some()),

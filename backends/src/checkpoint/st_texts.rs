@@ -21,6 +21,9 @@ const HARMLESS_CALLS: [&str; 4] = ["padding", "padding_side", "pad_to_multiple_o
 /// Calls for what is no text.
 const OTHER_MODALITIES: [&str; 3] = ["audio", "image", "video"];
 
+/// Fields in a warning at most.
+const MAX_NAMED: usize = 8;
+
 /// Settings for texts: their length, case and special tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TextSettings {
@@ -66,7 +69,10 @@ impl TextSettings {
             ignored.push("query_expansion".to_owned());
         }
         if !ignored.is_empty() {
-            let listed: Vec<String> = ignored.iter().map(|field| format!("`{field}`")).collect();
+            let mut listed: Vec<String> = ignored.iter().take(MAX_NAMED).map(|field| format!("`{field}`")).collect();
+            if let Some(more) = ignored.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
+                listed.push(format!("{more} more"));
+            }
             read.warnings.push(format!("{name}: {} is not followed", listed.join(", ")));
         }
         Ok(read)
@@ -161,5 +167,5 @@ fn unknown<'a>(
     followed: impl Fn(&str) -> bool + 'a,
 ) -> impl Iterator<Item = String> + 'a {
     let entries = fields.entries().filter(move |(key, value)| !value.is_null() && !followed(key));
-    entries.map(move |(key, value)| format!("{object}.{key}: {}", shown(value)))
+    entries.map(move |(key, value)| format!("{object}.{}: {}", prefold_core::shown(key), shown(value)))
 }

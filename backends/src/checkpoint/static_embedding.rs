@@ -69,7 +69,7 @@ impl StaticEmbedding {
             (list, _) => list?.table,
         };
         let folder = match (module, is_model2vec) {
-            (Some(folder), _) => module_folder(&folder).to_owned(),
+            (Some(folder), _) => module_folder(&folder),
             (None, true) => String::new(),
             (None, false) => return Ok(None),
         };

@@ -1,6 +1,7 @@
 //! Description of a transformer as data. Readers of file formats fill it in; the model loads and runs what it says.
 
 pub(crate) mod adapters;
+pub(crate) mod derived;
 mod head;
 pub(crate) mod names;
 pub(crate) mod parts;
@@ -260,38 +261,6 @@ impl TransformerConfig {
                 NormKind::Layer | NormKind::LayerUnbiased => "layer_norm_eps",
             };
             let problem = format!("`{name}` must be between 0 and 1, it is {}", self.norm.eps);
-            return Err(LoadError::invalid(file, problem));
-        }
-        Ok(())
-    }
-
-    /// Checks that a table of rotations for `positions` positions is possible.
-    ///
-    /// # Errors
-    /// The table is impossible; the error names `file`.
-    pub(crate) fn check_positions(&self, file: &str, positions: usize) -> Result<(), LoadError> {
-        // Twice a million positions of 128 components.
-        const MAX_TABLE: usize = 1 << 28;
-        let is_by_distance =
-            self.attention.distance_bias.is_some() || matches!(self.positions, PositionsConfig::Disentangled(_));
-        if is_by_distance && positions.saturating_mul(self.attention.num_heads) > MAX_TABLE {
-            let problem = format!(
-                "the longest input ({positions} tokens) times the heads ({}) must be at most {MAX_TABLE}",
-                self.attention.num_heads
-            );
-            return Err(LoadError::invalid(file, problem));
-        }
-        let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &self.positions else { return Ok(()) };
-        let head_dim = self.attention.head_dim;
-        if positions.saturating_mul(head_dim) > MAX_TABLE {
-            let problem = format!(
-                "the longest input ({positions} tokens of `max_position_embeddings`) times `head_dim` ({head_dim}) \
-                 must be at most {MAX_TABLE}"
-            );
-            return Err(LoadError::invalid(file, problem));
-        }
-        if let Some(rope) = [full, windowed].into_iter().find(|rope| !rope.is_finite(head_dim, positions)) {
-            let problem = format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", rope.theta);
             return Err(LoadError::invalid(file, problem));
         }
         Ok(())

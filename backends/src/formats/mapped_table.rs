@@ -2,7 +2,7 @@
 //!
 //! The vector of a token is a row of the stored table times a factor. Readers see a table with a row for each token.
 
-use super::tensor::check_shape;
+use super::tensor::{check_shape, reserved};
 use super::tensor_files::{FACTORS, TensorFiles};
 use crate::LoadError;
 use prefold_kernels::Element;
@@ -10,6 +10,10 @@ use rayon::prelude::*;
 
 /// The tensor of the row of each token, as model2vec names it.
 const ROWS: &str = "mapping";
+
+/// Bytes of the table that tokens see at most: these, or so many times those of the stored table. A million tokens of 256 values have as many.
+const MAX_BYTES: usize = 1 << 30;
+const MAX_SHARING: usize = 4;
 
 /// The tensors of a file with such a table.
 #[derive(Debug)]
@@ -45,6 +49,7 @@ impl MappedTable {
             Some(&[tokens]) => tokens,
             Some(_) => return Err(LoadError::invalid(files.description(), format!("`{ROWS}` must be a vector"))),
         };
+        check_size(files.description(), name, (tokens, width), stored_rows)?;
         let has_values = files.has_values();
         let rows = match files.integer_shape(ROWS) {
             Some(_) if has_values => Some(files.integers(ROWS, stored_rows)?),
@@ -85,7 +90,10 @@ impl MappedTable {
         }
         self.check(name, shape)?;
         let tokens: Vec<u32> = (0..self.tokens as u32).collect();
-        Ok(self.vectors(&tokens)?.into_par_iter().map(T::from_f32).collect())
+        let vectors = self.vectors(&tokens)?;
+        let mut converted = reserved(vectors.len())?;
+        vectors.into_par_iter().map(T::from_f32).collect_into_vec(&mut converted);
+        Ok(converted)
     }
 
     /// As [`TensorFiles::read_rows`], in `f32`.
@@ -108,5 +116,39 @@ impl MappedTable {
             }
         }
         Ok(vectors)
+    }
+}
+
+/// Checks that a table for `tokens` of vectors of a width is not much larger than the stored one.
+///
+/// # Errors
+/// It is.
+fn check_size(file: &str, name: &str, (tokens, width): (usize, usize), stored_rows: usize) -> Result<(), LoadError> {
+    let bytes = |rows: usize| rows.saturating_mul(width).saturating_mul(size_of::<f32>());
+    let (limit, bytes) = (MAX_BYTES.max(bytes(stored_rows).saturating_mul(MAX_SHARING)), bytes(tokens));
+    if bytes <= limit {
+        return Ok(());
+    }
+    let problem = format!(
+        "`{ROWS}` makes of `{name}`, which has {stored_rows} rows, a table of {tokens} rows of {width} values: {bytes} bytes, \
+         the limit is {limit}"
+    );
+    Err(LoadError::invalid(file, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_bounded_by_what_is_stored() {
+        // Potion's 500,000 tokens in 20,000 rows.
+        check_size("x", "t", (500_000, 256), 20_000).unwrap();
+        check_size("x", "t", (1 << 20, 256), 1).unwrap();
+        check_size("x", "t", (4 << 20, 1024), 1 << 20).unwrap();
+        let refused = check_size("x", "t", (16 << 20, 1 << 18), 1).unwrap_err().to_string();
+        assert!(refused.contains("17592186044416 bytes, the limit is 1073741824"), "{refused}");
+        assert!(check_size("x", "t", (usize::MAX, 4), 1).is_err());
+        assert!(check_size("x", "t", ((4 << 20) + 1, 1024), 1 << 20).is_err());
     }
 }

@@ -13,6 +13,9 @@ use std::fmt;
 /// Maximum bytes of a header. A tensor has about a hundred, and takes up to ten times as many once parsed.
 const MAX_HEADER_BYTES: u64 = 8 << 20;
 
+/// Dimensions of a tensor at most, as in PyTorch.
+const MAX_DIMENSIONS: usize = 64;
+
 /// The entry that is not a tensor.
 const METADATA: &str = "__metadata__";
 
@@ -59,6 +62,10 @@ fn parse(bytes: &[u8], is_whole: bool) -> Result<HashMap<String, TensorHeader>, 
     };
     let data_start = bytes.len() - data.len();
     let mut tensors = tensors(header).map_err(|error| format!("the header: {error}"))?;
+    if let Some((name, info)) = tensors.iter().find(|(_, info)| info.shape.len() > MAX_DIMENSIONS) {
+        let dimensions = info.shape.len();
+        return Err(format!("tensor `{name}` has {dimensions} dimensions, the limit is {MAX_DIMENSIONS}"));
+    }
     tensors.sort_by_key(|(_, info)| info.data_offsets);
     let end = tensors.last().map_or(0, |(_, info)| info.data_offsets.1);
     // The library checks that tensors neither overlap nor have gaps, and that offsets fit shapes.

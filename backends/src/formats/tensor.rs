@@ -1,6 +1,7 @@
 //! Tensors in files: element types, their conversion, and the check of shapes.
 
 use crate::LoadError;
+use crate::memory_budget;
 use half::{bf16, f16};
 use prefold_kernels::{Dtype, Element};
 use rayon::prelude::*;
@@ -27,10 +28,18 @@ pub(super) enum StoredType {
 }
 
 /// The elements of a tensor row by row, copied where they are not.
-pub(super) fn in_rows<'a>(bytes: &'a [u8], dtype: Dtype, shape: &[usize], strides: Option<&[usize]>) -> Cow<'a, [u8]> {
-    let Some(strides) = strides else { return Cow::Borrowed(bytes) };
+///
+/// # Errors
+/// There is not enough memory for the copy.
+pub(super) fn in_rows<'a>(
+    bytes: &'a [u8],
+    dtype: Dtype,
+    shape: &[usize],
+    strides: Option<&[usize]>,
+) -> Result<Cow<'a, [u8]>, LoadError> {
+    let Some(strides) = strides else { return Ok(Cow::Borrowed(bytes)) };
     let (size, count) = (dtype.size(), shape.iter().product::<usize>());
-    let mut rows = Vec::with_capacity(count * size);
+    let mut rows = reserved(count * size)?;
     for element in 0..count {
         let (mut rest, mut offset) = (element, 0);
         for (&length, &stride) in shape.iter().zip(strides).rev() {
@@ -39,11 +48,38 @@ pub(super) fn in_rows<'a>(bytes: &'a [u8], dtype: Dtype, shape: &[usize], stride
         }
         rows.extend_from_slice(&bytes[offset * size..][..size]);
     }
-    Cow::Owned(rows)
+    Ok(Cow::Owned(rows))
+}
+
+/// An empty list with room for so many values.
+///
+/// # Errors
+/// There is not enough memory.
+pub(super) fn reserved<T>(len: usize) -> Result<Vec<T>, LoadError> {
+    let bytes = len.saturating_mul(size_of::<T>());
+    memory_budget::check(bytes as u64).map_err(|problem| LoadError::Compute(format!("a tensor {problem}")))?;
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(len)
+        .map_err(|_| LoadError::Compute(format!("there is not enough memory for a tensor of {bytes} bytes")))?;
+    Ok(values)
+}
+
+/// So many values, to be overwritten.
+///
+/// # Errors
+/// As for [`reserved`].
+pub(super) fn zeros<T: Element>(len: usize) -> Result<Vec<T>, LoadError> {
+    let mut values = reserved(len)?;
+    values.resize(len, T::default());
+    Ok(values)
 }
 
 /// Little-endian values of a type that a file has, converted. The bytes may be unaligned.
-pub(crate) fn decode<T: Element>(stored: Dtype, bytes: &[u8]) -> Vec<T> {
+///
+/// # Errors
+/// There is not enough memory.
+pub(crate) fn decode<T: Element>(stored: Dtype, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
     match stored {
         Dtype::Float32 => convert(bytes, |value| f32::from_le_bytes(value).convert()),
         Dtype::Float16 => convert(bytes, |value| f16::from_le_bytes(value).convert()),
@@ -54,17 +90,16 @@ pub(crate) fn decode<T: Element>(stored: Dtype, bytes: &[u8]) -> Vec<T> {
 }
 
 /// Converts values of `N` bytes.
-fn convert<T: Element, const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> T + Sync) -> Vec<T> {
-    /// Values converted by one task.
+fn convert<T: Element, const N: usize>(
+    bytes: &[u8],
+    convert: impl Fn([u8; N]) -> T + Sync,
+) -> Result<Vec<T>, LoadError> {
+    /// Values converted by one task at least.
     const CHUNK: usize = 1 << 16;
     let (values, _) = bytes.as_chunks::<N>();
-    let mut out = vec![T::default(); values.len()];
-    out.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(|(out, values)| {
-        for (out, &value) in out.iter_mut().zip(values) {
-            *out = convert(value);
-        }
-    });
-    out
+    let mut out = reserved(values.len())?;
+    values.par_iter().with_min_len(CHUNK).map(|&value| convert(value)).collect_into_vec(&mut out);
+    Ok(out)
 }
 
 /// Compares a tensor's shape with that of the config.

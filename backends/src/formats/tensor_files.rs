@@ -1,7 +1,7 @@
 //! Files of named tensors, in one file or in shards with an index.
 
 use super::numbers::{Number, StoredNumbers};
-use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows};
+use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows, reserved};
 use super::{pytorch, safetensors};
 use crate::LoadError;
 use crate::config::adapters::{first_factor, parametrized};
@@ -13,6 +13,12 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+
+/// Files of a model's tensors at most; the largest models have 200.
+const MAX_SHARDS: usize = 1024;
+
+/// Tensors in all of them together at most, those included that the index does not name. The largest models have 100,000.
+const MAX_TENSORS: usize = 1 << 20;
 
 /// A format of files that hold named tensors. A model's files are in the first of these that it has, a single file before shards,
 /// as transformers takes them.
@@ -140,10 +146,19 @@ impl TensorFiles {
         for (tensor, file) in weight_map {
             by_file.entry(file).or_default().push(tensor);
         }
-        let mut files = Self::empty(index.to_owned());
+        if by_file.len() > MAX_SHARDS {
+            let problem = format!("names {} files of tensors, the limit is {MAX_SHARDS}", by_file.len());
+            return Err(LoadError::invalid(index, problem));
+        }
+        let (mut files, mut count) = (Self::empty(index.to_owned()), 0);
         for (file, tensors) in by_file {
             let bytes = open(file)?;
             let mut header = format.read_header(file, &bytes)?;
+            count += header.len();
+            if count > MAX_TENSORS {
+                let problem = format!("names files with more than {MAX_TENSORS} tensors, which is the limit");
+                return Err(LoadError::invalid(index, problem));
+            }
             for tensor in tensors {
                 let Some(info) = header.remove(tensor) else {
                     let problem = format!("tensor `{tensor}` is not in {file}, where {index} says it is");
@@ -282,7 +297,7 @@ impl TensorFiles {
     /// It is missing, or its shape is not `shape`.
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
         let (file, tensor) = self.readable(name, shape)?;
-        file.reading(|| decode(tensor.dtype, &tensor.in_rows(file)))
+        file.reading(|| decode(tensor.dtype, &tensor.in_rows(file)?))?
     }
 
     /// Rows of a matrix, converted; `rows` must be below `shape[0]`.
@@ -293,12 +308,15 @@ impl TensorFiles {
         rows: &[u32],
     ) -> Result<Vec<T>, LoadError> {
         let (file, tensor) = self.readable(name, &shape)?;
+        let mut values = reserved(rows.len().saturating_mul(shape[1]))?;
         file.reading(|| {
-            let bytes = tensor.in_rows(file);
+            let bytes = tensor.in_rows(file)?;
             let row_bytes = bytes.len() / shape[0];
-            let row = |row: u32| decode(tensor.dtype, &bytes[row as usize * row_bytes..][..row_bytes]);
-            rows.iter().flat_map(|&i| row(i)).collect()
-        })
+            for &row in rows {
+                values.append(&mut decode(tensor.dtype, &bytes[row as usize * row_bytes..][..row_bytes])?);
+            }
+            Ok(values)
+        })?
     }
 
     /// Checks the presence and shape of a tensor.
@@ -334,7 +352,7 @@ fn in_order(tensors: HashMap<String, TensorHeader>) -> Vec<(String, TensorHeader
 
 impl StoredTensor {
     /// Its elements in its file, row by row.
-    fn in_rows<'a>(&self, file: &'a NamedFile) -> Cow<'a, [u8]> {
+    fn in_rows<'a>(&self, file: &'a NamedFile) -> Result<Cow<'a, [u8]>, LoadError> {
         in_rows(&file.bytes[self.bytes.clone()], self.dtype, &self.shape, self.strides.as_deref())
     }
 }

@@ -11,6 +11,7 @@ use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
 use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
+use crate::memory_budget;
 use crate::ops::{self, Target, Uploader, Yields};
 use crate::options::{AttentionMode, LoadOptions};
 use crate::source::names::inside;
@@ -73,7 +74,7 @@ impl TransformerBackend {
     }
 
     fn load(checkpoint: &Checkpoint, options: &LoadOptions, is_part: bool) -> Result<Self, LoadError> {
-        let Checkpoint { part, config, weights, .. } = checkpoint;
+        let Checkpoint { part, config, weights, capabilities, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
         let target = match config.is_table() {
             true => Target::open_for_table(options, stored)?,
@@ -84,6 +85,10 @@ impl TransformerBackend {
             return Err(LoadError::Options(problem.to_owned()));
         }
         let target = target.of_part(part);
+        if target.is_cpu() {
+            let bytes = memory::weights(config, target.dtype(), capabilities.max_input_length);
+            memory_budget::check(bytes).map_err(|problem| LoadError::Compute(format!("they {problem}")))?;
+        }
         let mut backend = Self::load_on(checkpoint, options, target.clone())?;
         if target.dtype() == Dtype::Int8 {
             let mut report = backend.measure_int8(checkpoint);

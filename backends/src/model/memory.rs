@@ -1,7 +1,7 @@
 //! Memory of a model, from its description alone.
 
 use super::buffers::RowBytes;
-use crate::config::{PositionsConfig, TransformerConfig};
+use crate::config::TransformerConfig;
 use crate::ops::Target;
 use prefold_core::InputMemory;
 use prefold_kernels::Dtype;
@@ -20,20 +20,7 @@ pub(crate) fn weights(config: &TransformerConfig, dtype: Dtype, positions: usize
         Ok::<(), Infallible>(())
     };
     let Ok(()) = config.try_each_tensor(count);
-    let tables = match &config.positions {
-        PositionsConfig::Rotary(rotary) if rotary.full == rotary.windowed => 1,
-        PositionsConfig::Rotary(_) => 2,
-        _ => 0,
-    };
-    let rotations = tables * positions * config.attention.head_dim;
-    let biases = config.attention.distance_bias.map_or(0, |_| 2 * positions * config.attention.num_heads);
-    let projected = match &config.positions {
-        PositionsConfig::Disentangled(it) => {
-            (it.terms() - 1) * it.rows() * config.attention.q_width() * config.num_layers
-        }
-        _ => 0,
-    };
-    bytes + ((rotations + biases + projected) * size_of::<f32>()) as u64
+    bytes + config.derived_values(positions) * size_of::<f32>() as u64
 }
 
 /// Memory of the buffers that an input takes on its way through the layers of a model on a device.

@@ -37,12 +37,10 @@ pub(crate) fn check_inside(name: &str) -> Result<&str, LoadError> {
     }
 }
 
-/// A folder as `modules.json` names it, without what says nothing; empty for the model's own.
-pub(crate) fn module_folder(path: &str) -> &str {
-    match path.trim_start_matches("./").trim_end_matches('/') {
-        "." => "",
-        folder => folder,
-    }
+/// A folder as `modules.json` names it, without what says nothing, so that a folder has one name; empty for the model's own.
+pub(crate) fn module_folder(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    parts.join("/")
 }
 
 /// Path of a file in one of the model's folders, which is empty for the top.

@@ -81,6 +81,8 @@ fn counts_and_lengths_beyond_the_file() {
         (counted(0, u64::MAX, std::slice::from_ref(&one)), "the 18446744073709551615 entries of metadata"),
         (counted(u64::MAX, 0, &[]), "18446744073709551615 tensors"),
         (counted(1 << 40, 1, &[one]), "1099511627776 tensors"),
+        (counted(0, 100_001, &[vec![0; 3 << 20]]), "100001 entries of metadata, the limit is 100000"),
+        (counted(100_001, 0, &[vec![0; 3 << 20]]), "100001 tensors, the limit is 100000"),
         (with_entries(&[u64::MAX.to_le_bytes().to_vec()]), "key 0 of 1 of the metadata has 18446744073709551615 bytes"),
         (with_entries(&[60_000u64.to_le_bytes().to_vec()]), "key 0 of 1 of the metadata goes beyond"),
         (with_entries(&[entry("a.b", STRING, &u64::MAX.to_le_bytes())]), "metadata `a.b` (entry 0 of 1) goes beyond"),
@@ -100,6 +102,21 @@ fn counts_and_lengths_beyond_the_file() {
         let message = refusal(&bytes);
         assert!(message.contains(words), "{message}\nlacks {words}");
     }
+}
+
+#[test]
+fn a_header_ends_within_its_limit() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("model.gguf");
+    // The rest of the file is sparse.
+    let text = [&(65_u64 << 20).to_le_bytes()[..], b"x"].concat();
+    fs::write(&path, with_entries(&[entry("general.name", STRING, &text)])).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(100 << 20).unwrap();
+    let message = open(dir.path()).unwrap_err().to_string();
+    assert!(
+        message.contains("`general.name` (entry 0 of 1) goes beyond the end") && message.contains("64 MiB"),
+        "{message}"
+    );
 }
 
 #[test]

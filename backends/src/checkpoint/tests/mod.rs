@@ -25,6 +25,7 @@ mod st_texts;
 mod static_embeddings;
 mod strange_files;
 mod summaries;
+mod sums;
 mod tensors;
 mod token_types;
 mod tokenizers;

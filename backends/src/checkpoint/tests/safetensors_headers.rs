@@ -77,6 +77,7 @@ fn tensors_in_impossible_places_and_of_impossible_types() {
         // Shapes that differ from the bytes or are impossible.
         (shape(json!([2])), 20, "[2]"),
         (shape(json!([0])), 20, "[0]"),
+        (shape(json!(vec![1; 65])), 20, "65 dimensions, the limit is 64"),
         (shape(json!([1u64 << 32, 1u64 << 32])), 20, "4294967296"),
         (shape(json!([u64::MAX])), 20, "18446744073709551615"),
         (shape(json!([-1])), 20, "-1"),

@@ -11,9 +11,9 @@ use std::borrow::Cow;
 /// Converts whole blocks.
 pub(super) fn decode<T: Element>(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
     match dtype {
-        GgmlDType::F32 => Ok(tensor::decode(Dtype::Float32, bytes)),
-        GgmlDType::F16 => Ok(tensor::decode(Dtype::Float16, bytes)),
-        GgmlDType::BF16 => Ok(tensor::decode(Dtype::Bfloat16, bytes)),
+        GgmlDType::F32 => tensor::decode(Dtype::Float32, bytes),
+        GgmlDType::F16 => tensor::decode(Dtype::Float16, bytes),
+        GgmlDType::BF16 => tensor::decode(Dtype::Bfloat16, bytes),
         dtype => dequantize(dtype, bytes),
     }
 }
@@ -23,7 +23,7 @@ fn dequantize<T: Element>(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<T>, Load
     /// Blocks converted by one task.
     const BLOCKS: usize = 256;
     let chunk = BLOCKS * dtype.block_size();
-    let mut out = vec![T::default(); bytes.len() / dtype.type_size() * dtype.block_size()];
+    let mut out = tensor::zeros(bytes.len() / dtype.type_size() * dtype.block_size())?;
     let outputs = out.par_chunks_mut(chunk);
     outputs.zip(bytes.par_chunks(BLOCKS * dtype.type_size())).try_for_each(|(out, bytes)| {
         match dtype.from_data(Cow::Borrowed(bytes)).dequantize(out.len())? {

@@ -5,7 +5,7 @@ use super::header;
 use super::names::{DECODER, ENCODER, NOMIC, Naming};
 use crate::LoadError;
 use crate::disk::{FileBytes, NamedFile};
-use crate::formats::tensor::check_shape;
+use crate::formats::tensor::{check_shape, reserved};
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use prefold_kernels::Element;
 use std::io::{Cursor, ErrorKind};
@@ -224,8 +224,13 @@ impl GgufFile {
         // Rows consist of whole blocks.
         let row_bytes = bytes.len().checked_div(shape[0]).unwrap_or(0);
         let row = |row: u32| decode(info.ggml_dtype, &bytes[row as usize * row_bytes..][..row_bytes]);
-        let rows = self.file.reading(|| rows.iter().map(|&i| row(i)).collect::<Result<Vec<Vec<f32>>, _>>())??;
-        Ok(rows.concat())
+        let mut values = reserved(rows.len().saturating_mul(shape[1]))?;
+        self.file.reading(|| {
+            for &index in rows {
+                values.append(&mut row(index)?);
+            }
+            Ok(values)
+        })?
     }
 
     /// Labels of the rows of [`CLASS_ROWS`]; empty if the file has none.

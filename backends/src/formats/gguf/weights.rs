@@ -5,6 +5,7 @@ use super::file::{CLASS_ROWS, GgufFile};
 use super::names::gguf_name;
 use crate::LoadError;
 use crate::config::TransformerConfig;
+use crate::formats::tensor::reserved;
 use prefold_kernels::Element;
 
 /// The tensors of a GGUF file by Hugging Face's names.
@@ -77,15 +78,18 @@ impl GgufWeights {
         let values = self.file.read(&self.stored_name(name)?, name, shape)?;
         let rotated = name.contains(".self_attn.q_proj.") || name.contains(".self_attn.k_proj.");
         match self.interleaved_head_dim.filter(|_| rotated) {
-            Some(head_dim) => Ok(halves_from_neighbours(&values, head_dim, shape.iter().skip(1).product())),
+            Some(head_dim) => halves_from_neighbours(&values, head_dim, shape.iter().skip(1).product()),
             None => Ok(values),
         }
     }
 }
 
 /// Reorders the rows of each head from pairs (2i, 2i + 1) to pairs (i, i + head_dim / 2).
-fn halves_from_neighbours<T: Copy>(values: &[T], head_dim: usize, row_len: usize) -> Vec<T> {
-    let mut out = Vec::with_capacity(values.len());
+///
+/// # Errors
+/// There is not enough memory.
+fn halves_from_neighbours<T: Copy>(values: &[T], head_dim: usize, row_len: usize) -> Result<Vec<T>, LoadError> {
+    let mut out = reserved(values.len())?;
     for head in values.chunks(head_dim * row_len) {
         for half in 0..2 {
             for pair in 0..head_dim / 2 {
@@ -93,7 +97,7 @@ fn halves_from_neighbours<T: Copy>(values: &[T], head_dim: usize, row_len: usize
             }
         }
     }
-    out
+    Ok(out)
 }
 
 /// Rows of a reranker's head that are stored separately.
@@ -113,7 +117,7 @@ mod tests {
     fn rows_of_each_head_are_put_back_into_halves() {
         // Two heads of four rows of two values; the row's number is the value.
         let values: Vec<u32> = (0..8).flat_map(|row| [row, row]).collect();
-        let rows: Vec<u32> = halves_from_neighbours(&values, 4, 2).chunks(2).map(|row| row[0]).collect();
+        let rows: Vec<u32> = halves_from_neighbours(&values, 4, 2).unwrap().chunks(2).map(|row| row[0]).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
     }
 }

@@ -50,8 +50,8 @@ impl Module {
         let outside =
             |_| LoadError::invalid(file, format!("{name} has the path \"{path}\", which leaves the model's folder"));
         let path = match module_folder(check_inside(path).map_err(outside)?) {
-            "" => folder.to_owned(),
-            path => inside(folder, path),
+            path if path.is_empty() => folder.to_owned(),
+            path => inside(folder, &path),
         };
         Ok(Self { class, path, file: file.to_owned(), name })
     }

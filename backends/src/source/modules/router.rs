@@ -12,6 +12,8 @@ const CONFIGS: [&str; 2] = ["router_config.json", "config.json"];
 const MAX_ROUTES: usize = 16;
 const MAX_MODULES: usize = 16;
 const MAX_MAPPINGS: usize = 64;
+/// Bytes of the name of a route or task at most; messages and answers repeat it.
+const MAX_NAME: usize = 128;
 /// The modality of all texts.
 const TEXT: &str = "text";
 
@@ -137,10 +139,22 @@ fn routes((file, fields): (&str, &Fields<'_>), names: Vec<String>, folder: &str)
             let supported = format!("{MAX_ROUTES} routes of {MAX_MODULES} modules");
             return Err(fields.unsupported("structure", "with more routes or modules", supported));
         }
+        check_name(fields, "structure", &name)?;
         let module = |id: &String| Module::new((file, format!("`{id}`")), types.required(id)?, folder, id);
         routes.push(Route { modules: modules.iter().map(module).collect::<Result<_, LoadError>>()?, name });
     }
     Ok(routes)
+}
+
+/// Checks the name of a route or task.
+///
+/// # Errors
+/// It is too long.
+fn check_name(fields: &Fields<'_>, field: &str, name: &str) -> Result<(), LoadError> {
+    match name.len() {
+        ..=MAX_NAME => Ok(()),
+        length => Err(fields.problem(field, &format!("has a name of {length} bytes, the limit is {MAX_NAME}"))),
+    }
 }
 
 /// The mappings that texts may take; a key is a pair as Python writes it.
@@ -160,6 +174,7 @@ fn mappings_of(parameters: &Fields<'_>) -> Result<Vec<Mapping>, LoadError> {
             let supported = "pairs of a task and a modality, such as ('query', 'text')";
             return Err(parameters.unsupported("route_mappings", &format!("with the key {key}"), supported));
         };
+        check_name(parameters, "route_mappings", task.as_deref().unwrap_or_default())?;
         match modality {
             Modality::Named(modality) if modality == TEXT => of_texts.push(Mapping { task, route }),
             Modality::Any => of_all.push(Mapping { task, route }),

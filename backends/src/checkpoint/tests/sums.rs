@@ -1,0 +1,135 @@
+//! Sums over all items of a file or a model, where each item alone is within its limit.
+
+use super::refusals::Change::{Delete, Set, Write};
+use super::refusals::check;
+use super::{copy_of, fixture, open, options, write_json};
+use crate::check::check_model;
+use crate::config::derived::check_derived;
+use crate::config::{PositionsConfig, TransformerConfig};
+use crate::options::ModelSource;
+use serde_json::{Map, Value, json};
+use std::fs;
+
+#[test]
+fn files_of_tiny_values_are_refused_before_they_are_parsed() {
+    let lists: &'static str = format!("[{}]", vec!["{}"; 200_000].join(",")).leak();
+    let named = "lists, objects and values that they take about";
+    for file in ["config.json", "modules.json", "tokenizer_config.json", "sentence_bert_config.json"] {
+        check(vec![("qwen3-tiny", Write(file, lists), &[file, named])]);
+    }
+    let dir = copy_of("qwen3-tiny");
+    fs::write(dir.path().join("tokenizer.json"), format!("[{}]", vec!["{}"; 800_000].join(","))).unwrap();
+    let message = open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("tokenizer.json") && message.contains(named), "{message}");
+}
+
+#[test]
+fn shards_are_counted() {
+    let dir = copy_of("llama-tiny");
+    Delete("model.safetensors").apply(dir.path());
+    let shard = |index: usize| (format!("t{index}"), json!(format!("{index}.safetensors")));
+    for (count, words) in [(1024, "has no 0.safetensors"), (1025, "names 1025 files of tensors, the limit is 1024")] {
+        let map: Map<String, Value> = (0..count).map(shard).collect();
+        write_json(&dir.path().join("model.safetensors.index.json"), &json!({"weight_map": map}));
+        let message = open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn a_dense_folder_has_few_places_whatever_it_is_called() {
+    let module =
+        |class: &str, path: &str| json!({"type": format!("sentence_transformers.models.{class}"), "path": path});
+    let dir = copy_of("qwen3-tiny");
+    let mut modules = vec![module("Transformer", ""), module("Pooling", "1_Pooling")];
+    modules.extend(["2_Dense", "./2_Dense", "2_Dense/", ".//2_Dense/.", "2_Dense"].map(|path| module("Dense", path)));
+    write_json(&dir.path().join("modules.json"), &json!(modules));
+    let message = open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("the Dense module in the folder \"2_Dense\" in 5 places"), "{message}");
+}
+
+/// The config of a DeBERTa with so many rows of distances.
+fn with_distances(span: usize) -> TransformerConfig {
+    let mut config = open(fixture("deberta-v2-tiny")).unwrap().config;
+    match &mut config.positions {
+        PositionsConfig::Disentangled(it) => it.span = span,
+        other => panic!("{other:?}"),
+    }
+    config
+}
+
+#[test]
+fn tables_that_no_file_has_are_counted_over_layers_and_models() {
+    let config = with_distances(256);
+    let (width, layers) = (config.attention.q_width() as u64, config.num_layers as u64);
+    let PositionsConfig::Disentangled(distances) = config.positions else { unreachable!() };
+    assert_eq!(config.derived_values(100), (distances.terms() as u64 - 1) * 512 * width * layers + 200);
+    check_derived("x", [(&config, 100)].into_iter()).unwrap();
+    let wide = with_distances(1 << 20);
+    let refused = check_derived("x", [(&wide, 100)].into_iter()).unwrap_err().to_string();
+    assert!(refused.starts_with("x: ") && refused.contains("the limit is 268435456"), "{refused}");
+    wide.check_positions("x", 100).unwrap_err();
+
+    let rotary = open(fixture("modernbert-tiny")).unwrap().config;
+    let head_dim = rotary.attention.head_dim;
+    let positions = (1 << 27) / head_dim;
+    // Layers with a window and those without have tables of their own.
+    assert_eq!(rotary.derived_values(positions), 1 << 28);
+    rotary.check_positions("x", positions).unwrap();
+    let two = [(&rotary, positions / 2), (&rotary, positions / 2)];
+    check_derived("x", two.into_iter()).unwrap();
+    check_derived("x", two.into_iter().chain([(&rotary, 1)])).unwrap_err();
+    rotary.check_positions("x", positions + 1).unwrap_err();
+    let alibi = open(fixture("jina-v2-tiny")).unwrap().config;
+    assert_eq!(alibi.derived_values(100), 200 * alibi.attention.num_heads as u64);
+    assert_eq!(alibi.derived_values(usize::MAX), u64::MAX);
+}
+
+#[test]
+fn warnings_and_messages_have_a_length_of_their_own() {
+    let dir = copy_of("bert-mean-tiny");
+    let fields: Map<String, Value> = (0..5000).map(|index| (format!("{index}{}", "x".repeat(500)), json!(1))).collect();
+    write_json(&dir.path().join("sentence_bert_config.json"), &json!({"tokenizer_args": fields}));
+    let capabilities = open(dir.path()).unwrap().capabilities.clone();
+    let [warning] = capabilities.warnings.as_slice() else { panic!("{} warnings", capabilities.warnings.len()) };
+    assert!(warning.len() < 4000 && warning.contains(", 4992 more is not followed"), "{warning}");
+
+    let long = "x".repeat(1 << 20);
+    let index = json!({"weight_map": {long.clone(): "a.safetensors"}});
+    let dir = copy_of("llama-tiny");
+    Set("config.json", "/architectures", json!([long])).apply(dir.path());
+    Delete("model.safetensors").apply(dir.path());
+    write_json(&dir.path().join("model.safetensors.index.json"), &index);
+    fs::copy(fixture("llama-tiny").join("model.safetensors"), dir.path().join("a.safetensors")).unwrap();
+    let verdict = check_model(&options(ModelSource::Path(dir.path().to_owned()))).verdict;
+    assert!(format!("{verdict:?}").len() < 5000);
+}
+
+#[test]
+fn a_router_has_few_models_and_short_names() {
+    let refused = |routes: Vec<String>, modules: &dyn Fn(usize) -> Vec<String>| {
+        let dir = copy_of("qwen3-tiny");
+        let types = (0..routes.len()).flat_map(|index| {
+            let [transformer, pooling] = [format!("{index}_T"), format!("{index}_P")];
+            [
+                (transformer, json!("sentence_transformers.models.Transformer")),
+                (pooling, json!("sentence_transformers.models.Pooling")),
+            ]
+        });
+        let types: Map<String, Value> = types.collect();
+        let structure: Map<String, Value> =
+            routes.into_iter().enumerate().map(|(index, name)| (name, json!(modules(index)))).collect();
+        let router = json!({"types": types, "structure": structure, "parameters": {}});
+        write_json(&dir.path().join("router_config.json"), &router);
+        let module = json!([{"path": "", "type": "sentence_transformers.models.Router"}]);
+        write_json(&dir.path().join("modules.json"), &module);
+        open(dir.path()).unwrap_err().to_string()
+    };
+    let own = |index: usize| vec![format!("{index}_T"), format!("{index}_P")];
+    let names = |count: usize| (0..count).map(|index| format!("r{index}")).collect::<Vec<_>>();
+    assert!(refused(names(9), &own).contains("9 models behind one Router"));
+    let message = refused(names(8), &own);
+    assert!(!message.contains("behind one Router"), "{message}");
+    let message = refused(vec!["x".repeat(129), "b".to_owned()], &own);
+    assert!(message.contains("`structure` has a name of 129 bytes, the limit is 128"), "{message}");
+}

@@ -1,0 +1,80 @@
+//! Tables that a model makes when it is loaded, from numbers of its config: no file shows that it contains them.
+
+use super::{PositionsConfig, RotaryConfig, TransformerConfig};
+use crate::LoadError;
+
+/// Values at most of all such tables of a model: a gigabyte. As many rotate two million positions of 128 components.
+const MAX_VALUES: usize = 1 << 28;
+
+impl TransformerConfig {
+    /// Values of the tables for inputs of up to `positions` tokens: rotations, biases by distance, and embeddings of distances projected
+    /// for each layer.
+    pub(crate) fn derived_values(&self, positions: usize) -> u64 {
+        let product = |factors: &[usize]| factors.iter().fold(1_u64, |product, &it| product.saturating_mul(it as u64));
+        let attention = &self.attention;
+        let of_positions = match &self.positions {
+            PositionsConfig::Rotary(RotaryConfig { full, windowed }) => {
+                product(&[if full == windowed { 1 } else { 2 }, positions, attention.head_dim])
+            }
+            PositionsConfig::Disentangled(it) => {
+                let projected = product(&[it.terms() - 1, it.rows(), attention.num_heads, attention.head_dim]);
+                // And the row of each distance.
+                projected.saturating_mul(self.num_layers as u64).saturating_add(product(&[2, positions]))
+            }
+            PositionsConfig::Learned(_) | PositionsConfig::Biases => 0,
+        };
+        let biases = attention.distance_bias.map_or(0, |_| product(&[2, positions, attention.num_heads]));
+        of_positions.saturating_add(biases)
+    }
+
+    /// Checks that tables for `positions` positions are possible.
+    ///
+    /// # Errors
+    /// One is impossible, or they are too large; the error names `file`.
+    pub(crate) fn check_positions(&self, file: &str, positions: usize) -> Result<(), LoadError> {
+        let is_by_distance =
+            self.attention.distance_bias.is_some() || matches!(self.positions, PositionsConfig::Disentangled(_));
+        if is_by_distance && positions.saturating_mul(self.attention.num_heads) > MAX_VALUES {
+            let problem = format!(
+                "the longest input ({positions} tokens) times the heads ({}) must be at most {MAX_VALUES}",
+                self.attention.num_heads
+            );
+            return Err(LoadError::invalid(file, problem));
+        }
+        let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &self.positions else {
+            return check_derived(file, [(self, positions)].into_iter());
+        };
+        let head_dim = self.attention.head_dim;
+        if positions.saturating_mul(head_dim) > MAX_VALUES {
+            let problem = format!(
+                "the longest input ({positions} tokens of `max_position_embeddings`) times `head_dim` ({head_dim}) \
+                 must be at most {MAX_VALUES}"
+            );
+            return Err(LoadError::invalid(file, problem));
+        }
+        if let Some(rope) = [full, windowed].into_iter().find(|rope| !rope.is_finite(head_dim, positions)) {
+            let problem = format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", rope.theta);
+            return Err(LoadError::invalid(file, problem));
+        }
+        check_derived(file, [(self, positions)].into_iter())
+    }
+}
+
+/// Checks the tables of all models of one together, each with the tokens of its longest input.
+///
+/// # Errors
+/// They are too large; the error names `file`.
+pub(crate) fn check_derived<'a>(
+    file: &str,
+    models: impl Iterator<Item = (&'a TransformerConfig, usize)>,
+) -> Result<(), LoadError> {
+    let values = models.map(|(config, positions)| config.derived_values(positions)).fold(0, u64::saturating_add);
+    if values <= MAX_VALUES as u64 {
+        return Ok(());
+    }
+    let problem = format!(
+        "the longest input, the heads and the layers make tables of positions and distances of {values} values, \
+         the limit is {MAX_VALUES}"
+    );
+    Err(LoadError::invalid(file, problem))
+}
