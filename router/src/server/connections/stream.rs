@@ -1,5 +1,5 @@
-//! The bytes of a connection: a client that takes nothing is given up, or too little of what holds much, and one that has sent its request and closed its half
-//! still gets the answer.
+//! The bytes of a connection: a client that takes nothing is given up, or too little of an answer that holds much, and one that has sent
+//! its request and closed its half still gets the answer.
 
 use super::exchange::Exchange;
 use crate::server::listening::Connection;
