@@ -17,7 +17,7 @@ HIDDEN = 32
 COUNTED = 8
 
 # For what does not grow with the answer: pages that the allocator keeps, the model's buffers for a batch.
-CONSTANT = 120 * MB
+CONSTANT = 60 * MB
 
 
 def with_labels(fixture, directory, count):
