@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A standing adversary: attacks a server with every shape on every route, with floods, and with random combinations of a seed.
+"""A standing adversary: attacks servers with every shape on every route, with floods, products, and random combinations of a seed, and loads
+models from folders and hubs that ask for all there is.
 
-    tests/adversary/adversary.py [--seconds 600] [--seed 1] [--kind embedding|classifier] [--only NAME] [--json FILE]
+    tests/adversary/adversary.py [--seconds 600] [--seed 1] [--kind embedding|reranker|...|folders|hubs] [--only NAME] [--json FILE]
 
-Starts a server (PREFOLD_PROFILE=release for the optimised one) and attacks it. All the while a good client asks in another process, and
-the rules of oracle.py are checked. Each broken rule is printed with the attack's name and steps; `--seed SEED --only NAME` repeats that
-attack alone. Exits with 1 if there is a finding.
+Starts servers of all kinds in turn (PREFOLD_PROFILE=release for the optimised ones) and attacks them. All the while a good client asks in
+another process, and the rules of oracle.py are checked; those of loads are in loader.py. Each broken rule is printed with the attack's name
+and steps; `--kind KIND --seed SEED --only NAME` repeats that attack alone. Exits with 1 if there is a finding.
 """
 
 import argparse
@@ -13,98 +14,34 @@ import asyncio
 import json
 import resource
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent / "load"), str(HERE.parent / "e2e")]
 
-import mix  # noqa: E402
-import scenarios  # noqa: E402
-import shapes  # noqa: E402
+import folders  # noqa: E402
+import loads  # noqa: E402
+import rounds  # noqa: E402
+import schedules  # noqa: E402
 import specials  # noqa: E402
 from field import KEPT, Field  # noqa: E402
-from harness import FIXTURES, eventually  # noqa: E402
+from harness import eventually  # noqa: E402
+from kinds import KINDS  # noqa: E402
 from limits import MB, Limits  # noqa: E402
 from oracle import HEALTH_MEDIAN, MOST, quantiles  # noqa: E402
-from routes import ROUTES  # noqa: E402
 from target import Target  # noqa: E402
 
-KINDS = {
-    "embedding": (),
-    "classifier": ("--model-id", str(FIXTURES / "qwen3-seqcls-tiny")),
-    "encoder": ("--model-id", str(FIXTURES / "bert-mean-tiny")),
-}
 # Open files of the attacker, and of the server.
 FILES = 8000
-# Random attacks between two floods, in a run of hours.
-BETWEEN = 25
-
-
-def schedule(field, seed):
-    """(name, what runs it) of all attacks: floods that need a tight bound first, then every shape, then random ones for ever."""
-    def plain(attack):
-        return attack.name, lambda: field.run(attack)
-
-    def flood(make):
-        return make.__name__, calmly(lambda: field.run(make(seed, field.limits)))
-
-    def special(run):
-        return run.__name__, calmly(lambda: run(field, seed))
-
-    def calmly(run):
-        async def run_calmly():
-            await field.calm()
-            await run()
-        return run_calmly
-
-    yield from map(flood, scenarios.FIRST)
-    async def start_slow_readers():
-        field.start(scenarios.readers_below_any_rate(seed, field.limits))
-    yield "start_slow_readers", start_slow_readers
-    yield from map(plain, mix.matrix(seed, ROUTES))
-    yield "slow_readers_end", field.join
-    yield from map(flood, scenarios.LAST)
-    yield from map(special, (specials.guesses, specials.stalled_log))
-    number = 0
-    while True:
-        yield plain(mix.mixed(seed, number, ROUTES))
-        number += 1
-        if number % BETWEEN == 0:
-            yield flood(scenarios.ALL[number // BETWEEN % len(scenarios.ALL)])
-
-
-def shapes_only(field, seed):
-    """The attacks of `schedule` without floods: for a model whose routes differ."""
-    return ((name, run) for name, run in schedule(field, seed) if name in shapes.SHAPES or name.startswith("random-"))
-
-
-def only(field, seed, name):
-    """The attack of this name."""
-    if name == "random":
-        yield from ((other, run) for other, run in schedule(field, seed) if other.startswith("random-"))
-        return
-    if name.startswith("random-"):
-        attack = mix.mixed(seed, int(name.removeprefix("random-")), ROUTES)
-        yield name, lambda: field.run(attack)
-        return
-    floods = {make.__name__: make for make in scenarios.ALL}
-    if name in floods:
-        yield name, lambda: field.run(floods[name](seed, field.limits))
-        return
-    for other, run in schedule(field, seed):
-        if other == name:
-            yield other, run
-            return
-        if other.startswith("random-"):
-            raise SystemExit(f"no attack is called {name}")
 
 
 async def assail(field, seed, seconds, attacks, say=lambda line: None):
-    """Runs attacks until the time is over; random ones only fill what is left of it."""
+    """Runs attacks until the time is over; random ones and single products only fill what is left of it."""
     deadline = time.monotonic() + seconds
     for name, run in attacks:
-        if time.monotonic() > deadline and name.startswith("random-"):
+        if time.monotonic() > deadline and name.startswith(schedules.FILLERS):
             break
         begun = time.monotonic()
         before = len(field.oracle.findings)
@@ -157,14 +94,17 @@ def afterwards(field):
         oracle.find("latency", f"the median of health checks is {median['p50_ms']} ms")
 
 
-def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: None, attacks=None):
+def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: None, attacks=schedules.everything_slowly):
     """Attacks a new server for a time; returns its field with what was found."""
-    with Target(limits, *KINDS[kind], is_json=kind != "classifier") as target:
-        field = Field(target, limits, kind)
+    one = KINDS[kind]
+    limits = one.limits(limits)
+    with tempfile.TemporaryDirectory(prefix="prefold-adversary-") as directory, \
+            Target(limits, *one.arguments(Path(directory)), is_json=one.is_json) as target:
+        field = Field(target, limits, one.questions)
 
         async def all_of_it():
-            async with field.witnessed(kind):
-                chosen = (attacks or schedule)(field, seed) if name is None else only(field, seed, name)
+            async with field.witnessed(one.questions):
+                chosen = attacks(field, seed) if name is None else schedules.only(field, seed, name)
                 await assail(field, seed, seconds, chosen, say)
         asyncio.run(all_of_it())
         afterwards(field)
@@ -210,21 +150,52 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=KINDS, default="embedding")
-    parser.add_argument("--only", metavar="NAME", help="one attack alone; `random` for all random ones")
+    parser.add_argument("--kind", choices=rounds.PARTS, help="one kind of server, folders or hubs alone")
+    parser.add_argument("--only", metavar="NAME", help="one attack or load of --kind alone; `random` for all random ones")
     parser.add_argument("--json", type=Path, help="writes the figures here")
     args = parser.parse_args()
+    if args.only and not args.kind:
+        parser.error("--only needs --kind")
     if not may_open(FILES):
         parser.error(f"{FILES} open files are needed, the hard limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[1]}")
-    field = attack(args.kind, args.seed, args.seconds, args.only, say=lambda line: print(line, flush=True))
-    if args.only is None:
-        specials.stop_among_heads(field.oracle.find)
-    print(json.dumps(figures(field), indent=1))
-    print(report(field, args.seed, args.kind))
+    measured, findings = {}, 0
+    for part, seed, result in parts(args, lambda line: print(line, flush=True)):
+        one, count, text = told(part, seed, result)
+        measured.setdefault(part, []).append(one)
+        findings += count
+        print(text, flush=True)
+    print(json.dumps(measured, indent=1))
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(figures(field), indent=1) + "\n")
-    return 1 if field.oracle.findings else 0
+        args.json.write_text(json.dumps(measured, indent=1) + "\n")
+    print(f"{findings} findings")
+    return 1 if findings else 0
+
+
+def parts(args, say):
+    """(part, seed, field of a server or result of loads) of all that is asked for."""
+    if args.kind is None:
+        for part, seed, result in rounds.run(attack, args.seed, args.seconds, say):
+            if part == "embedding":
+                specials.stop_among_heads(result.oracle.find)
+            yield part, seed, result
+    elif args.kind in KINDS:
+        field = attack(args.kind, args.seed, args.seconds, args.only, say=say)
+        if args.only is None:
+            specials.stop_among_heads(field.oracle.find)
+        yield args.kind, args.seed, field
+    else:
+        jobs = loads.only(args.seed, args.only) if args.only else rounds.load_jobs(args.kind, args.seed, folders.LONG)
+        yield args.kind, args.seed, loads.run(jobs, args.seconds, say)
+
+
+def told(part, seed, result):
+    """(figures, findings, report) of a part."""
+    if isinstance(result, Field):
+        return figures(result), len(result.oracle.findings), report(result, seed, part)
+    found, count = result
+    lines = [f"adversary: {len(found)} findings with seed {seed} in {count} {part}", *found]
+    return {"loads": count}, len(found), "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -22,22 +22,30 @@ CALM = 20
 KEPT = 96 * MB
 
 
-def warm_up(target, kind):
+def warm_up(target, questions):
     """Requests after which a server's memory is that of one in use: full batches, long answers, large bodies."""
-    path, field = ("/v1/embeddings", "input") if kind != "classifier" else ("/predict", "inputs")
-    wrap = (lambda text: text) if kind != "classifier" else lambda text: [text]
-    inputs = [wrap(f"{number} {'zebra quince ' * 60}") for number in range(16)]
-    for body in ({field: inputs}, {field: [wrap("a")] * 2000}, {field: wrap("a"), "ignored": "x" * MB}) * 3:
-        response = target.post(path, body if kind != "classifier" else {**body, field: inputs}, {"authorization": f"Bearer {BAD}"})
+    path, field, wrap, many, words = WARM.get(questions, ("/v1/embeddings", "input", lambda text: text, 2000, 60))
+    inputs = [wrap(f"{number} {'zebra quince ' * words}") for number in range(16)]
+    for body in ({field: inputs}, {field: [wrap("a")] * many}, {field: inputs, "ignored": "x" * MB}) * 3:
+        response = target.post(path, {"query": "a", **body}, {"authorization": f"Bearer {BAD}"})
         assert response.status == 200, response
+
+
+# Route, field and form of an input, how many inputs and words, where they are not those of an embedding model.
+WARM = {
+    "classifier": ("/predict", "inputs", lambda text: [text], 2000, 60),
+    "tokens": ("/predict_tokens", "inputs", lambda text: text, 2000, 60),
+    "labels": ("/predict_tokens", "inputs", lambda text: text, 100, 1),
+    "reranker": ("/rerank", "texts", lambda text: text, 2000, 60),
+}
 
 
 class Field:
     """One server and who attacks it."""
 
-    def __init__(self, target, limits, kind):
+    def __init__(self, target, limits, questions):
         self.target, self.limits = target, limits
-        warm_up(target, kind)
+        warm_up(target, questions)
         self.oracle = Oracle(target, limits)
         self.descriptors = settled(self.oracle.vitals.descriptors)
         self.threads = self.oracle.vitals.threads()
@@ -109,10 +117,10 @@ class Field:
         return found
 
     @asynccontextmanager
-    async def witnessed(self, kind):
+    async def witnessed(self, questions):
         """Runs the witness, and looks at the server several times a second."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, str(Path(__file__).with_name("witness.py")), str(self.target.port), kind,
+            sys.executable, str(Path(__file__).with_name("witness.py")), str(self.target.port), questions,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         while json.loads(await process.stdout.readline() or b'{"what": "ready"}')["what"] != "ready":
             pass

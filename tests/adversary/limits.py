@@ -18,6 +18,10 @@ PARSED = 6
 ANSWERED = 6
 # "The bytes of a request": what a body reserves counts; while it grows, the old memory and the new are there together.
 RESERVED = 2
+# The old memory of a body that grows is there until it is copied into the new one, which is twice as large; only the new one counts.
+GROWING = 0.5
+# "Limits": values in a response, of four bytes each. What has more is refused.
+RESPONSE = 4 * 67_108_864
 # "Memory for parsed values": 1 MB of text added up to 252 MB.
 TOKENIZED = 252
 # "Limits": a /tokenize request has 1,048,576 bytes, all of them 4,194,304 and one request.
@@ -44,6 +48,7 @@ class Limits:
     batch_tokens: int = 2048
     workers: int = 1
     shutdown_timeout: int = 20
+    vector: float = 1  # What an answer to one input counts, in vectors of the built-in model.
 
     def flags(self):
         return ["--max-buffered-bytes", self.buffered, "--payload-limit", self.payload, "--client-timeout", self.client_timeout,
@@ -51,20 +56,18 @@ class Limits:
                 "--max-queued-tokens", self.queued_tokens, "--max-batch-tokens", self.batch_tokens,
                 "--tokenization-workers", self.workers, "--shutdown-timeout", self.shutdown_timeout]
 
-    def counted(self, load):
-        """Bytes that count against --max-buffered-bytes, at most: a token of an answer counts as its text does."""
-        return RESERVED * load.bodies + load.values + TOKENIZED * load.tokenized
-
     def terms(self, load):
         """Bytes by term. Bodies and answers exceed --max-buffered-bytes by one request at most; heads that are not complete count nowhere,
         but each has a limit."""
-        one = max(self.payload, load.values // max(1, load.requests))
-        counted = min(RESERVED * load.bodies + load.values, self.buffered + one)
+        values = int(load.values * self.vector)
+        one = max(self.payload, min(RESPONSE, values // max(1, load.requests)))
+        counted = min(RESERVED * load.bodies + values, self.buffered + one)
         return {
             "connections": CONNECTION * load.connections,
             "heads": load.heads,
             "bodies, answers": counted,
-            "values of answers": (ANSWERED - 1) * min(load.values, self.buffered + one),
+            "bodies that grow": int(GROWING * min(load.bodies, self.buffered + self.payload)),
+            "values of answers": (ANSWERED - 1) * min(values, self.buffered + one),
             "parsed values": (PARSED - 1) * min(load.parsed, self.buffered + self.payload),
             "pieces of answers": PIECES * load.pieces,
             "texts": TOKENIZED * (min(load.tokenized, TOKENIZE_ALL + TOKENIZE_ONE)
@@ -75,13 +78,3 @@ class Limits:
     def bound(self, load):
         """Bytes of resident memory that the load may add."""
         return sum(self.terms(load).values())
-
-    def filled(self, load):
-        """Limits that the load may reach, as a refusal names them: the good client may be refused for these."""
-        reached = {
-            "--max-buffered-bytes": self.counted(load) >= self.buffered,
-            "--max-concurrent-requests": load.requests >= self.requests,
-            "--max-queued-tokens": load.tokens >= self.queued_tokens,
-            "tokenize": load.tokenized >= TOKENIZE_ALL,
-        }
-        return {flag for flag, is_reached in reached.items() if is_reached}

@@ -5,6 +5,7 @@ import random
 
 import framing_shapes  # noqa: F401  Registers its shapes.
 import head_shapes  # noqa: F401
+import product_shapes  # noqa: F401
 import shapes
 import text_shapes  # noqa: F401
 from drafts import BAD, NONE, WRONG, Draft
@@ -95,12 +96,18 @@ def mixed(seed, number, routes):
     return Attack(f"random-{number}", tuple(made))
 
 
-def matrix(seed, routes):
-    """Every shape with every route, with a key and without."""
-    for name in sorted(shapes.SHAPES):
-        made = []
+def together(seed, title, names, routes, keys=lambda number: (BAD,)):
+    """An attack of these shapes on these routes; `keys` of each route's number are who asks."""
+    made = []
+    for name in names:
         for number, route in enumerate(routes):
-            for key in (BAD, NONE if number % 2 else WRONG):
+            for key in keys(number):
                 chance = random.Random(f"{seed} {name} {route} {key}")
                 made += shapes.plays(name, Draft(chance, route, key))
-        yield Attack(name, tuple(made))
+    return Attack(title, tuple(made))
+
+
+def matrix(seed, routes):
+    """Every shape but those of products with every route, with a key and without."""
+    for name in sorted(shapes.SHAPES.keys() - shapes.PRODUCTS):
+        yield together(seed, name, [name], routes, lambda number: (BAD, NONE if number % 2 else WRONG))

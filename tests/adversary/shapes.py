@@ -3,6 +3,8 @@
 SHAPES = {}
 # Shapes only for routes that take a body.
 OF_POSTS = set()
+# Shapes whose requests ask for much: each is an attack of its own kind (`schedules.products`).
+PRODUCTS = set()
 
 
 def shape(maker):
@@ -14,6 +16,11 @@ def shape(maker):
 def posts(maker):
     OF_POSTS.add(maker.__name__)
     return shape(maker)
+
+
+def product(maker):
+    PRODUCTS.add(maker.__name__)
+    return posts(maker)
 
 
 def plays(name, draft):

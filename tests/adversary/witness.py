@@ -3,7 +3,7 @@
 
     tests/adversary/witness.py PORT KIND
 
-KIND is `embedding` or `classifier`. The answers before the attack are what later ones are compared with, bit for bit. Ends when its
+KIND is one of `QUESTIONS`. The answers before the attack are what later ones are compared with, bit for bit. Ends when its
 standard input does.
 """
 
@@ -52,7 +52,11 @@ QUESTIONS = {
         "/decode": post("/decode", {"ids": [52, 82, 68]}),
     },
 }
-QUESTIONS["encoder"] = QUESTIONS["embedding"]
+QUESTIONS["reranker"] = {name: asked for name, asked in QUESTIONS["embedding"].items() if name in ("/rerank", "/v1/rerank", "/tokenize", "/decode")} | {
+    "/score": post("/score", {"queries": TEXTS[0], "documents": TEXTS[1:]})}
+QUESTIONS["tokens"] = {name: QUESTIONS["embedding"][name] for name in ("/tokenize", "/decode")} | {
+    "/predict_tokens": post("/predict_tokens", {"inputs": TEXTS, "aggregation_strategy": "simple"})}
+QUESTIONS["labels"] = QUESTIONS["tokens"]
 HEALTH = request("GET", "/health")
 
 

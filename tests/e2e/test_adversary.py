@@ -1,7 +1,10 @@
 """Short form of `make adversary`, and tests of its rules."""
 
+import itertools
 import random
 import sys
+import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +14,15 @@ sys.path.append(str(ROOT / "tests" / "adversary"))
 
 import adversary  # noqa: E402
 import answers  # noqa: E402
+import folders  # noqa: E402
+import hubs  # noqa: E402
+import loader  # noqa: E402
+import loads  # noqa: E402
 import marks  # noqa: E402
 import mix  # noqa: E402
+import product_shapes  # noqa: E402
+import schedules  # noqa: E402
+import shapes  # noqa: E402
 import specials  # noqa: E402
 from limits import CONNECTION, MB, Limits  # noqa: E402
 from oracle import Oracle, Window  # noqa: E402
@@ -24,19 +34,40 @@ from target import fault  # noqa: E402
 from test_slow_clients import artefact  # noqa: E402
 
 SEED = 1
-# All floods and shapes on the first, all shapes on the others; random attacks fill the rest of the time.
-SECONDS = {"embedding": 75, "classifier": 15, "encoder": 15}
+# All floods, shapes, products and attacks by key on the first, all shapes on the next two, products on the others; random attacks fill the
+# rest of the time.
+ATTACKS = {
+    "embedding": (schedules.everything, 90), "classifier": (schedules.shapes_only, 15), "encoder": (schedules.shapes_only, 15),
+    "reranker": (schedules.some_products("one_text_for_all", "options_for_all"), 0),
+    "tokens": (schedules.some_products("labels_for_all_of_tokens"), 0),
+    "labels": (schedules.some_products("scores_of_all_labels_of_tokens"), 0),
+}
+# Bytes of the largest file of a model folder.
+SCALE = 400_000
 
 
-@pytest.mark.parametrize("kind", SECONDS)
+@pytest.mark.parametrize("kind", ATTACKS)
 def test_no_attack_breaks_a_rule(kind):
     if not adversary.may_open(adversary.FILES):
         pytest.skip("5,000 connections need more descriptors than the hard limit")
-    field = adversary.attack(kind, SEED, SECONDS[kind], attacks=adversary.schedule if kind == "embedding" else adversary.shapes_only)
+    attacks, seconds = ATTACKS[kind]
+    field = adversary.attack(kind, SEED, seconds, attacks=attacks)
     artefact(f"adversary-{kind}.json", adversary.figures(field))
     print(adversary.figures(field))
     assert not field.oracle.findings, adversary.report(field, SEED, kind)
-    assert len(field.oracle.health) > 100 and len(field.oracle.good) > 20
+    assert len(field.oracle.health) > (100 if seconds else 10) and len(field.oracle.good) > (20 if seconds else 4)
+
+
+def test_no_model_folder_breaks_a_rule():
+    """Each maker once; two at a time."""
+    found, count = loads.run(itertools.islice(loads.folder_jobs(SEED, SCALE), len(folders.FOLDERS)), 600)
+    assert not found and count == len(folders.FOLDERS), "\n".join(found)
+
+
+def test_no_hub_breaks_a_rule():
+    """Each request of a download, answered in one way that has no end."""
+    found, count = loads.run(loads.hub_jobs(SEED, hubs.short), 600)
+    assert not found and count == len(hubs.ASKED) + len(hubs.OF_XET), "\n".join(found)
 
 
 def test_connections_without_a_request_do_not_hold_up_a_stop():
@@ -49,6 +80,18 @@ def test_attacks_are_the_same_for_the_same_seed():
     for number in (0, 7, 31):
         assert mix.mixed(SEED, number, ROUTES) == mix.mixed(SEED, number, ROUTES) != mix.mixed(SEED + 1, number, ROUTES)
     assert list(mix.matrix(SEED, ROUTES)) == list(mix.matrix(SEED, ROUTES))
+
+
+def test_folders_are_the_same_for_the_same_seed(tmp_path):
+    def made(name, seed, place):
+        folders.make(name, seed, tmp_path / place, 10_000)
+        return {file.relative_to(tmp_path / place): file.read_bytes() for file in (tmp_path / place).rglob("*") if file.is_file()}
+
+    for name in folders.FOLDERS:
+        once, again, other = (made(name, seed, f"{name}{number}") for number, seed in enumerate((1, 1, 2)))
+        assert once == again, name
+        assert name == "routers" or once != other or once != made(name, 3, f"{name}3"), name
+    assert list(map(str, hubs.cases(SEED))) == list(map(str, hubs.cases(SEED)))
 
 
 # What follows breaks each rule once.
@@ -125,16 +168,15 @@ def seen(**more):
     (seen(seconds=60.0), "latency"),
     (seen(what="/health", seconds=5.0), "latency"),
     (seen(what="/health", status=503), "refused"),
-    (seen(status=429, flags=["--max-buffered-bytes"]), None),
-    (seen(status=429, flags=["--max-queued-tokens"]), "refused"),
-    (seen(status=429, flags=["--max-buffered-bytes"], at=60.0), "refused"),
+    (seen(status=429, flags=["--max-buffered-bytes"]), "refused"),
+    (seen(status=429, flags=[]), "refused"),
     (seen(status=None, failure="the end"), "no answer"),
     (seen(status=422), "refused"),
     (seen(status=429, flags=["--max-buffered-bytes"], is_foreign=True), "another's text"),
 ])
 def test_what_the_good_client_must_not_see_is_found(observed, rule):
     oracle = Oracle(Still, Limits())
-    oracle.windows.append(Window("a", Load(), {"--max-buffered-bytes"}, "", 0, 0, begun=0.0, ended=10.0))
+    oracle.windows.append(Window("a", Load(), "", 0, 0, begun=0.0, ended=10.0))
     oracle.judge(observed)
     assert [finding.rule for finding in oracle.findings] == ([rule] if rule else [])
 
@@ -145,4 +187,59 @@ def test_the_bound_of_memory_follows_from_what_is_sent():
     assert idle == 1000 * CONNECTION
     held = Load(connections=1000, bodies=1000 * MB, parsed=1000 * MB, values=1000 * MB, requests=1000)
     assert limits.bound(held) - limits.bound(Load(connections=1000)) == (limits.buffered + limits.payload) * 11
-    assert limits.filled(Load(bodies=limits.buffered // 2)) == {"--max-buffered-bytes"} and not limits.filled(Load(connections=5000))
+
+
+def test_copies_of_what_is_shared_are_beyond_the_bound():
+    """A query for each of its documents, on the routes that rerank, takes more than the attack's bound."""
+    routes = [route for route in ROUTES if route.path.endswith("rerank")]
+    attack = mix.together(SEED, "one_text_for_all", ["one_text_for_all"], [route for route in ROUTES if route.values == 1])
+    assert Limits().bound(attack.load) < len(routes) * product_shapes.SHARED * product_shapes.ITEMS
+
+
+def load(**more):
+    return loader.Load(**{"status": 1, "seconds": 1.0, "peak": 50 * MB, "said": "config.json: too large", "bound": 512 * MB, "limit": 90.0, **more})
+
+
+@pytest.mark.parametrize("done, rule", [
+    (load(), None),
+    (load(status=0, said=""), None),
+    (load(status=1, said=" "), "message"),
+    (load(said="a" * 100_000), "message"),
+    (load(status=None), "memory or time"),
+    (load(status=-6), "death"),
+    (load(status=101), "status"),
+    (load(peak=513 * MB), "memory"),
+    (load(said="thread 'main' panicked at src/lib.rs"), "panic"),
+    (load(problems=(("latency", "GET /health took 9 s"),)), "latency"),
+])
+def test_a_wrong_load_is_found(done, rule):
+    assert [rule for rule, _ in loader.faults(done)] == ([rule] if rule else [])
+
+
+@pytest.mark.parametrize("command, rule", [
+    ("raise SystemExit(1)", "message"),
+    ("print('no'); raise SystemExit(1)", None),
+    ("a = bytes(600_000_000); print('no'); raise SystemExit(1)", "memory"),
+    ("import os; os.abort()", "death"),
+])
+def test_what_a_program_takes_is_measured(command, rule, monkeypatch, tmp_path):
+    program = tmp_path / "program"
+    program.write_text(f"#!{sys.executable}\n{command}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(loader, "PREFOLD", program)
+    assert [rule for rule, _ in loader.faults(loader.check("model", size=0))] == ([rule] if rule else [])
+
+
+def test_a_program_that_takes_all_of_a_hub_is_found(monkeypatch):
+    """It keeps what comes, and goes with its token wherever it is led."""
+    def takes_all(model, _, url, __, cache, *more, env, size):
+        data = urllib.request.urlopen(urllib.request.Request(f"{url}/api/models/{model}", headers={"authorization": hubs.SECRET})).read()
+        Path(cache, "kept").write_bytes(data[:10 * MB])
+        return load()
+    monkeypatch.setattr(hubs.loader, "check", takes_all)
+    listing, chance = ("GET", hubs.LISTING), random.Random(1)
+    endless = hubs.Case(listing, "", hubs.body_in_chunks(FirstOf(chance)), True)
+    assert {rule for rule, _ in hubs.play(endless)} == {"taken", "left"}
+    monkeypatch.setattr(hubs, "MOST", 20 * MB)
+    redirect = next(case.answer for case in hubs.cases(SEED) if case.name == "redirects" and led_elsewhere(case))
+    assert "secret" in {rule for rule, _ in hubs.play(hubs.Case(listing, "", redirect, True))}

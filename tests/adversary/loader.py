@@ -1,0 +1,171 @@
+"""Loads one model, with `check-model` or a start, within bounds of memory and time; what breaks one becomes a finding."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import ADDRESS, PREFOLD, Address, environment
+from limits import MB
+
+# Peak memory of loading: for the program and its libraries, and for each byte of the files.
+BASE, EACH = 512 * MB, 8
+# Seconds, on a busy machine and with a program that is not optimised: for what a model of a few bytes takes, and for a MB of its files.
+SECONDS, PER_MB = 90.0, 4.0
+# Address space beyond the memory: code, stacks, what the allocator reserves.
+RESERVED = 4 << 30
+# Bytes of output: messages repeat parts of files, not files.
+SAID = 64_000
+# Seconds for an answer about a text, for health meanwhile, and from SIGTERM to the end.
+ANSWER, HEALTH, STOP = 20.0, 5.0, 30.0
+# Texts that are asked of a model that has started: a word without end, the letters of its tokens, spaces, and what normalisers work on.
+TEXTS = ("a" * 20_000, "ab " * 7000, " " * 20_000, "é" * 10_000, "▁" * 6000 + "a" * 3000, "1a2b " * 4000)
+# Status of check-model where it cannot tell, as the hub fails.
+UNKNOWN = 3
+# A start of the program that keeps its status and its peak, which is not its starter's, and sets the limit of its address space.
+STARTER = """
+import os, resource, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: None)
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+program = subprocess.Popen(sys.argv[3:])
+_, status, usage = os.wait4(program.pid, 0)
+open(sys.argv[1], "w").write(f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss << 10}")
+"""
+
+
+@dataclass
+class Load:
+    """What a load came to."""
+
+    status: int | None  # None if it was killed after its time.
+    seconds: float
+    peak: int
+    said: str
+    bound: int
+    limit: float
+    problems: tuple = ()  # Of a server that started: (rule, detail).
+
+
+class Loading:
+    """A running load. `check` is check-model, else it is a start."""
+
+    def __init__(self, check, *arguments, size, env=None):
+        self.bound, self.limit = BASE + EACH * size, SECONDS + PER_MB * size / MB
+        self.directory = Path(tempfile.mkdtemp(prefix="prefold-load-"))
+        self.log, self.result = self.directory / "log", self.directory / "result"
+        command = [PREFOLD, "check-model", *arguments] if check else [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", "--model-id", *arguments]
+        starter = [sys.executable, "-c", STARTER, self.result, self.bound + RESERVED, *command]
+        self.begun = time.monotonic()
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(list(map(str, starter)), env={**environment(self.directory), **(env or {})}, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=subprocess.STDOUT, cwd=self.directory, start_new_session=True)
+
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def is_over(self, seconds):
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def resident(self):
+        """Resident bytes of the program, or 0."""
+        try:
+            child = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0]
+            return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{child}/status").read_text()).group(1)) << 10
+        except (OSError, IndexError, AttributeError):
+            return 0
+
+    def wait(self, is_enough=lambda: False):
+        """Waits until it is over, or far beyond a bound, or `is_enough`; returns whether it is enough."""
+        while not self.is_over(0.05):
+            if is_enough():
+                return True
+            if time.monotonic() - self.begun > self.limit or self.resident() > 2 * self.bound:
+                os.killpg(self.process.pid, signal.SIGKILL)
+        return False
+
+    def end(self, problems=()):
+        """The load, which is over."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        found = self.result.read_text().split() if self.result.exists() else [None, 0]
+        load = Load(found[0] and int(found[0]), time.monotonic() - self.begun, int(found[1]), self.said(), self.bound, self.limit, tuple(problems))
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return load
+
+
+def check(*arguments, size, env=None):
+    """`prefold check-model`."""
+    loading = Loading(True, *arguments, size=size, env=env)
+    loading.wait()
+    return loading.end()
+
+
+def start(*arguments, size, env=None, texts=TEXTS):
+    """A start; if it succeeds, questions with texts and a stop."""
+    loading = Loading(False, *arguments, size=size, env=env)
+    server = Address(None)
+
+    def is_ready():
+        if server.port is None:
+            found = ADDRESS.search(loading.said())
+            server.port = found and int(found.group(1))
+        try:
+            return server.port is not None and server.get("/ready").status == 200
+        except OSError:
+            return False
+    if not loading.wait(is_ready):
+        return loading.end()
+    problems = list(asked(server, texts))
+    begun = time.monotonic()
+    os.killpg(loading.process.pid, signal.SIGTERM)
+    if not loading.is_over(STOP):
+        problems.append(("shutdown", f"no end {time.monotonic() - begun:.0f} s after SIGTERM"))
+    return loading.end(problems)
+
+
+def asked(server, texts):
+    """(rule, detail) of answers about texts that are late or failures."""
+    for route in ("/embed", "/tokenize"):
+        for text in texts:
+            for what, limit, ask in ((f"POST {route} of {text[:9]!r}...", ANSWER, lambda: server.post(route, {"inputs": [text, text]}).status),
+                                     ("GET /health", HEALTH, lambda: server.get("/health").status)):
+                begun = time.monotonic()
+                try:
+                    status = ask()
+                except OSError as error:
+                    yield "no answer", f"{what}: {error!r}"
+                    return
+                if time.monotonic() - begun > limit:
+                    yield "latency", f"{what} took {time.monotonic() - begun:.1f} s"
+                if status not in (200, 400, 404, 413, 422, 424):
+                    yield "status", f"{what}: {status}"
+
+
+def faults(load):
+    """(rule, what is wrong) of a load."""
+    yield from load.problems
+    if load.status is None:
+        yield "memory or time", f"killed after {load.seconds:.0f} s: more than {load.limit:.0f} s, or than twice {load.bound / MB:.0f} MB"
+    elif load.status < 0:
+        yield "death", f"ended by signal {signal.Signals(-load.status).name}"
+    elif load.status not in (0, 1, UNKNOWN):
+        yield "status", f"{load.status}, an error is 1"
+    if "panicked" in load.said:
+        yield "panic", load.said[-600:]
+    if load.peak > load.bound:
+        yield "memory", f"{load.peak / MB:.0f} MB at the peak, the bound is {load.bound / MB:.0f} MB"
+    if len(load.said) > SAID:
+        yield "message", f"{len(load.said)} bytes of output"
+    if load.status and not load.said.strip():
+        yield "message", "an error without a word"

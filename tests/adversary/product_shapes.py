@@ -1,0 +1,97 @@
+"""Shapes of products: a value that many items share, and lists that multiply. Each item is within its limit, and so is the body."""
+
+import json
+
+import shapes
+
+SHARED, ITEMS = 100_000, 2000
+# Tokens of one request that are queued at a time, at most: a chunk of inputs.
+TOKENS = 2048 * 2048
+# Fields that hold the items of a request, and those that hold what all items share; a value of either kind may be refused.
+LISTS = ("inputs", "input", "texts", "documents", "ids")
+ONES = ("query", "queries", "source_sentence", "prompt", "instruction", "prompt_name", "task", "model", "truncation_direction", "input_type")
+
+
+def with_lists(value, items):
+    """The body with its lists replaced, within objects too."""
+    if not isinstance(value, dict):
+        return value
+    return {name: items if name in (*LISTS, "sentences") else with_lists(one, items) for name, one in value.items()}
+
+
+def asked(draft, value, count, tokens=None, seconds=2):
+    """The request for this value. Its reader leaves early: what it asks for may be much work."""
+    body = json.dumps(value).encode()
+    load = draft.load(body, len(body), inputs=count, tokens=min(count * 2048, TOKENS) if tokens is None else tokens, encoded=SHARED,
+                      tokenized=len(body))
+    return draft.asked(draft.request(body), load=load, seconds=seconds)
+
+
+def items(draft, count, one="a"):
+    """Items of a letter, in the form of the route."""
+    path = draft.route.path
+    return [[one] for _ in range(count)] if path == "/predict" else [[7]] * count if path == "/decode" else [one] * count
+
+
+@shapes.product
+def one_text_for_all(draft):
+    """A long query, prompt or instruction, and documents of a letter: it is held, and read, once."""
+    long = draft.huge(SHARED)
+    value = with_lists(draft.value(1), items(draft, ITEMS))
+    shared = {"query": long} if "query" in value else {"queries": long} if "queries" in value else {
+        "inputs": {**value["inputs"], "source_sentence": long}} if isinstance(value.get("inputs"), dict) else {
+        draft.chance.choice(ONES): long[:draft.chance.choice([16_000, SHARED])]}
+    return asked(draft, {**value, **shared}, ITEMS)
+
+
+@shapes.product
+def options_for_all(draft):
+    """A prompt at its limit, and lists in the fields of options."""
+    value = with_lists(draft.value(1), items(draft, ITEMS))
+    options = {"prompt": draft.huge(16_000)[:16_000], "instruction": draft.huge(16_000)[:16_000], "parameters": {"prompt": draft.huge(16_000)[:16_000]},
+               "truncate_prompt_tokens": 3, "return_documents": True, "top_n": ITEMS, "raw_scores": True}
+    chosen = draft.chance.sample(sorted(options), 2)
+    return asked(draft, {**value, **{name: options[name] for name in chosen}}, ITEMS)
+
+
+@shapes.product
+def labels_for_all(draft):
+    """As many labels to leave out as a body may have, of which none is there, and texts with many tokens; on as many connections as serve."""
+    label = draft.chance.choice(["", "x"])
+    value = with_lists(draft.value(1), items(draft, 300, "the cat sat on the mat " * 10))
+    value |= {"aggregation_strategy": draft.chance.choice(["none", "average"]), "ignore_labels": [label] * (1_000_000 if draft.route.values > 1 else 50_000)}
+    return [asked(draft, value, 300) for _ in range(3 if draft.route.values > 1 else 1)]
+
+
+@shapes.product
+def scores_of_all_labels(draft):
+    """Logits of all labels for each of a few hundred tokens."""
+    value = with_lists(draft.value(1), items(draft, 4, "the cat sat on the mat " * 10))
+    value |= {"raw_scores": True, "use_activation": False}
+    return [asked(draft, {**value, "aggregation_strategy": strategy}, 4) for strategy in ("none", "none", "average")]
+
+
+@shapes.product
+def many_small_values(draft):
+    """A hundred thousand values without a letter, in the place of the items or in a field that nobody reads."""
+    one = draft.chance.choice(["", [], {}, [[]], None, {"": ""}, {"text": "a"}, [7], ["a", "b"]])
+    many = [one] * draft.chance.choice([20_000, 100_000])
+    value = draft.value(1)
+    value = {**value, "ignored": many} if draft.chance.random() < 0.3 else with_lists(value, many)
+    return asked(draft, value, len(many), tokens=len(many))
+
+
+@shapes.product
+def lists_of_ids(draft):
+    """Inputs of token ids, each as long as the model takes and longer, of one list again and again."""
+    length, count = draft.chance.choice([(500, 400), (5000, 40), (50_000, 4), (1, 50_000)])
+    return asked(draft, with_lists(draft.value(1), [[7] * length] * count), count)
+
+
+@shapes.product
+def texts_that_differ_at_their_end(draft):
+    """Inputs with one long beginning: none of it is told apart before its end."""
+    begun = draft.huge(3000)
+    texts = [f"{begun} {number}" for number in range(100)]
+    made = [[text] for text in texts] if draft.route.path == "/predict" else [[7] * 900 + [number] for number in range(100)] if draft.route.path == "/decode" else texts
+    return asked(draft, with_lists(draft.value(1), made), 100)
