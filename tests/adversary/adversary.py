@@ -94,8 +94,17 @@ def afterwards(field):
         oracle.find("latency", f"the median of health checks is {median['p50_ms']} ms")
 
 
-def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: None, attacks=schedules.everything_slowly):
-    """Attacks a new server for a time; returns its field with what was found."""
+def stopped(field):
+    """What takes no time: SIGTERM still works, and the log is right."""
+    seconds = specials.seconds_to_end(field.target, field.limits.shutdown_timeout + specials.STOP)
+    if seconds is None or field.target.process.returncode != 0:
+        field.oracle.find("shutdown", f"status {field.target.process.returncode} after {seconds} s")
+    field.target.log.thread.join(10)
+    field.oracle.check_log([])
+
+
+def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: None, attacks=schedules.everything_slowly, end=None):
+    """Attacks a new server for a time, and ends it; returns its field with what was found."""
     one = KINDS[kind]
     limits = one.limits(limits)
     with tempfile.TemporaryDirectory(prefix="prefold-adversary-") as directory, \
@@ -107,7 +116,7 @@ def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: Non
                 chosen = attacks(field, seed) if name is None else schedules.only(field, seed, name)
                 await assail(field, seed, seconds, chosen, say)
         asyncio.run(all_of_it())
-        afterwards(field)
+        (end or afterwards)(field)
         return field
 
 

@@ -149,9 +149,8 @@ def text_without_an_end(chance):
 @way
 def body_that_unpacks(chance):
     """A gigabyte of spaces in a megabyte."""
-    packed = gzip.compress(b" " * (64 * MB), 6) * 16
-
     def answer(handler, body):
+        packed = gzip.compress(b" " * (32 * MB), 1) * 32
         begin(handler, 200, ("content-encoding", "gzip"), ("content-length", str(len(packed))))
         handler.end_headers()
         handler.wfile.write(packed)

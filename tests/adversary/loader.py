@@ -61,7 +61,7 @@ class Loading:
         self.log, self.result = self.directory / "log", self.directory / "result"
         command = [PREFOLD, "check-model", *arguments] if check else [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", "--model-id", *arguments]
         starter = [sys.executable, "-c", STARTER, self.result, self.bound + RESERVED, *command]
-        self.begun = time.monotonic()
+        self.begun, self.most = time.monotonic(), 0
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(list(map(str, starter)), env={**environment(self.directory), **(env or {})}, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=subprocess.STDOUT, cwd=self.directory, start_new_session=True)
@@ -89,7 +89,8 @@ class Loading:
         while not self.is_over(0.05):
             if is_enough():
                 return True
-            if time.monotonic() - self.begun > self.limit or self.resident() > 2 * self.bound:
+            self.most = max(self.most, self.resident())
+            if time.monotonic() - self.begun > self.limit or self.most > 2 * self.bound:
                 os.killpg(self.process.pid, signal.SIGKILL)
         return False
 
@@ -99,7 +100,7 @@ class Loading:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         found = self.result.read_text().split() if self.result.exists() else [None, 0]
-        load = Load(found[0] and int(found[0]), time.monotonic() - self.begun, int(found[1]), self.said(), self.bound, self.limit, tuple(problems))
+        load = Load(found[0] and int(found[0]), time.monotonic() - self.begun, max(self.most, int(found[1])), self.said(), self.bound, self.limit, tuple(problems))
         shutil.rmtree(self.directory, ignore_errors=True)
         return load
 
@@ -156,7 +157,7 @@ def faults(load):
     """(rule, what is wrong) of a load."""
     yield from load.problems
     if load.status is None:
-        yield "memory or time", f"killed after {load.seconds:.0f} s: more than {load.limit:.0f} s, or than twice {load.bound / MB:.0f} MB"
+        yield "killed", f"after {load.seconds:.0f} s with {load.peak / MB:.0f} MB: allowed are {load.limit:.0f} s, and twice {load.bound / MB:.0f} MB"
     elif load.status < 0:
         yield "death", f"ended by signal {signal.Signals(-load.status).name}"
     elif load.status not in (0, 1, UNKNOWN):
@@ -167,5 +168,5 @@ def faults(load):
         yield "memory", f"{load.peak / MB:.0f} MB at the peak, the bound is {load.bound / MB:.0f} MB"
     if len(load.said) > SAID:
         yield "message", f"{len(load.said)} bytes of output"
-    if load.status and not load.said.strip():
+    if (load.status or 0) > 0 and not load.said.strip():
         yield "message", "an error without a word"

@@ -134,7 +134,7 @@ class Oracle:
             self.find("latency", f"{what} took {seconds:.1f} s", windows)
         if seen.get("is_foreign"):
             self.find("another's text", f"{what}: {seen['failure']}", windows)
-        if status != 200:
+        elif status != 200:
             self.refused.update([tuple(seen["flags"])] if status == 429 else [])
             self.find("refused" if status else "no answer", f"{what}: {status} {seen['failure']}", windows)
         if seen.get("is_same") is False:

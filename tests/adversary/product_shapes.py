@@ -3,6 +3,7 @@
 import json
 
 import shapes
+from steps import Pause, Read, Send
 
 SHARED, ITEMS = 100_000, 2000
 # Tokens of one request that are queued at a time, at most: a chunk of inputs.
@@ -19,12 +20,13 @@ def with_lists(value, items):
     return {name: items if name in (*LISTS, "sentences") else with_lists(one, items) for name, one in value.items()}
 
 
-def asked(draft, value, count, tokens=None, seconds=2):
-    """The request for this value. Its reader leaves early: what it asks for may be much work."""
+def asked(draft, value, count, tokens=None, longest=SHARED, wait=0, seconds=2):
+    """The request for this value. Its reader may wait, and leaves early: what it asks for may be much work."""
     body = json.dumps(value).encode()
-    load = draft.load(body, len(body), inputs=count, tokens=min(count * 2048, TOKENS) if tokens is None else tokens, encoded=SHARED,
+    load = draft.load(body, len(body), inputs=count, tokens=min(count * 2048, TOKENS) if tokens is None else tokens, encoded=longest,
                       tokenized=len(body))
-    return draft.asked(draft.request(body), load=load, seconds=seconds)
+    steps = Send(draft.request(body)), *([Pause(wait)] if wait else []), Read(seconds - wait)
+    return draft.play(*steps, load=load, receive_buffer=4096 if wait else None)
 
 
 def items(draft, count, one="a"):
@@ -60,15 +62,15 @@ def labels_for_all(draft):
     label = draft.chance.choice(["", "x"])
     value = with_lists(draft.value(1), items(draft, 300, "the cat sat on the mat " * 10))
     value |= {"aggregation_strategy": draft.chance.choice(["none", "average"]), "ignore_labels": [label] * (1_000_000 if draft.route.values > 1 else 50_000)}
-    return [asked(draft, value, 300) for _ in range(3 if draft.route.values > 1 else 1)]
+    return [asked(draft, value, 300, seconds=4) for _ in range(3)] if draft.route.values > 1 else asked(draft, value, 300)
 
 
 @shapes.product
 def scores_of_all_labels(draft):
-    """Logits of all labels for each of a few hundred tokens."""
+    """Logits of all labels for each of a few hundred tokens, in answers that wait to be read."""
     value = with_lists(draft.value(1), items(draft, 4, "the cat sat on the mat " * 10))
-    value |= {"raw_scores": True, "use_activation": False}
-    return [asked(draft, {**value, "aggregation_strategy": strategy}, 4) for strategy in ("none", "none", "average")]
+    value |= {"raw_scores": True, "use_activation": False, "aggregation_strategy": "none"}
+    return [asked(draft, value, 4, longest=300, wait=1.5, seconds=2.5) for _ in range(3)]
 
 
 @shapes.product
