@@ -25,7 +25,7 @@ help:
 	@echo 'make soak          30 minutes of mixed traffic, 10 of them warm-up: whether memory, descriptors or threads grow'
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
 	@echo 'make first-request ten starts: the first request against the following ones; 3 minutes'
-	@echo 'make adversary     attacks of every shape on every route, floods and random ones: SECONDS=600 SEED=1'
+	@echo 'make adversary     attacks of every shape on every route, floods, products, model folders, hubs: SECONDS=600 SEED=1'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
 	@echo 'make cuda-simulated   the tests and servers of the CUDA code on a simulated device; a part of cuda-check'

@@ -158,7 +158,7 @@ def may_open(files):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=lambda text: int(text) if text.isdigit() else text, default=1, help="N; of a folder N.M too")
     parser.add_argument("--kind", choices=rounds.PARTS, help="one kind of server, folders or hubs alone")
     parser.add_argument("--only", metavar="NAME", help="one attack or load of --kind alone; `random` for all random ones")
     parser.add_argument("--json", type=Path, help="writes the figures here")

@@ -17,11 +17,15 @@ from limits import MB
 SECRET = "hf_tcn0000000000secret"
 # Bytes that a hub sends before it gives up, and that a program may have taken of it: files into memory, and what lies in sockets.
 MOST, TAKEN = 400 * MB, 300 * MB
+# The same of what Xet's own library reads, whose memory is watched from outside: it may grow by that much and what comes between two looks.
+MOST_OF_XET, TAKEN_OF_XET, GROWTH_OF_XET = 3000 * MB, 2200 * MB, 1900 * MB
 # Seconds that a byte now and then goes on.
 TRICKLE = 40.0
 # Bytes that may stay in the cache beside the files.
 LEFT = 4 * MB
 WEIGHTS = "model.safetensors"
+# What a server that starts is asked.
+TEXTS = ("a",)
 WAYS, HEADS = {}, {}
 
 
@@ -52,6 +56,7 @@ class Elsewhere:
                 pass
 
         self.server = HTTPServer(("127.0.0.2", 0), Handler)
+        self.server.most = MOST
         self.server.handle_error = lambda *_: None
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.host = f"127.0.0.2:{self.server.server_port}"
@@ -69,7 +74,7 @@ def flood(handler, data, is_body=True):
     """Sends the data again and again until the client has left, or enough is sent; counts it where it is a body."""
     handler.close_connection = True
     try:
-        for _ in range(MOST // len(data) + 1):
+        for _ in range(getattr(handler, "hub", handler.server).most // len(data) + 1):
             handler.wfile.write(data)
             if is_body and hasattr(handler, "hub"):
                 handler.hub.sent += len(data)
@@ -317,18 +322,19 @@ def short(seed):
     return list(first.values())
 
 
-def play(case):
+def play(case, is_long=True):
     """Loads from this hub; (rule, what is wrong)."""
-    elsewhere = Elsewhere()
+    elsewhere, is_library = Elsewhere(), case.request in (("GET", PLAN), ("GET", CHUNKS))
     with Hub("bert-mean-tiny", xet={WEIGHTS} if case.request in OF_XET else ()) as hub, TemporaryDirectory(prefix="prefold-hub-") as cache:
-        hub.elsewhere, hub.sent = elsewhere, 0
+        hub.elsewhere, hub.sent, hub.most = elsewhere, 0, MOST_OF_XET if is_library and is_long else MOST
         hub.faults[case.request] = case.answer
         size = sum(map(len, hub.files.values()))
+        room = size + (GROWTH_OF_XET // loader.EACH if is_library else 0)
         arguments = NAME, "--hf-endpoint", hub.url, "--huggingface-hub-cache", cache, "--download-timeout", "1"
         environment = {"PREFOLD_HF_TOKEN": SECRET, "PREFOLD_CHECK_MODEL_HF_TOKEN": SECRET}
-        load = loader.check(*arguments, size=size, env=environment) if case.check else loader.start(*arguments, size=size, env=environment, texts=TEXTS)
+        load = loader.check(*arguments, size=room, env=environment) if case.check else loader.start(*arguments, size=room, env=environment, texts=TEXTS)
         yield from loader.faults(load)
-        if hub.sent > TAKEN:
+        if hub.sent > (TAKEN_OF_XET if is_library else TAKEN):
             yield "taken", f"{hub.sent / MB:.0f} MB of one answer"
         left = sum(path.stat().st_size for path in Path(cache).rglob("*") if path.is_file() and not path.is_symlink())
         if left > size + LEFT:
@@ -336,6 +342,3 @@ def play(case):
         if SECRET in load.said or any(SECRET in head for head in elsewhere.seen):
             yield "secret", f"the token is in the output or went to another host: {[head for head in elsewhere.seen if SECRET in head][:1]}"
     elsewhere.close()
-
-
-TEXTS = ("a",)

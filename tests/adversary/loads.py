@@ -28,18 +28,23 @@ def load_folder(name, seed, scale):
         return what, [f"{rule} ({name}): {detail}\n{found.said[-400:]}" for rule, detail in loader.faults(found)]
 
 
-def folder_jobs(seed, scale):
+def size_of(seed, most):
+    """Bytes of the largest file: the most in a first round, then less by chance."""
+    return most if "." not in str(seed) else int(folders.SHORT * (most / folders.SHORT) ** random.Random(seed).random())
+
+
+def folder_jobs(seed, most):
     """(name, job) of every maker once, and then for ever with other seeds and sizes."""
     for number in itertools.count():
         one = seed if number == 0 else f"{seed}.{number}"
-        size = scale if number == 0 else int(folders.SHORT * (scale / folders.SHORT) ** random.Random(one).random())
         for name in folders.FOLDERS:
-            yield f"{name} {one}", lambda name=name, one=one, size=size: load_folder(name, one, size)
+            yield f"{name} {one}", lambda name=name, one=one: load_folder(name, one, size_of(one, most))
 
 
 def hub_jobs(seed, chosen=hubs.cases):
+    """(name, job) of every request with every way; of a short choice, less is sent."""
     for case in chosen(seed):
-        yield str(case), lambda case=case: (str(case), [f"{rule} ({case}): {detail}" for rule, detail in hubs.play(case)])
+        yield str(case), lambda case=case: (str(case), [f"{rule} ({case}): {detail}" for rule, detail in hubs.play(case, chosen is hubs.cases)])
 
 
 def run(jobs, seconds, say=lambda line: None):
@@ -62,8 +67,8 @@ def run(jobs, seconds, say=lambda line: None):
 
 def only(seed, name):
     """The jobs of this name: a maker's, or what a case of a hub says."""
-    scale = folders.LONG
-    known = [(name, lambda: load_folder(name, seed, scale))] if name in folders.FOLDERS else [job for job in hub_jobs(seed) if name in job[0]]
+    folder = lambda: load_folder(name, seed, size_of(seed, folders.LONG))  # noqa: E731
+    known = [(name, folder)] if name in folders.FOLDERS else [job for job in hub_jobs(seed) if name in job[0]]
     if not known:
         raise SystemExit(f"no load is called {name}")
     return iter(known)

@@ -50,18 +50,10 @@ def names(count):
 def write(draft, code, elements=1, method=zipfile.ZIP_STORED, more=()):
     """Writes a checkpoint as torch.save does, with one storage."""
     draft.remove("model.safetensors")
-    with zipfile.ZipFile(draft.path / "pytorch_model.bin", "w", method) as file:
-        file.writestr("m/data.pkl", b"\x80\x02" + code + b".")
-        file.writestr("m/data/0", bytes(4 * elements))
-        for name, data in more:
-            file.writestr(name, data)
-        file.writestr("m/version", "3\n")
-        file.writestr("m/byteorder", "little")
-
-
-def pickled(count, first, code):
-    """A dictionary of this many names; the first has the value `first`, which may fill the memo for `code`, the value of the others."""
-    return b"}(" + b"".join(name + (code if number else first) for number, name in enumerate(names(count))) + b"u"
+    entries = [("m/data.pkl", b"\x80\x02" + code + b"."), ("m/data/0", bytes(4 * elements)), *more, ("m/version", b"3\n"), ("m/byteorder", b"little")]
+    with zipfile.ZipFile(draft.path / "pytorch_model.bin", "w") as file:
+        for name, data in entries:
+            file.writestr(zipfile.ZipInfo(name), data, method)
 
 
 @folder(*MEAN)
