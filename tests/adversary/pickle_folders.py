@@ -56,6 +56,11 @@ def write(draft, code, elements=1, method=zipfile.ZIP_STORED, more=()):
             file.writestr(zipfile.ZipInfo(name), data, method)
 
 
+def pickled(count, first, code):
+    """A dictionary of this many names; the first has the value `first`, which may fill the memo for `code`, the value of the others."""
+    return b"}(" + b"".join(name + (code if number else first) for number, name in enumerate(names(count))) + b"u"
+
+
 @folder(*MEAN)
 def shape_of_many_dimensions(draft):
     """One shape under many names."""
