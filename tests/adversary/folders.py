@@ -19,7 +19,7 @@ class Draft:
     chance: random.Random
     path: object
     scale: int
-    flags: tuple = ()
+    room: int = 0  # Bytes that loading may take beside those that follow from the size.
     words: list = field(default_factory=list)  # What was chosen, for a report.
 
     def count(self, bytes_each, most=None):
@@ -63,7 +63,9 @@ class Draft:
         return found[0] if found else self.path
 
     def size(self):
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file() and not file.is_symlink())
+        """Bytes of the files, those of a file with several names once."""
+        found = {(at.st_dev, at.st_ino): at.st_size for at in (file.lstat() for file in self.path.rglob("*") if file.is_file())}
+        return sum(found.values())
 
 
 def folder(*fixtures):

@@ -329,10 +329,10 @@ def play(case, is_long=True):
         hub.elsewhere, hub.sent, hub.most = elsewhere, 0, MOST_OF_XET if is_library and is_long else MOST
         hub.faults[case.request] = case.answer
         size = sum(map(len, hub.files.values()))
-        room = size + (GROWTH_OF_XET // loader.EACH if is_library else 0)
+        room = GROWTH_OF_XET if is_library else 0
         arguments = NAME, "--hf-endpoint", hub.url, "--huggingface-hub-cache", cache, "--download-timeout", "1"
         environment = {"PREFOLD_HF_TOKEN": SECRET, "PREFOLD_CHECK_MODEL_HF_TOKEN": SECRET}
-        load = loader.check(*arguments, size=room, env=environment) if case.check else loader.start(*arguments, size=room, env=environment, texts=TEXTS)
+        load = loader.check(*arguments, size=size, room=room, env=environment) if case.check else loader.start(*arguments, size=size, room=room, env=environment, texts=TEXTS)
         yield from loader.faults(load)
         if hub.sent > (TAKEN_OF_XET if is_library else TAKEN):
             yield "taken", f"{hub.sent / MB:.0f} MB of one answer"

@@ -53,10 +53,10 @@ class Load:
 
 
 class Loading:
-    """A running load. `check` is check-model, else it is a start."""
+    """A running load. `check` is check-model, else it is a start; `room` are bytes that it may take besides."""
 
-    def __init__(self, check, *arguments, size, env=None):
-        self.bound, self.limit = BASE + EACH * size, SECONDS + PER_MB * size / MB
+    def __init__(self, check, *arguments, size, room=0, env=None):
+        self.bound, self.limit = BASE + EACH * size + room, SECONDS + PER_MB * size / MB
         self.directory = Path(tempfile.mkdtemp(prefix="prefold-load-"))
         self.log, self.result = self.directory / "log", self.directory / "result"
         command = [PREFOLD, "check-model", *arguments] if check else [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", "--model-id", *arguments]
@@ -105,16 +105,16 @@ class Loading:
         return load
 
 
-def check(*arguments, size, env=None):
+def check(*arguments, size, room=0, env=None):
     """`prefold check-model`."""
-    loading = Loading(True, *arguments, size=size, env=env)
+    loading = Loading(True, *arguments, size=size, room=room, env=env)
     loading.wait()
     return loading.end()
 
 
-def start(*arguments, size, env=None, texts=TEXTS):
+def start(*arguments, size, room=0, env=None, texts=TEXTS):
     """A start; if it succeeds, questions with texts and a stop."""
-    loading = Loading(False, *arguments, size=size, env=env)
+    loading = Loading(False, *arguments, size=size, room=room, env=env)
     server = Address(None)
 
     def is_ready():

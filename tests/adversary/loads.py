@@ -23,7 +23,7 @@ def load_folder(name, seed, scale):
     with tempfile.TemporaryDirectory(prefix="prefold-folder-") as directory:
         draft = folders.make(name, seed, Path(directory) / "model", scale)
         load = loader.start if draft.chance.random() < 0.5 else loader.check
-        found = load(draft.model(), size=draft.size())
+        found = load(draft.model(), size=draft.size(), room=draft.room)
         what = f"{name} of seed {seed}: {draft.size()} bytes, {', '.join(draft.words[:12])}; {load.__name__}, {found.seconds:.1f} s, {found.peak / 1e6:.0f} MB"
         return what, [f"{rule} ({name}): {detail}\n{found.said[-400:]}" for rule, detail in loader.faults(found)]
 

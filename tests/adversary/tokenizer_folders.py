@@ -4,7 +4,7 @@ import base64
 import struct
 
 from folders import folder
-from tensor_folders import give_room
+from tensor_folders import TRIE, give_room
 
 # WordPiece, byte-level BPE, Unigram, a static embedding.
 WORDS, PAIRS, PIECES, STATIC = "bert-mean-tiny", "qwen3-tiny", "xlm-roberta-tiny", "model2vec-tiny"
@@ -71,7 +71,7 @@ def merges(draft):
 @folder(PIECES)
 def unigram_pieces(draft):
     """Pieces of great length, of one letter in all lengths, many of them, with scores that are no numbers of sense."""
-    vocabulary = draft.json(FILE)["model"]["vocab"]
+    vocabulary, draft.room = draft.json(FILE)["model"]["vocab"], TRIE
     score = draft.choose(-1.0, 0.0, 1e300, -1e300, 0.0)
     longest = min(draft.choose(200, 3000, 60_000), draft.scale)
     more = draft.choose(
