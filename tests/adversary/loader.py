@@ -61,7 +61,7 @@ class Loading:
         self.log, self.result = self.directory / "log", self.directory / "result"
         command = [PREFOLD, "check-model", *arguments] if check else [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", "--model-id", *arguments]
         starter = [sys.executable, "-c", STARTER, self.result, self.bound + RESERVED, *command]
-        self.begun, self.most = time.monotonic(), 0
+        self.begun, self.most, self.is_killed = time.monotonic(), 0, False
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(list(map(str, starter)), env={**environment(self.directory), **(env or {})}, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=subprocess.STDOUT, cwd=self.directory, start_new_session=True)
@@ -91,14 +91,19 @@ class Loading:
                 return True
             self.most = max(self.most, self.resident())
             if time.monotonic() - self.begun > self.limit or self.most > 2 * self.bound:
-                os.killpg(self.process.pid, signal.SIGKILL)
+                self.kill()
         return False
+
+    def kill(self):
+        self.is_killed = True
+        os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self, problems=()):
         """The load, which is over."""
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            self.kill()
         self.process.wait()
+        assert self.is_killed or self.result.exists(), f"the program did not start: {self.said()}"
         found = self.result.read_text().split() if self.result.exists() else [None, 0]
         load = Load(found[0] and int(found[0]), time.monotonic() - self.begun, max(self.most, int(found[1])), self.said(), self.bound, self.limit, tuple(problems))
         shutil.rmtree(self.directory, ignore_errors=True)
