@@ -234,7 +234,7 @@ def test_what_a_program_takes_is_measured(command, rule, monkeypatch, tmp_path):
 
 def test_a_program_that_takes_all_of_a_hub_is_found(monkeypatch):
     """It keeps what comes, and goes with its token wherever it is led."""
-    def takes_all(model, _, url, __, cache, *more, env, size):
+    def takes_all(model, _, url, __, cache, *more, **options):
         data = urllib.request.urlopen(urllib.request.Request(f"{url}/api/models/{model}", headers={"authorization": hubs.SECRET})).read(15 * MB)
         Path(cache, "kept").write_bytes(data[:10 * MB])
         return load()
