@@ -141,7 +141,8 @@ def body_of_a_great_length(chance):
 @way
 def text_without_an_end(chance):
     """JSON that is right as far as it goes."""
-    begun, data = chance.choice([(b'{"siblings":[', b'{"rfilename":"a"},'), (b'{"sha":"', b"a"), (b'{"siblings":[{"rfilename":"', b"a/"), (b"[", b"[],")])
+    begun, data = chance.choice([(b'{"siblings":[', b'{"rfilename":"a"},'), (b'{"sha":"', b"a"), (b'{"siblings":[{"rfilename":"', b"a/"),
+        (b"[", b"[],")])
 
     def answer(handler, body):
         begin(handler, 200, ("transfer-encoding", "chunked"))
@@ -239,9 +240,12 @@ def redirects(chance):
     """To itself, to addresses that are always new, to hosts and schemes of other kinds."""
     status = chance.choice([301, 302, 303, 307, 308])
     make = chance.choice([
-        lambda handler: handler.path, lambda handler: f"{handler.path.split('?')[0]}?{random.random()}", lambda handler: "/" + "a/" * 20_000,
-        lambda handler: "file:///etc/passwd", lambda handler: "", lambda handler: "/%0d%0a", *[lambda handler, form=form: form % handler.hub.elsewhere.host for form in (
-            "http://%s/", "//%s/", "HTTP://%s/a", "http:/\\%s/a", "\\\\%s\\a", "http:%s", "http://127.0.0.1@%s/", "/\t/%s/", " http://%s/")]])
+        lambda handler: handler.path, lambda handler: f"{handler.path.split('?')[0]}?{random.random()}",
+            lambda handler: "/" + "a/" * 20_000,
+        lambda handler: "file:///etc/passwd", lambda handler: "", lambda handler: "/%0d%0a", *[lambda handler,
+            form=form: form % handler.hub.elsewhere.host for form in (
+            "http://%s/", "//%s/", "HTTP://%s/a", "http:/\\%s/a", "\\\\%s\\a", "http:%s", "http://127.0.0.1@%s/", "/\t/%s/",
+                " http://%s/")]])
 
     def answer(handler, body):
         begin(handler, status, ("location", make(handler)), ("content-length", "0"))
@@ -252,7 +256,8 @@ def redirects(chance):
 @head_too
 def wrong_settings(chance):
     """Fields of sizes and names that are none."""
-    field = chance.choice([("content-length", "18446744073709551615"), ("etag", '"../../../../a"'), ("etag", "a" * 40_000), ("etag", '""'), ("x-repo-commit", "../a"),
+    field = chance.choice([("content-length", "18446744073709551615"), ("etag", '"../../../../a"'), ("etag", "a" * 40_000), ("etag", '""'),
+        ("x-repo-commit", "../a"),
                            ("x-linked-size", str(2**62)), ("x-xet-hash", "../a"), ("content-range", f"bytes 0-{2**62}/{2**63}")])
 
     def answer(handler, body):
@@ -267,8 +272,10 @@ def wrong_settings(chance):
 
 def names_without_measure(chance):
     """A whole listing of very many names, long ones, of folders and shards; whatever it names has a page."""
-    make = chance.choice([lambda number: f"{number}.json", lambda number: f"model-{number:05}-of-99999.safetensors", lambda number: f"{number}/config.json",
-                          lambda number: "a" * 2000 + str(number), lambda number: "../" * 9 + f"{number}", lambda number: f"{number % 7}_Pooling/config.json"])
+    make = chance.choice([lambda number: f"{number}.json", lambda number: f"model-{number:05}-of-99999.safetensors",
+        lambda number: f"{number}/config.json",
+                          lambda number: "a" * 2000 + str(number), lambda number: "../" * 9 + f"{number}",
+                              lambda number: f"{number % 7}_Pooling/config.json"])
     count = chance.choice([3000, 30_000, 300_000])
 
     def answer(handler, body):
@@ -332,7 +339,8 @@ def play(case, is_long=True):
         room = GROWTH_OF_XET if is_library else 0
         arguments = NAME, "--hf-endpoint", hub.url, "--huggingface-hub-cache", cache, "--download-timeout", "1"
         environment = {"PREFOLD_HF_TOKEN": SECRET, "PREFOLD_CHECK_MODEL_HF_TOKEN": SECRET}
-        load = loader.check(*arguments, size=size, room=room, env=environment) if case.check else loader.start(*arguments, size=size, room=room, env=environment, texts=TEXTS)
+        load = loader.check(*arguments, size=size, room=room, env=environment) if case.check else loader.start(*arguments, size=size,
+            room=room, env=environment, texts=TEXTS)
         yield from loader.faults(load)
         if hub.sent > (TAKEN_OF_XET if is_library else TAKEN):
             yield "taken", f"{hub.sent / MB:.0f} MB of one answer"

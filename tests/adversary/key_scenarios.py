@@ -24,7 +24,8 @@ def slow_readers_of_a_key(seed, limits):
     count = 3 * limits.buffered // (4 * 1792)
     body = json.dumps({"input": [[7]] * count}).encode()
     rate = Read(LASTS, size=8192, pause=limits.client_timeout / 9)
-    return Attack("slow_readers_of_a_key", tuple(held(Draft(chance, OPENAI), body, count, rate, tokens=count) for _ in range(2)), LASTS + 15)
+    return Attack("slow_readers_of_a_key", tuple(held(Draft(chance, OPENAI), body, count, rate, tokens=count) for _ in range(2)),
+        LASTS + 15)
 
 
 def slow_readers_of_every_route(seed, limits):
@@ -68,7 +69,8 @@ def tokens_of_a_key(seed, limits):
     def one(number):
         draft = Draft(chance, EMBED_ALL if number % 2 else EMBED)
         body = json.dumps({"inputs": [[7 + (number + place) % 90] * 500 for place in range(60)]}).encode()
-        return draft.asked(draft.request(body), seconds=LASTS, load=draft.load(body, len(body), inputs=60 * (500 if number % 2 else 1) // 64, tokens=30_000))
+        return draft.asked(draft.request(body), seconds=LASTS, load=draft.load(body, len(body),
+            inputs=60 * (500 if number % 2 else 1) // 64, tokens=30_000))
     return Attack("tokens_of_a_key", tuple(one(number) for number in range(24)), LASTS + 15)
 
 

@@ -5,7 +5,6 @@ import shutil
 from dataclasses import dataclass, replace
 
 from harness import FIXTURES
-from limits import Limits
 from tensor_folders import give_rows
 
 # Labels of the classifier of many.

@@ -59,11 +59,13 @@ class Loading:
         self.bound, self.limit = BASE + EACH * size + room, SECONDS + PER_MB * size / MB
         self.directory = Path(tempfile.mkdtemp(prefix="prefold-load-"))
         self.log, self.result = self.directory / "log", self.directory / "result"
-        command = [PREFOLD, "check-model", *arguments] if check else [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", "--model-id", *arguments]
+        command = [PREFOLD, "check-model", *arguments] if check else [PREFOLD, "--hostname", "127.0.0.1", "--port", "0", "--model-id",
+            *arguments]
         starter = [sys.executable, "-c", STARTER, self.result, self.bound + RESERVED, *command]
         self.begun, self.most, self.is_killed = time.monotonic(), 0, False
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(list(map(str, starter)), env={**environment(self.directory), **(env or {})}, stdin=subprocess.DEVNULL, stdout=log,
+            self.process = subprocess.Popen(list(map(str, starter)), env={**environment(self.directory), **(env or {})},
+                stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=subprocess.STDOUT, cwd=self.directory, start_new_session=True)
 
     def said(self):
@@ -105,7 +107,8 @@ class Loading:
         self.process.wait()
         assert self.is_killed or self.result.exists(), f"the program did not start: {self.said()}"
         found = self.result.read_text().split() if self.result.exists() else [None, 0]
-        load = Load(found[0] and int(found[0]), time.monotonic() - self.begun, max(self.most, int(found[1])), self.said(), self.bound, self.limit, tuple(problems))
+        load = Load(found[0] and int(found[0]), time.monotonic() - self.begun, max(self.most, int(found[1])), self.said(), self.bound,
+            self.limit, tuple(problems))
         shutil.rmtree(self.directory, ignore_errors=True)
         return load
 
@@ -144,7 +147,8 @@ def asked(server, texts):
     """(rule, detail) of answers about texts that are late or failures."""
     for route in ("/embed", "/tokenize"):
         for text in texts:
-            for what, limit, ask in ((f"POST {route} of {text[:9]!r}...", ANSWER, lambda: server.post(route, {"inputs": [text, text]}).status),
+            for what, limit, ask in ((f"POST {route} of {text[:9]!r}...", ANSWER, lambda: server.post(route, {"inputs": [text,
+                text]}).status),
                                      ("GET /health", HEALTH, lambda: server.get("/health").status)):
                 begun = time.monotonic()
                 try:

@@ -44,7 +44,8 @@ def folder_jobs(seed, most):
 def hub_jobs(seed, chosen=hubs.cases):
     """(name, job) of every request with every way; of a short choice, less is sent."""
     for case in chosen(seed):
-        yield str(case), lambda case=case: (str(case), [f"{rule} ({case}): {detail}" for rule, detail in hubs.play(case, chosen is hubs.cases)])
+        yield str(case), lambda case=case: (str(case), [f"{rule} ({case}): {detail}" for rule, detail in hubs.play(case,
+            chosen is hubs.cases)])
 
 
 def run(jobs, seconds, say=lambda line: None):

@@ -50,7 +50,8 @@ def names(count):
 def write(draft, code, elements=1, method=zipfile.ZIP_STORED, more=()):
     """Writes a checkpoint as torch.save does, with one storage."""
     draft.remove("model.safetensors")
-    entries = [("m/data.pkl", b"\x80\x02" + code + b"."), ("m/data/0", bytes(4 * elements)), *more, ("m/version", b"3\n"), ("m/byteorder", b"little")]
+    entries = [("m/data.pkl", b"\x80\x02" + code + b"."), ("m/data/0", bytes(4 * elements)), *more, ("m/version", b"3\n"), ("m/byteorder",
+        b"little")]
     with zipfile.ZipFile(draft.path / "pytorch_model.bin", "w") as file:
         for name, data in entries:
             file.writestr(zipfile.ZipInfo(name), data, method)
@@ -96,7 +97,8 @@ def values_that_double(draft):
     kind = draft.choose("list", "tuple", "dictionary")
     code, again = put(b"]", 0), got(0)
     for place in range(1, min(draft.count(20), draft.choose(30, 64, 100_000))):
-        made = {"list": b"(" + code + again + b"l", "tuple": code + again + b"\x86", "dictionary": b"(" + text("a") + code + text("b") + again + b"d"}
+        made = {"list": b"(" + code + again + b"l", "tuple": code + again + b"\x86",
+            "dictionary": b"(" + text("a") + code + text("b") + again + b"d"}
         code, again = put(made[kind], place), got(place)
         if len(code) > 100_000:  # Nested that deep, copies here take long.
             break
@@ -116,9 +118,12 @@ def deep_and_wide_stacks(draft):
     """Marks, empty values, calls and integers as long as the file."""
     count = draft.count(1)
     shapes = {
-        "marks": b"(" * count, "empty lists": b"]" * count, "nested lists": b"(" * (count // 2) + b"l" * (count // 2), "pairs": b"]" + b"2" * count,
-        "dictionaries": b"](" + b"}" * count + b"e", "integer": b"\x8b" + struct.pack("<i", count) + b"\xff" * count, "tuple": numbers([1] * (count // 2)),
-        "stated integer": b"\x8b" + struct.pack("<i", 2**31 - 1), "stated text": b"X" + struct.pack("<I", 2**32 - 1), "nested tuples": b"]" + b"\x85" * count,
+        "marks": b"(" * count, "empty lists": b"]" * count, "nested lists": b"(" * (count // 2) + b"l" * (count // 2),
+            "pairs": b"]" + b"2" * count,
+        "dictionaries": b"](" + b"}" * count + b"e", "integer": b"\x8b" + struct.pack("<i", count) + b"\xff" * count,
+            "tuple": numbers([1] * (count // 2)),
+        "stated integer": b"\x8b" + struct.pack("<i", 2**31 - 1), "stated text": b"X" + struct.pack("<I", 2**32 - 1),
+            "nested tuples": b"]" + b"\x85" * count,
         "calls": b"ccollections\nOrderedDict\n)R" * (count // 28), "memo": b"]" + b"".join(put(b"", place) for place in range(count // 5)),
     }
     code = shapes[draft.choose(*shapes)]
@@ -147,4 +152,5 @@ def many_shards_of_one_pickle(draft):
     for shard in shards:
         (draft.path / shard).hardlink_to(whole)
     whole.unlink()
-    draft.write("pytorch_model.bin.index.json", {"metadata": {}, "weight_map": {f"{number:x}": shards[number % count] for number in range(count * 4)}})
+    draft.write("pytorch_model.bin.index.json", {"metadata": {},
+        "weight_map": {f"{number:x}": shards[number % count] for number in range(count * 4)}})

@@ -10,7 +10,8 @@ SHARED, ITEMS = 100_000, 2000
 TOKENS = 2048 * 2048
 # Fields that hold the items of a request, and those that hold what all items share; a value of either kind may be refused.
 LISTS = ("inputs", "input", "texts", "documents", "ids")
-ONES = ("query", "queries", "source_sentence", "prompt", "instruction", "prompt_name", "task", "model", "truncation_direction", "input_type")
+ONES = ("query", "queries", "source_sentence", "prompt", "instruction", "prompt_name", "task", "model", "truncation_direction",
+    "input_type")
 
 
 def with_lists(value, items):
@@ -50,7 +51,8 @@ def one_text_for_all(draft):
 def options_for_all(draft):
     """A prompt at its limit, and lists in the fields of options."""
     value = with_lists(draft.value(1), items(draft, ITEMS))
-    options = {"prompt": draft.huge(16_000)[:16_000], "instruction": draft.huge(16_000)[:16_000], "parameters": {"prompt": draft.huge(16_000)[:16_000]},
+    options = {"prompt": draft.huge(16_000)[:16_000], "instruction": draft.huge(16_000)[:16_000],
+        "parameters": {"prompt": draft.huge(16_000)[:16_000]},
                "truncate_prompt_tokens": 3, "return_documents": True, "top_n": ITEMS, "raw_scores": True}
     chosen = draft.chance.sample(sorted(options), 2)
     return asked(draft, {**value, **{name: options[name] for name in chosen}}, ITEMS)
@@ -61,7 +63,8 @@ def labels_for_all(draft):
     """As many labels to leave out as a body may have, of which none is there, and texts with many tokens; on as many connections as serve."""
     label = draft.chance.choice(["", "x"])
     value = with_lists(draft.value(1), items(draft, 300, "the cat sat on the mat " * 10))
-    value |= {"aggregation_strategy": draft.chance.choice(["none", "average"]), "ignore_labels": [label] * (1_000_000 if draft.route.values > 1 else 50_000)}
+    value |= {"aggregation_strategy": draft.chance.choice(["none", "average"]),
+        "ignore_labels": [label] * (1_000_000 if draft.route.values > 1 else 50_000)}
     return [asked(draft, value, 300, seconds=4) for _ in range(3)] if draft.route.values > 1 else asked(draft, value, 300)
 
 

@@ -2,12 +2,14 @@
 
 from folders import folder
 
-MODELS = ("bert-mean-tiny", "qwen3-tiny", "modernbert-tiny", "deberta-v2-tiny", "model2vec-tiny", "nomic-moe-tiny", "gte-base-tiny", "embeddinggemma-tiny",
+MODELS = ("bert-mean-tiny", "qwen3-tiny", "modernbert-tiny", "deberta-v2-tiny", "model2vec-tiny", "nomic-moe-tiny", "gte-base-tiny",
+    "embeddinggemma-tiny",
           "jina-v3-tiny", "router-encoders-tiny")
 CLASSIFIERS = ("bert-nli-tiny", "bert-ner-tiny", "qwen3-seqcls-tiny", "bert-reranker-tiny")
 NUMBERS = (0, -1, 1, 2**16, 2**31 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 10**25, 1e300, -1e-300, 0.5)
 # JSON files, those that a folder may have without the fixture's having them among them.
-FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
+FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "modules.json", "config_sentence_transformers.json",
+    "sentence_bert_config.json",
          "1_Pooling/config.json", "model.safetensors.index.json", "special_tokens_map.json", "router_config.json", "vocab.json")
 
 
@@ -36,11 +38,13 @@ def walk(value):
 def lists_in_the_place_of_numbers(draft):
     """A few fields become lists or objects of many values."""
     value = draft.json("config.json") if (draft.path / "config.json").exists() else {}
-    many = draft.choose([0] * draft.count(2), ["full_attention"] * draft.count(17), {f"{number:x}": 1 for number in range(draft.count(10))}, [[1.0]] * draft.count(6))
+    many = draft.choose([0] * draft.count(2), ["full_attention"] * draft.count(17),
+        {f"{number:x}": 1 for number in range(draft.count(10))}, [[1.0]] * draft.count(6))
     for key in draft.chance.sample(sorted(value), min(len(value), 1)):
         value[key] = many
         draft.words.append(key)
-    draft.write("config.json", {**value, draft.choose("rope_scaling", "layer_types", "rope_parameters", "task_specific_params", "quantization_config"): many})
+    draft.write("config.json", {**value, draft.choose("rope_scaling", "layer_types", "rope_parameters", "task_specific_params",
+        "quantization_config"): many})
 
 
 @folder(*CLASSIFIERS)
@@ -86,7 +90,8 @@ def modules_of_one_folder(draft):
     more = [{"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"} for number in range(count)]
     draft.write("modules.json", [*modules[:draft.choose(0, 1, 2)], *more])
     if kind == "Dense":
-        draft.write("2_Dense/config.json", {"in_features": 32, "out_features": draft.choose(32, 2**40), "bias": False, "activation_function": "torch.nn.modules.linear.Identity"})
+        draft.write("2_Dense/config.json", {"in_features": 32, "out_features": draft.choose(32, 2**40), "bias": False,
+            "activation_function": "torch.nn.modules.linear.Identity"})
     if kind == "Router":
         draft.write("router_config.json", routes(draft))
 
@@ -111,14 +116,17 @@ def prompts(draft):
     length = draft.choose(1, 1000, 16_000, draft.scale)
     count = draft.choose(1, 255, draft.count(length + 10))
     count = max(1, min(count, draft.scale // length))
-    draft.write("config_sentence_transformers.json", {"prompts": {f"{number:x}": "a " * (length // 2 + 1) for number in range(count)}, "default_prompt_name": "0"})
+    draft.write("config_sentence_transformers.json", {"prompts": {f"{number:x}": "a " * (length // 2 + 1) for number in range(count)},
+        "default_prompt_name": "0"})
 
 
 @folder("bert-mean-tiny", "qwen3-tiny")
 def tokens_in_the_settings_of_texts(draft):
     """tokenizer_config.json with tokens of its own, a template, and lengths without measure."""
     length = draft.choose(4, 200, 2000)
-    decoder = {str(2000 + number): {"content": draft.word(length), "special": draft.chance.random() < 0.5, "normalized": False, "lstrip": False, "rstrip": False,
+    decoder = {str(2000 + number): {"content": draft.word(length), "special": draft.chance.random() < 0.5, "normalized": False,
+        "lstrip": False, "rstrip": False,
                                     "single_word": False} for number in range(draft.count(length + 110))}
-    draft.edit("tokenizer_config.json", added_tokens_decoder=decoder, model_max_length=draft.choose(*NUMBERS), chat_template="{{ a }}" * draft.count(7),
+    draft.edit("tokenizer_config.json", added_tokens_decoder=decoder, model_max_length=draft.choose(*NUMBERS),
+        chat_template="{{ a }}" * draft.count(7),
                additional_special_tokens=[draft.word(length) for _ in range(draft.count(length + 4))])

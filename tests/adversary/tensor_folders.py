@@ -172,7 +172,8 @@ def gguf_arrays(draft):
     each = draft.choose(1000, 2**20, 2**23)
     count = max(1, draft.scale // each)
     made = draft.choose(lambda: array(U8, bytes(each)), lambda: array(BOOL, bytes(each)), lambda: array(STRING, bytes(8 * (each // 8))),
-                        lambda: array(ARRAY, struct.pack("<IQ", U8, 0) * (each // 12), each // 12), lambda: array(U32, bytes(each // 4 * 4)),
+                        lambda: array(ARRAY, struct.pack("<IQ", U8, 0) * (each // 12), each // 12), lambda: array(U32,
+                            bytes(each // 4 * 4)),
                         lambda: array(STRING, string("a") * (each // 9), each // 9))()
     write_gguf(draft, {}, [(f"a.{number:x}", made) for number in range(count)])
 
@@ -211,7 +212,8 @@ def gguf_tensors(draft):
     """A list of tensors that is most of the file: all at one place, of names of any length, of dimensions that multiply."""
     name = draft.choose(lambda number: f"{number:x}", lambda number: f"{number:x}".ljust(60_000, "a"), lambda number: "token_embd.weight")
     dimensions = draft.choose([1], [2**16] * 4, [2**62], [0], [32, 32])
-    one = struct.pack("<I", len(dimensions)) + struct.pack(f"<{len(dimensions)}Q", *dimensions) + struct.pack("<IQ", draft.choose(0, 1, 8, 14), 0)
+    one = struct.pack("<I", len(dimensions)) + struct.pack(f"<{len(dimensions)}Q", *dimensions) + struct.pack("<IQ", draft.choose(0, 1, 8,
+        14), 0)
     count = draft.count(8 + len(name(99_999)) + len(one))
     write_gguf(draft, {}, tensors=count, rest=b"".join(string(name(number)) + one for number in range(count)) + bytes(1 << 16))
 

@@ -24,7 +24,8 @@ def added_tokens(draft):
     tokenizer = draft.json(FILE)
     length = draft.choose(1, 8, 200, 2000)
     count = draft.count(length + 110)
-    word = draft.choose(draft.word, lambda size: "a" * max(1, size - 8) + draft.word(min(size, 8)), lambda size: draft.word(min(size, 8)) + "é" * (size // 2),
+    word = draft.choose(draft.word, lambda size: "a" * max(1, size - 8) + draft.word(min(size, 8)), lambda size: draft.word(min(size,
+        8)) + "é" * (size // 2),
                         lambda size: " " * size + draft.word(6))
     flags = {name: draft.choose(True, False) for name in ("single_word", "lstrip", "rstrip", "normalized", "special")}
     first = draft.choose(2**32 - count - 1, 2000, 2000)
@@ -75,7 +76,8 @@ def unigram_pieces(draft):
     score = draft.choose(-1.0, 0.0, 1e300, -1e300, 0.0)
     longest = min(draft.choose(200, 3000, 60_000), draft.scale)
     more = draft.choose(
-        lambda: [("a" * longest, score)], lambda: [("▁" + "a" * size, score) for size in range(1, min(longest, int((2 * draft.scale) ** 0.5)))],
+        lambda: [("a" * longest, score)], lambda: [("▁" + "a" * size, score) for size in range(1, min(longest,
+            int((2 * draft.scale) ** 0.5)))],
         lambda: [(f"{number:x}", score) for number in range(draft.count(14))], lambda: [("▁a", score)] * draft.count(12),
         lambda: [(draft.word(longest), score) for _ in range(draft.count(longest + 10))],
         lambda: [("a" * longest + f"{number:x}", score) for number in range(draft.count(longest + 10))])()
@@ -92,7 +94,8 @@ def normalizers(draft):
     """Steps that are each within a limit and multiply, or are many."""
     regex = "|".join(f"a{number:x}b" for number in range(min(3000, draft.scale // 8)))
     step = draft.choose(
-        replaced({"String": "a"}, "aa"), replaced({"Regex": regex}, "b"), replaced({"Regex": "[a-z]"}, "x" * 60), {"type": "Prepend", "prepend": "ab"},
+        replaced({"String": "a"}, "aa"), replaced({"Regex": regex}, "b"), replaced({"Regex": "[a-z]"}, "x" * 60), {"type": "Prepend",
+            "prepend": "ab"},
         {"type": "ByteLevel"}, {"type": "NFKD"}, {"type": "Strip", "strip_left": True, "strip_right": True}, replaced({"String": ""}, "a"),
         {"type": "Precompiled", "precompiled_charsmap": charsmap(draft)}, replaced({"String": "a" * (draft.scale // 4)}, "b"))
     count = min(draft.choose(1, 8, 31, 10_000), max(1, 4 * draft.scale // len(str(step))))
@@ -102,7 +105,8 @@ def normalizers(draft):
 def charsmap(draft):
     """A trie of nonsense and a text after it."""
     size = draft.choose(4, 1024, draft.scale // 8) // 4 * 4
-    return base64.b64encode(struct.pack("<I", size) + struct.pack("<I", draft.chance.getrandbits(32)) * (size // 4) + b"ab\0" * draft.choose(1, 1000)).decode()
+    return base64.b64encode(struct.pack("<I", size) + struct.pack("<I",
+        draft.chance.getrandbits(32)) * (size // 4) + b"ab\0" * draft.choose(1, 1000)).decode()
 
 
 def nested(draft, field, step, count):
@@ -117,9 +121,12 @@ def nested(draft, field, step, count):
 @folder(*ALL)
 def pre_tokenizers(draft):
     """Splits by patterns of classes, of many words, of repetitions; many of them."""
-    pattern = draft.choose("\\p{L}{1,60}", "|".join(draft.word(8) for _ in range(500)), "(a{1,60}){1,60}", "[\\p{L}\\p{N}]+|\\s+", "a?" * 60, "")
-    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": draft.choose("Isolated", "MergedWithNext", "Contiguous"), "invert": draft.choose(True, False)}
-    step = draft.choose(split, split, {"type": "Digits", "individual_digits": True}, {"type": "UnicodeScripts"}, {"type": "ByteLevel", "add_prefix_space": True},
+    pattern = draft.choose("\\p{L}{1,60}", "|".join(draft.word(8) for _ in range(500)), "(a{1,60}){1,60}", "[\\p{L}\\p{N}]+|\\s+",
+        "a?" * 60, "")
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": draft.choose("Isolated", "MergedWithNext", "Contiguous"),
+        "invert": draft.choose(True, False)}
+    step = draft.choose(split, split, {"type": "Digits", "individual_digits": True}, {"type": "UnicodeScripts"}, {"type": "ByteLevel",
+        "add_prefix_space": True},
                         {"type": "FixedLength", "length": 1}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"})
     count = min(draft.choose(1, 8, 31, 10_000), max(1, 4 * draft.scale // len(str(step))))
     draft.edit(FILE, pre_tokenizer={"type": "Sequence", "pretokenizers": nested(draft, "pretokenizers", step, count)})
@@ -128,7 +135,8 @@ def pre_tokenizers(draft):
 @folder(WORDS, PIECES)
 def templates(draft):
     """Special tokens around a text: many of them, each of many ids."""
-    ids, uses = draft.choose((1, 1), (200, 200), (5000, 5000), (draft.count(3), 1), (1, draft.count(48)), (draft.count(6), draft.count(100)))
+    ids, uses = draft.choose((1, 1), (200, 200), (5000, 5000), (draft.count(3), 1), (1, draft.count(48)), (draft.count(6),
+        draft.count(100)))
     special = {"id": "x", "ids": [1] * ids, "tokens": ["x"] * ids}
     items = [{"SpecialToken": {"id": "x", "type_id": 0}}] * uses
     template = {"type": "TemplateProcessing", "single": [*items, {"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"x": special},
@@ -141,22 +149,27 @@ def paddings(draft):
     """Every text as long as a number says."""
     length = draft.choose(2**20, 2**31, 2**62, 0)
     strategy, multiple = draft.choose(({"Fixed": length}, None), ("BatchLongest", length))
-    draft.edit(FILE, padding={"strategy": strategy, "direction": "Right", "pad_to_multiple_of": multiple, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"},
-               truncation=draft.choose(None, {"direction": "Right", "max_length": length, "strategy": "LongestFirst", "stride": max(0, length - 1)}))
+    draft.edit(FILE, padding={"strategy": strategy, "direction": "Right", "pad_to_multiple_of": multiple, "pad_id": 0, "pad_type_id": 0,
+        "pad_token": "[PAD]"},
+               truncation=draft.choose(None, {"direction": "Right", "max_length": length, "strategy": "LongestFirst", "stride": max(0,
+                   length - 1)}))
 
 
 @folder(*ALL)
 def decoders(draft):
     step = draft.choose(replaced({"String": "a"}, "aaaa"), {"type": "Strip", "content": "a", "start": 2**40, "stop": 0}, {"type": "Fuse"},
-                        {"type": "WordPiece", "prefix": "#" * 1000, "cleanup": True}, {"type": "CTC", "pad_token": "a" * 1000, "word_delimiter_token": "b", "cleanup": True})
-    draft.edit(FILE, decoder={"type": "Sequence", "decoders": [step] * min(draft.choose(1, 10, 31, 10_000), max(1, draft.scale // len(str(step))))})
+                        {"type": "WordPiece", "prefix": "#" * 1000, "cleanup": True}, {"type": "CTC", "pad_token": "a" * 1000,
+                            "word_delimiter_token": "b", "cleanup": True})
+    draft.edit(FILE, decoder={"type": "Sequence", "decoders": [step] * min(draft.choose(1, 10, 31, 10_000), max(1,
+        draft.scale // len(str(step))))})
 
 
 @folder(WORDS)
 def lists_of_words(draft):
     """A vocab.txt in place of tokenizer.json: many lines, long ones, equal ones."""
     draft.remove(FILE)
-    line = draft.choose(lambda number: f"{number:x}", lambda number: f"{number:x}".rjust(2000, "a"), lambda number: "", lambda number: f"##{'a' * (number % 300)}{number}")
+    line = draft.choose(lambda number: f"{number:x}", lambda number: f"{number:x}".rjust(2000, "a"), lambda number: "",
+        lambda number: f"##{'a' * (number % 300)}{number}")
     lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(line(number) for number in range(draft.count(len(line(99_999)) + 1)))]
     give_room(draft, draft.choose(459, len(lines)))
     draft.write("vocab.txt", "\n".join(lines))

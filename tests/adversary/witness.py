@@ -52,7 +52,8 @@ QUESTIONS = {
         "/decode": post("/decode", {"ids": [52, 82, 68]}),
     },
 }
-QUESTIONS["reranker"] = {name: asked for name, asked in QUESTIONS["embedding"].items() if name in ("/rerank", "/v1/rerank", "/tokenize", "/decode")} | {
+QUESTIONS["reranker"] = {name: asked for name, asked in QUESTIONS["embedding"].items() if name in ("/rerank", "/v1/rerank", "/tokenize",
+    "/decode")} | {
     "/score": post("/score", {"queries": TEXTS[0], "documents": TEXTS[1:]})}
 QUESTIONS["tokens"] = {name: QUESTIONS["embedding"][name] for name in ("/tokenize", "/decode")} | {
     "/predict_tokens": post("/predict_tokens", {"inputs": TEXTS, "aggregation_strategy": "simple"})}

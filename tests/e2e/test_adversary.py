@@ -22,7 +22,6 @@ import marks  # noqa: E402
 import mix  # noqa: E402
 import product_shapes  # noqa: E402
 import schedules  # noqa: E402
-import shapes  # noqa: E402
 import specials  # noqa: E402
 from limits import CONNECTION, MB, Limits  # noqa: E402
 from oracle import Oracle, Window  # noqa: E402
