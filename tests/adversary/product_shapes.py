@@ -98,5 +98,6 @@ def texts_that_differ_at_their_end(draft):
     """Inputs with one long beginning: none of it is told apart before its end."""
     begun = draft.huge(3000)
     texts = [f"{begun} {number}" for number in range(100)]
-    made = [[text] for text in texts] if draft.route.path == "/predict" else [[7] * 900 + [number] for number in range(100)] if draft.route.path == "/decode" else texts
+    made = ([[text] for text in texts]
+            if draft.route.path == "/predict" else [[7] * 900 + [number] for number in range(100)] if draft.route.path == "/decode" else texts)
     return asked(draft, with_lists(draft.value(1), made), 100)

@@ -69,7 +69,8 @@ def tiny_values(draft):
         draft.write(file, many)
         return
     whole = (draft.path / file).read_text().rstrip()
-    draft.write(file, whole[:-1] + ("," if whole.startswith("[") else f',"{draft.choose("unknown", "vocab", "prompts", "id2label", "added_tokens_decoder", "weight_map")}":')
+    draft.write(file, whole[:-1] + (
+        "," if whole.startswith("[") else f',"{draft.choose("unknown", "vocab", "prompts", "id2label", "added_tokens_decoder", "weight_map")}":')
                 + many + whole[-1])
 
 
