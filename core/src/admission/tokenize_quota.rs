@@ -50,12 +50,6 @@ impl TokenizeQuota {
         share.grow(amount)?;
         Ok(share)
     }
-
-    /// Units that all requests hold.
-    #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
-        self.0.held()
-    }
 }
 
 #[cfg(test)]
