@@ -6,8 +6,8 @@ import struct
 from folders import folder
 
 MEAN = ("bert-mean-tiny", "qwen3-tiny", "modernbert-tiny", "model2vec-tiny")
-# Bytes that the library's trie of Unigram pieces may take: some hundred for each byte of a piece.
-TRIE = 1 << 30
+# Bytes that the library's trie of Unigram pieces may take for each of them.
+TRIE = 2 << 10
 # Values of GGUF (the types of its metadata), and bytes of those with a fixed size.
 U8, U32, I32, F32, BOOL, STRING, ARRAY, U64 = 0, 4, 5, 6, 7, 8, 9, 10
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -193,10 +193,11 @@ def gguf_vocabularies(draft):
         lambda: array(STRING, bytes(8 * draft.count(8))), lambda: made(draft.count(2008), lambda n: f"{n:x}".ljust(2000, "a")),
         lambda: made(draft.count(12), lambda n: f"{n:x}"), lambda: made(draft.count(40_008, 60), lambda n: "▁" * 13_000 + str(n)),
         lambda: made(draft.count(10), lambda n: "a"))()
-    changes, draft.room = {"tokenizer.ggml.tokens": many}, TRIE
+    changes = {"tokenizer.ggml.tokens": many}
     if draft.choose(True, False):
         changes["tokenizer.ggml.model"] = struct.pack("<I", STRING) + string(draft.choose("t5", "bert", "gpt2", "llama"))
     (count,) = struct.unpack_from("<Q", many, 8)
+    draft.room = TRIE * count
     changes["tokenizer.ggml.scores"] = array(F32, struct.pack("<f", -1.5) * draft.choose(count, 3))
     changes["tokenizer.ggml.token_type"] = array(I32, struct.pack("<i", draft.choose(1, 3, 4)) * draft.choose(count, 3))
     changes["tokenizer.ggml.merges"] = made(draft.choose(1, count), lambda n: "a b")

@@ -72,7 +72,7 @@ def merges(draft):
 @folder(PIECES)
 def unigram_pieces(draft):
     """Pieces of great length, of one letter in all lengths, many of them, with scores that are no numbers of sense."""
-    vocabulary, draft.room = draft.json(FILE)["model"]["vocab"], TRIE
+    vocabulary = draft.json(FILE)["model"]["vocab"]
     score = draft.choose(-1.0, 0.0, 1e300, -1e300, 0.0)
     longest = min(draft.choose(200, 3000, 60_000), draft.scale)
     more = draft.choose(
@@ -81,6 +81,7 @@ def unigram_pieces(draft):
         lambda: [(f"{number:x}", score) for number in range(draft.count(14))], lambda: [("▁a", score)] * draft.count(12),
         lambda: [(draft.word(longest), score) for _ in range(draft.count(longest + 10))],
         lambda: [("a" * longest + f"{number:x}", score) for number in range(draft.count(longest + 10))])()
+    draft.room = TRIE * (len(vocabulary) + len(more))
     give_room(draft, len(vocabulary) + len(more))
     edit_model(draft, vocab=vocabulary + [list(piece) for piece in more])
 

@@ -20,8 +20,11 @@ const MAX_UNIGRAM_BYTES: usize = 256;
 /// Unigram pieces at most of which each begins the next: each is copied and looked up at every place of a text where the longest is.
 const MAX_NESTED: usize = 64;
 
-/// Bytes at most that the library's trie of Unigram pieces takes. Those of 250,000 pieces of many languages take some 300 MB.
-const MAX_TRIE_BYTES: u64 = 1 << 30;
+/// Bytes at most that the library's trie of Unigram pieces takes, whatever their number.
+const TRIE_BYTES: u64 = 128 << 20;
+
+/// Bytes of the trie at most for each piece beside those. 250,000 pieces of many languages take some 300 MB.
+const TRIE_BYTES_OF_A_PIECE: u64 = 2 << 10;
 
 /// Bytes at most of a piece that may stand for a shorter text: the unknown token, and one that has its id with another in common. It is
 /// copied for each such token of a text.
@@ -90,9 +93,10 @@ pub fn check_unigram<'a>(pieces: impl Iterator<Item = &'a str>) -> Result<(), St
     if trie.nested > MAX_NESTED {
         return Err(format!("has {} pieces each of which begins the next, the limit is {MAX_NESTED}", trie.nested));
     }
+    let limit = TRIE_BYTES + TRIE_BYTES_OF_A_PIECE * sorted.len() as u64;
     match trie.bytes {
-        bytes if bytes > MAX_TRIE_BYTES => {
-            Err(format!("has pieces whose trie takes {bytes} bytes, the limit is {MAX_TRIE_BYTES}"))
+        bytes if bytes > limit => {
+            Err(format!("has {} pieces whose trie takes {bytes} bytes, the limit is {limit}", sorted.len()))
         }
         _ => Ok(()),
     }
