@@ -48,7 +48,7 @@ pub fn drop_aside<T: Send + 'static>(value: T) {
 mod tests {
     use super::*;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::task::{Context, Waker};
 
     #[test]
     fn pauses_follow_the_work() {
@@ -62,7 +62,7 @@ mod tests {
             };
             let mut work = pin!(work);
             let mut count = 0;
-            while let Poll::Pending = work.as_mut().poll(&mut context) {
+            while work.as_mut().poll(&mut context).is_pending() {
                 count += 1;
             }
             count

@@ -5,7 +5,12 @@ use super::pauses::{Pauses, drop_aside};
 use super::validate::{check_pairing, check_queries};
 use crate::metrics::{Method, observe};
 use crate::postprocess::{cosine, embedding, rerank_score};
-use crate::{EncodeOptions, Error, Input, Place, Rerank, RerankScore, Response, ScoreRequest, Task, Wanted};
+use crate::{
+    BackendError, EncodeOptions, Error, Input, Place, Rerank, RerankScore, Response, ScoreRequest, Task, Wanted,
+};
+
+/// Documents whose inputs are made on a thread of connections; of more on another, because queries may be as many and are copied.
+const MADE_AT_ONCE: usize = 1 << 12;
 
 impl Engine {
     /// A score for each document, in the order of the documents: against the one query, or against the query at the
@@ -33,7 +38,7 @@ impl Engine {
                 // The queries are inputs too where they are embedded, but not what the limit is about.
                 request.documents = self.counted(request.documents, request.encode.field)?;
                 let rerank = self.capability(Task::Rerank, |can| can.rerank.as_ref())?;
-                let (inputs, options) = request.into_inputs(rerank);
+                let (inputs, options) = inputs(request, rerank).await?;
                 match rerank {
                     Rerank::Cosine => self.score_by_cosine(inputs, num_documents, &options).await,
                     Rerank::Prompt(_) | Rerank::Pair => {
@@ -72,4 +77,17 @@ impl Engine {
         }
         Ok(Response { results: scores, usage, timings, share })
     }
+}
+
+/// The inputs of a request, and the options to encode them with.
+///
+/// # Errors
+/// Making them panicked.
+async fn inputs(request: ScoreRequest, rerank: &Rerank) -> Result<(Vec<(Place, Input)>, EncodeOptions), Error> {
+    if request.documents.len() <= MADE_AT_ONCE {
+        return Ok(request.into_inputs(rerank));
+    }
+    let rerank = rerank.clone();
+    let made = tokio::task::spawn_blocking(move || request.into_inputs(&rerank)).await;
+    made.map_err(|error| BackendError::Panic(error.to_string()).into())
 }
