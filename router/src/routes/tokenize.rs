@@ -74,5 +74,5 @@ pub(crate) struct DecodeBody {
 )]
 pub(crate) async fn decode(app: Call, Json(body): Json<DecodeBody>) -> Result {
     let texts = app.engine.decode(body.ids.0.into_vec(), body.skip_special_tokens.unwrap_or(true)).await?;
-    Ok(Answer::free_text(JsonText::default().list_of(texts, |text| text_steps(text)), app.share))
+    Ok(Answer::free_text(JsonText::default().list_of(texts, text_steps), app.share))
 }

@@ -1,4 +1,4 @@
-//! Requests to the hub: redirects, repetitions and the limits of answers. The hub's client library has no limit on what it reads,
+//! Requests to the hub: redirects, repetitions and the limits of answers. Hugging Face's client library has no limit on what it reads,
 //! and does not keep the token from hosts that a redirect leads to.
 
 use super::failure::Failure;

@@ -14,9 +14,21 @@ pub(super) fn endpoint(model: &HubModel) -> String {
     endpoint.unwrap_or_else(|| ENDPOINT.to_owned()).trim_end_matches('/').to_owned()
 }
 
-/// Folder of downloads.
+/// Folder of downloads: the given one, else `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else that in [`home`].
 pub(super) fn cache_dir(model: &HubModel) -> PathBuf {
-    model.cache_dir.clone().unwrap_or_else(hf_hub::resolve_cache_dir)
+    let set = || folder("HF_HUB_CACHE").or_else(|| folder("HUGGINGFACE_HUB_CACHE"));
+    model.cache_dir.clone().or_else(set).unwrap_or_else(|| home().join("hub"))
+}
+
+/// Folder of Hugging Face's tools: `HF_HOME`, else `huggingface` in `XDG_CACHE_HOME`, else in `~/.cache`.
+fn home() -> PathBuf {
+    let cache = || folder("XDG_CACHE_HOME").unwrap_or_else(|| env::home_dir().unwrap_or_default().join(".cache"));
+    folder("HF_HOME").unwrap_or_else(|| cache().join("huggingface"))
+}
+
+/// Folder that a variable names.
+fn folder(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// Token for the hub: the given one, else `HF_TOKEN`, else the content of the file `HF_TOKEN_PATH`, else that of the file where
@@ -29,5 +41,5 @@ pub(super) fn token(model: &HubModel) -> Option<String> {
     let file = |path: PathBuf| Some(fs::read_to_string(path).ok()?.trim().to_owned()).filter(|token| !token.is_empty());
     (env::var("HF_TOKEN").ok().filter(|token| !token.is_empty()))
         .or_else(|| env::var_os("HF_TOKEN_PATH").and_then(|path| file(path.into())))
-        .or_else(|| file(hf_hub::hf_home().join("token")))
+        .or_else(|| file(home().join("token")))
 }

@@ -39,7 +39,10 @@ fn the_trie_of_unigram_pieces_has_a_limit() {
     // Without a byte in common behind the number.
     let long = (0..2000).map(|number| format!("{number:05}{}", "x".repeat(245)));
     let refused = refusal(scored(long));
-    assert!(refused.contains("2000 pieces whose trie takes 1") && refused.contains("the limit is 138313728"), "{refused}");
+    assert!(
+        refused.contains("2000 pieces whose trie takes 1") && refused.contains("the limit is 138313728"),
+        "{refused}"
+    );
     // The same bytes where pieces have most of theirs in common.
     accept(scored((0..2000).map(|number| format!("{}{number:05}", "x".repeat(245)))));
 }
