@@ -7,6 +7,9 @@ use crate::{Error, Place, TokenInfo};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokenizers::{NormalizedString, Normalizer};
 
+/// Bytes that the allocator takes for the text of a token at least.
+const LEAST_ALLOCATION: usize = 16;
+
 impl ResolvedOptions {
     /// Counts tokens that are made to be shown.
     ///
@@ -43,7 +46,7 @@ impl Encoder {
             .encode_char_offsets(text.as_str(), options.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
         options.count_shown(encoding.len().saturating_sub(expected), place)?;
-        options.hold(encoding.len() * size_of::<TokenInfo>() + text.len())?;
+        options.hold(encoding.len() * (size_of::<TokenInfo>() + LEAST_ALLOCATION) + text.len())?;
         // Byte at which each character begins, and the end of the last one.
         let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
         let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());

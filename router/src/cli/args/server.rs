@@ -29,8 +29,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, default_value_t = 16_384, value_parser = positive)]
     pub(crate) max_connections: usize,
 
-    /// Seconds a client has to send a request's head, then its body (else status 408), and to read part of a response.
-    /// Idle connections close after the same time
+    /// Seconds a client has to send a request's head, then its body (else status 408), and to read a response, for which
+    /// it has a second more for each 256 KiB. Idle connections close after the same time
     #[arg(long, env, default_value_t = CLIENT_TIMEOUT, value_parser = seconds)]
     pub(crate) client_timeout: u64,
 
@@ -38,8 +38,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, default_value_t = PAYLOAD_LIMIT, value_parser = positive)]
     pub(crate) payload_limit: usize,
 
-    /// Bytes that requests hold: their bodies, and the values of their responses until these are read. While others hold
-    /// this much, requests get status 429
+    /// Bytes that requests hold: their bodies and what is parsed from them, and the values of their responses until these
+    /// are read. While others hold this much, requests get status 429, except of API keys that hold less than their part
     #[arg(long, env, default_value_t = EngineConfig::default().max_buffered_bytes, value_parser = positive)]
     pub(crate) max_buffered_bytes: usize,
 
