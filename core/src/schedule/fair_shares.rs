@@ -103,6 +103,13 @@ pub(crate) struct Seat {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Members(BTreeMap<(Account, u8), usize>);
 
+impl Members {
+    /// True if an account other than this one has entries.
+    pub(crate) fn has_others(&self, account: Account) -> bool {
+        self.0.keys().any(|member| member.0 != account)
+    }
+}
+
 impl FairShares {
     pub(crate) fn new(quantum: usize) -> Self {
         let (accounts, turns, jobs) = (HashMap::new(), BTreeSet::new(), HashMap::new());
@@ -241,7 +248,8 @@ impl FairShares {
     pub(crate) fn close_batch(&mut self, seats: &[Seat], reserved: &BTreeSet<(Account, u8)>) {
         let reserved_of = |account: Account| reserved.range((account, 0)..=(account, u8::MAX)).map(|&(_, lane)| lane);
         let mut waiting = self.turns.iter().filter(|&&(_, account)| reserved_of(account).next().is_none());
-        let level = waiting.next().map_or(self.level, |&(received, _)| self.level.max(received));
+        // Where nobody waits, whoever comes next begins where the others are.
+        let level = waiting.next().map(|&(received, _)| self.level.max(received));
         let mut longest: HashMap<Account, u64> = HashMap::new();
         let mut lanes: HashMap<Account, BTreeSet<u8>> = HashMap::new();
         for seat in seats.iter().filter(|seat| seat.tokens > 0) {
@@ -253,7 +261,7 @@ impl FairShares {
         for (account, longest) in longest {
             let mut lowered = 0;
             self.edit_received(account, |received| {
-                lowered = received.saturating_sub(level + longest);
+                lowered = level.map_or(0, |level| received.saturating_sub(level + longest));
                 *received -= lowered;
             });
             self.land(account, lowered);

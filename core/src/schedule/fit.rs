@@ -2,13 +2,13 @@
 
 use super::budget::{Budget, Load, Policy};
 use super::entry::{Entry, Ticket};
-use super::fair_shares::JobSize;
-use super::interrupting::MAX_URGENT_TIME;
+use super::fair_shares::{Job, JobSize};
+use super::interrupting::{MAX_SHARED_TIME, MAX_URGENT_TIME};
 use super::prefix_index::Group;
 use super::queue::Queue;
 use super::work::Work;
 use crate::plan::ragged::causal_pairs;
-use crate::{Adapter, Scheduling};
+use crate::{Account, Adapter, Scheduling};
 
 /// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
 /// rest of a batch is left empty.
@@ -29,28 +29,36 @@ impl Queue {
         self.reserved.contains(&(job.flow.account, job.rank.lane))
     }
 
-    /// True if the batch that forms is short enough for a job of this lane.
-    pub(super) fn may_mix(&self, lane: u8) -> bool {
+    /// True if the batch that forms is short enough for a job of this account and lane.
+    pub(super) fn may_mix(&self, account: Account, lane: u8) -> bool {
         let [smallest, largest] = self.forming.lanes_with(lane);
-        let is_mixed = largest > smallest + 1;
-        !is_mixed || self.costs.time(&self.forming.load.work) <= self.limit([smallest, largest])
+        let is_mixed = largest > smallest + 1 || self.forming.members.has_others(account);
+        !is_mixed || self.costs.time(&self.forming.load.work) <= self.limit(account, lane)
     }
 
-    /// The bound on the time of a batch with jobs from the smallest to the largest of these lanes. Where they are far apart, that is twice
-    /// the time of a small one, or that of an urgent batch: a small job waits for no more.
-    pub(super) fn limit(&self, [smallest, largest]: [u8; 2]) -> f64 {
-        let limit = self.costs.limit();
-        if largest <= smallest + 1 || limit.is_infinite() {
+    /// The bound on the time of the batch that forms with a job of this account and lane. Where its jobs are of lanes that are far apart,
+    /// it is twice the time of a small one, or that of an urgent batch: a small job waits for no more. Those of several accounts have a bound of
+    /// their own.
+    fn limit(&self, account: Account, lane: u8) -> f64 {
+        let mut limit = self.costs.limit();
+        if limit.is_infinite() {
             return limit;
         }
-        let small = self.policy.quantum.saturating_mul(2 << smallest.min(30));
-        self.costs.time_of_rows(small).max(MAX_URGENT_TIME.as_nanos() as f64).min(limit)
+        let [smallest, largest] = self.forming.lanes_with(lane);
+        if largest > smallest + 1 {
+            let small = self.policy.quantum.saturating_mul(2 << smallest.min(30));
+            limit = self.costs.time_of_rows(small).max(MAX_URGENT_TIME.as_nanos() as f64).min(limit);
+        }
+        match self.forming.members.has_others(account) {
+            true => limit.min(MAX_SHARED_TIME.as_nanos() as f64),
+            false => limit,
+        }
     }
 
-    /// True if the batch that forms may have this load, whose last sequence is for `part`, of a job of `lane`, and shares `shared` with
-    /// the others.
-    pub(super) fn fits(&self, load: &Load, (part, lane): (usize, u8), shared: Work) -> bool {
-        let limit = self.limit(self.forming.lanes_with(lane));
+    /// True if the batch that forms may have this load, whose last sequence is for `part`, of this job, and shares `shared` with the
+    /// others.
+    pub(super) fn fits(&self, load: &Load, (part, job): (usize, &Job), shared: Work) -> bool {
+        let limit = self.limit(job.flow.account, job.rank.lane);
         let is_in_time = || self.costs.allows_within(limit, &load.work, part, shared);
         self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
     }

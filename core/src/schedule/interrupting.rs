@@ -9,9 +9,12 @@ use std::time::Duration;
 /// Estimated time of an urgent batch at most.
 pub(super) const MAX_URGENT_TIME: Duration = Duration::from_millis(50);
 
-/// Time of a batch from which on an account that is behind others need not wait for its end. It would lose its turn again and again: one with
-/// few requests in flight sends the next when the next batch has begun.
-pub(super) const MAX_TURN: Duration = Duration::from_millis(250);
+/// Time of a batch from which on an account that is behind others need not wait for its end, even with a request that is not urgent. It would
+/// lose its turn again and again: one with few requests in flight sends the next when the next batch has begun.
+pub(super) const MAX_TURN: Duration = Duration::from_millis(100);
+
+/// Time of a batch of several accounts at most: whoever has few requests in flight would wait for those of all others.
+pub(super) const MAX_SHARED_TIME: Duration = Duration::from_millis(250);
 
 /// Time at yield points that an account may borrow.
 const MAX_DEBT: Duration = Duration::from_secs(1);

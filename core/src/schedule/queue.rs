@@ -203,7 +203,10 @@ impl Queue {
         };
         let Forming { seats, members, load, reserved, .. } = forming;
         let estimate = self.costs.time(&load.work);
-        self.shares.close_batch(&seats, &reserved);
+        if level == Level::Bulk {
+            // Others had use for the time of a batch that interrupts theirs.
+            self.shares.close_batch(&seats, &reserved);
+        }
         seats.iter().for_each(|seat| self.held.remove(seat.ticket));
         self.last_batch += 1;
         self.running.insert(self.last_batch, Running { level, interrupts, estimate, seats, members });
@@ -241,7 +244,7 @@ impl Queue {
     /// they begin the next one.
     fn in_turn(&self, passed_over: &PassedOver) -> Option<Candidate> {
         let is_free = |class: &Class<'_>| {
-            !self.reserved.contains(&(class.account, class.rank.lane)) && self.may_mix(class.rank.lane)
+            !self.reserved.contains(&(class.account, class.rank.lane)) && self.may_mix(class.account, class.rank.lane)
         };
         self.shares.classes().filter(is_free).find_map(|class| self.next_of(&class, passed_over))
     }
@@ -267,7 +270,10 @@ impl Queue {
         if self.forming.load.sequences == 0 || !self.is_prefix_aware() {
             return None;
         }
-        let is_free = |turn: Turn| self.may_mix(turn.rank.lane) && !self.is_reserved(self.waiting[&turn.ticket].job);
+        let is_free = |turn: Turn| {
+            let job = self.waiting[&turn.ticket].job;
+            self.may_mix(self.shares.job(job).flow.account, turn.rank.lane) && !self.is_reserved(job)
+        };
         let Nearest { ticket, .. } = self.index.nearest(is_free)?;
         let tokens = self.index.new_tokens(self.waiting[&ticket].node);
         (tokens <= self.forming.saved).then_some(Candidate { ticket, group: None, is_rider: true })
@@ -277,16 +283,15 @@ impl Queue {
     fn try_to_seat(&mut self, candidate: Candidate, taken: &mut Vec<Entry>, passed_over: &mut PassedOver) -> bool {
         count_work();
         let Candidate { ticket, group, .. } = candidate;
-        let Waiting { entry, node, .. } = &self.waiting[&ticket];
+        let Waiting { entry, node, job } = &self.waiting[&ticket];
         let (node, len, part) = (*node, entry.tokens.len(), self.part(entry.tokens.adapter()));
-        let lane = self.turn(ticket).rank.lane;
         let tokens = if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len };
         let load = self.forming.load.with(part, tokens, len, self.policy.attention);
         let shared = self.policy.attention.saved(len - tokens);
         let split = group.filter(|group| self.is_better_whole(group, part));
         if entry.is_cancelled() {
             self.cancel(ticket);
-        } else if split.is_none() && self.fits(&load, (part, lane), shared) {
+        } else if split.is_none() && self.fits(&load, (part, self.shares.job(*job)), shared) {
             self.index.cover(node);
             taken.extend(self.seat(candidate, tokens, load));
         } else if !self.may_pass_over(passed_over.len()) {

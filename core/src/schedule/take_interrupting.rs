@@ -2,8 +2,9 @@
 //!
 //! A request may interrupt the batches that run while no backend is free, if
 //!
-//! 1. it is shorter: each of these batches takes longer than an urgent batch may, and has a request that is several times as large; of any
-//!    size where the batch takes [`MAX_TURN`] and another account in it is ahead by that request;
+//! 1. it is shorter: each of these batches takes longer than an urgent batch may, and has a request that is several times as large. An urgent
+//!    request need not be shorter where another account in the batch is ahead by it, nor need a longer one where the batch takes
+//!    [`MAX_TURN`] too;
 //! 2. its turn is before: in the fair order it comes before that request;
 //! 3. its account has not borrowed more than it may ([`Debts`]).
 //!
@@ -105,8 +106,9 @@ impl Queue {
     fn interrupts(&self, job: Ticket, level: Level) -> bool {
         let mut lower = self.running.values().filter(|batch| batch.level < level).peekable();
         let takes = |batch: &Running, time: Duration| batch.estimate >= time.as_nanos() as f64;
+        let turn = if level == Level::Urgent { MAX_URGENT_TIME } else { MAX_TURN };
         let may = |batch: &Running| {
-            takes(batch, MAX_URGENT_TIME) && self.shares.interrupts(job, &batch.members, takes(batch, MAX_TURN))
+            takes(batch, MAX_URGENT_TIME) && self.shares.interrupts(job, &batch.members, takes(batch, turn))
         };
         lower.peek().is_some() && lower.all(may)
     }

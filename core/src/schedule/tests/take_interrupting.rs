@@ -256,7 +256,7 @@ fn requests_of_the_same_size_do_not_interrupt_others_of_their_account_or_batches
     let found = Simulation::new(2000 * MS, Some(LIMITS), requests.clone()).run();
     assert!(found.ran.iter().all(|ran| ran.level == Level::Bulk));
     requests.iter_mut().zip(0..).for_each(|(request, n)| request.flow.account = Account(n % 3));
-    let found = Simulation::new(200 * MS, Some(LIMITS), requests).run();
+    let found = Simulation::new(90 * MS, Some(LIMITS), requests).run();
     assert!(found.ran.iter().all(|ran| ran.level == Level::Bulk));
 }
 
@@ -273,9 +273,23 @@ fn an_account_with_few_requests_in_flight_gets_as_much_as_one_with_many() {
             of(1) as f64 / of(2) as f64
         };
         let [whole, found] = [None, Some(LIMITS)].map(ratio);
-        assert!(whole > 2.0, "{whole}: what it is for");
+        // Batches of several accounts are short, so that longer requests take turns there too.
+        assert!(whole > if token == TOKEN { 1.5 } else { 0.9 }, "{whole}");
         assert!((0.9..1.1).contains(&found), "{found}, {whole} in whole batches");
     }
+}
+
+#[test]
+fn accounts_share_alike_where_all_that_waits_fits_a_batch() {
+    // A batch with all of it takes half a second.
+    let end = 30_000 * MS;
+    let client = |account| Request::new(account, 10, 27, Duration::ZERO).again_until(end);
+    let requests: Vec<Request> = std::iter::repeat_n(client(1), 16).chain([client(2), client(2)]).collect();
+    let found = Simulation::with_pace(TOKEN * 5, 10_000 * MS, Some(LIMITS), requests).run();
+    let is_of = |it: &&Request, account| it.flow.account == Account(account) && it.done < end;
+    let of = |account| found.requests.iter().filter(|it| is_of(it, account)).count();
+    let ratio = of(1) as f64 / of(2) as f64;
+    assert!((0.8..1.25).contains(&ratio), "{ratio}: {} and {}", of(1), of(2));
 }
 
 #[test]
