@@ -211,7 +211,6 @@ def test_what_xet_needs_and_cannot_write_is_named(xet_hub, cache):
 
 
 @pytest.mark.parametrize("file, fault, words", [
-    (TOKEN, status(403), ["access denied"]),
     (PLAN, status(400), ["Xet download failed"]),
     (CHUNKS, page, ["nothing came for 8 s"]),  # The file is requested repeatedly.
     (CHUNKS, hang_halfway, ["nothing came for 8 s"]),

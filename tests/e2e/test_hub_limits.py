@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -81,8 +82,7 @@ def with_header(name, value):
     ({("HEAD", CONFIG): endless_headers}, CONFIG, "HTTP request error"),
     ({("HEAD", CONFIG): vast}, CONFIG, "longer than the 8388608 bytes"),
     ({("HEAD", CONFIG): unannounced, ("GET", CONFIG): endless}, CONFIG, "longer than the 8388608 bytes"),
-    ({("HEAD", WEIGHTS): with_header("ETag", '"../../../../escaped"')}, WEIGHTS, "cannot be the name of a file"),
-    ({("HEAD", WEIGHTS): with_header("ETag", '"/tmp/escaped"')}, WEIGHTS, "cannot be the name of a file"),
+    ({("HEAD", WEIGHTS): with_header("ETag", '""')}, WEIGHTS, "cannot be the name of a file"),
     ({("HEAD", WEIGHTS): vast}, WEIGHTS, "No space left on device"),
     ({("HEAD", WEIGHTS): unannounced, ("GET", WEIGHTS): endless}, WEIGHTS, "does not say how many bytes"),
     ({("GET", WEIGHTS): endless}, WEIGHTS, "longer than the"),
@@ -98,8 +98,24 @@ def test_a_hub_without_measure_is_refused(hub, cache, faults, file, words):
     assert f"cannot get {file} of `{NAME}`" in output and words in output, output
     assert peak < SMALL, peak
     assert_nothing_left(cache)
-    assert not list(cache.parent.rglob("*escaped*"))
     assert_starts(hub, cache)
+
+
+@pytest.mark.parametrize("tag", ["../../../../escaped", "/tmp/escaped", "{SHA1{7ed4}}"])
+def test_a_tag_that_is_no_name_leads_nowhere_else(hub, cache, tag):
+    hub.faults["HEAD", WEIGHTS] = with_header("ETag", f'"{tag}"')
+    with Server(*arguments(hub, cache)):
+        pass
+    assert not list(cache.parent.rglob("escaped")) and not Path("/tmp/escaped").exists()
+    blobs = cache / f"models--{NAME.replace('/', '--')}" / "blobs"
+    assert [path.name for path in blobs.iterdir() if path.name.startswith("etag-")], list(blobs.iterdir())
+
+
+def test_a_mirror_without_the_storage_sends_the_file_itself(xet_hub, cache):
+    xet_hub.faults["GET", TOKEN] = lambda handler, _: send(handler, b"no such route", status=404)
+    with Server(*arguments(xet_hub, cache)) as server:
+        assert "no token for the hub's Xet storage" in server.log()
+    assert not [path for path, _ in xet_hub.seen if path.startswith((XET_PLAN, XET_CHUNKS))]
 
 
 @pytest.mark.parametrize("method, file, words", [

@@ -11,7 +11,11 @@ const ENDPOINT: &str = "https://huggingface.co";
 /// Address of the hub, without a slash at its end.
 pub(super) fn endpoint(model: &HubModel) -> String {
     let endpoint = model.endpoint.clone().or_else(|| env::var("HF_ENDPOINT").ok());
-    endpoint.unwrap_or_else(|| ENDPOINT.to_owned()).trim_end_matches('/').to_owned()
+    endpoint
+        .filter(|endpoint| !endpoint.trim().is_empty())
+        .unwrap_or_else(|| ENDPOINT.to_owned())
+        .trim_end_matches('/')
+        .to_owned()
 }
 
 /// Folder of downloads: the given one, else `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else that in [`home`].
@@ -31,6 +35,12 @@ fn folder(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
+/// False where `HF_HUB_DISABLE_XET` says that files come from the hub itself instead of its Xet storage.
+pub(super) fn uses_xet() -> bool {
+    let is_true = |value: String| matches!(value.to_lowercase().as_str(), "1" | "on" | "yes" | "true");
+    !env::var("HF_HUB_DISABLE_XET").is_ok_and(is_true)
+}
+
 /// Token for the hub: the given one, else `HF_TOKEN`, else the content of the file `HF_TOKEN_PATH`, else that of the file where
 /// `hf auth login` keeps it. With `HF_HUB_DISABLE_IMPLICIT_TOKEN` the given one alone.
 pub(super) fn token(model: &HubModel) -> Option<String> {
@@ -39,7 +49,7 @@ pub(super) fn token(model: &HubModel) -> Option<String> {
         return model.token.clone();
     }
     let file = |path: PathBuf| Some(fs::read_to_string(path).ok()?.trim().to_owned()).filter(|token| !token.is_empty());
-    (env::var("HF_TOKEN").ok().filter(|token| !token.is_empty()))
+    (env::var("HF_TOKEN").ok().filter(|token| !token.trim().is_empty()))
         .or_else(|| env::var_os("HF_TOKEN_PATH").and_then(|path| file(path.into())))
         .or_else(|| file(home().join("token")))
 }

@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::listing::{FileFacts, Listing};
 use super::watch::{Kind, Meter, follow, lock_file};
 use super::xet::XetFile;
-use super::{Download, verify};
+use super::{Download, defaults, verify};
 use crate::LoadError;
 use reqwest::Url;
 use std::fs;
@@ -67,19 +67,29 @@ impl Download<'_> {
         // Nothing is asked for that would be refused.
         let limit = facts.size.map(|size| self.spent.limit(file, Some(size)).and_then(|limit| self.space(limit)));
         let limit = limit.transpose()?;
-        let Some((hash, size)) = facts.xet.as_ref().zip(limit) else {
-            let request = self.client.get(self.file_url(&listing.commit, file), None);
-            let mut response = follow(request, meter, silence, Kind::Small).await?;
-            let size = facts.size.or_else(|| response.content_length());
-            let limit = self.space(self.spent.limit(file, size)?)?;
-            self.store(&mut response, file, blob, limit, size, meter).await?;
-            return Ok(size);
-        };
-        let token = self.url(["api", "models"], ["xet-read-token", &listing.commit]);
-        let opened = XetFile::open(&self.client, token, hash.clone(), size);
-        let mut body = follow(opened, meter, silence, Kind::Small).await?;
-        self.store(&mut body, file, blob, size, Some(size), meter).await?;
-        Ok(Some(size))
+        if let Some((hash, size)) = facts.xet.as_ref().filter(|_| defaults::uses_xet()).zip(limit) {
+            let token = self.url(["api", "models"], ["xet-read-token", &listing.commit]);
+            let opened = XetFile::open(&self.client, token, hash.clone(), size);
+            match follow(opened, meter, silence, Kind::Small).await {
+                Ok(mut body) => {
+                    self.store(&mut body, file, blob, size, Some(size), meter).await?;
+                    return Ok(Some(size));
+                }
+                // A mirror may repeat the hub's headers and not have its storage.
+                Err(failure @ Failure::Status { .. }) => {
+                    tracing::warn!(
+                        "{file}: no token for the hub's Xet storage ({failure}); downloading it from the hub itself"
+                    );
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        let request = self.client.get(self.file_url(&listing.commit, file), None);
+        let mut response = follow(request, meter, silence, Kind::Small).await?;
+        let size = facts.size.or_else(|| response.content_length());
+        let limit = self.space(self.spent.limit(file, size)?)?;
+        self.store(&mut response, file, blob, limit, size, meter).await?;
+        Ok(size)
     }
 
     fn space(&self, bytes: u64) -> Result<u64, Failure> {

@@ -13,8 +13,8 @@ use std::fmt;
 pub(super) const MAX_LISTING_BYTES: u64 = 16 << 20;
 /// Files of a repository; large ones have some hundred.
 const MAX_NAMES: usize = 20_000;
-/// Bytes of a file's name in the cache; the hub's own are hashes of 40 and 64.
-const MAX_ETAG_BYTES: usize = 128;
+/// Bytes of a file's name in the cache; the hub's own are hashes of 40 and 64. A name on disk may have 255.
+const MAX_ETAG_BYTES: usize = 200;
 
 /// Commit and files of a repository, by the hub.
 #[derive(Debug)]
@@ -108,8 +108,8 @@ impl FileFacts {
         let Some(etag) = etag.map(|etag| etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')) else {
             return problem("the answer has no ETag header".to_owned());
         };
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+=:".contains(&byte);
-        if etag.is_empty() || etag.len() > MAX_ETAG_BYTES || etag.starts_with('.') || !etag.bytes().all(is_plain) {
+        let etag = blob_name(etag);
+        if etag.is_empty() || etag.len() > MAX_ETAG_BYTES {
             return problem(format!("the answer's ETag header is {etag:.60?}, which cannot be the name of a file"));
         }
         match linked("x-repo-commit") {
@@ -124,8 +124,22 @@ impl FileFacts {
         if let Some(hash) = xet.filter(|hash| hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit())) {
             return problem(format!("the answer's X-Xet-Hash header is {hash:.80?}, which is no hash"));
         }
-        Ok(Self { etag: etag.to_owned(), size: size.and_then(|size| size.parse().ok()), xet: xet.map(str::to_owned) })
+        Ok(Self { etag, size: size.and_then(|size| size.parse().ok()), xet: xet.map(str::to_owned) })
     }
+}
+
+/// Name in the cache of the content with this tag: the tag itself, as Hugging Face's tools have it, unless it has characters that could
+/// lead elsewhere. Mirrors send such tags.
+fn blob_name(etag: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+=:".contains(&byte);
+    if !etag.starts_with('.') && etag.bytes().all(is_plain) {
+        return etag.to_owned();
+    }
+    let encoded = etag.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("_{byte:02x}"),
+    });
+    format!("etag-{}", encoded.collect::<String>())
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -181,5 +195,25 @@ impl<'de> Deserialize<'de> for Text {
             }
         }
         deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::blob_name;
+
+    #[test]
+    fn a_tag_with_characters_of_paths_gets_a_name_of_its_own() {
+        for plain in ["0a1b", "W-1:2", "a.b_c"] {
+            assert_eq!(blob_name(plain), plain);
+        }
+        for (etag, name) in [
+            ("{SHA1{0a}}", "etag-_7bSHA1_7b0a_7d_7d"),
+            ("../x", "etag-_2e_2e_2fx"),
+            ("a/b", "etag-a_2fb"),
+            ("a b_", "etag-a_20b_5f"),
+        ] {
+            assert_eq!(blob_name(etag), name);
+        }
     }
 }

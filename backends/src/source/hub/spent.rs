@@ -59,7 +59,8 @@ impl Spent {
         if is_weights(file) {
             return size.ok_or_else(|| {
                 Failure::Answer(
-                    "the hub does not say how many bytes it has, so nothing would end its download".to_owned(),
+                    "the hub does not say how many bytes it has, so nothing would end its download; let a mirror send Content-Length, or \
+                     download the model by other means and start with --offline".to_owned(),
                 )
             });
         }
