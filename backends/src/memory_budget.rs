@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Bytes below which a size is not held against it: reading the limits takes some file accesses.
 const SMALL: u64 = 16 << 20;
 
-/// Where the system shows control groups.
+/// Mount point of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Checks that so many bytes of memory are left.

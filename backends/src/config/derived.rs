@@ -8,7 +8,7 @@ const MAX_VALUES: usize = 1 << 28;
 
 impl TransformerConfig {
     /// Values of the tables for inputs of up to `positions` tokens: rotations, biases by distance, and embeddings of distances projected
-    /// for each layer.
+    /// by each layer.
     pub(crate) fn derived_values(&self, positions: usize) -> u64 {
         let product = |factors: &[usize]| factors.iter().fold(1_u64, |product, &it| product.saturating_mul(it as u64));
         let attention = &self.attention;

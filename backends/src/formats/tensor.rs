@@ -65,7 +65,7 @@ pub(super) fn reserved<T>(len: usize) -> Result<Vec<T>, LoadError> {
     Ok(values)
 }
 
-/// So many values, to be overwritten.
+/// Memory of this many values, to be overwritten.
 ///
 /// # Errors
 /// As for [`reserved`].

@@ -85,7 +85,7 @@ impl Cache {
     /// The folder cannot be written to.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<(), Failure> {
         let path = self.snapshot(commit).join(file);
-        // From the folder of the file to that of the repository.
+        // The file's folder is this deep in the repository's.
         let up = "../".repeat(Path::new(file).components().count() + 1);
         let link = || {
             fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
@@ -128,7 +128,7 @@ fn remove_empty(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Where a file is until it is whole.
+/// Path of a file that is not whole yet.
 pub(super) fn incomplete(blob: &Path) -> PathBuf {
     let mut path = blob.as_os_str().to_owned();
     path.push(".incomplete");

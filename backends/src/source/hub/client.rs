@@ -147,9 +147,9 @@ impl Client {
 
 /// Headers of the hub's answers to HEAD.
 pub(super) struct Heads {
-    /// Those of the file; absent where another host has it.
+    /// Headers of the file; absent if another host has it.
     pub(super) file: Option<HeaderMap>,
-    /// Those of redirects, the last first.
+    /// Headers of the redirects, the last first.
     pub(super) redirects: Vec<HeaderMap>,
 }
 
@@ -172,7 +172,7 @@ async fn succeeded(response: Response, is_hub: bool) -> Result<Response, Failure
     Err(Failure::Status { status, message, is_hub })
 }
 
-/// What the body of a refusal says; empty if it cannot be read.
+/// Message in the body of a refusal; empty if it cannot be read.
 async fn refusal(mut response: Response) -> String {
     let body = start(&mut response, MAX_REFUSAL_BYTES, |_| ()).await.unwrap_or_default();
     let json: Option<Value> = serde_json::from_slice(&body).ok();
@@ -182,7 +182,7 @@ async fn refusal(mut response: Response) -> String {
     }
 }
 
-/// The first bytes of a body, or all if there are fewer; `seen` is told of their number.
+/// The first bytes of a body, or all if there are fewer; `seen` is called with the number so far.
 ///
 /// # Errors
 /// The body breaks off before, or there is no memory for it.
@@ -201,7 +201,7 @@ pub(super) async fn start(body: &mut impl Body, bytes: u64, seen: impl Fn(u64)) 
     Ok(start)
 }
 
-/// A whole body that has at most `limit` bytes; `seen` is told of their number.
+/// A whole body of at most `limit` bytes; `seen` is called with the number so far.
 ///
 /// # Errors
 /// It has more, or breaks off.

@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     /// An answer with a status that is none of success.
     Status {
         status: u16,
-        /// What the answer says.
+        /// Message of the answer.
         message: String,
         /// The hub itself answered, not a host that it named.
         is_hub: bool,

@@ -1,4 +1,4 @@
-//! What the hub says of a repository and of its files, checked before it becomes part of paths and requests.
+//! Facts of a repository and its files, from the hub: checked before they become parts of paths and requests.
 
 use super::client::Heads;
 use super::failure::Failure;
@@ -83,7 +83,7 @@ pub(super) fn is_commit(name: &str) -> bool {
     name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What the headers of the hub's answers say of a file.
+/// Facts of a file, from the headers of the hub's answers.
 #[derive(Debug, PartialEq)]
 pub(super) struct FileFacts {
     /// Name of the content in the cache.

@@ -86,7 +86,7 @@ fn blocking<T: Send>(
     })
 }
 
-/// What a model's files are taken from.
+/// Source of a model's files.
 enum Listed {
     Files(Listing),
     /// The folder of the cached commit.
