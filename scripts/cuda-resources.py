@@ -5,7 +5,7 @@
     cuda-resources.py --write    writes the table
     cuda-resources.py DIRECTORY  the same for the fat binaries of a directory
 
-Without a directory, the kernels are those that `cargo build -p prefold-kernels --features cuda` compiles. Machine code is the same wherever
+Without a directory, the kernels are those that `cargo check -p prefold-kernels --features cuda` compiles. Machine code is the same wherever
 the same compiler makes it, so the comparison is exact; code of another compiler is not compared. The disassembler is that of the toolkit at
 CUDA_HOME, or comes from PyPI (scripts/cuda-disassembler-requirements.txt).
 """
@@ -67,7 +67,7 @@ def compiled():
     """Fat binaries of the kernels, built with optimisation."""
     settings = {name: value for name, value in os.environ.items() if name not in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
     flags = os.environ.get("CARGO_FLAGS", "--locked").split()
-    messages = run("cargo", "build", *flags, "-p", "prefold-kernels", "--features", "cuda", "--message-format", "json", cwd=ROOT, env=settings)
+    messages = run("cargo", "check", *flags, "-p", "prefold-kernels", "--features", "cuda", "--message-format", "json", cwd=ROOT, env=settings)
     for message in map(json.loads, messages.splitlines()):
         if message["reason"] == "build-script-executed" and re.search(r"[/#]prefold-kernels[@#]|/kernels#", message["package_id"]):
             return sorted(Path(message["out_dir"]).glob("*.fatbin"))

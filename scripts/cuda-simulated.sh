@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 cargo_flags=(${CARGO_FLAGS---locked})
 # Host code is compiled fast, since the emulated kernels take most of the time; candle's own kernels, most of which prefold never
 # calls, take eight minutes with optimisation, and none of them runs here.
-unoptimised=(--config profile.dev.opt-level=0 --config profile.dev.package.candle-core.opt-level=0)
+unoptimised=(--config profile.dev.opt-level=0 --config profile.dev.package.candle-core.opt-level=0
+    --config profile.dev.package.prefold-kernels.opt-level=0)
 
 source scripts/stages.sh
 
@@ -45,7 +46,7 @@ SIMULATED_DEVICE=$(scripts/cuda-simulate.sh)
 export SIMULATED_DEVICE REQUIRE_CUDA=1
 simulated=(env "LD_LIBRARY_PATH=$SIMULATED_DEVICE:${LD_LIBRARY_PATH:-}")
 # Fails if a kernel does not compile for a target of kernels/build.rs.
-stage "CUDA kernels" cargo build "${cargo_flags[@]}" -p prefold-kernels --features cuda
+stage "CUDA kernels" cargo check "${cargo_flags[@]}" -p prefold-kernels --features cuda
 stage "registers and instructions of the kernels" scripts/cuda-resources.py
 export NVCC_APPEND_FLAGS="-Xcicc -O1 -Xptxas -O0 -Xcompiler -O0" CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)}
 stage "programs with the feature cuda" cargo build "${cargo_flags[@]}" "${unoptimised[@]}" --workspace --bins --features cuda
@@ -61,6 +62,8 @@ stage "kernels and models on the simulated device" "${simulated[@]}" cargo test 
 scripts/python-env.sh
 # The times that it prints are those of a build without optimisation.
 stage "the host's part of a pass" .venv/bin/python -m pytest -q -rP tests/e2e/test_null_device.py
-stage "servers on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_simulated_device.py \
+# One thread emulates all kernels of a process, and no two tests share a process.
+two_at_once=(-n 2 --dist worksteal --durations=5)
+stage "servers on the simulated device" .venv/bin/python -m pytest -q "${two_at_once[@]}" tests/e2e/test_simulated_device.py \
     tests/e2e/test_simulated_faults.py tests/e2e/test_simulated_interruptions.py tests/e2e/test_simulated_load.py tests/e2e/test_simulated_kit.py
-stage "kernels called from Python on the simulated device" .venv/bin/python -m pytest -q --durations=5 tests/e2e/test_gpu_kernel_harness.py
+stage "kernels called from Python on the simulated device" .venv/bin/python -m pytest -q "${two_at_once[@]}" tests/e2e/test_gpu_kernel_harness.py
