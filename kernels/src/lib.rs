@@ -45,14 +45,14 @@ mod tiles;
 pub use activation::activate_mul_with;
 pub use activation::{Activation, activate_mul};
 pub use attention::{
-    Attention, AttentionItems, DistanceRows, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, RelativePositions,
-    RowView, query_tiles,
+    Attention, AttentionItems, DistanceRows, Float, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias,
+    RelativePositions, RowView, query_tiles,
 };
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;
 pub use experts::route_rows;
-pub use gemm::{Gemm, PANEL, PackedMatrix, PackedMatrixBuilder, row_parts};
+pub use gemm::{Gemm, PANEL, PackedMatrix, PackedMatrixBuilder, Packing, row_parts};
 pub use half::bf16;
 pub use isa::{Choice, Isa};
 pub use layer_norm::LayerNorm;
@@ -67,7 +67,7 @@ pub use rope::{HeadSpan, QkNormRope, RopeTable};
 #[doc(hidden)]
 pub use rows::convert_with;
 pub use rows::{add_rows, convert, embed_rows, fill_rows, gather_rows, own_columns, scale_rows, scatter_add_rows};
-pub use simd::{Float, Int8, Packing};
+pub use simd::Int8;
 pub use store::Store;
 #[doc(hidden)]
 pub use thread_pool::{ThreadPool, touch};

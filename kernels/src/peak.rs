@@ -2,7 +2,7 @@
 
 use crate::gemm::PackedMatrix;
 use crate::isa::Isa;
-use crate::simd::{self, Dot, MAX_LANES, Operation, Packing, Simd, TileOperation, Vector, prefetch};
+use crate::simd::{self, Dot, Format, MAX_LANES, Operation, Simd, TileOperation, Vector, prefetch};
 use crate::thread_pool;
 use crate::tiles::{COLUMNS, ROWS, Tiles};
 use std::hint::black_box;
@@ -25,7 +25,7 @@ struct Peak<'a, P> {
     packing: PhantomData<P>,
 }
 
-impl<P: Packing> Operation for Peak<'_, P> {
+impl<P: Format> Operation for Peak<'_, P> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // SAFETY: the caller's duty.
@@ -36,7 +36,7 @@ impl<P: Packing> Operation for Peak<'_, P> {
     }
 }
 
-impl<P: Packing> TileOperation for Peak<'_, P> {
+impl<P: Format> TileOperation for Peak<'_, P> {
     #[inline(always)]
     unsafe fn run<S: Simd, T: Tiles>(self) {
         // SAFETY: the caller's duty.
@@ -92,14 +92,11 @@ unsafe fn chains<D: Dot>(iterations: usize) {
 /// Multiplies on every thread and returns the number of multiplications and additions of elements in all, for a clock around
 /// the call.
 #[doc(hidden)]
-pub fn run_peak<P: Packing>(isa: Isa, iterations: usize) -> usize {
+pub fn run_peak<P: Format>(isa: Isa, iterations: usize) -> usize {
     let words = AtomicUsize::new(0);
     thread_pool::for_each(thread_pool::num_threads(), |_| {
         let peak = Peak::<P> { iterations, words: &words, packing: PhantomData };
-        let peak = if P::ELEMENTS > 1 { simd::run_tiles(isa, peak) } else { Err(peak) };
-        if let Err(peak) = peak {
-            P::run(isa, peak);
-        }
+        P::run(isa, peak);
     });
     words.into_inner() * P::ELEMENTS
 }
@@ -131,7 +128,7 @@ impl Operation for Read<'_> {
 
 /// Reads the words of packed weights on every thread, each its own part, for a clock around the call; returns their bytes.
 #[doc(hidden)]
-pub fn run_read<P: Packing>(isa: Isa, weight: &PackedMatrix<P>) -> usize {
+pub fn run_read<P: Format>(isa: Isa, weight: &PackedMatrix<P>) -> usize {
     let words = weight.words();
     let threads = thread_pool::num_threads();
     thread_pool::for_each(threads, |thread| {

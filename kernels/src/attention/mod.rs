@@ -1,19 +1,23 @@
 //! Attention over paths of a radix tree, or over whole sequences.
 
+mod factors;
 mod input;
 mod item;
 mod keys;
 mod layout;
 mod line;
 mod mask;
+mod output;
 mod positions_of_line;
 mod products;
 mod query_tile;
 mod relative_bias;
 mod relative_positions;
 mod span;
+mod task;
 mod tile;
 
+pub use factors::Float;
 pub use input::Attention;
 pub use item::AttentionItems;
 pub use layout::{QkvLayout, RowView};
@@ -26,17 +30,13 @@ pub use span::QuerySpan;
 pub(crate) use {layout::check_layout, span::check_spans};
 
 use crate::isa::Isa;
-use crate::scratch::Scratch;
-use crate::shared_pointer::SharedPointer;
-use crate::simd::{self, Float, Operation, Simd, TileOperation};
-use crate::tiles::Tiles;
-use crate::{Dtype, Element, KernelError, thread_pool};
-use item::Item;
-use products::{OnTiles, OnVectors, Products};
+use crate::{Element, KernelError, thread_pool};
+use output::Rows;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
+use task::Task;
 
 impl Attention<'_> {
     /// Writes the rows of the spans in `out`, `[rows, num_heads * head_dim]`; other rows keep what they have. For both products
@@ -83,17 +83,10 @@ impl Attention<'_> {
     ) -> Result<(), KernelError> {
         self.check(out.len())?;
         let items = items.get(range, self)?;
-        let out = SharedPointer::new(out);
+        let out = Rows::new(out);
         let next = AtomicUsize::new(0);
         let work = || {
-            let task = Task::<F, E> { attention: self, items, next: &next, out, factors: PhantomData };
-            if <F as Element>::DTYPE == Dtype::Bfloat16 {
-                if let Err(task) = simd::run_tiles(isa, task) {
-                    simd::run(isa, task);
-                }
-            } else {
-                simd::run(isa, task);
-            }
+            F::attend(isa, Task { attention: self, items, next: &next, out, factors: PhantomData });
         };
         let cost: usize = items.iter().map(|item| item.cost as usize).sum();
         if cost * self.layout.head_dim < PARALLEL_PRODUCTS {
@@ -111,44 +104,4 @@ const PARALLEL_PRODUCTS: usize = 1 << 17;
 thread_local! {
     /// Kept for the next call.
     static ITEMS: Cell<AttentionItems> = const { Cell::new(AttentionItems::new()) };
-}
-
-/// The items of a call, as far as a thread takes them; the factors are of type `F`.
-struct Task<'a, F, E> {
-    attention: &'a Attention<'a>,
-    items: &'a [Item],
-    /// The first item that no thread has taken.
-    next: &'a AtomicUsize,
-    out: SharedPointer<E>,
-    factors: PhantomData<F>,
-}
-
-impl<F: Float, E: Element> Task<'_, F, E> {
-    /// # Safety
-    /// The CPU has the instructions of `P`.
-    #[inline(always)]
-    unsafe fn run_items<P: Products>(self, mut products: P) {
-        let mut scratch = Scratch::new(tile::scratch_words(self.attention.layout.head_dim));
-        while let Some(&item) = self.items.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            // SAFETY: the instructions are the caller's duty. `check` has seen that the rows of spans are in `out` and do not
-            // overlap, and `get` that the items are of these spans; a span's items differ in their queries or in their heads.
-            unsafe { tile::run::<P, E>(&mut products, self.attention, item, self.out, scratch.words()) };
-        }
-    }
-}
-
-impl<F: Float, E: Element> Operation for Task<'_, F, E> {
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's duty.
-        unsafe { self.run_items(OnVectors::<F::FloatDot<S>>::new()) }
-    }
-}
-
-impl<F: Float, E: Element> TileOperation for Task<'_, F, E> {
-    #[inline(always)]
-    unsafe fn run<S: Simd, T: Tiles>(self) {
-        // SAFETY: the caller's duty.
-        unsafe { self.run_items(OnTiles::<T, S::V>::new()) }
-    }
 }

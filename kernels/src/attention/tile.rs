@@ -12,11 +12,10 @@ use super::input::Attention;
 use super::item::{Item, KEYS, QUERIES};
 use super::keys::{PREFETCH, Path, row_words};
 use super::line::{Line, NO_MAXIMUM};
+use super::output::Rows;
 use super::positions_of_line::{Buffers, Place, add_positions, buffer_words};
 use super::products::Products;
-use crate::Element;
 use crate::scratch::as_f32;
-use crate::shared_pointer::SharedPointer;
 use crate::simd::{MAX_LANES, Vector};
 use crate::tiles;
 use std::ops::Range;
@@ -45,11 +44,11 @@ fn row_capacity(head_dim: usize) -> usize {
 /// The CPU has the instructions of `P`. The rows of the item's span are in `out`, and no other thread uses the
 /// columns of the item's queries.
 #[inline(always)]
-pub(super) unsafe fn run<P: Products, E: Element>(
+pub(super) unsafe fn run<P: Products>(
     products: &mut P,
     attention: &Attention<'_>,
     item: Item,
-    out: SharedPointer<E>,
+    out: Rows,
     scratch: &mut [u32],
 ) {
     let mut tile = Tile::new::<P>(attention, item, scratch);
@@ -60,7 +59,7 @@ pub(super) unsafe fn run<P: Products, E: Element>(
         for start in (keys.start / KEYS * KEYS..keys.end).step_by(KEYS) {
             tile.add_keys::<P>(products, start..(start + KEYS).min(keys.end));
         }
-        tile.write::<P, E>(out);
+        tile.write::<P>(out);
     }
 }
 
@@ -339,7 +338,7 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// As [`run`].
     #[inline(always)]
-    unsafe fn write<P: Products, E: Element>(&mut self, out: SharedPointer<E>) {
+    unsafe fn write<P: Products>(&mut self, out: Rows) {
         let dim = self.dim();
         let row_width = self.path.attention.layout.q_width();
         for line in 0..self.lines() {
@@ -361,7 +360,7 @@ impl<'a> Tile<'a> {
                         P::V::transpose(&mut square);
                         for (lane, &means) in (lanes.start + first..lanes.end).zip(&square[..P::V::LANES]) {
                             let (row, column) = self.query(lane);
-                            means.store_elements(out.at(row * row_width + column + d), count);
+                            out.store(row * row_width + column + d, means, count);
                         }
                     }
                 }

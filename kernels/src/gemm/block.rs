@@ -4,11 +4,11 @@ use super::pack::{PANEL, PackedMatrix};
 use super::rows::RowBytes;
 use crate::Store;
 use crate::quantize::RowScale;
-use crate::simd::{Packing, Vector};
+use crate::simd::{Format, Vector};
 use std::ops::Range;
 
 /// The columns of some panels for some rows.
-pub(super) struct Block<'a, P> {
+pub struct Block<'a, P> {
     pub(super) x: RowBytes<'a>,
     pub(super) rows: Range<usize>,
     pub(super) weight: &'a PackedMatrix<P>,
@@ -23,7 +23,7 @@ pub(super) struct Block<'a, P> {
     pub(super) out_stride: usize,
 }
 
-impl<P: Packing> Block<'_, P> {
+impl<P: Format> Block<'_, P> {
     /// The panels that have columns of the block.
     pub(super) fn panels(&self) -> Range<usize> {
         self.columns.start / PANEL..self.columns.end.div_ceil(PANEL)

@@ -2,19 +2,21 @@
 
 mod block;
 mod pack;
+mod packing;
 mod quantization_error;
 mod rows;
 mod tiles;
 mod vectors;
 
 pub use pack::{PANEL, PackedMatrix, PackedMatrixBuilder};
+pub use packing::Packing;
 
 use crate::activation::{Activation, Rows};
 use crate::error::{check_len, whole_rows};
 use crate::isa::Isa;
 use crate::scratch::{as_f32, with_words};
 use crate::shared_pointer::SharedPointer;
-use crate::simd::{self, Packing};
+use crate::simd;
 use crate::thread_pool;
 use crate::{Element, KernelError, Store};
 use block::Block;
@@ -156,11 +158,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
         let skipped = columns.start - self.columns.start;
         let bias = self.bias.map(|bias| &bias[skipped..][..columns.len()]);
         let block = Block { x, rows, weight: self.weight, bias, columns, store, out, out_stride };
-        // f32 has no tiles.
-        let block = if P::ELEMENTS > 1 { simd::run_tiles(isa, block) } else { Err(block) };
-        if let Err(block) = block {
-            P::run(isa, block);
-        }
+        P::multiply(isa, block);
     }
 
     fn out_stride(&self) -> usize {

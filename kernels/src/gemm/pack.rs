@@ -7,7 +7,7 @@
 use crate::error::{check_len, whole_rows};
 use crate::huge_pages::HugePages;
 use crate::quantize::{QuantizedWeights, quantize_weights};
-use crate::simd::Packing;
+use crate::simd::Format;
 use crate::tiles;
 use crate::{Element, KernelError};
 use rayon::prelude::*;
@@ -40,7 +40,7 @@ pub(super) struct Quantized {
     pub(super) error_squares: Vec<f64>,
 }
 
-impl<P: Packing> PackedMatrix<P> {
+impl<P: Format> PackedMatrix<P> {
     /// Packs a row-major `[n, k]` matrix.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl<P: Packing> PackedMatrix<P> {
 }
 
 /// Words of a row of `k` elements, in formats that tiles multiply up to a whole line of a tile.
-fn row_words<P: Packing>(k: usize) -> usize {
+fn row_words<P: Format>(k: usize) -> usize {
     let words = k.div_ceil(P::ELEMENTS);
     if P::ELEMENTS > 1 { words.next_multiple_of(tiles::ROWS) } else { words }
 }
@@ -114,7 +114,7 @@ pub struct PackedMatrixBuilder<P> {
     filled: usize,
 }
 
-impl<P: Packing> PackedMatrixBuilder<P> {
+impl<P: Format> PackedMatrixBuilder<P> {
     /// An empty `[n, k]` matrix.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::isa::Isa;
 use crate::quantize::{QuantizeRows, RowScale};
 use crate::scratch::{Line, Scratch};
 use crate::shared_pointer::SharedPointer;
-use crate::simd::{self, Packing};
+use crate::simd::{self, Format};
 use crate::{Dtype, Element, thread_pool};
 use std::cell::Cell;
 
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 /// Calls `f` with the rows of `x`, `[m, k]`, as the format multiplies them.
-pub(super) fn with_rows<P: Packing, T>(isa: Isa, x: &[P::Input], k: usize, f: impl FnOnce(RowBytes<'_>) -> T) -> T {
+pub(super) fn with_rows<P: Format, T>(isa: Isa, x: &[P::Input], k: usize, f: impl FnOnce(RowBytes<'_>) -> T) -> T {
     if !P::IS_QUANTIZED {
         let len = k * size_of::<P::Input>();
         return f(RowBytes { bytes: as_bytes(x), len, stride: len, scales: &[] });

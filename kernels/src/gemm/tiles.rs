@@ -8,7 +8,7 @@ use super::block::Block;
 use super::pack::PANEL;
 use crate::Store;
 use crate::scratch::{Line, Scratch};
-use crate::simd::{Packing, Simd, TileOperation, Vector};
+use crate::simd::{Format, Simd, TileOperation, Vector};
 use crate::tiles::{LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 
 /// Bytes of panels that are multiplied with all rows of a block before the next panels are: they stay in L2 meanwhile, with a
@@ -21,7 +21,7 @@ const TILE_BYTES: usize = ROWS * ROW_BYTES;
 /// Words of the sums of a pair of tiles of rows.
 const SUMS: usize = 2 * ROWS * PANEL;
 
-impl<P: Packing> TileOperation for Block<'_, P> {
+impl<P: Format> TileOperation for Block<'_, P> {
     #[inline(always)]
     unsafe fn run<S: Simd, T: Tiles>(self) {
         let steps = self.x.len.div_ceil(ROW_BYTES);
@@ -53,7 +53,7 @@ impl<P: Packing> TileOperation for Block<'_, P> {
     }
 }
 
-impl<P: Packing> Block<'_, P> {
+impl<P: Format> Block<'_, P> {
     /// Copies the rows into tiles, `[tile rows, steps, 16 rows of 64 bytes]`, with zeros where there is no element.
     #[inline(always)]
     fn copy_rows(&self, steps: usize, tiles: &mut [u32]) {

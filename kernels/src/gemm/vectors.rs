@@ -4,7 +4,7 @@ use super::block::Block;
 use super::pack::PANEL;
 use crate::scratch::Scratch;
 use crate::simd::{
-    ColumnWords, Dot, MAX_LANES, MAX_ROWS, Operation, Packing, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
+    ColumnWords, Dot, Format, MAX_LANES, MAX_ROWS, Operation, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
     product, product_widening,
 };
 use std::ops::Range;
@@ -30,7 +30,7 @@ const SUMS: usize = 2 * MAX_ROWS * MAX_LANES;
 /// Rows of a register block whose registers are needed to widen its columns on the way.
 const WIDENING_ROWS: usize = 1;
 
-impl<P: Packing> Operation for Block<'_, P> {
+impl<P: Format> Operation for Block<'_, P> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // SAFETY: the caller's duty.
@@ -65,7 +65,7 @@ struct RegisterBlock {
     columns: Range<usize>,
 }
 
-impl<'a, P: Packing, D: Dot> Vectors<'a, P, D> {
+impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
     /// Words for a packed one.
     const WIDENING: usize = if D::IS_WIDENED { 2 } else { 1 };
 

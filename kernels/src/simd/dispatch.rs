@@ -94,7 +94,7 @@ pub(crate) fn run(isa: Isa, operation: impl Operation) {
 }
 
 /// Runs an operation on bytes with an instruction set. With AMX these are the operations that do not use tiles.
-pub(crate) fn run_int8(isa: Isa, operation: impl Operation) {
+pub(super) fn run_int8(isa: Isa, operation: impl Operation) {
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only for what the CPU has.
@@ -117,7 +117,7 @@ pub(crate) fn run_int8(isa: Isa, operation: impl Operation) {
 }
 
 /// Runs an operation on tiles, if the instruction set has them, and else returns it.
-pub(crate) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), O> {
+pub(super) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), O> {
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only for what the CPU has; the model needs nothing.

@@ -13,7 +13,7 @@ pub trait Operation {
 }
 
 /// A computation on the tiles of AMX, with vectors beside them.
-pub(crate) trait TileOperation {
+pub trait TileOperation {
     /// Runs. Implementations are `#[inline(always)]`, and so is what they call.
     ///
     /// # Safety

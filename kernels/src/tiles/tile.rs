@@ -13,7 +13,7 @@ pub(crate) const COLUMNS: usize = ROW_BYTES / size_of::<u32>();
 ///
 /// A factor's second tile has a line of 16 words for each word of the first one's rows: word `k` of row `m` of the first is
 /// multiplied with word `n` of line `k` of the second and added to word `n` of row `m` of the sums.
-pub(crate) trait Tiles {
+pub trait Tiles {
     /// Configured tiles. They are released when the value is dropped.
     ///
     /// # Safety

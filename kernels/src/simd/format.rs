@@ -1,8 +1,8 @@
 //! The formats of packed matrices.
 
-use super::dispatch::{run, run_int8};
+use super::dispatch::{run, run_int8, run_tiles};
 use super::dot::{Dot, FloatDot, Simd};
-use super::operation::Operation;
+use super::operation::{Operation, TileOperation};
 use crate::isa::Isa;
 use crate::{Dtype, Element};
 use half::bf16;
@@ -10,7 +10,7 @@ use std::fmt;
 
 /// A format of packed matrices: the type of the weights, the elements that they are multiplied with, and (in [`Dot`]) the
 /// instructions and the accumulators of the product. `f32` and [`bf16`] stand for themselves.
-pub trait Packing: Copy + fmt::Debug + Send + Sync + 'static {
+pub trait Format: Copy + fmt::Debug + Send + Sync + 'static {
     /// The type of the packed weights.
     const DTYPE: Dtype;
 
@@ -33,37 +33,46 @@ pub trait Packing: Copy + fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     type Dot<S: Simd>: Dot<V = S::V>;
 
-    /// Runs an operation on words of this format.
+    /// Runs an operation on words of this format: on tiles if the instruction set has them, else on vectors.
     #[doc(hidden)]
-    fn run(isa: Isa, operation: impl Operation) {
-        run(isa, operation);
-    }
+    fn run(isa: Isa, operation: impl Operation + TileOperation);
 }
 
 /// A format of floating-point elements, which are those of the rows too.
-pub trait Float: Element + Packing<Input = Self> {
-    /// [`Packing::Dot`].
+pub trait FloatFormat: Element + Format<Input = Self> {
+    /// [`Format::Dot`].
     #[doc(hidden)]
     type FloatDot<S: Simd>: FloatDot<V = S::V, Element = Self>;
 }
 
-impl Packing for f32 {
+impl Format for f32 {
     const DTYPE: Dtype = Dtype::Float32;
     type Input = Self;
     type Dot<S: Simd> = S::F32;
+
+    // There are no tiles of f32.
+    fn run(isa: Isa, operation: impl Operation + TileOperation) {
+        run(isa, operation);
+    }
 }
 
-impl Float for f32 {
+impl FloatFormat for f32 {
     type FloatDot<S: Simd> = S::F32;
 }
 
-impl Packing for bf16 {
+impl Format for bf16 {
     const DTYPE: Dtype = Dtype::Bfloat16;
     type Input = Self;
     type Dot<S: Simd> = S::Bf16;
+
+    fn run(isa: Isa, operation: impl Operation + TileOperation) {
+        if let Err(operation) = run_tiles(isa, operation) {
+            run(isa, operation);
+        }
+    }
 }
 
-impl Float for bf16 {
+impl FloatFormat for bf16 {
     type FloatDot<S: Simd> = S::Bf16;
 }
 
@@ -72,14 +81,16 @@ impl Float for bf16 {
 #[derive(Debug, Clone, Copy)]
 pub struct Int8;
 
-impl Packing for Int8 {
+impl Format for Int8 {
     const DTYPE: Dtype = Dtype::Int8;
     type Input = f32;
     const DTYPE_SIZE: usize = size_of::<i8>();
     const IS_QUANTIZED: bool = true;
     type Dot<S: Simd> = S::Int8;
 
-    fn run(isa: Isa, operation: impl Operation) {
-        run_int8(isa, operation);
+    fn run(isa: Isa, operation: impl Operation + TileOperation) {
+        if let Err(operation) = run_tiles(isa, operation) {
+            run_int8(isa, operation);
+        }
     }
 }

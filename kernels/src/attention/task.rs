@@ -1,0 +1,53 @@
+//! The serial part of attention: a thread's items.
+
+use super::input::Attention;
+use super::item::Item;
+use super::output::Rows;
+use super::products::{OnTiles, OnVectors, Products};
+use super::tile;
+use crate::scratch::Scratch;
+use crate::simd::{FloatFormat, Operation, Simd, TileOperation};
+use crate::tiles::Tiles;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The items of a call, as far as a thread takes them; the factors are of type `F`.
+#[derive(Debug)]
+pub struct Task<'a, F> {
+    pub(super) attention: &'a Attention<'a>,
+    pub(super) items: &'a [Item],
+    /// The first item that no thread has taken.
+    pub(super) next: &'a AtomicUsize,
+    pub(super) out: Rows,
+    pub(super) factors: PhantomData<F>,
+}
+
+impl<F: FloatFormat> Task<'_, F> {
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn run_items<P: Products>(self, mut products: P) {
+        let mut scratch = Scratch::new(tile::scratch_words(self.attention.layout.head_dim));
+        while let Some(&item) = self.items.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            // SAFETY: the instructions are the caller's duty. `check` has seen that the rows of spans are in `out` and do not
+            // overlap, and `get` that the items are of these spans; a span's items differ in their queries or in their heads.
+            unsafe { tile::run(&mut products, self.attention, item, self.out, scratch.words()) };
+        }
+    }
+}
+
+impl<F: FloatFormat> Operation for Task<'_, F> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the caller's duty.
+        unsafe { self.run_items(OnVectors::<F::FloatDot<S>>::new()) }
+    }
+}
+
+impl<F: FloatFormat> TileOperation for Task<'_, F> {
+    #[inline(always)]
+    unsafe fn run<S: Simd, T: Tiles>(self) {
+        // SAFETY: the caller's duty.
+        unsafe { self.run_items(OnTiles::<T, S::V>::new()) }
+    }
+}
