@@ -1,6 +1,6 @@
 //! The element types of tensors.
 
-use crate::Dtype;
+use crate::dtype::Dtype;
 use half::{bf16, f16};
 use std::fmt;
 

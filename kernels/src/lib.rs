@@ -13,37 +13,23 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over registers is unrolled; an index says which one")]
 
-mod activation;
 mod attention;
-mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod dtype;
 mod element;
 mod error;
-mod experts;
 mod gemm;
-mod huge_pages;
 mod isa;
-mod layer_norm;
-mod norm;
 mod peak;
-mod pool;
-mod quantize;
-mod quantized_table;
+mod quantization;
 pub mod reference;
-mod rope;
-mod rows;
-mod scratch;
-mod shared_pointer;
+mod rowwise;
+mod runtime;
 mod simd;
 mod store;
-mod thread_pool;
 mod tiles;
 
-#[doc(hidden)]
-pub use activation::activate_mul_with;
-pub use activation::{Activation, activate_mul};
 pub use attention::{
     Attention, AttentionItems, DistanceRows, Float, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias,
     RelativePositions, RowView, query_tiles,
@@ -51,23 +37,26 @@ pub use attention::{
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::KernelError;
-pub use experts::route_rows;
 pub use gemm::{Gemm, PANEL, PackedMatrix, PackedMatrixBuilder, Packing, row_parts};
 pub use half::bf16;
 pub use isa::{Choice, Isa};
-pub use layer_norm::LayerNorm;
-pub use norm::{rms_norm, rms_norm_add};
-#[doc(hidden)]
-pub use norm::{rms_norm_add_with, rms_norm_with};
 #[doc(hidden)]
 pub use peak::{run_peak, run_read};
-pub use pool::PoolKind;
-pub use quantized_table::QuantizedTable;
-pub use rope::{HeadSpan, QkNormRope, RopeTable};
+pub use quantization::QuantizedTable;
+pub use rowwise::LayerNorm;
+pub use rowwise::PoolKind;
 #[doc(hidden)]
-pub use rows::convert_with;
-pub use rows::{add_rows, convert, embed_rows, fill_rows, gather_rows, own_columns, scale_rows, scatter_add_rows};
+pub use rowwise::activate_mul_with;
+#[doc(hidden)]
+pub use rowwise::convert_with;
+pub use rowwise::route_rows;
+pub use rowwise::{Activation, activate_mul};
+pub use rowwise::{HeadSpan, QkNormRope, RopeTable};
+pub use rowwise::{add_rows, convert, embed_rows, fill_rows, gather_rows, own_columns, scale_rows, scatter_add_rows};
+pub use rowwise::{rms_norm, rms_norm_add};
+#[doc(hidden)]
+pub use rowwise::{rms_norm_add_with, rms_norm_with};
+#[doc(hidden)]
+pub use runtime::{ThreadPool, touch};
 pub use simd::Int8;
 pub use store::Store;
-#[doc(hidden)]
-pub use thread_pool::{ThreadPool, touch};

@@ -2,8 +2,8 @@
 
 use crate::gemm::PackedMatrix;
 use crate::isa::Isa;
+use crate::runtime::thread_pool;
 use crate::simd::{self, Dot, Format, MAX_LANES, Operation, Simd, TileOperation, Vector, prefetch};
-use crate::thread_pool;
 use crate::tiles::{COLUMNS, ROWS, Tiles};
 use std::hint::black_box;
 use std::marker::PhantomData;

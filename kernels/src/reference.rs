@@ -2,7 +2,10 @@
 //!
 //! Inputs are taken as they are; nothing is rounded on the way.
 
-use crate::{Activation, Attention, Element, Gemm, HeadSpan, LayerNorm, Mask, Packing, PoolKind, QkNormRope, RowView};
+use crate::attention::{Attention, Mask, RowView};
+use crate::element::Element;
+use crate::gemm::{Gemm, Packing};
+use crate::rowwise::{Activation, HeadSpan, LayerNorm, PoolKind, QkNormRope};
 
 /// `x W^T`, `x` `[m, k]`, `weight` `[n, k]`; the result is `[m, n]`.
 pub fn matmul(x: &[f64], weight: &[f64], k: usize) -> Vec<f64> {

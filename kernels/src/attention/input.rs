@@ -5,7 +5,7 @@ use super::mask::Mask;
 use super::relative_bias::RelativeBias;
 use super::relative_positions::RelativePositions;
 use super::span::{QuerySpan, check_spans};
-use crate::KernelError;
+use crate::error::KernelError;
 
 /// Attention by path position.
 ///

@@ -4,7 +4,8 @@ use super::input::{Attention, check_window};
 use super::layout::{QkvLayout, check_layout};
 use super::mask::Mask;
 use super::span::QuerySpan;
-use crate::{KernelError, thread_pool};
+use crate::error::KernelError;
+use crate::runtime::thread_pool;
 use std::cmp::Reverse;
 use std::ops::Range;
 

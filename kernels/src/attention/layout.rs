@@ -1,6 +1,6 @@
 //! The layout of heads in rows.
 
-use crate::KernelError;
+use crate::error::KernelError;
 use crate::simd::prefetch;
 
 /// Values of a cache line.

@@ -1,7 +1,7 @@
 //! The softmax of one line of queries over a tile of keys, kept up from tile to tile.
 
 use super::products::{Factors, Products, WeighedValues, WeightedSums, line_vector};
-use crate::scratch::as_f32;
+use crate::runtime::scratch::as_f32;
 use crate::simd::{Vector, exp};
 use std::ops::Range;
 

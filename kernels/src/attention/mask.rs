@@ -1,7 +1,7 @@
 //! The keys that a query sees.
 
 use super::span::{MAX_POSITIONS, QuerySpan};
-use crate::KernelError;
+use crate::error::KernelError;
 use std::ops::Range;
 
 /// The keys of its path that a query sees, before a window narrows them.

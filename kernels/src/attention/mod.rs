@@ -29,8 +29,10 @@ pub use span::QuerySpan;
 #[cfg(feature = "cuda")]
 pub(crate) use {layout::check_layout, span::check_spans};
 
+use crate::element::Element;
+use crate::error::KernelError;
 use crate::isa::Isa;
-use crate::{Element, KernelError, thread_pool};
+use crate::runtime::thread_pool;
 use output::Rows;
 use std::cell::Cell;
 use std::marker::PhantomData;

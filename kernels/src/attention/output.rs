@@ -1,7 +1,8 @@
 //! The rows that attention writes, of any element type.
 
+use crate::dtype::Dtype;
+use crate::element::Element;
 use crate::simd::Vector;
-use crate::{Dtype, Element};
 use half::{bf16, f16};
 
 /// The output of a call, to which each thread writes the rows and columns of its items. Its type is a value, since a tile writes

@@ -9,7 +9,7 @@ use super::layout::RowView;
 use super::line::Line;
 use super::products::{Factors, Products};
 use super::relative_positions::RelativePositions;
-use crate::scratch::as_f32;
+use crate::runtime::scratch::as_f32;
 use crate::simd::{MAX_LANES, Vector};
 use std::ops::Range;
 

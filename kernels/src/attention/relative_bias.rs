@@ -1,7 +1,7 @@
 //! Biases of scores by the distance of query and key.
 
 use super::layout::QkvLayout;
-use crate::KernelError;
+use crate::error::KernelError;
 use crate::simd::MAX_LANES;
 
 /// A bias for each head and each distance of a query from a key.

@@ -4,7 +4,7 @@
 //! A score has two terms more: the query times a position key, and the key times a position query, both of the distance's row.
 
 use super::layout::{QkvLayout, RowView};
-use crate::KernelError;
+use crate::error::KernelError;
 
 /// The row of each distance, the position of the query less that of the key.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! The queries of a batch by path position.
 
-use crate::KernelError;
+use crate::error::KernelError;
 
 /// Positions are compared as f32, which counts exactly up to here.
 pub(super) const MAX_POSITIONS: usize = 1 << 24;

@@ -5,7 +5,7 @@ use super::item::Item;
 use super::output::Rows;
 use super::products::{OnTiles, OnVectors, Products};
 use super::tile;
-use crate::scratch::Scratch;
+use crate::runtime::scratch::Scratch;
 use crate::simd::{FloatFormat, Operation, Simd, TileOperation};
 use crate::tiles::Tiles;
 use std::marker::PhantomData;

@@ -15,7 +15,7 @@ use super::line::{Line, NO_MAXIMUM};
 use super::output::Rows;
 use super::positions_of_line::{Buffers, Place, add_positions, buffer_words};
 use super::products::Products;
-use crate::scratch::as_f32;
+use crate::runtime::scratch::as_f32;
 use crate::simd::{MAX_LANES, Vector};
 use crate::tiles;
 use std::ops::Range;

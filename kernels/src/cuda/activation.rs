@@ -3,8 +3,9 @@
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
 use super::names::{names, per_16_bytes};
+use crate::element::Element;
 use crate::error::{check_len, whole_rows};
-use crate::{Activation, Element};
+use crate::rowwise::Activation;
 use cudarc::driver::{CudaView, CudaViewMut};
 
 impl Kernels {

@@ -4,10 +4,9 @@ use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
 use super::names::{flash_positions_shared_bytes, flash_shared_bytes, names, plain_shared_bytes};
 use super::positions::RelativePositions;
-use crate::Element;
-use crate::attention::{check_layout, check_spans};
-use crate::error::check_len;
-use crate::{KernelError, Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, query_tiles};
+use crate::attention::{Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, check_layout, check_spans, query_tiles};
+use crate::element::Element;
+use crate::error::{KernelError, check_len};
 use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
 
 /// Threads of a block of either kernel.

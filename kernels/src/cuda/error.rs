@@ -1,6 +1,6 @@
 //! The errors of a device.
 
-use crate::KernelError;
+use crate::error::KernelError;
 use cudarc::cublas::result::CublasError;
 use cudarc::cublas::sys::cublasStatus_t;
 use cudarc::driver::DriverError;

@@ -4,7 +4,7 @@ use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
 use super::names::SCATTER_ADD_ROWS;
 use crate::error::{check_len, whole_rows};
-use crate::experts::check_route;
+use crate::rowwise::experts::check_route;
 use cudarc::driver::{CudaView, CudaViewMut};
 
 /// Threads that list the rows of an expert: as many as a block may have.

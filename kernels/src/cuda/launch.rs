@@ -3,8 +3,8 @@
 use super::error::CudaError;
 use super::modules::{REPLACEMENTS, modules};
 use super::names::{Names, flash_positions_shared_bytes, flash_shared_bytes, names};
-use crate::Element;
-use crate::KernelError;
+use crate::element::Element;
+use crate::error::KernelError;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, CUresult, cuFuncLoad};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, LaunchConfig, PushKernelArg,

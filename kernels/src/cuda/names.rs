@@ -1,6 +1,7 @@
 //! The names and data types of the kernels of each element type.
 
-use crate::{Dtype, Element};
+use crate::dtype::Dtype;
+use crate::element::Element;
 use cudarc::cublas::sys::cudaDataType;
 
 /// The kernels of one element type, by name. Pairs are the one for any width and the one for wide accesses.

@@ -3,8 +3,8 @@
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut};
 use super::names::{RMS_NORM_ADD, names};
-use crate::error::{check_len, whole_rows};
-use crate::{Element, KernelError};
+use crate::element::Element;
+use crate::error::{KernelError, check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut};
 
 /// Residual addition and RMSNorm in one pass over the rows.

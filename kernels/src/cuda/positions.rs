@@ -1,7 +1,7 @@
 //! Embeddings of distances on the device, for the kernels of `cuda/attention.cu` and `cuda/attention_plain.cu`.
 
-use crate::error::check_len;
-use crate::{DistanceRows, KernelError, QkvLayout};
+use crate::attention::{DistanceRows, QkvLayout};
+use crate::error::{KernelError, check_len};
 use cudarc::driver::CudaView;
 
 /// [`crate::RelativePositions`] in device memory.

@@ -3,9 +3,8 @@
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut, is_aligned};
 use super::names::{names, per_16_bytes};
-use crate::Element;
-use crate::KernelError;
-use crate::error::{check_len, whole_rows};
+use crate::element::Element;
+use crate::error::{KernelError, check_len, whole_rows};
 use cudarc::driver::{CudaView, CudaViewMut};
 
 /// Threads of a block.

@@ -3,9 +3,10 @@
 use super::error::CudaError;
 use super::launch::{Kernels, Launch, address, address_mut, row_threads};
 use super::names::{SCALE_ROWS, names};
-use crate::Element;
-use crate::error::{check_len, whole_rows};
-use crate::{KernelError, PoolKind, Store};
+use crate::element::Element;
+use crate::error::{KernelError, check_len, whole_rows};
+use crate::rowwise::PoolKind;
+use crate::store::Store;
 use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
 
 /// Threads of a block of the row gather, and rows that it copies.

@@ -2,9 +2,9 @@
 
 use super::pack::{PANEL, PackedMatrix};
 use super::rows::RowBytes;
-use crate::Store;
-use crate::quantize::RowScale;
+use crate::quantization::rows::RowScale;
 use crate::simd::{Format, Vector};
+use crate::store::Store;
 use std::ops::Range;
 
 /// The columns of some panels for some rows.

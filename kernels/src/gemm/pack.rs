@@ -4,12 +4,12 @@
 //! word: the words at the same place of all its rows lie side by side, so that one vector load gives a word of each of 16
 //! columns of the product, and a tile of AMX is 16 such lines. Rows, and elements of them, that are not there are zero.
 
-use crate::error::{check_len, whole_rows};
-use crate::huge_pages::HugePages;
-use crate::quantize::{QuantizedWeights, quantize_weights};
+use crate::element::Element;
+use crate::error::{KernelError, check_len, whole_rows};
+use crate::quantization::rows::{QuantizedWeights, quantize_weights};
+use crate::runtime::huge_pages::HugePages;
 use crate::simd::Format;
 use crate::tiles;
-use crate::{Element, KernelError};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 

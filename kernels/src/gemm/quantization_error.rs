@@ -3,8 +3,7 @@
 use super::Gemm;
 use super::pack::PackedMatrix;
 use super::rows::with_rows;
-use crate::KernelError;
-use crate::error::whole_rows;
+use crate::error::{KernelError, whole_rows};
 use crate::isa::Isa;
 use crate::simd::Int8;
 

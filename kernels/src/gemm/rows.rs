@@ -1,11 +1,13 @@
 //! The rows of a product's input.
 
+use crate::dtype::Dtype;
+use crate::element::Element;
 use crate::isa::Isa;
-use crate::quantize::{QuantizeRows, RowScale};
-use crate::scratch::{Line, Scratch};
-use crate::shared_pointer::SharedPointer;
+use crate::quantization::rows::{QuantizeRows, RowScale};
+use crate::runtime::scratch::{Line, Scratch};
+use crate::runtime::shared_pointer::SharedPointer;
+use crate::runtime::thread_pool;
 use crate::simd::{self, Format};
-use crate::{Dtype, Element, thread_pool};
 use std::cell::Cell;
 
 /// Rows as the bytes that are multiplied with packed weights.

@@ -6,9 +6,9 @@
 
 use super::block::Block;
 use super::pack::PANEL;
-use crate::Store;
-use crate::scratch::{Line, Scratch};
+use crate::runtime::scratch::{Line, Scratch};
 use crate::simd::{Format, Simd, TileOperation, Vector};
+use crate::store::Store;
 use crate::tiles::{LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 
 /// Bytes of panels that are multiplied with all rows of a block before the next panels are: they stay in L2 meanwhile, with a

@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::pack::PANEL;
-use crate::scratch::Scratch;
+use crate::runtime::scratch::Scratch;
 use crate::simd::{
     ColumnWords, Dot, Format, MAX_LANES, MAX_ROWS, Operation, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
     product, product_widening,

@@ -4,7 +4,7 @@
 //! are *widened*: a packed word becomes two.
 
 use super::Vector;
-use crate::Element;
+use crate::element::Element;
 use half::bf16;
 use std::marker::PhantomData;
 

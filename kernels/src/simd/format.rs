@@ -3,8 +3,9 @@
 use super::dispatch::{run, run_int8, run_tiles};
 use super::dot::{Dot, FloatDot, Simd};
 use super::operation::{Operation, TileOperation};
+use crate::dtype::Dtype;
+use crate::element::Element;
 use crate::isa::Isa;
-use crate::{Dtype, Element};
 use half::bf16;
 use std::fmt;
 

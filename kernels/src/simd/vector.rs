@@ -1,6 +1,7 @@
 //! The vector of f32 that the algorithms are written with.
 
-use crate::{Dtype, Element};
+use crate::dtype::Dtype;
+use crate::element::Element;
 use half::bf16;
 
 /// Most lanes of any vector.

@@ -1,7 +1,8 @@
 //! The two products of attention, scores and weighted sums, and what they ask of their factors.
 
+use crate::dtype::Dtype;
+use crate::element::Element;
 use crate::simd::{Vector, exp, exp_for_bf16};
-use crate::{Dtype, Element};
 
 /// The instructions of the products. Factors are *words*, which hold one element or two. A line has a word, or a number, for
 /// each of [`WIDTH`](Self::WIDTH) queries.

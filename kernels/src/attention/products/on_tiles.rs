@@ -5,7 +5,7 @@
 
 use super::{Factors, Products, WeighedValues, WeightedSums};
 use crate::attention::item::KEYS;
-use crate::scratch::Line;
+use crate::runtime::scratch::Line;
 use crate::simd::{MAX_LANES, Vector};
 use crate::tiles::{COLUMNS, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 use half::bf16;

@@ -1,10 +1,10 @@
 //! LayerNorm of the f32 residual stream.
 
-use crate::error::{check_len, whole_rows};
+use crate::element::Element;
+use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
-use crate::rows::for_row_blocks;
+use crate::rowwise::rows::for_row_blocks;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
-use crate::{Element, KernelError};
 
 /// `out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`, row by row, with the variance of the whole row.
 #[derive(Debug, Clone, Copy)]

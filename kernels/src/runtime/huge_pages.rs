@@ -1,7 +1,7 @@
 //! Memory for weights: huge pages where the system has them, so that a pass over all weights does not wait for address
 //! translations.
 
-use crate::KernelError;
+use crate::error::KernelError;
 use memmap2::MmapMut;
 
 /// Zeroed words, aligned to a page.

@@ -1,7 +1,6 @@
 //! The rows of each expert by the scores of a router.
 
-use crate::KernelError;
-use crate::error::{check_len, whole_rows};
+use crate::error::{KernelError, check_len, whole_rows};
 
 /// Lists the rows of each expert by the scores of a router, `[rows, experts]`: those to which it is one of the `top` best, the lower number
 /// first among equals, in ascending order. The weight of its output in a row is the softmax over the scores of all experts.

@@ -1,10 +1,9 @@
 //! Rotary position embedding, with the per-head RMSNorm of q and k that some models do before it.
 
-use crate::KernelError;
-use crate::error::{check_len, whole_rows};
+use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
-use crate::norm::inverse_rms;
-use crate::rows::for_row_blocks;
+use crate::rowwise::norm::inverse_rms;
+use crate::rowwise::rows::for_row_blocks;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
 
 /// cos and sin of every (position, frequency).

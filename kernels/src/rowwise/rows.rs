@@ -1,9 +1,11 @@
 //! Rows by index, which moves them between compact space, ragged space and the pooled rows, and rows in another type.
 
-use crate::error::check_len;
+use crate::element::Element;
+use crate::error::{KernelError, check_len};
 use crate::isa::Isa;
+use crate::runtime::thread_pool;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
-use crate::{Element, KernelError, Store, thread_pool};
+use crate::store::Store;
 
 /// Smallest output in bytes that is shared out: smaller copies are done before a second thread has joined.
 const PARALLEL_BYTES: usize = 1 << 15;

@@ -1,9 +1,9 @@
 //! A table of embeddings in int8.
 
-use crate::error::{check_len, whole_rows};
-use crate::quantize::quantize_weights;
-use crate::rows::for_row_blocks;
-use crate::{KernelError, Store};
+use crate::error::{KernelError, check_len, whole_rows};
+use crate::quantization::rows::quantize_weights;
+use crate::rowwise::rows::for_row_blocks;
+use crate::store::Store;
 
 /// Rows of signed bytes, each with a scale of its own.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! RMSNorm from the f32 residual stream to the activations of the next GEMM.
 
-use crate::error::{check_len, whole_rows};
+use crate::element::Element;
+use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
-use crate::rows::for_row_blocks;
+use crate::rowwise::rows::for_row_blocks;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
-use crate::{Element, KernelError};
 
 /// `out = x / sqrt(mean(x^2) + eps) * weight`, row by row.
 ///

@@ -139,7 +139,7 @@ pub(crate) fn for_each(tasks: usize, f: impl Fn(usize) + Sync) {
 
 /// Calls `f` with blocks of `len` elements of `slice` (the last may be shorter) and their numbers.
 pub(crate) fn for_each_block<T: Send>(slice: &mut [T], len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
-    let (all, start) = (slice.len(), crate::shared_pointer::SharedPointer::new(slice));
+    let (all, start) = (slice.len(), crate::runtime::shared_pointer::SharedPointer::new(slice));
     for_each(all.div_ceil(len), |block| {
         let begin = block * len;
         // SAFETY: the elements are within the slice, which is borrowed for this call, and blocks do not overlap.

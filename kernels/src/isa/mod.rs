@@ -1,7 +1,9 @@
 //! The instructions of the operations: what this CPU has, and what of it is used.
 
-use crate::cpu::Cpu;
+mod cpu;
+
 use crate::tiles;
+use cpu::Cpu;
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 

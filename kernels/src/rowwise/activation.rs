@@ -1,10 +1,10 @@
 //! The activations of the MLP, gated and plain.
 
-use crate::error::{check_len, whole_rows};
+use crate::element::Element;
+use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
-use crate::rows::{PIECE, for_row_blocks};
+use crate::rowwise::rows::{PIECE, for_row_blocks};
 use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors};
-use crate::{Element, KernelError};
 
 /// Runs a loop with the activation as a constant, so that it is chosen once and not for each vector.
 macro_rules! for_each_activation {

@@ -1,0 +1,8 @@
+//! What operations run on: threads and memory.
+
+pub(crate) mod huge_pages;
+pub(crate) mod scratch;
+pub(crate) mod shared_pointer;
+pub(crate) mod thread_pool;
+
+pub use thread_pool::{ThreadPool, touch};
