@@ -18,11 +18,11 @@ RUSTFLAGS=$(echo $flags) cargo build "${cargo_flags[@]}" --package prefold-fuzz 
 if [ $# -gt 0 ]; then
     targets=("$1")
 else
-    targets=($(ls fuzz/corpus))
+    targets=($(ls tests/fuzz/corpus))
 fi
 for target in "${targets[@]}"; do
     mkdir -p "$out/corpus/$target" "$out/artifacts/$target"
     echo "== $target, $seconds s"
     PREFOLD_FUZZ_TARGET=$target "$out/$host/fuzz/prefold-fuzz" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 \
-        -print_final_stats=1 -artifact_prefix="$out/artifacts/$target/" "$out/corpus/$target" "fuzz/corpus/$target"
+        -print_final_stats=1 -artifact_prefix="$out/artifacts/$target/" "$out/corpus/$target" "tests/fuzz/corpus/$target"
 done

@@ -65,7 +65,7 @@ def reranker():
 
 
 def builtin():
-    return ROOT / "models" / "prefold-mini"
+    return ROOT / "router" / "builtin"
 
 
 def encoder(shape):

@@ -193,7 +193,7 @@ RIGHT = [
     Check("kernel-tests", "right", 90, kernel_tests),
     Check("kernel-harness", "right", 90, harness("--check")),
     Check("model-tests", "right", 120, model_tests),
-    Check("serve-decoder", "right", 60, serves("models/prefold-mini")),
+    Check("serve-decoder", "right", 60, serves("router/builtin")),
     Check("serve-encoder", "right", 60, serves("tests/fixtures/bert-mean-tiny")),
     Check("forward-0.6b", "right", 120, batches("0.6b")),
     Check("parity-0.6b", "right", 120, parity("0.6b")),

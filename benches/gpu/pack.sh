@@ -55,11 +55,11 @@ done
 git rev-parse HEAD >"$pack/bin/commit" 2>/dev/null || echo unknown >"$pack/bin/commit"
 
 if [ -n "$data" ]; then
-    mkdir -p "$pack/models" "$pack/tests" "$pack/benches"
+    mkdir -p "$pack/router" "$pack/tests" "$pack/benches"
     cp -r benches/gpu "$pack/benches/"
     cp -r tests/fixtures tests/workloads "$pack/tests/"
-    cp -r models/prefold-mini "$pack/models/"
-    rm -rf "$pack/models/prefold-mini/train" "$pack/tests/fixtures/smollm2-135m" "$pack/benches/gpu/pack.sh"
+    cp -r router/builtin "$pack/router/"
+    rm -rf "$pack/router/builtin/train" "$pack/tests/fixtures/smollm2-135m" "$pack/benches/gpu/pack.sh"
 fi
 if [ -n "$libraries" ]; then
     mkdir "$pack/lib"

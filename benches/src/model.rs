@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long)]
     layers: Option<usize>,
     /// The directory whose `tokenizer.json` and `tokenizer_config.json` are copied; its vocabulary must fit.
-    #[arg(long, default_value = "models/prefold-mini")]
+    #[arg(long, default_value = "router/builtin")]
     tokenizer: PathBuf,
     /// The directory to write.
     out: PathBuf,

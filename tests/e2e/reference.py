@@ -5,7 +5,7 @@ import math
 
 from harness import FIXTURES, ROOT
 
-BUILTIN = ROOT / "models" / "prefold-mini"
+BUILTIN = ROOT / "router" / "builtin"
 WORKLOAD = ROOT / "tests" / "workloads" / "docs-rerank.jsonl"
 
 # Models whose heads have 64 or 128 values. Their weights are stored in bfloat16, in which a CPU computes unless told otherwise.

@@ -44,7 +44,7 @@ class FaultyServer(Server):
     def check_log(self, log):
         """Allows only the injected panics in the log."""
         panics = re.findall(r"panicked at ([^:\s]+)", log)
-        assert all("faults/src/backend.rs" in place for place in panics), log
+        assert all("tests/faults/src/backend.rs" in place for place in panics), log
 
 
 def text(rng):

@@ -15,7 +15,7 @@ RUN = ROOT / "benches/gpu/run.py"
 MIB = 1 << 20
 # What may be sent to such a machine, and what of it programs for one architecture may take (benches/gpu/README.md).
 MOST_SENT, MOST_PROGRAMS = 64 * MIB, 13 * MIB
-SPARSE = ("benches/", "kernels/cuda/", "models/", "tests/fixtures/")
+SPARSE = ("benches/", "kernels/cuda/", "router/builtin/", "tests/fixtures/")
 # What may come back: files, and bytes of each.
 MOST_FILES, MOST_FILE_BYTES = 8, 16 * MIB
 PLAIN = re.compile(r"[A-Za-z0-9._-]+")

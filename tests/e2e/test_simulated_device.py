@@ -50,7 +50,7 @@ def test_a_task_selects_an_adapter():
 def test_the_built_in_model():
     """Its heads have 64 values, for which there is the kernel of the tensor cores."""
     texts = ["how do I lock a file?", "how do I lock a door?", "a file", "x"]
-    with Server("--device", "cpu", "--dtype", "float32") as exact, Simulated("../../models/prefold-mini", tokens=64) as server:
+    with Server("--device", "cpu", "--dtype", "float32") as exact, Simulated("../../router/builtin", tokens=64) as server:
         for found, want in zip(server.ask("/embed", inputs=texts), exact.ask("/embed", inputs=texts), strict=True):
             assert difference(found, want) <= 0.03
         # Hidden states of each token, their norm is about 20.

@@ -42,7 +42,7 @@ fn fixtures_point_the_same_way() {
 
 #[test]
 fn the_built_in_model_points_the_same_way() {
-    let directory = repository().join("models/prefold-mini");
+    let directory = repository().join("router/builtin");
     let expected = expected(&directory);
     for (dtype, least) in TYPES {
         let mut model = load(&LoadOptions { dtype: Some(dtype), ..options(directory.clone()) });

@@ -147,7 +147,7 @@ fn a_classifier_with_one_label_is_loaded_for_reranking_too() {
 
 #[test]
 fn the_built_in_model() {
-    let directory = repository().join("models/prefold-mini");
+    let directory = repository().join("router/builtin");
     let expected = expected(&directory);
     let texts = cases(&expected, "texts");
     let token_ids = |case: &Value| -> Vec<u32> {

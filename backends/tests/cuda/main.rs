@@ -272,7 +272,7 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
     if no_gpu() {
         return;
     }
-    let builtin = repository().join("models/prefold-mini");
+    let builtin = repository().join("router/builtin");
     for path in [builtin].into_iter().chain(fixtures(&EMBEDDING_FIXTURES, &WIDE_HEADED_DECODERS).map(fixture)) {
         let mut rng = StdRng::seed_from_u64(11);
         let mut exact: LoadedModel = load(&options(path.clone()));
@@ -342,7 +342,7 @@ fn sequences_longer_than_a_tile_agree_with_the_cpu() {
     if no_gpu() {
         return;
     }
-    let path = repository().join("models/prefold-mini");
+    let path = repository().join("router/builtin");
     let mut exact = load(&options(path.clone()));
     let mut rng = StdRng::seed_from_u64(14);
     let vocab_size = exact.backend.info().vocab_size as u32;

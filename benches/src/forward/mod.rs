@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn generated(args: &Args, sizes: Sizes) -> Result<PathBuf> {
     let directory = args.models.join(format!("{:?}-{}", args.shape, sizes.layers));
     if !directory.join("model.safetensors").exists() {
-        crate::model::write(args.shape, sizes, Path::new("models/prefold-mini"), &directory)?;
+        crate::model::write(args.shape, sizes, Path::new("router/builtin"), &directory)?;
     }
     Ok(directory)
 }

@@ -16,7 +16,7 @@ macro_rules! files {
             bytes: {
                 static FILE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
                     env!("CARGO_MANIFEST_DIR"),
-                    "/../models/prefold-mini/",
+                    "/builtin/",
                     $name
                 )));
                 &FILE.0

@@ -153,7 +153,7 @@ fn every_reference_checkpoint_is_read_as_it_is_meant() {
 
 #[test]
 fn the_built_in_model_is_read_from_embedded_files() {
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/prefold-mini");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../router/builtin");
     let from_directory = open(model).unwrap();
     let files = ["config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "model.safetensors"];
     let embedded: Vec<EmbeddedFile> = files

@@ -1,12 +1,12 @@
 //! Built-in texts: the demo's passages of the Perl and Python documentation and ten questions about them, each with ten candidate
-//! passages. Their licences are in `demo/data/LICENSES.txt`.
+//! passages. Their licences are in `examples/demo/data/LICENSES.txt`.
 
 use prefold_analyze::input::Record;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-const PASSAGES: &str = include_str!("../../demo/data/passages.jsonl");
-const QUESTIONS: &str = include_str!("../../demo/data/questions.jsonl");
+const PASSAGES: &str = include_str!("../../../examples/demo/data/passages.jsonl");
+const QUESTIONS: &str = include_str!("../../../examples/demo/data/questions.jsonl");
 
 #[derive(Deserialize)]
 struct Passage {

@@ -16,7 +16,7 @@ fn analyze(arguments: &[&str]) -> Analyze {
 }
 
 fn source(model: &str) -> ModelSource {
-    ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(model))
+    ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(model))
 }
 
 fn report_of(model: &str, text: &str, arguments: &[&str]) -> Result<Value, String> {

@@ -45,7 +45,7 @@ const MAX_INPUT_LENGTH: usize = 256;
 const BINARY: &str = "application/octet-stream";
 
 /// The checked-in OpenAPI description.
-pub const DESCRIPTION: &str = include_str!("../../docs/openapi.json");
+pub const DESCRIPTION: &str = include_str!("../../../docs/openapi.json");
 
 /// First byte of an input: selects route, server and whether binary vectors are requested.
 pub fn selector(route: &str, kind: usize, binary: bool) -> u8 {

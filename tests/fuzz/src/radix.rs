@@ -2,7 +2,7 @@
 
 use prefold_core::{PlanBuilder, RadixPlan, RaggedBatch, TokenSlice};
 
-#[path = "../../core/src/plan/tests/radix_check.rs"]
+#[path = "../../../core/src/plan/tests/radix_check.rs"]
 mod radix_check;
 
 /// Maximum tokens of a batch, because the naive reference is slow.

@@ -12,7 +12,7 @@ pub(crate) const DIM: usize = 8;
 
 /// Engine for a model with these capabilities, with the tokenizer of a reference checkpoint.
 pub(crate) fn engine(capabilities: Capabilities) -> Engine {
-    let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/qwen3-tiny/tokenizer.json");
+    let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/qwen3-tiny/tokenizer.json");
     let info = ModelInfo {
         model_type: "fake".to_owned(),
         capabilities: Arc::new(capabilities),

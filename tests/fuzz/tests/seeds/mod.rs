@@ -139,7 +139,7 @@ fn safetensors() -> Seeds {
 }
 
 fn pytorch() -> Seeds {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/pytorch");
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/pytorch");
     let read = |name: &str| std::fs::read(format!("{fixtures}/{name}.bin")).unwrap();
     ["archive", "older", "model"].map(|name| (name.to_owned(), read(name))).into()
 }
@@ -159,7 +159,7 @@ fn radix() -> Seeds {
 
 fn recipe() -> Seeds {
     let builtin = RerankRecipe::names().map(|name| {
-        let path = format!("{}/../core/recipes/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/../../core/recipes/{name}.json", env!("CARGO_MANIFEST_DIR"));
         (name.to_owned(), std::fs::read(path).unwrap())
     });
     let small = [

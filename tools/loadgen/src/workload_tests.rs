@@ -178,7 +178,7 @@ fn ms_marco_sends_the_passages_of_query_after_query_in_requests_of_64_texts() {
 
 #[test]
 fn the_rerank_workload_has_its_published_shape() {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/workloads/docs-rerank.jsonl"));
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/workloads/docs-rerank.jsonl"));
     let templates = vec![Template::preset("chat-embedding").unwrap()];
     let plan = Plan { templates, clients: 8, ..plan(Api::Openai, "") };
     let workload = Workload::read(path, &plan).unwrap();
