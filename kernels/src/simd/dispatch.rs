@@ -132,51 +132,28 @@ pub(super) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), 
     Ok(())
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn run_amx(operation: impl TileOperation) {
-    // SAFETY: this function's features are those of `Avx512Bf16`; the tiles are the caller's duty.
-    unsafe { operation.run::<Avx512Bf16, tiles::Hardware>() }
+/// Functions with the features of an instruction set, into each of which an operation is inlined.
+macro_rules! compiled_for {
+    ($($name:ident: $operation:ident on <$($set:ty),+>, $features:literal;)+) => {$(
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma", enable = $features)]
+        unsafe fn $name(operation: impl $operation) {
+            // SAFETY: this function's features are those of the set; the tiles of AMX are the caller's duty.
+            unsafe { operation.run::<$($set),+>() }
+        }
+    )+};
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
-fn run_amx_model(operation: impl TileOperation) {
-    // SAFETY: this function's features are those of `Avx512`; the model needs nothing.
-    unsafe { operation.run::<Avx512, tiles::Model>() }
+compiled_for! {
+    run_avx2: Operation on <Avx2>, "avx2";
+    run_avx2vnni: Operation on <Avx2Vnni>, "avxvnni";
+    run_avx512: Operation on <Avx512>, "avx512f,avx512bw,avx512dq,avx512vl";
+    run_avx512vnni: Operation on <Avx512Vnni>, "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni";
+    run_avx512bf16: Operation on <Avx512Bf16>, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16";
+    run_amx_model: TileOperation on <Avx512, tiles::Model>, "avx512f,avx512bw,avx512dq,avx512vl";
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn run_avx2(operation: impl Operation) {
-    // SAFETY: this function's features are those of `Avx2`.
-    unsafe { operation.run::<Avx2>() }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,avxvnni")]
-fn run_avx2vnni(operation: impl Operation) {
-    // SAFETY: this function's features are those of `Avx2Vnni`.
-    unsafe { operation.run::<Avx2Vnni>() }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
-fn run_avx512(operation: impl Operation) {
-    // SAFETY: this function's features are those of `Avx512`.
-    unsafe { operation.run::<Avx512>() }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn run_avx512vnni(operation: impl Operation) {
-    // SAFETY: this function's features are those of `Avx512Vnni`.
-    unsafe { operation.run::<Avx512Vnni>() }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-fn run_avx512bf16(operation: impl Operation) {
-    // SAFETY: this function's features are those of `Avx512Bf16`.
-    unsafe { operation.run::<Avx512Bf16>() }
+#[cfg(target_os = "linux")]
+compiled_for! {
+    run_amx: TileOperation on <Avx512Bf16, tiles::Hardware>, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16";
 }
