@@ -7,7 +7,7 @@ import subprocess
 from harness import BINARIES, PREFOLD, ROOT, environment
 from reference import WORKLOAD
 
-DATA = ROOT / "demo" / "data"
+DATA = ROOT / "examples" / "demo" / "data"
 
 
 def lines(path):
@@ -26,7 +26,7 @@ def test_the_demos_text_is_the_workloads():
 
 def test_the_demo_runs_to_its_end(tmp_path):
     done = subprocess.run(
-        [BINARIES / "prefold-demo", "--server", PREFOLD, "--repeats", "1"], cwd=tmp_path, env=environment(tmp_path),
+        [BINARIES / "prefold-demo", "--server", PREFOLD, "--rounds", "2"], cwd=tmp_path, env=environment(tmp_path),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, ""), done
     output = done.stdout
@@ -40,4 +40,6 @@ def test_the_demo_runs_to_its_end(tmp_path):
             assert (tokens, ratio) == (computed, "1.000")
         else:
             assert int(computed) < int(tokens) and float(ratio) < 0.95
+    ratios = re.findall(r"off takes ([\d.]+) times as long as on \(([\d.]+) to ([\d.]+) in 2 rounds\)", output)
+    assert len(ratios) == 2 and all(float(low) <= float(median) <= float(high) for median, low, high in ratios)
     assert "exited with status 0" in output

@@ -14,7 +14,6 @@ use corpus::Corpus;
 use server::Server;
 use std::path::PathBuf;
 use std::time::Instant;
-use workload::{Measurement, Workload};
 
 /// Starts a prefold server on a free port and demonstrates it on real text.
 #[derive(Parser)]
@@ -23,9 +22,9 @@ struct Args {
     /// Server binary. Default: the `prefold` next to this program.
     #[arg(long)]
     server: Option<PathBuf>,
-    /// Repetitions of each measured request; the median counts.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-    repeats: u16,
+    /// Rounds of the comparison. Each sends every workload to a server without compaction and to one with it.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
 }
 
 /// Flag that admits all hundred passages in one request.
@@ -42,19 +41,16 @@ fn main() -> Result<()> {
     let corpus = Corpus::load()?;
     let workloads = [workload::passages(&corpus), workload::pairs(&corpus)?];
 
-    let (server, client) = start(&binary, THRESHOLD_ON)?;
-    search(&client, &corpus)?;
+    let (server_on, client_on) = start(&binary, THRESHOLD_ON)?;
+    search(&client_on, &corpus)?;
     report::heading("Compaction off and on: the same texts, each workload in one request");
-    let on = measure(&client, &workloads, args.repeats)?;
-    server.stop()?;
-
-    let (server, client) = start(&binary, THRESHOLD_OFF)?;
-    let off = measure(&client, &workloads, args.repeats)?;
-    server.stop()?;
-
-    for ((workload, off), on) in workloads.iter().zip(&off).zip(&on) {
-        report::comparison(workload, (THRESHOLD_OFF, off), (THRESHOLD_ON, on))?;
+    let (server_off, client_off) = start(&binary, THRESHOLD_OFF)?;
+    for workload in &workloads {
+        let [off, on] = workload.measure([&client_off, &client_on], args.rounds)?;
+        report::comparison(workload, (THRESHOLD_OFF, &off), (THRESHOLD_ON, &on))?;
     }
+    server_on.stop()?;
+    server_off.stop()?;
     report::line("Both servers were stopped with SIGTERM and exited with status 0.");
     Ok(())
 }
@@ -90,8 +86,4 @@ fn search(client: &Client, corpus: &Corpus) -> Result<()> {
     let texts: Vec<&str> = candidates.iter().map(|passage| passage.text.as_str()).collect();
     let ranked = client.rerank(&question.query, &texts)?;
     report::reranked(question, &candidates, &ranked)
-}
-
-fn measure(client: &Client, workloads: &[Workload], repeats: u16) -> Result<Vec<Measurement>> {
-    workloads.iter().map(|workload| workload.measure(client, repeats)).collect()
 }

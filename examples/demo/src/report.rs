@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Info, Ranked};
 use crate::corpus::{Corpus, Passage, Question};
-use crate::workload::{Measurement, Workload, largest_difference};
+use crate::workload::{Measurement, Spread, Workload, largest_difference};
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ const SHOWN_PASSAGES: usize = 2;
 const EXCERPT: usize = 72;
 /// Maximum difference between values with and without compaction (float rounding).
 const SAME_ANSWER: f32 = 1e-5;
+/// Ratio of the longest to the shortest latency from which on the times are called unsteady.
+const UNSTEADY: f64 = 1.5;
 
 pub(crate) fn heading(text: &str) {
     println!("\n{text}\n");
@@ -71,18 +73,22 @@ pub(crate) fn reranked(question: &Question, candidates: &[&Passage], ranked: &An
     Ok(())
 }
 
-/// Prints the comparison of two runs and checks that their vectors agree.
+/// Prints the comparison of two servers and checks that their vectors agree.
 pub(crate) fn comparison(workload: &Workload, off: (&str, &Measurement), on: (&str, &Measurement)) -> Result<()> {
     heading(workload.name);
-    println!("  --radix-mlp-threshold    tokens  computed   ratio    latency    texts/s");
+    println!("  --radix-mlp-threshold    tokens  computed   ratio    latency           range    texts/s");
+    let mut is_unsteady = false;
     for (threshold, m) in [off, on] {
+        let latency = Spread::of(m.latencies.iter().map(Duration::as_secs_f64));
+        is_unsteady |= latency.most > UNSTEADY * latency.least;
         println!(
-            "  {threshold:<21} {:>9} {:>9}   {:.3} {:>10} {:>10.1}",
+            "  {threshold:<21} {:>9} {:>9}   {:.3} {:>10} {:>15} {:>10.1}",
             m.tokens,
             m.unique_tokens,
             m.compaction_ratio,
-            seconds(m.latency),
-            m.vectors.len() as f64 / m.latency.as_secs_f64()
+            seconds(Duration::from_secs_f64(latency.median)),
+            format!("{:.2} to {:.2} s", latency.least, latency.most),
+            m.vectors.len() as f64 / latency.median
         );
     }
     let difference = largest_difference(&off.1.vectors, &on.1.vectors)?;
@@ -94,8 +100,20 @@ pub(crate) fn comparison(workload: &Workload, off: (&str, &Measurement), on: (&s
     } else {
         format!("no value of a vector differs by more than {difference:.0e}")
     };
-    let ratio = off.1.latency.as_secs_f64() / on.1.latency.as_secs_f64();
-    println!("  off takes {ratio:.2} times as long as on; {same}");
+    let rounds = off.1.latencies.iter().zip(&on.1.latencies);
+    let ratio = Spread::of(rounds.map(|(off, on)| off.as_secs_f64() / on.as_secs_f64()));
+    println!(
+        "  off takes {:.2} times as long as on ({:.2} to {:.2} in {} rounds); {same}",
+        ratio.median,
+        ratio.least,
+        ratio.most,
+        off.1.latencies.len()
+    );
+    if is_unsteady {
+        println!(
+            "  The times of equal requests vary by half and more, as on a machine that does other work: only the token counts are exact."
+        );
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Client};
 use crate::corpus::Corpus;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use std::time::Duration;
 
 /// Texts embedded in one request.
@@ -16,8 +16,8 @@ pub(crate) struct Measurement {
     pub(crate) tokens: u64,
     pub(crate) unique_tokens: u64,
     pub(crate) compaction_ratio: f64,
-    /// Median over the repeats.
-    pub(crate) latency: Duration,
+    /// Latency in each round, of which there is at least one.
+    pub(crate) latencies: Vec<Duration>,
     pub(crate) vectors: Vec<Vec<f32>>,
 }
 
@@ -54,22 +54,50 @@ pub(crate) fn pairs(corpus: &Corpus) -> Result<Workload> {
 }
 
 impl Workload {
-    /// Sends the request `repeats` times, at least once.
-    pub(crate) fn measure(&self, client: &Client, repeats: u16) -> Result<Measurement> {
-        let mut last: Answer<Vec<Vec<f32>>> = client.embed(&self.inputs)?;
-        let mut latencies = vec![last.wall];
-        for _ in 1..repeats {
-            last = client.embed(&self.inputs)?;
-            latencies.push(last.wall);
+    /// Sends the request to each of the servers once to warm up, then once a round. The servers take turns, so that other work on the
+    /// machine slows all of them.
+    pub(crate) fn measure<const N: usize>(&self, servers: [&Client; N], rounds: u16) -> Result<[Measurement; N]> {
+        let mut measurements = Vec::new();
+        for client in servers {
+            measurements.push(Measurement::of(client.embed(&self.inputs)?));
         }
-        latencies.sort_unstable();
-        Ok(Measurement {
-            tokens: last.tokens,
-            unique_tokens: last.unique_tokens,
-            compaction_ratio: last.compaction_ratio,
-            latency: latencies[latencies.len() / 2],
-            vectors: last.body,
-        })
+        for _ in 0..rounds {
+            for (client, measurement) in servers.iter().zip(&mut measurements) {
+                measurement.latencies.push(client.embed(&self.inputs)?.wall);
+            }
+        }
+        measurements.try_into().map_err(|_| anyhow!("a server was not measured"))
+    }
+}
+
+impl Measurement {
+    /// Everything but the latencies.
+    fn of(answer: Answer<Vec<Vec<f32>>>) -> Self {
+        Self {
+            tokens: answer.tokens,
+            unique_tokens: answer.unique_tokens,
+            compaction_ratio: answer.compaction_ratio,
+            latencies: vec![],
+            vectors: answer.body,
+        }
+    }
+}
+
+/// Median and range of some values, of which there is at least one.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        let last = values.len().saturating_sub(1);
+        Self { median: (at(last / 2) + at(last.div_ceil(2))) / 2.0, least: at(0), most: at(last) }
     }
 }
 
@@ -108,6 +136,12 @@ mod tests {
         let b = [vec![0.0, 1.0], vec![0.5, 0.25]];
         assert_eq!(largest_difference(&a, &b).unwrap(), 0.25);
         assert!(largest_difference(&a, &b[..1]).is_err());
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Spread { median: 2.5, least: 1.0, most: 4.0 });
     }
 
     #[test]
