@@ -69,12 +69,14 @@ pub enum Error {
         capabilities: Arc<Capabilities>,
     },
     /// The other requests hold all of a resource; the client should come back later.
-    #[error("the server is overloaded: too many {resource} (limit {limit})")]
+    #[error("the server is overloaded: too many {resource} (limit {limit}{})", shown_part(.fair_part.as_ref()))]
     Overloaded {
         /// The resource whose quota is used up.
         resource: Resource,
         /// The quota's limit.
         limit: usize,
+        /// The account's part of it, where other accounts hold some too.
+        fair_part: Option<FairPart>,
     },
     /// The forward pass failed.
     #[error("inference failed: {0}")]
@@ -106,6 +108,27 @@ impl Error {
     }
 }
 
+/// Fair part of a quota: what an account is sure of while others hold some too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FairPart {
+    /// Units: the limit over the number of accounts.
+    pub size: usize,
+    /// Accounts that hold some or wait for some, this one included.
+    pub accounts: usize,
+    /// Units that the other requests of the account hold.
+    pub held: usize,
+}
+
+/// The fair part in the words of a client, for whom an account is an API key.
+fn shown_part(part: Option<&FairPart>) -> String {
+    let shown = |FairPart { size, accounts, held }: &FairPart| {
+        format!(
+            "; the fair part of this API key is {size} while {accounts} keys hold some, and its requests hold {held}"
+        )
+    };
+    part.map(shown).unwrap_or_default()
+}
+
 /// Resource that all requests share; the unit of a [`Quota`](crate::Quota).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
@@ -119,6 +142,23 @@ pub enum Resource {
     TokenizeInput,
     /// Bytes of request bodies, and of the values of responses until clients have read them.
     BufferedBytes,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Requests, Self::QueuedInputs, Self::QueuedTokens, Self::BufferedBytes, Self::TokenizeInput];
+
+    /// Label `quota` of metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Requests => "concurrent_requests",
+            Self::QueuedInputs => "queued_inputs",
+            Self::QueuedTokens => "queued_tokens",
+            Self::BufferedBytes => "buffered_bytes",
+            Self::TokenizeInput => "tokenization_bytes",
+        }
+    }
 }
 
 impl fmt::Display for Resource {

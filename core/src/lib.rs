@@ -38,7 +38,7 @@ pub use encode::text_encoder::TextEncoder;
 pub use engine::Engine;
 pub use engine::loaded_model::LoadedModel;
 pub use engine::pauses::{Pauses, drop_aside};
-pub use error::{BackendError, Error, Resource};
+pub use error::{BackendError, Error, FairPart, Resource};
 pub(crate) use flow::Flow;
 pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};

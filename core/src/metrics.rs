@@ -6,7 +6,7 @@
 
 use crate::schedule::entry::BatchReport;
 use crate::schedule::level::Level;
-use crate::{Error, Response, Timings};
+use crate::{Error, Quota, Response, Timings};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use std::future::Future;
 use std::pin::Pin;
@@ -88,6 +88,13 @@ const HISTOGRAMS: [(&str, Unit, &str); 24] = [
     (START_DELAY, Unit::Seconds, "From arrival until the first input is computed, by the tokens of the request"),
 ];
 
+/// Units that requests hold of a quota; label `quota`, as of the next two.
+const QUOTA_HELD: &str = "prefold_quota_held";
+/// Limit of a quota.
+const QUOTA_LIMIT: &str = "prefold_quota_limit";
+/// Accounts that hold something of a quota.
+const QUOTA_KEYS: &str = "prefold_quota_keys";
+
 /// Registers units and descriptions with the recorder that is installed. Counters begin at zero instead of absent, so
 /// that their first increment is seen as one.
 pub fn describe() {
@@ -113,6 +120,9 @@ pub fn describe() {
     }
     describe_gauge!("te_queue_size", Unit::Count, "Inputs that wait for a batch to begin");
     describe_gauge!("prefold_queue_tokens", Unit::Count, "Tokens of the inputs that wait for a batch to begin");
+    describe_gauge!(QUOTA_HELD, Unit::Count, "Requests, inputs, tokens or bytes that are held of a quota");
+    describe_gauge!(QUOTA_LIMIT, Unit::Count, "Limit of a quota, at which requests get status 429");
+    describe_gauge!(QUOTA_KEYS, Unit::Count, "API keys that hold some of a quota and share it (1 without keys)");
     describe_histogram!("prefold_backend_idle_duration", Unit::Seconds, "A backend's wait for its next batch");
 }
 
@@ -132,6 +142,15 @@ fn error_label(error: &Error) -> &'static str {
 pub(crate) fn queue(tokens: usize, inputs: usize) {
     gauge!("te_queue_size").set(inputs as f64);
     gauge!("prefold_queue_tokens").set(tokens as f64);
+}
+
+/// Sets the gauges of a quota.
+pub(crate) fn quota(quota: &Quota) {
+    let label = quota.resource().label();
+    let (held, accounts) = quota.held_by();
+    gauge!(QUOTA_HELD, "quota" => label).set(held as f64);
+    gauge!(QUOTA_LIMIT, "quota" => label).set(quota.limit() as f64);
+    gauge!(QUOTA_KEYS, "quota" => label).set(accounts as f64);
 }
 
 pub(crate) fn backend_idle(duration: Duration) {

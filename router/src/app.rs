@@ -104,22 +104,25 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
     };
     let (address, public_port) = (listener.address(), listener.public_port());
     tracing::info!(model = names.id, version = env!("CARGO_PKG_VERSION"), "loading");
+    let unfinished = Arc::new(AtomicUsize::new(0));
+    let of_app = Arc::clone(&unfinished);
     let loading = tokio::task::spawn_blocking(move || loading::start_engine(&load, wrap, engine));
     let loading = async move {
         let engine = loading.await.context("loading the model panicked")??;
         metrics::record_build(engine.info(), &names.served);
-        let app = App::new(engine, names, http, metrics);
+        let app = App::new(engine, names, http, metrics, of_app);
         app.log_ready(&address, public_port);
         if let Some(listener) = metrics_listener {
             tracing::info!(address = listener.address(), "metrics");
             let routes = routing::metrics_router(app.clone());
-            let unfinished = Arc::new(AtomicUsize::new(0));
+            // What reads metrics does not hold up the stop.
+            let unfinished = Arc::default();
             let routes = move || routes.clone();
             tokio::spawn(connections::serve(listener, routes, serving.connections, unfinished, pending::<()>()));
         }
         Ok(app)
     };
-    stopping::serve(listener, loading, signals, serving).await
+    stopping::serve(listener, loading, signals, serving, unfinished).await
 }
 
 /// The routes of `prefold` with default settings over `engine`, whose model clients call `name`. `/metrics` shows the
@@ -130,5 +133,5 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
 pub fn routes(engine: Engine, name: &str) -> anyhow::Result<axum::Router> {
     let metrics = metrics::install()?;
     let names = ModelNames { id: name.to_owned(), served: name.to_owned(), aliases: Vec::new() };
-    Ok(routing::router(App::new(engine, names, HttpConfig::default(), metrics)))
+    Ok(routing::router(App::new(engine, names, HttpConfig::default(), metrics, Arc::default())))
 }

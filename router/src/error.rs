@@ -231,6 +231,14 @@ impl ApiError {
         }
     }
 
+    /// The quota whose limit refused the request.
+    pub(crate) fn quota(&self) -> Option<Resource> {
+        match self {
+            Self::Engine(Error::Overloaded { resource, .. }) => Some(*resource),
+            _ => None,
+        }
+    }
+
     /// The field at fault.
     fn param(&self) -> Option<&str> {
         match self {

@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use prefold_core::{
     Backend, BackendError, Batch, Capabilities, Classify, Embed, Engine, EngineConfig, LoadedModel, ModelBackend,
-    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, TaskAdapter, Wanted, YieldPoint,
+    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, StartError, TaskAdapter, Wanted,
+    YieldPoint,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -180,6 +181,11 @@ impl Setup {
     }
 
     pub(crate) fn build(self) -> App {
+        self.try_build().unwrap()
+    }
+
+    /// The app, unless its settings are refused.
+    pub(crate) fn try_build(self) -> Result<App, StartError> {
         let (capabilities, mode) = (self.capabilities.clone(), self.mode.clone());
         let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/qwen3-tiny/tokenizer.json");
         let info = ModelInfo {
@@ -198,7 +204,7 @@ impl Setup {
             attention: "ragged",
         };
         let tokenizer = Tokenizer::from_file(tokenizer).unwrap();
-        self.over(LoadedModel {
+        self.try_over(LoadedModel {
             backend: ModelBackend::Prefix(Box::new(Fake { info, mode })),
             interrupting: None,
             replicas: Vec::new(),
@@ -209,9 +215,14 @@ impl Setup {
 
     /// The app over a loaded model in place of the fake one.
     pub(crate) fn over(self, model: LoadedModel) -> App {
+        self.try_over(model).unwrap()
+    }
+
+    fn try_over(self, model: LoadedModel) -> Result<App, StartError> {
         let names =
             ModelNames { id: "org/fake".to_owned(), served: "fake".to_owned(), aliases: vec!["org/fake".to_owned()] };
-        App::new(Engine::new(model, self.engine).unwrap(), names, self.http, metrics::install().unwrap())
+        let engine = Engine::new(model, self.engine)?;
+        Ok(App::new(engine, names, self.http, metrics::install().unwrap(), Arc::default()))
     }
 }
 

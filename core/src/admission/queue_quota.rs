@@ -36,6 +36,11 @@ impl QueueQuota {
         Self { limits, tokens, inputs }
     }
 
+    /// The quotas of inputs and of tokens.
+    pub(crate) fn quotas(&self) -> [&Arc<Quota>; 2] {
+        [&self.inputs, &self.tokens]
+    }
+
     pub(crate) fn share_of(&self, account: Account) -> QueueShare {
         QueueShare { tokens: self.tokens.share_of(account), inputs: self.inputs.share_of(account) }
     }

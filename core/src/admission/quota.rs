@@ -8,7 +8,7 @@
 //! next half of the limit and a request, the third a third of it and a request: n accounts together hold at most
 //! (1 + 1/2 + ... + 1/n) limits and n requests.
 
-use crate::{Account, Error, Resource};
+use crate::{Account, Error, FairPart, Resource};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,6 +78,22 @@ impl Quota {
         self.lock().held
     }
 
+    /// Units that all shares hold, and the number of accounts that hold some or wait for some.
+    pub fn held_by(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.held, state.accounts.len())
+    }
+
+    /// Units that are shared.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The resource that is shared.
+    pub fn resource(&self) -> Resource {
+        self.unit
+    }
+
     /// Waits until nothing is held.
     pub async fn all_released(&self) {
         loop {
@@ -98,13 +114,20 @@ impl Quota {
 impl State {
     /// True if a share that holds `own` of what its account holds may grow, or the first in turn of its account.
     fn admits(&self, account: Account, own: usize, limit: usize, is_in_turn: bool) -> bool {
-        let known = self.accounts.get(&account);
-        let (held, waiting) = known.map_or((0, 0), |known| (known.held, known.waiting));
-        let fair_part = limit.div_ceil(self.accounts.len() + usize::from(known.is_none()));
-        let is_below_part = held.saturating_sub(own) < fair_part;
+        let waiting = self.accounts.get(&account).map_or(0, |known| known.waiting);
+        let FairPart { size, held, .. } = self.fair_part(account, own, limit);
+        let is_below_part = held < size;
         let is_free = self.held.saturating_sub(own) < limit;
         // What is free is for those that wait; a fair part is not theirs.
         is_in_turn && (is_below_part || is_free) || waiting == 0 && (is_below_part || is_free && self.waiting == 0)
+    }
+
+    /// Fair part of an account, for a share that holds `own` of what its account holds.
+    fn fair_part(&self, account: Account, own: usize, limit: usize) -> FairPart {
+        let known = self.accounts.get(&account);
+        let accounts = self.accounts.len() + usize::from(known.is_none());
+        let held = known.map_or(0, |known| known.held).saturating_sub(own);
+        FairPart { size: limit.div_ceil(accounts), accounts, held }
     }
 
     fn edit(&mut self, account: Account, edit: impl FnOnce(&mut OfAccount)) {
@@ -204,7 +227,9 @@ impl Share {
         let amount = amount(own);
         let fits = state.held.checked_add(amount).is_some();
         if !fits || !state.admits(self.account, own, limit, is_in_turn) {
-            return Err(Error::Overloaded { resource: unit, limit });
+            // A single account may hold all of it.
+            let fair_part = Some(state.fair_part(self.account, own, limit)).filter(|part| part.accounts > 1);
+            return Err(Error::Overloaded { resource: unit, limit, fair_part });
         }
         state.add(self, amount);
         Ok(())

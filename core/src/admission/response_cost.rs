@@ -154,7 +154,7 @@ mod tests {
         let [mut large, mut other] = [(); 2].map(|()| limits.cost(Wanted::Embedding, Arc::new(quota.share())));
         large.grow(1000, "inputs").unwrap();
         let error = other.grow(1, "inputs").unwrap_err();
-        assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000 }), "{error}");
+        assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000, .. }), "{error}");
         drop(large);
         other.grow(1, "inputs").unwrap();
     }

@@ -25,10 +25,9 @@ impl Default for TokenizeQuota {
 }
 
 impl TokenizeQuota {
-    /// Units that all shares hold.
-    #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
-        self.0.held()
+    /// The quota itself.
+    pub(crate) fn quota(&self) -> &Arc<Quota> {
+        &self.0
     }
 
     /// The share of one request of an account; `unit` names in messages what `amount` counts.
@@ -62,12 +61,15 @@ mod tests {
         let admit = |account, amount| quota.admit(Account(account), "ids", amount, "ids");
         let mut shares: Vec<_> = (0..5).map(|_| admit(1, MAX_OF_REQUEST - 1).unwrap()).collect();
         let error = admit(1, 0).unwrap_err();
-        assert!(matches!(error, Error::Overloaded { limit: 4_194_304, resource: Resource::TokenizeInput }), "{error}");
+        assert!(
+            matches!(error, Error::Overloaded { limit: 4_194_304, resource: Resource::TokenizeInput, .. }),
+            "{error}"
+        );
         drop(admit(2, MAX_OF_REQUEST).unwrap());
         shares.pop();
         drop(admit(1, 1).unwrap());
         drop(shares);
-        assert_eq!(quota.held(), 0);
+        assert_eq!(quota.quota().held(), 0);
     }
 
     #[test]

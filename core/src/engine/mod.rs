@@ -7,6 +7,7 @@ mod embed;
 pub(crate) mod loaded_model;
 pub(crate) mod pauses;
 mod probe;
+mod quotas;
 mod run;
 mod score;
 mod tokenize;

@@ -3,6 +3,7 @@
 use super::signals::Signals;
 use crate::Scheduling;
 use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
+use crate::admission::quota::Quota;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget, Policy};
 use crate::schedule::interrupting::InterruptPolicy;
@@ -13,7 +14,7 @@ use crate::schedule::work::Work;
 use crate::{Account, BackendError, PartMap, metrics};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -115,6 +116,11 @@ impl Pipeline {
     /// Limits of the queue.
     pub(crate) fn limits(&self) -> QueueLimits {
         self.quota.limits
+    }
+
+    /// Quotas of inputs and tokens that wait.
+    pub(crate) fn quotas(&self) -> [&Arc<Quota>; 2] {
+        self.quota.quotas()
     }
 
     /// Accepts nothing more; what was accepted is still computed.

@@ -89,6 +89,7 @@ fn every_name_is_described() {
         input_length(1);
         queue_time(65, Duration::ZERO, Duration::ZERO);
         queue_time(1 << 20, Duration::ZERO, Duration::ZERO);
+        quota(&Quota::new(1, Resource::Requests));
         for method in [Method::Embed, Method::EmbedAll, Method::Rerank, Method::Predict, Method::Tokenize] {
             Call::start(method, 1).finish(Ok(answer().timings()));
         }
@@ -110,7 +111,7 @@ fn every_kind_of_error_has_a_series_from_the_start() {
         Error::Tokenization { field, problem: problem() },
         Error::BatchTooLarge { field, got: 2, limit: 1 },
         Error::NotCapable { asked: Task::Embed, model_type: problem(), capabilities: Arc::default() },
-        Error::Overloaded { resource: Resource::Requests, limit: 1 },
+        Error::Overloaded { resource: Resource::Requests, limit: 1, fair_part: None },
         Error::Backend(BackendError::Compute(problem())),
         Error::ShuttingDown,
     ];

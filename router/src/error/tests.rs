@@ -21,7 +21,12 @@ fn table() -> Vec<(ApiError, [u16; 2], &'static str, Option<&'static str>)> {
         (Error::Tokenization { field, problem: problem.clone() }.into(), [422, 400], "Tokenizer", Some("inputs")),
         (Error::BatchTooLarge { field, got: 3, limit: 2 }.into(), [413, 400], "Validation", Some("inputs")),
         (not_capable(Capabilities::default()).into(), [422, 400], "Validation", None),
-        (Error::Overloaded { resource: Resource::Requests, limit: 8 }.into(), [429, 429], "Overloaded", None),
+        (
+            Error::Overloaded { resource: Resource::Requests, limit: 8, fair_part: None }.into(),
+            [429, 429],
+            "Overloaded",
+            None,
+        ),
         (Error::Backend(BackendError::Compute("broken".to_owned())).into(), [424, 424], "Backend", None),
         (Error::Backend(not_finite("row 3", "int8")).into(), [424, 424], "Backend", None),
         (Error::Backend(BackendError::DeviceLost("gone".to_owned())).into(), [503, 503], "Unhealthy", None),
@@ -91,7 +96,7 @@ fn a_task_that_the_model_lacks_names_the_routes_of_those_it_has() {
 
 #[test]
 fn limits_that_are_reached_name_their_flags() {
-    let overloaded = |resource| Error::Overloaded { resource, limit: 8 };
+    let overloaded = |resource| Error::Overloaded { resource, limit: 8, fair_part: None };
     for (error, words) in [
         (overloaded(Resource::Requests), "too many concurrent requests (limit 8); raise --max-concurrent-requests"),
         (overloaded(Resource::QueuedTokens), "too many waiting tokens (limit 8); raise --max-queued-tokens"),

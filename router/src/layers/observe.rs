@@ -7,16 +7,15 @@ use crate::error::{ApiError, Dialect};
 use crate::state::api_keys::KeyOwner;
 use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::state::{App, random_id};
-use crate::telemetry::metrics::{DURATION, IN_FLIGHT, REQUESTS};
+use crate::telemetry::metrics::{DURATION, REFUSED, REQUESTS, UNMATCHED};
 use crate::telemetry::traces::{self, Outcome};
 use crate::wire::cost::Cost;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use metrics::{counter, gauge, histogram};
+use metrics::{counter, histogram};
 use prefold_core::shown;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::{Instrument, Span};
 
@@ -50,7 +49,7 @@ pub(crate) fn observe(
     async move { exchange.finish(response.await, &trace) }
 }
 
-/// A request in flight; counted even if it is dropped half way.
+/// A request until its response is made; counted even if it is dropped half way.
 struct Exchange {
     app: App,
     method: String,
@@ -68,8 +67,7 @@ struct Exchange {
 impl Exchange {
     fn new(app: App, request: &Request) -> Self {
         let matched = request.extensions().get::<MatchedPath>();
-        let route = matched.map_or("unmatched", MatchedPath::as_str).to_owned();
-        gauge!(IN_FLIGHT).set(app.in_flight.fetch_add(1, Ordering::Relaxed) as f64 + 1.0);
+        let route = matched.map_or(UNMATCHED, MatchedPath::as_str).to_owned();
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
         let dialect = Dialect::of(request.uri().path());
         let (id, ignored) = (request_id(request.headers()), IgnoredFields::default());
@@ -96,6 +94,9 @@ impl Exchange {
         let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
         let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
         traces::record(trace, &Outcome { status, usage, timings, error: said });
+        if let Some(quota) = error.as_ref().and_then(ApiError::quota) {
+            counter!(REFUSED, "quota" => quota.label()).increment(1);
+        }
         log(&Line {
             id: self.id.to_str().unwrap_or_default(),
             model: &self.app.names.served,
@@ -116,7 +117,6 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        gauge!(IN_FLIGHT).set(self.app.in_flight.fetch_sub(1, Ordering::Relaxed) as f64 - 1.0);
         if !self.finished {
             counter!(REQUESTS, "route" => self.route.clone(), "status" => DROPPED).increment(1);
             tracing::debug!(target: "request", route = self.route, "the client left before the answer");

@@ -4,10 +4,10 @@ use crate::state::api_keys::Keys;
 use crate::testing::{Gate, Got, Mode, Setup, classifier, embedding, get, post, reranker, send};
 use axum::body::Body;
 use axum::http::{Request, header};
-use prefold_core::Account;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use prefold_core::{Account, Resource};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 #[tokio::test]
 async fn a_failing_backend_is_424_and_unhealthy() {
@@ -207,6 +207,71 @@ async fn a_key_that_holds_all_leaves_room_for_others() {
 }
 
 #[tokio::test]
+async fn every_refusal_counts_once_by_its_quota_wherever_it_happens() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let app = Setup::new(embedding()).build();
+    let small = json!({ "inputs": "a" }).to_string();
+    let ids = json!({ "ids": [1, 2] }).to_string();
+    for (label, path, body) in [
+        ("concurrent_requests", "/embed", &small),
+        ("queued_inputs", "/embed", &small),
+        ("queued_tokens", "/embed", &small),
+        ("buffered_bytes", "/embed", &small),
+        ("tokenization_bytes", "/decode", &ids),
+    ] {
+        let counted = |name: &str| counter(&recorder.handle().render(), &format!("{name}{{quota=\"{label}\"}}"));
+        let quota = app.engine.quotas().into_iter().find(|quota| quota.resource().label() == label).unwrap();
+        let others = quota.share();
+        others.force(quota.limit());
+        let before = counted("prefold_refused_requests_total");
+        let got = post(&app, path, body).await;
+        assert_eq!(got.status, 429, "{path}: {}", got.body);
+        assert_eq!(counted("prefold_refused_requests_total"), before + 1.0, "{label}");
+        app.metrics_text();
+        assert_eq!(counted("prefold_quota_held"), quota.limit() as f64, "{label}");
+        assert_eq!(counted("prefold_quota_limit"), quota.limit() as f64, "{label}");
+        assert_eq!(counted("prefold_quota_keys"), 1.0, "{label}");
+    }
+    let text = recorder.handle().render();
+    let refusals = text.lines().filter(|line| line.starts_with("prefold_refused_requests_total{"));
+    assert_eq!(refusals.filter(|line| line.ends_with(" 1")).count(), Resource::ALL.len(), "{text}");
+    assert_eq!(counter(&text, "prefold_http_requests_total{route=\"/embed\",status=\"429\"}"), 4.0);
+    assert_eq!(app.engine.quotas().map(|quota| quota.resource()), Resource::ALL);
+    assert_eq!(app.engine.quotas().map(|quota| quota.held()), [0; 5]);
+}
+
+/// Value of a series in the text of `/metrics`, 0 if it is absent.
+fn counter(text: &str, series: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(series));
+    line.map_or(0.0, |value| value.trim().parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_key_is_told_its_fair_part() {
+    let mut setup = Setup::new(embedding());
+    setup.http.api_keys = Keys::new(vec!["one".parse().unwrap(), "two".parse().unwrap()], None).unwrap();
+    setup.engine.max_buffered_bytes = 200_000;
+    let app = setup.build();
+    let share_of =
+        |key: &str| app.engine.buffered().share_of(Account(app.http.api_keys.owner_of(key.as_bytes()).unwrap().number));
+    let ask = || {
+        let request = Request::post("/embed").header(header::AUTHORIZATION, "Bearer one");
+        send(&app, request.body(Body::from(r#"{"inputs":"a"}"#)).unwrap())
+    };
+    let own = share_of("one");
+    own.force(300_000);
+    check_error(&ask().await, 429, "Overloaded", "(limit 200000); raise --max-buffered-bytes");
+    let other = share_of("two");
+    other.force(1);
+    let words =
+        "(limit 200000; the fair part of this API key is 100000 while 2 keys hold some, and its requests hold 300000)";
+    check_error(&ask().await, 429, "Overloaded", words);
+    own.shrink_to(99_999);
+    assert_eq!(ask().await.status, 200, "below its part");
+}
+
+#[tokio::test]
 async fn browsers_may_send_a_key() {
     let preflight = |origin: &str| {
         Request::options("/v1/embeddings")
@@ -268,10 +333,10 @@ async fn a_client_that_leaves_frees_its_place() {
         async move { post(&app, "/embed", json!({ "inputs": "a" })).await }
     });
     gate.reached().await;
-    assert_eq!(app.in_flight.load(Ordering::Relaxed), 1);
+    assert_eq!(app.engine.quotas()[0].held(), 1);
     leaving.abort();
     assert!(leaving.await.unwrap_err().is_cancelled());
-    assert_eq!(app.in_flight.load(Ordering::Relaxed), 0);
+    assert_eq!(app.engine.quotas()[0].held(), 0);
     // Sent before the gate opens: if the only slot were still taken, the status would be 429.
     let (next, ()) = tokio::join!(post(&app, "/embed", json!({ "inputs": "b" })), async { gate.open() });
     assert_eq!(next.status, 200);

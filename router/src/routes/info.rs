@@ -237,5 +237,5 @@ fn json(info: &Info<'_>) -> Bytes {
     responses((status = 200, description = "The metrics", body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.text())
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics_text())
 }

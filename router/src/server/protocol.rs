@@ -1,14 +1,19 @@
 //! Rules of HTTP/1.1 that are left to the server.
 
 use crate::error::{ApiError, Dialect};
+use crate::telemetry::metrics::{REQUESTS, UNMATCHED};
 use axum::http::{HeaderMap, Request, Version, header};
 use axum::response::Response;
+use metrics::counter;
 use prefold_core::shown;
 
 /// The answer to a request without a host or with two (RFC 9112, section 3.2), or with a transfer coding other than `chunked`.
 pub(super) fn refuse<B>(request: &Request<B>) -> Option<Response> {
     let error = violation(request.version(), request.headers())?;
-    Some(error.render(Dialect::of(request.uri().path())))
+    let response = error.render(Dialect::of(request.uri().path()));
+    // No layer sees it.
+    counter!(REQUESTS, "route" => UNMATCHED, "status" => response.status().as_str().to_owned()).increment(1);
+    Some(response)
 }
 
 fn violation(version: Version, headers: &HeaderMap) -> Option<ApiError> {

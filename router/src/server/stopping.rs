@@ -113,16 +113,17 @@ pub(crate) enum Stopped {
 pub(crate) const DEVICE_LOST_STATUS: u8 = 75;
 
 /// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, or until the
-/// device fails for good, then finishes the accepted requests within the shutdown timeout.
+/// device fails for good, then finishes the accepted requests within the shutdown timeout. `unfinished` counts those whose answers are
+/// not written to their last byte.
 pub(crate) async fn serve(
     listener: Listener,
     loading: impl Future<Output = anyhow::Result<App>>,
     mut signals: Signals,
     config: ServingConfig,
+    unfinished: Arc<AtomicUsize>,
 ) -> anyhow::Result<Stopped> {
     let (stop, stopped) = oneshot::channel::<()>();
     let (opener, gate) = loading_gate::closed();
-    let unfinished = Arc::new(AtomicUsize::new(0));
     let routes = move || gate.routes();
     let mut serving =
         tokio::spawn(connections::serve(listener, routes, config.connections, Arc::clone(&unfinished), stopped));
@@ -186,7 +187,7 @@ async fn stuck(app: &App) -> Stopped {
     loop {
         tokio::time::sleep((app.http.stall_timeout / 4).min(WATCH_PERIOD)).await;
         if let Err(error) = health::stuck(app) {
-            tracing::error!(in_flight = app.in_flight.load(Ordering::Relaxed), "{error}; ending (--exit-on-stuck)");
+            tracing::error!(unfinished = app.unfinished.load(Ordering::Relaxed), "{error}; ending (--exit-on-stuck)");
             return Stopped::Stuck;
         }
     }

@@ -7,15 +7,17 @@ pub(crate) mod ignored;
 pub(crate) mod secret;
 
 use self::api_keys::Keys;
+use crate::telemetry::metrics::IN_FLIGHT;
 use crate::telemetry::metrics_text::MetricsText;
 use axum::body::Bytes;
 use axum::http::HeaderValue;
+use metrics::gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{Engine, Error, Task};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -43,8 +45,8 @@ pub(crate) struct State {
     pub(crate) info: OnceLock<Bytes>,
     /// Unix time in seconds.
     pub(crate) started: u64,
-    /// Requests in flight.
-    pub(crate) in_flight: AtomicUsize,
+    /// Requests whose answers are not written to their last byte.
+    pub(crate) unfinished: Arc<AtomicUsize>,
     /// A signal has come; balancers should send nothing more.
     pub(crate) is_stopping: AtomicBool,
 }
@@ -58,15 +60,28 @@ impl Deref for App {
 }
 
 impl App {
-    /// Puts an engine behind HTTP.
-    pub(crate) fn new(engine: Engine, names: ModelNames, http: HttpConfig, metrics: PrometheusHandle) -> Self {
+    /// Puts an engine behind HTTP. Its connections count in `unfinished` the requests that they have not answered to the last byte.
+    pub(crate) fn new(
+        engine: Engine,
+        names: ModelNames,
+        http: HttpConfig,
+        metrics: PrometheusHandle,
+        unfinished: Arc<AtomicUsize>,
+    ) -> Self {
         let (metrics, started) = (MetricsText::new(metrics), unix_time());
-        let (in_flight, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self(Arc::new(State { engine, names, http, metrics, info: OnceLock::new(), started, in_flight, is_stopping }))
+        let (info, is_stopping) = (OnceLock::new(), AtomicBool::new(false));
+        Self(Arc::new(State { engine, names, http, metrics, info, started, unfinished, is_stopping }))
     }
 }
 
 impl State {
+    /// The text of `/metrics`. Its gauges are set for it alone, so that requests do not pay for them.
+    pub(crate) fn metrics_text(&self) -> Bytes {
+        gauge!(IN_FLIGHT).set(self.unfinished.load(Ordering::Relaxed) as f64);
+        self.engine.record_quotas();
+        self.metrics.text()
+    }
+
     /// Logs address, model and settings, and what may not be meant so.
     pub(crate) fn log_ready(&self, address: &str, public_port: Option<u16>) {
         let model = self.engine.info();

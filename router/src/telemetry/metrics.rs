@@ -3,13 +3,17 @@
 use super::log_writer::DROPPED;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use prefold_core::ModelInfo;
+use prefold_core::{ModelInfo, Resource};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) const REQUESTS: &str = "prefold_http_requests_total";
+/// Label `route` of requests that match none.
+pub(crate) const UNMATCHED: &str = "unmatched";
 pub(crate) const DURATION: &str = "prefold_http_request_duration";
 pub(crate) const IN_FLIGHT: &str = "prefold_http_requests_in_flight";
+/// Answers with status 429; label `quota`.
+pub(crate) const REFUSED: &str = "prefold_refused_requests_total";
 pub(crate) const SLOW_READERS: &str = "prefold_slow_readers_total";
 
 /// Period in which histogram samples are merged into buckets while nobody reads /metrics.
@@ -82,6 +86,9 @@ fn describe() {
         "Connections closed because the client did not read its answer in time"
     );
     counter!(SLOW_READERS).absolute(0);
-    describe_gauge!(IN_FLIGHT, Unit::Count, "HTTP requests that are being answered");
-    gauge!(IN_FLIGHT).set(0.0);
+    describe_counter!(REFUSED, Unit::Count, "Requests that got status 429, by the quota that had no room for them");
+    for quota in Resource::ALL {
+        counter!(REFUSED, "quota" => quota.label()).absolute(0);
+    }
+    describe_gauge!(IN_FLIGHT, Unit::Count, "HTTP requests whose answers are not written to their last byte");
 }

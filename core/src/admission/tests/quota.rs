@@ -22,7 +22,7 @@ fn a_share_grows_while_the_others_are_below_the_limit() {
     one.grow(25).unwrap();
     one.grow(5).unwrap();
     let error = other.grow(0).unwrap_err();
-    assert!(matches!(error, Error::Overloaded { resource: Resource::QueuedTokens, limit: LIMIT }), "{error}");
+    assert!(matches!(error, Error::Overloaded { resource: Resource::QueuedTokens, limit: LIMIT, .. }), "{error}");
     drop(one);
     other.grow(9).unwrap();
     third.grow(9).unwrap();
@@ -123,7 +123,7 @@ async fn an_account_below_its_fair_part_waits_for_nobody() {
     others[0].grow(LIMIT / 2 - 1).unwrap();
     others[1].grow(7).unwrap();
     let error = others[2].grow(1).unwrap_err();
-    assert!(matches!(error, Error::Overloaded { resource: Resource::QueuedTokens, limit: LIMIT }), "{error}");
+    assert!(matches!(error, Error::Overloaded { resource: Resource::QueuedTokens, limit: LIMIT, .. }), "{error}");
     // A third of the limit, rounded up, for each of three.
     let third = [of(3), of(3), of(3)];
     third[0].grow(3).unwrap();
@@ -138,6 +138,25 @@ async fn an_account_below_its_fair_part_waits_for_nobody() {
     others[0].shrink_to(1);
     waits.await;
     assert_eq!((later.held(), quota.held()), (1, LIMIT / 2 + 2));
+}
+
+#[test]
+fn who_is_refused_is_told_its_fair_part_where_others_hold_some() {
+    let quota = quota();
+    let of = |account| quota.share_of(Account(account));
+    let refusal = |share: &Share| match share.grow(1) {
+        Err(Error::Overloaded { fair_part, limit: LIMIT, .. }) => fair_part,
+        other => panic!("{other:?}"),
+    };
+    let [full, own] = [of(1), of(1)];
+    full.force(LIMIT + 2);
+    assert_eq!(refusal(&own), None, "its part is all");
+    own.force(3);
+    let [other, third] = [of(2), of(3)];
+    other.grow(1).unwrap();
+    assert_eq!(refusal(&own), Some(FairPart { size: 5, accounts: 2, held: LIMIT + 2 }));
+    third.grow(1).unwrap();
+    assert_eq!(refusal(&of(1)), Some(FairPart { size: 4, accounts: 3, held: LIMIT + 5 }));
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ async fn tokens_that_are_shown_count_before_they_are_made() {
     let other = engine.buffered().share();
     other.grow(1000).unwrap();
     for error in [tokenize().await.unwrap_err(), decode().await.unwrap_err()] {
-        assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000 }), "{error}");
+        assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000, .. }), "{error}");
     }
     drop(other);
     let tokens = tokenize().await.unwrap();
@@ -223,7 +223,7 @@ async fn requests_beyond_the_limit_are_refused_until_one_is_done() {
     let second = embed(2);
     wait_until("both places are taken", || engine.inner.requests.held() == 2);
     let error = engine.embed(vec![list(&[3])], raw()).await.unwrap_err();
-    assert!(matches!(error, Error::Overloaded { resource: Resource::Requests, limit: 2 }), "{error}");
+    assert!(matches!(error, Error::Overloaded { resource: Resource::Requests, limit: 2, .. }), "{error}");
     assert!(matches!(engine.tokenize(vec!["x".to_owned()], encode("inputs")).await, Err(Error::Overloaded { .. })));
 
     // A client that leaves frees its place at once, not when its batch is done.
@@ -357,11 +357,37 @@ fn an_account_leaves_places_to_others() {
     let engine = engine(embedder(), EngineConfig { max_concurrent_requests: 4, ..config() });
     let of = |account| engine.clone().on_account(Account(account), None);
     let _all: Vec<_> = (0..4).map(|_| of(1).admit().unwrap()).collect();
-    assert!(matches!(of(1).admit(), Err(Error::Overloaded { resource: Resource::Requests, limit: 4 })));
+    assert!(matches!(of(1).admit(), Err(Error::Overloaded { resource: Resource::Requests, limit: 4, .. })));
     let others = [of(2).admit().unwrap(), of(2).admit().unwrap()];
     assert!(of(2).admit().is_err(), "it has half of the places");
     of(3).admit().unwrap();
     drop(others);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quotas_tell_what_is_held() {
+    let (engine, control) = controlled(EngineConfig { max_batch_requests: Some(1), ..config() });
+    let embed = |ids: &'static [u32]| {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.embed(vec![list(ids)], raw()).await })
+    };
+    let running = embed(&[1]);
+    control.started();
+    let waiting = embed(&[2, 3, 4]);
+    let held = || engine.quotas().map(|quota| quota.held());
+    // The bytes are those of two answers, and none of tokens once they wait.
+    wait_until("the second waits", || held()[..3] == [2, 1, 3]);
+    assert!(held()[3] > 0 && held()[4] == 0, "{:?}", held());
+    drop(control);
+    for request in [running, waiting] {
+        drop(request.await.unwrap().unwrap());
+    }
+    wait_until("nothing is held", || held() == [0; 5]);
+    let EngineConfig { max_concurrent_requests, max_queued_inputs, max_queued_tokens, .. } = *engine.config();
+    let limits = engine.quotas().map(|quota| quota.limit());
+    assert_eq!(limits[..3], [max_concurrent_requests, max_queued_inputs, max_queued_tokens]);
+    assert_eq!(limits[3..], [engine.config().max_buffered_bytes, 1 << 22]);
+    assert_eq!(engine.quotas().map(|quota| quota.resource()), Resource::ALL);
 }
 
 #[tokio::test]

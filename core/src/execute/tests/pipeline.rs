@@ -396,7 +396,7 @@ async fn a_lost_reply_is_an_answer() {
 
 fn refusal(pipeline: &Arc<Pipeline>) -> (Resource, usize) {
     match pipeline.submit(vec![Tokens::new(vec![1])], Wanted::Embedding, Flow::default()) {
-        Err(Error::Overloaded { resource, limit }) => (resource, limit),
+        Err(Error::Overloaded { resource, limit, .. }) => (resource, limit),
         other => panic!("{other:?}"),
     }
 }

@@ -154,7 +154,7 @@ async fn bodies_share_a_limit() {
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 1"), "{answer}");
     assert!(answer.contains("--max-buffered-bytes"), "{answer}");
     drop(slow);
-    while app.in_flight.load(Ordering::Relaxed) > 0 {
+    while app.engine.buffered().held() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!(exchange(address, request(&small)).await.unwrap().starts_with("HTTP/1.1 200"));

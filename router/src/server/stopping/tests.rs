@@ -44,8 +44,8 @@ async fn start_with(change: impl FnOnce(&mut Setup, &mut ServingConfig)) -> Runn
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (signals, receiver) = mpsc::channel(2);
-    let server =
-        tokio::spawn(serve(Listener::Tcp(listener), std::future::ready(Ok(app.clone())), Signals(receiver), config));
+    let (loading, unfinished) = (std::future::ready(Ok(app.clone())), Arc::clone(&app.unfinished));
+    let server = tokio::spawn(serve(Listener::Tcp(listener), loading, Signals(receiver), config, unfinished));
     Running { address, app, gate, signals, server }
 }
 
@@ -60,8 +60,8 @@ fn request(address: SocketAddr) -> JoinHandle<String> {
     })
 }
 
-async fn until_in_flight(app: &App, requests: usize) {
-    while app.in_flight.load(Ordering::Relaxed) < requests {
+async fn until_unfinished(app: &App, requests: usize) {
+    while app.unfinished.load(Ordering::Relaxed) < requests {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -76,7 +76,7 @@ async fn what_was_accepted_is_answered() {
     let clients: Vec<_> = (0..50).map(|_| request(running.address)).collect();
     // No wait until they are in flight: a request sent before the signal counts.
     running.signals.send("SIGTERM").await.unwrap();
-    while running.app.in_flight.load(Ordering::Relaxed) < 50 {
+    while running.app.unfinished.load(Ordering::Relaxed) < 50 {
         assert!(!clients.iter().any(JoinHandle::is_finished), "a connection was cut off");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -122,7 +122,7 @@ async fn requests_are_served_while_the_stop_is_delayed() {
 async fn the_time_to_stop_is_bounded() {
     let running = start(Duration::from_millis(300)).await;
     let _client = request(running.address);
-    until_in_flight(&running.app, 1).await;
+    until_unfinished(&running.app, 1).await;
     running.signals.send("SIGTERM").await.unwrap();
     assert_eq!(running.server.await.unwrap().unwrap(), Stopped::TimedOut { requests: 1 });
     running.gate.open();
@@ -132,7 +132,7 @@ async fn the_time_to_stop_is_bounded() {
 async fn a_second_signal_stops_at_once() {
     let running = start(LONG).await;
     let _client = request(running.address);
-    until_in_flight(&running.app, 1).await;
+    until_unfinished(&running.app, 1).await;
     // The first signals count as one; a later one counts again.
     while !running.server.is_finished() {
         let _ = running.signals.try_send("SIGINT");
@@ -146,7 +146,7 @@ async fn a_second_signal_stops_at_once() {
 async fn signals_that_come_together_are_one() {
     let running = start(LONG).await;
     let client = request(running.address);
-    until_in_flight(&running.app, 1).await;
+    until_unfinished(&running.app, 1).await;
     for _ in 0..2 {
         running.signals.try_send("SIGTERM").unwrap();
     }
