@@ -1,6 +1,7 @@
 """Clients that send or read slowly, or keep connections open: the server disconnects or outwaits them, and serves the others."""
 
 import json
+import re
 import resource
 import socket
 import time
@@ -79,6 +80,11 @@ def test_a_client_that_is_within_its_time_is_served(impatient):
             time.sleep(0.4)
 
 
+def slow_readers(server):
+    """The log's lines about them."""
+    return [line for line in server.log().splitlines() if "did not read its answer in time" in line]
+
+
 HUGE = {"inputs": ["a b c d e f g h " * 40] * 16}
 
 
@@ -87,13 +93,22 @@ def test_clients_that_do_not_read_are_disconnected(impatient, builtin):
     vitals = Vitals(impatient.process.pid)
     assert len(builtin.post("/embed_all", HUGE).body) > 15_000_000, "it fits the sockets' buffers, so this shows nothing"
     with unharmed(impatient):
-        before = settled(vitals.descriptors)
+        before, counted = settled(vitals.descriptors), impatient.metric("prefold_slow_readers_total")
+        logged = len(slow_readers(impatient))
         clients = [Raw(impatient.port, receive_buffer=4096) for _ in range(8)]
         for client in clients:
             client.send(post("/embed_all", HUGE))
         for client in clients:
             assert client.socket.recv(1), "the answer has begun"
         eventually(lambda: vitals.descriptors() <= before, "the server has closed all of them", 100)
+        assert impatient.metric("prefold_slow_readers_total") == counted + len(clients)
+        lines = slow_readers(impatient)[logged:]
+        assert len(lines) == len(clients)
+        for line in lines:
+            assert "/embed_all" in line and "--client-timeout 1 s" in line, line
+            (unread, held), (identity,) = re.findall(r"_bytes\W+(\d+)", line), re.findall(r"\bid\W+(\w{16})", line)
+            assert int(unread) > 0 and int(held) > 1_000_000, line
+            assert impatient.log().count(identity) == 2, "the request's own line has the same id"
         for client in clients:
             with pytest.raises(Malformed):
                 client.answers()
@@ -120,8 +135,13 @@ def test_answers_that_nobody_takes_count_as_buffered(servers):
         with Raw(server.port, receive_buffer=4096) as lazy:
             lazy.send(post("/embed_all", HUGE))
             assert lazy.socket.recv(1), "the answer has begun"
+            eventually(lambda: server.metric("prefold_http_requests_in_flight") == 2, "it is being read, beside the metrics")
+            held, limit = (server.metric(f"prefold_quota_{name}", quota="buffered_bytes") for name in ("held", "limit"))
+            assert held > limit == 8_000_000
             refused = server.post("/embed", {"inputs": "a"})
             assert refused.status == 429 and "--max-buffered-bytes" in refused.json()["error"]
+            assert server.metric("prefold_refused_requests_total", quota="buffered_bytes") == 1
+            assert server.metric("prefold_refused_requests_total") == server.metric("prefold_http_requests_total", status="429")
         eventually(lambda: server.post("/embed", {"inputs": "a"}).status == 200, "there is room again")
 
 

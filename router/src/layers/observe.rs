@@ -5,6 +5,7 @@
 
 use crate::error::{ApiError, Dialect};
 use crate::state::api_keys::KeyOwner;
+use crate::state::holding::Route;
 use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::state::{App, random_id};
 use crate::telemetry::metrics::{DURATION, REFUSED, REQUESTS, UNMATCHED};
@@ -23,7 +24,7 @@ use tracing::{Instrument, Span};
 const DROPPED: &str = "dropped";
 
 /// Header with the id of a request, in requests of clients and proxies and in every response.
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Characters of a client's id at most; a longer one is replaced.
 const MAX_ID: usize = 128;
@@ -111,6 +112,7 @@ impl Exchange {
         self.finished = true;
         counter!(REQUESTS, "route" => self.route.clone(), "status" => status.as_str().to_owned()).increment(1);
         histogram!(DURATION, "route" => self.route.clone()).record(elapsed);
+        response.extensions_mut().insert(Route(std::mem::take(&mut self.route)));
         response
     }
 }

@@ -1,7 +1,11 @@
-//! What an answer holds until its client has read it.
+//! What connections know of the answers that they send: the route, and what is held until the client has read it.
 
 use prefold_core::Share;
 use std::sync::{Arc, Weak};
+
+/// Pattern of the route that made an answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Route(pub(crate) String);
 
 /// Share of an answer's request, for the connection that it goes to; does not keep it.
 #[derive(Debug, Clone)]

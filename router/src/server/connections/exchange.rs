@@ -1,7 +1,9 @@
 //! Requests and answers of a connection, as far as their bytes have come.
 
+use crate::layers::observe::REQUEST_ID;
 use crate::server::protocol;
-use crate::state::holding::Holding;
+use crate::state::holding::{Holding, Route};
+use crate::telemetry::metrics::UNMATCHED;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -12,8 +14,8 @@ use futures::future::{Either, ready};
 use hyper::body::{Frame, Incoming, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower::ServiceExt;
@@ -35,8 +37,18 @@ pub(super) struct Exchange {
     timeout: Duration,
     /// Microseconds that the client may still keep the answer waiting.
     patience: AtomicU64,
+    sent: Mutex<Sent>,
     /// Sum of `begun` over all connections.
     unfinished: Arc<AtomicUsize>,
+}
+
+/// The answer that is sent, as the log names it.
+#[derive(Debug, Default)]
+struct Sent {
+    route: Option<Route>,
+    /// Copied: the header may borrow from the connection's read buffer.
+    id: Option<Box<str>>,
+    holding: Option<Holding>,
 }
 
 /// A request's body, which tells whether its reader waits for more.
@@ -56,13 +68,38 @@ impl Exchange {
         let [begun, made] = [0, 0].map(AtomicUsize::new);
         let is_body_awaited = AtomicBool::new(false);
         let patience = AtomicU64::new(microseconds(timeout));
-        Arc::new(Self { is_body_awaited, begun, made, timeout, patience, unfinished })
+        let sent = Mutex::default();
+        Arc::new(Self { is_body_awaited, begun, made, timeout, patience, sent, unfinished })
     }
 
     /// The answer that is sent now holds so many bytes until it is read: the more, the faster its client must read.
     pub(super) fn answer_holds(&self, bytes: usize) {
         let reading = (bytes as u64).saturating_mul(1_000_000) / HELD_BYTES_PER_SECOND;
         self.patience.store(microseconds(self.timeout).saturating_add(reading), Ordering::Relaxed);
+    }
+
+    /// This answer is sent from now on.
+    pub(super) fn send(&self, response: &mut Response) {
+        let extensions = response.extensions_mut();
+        let (route, holding) = (extensions.remove::<Route>(), extensions.remove::<Holding>());
+        self.answer_holds(holding.as_ref().map_or(0, Holding::bytes));
+        let id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).map(Box::from);
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Sent { route, id, holding };
+    }
+
+    /// Logs that the client is given up, which has not taken so many bytes that are made.
+    pub(super) fn log_unread(&self, unread_bytes: usize) {
+        let Sent { route, id, holding } = &*self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        tracing::info!(
+            target: "connection",
+            route = route.as_ref().map_or(UNMATCHED, |route| route.0.as_str()),
+            id,
+            unread_bytes,
+            held_bytes = holding.as_ref().map_or(0, Holding::bytes),
+            "disconnected a client that did not read its answer in time (--client-timeout {} s, and 1 s for each 256 KiB that \
+             the answer holds)",
+            self.timeout.as_secs_f32(),
+        );
     }
 
     /// Time for the client to take more: until it counts as one that takes nothing, or has kept the answer waiting for too long in all.
@@ -101,8 +138,7 @@ impl Exchange {
         };
         async move {
             let mut response = response.await?;
-            let holding = response.extensions_mut().remove::<Holding>();
-            making.exchange.answer_holds(holding.map_or(0, |holding| holding.bytes()));
+            making.exchange.send(&mut response);
             Ok(response.map(|body| {
                 making.body = body;
                 Body::new(making)

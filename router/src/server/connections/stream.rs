@@ -94,9 +94,14 @@ impl ClientStream {
         self.half_closed.poll_gone(context).is_ready()
     }
 
-    /// Passes on what a write came to, unless the client has taken nothing for too long, or has kept an answer waiting longer in all
+    /// Passes on what a write of so many bytes came to, unless the client has taken nothing for too long, or has kept an answer waiting longer in all
     /// than what this holds allows. Time that the answer takes to be made is not the client's.
-    fn in_time(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn in_time(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: usize,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             if let Some(Stalled { since, .. }) = self.stalled.take() {
                 self.exchange.has_waited(since.elapsed());
@@ -108,6 +113,7 @@ impl ClientStream {
         let begin = || Stalled { since: Instant::now(), until: Box::pin(sleep(patience)) };
         ready!(self.stalled.get_or_insert_with(begin).until.as_mut().poll(context));
         counter!(SLOW_READERS).increment(1);
+        self.exchange.log_unread(bytes);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -136,7 +142,7 @@ impl AsyncRead for ClientStream {
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.in_time(context, written)
+        self.in_time(context, bytes.len(), written)
     }
 
     fn poll_write_vectored(
@@ -145,7 +151,7 @@ impl AsyncWrite for ClientStream {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.in_time(context, written)
+        self.in_time(context, parts.iter().map(|part| part.len()).sum(), written)
     }
 
     fn is_write_vectored(&self) -> bool {

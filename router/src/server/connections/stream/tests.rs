@@ -1,8 +1,14 @@
 //! Slow readers, with a clock of the tests' own.
 
 use super::*;
+use crate::state::holding::{Holding, Route};
+use axum::http::HeaderValue;
+use axum::response::Response;
+use prefold_core::{Quota, Resource};
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 const TIMEOUT: Duration = Duration::from_secs(75);
@@ -108,4 +114,43 @@ async fn the_next_answer_has_time_of_its_own() {
     };
     let (written, ()) = tokio::join!(stream.write_all(b"abc"), read);
     assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+/// Lines of a log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_let_go_leaves_a_line_in_the_log() {
+    let lines = Lines::default();
+    let of_log = lines.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || of_log.clone()).finish();
+    let _log = tracing::subscriber::set_default(log);
+    let (near, _far) = duplex(1000);
+    let exchange = Exchange::new(Arc::default(), TIMEOUT);
+    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    let share = Arc::new(Quota::new(1, Resource::BufferedBytes).share());
+    share.force(MEGABYTE);
+    let mut response = Response::default();
+    response.extensions_mut().insert(Route("/embed".to_owned()));
+    response.extensions_mut().insert(Holding::of(&share));
+    response.headers_mut().insert("x-request-id", HeaderValue::from_static("seven"));
+    exchange.send(&mut response);
+    let written = stream.write_all(&[0; 5000]).await;
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    for words in ["--client-timeout 75 s", "/embed", "seven", "unread_bytes=4000", "held_bytes=1048576"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }
