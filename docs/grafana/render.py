@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from PIL import Image  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-UNITS = {"s": "seconds", "percentunit": "", "reqps": "requests/s", "short": ""}
+UNITS = {"s": "seconds", "percentunit": "", "reqps": "requests/s", "short": "", "bytes": "bytes"}
 
 
 def query(url, expression, start, end, step):
