@@ -89,6 +89,9 @@ impl EngineConfig {
     /// Chunks of a request at most: its answers are all in memory before the first is sent.
     pub const MAX_CHUNKS: usize = 64;
 
+    /// Tokenization workers at most: a thread each, and more than the cores of any machine gain nothing.
+    pub const MAX_TOKENIZATION_WORKERS: usize = 1024;
+
     /// `max_batch_ms` on a CPU where it is absent.
     pub const MAX_BATCH_MS_ON_CPU: u64 = 250;
 
@@ -143,6 +146,11 @@ impl EngineConfig {
         ];
         if let Some((setting, _)) = at_least_one.into_iter().find(|(_, value)| *value == 0) {
             return Err(InvalidSetting { setting, problem: "must be at least 1".to_owned() });
+        }
+        let (workers, limit) = (self.tokenization_workers, Self::MAX_TOKENIZATION_WORKERS);
+        if workers > limit {
+            let problem = format!("is {workers}, the limit is {limit}");
+            return Err(InvalidSetting { setting: "tokenization_workers", problem });
         }
         self.check_batch()
     }

@@ -48,6 +48,23 @@ fn the_environment_counts_and_flags_win() {
 }
 
 #[test]
+fn numbers_of_the_environment_have_the_limits_of_the_flags() {
+    for (name, value, words) in [
+        ("PREFOLD_MAX_CONNECTIONS", "1152921504606846977", "--max-connections"),
+        ("PREFOLD_TOKENIZATION_WORKERS", "1025", "--tokenization-workers"),
+        ("TOKENIZATION_WORKERS", "18446744073709551615", "--tokenization-workers"),
+        ("PREFOLD_RADIX_MLP_THRESHOLD", "NaN", "--radix-mlp-threshold"),
+        ("TOKIO_WORKER_THREADS", "0", "a whole number from 1 to 1024"),
+        ("RAYON_NUM_THREADS", "100000", "a whole number from 0 to 1024"),
+    ] {
+        let (code, text) = fails(&[], &[(name, value)]);
+        assert_eq!(code, Some(2), "{name}={value}: {text}");
+        assert!(text.contains(name) && text.contains(value) && text.contains(words), "{name}={value}: {text}");
+        assert!(!text.contains("panicked"), "{text}");
+    }
+}
+
+#[test]
 fn a_subcommand_stands_alone() {
     let (code, text) = fails(&["--port", "1", "bench"], &[]);
     assert_eq!(code, Some(2));

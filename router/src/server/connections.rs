@@ -24,6 +24,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// this.
 const MAX_HEAD: usize = 1 << 14;
 
+/// Limit of `--max-connections`: Linux lets no process open more files. Far below the most that a semaphore counts.
+pub(crate) const MAX_CONNECTIONS: usize = i32::MAX as usize;
+
 /// Pause after a failed accept, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 

@@ -17,6 +17,12 @@ use std::time::Duration;
 
 /// Default duration of a run, in seconds, without --duration and --requests.
 const DURATION: f64 = 10.0;
+/// Seconds of a time at most: a year.
+const MAX_SECONDS: f64 = 86_400.0 * 365.0;
+/// Requests in flight at most, of each run: a connection each, and an address has so many ports.
+const MAX_CONCURRENCY: i64 = 65_535;
+/// Arrivals per second at most: more than a machine sends, and each of them waits in memory until it is sent.
+const MAX_RATE: f64 = 1e6;
 /// Default number of rounds of a mixed load. Two in opposite order cancel a drift of the machine.
 const ROUNDS: u32 = 2;
 
@@ -144,7 +150,7 @@ pub(crate) struct WorkloadArgs {
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
     /// Closed loop: requests in flight; several values mean several runs. With --rate: bulk clients of a mixed load
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MAX_CONCURRENCY))]
     concurrency: Vec<u32>,
 
     /// Open loop: requests per second, arriving as a Poisson process; several values mean several runs. With
@@ -332,18 +338,20 @@ impl Load {
 
 fn parse_rate(rate: &str) -> Result<f64> {
     let rate: f64 = rate.parse()?;
-    ensure!(rate.is_finite() && rate > 0.0, "must be greater than 0");
+    ensure!(rate > 0.0 && rate <= MAX_RATE, "must be greater than 0, and {MAX_RATE} at most");
     Ok(rate)
 }
 
 fn parse_seconds(seconds: &str) -> Result<Duration> {
     let duration = parse_seconds_or_none(seconds)?;
-    ensure!(!duration.is_zero(), "must be greater than 0");
+    ensure!(!duration.is_zero(), "must be greater than 0, and {MAX_SECONDS} at most");
     Ok(duration)
 }
 
 fn parse_seconds_or_none(seconds: &str) -> Result<Duration> {
-    Ok(Duration::try_from_secs_f64(seconds.parse()?)?)
+    let seconds: f64 = seconds.parse()?;
+    ensure!((0.0..=MAX_SECONDS).contains(&seconds), "must be from 0 to {MAX_SECONDS}");
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]

@@ -174,3 +174,72 @@ fn the_key_is_not_shown() {
     assert!(!format!("{bench:?}").contains("hunter2"));
     assert_eq!(bench.target.config().authorization.unwrap().to_str().unwrap(), "Bearer hunter2");
 }
+
+#[test]
+fn extreme_numbers_are_taken_or_refused_with_their_limit() {
+    for flag in [
+        "--random",
+        "--words",
+        "--clients",
+        "--texts",
+        "--priority",
+        "--concurrency",
+        "--rate",
+        "--seed",
+        "--rounds",
+        "--duration",
+        "--requests",
+        "--warmup",
+        "--warmup-requests",
+        "--timeout",
+        "--queries-words",
+        "--queries-texts",
+        "--queries-priority",
+    ] {
+        for value in [
+            "0",
+            "1",
+            "-1",
+            "65536",
+            "4294967295",
+            "4294967296",
+            "1152921504606846976",
+            "18446744073709551615",
+            "18446744073709551616",
+            "NaN",
+            "inf",
+            "-inf",
+            "1e300",
+        ] {
+            let needed = match flag {
+                "--words" => "--random 1",
+                "--rate" => "--concurrency 1",
+                "--rounds" | "--queries-words" | "--queries-texts" | "--queries-priority" => "--rate 1 --concurrency 1",
+                _ => "",
+            };
+            match read(&format!("{needed} {flag}={value}")) {
+                // What is sized by them.
+                Ok(bench) => {
+                    drop((bench.load.loads(), bench.load.length(), bench.load.warmup(), bench.target.config()))
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    let limit = ["is not in", "must be", "too large", "too small", "invalid digit"];
+                    assert!(error.contains(flag) && error.contains(value), "{flag}={value}: {error}");
+                    assert!(limit.iter().any(|words| error.contains(words)), "{flag}={value}: {error}");
+                }
+            }
+        }
+    }
+    for (line, words) in [
+        ("--concurrency 65536", "65536 is not in 1..=65535"),
+        ("--rate 1e300 --concurrency 1", "must be greater than 0, and 1000000 at most"),
+        ("--rate NaN", "must be greater than 0, and 1000000 at most"),
+        ("--timeout 1e300", "must be from 0 to 31536000"),
+        ("--duration NaN", "must be from 0 to 31536000"),
+        ("--timeout 0", "must be greater than 0, and 31536000 at most"),
+    ] {
+        let error = read(line).unwrap_err().to_string();
+        assert!(error.contains(words), "{line}: {error}");
+    }
+}

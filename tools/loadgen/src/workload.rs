@@ -18,6 +18,8 @@ const PASSAGES: [&str; 3] = ["passages", "documents", "texts"];
 const RANDOM_PASSAGES: usize = 10;
 /// Words of a random text by default.
 pub(crate) const RANDOM_WORDS: usize = 32;
+/// Words of all random texts of a workload at most: some two gigabytes.
+const MAX_RANDOM_WORDS: usize = 1 << 28;
 /// Words of a random query of a ranking.
 const RANDOM_QUERY_WORDS: usize = 8;
 
@@ -98,7 +100,10 @@ impl Workload {
         match source {
             Source::File(path) => Self::read(path, plan),
             Source::Builtin { workload, seed } => Self::from_lines(&builtin_lines(workload.groups(*seed)), plan),
-            &Source::Random { lines, words, seed } => Self::from_lines(&plan.random_lines(lines, words, seed), plan),
+            &Source::Random { lines, words, seed } => {
+                plan.check_random(lines, words)?;
+                Self::from_lines(&plan.random_lines(lines, words, seed), plan)
+            }
         }
     }
 
@@ -139,9 +144,25 @@ impl Workload {
 }
 
 impl Plan {
+    /// Texts of a random line.
+    fn random_texts(&self) -> usize {
+        if self.api.ranks() { self.texts_per_request.unwrap_or(RANDOM_PASSAGES) } else { 1 }
+    }
+
+    /// Checks what random lines take in memory before they are made.
+    fn check_random(&self, lines: usize, words: usize) -> Result<()> {
+        let texts = lines.saturating_mul(self.random_texts());
+        ensure!(
+            texts.saturating_mul(words) <= MAX_RANDOM_WORDS,
+            "{texts} random texts of {words} words are too many: the limit is {MAX_RANDOM_WORDS} words in all (--random, --words, \
+             --texts)"
+        );
+        Ok(())
+    }
+
     fn random_lines(&self, lines: usize, words: usize, seed: u64) -> Vec<Line> {
         let mut random = RandomTexts::new(seed);
-        let passages = self.texts_per_request.unwrap_or(RANDOM_PASSAGES);
+        let passages = self.random_texts();
         let mut line = |index| match self.api.ranks() {
             false => Line { number: index + 1, fields: only_text(random.text(words)), passages: None },
             true => Line {

@@ -116,6 +116,22 @@ fn random_lines_are_texts_or_queries_with_passages() {
 }
 
 #[test]
+fn random_texts_that_no_memory_holds_are_refused_before_they_are_made() {
+    let most = u32::MAX as usize;
+    let ranking = Plan { api: Api::Rerank, texts_per_request: Some(most), ..plan(Api::Embed, "{text}") };
+    for (lines, words, plan) in [
+        (most, 1, plan(Api::Embed, "{text}")),
+        (1, most, plan(Api::Embed, "{text}")),
+        (1 << 14, 1 << 15, plan(Api::Embed, "{text}")),
+        (2000 * most, most, plan(Api::Rerank, "{text}")),
+        (1, 1, ranking),
+    ] {
+        let error = Workload::from_source(&Source::Random { lines, words, seed: 1 }, &plan).unwrap_err().to_string();
+        assert!(error.contains("the limit is 268435456 words in all"), "{error}");
+    }
+}
+
+#[test]
 fn built_in_workloads_share_what_they_should() {
     let templates = |preset: &str| vec![Template::preset(preset).unwrap()];
     let of = |workload: Builtin, api: Api| {

@@ -1,22 +1,25 @@
 //! Flags of the queue, batches and compaction.
 
-use super::values::{count, positive, threshold};
+use super::values::{count, positive, threshold, whole};
 use clap::builder::BoolishValueParser;
-use prefold_core::Scheduling;
+use prefold_core::{EngineConfig, Scheduling};
 
 /// Flags of the queue, batches and compaction.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Batching")]
 pub(crate) struct BatchingArgs {
-    /// Requests in the server at once. Further requests get status 429
+    /// Requests in the server at once. Further requests get status 429, except those of API keys below their fair part: the limit
+    /// over the number of keys that hold some
     #[arg(long, env, default_value_t = 512, value_parser = positive)]
     pub(crate) max_concurrent_requests: usize,
 
-    /// Tokens waiting for a batch. While this many wait, new requests get status 429
+    /// Tokens waiting for a batch. While this many wait, new requests get status 429, except those of API keys below
+    /// their fair part: the limit over the number of keys that hold some
     #[arg(long, env, default_value_t = 1 << 20, value_parser = positive)]
     pub(crate) max_queued_tokens: usize,
 
-    /// Inputs waiting for a batch. While this many wait, new requests get status 429
+    /// Inputs waiting for a batch. While this many wait, new requests get status 429, except those of API keys below
+    /// their fair part: the limit over the number of keys that hold some
     #[arg(long, env, default_value_t = 1 << 15, value_parser = positive)]
     pub(crate) max_queued_inputs: usize,
 
@@ -61,8 +64,8 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) allow_empty_inputs: bool,
 
-    /// Tokenizer threads. Default: one less than the CPU's cores, at least 1 and at most 8
-    #[arg(long, env, value_parser = positive)]
+    /// Tokenizer threads, at most 1024. Default: one less than the CPU's cores, at least 1 and at most 8
+    #[arg(long, env, value_parser = whole::<usize, 1, { EngineConfig::MAX_TOKENIZATION_WORKERS as u64 }>)]
     pub(crate) tokenization_workers: Option<usize>,
 
     /// Distinct tokens of the forward passes that run before the server is ready, so that the first request is as fast as

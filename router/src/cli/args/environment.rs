@@ -10,6 +10,7 @@ use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
+use prefold_core::shown;
 use std::env;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -101,6 +102,34 @@ fn counts(name: &str) -> bool {
         "PORT" | "PREFOLD_PORT" => value.to_str().is_none_or(|value| !value.contains("://")),
         _ => true,
     }
+}
+
+/// Variables by which libraries choose their numbers of threads, with the least value that means something to them. They start as many as
+/// they are told, and tokio panics where its number is none.
+const THREADS: [(&str, usize); 2] = [("RAYON_NUM_THREADS", 0), ("TOKIO_WORKER_THREADS", 1)];
+
+/// Threads at most that such a variable may ask for: more than the cores of any machine gain nothing.
+const MAX_THREADS: usize = 1024;
+
+/// Checks the variables that libraries read, of those that `value` has.
+///
+/// # Errors
+/// A sentence about one that is no number of threads.
+pub(super) fn check_threads(value: impl Fn(&str) -> Option<OsString>) -> Result<(), String> {
+    for (name, least) in THREADS {
+        let given = value(name).map(|value| value.to_string_lossy().into_owned());
+        let is_good = |given: &String| {
+            let number = given.parse::<usize>();
+            number.is_ok_and(|number| (least..=MAX_THREADS).contains(&number)) || least == 0 && given.is_empty()
+        };
+        if let Some(given) = given.filter(|given| !is_good(given)) {
+            return Err(format!(
+                "the environment variable {name} is `{}`; it must be a whole number from {least} to {MAX_THREADS}",
+                shown(&given)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Variables with the prefix that belong to another program of this project.

@@ -85,6 +85,9 @@ impl Args {
             let error = peers::name_peer(error, &mut Self::with_variables());
             peers::name_separator(error, &mut Self::with_variables(), &arguments)
         })?;
+        if let Err(problem) = environment::check_threads(|name| std::env::var_os(name)) {
+            return Err(Self::command().error(ErrorKind::ValueValidation, problem));
+        }
         let given_twice = given_twice(&matches)
             .or_else(|| matches.subcommand().and_then(|(_, matches)| given_twice(matches)))
             .map(|model| format!("`{model}` and --model-id: give one of them"));

@@ -1,6 +1,7 @@
 //! Flags of the HTTP server.
 
 use super::values::{port, positive, seconds, whole};
+use crate::server::connections::MAX_CONNECTIONS;
 use crate::state::secret::{self, Secret};
 use crate::state::{CLIENT_TIMEOUT, PAYLOAD_LIMIT, SharePrefixes};
 use clap::builder::BoolishValueParser;
@@ -26,7 +27,7 @@ pub(crate) struct ServerArgs {
     pub(crate) uds_path: Option<PathBuf>,
 
     /// Open connections. Further connections wait until one closes
-    #[arg(long, env, default_value_t = 16_384, value_parser = positive)]
+    #[arg(long, env, default_value_t = 16_384, value_parser = whole::<usize, 1, { MAX_CONNECTIONS as u64 }>)]
     pub(crate) max_connections: usize,
 
     /// Seconds a client has to send a request's head, then its body (else status 408), and to read a response, for which
@@ -39,7 +40,8 @@ pub(crate) struct ServerArgs {
     pub(crate) payload_limit: usize,
 
     /// Bytes that requests hold: their bodies and what is parsed from them, and the values of their responses until these
-    /// are read. While others hold this much, requests get status 429, except of API keys that hold less than their part
+    /// are read. While others hold this much, requests get status 429, except those of API keys below their fair part:
+    /// the limit over the number of keys that hold some
     #[arg(long, env, default_value_t = EngineConfig::default().max_buffered_bytes, value_parser = positive)]
     pub(crate) max_buffered_bytes: usize,
 

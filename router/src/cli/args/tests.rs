@@ -248,6 +248,27 @@ fn variables_that_no_flag_has_are_told_with_the_name_that_may_be_meant() {
 }
 
 #[test]
+fn numbers_of_threads_that_libraries_read_are_checked() {
+    let check = |name: &'static str, value: &'static str| {
+        environment::check_threads(|asked| (asked == name).then(|| value.into())).err().unwrap_or_default()
+    };
+    for (name, value) in [
+        ("TOKIO_WORKER_THREADS", "1"),
+        ("TOKIO_WORKER_THREADS", "1024"),
+        ("RAYON_NUM_THREADS", ""),
+        ("RAYON_NUM_THREADS", "0"),
+        ("RAYON_NUM_THREADS", "64"),
+    ] {
+        assert_eq!(check(name, value), "", "{name}={value}");
+    }
+    for value in ["", "0", "-1", "two", "1025", "18446744073709551616", "NaN"] {
+        let problem = format!("TOKIO_WORKER_THREADS is `{value}`; it must be a whole number from 1 to 1024");
+        assert!(check("TOKIO_WORKER_THREADS", value).ends_with(&problem), "{value}");
+    }
+    assert!(check("RAYON_NUM_THREADS", "4294967296").ends_with("from 0 to 1024"));
+}
+
+#[test]
 fn origins_are_a_list() {
     let args = read("--cors-allow-origin https://a.example,https://b.example").unwrap();
     assert_eq!(args.server.cors_allow_origin, ["https://a.example", "https://b.example"]);

@@ -56,4 +56,6 @@ impl TryFrom<Args> for Config {
 }
 
 #[cfg(test)]
+mod extreme_tests;
+#[cfg(test)]
 mod tests;
