@@ -1,10 +1,11 @@
 //! The activation of an MLP; that of a plain one is the epilogue of its first product, unless something is added between the two.
 
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::yields::Yields;
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+use candle_core::{CpuStorage, Layout, Result, Tensor};
 use prefold_kernels::Activation;
 
 /// `out = activation(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.
@@ -14,62 +15,60 @@ pub(crate) fn activate_mul(
     out: &Tensor,
     yields: &mut Yields<'_>,
 ) -> Result<()> {
-    yields.run_rows("activate-mul", [out, gate_up], |[out, gate_up]| out.inplace_op2(gate_up, &ActivateMul(activation)))
+    yields.run_rows("activate-mul", [out, gate_up], |[out, gate_up]| {
+        out.inplace_op2(gate_up, &InPlace(ActivateMul(activation)))
+    })
 }
 
 /// `out = activation(x)`; `x` is of the projections' type and `out` of the activations'.
 pub(crate) fn activate(activation: Activation, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
-    yields.run_rows("activate", [out, x], |[out, x]| out.inplace_op2(x, &Activate(activation)))
+    yields.run_rows("activate", [out, x], |[out, x]| out.inplace_op2(x, &InPlace(Activate(activation))))
 }
 
 struct Activate(Activation);
 
-impl InplaceOp2 for Activate {
-    fn name(&self) -> &'static str {
-        "activate"
-    }
+impl Operation<1> for Activate {
+    const NAME: &'static str = "activate";
 
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
-        let x = slice::<f32>(x, x_layout)?;
-        with_element!(out, T => self.0.run(x, slice_mut::<T>(out, out_layout)?).map_err(kernel_error))
+    fn on_cpu(&self, out: CpuOutput<'_>, [x]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let x = slice::<f32>(x)?;
+        with_element!(out.0, T => self.0.run(x, slice_mut::<T>(out)?).map_err(kernel_error))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
-        let (cuda, (_, width)) = (cuda::of(x)?, dims(out_layout)?);
+        let (cuda, (_, width)) = (cuda::of(x.0)?, dims(out.1)?);
         let activate = prefold_kernels::cuda::Activate { activation: self.0, width, bias: None };
-        with_cuda_element!(x, T => {
-            let out = &mut view_mut::<T>(out, out_layout)?;
-            activate.run(&cuda.kernels, &view::<T>(x, x_layout)?, out).map_err(cuda_error)
+        with_cuda_element!(x.0, T => {
+            let out = &mut view_mut::<T>(out)?;
+            activate.run(&cuda.kernels, &view::<T>(x)?, out).map_err(cuda_error)
         })
     }
 }
 
 struct ActivateMul(Activation);
 
-impl InplaceOp2 for ActivateMul {
-    fn name(&self) -> &'static str {
-        "activate-mul"
-    }
+impl Operation<1> for ActivateMul {
+    const NAME: &'static str = "activate-mul";
 
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
-        let gate_up = slice::<f32>(x, x_layout)?;
-        let (_, intermediate) = dims(out_layout)?;
-        with_element!(out, T => {
-            let out = slice_mut::<T>(out, out_layout)?;
+    fn on_cpu(&self, out: CpuOutput<'_>, [x]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let gate_up = slice::<f32>(x)?;
+        let (_, intermediate) = dims(out.1)?;
+        with_element!(out.0, T => {
+            let out = slice_mut::<T>(out)?;
             prefold_kernels::activate_mul(self.0, gate_up, intermediate, out).map_err(kernel_error)
         })
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
-        let cuda = cuda::of(x)?;
-        let (_, intermediate) = dims(out_layout)?;
-        with_cuda_element!(x, T => {
-            let gate_up = view::<T>(x, x_layout)?;
-            let out = &mut view_mut::<T>(out, out_layout)?;
+        let cuda = cuda::of(x.0)?;
+        let (_, intermediate) = dims(out.1)?;
+        with_cuda_element!(x.0, T => {
+            let gate_up = view::<T>(x)?;
+            let out = &mut view_mut::<T>(out)?;
             cuda.kernels.activate_mul(self.0, &gate_up, intermediate, out).map_err(cuda_error)
         })
     }

@@ -1,5 +1,8 @@
 //! Attention over paths of a radix plan, or over whole sequences.
 
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::pace::Pace;
 #[cfg(feature = "cuda")]
 use super::pages::DevicePages;
@@ -8,9 +11,7 @@ use super::positions::RelativePositions;
 use super::score_bias::ScoreBias;
 use super::storage::{kernel_error, slice_mut, with_element};
 use super::yields::Yields;
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp3, Layout, Result, Tensor};
+use candle_core::{CpuStorage, Layout, Result, Tensor};
 use prefold_kernels::{AttentionItems, QkvLayout, RowView, bf16};
 use std::cell::Cell;
 use std::ops::Range;
@@ -69,7 +70,7 @@ impl Attention {
         }
         let op = |items| AttentionOp { attention: self, pages, items };
         if !q.device().is_cpu() {
-            return yields.run("attention", || out.inplace_op3(q, kv, &op(None)));
+            return yields.run("attention", || out.inplace_op3(q, kv, &InPlace(op(None))));
         }
         let mut items = ITEMS.take();
         items.list(&pages.spans, self.layout, pages.mask(), self.window).map_err(kernel_error)?;
@@ -80,7 +81,7 @@ impl Attention {
             start = range.end;
             let work = items.cost(range.clone()) as f64 * value_work;
             let op = op(Some((&items, range)));
-            yields.run("attention", || self.pace.measure(work, || out.inplace_op3(q, kv, &op)))?;
+            yields.run("attention", || self.pace.measure(work, || out.inplace_op3(q, kv, &InPlace(op))))?;
         }
         ITEMS.set(items);
         Ok(())
@@ -103,31 +104,21 @@ fn row_stride(layout: &Layout) -> Result<usize> {
 }
 
 /// Columns `offset..` of a matrix that may itself be columns of a wider one.
-fn columns<'a>(storage: &'a CpuStorage, layout: &Layout, offset: usize) -> Result<RowView<'a>> {
+fn columns<'a>((storage, layout): CpuTensor<'a>, offset: usize) -> Result<RowView<'a>> {
     let data = storage.as_slice::<f32>()?;
     Ok(RowView { data, row_stride: row_stride(layout)?, offset: layout.start_offset() + offset })
 }
 
-impl InplaceOp3 for AttentionOp<'_> {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
+impl Operation<2> for AttentionOp<'_> {
+    const NAME: &'static str = "attention";
 
-    fn cpu_fwd(
-        &self,
-        out: &mut CpuStorage,
-        out_layout: &Layout,
-        q: &CpuStorage,
-        q_layout: &Layout,
-        kv: &CpuStorage,
-        kv_layout: &Layout,
-    ) -> Result<()> {
+    fn on_cpu(&self, out: CpuOutput<'_>, [q, kv]: [CpuTensor<'_>; 2]) -> Result<()> {
         let Some((items, range)) = &self.items else { candle_core::bail!("attention: no items") };
         let &Attention { layout, window, scale, ref bias, ref positions, rounds_factors, .. } = self.attention;
         let attention = prefold_kernels::Attention {
-            q: columns(q, q_layout, 0)?,
-            k: columns(kv, kv_layout, 0)?,
-            v: columns(kv, kv_layout, layout.num_kv_heads * layout.head_dim)?,
+            q: columns(q, 0)?,
+            k: columns(kv, 0)?,
+            v: columns(kv, layout.num_kv_heads * layout.head_dim)?,
             pages: &self.pages.table,
             spans: &self.pages.spans,
             layout,
@@ -137,8 +128,8 @@ impl InplaceOp3 for AttentionOp<'_> {
             bias: bias.as_ref().map(|bias| &bias.host),
             positions: None,
         };
-        with_element!(out, T => {
-            let out = slice_mut::<T>(out, out_layout)?;
+        with_element!(out.0, T => {
+            let out = slice_mut::<T>(out)?;
             RelativePositions::on_host(positions.as_deref(), |positions| {
                 let attention = prefold_kernels::Attention { positions, ..attention };
                 let result = match rounds_factors {
@@ -151,27 +142,19 @@ impl InplaceOp3 for AttentionOp<'_> {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        out: &mut CudaStorage,
-        out_layout: &Layout,
-        q: &CudaStorage,
-        q_layout: &Layout,
-        kv: &CudaStorage,
-        kv_layout: &Layout,
-    ) -> Result<()> {
+    fn on_cuda(&self, out: CudaOutput<'_>, [q, kv]: [CudaTensor<'_>; 2]) -> Result<()> {
         use super::cuda::{self, cuda_error, view_mut, with_cuda_element, with_view};
         use prefold_kernels::cuda::{Attention as OnDevice, Columns};
-        let cuda = cuda::of(q)?;
+        let cuda = cuda::of(q.0)?;
         let Some(DevicePages { plan, words: Some(words), .. }) = &self.pages.device else {
             candle_core::bail!("attention: the pages were not uploaded")
         };
         let &Attention { layout, window, scale, ref bias, ref positions, .. } = self.attention;
         let positions = positions.as_deref();
-        with_cuda_element!(q, T => with_view::<u32, _>(words, |words| RelativePositions::on_device(positions, |positions| {
+        with_cuda_element!(q.0, T => with_view::<u32, _>(words, |words| RelativePositions::on_device(positions, |positions| {
             let attention = OnDevice::<T> {
-                q: Columns { data: q.as_cuda_slice::<T>()?.slice(q_layout.start_offset()..), row_stride: row_stride(q_layout)? },
-                kv: Columns { data: kv.as_cuda_slice::<T>()?.slice(kv_layout.start_offset()..), row_stride: row_stride(kv_layout)? },
+                q: Columns { data: q.0.as_cuda_slice::<T>()?.slice(q.1.start_offset()..), row_stride: row_stride(q.1)? },
+                kv: Columns { data: kv.0.as_cuda_slice::<T>()?.slice(kv.1.start_offset()..), row_stride: row_stride(kv.1)? },
                 plan: plan.on_device(words).map_err(kernel_error)?,
                 layout,
                 scale,
@@ -179,7 +162,7 @@ impl InplaceOp3 for AttentionOp<'_> {
                 bias: bias.as_ref().map(|bias| bias.on_device()).transpose()?,
                 positions,
             };
-            attention.run(&cuda.kernels, &mut view_mut::<T>(out, out_layout)?).map_err(cuda_error)
+            attention.run(&cuda.kernels, &mut view_mut::<T>(out)?).map_err(cuda_error)
         })))
     }
 }

@@ -1,10 +1,11 @@
 //! Memory that outlives a forward pass.
 
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{slice_mut, with_element};
 use super::target::Target;
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Result, Tensor};
+use candle_core::{CpuStorage, DType, Device, Layout, Result, Tensor};
 
 /// A matrix of any shape, backed by one allocation that only grows.
 #[derive(Debug)]
@@ -46,29 +47,27 @@ impl Buffer {
     /// Allocates memory for `rows` rows of `width` and has the system back it.
     pub(crate) fn reserve(&mut self, rows: usize, width: usize) -> Result<()> {
         self.view(rows, width)?;
-        self.flat.inplace_op1(&Touch)
+        self.flat.inplace_op1(&InPlace(Touch))
     }
 }
 
 struct Touch;
 
-impl InplaceOp1 for Touch {
-    fn name(&self) -> &'static str {
-        "touch"
-    }
+impl Operation<0> for Touch {
+    const NAME: &'static str = "touch";
 
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        if let CpuStorage::U32(_) = storage {
-            prefold_kernels::touch(slice_mut::<u32>(storage, layout)?);
+    fn on_cpu(&self, storage: CpuOutput<'_>, []: [CpuTensor<'_>; 0]) -> Result<()> {
+        if let CpuStorage::U32(_) = storage.0 {
+            prefold_kernels::touch(slice_mut::<u32>(storage)?);
             return Ok(());
         }
-        with_element!(storage, T => prefold_kernels::touch(slice_mut::<T>(storage, layout)?));
+        with_element!(storage.0, T => prefold_kernels::touch(slice_mut::<T>(storage)?));
         Ok(())
     }
 
     /// Memory of a GPU is there once it is allocated.
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, _: &mut CudaStorage, _: &Layout) -> Result<()> {
+    fn on_cuda(&self, _: CudaOutput<'_>, []: [CudaTensor<'_>; 0]) -> Result<()> {
         Ok(())
     }
 }

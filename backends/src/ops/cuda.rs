@@ -1,5 +1,6 @@
 //! The CUDA side of the operations: devices with their kernels, and candle's storage as device memory.
 
+use super::operation::{CudaOutput, CudaTensor};
 use candle_core::cuda_backend::{CudaDType, CudaDevice, DeviceId};
 use candle_core::{CudaStorage, Device, Layout, Result, Tensor, WithDType, bail};
 use prefold_kernels::cuda::cudarc::cublas::CudaBlas;
@@ -140,13 +141,13 @@ impl Cuda {
 }
 
 /// The elements of a contiguous tensor.
-pub(super) fn view<'a, T: CudaDType>(storage: &'a CudaStorage, layout: &Layout) -> Result<CudaView<'a, T>> {
+pub(super) fn view<'a, T: CudaDType>((storage, layout): CudaTensor<'a>) -> Result<CudaView<'a, T>> {
     let (start, end) = contiguous(layout)?;
     Ok(storage.as_cuda_slice::<T>()?.slice(start..end))
 }
 
 /// The elements of a contiguous tensor, to be written.
-pub(super) fn view_mut<'a, T: CudaDType>(storage: &'a mut CudaStorage, layout: &Layout) -> Result<CudaViewMut<'a, T>> {
+pub(super) fn view_mut<'a, T: CudaDType>((storage, layout): CudaOutput<'a>) -> Result<CudaViewMut<'a, T>> {
     let (start, end) = contiguous(layout)?;
     Ok(storage.as_cuda_slice_mut::<T>()?.slice_mut(start..end))
 }
@@ -162,7 +163,7 @@ fn contiguous(layout: &Layout) -> Result<(usize, usize)> {
 pub(super) fn with_view<T: CudaDType, R>(tensor: &Tensor, f: impl FnOnce(CudaView<'_, T>) -> Result<R>) -> Result<R> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
-        candle_core::Storage::Cuda(storage) => f(view::<T>(storage, layout)?),
+        candle_core::Storage::Cuda(storage) => f(view::<T>((storage, layout))?),
         _ => bail!("expected a tensor on a CUDA device"),
     }
 }
@@ -191,6 +192,7 @@ pub(super) fn cuda_error(error: CudaError) -> candle_core::Error {
 
 /// True if a device, or the driver's host memory, had no room.
 pub(super) fn is_out_of_memory(error: &candle_core::Error) -> bool {
+    use super::operation::{CudaOutput, CudaTensor};
     use candle_core::cuda_backend::CudaError as CandleError;
     let driver = |error: &DriverError| CudaError::Driver(*error).is_out_of_memory();
     match error {

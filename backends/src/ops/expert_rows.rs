@@ -1,11 +1,12 @@
 //! The rows of each expert, found on the device of the router's scores.
 
 use super::host::words_on_host;
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::yields::Yields;
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, bail};
+use candle_core::{CpuStorage, Layout, Result, Tensor, bail};
 
 /// The rows of each expert and the weight of its output in each, as [`prefold_kernels::route_rows`] lists them.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ impl ExpertRows {
     /// Lists the rows by the scores of a router, `[rows, experts]`, in `words`, which is `[rows, 3 * experts]`: the `top` best
     /// experts of each.
     pub(crate) fn route(scores: &Tensor, top: usize, words: &Tensor, yields: &mut Yields<'_>) -> Result<Self> {
-        yields.run("route", || words.inplace_op2(scores, &Route(top)))?;
+        yields.run("route", || words.inplace_op2(scores, &InPlace(Route(top))))?;
         let (rows, experts) = scores.dims2()?;
         Ok(Self { words: words.flatten_all()?, rows, experts })
     }
@@ -44,36 +45,22 @@ impl ExpertRows {
 
 struct Route(usize);
 
-impl InplaceOp2 for Route {
-    fn name(&self) -> &'static str {
-        "route"
-    }
+impl Operation<1> for Route {
+    const NAME: &'static str = "route";
 
-    fn cpu_fwd(
-        &self,
-        words: &mut CpuStorage,
-        words_layout: &Layout,
-        scores: &CpuStorage,
-        scores_layout: &Layout,
-    ) -> Result<()> {
-        let (_, experts) = dims(scores_layout)?;
-        let (scores, words) = (slice::<f32>(scores, scores_layout)?, slice_mut::<u32>(words, words_layout)?);
+    fn on_cpu(&self, words: CpuOutput<'_>, [scores]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let (_, experts) = dims(scores.1)?;
+        let (scores, words) = (slice::<f32>(scores)?, slice_mut::<u32>(words)?);
         prefold_kernels::route_rows(scores, experts, self.0, words).map_err(kernel_error)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        words: &mut CudaStorage,
-        words_layout: &Layout,
-        scores: &CudaStorage,
-        scores_layout: &Layout,
-    ) -> Result<()> {
+    fn on_cuda(&self, words: CudaOutput<'_>, [scores]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut};
-        let cuda = cuda::of(scores)?;
-        let (_, experts) = dims(scores_layout)?;
-        let words = &mut view_mut::<u32>(words, words_layout)?;
-        let scores = view::<f32>(scores, scores_layout)?;
+        let cuda = cuda::of(scores.0)?;
+        let (_, experts) = dims(scores.1)?;
+        let words = &mut view_mut::<u32>(words)?;
+        let scores = view::<f32>(scores)?;
         cuda.kernels.route_rows(&scores, experts, self.0, words).map_err(cuda_error)
     }
 }

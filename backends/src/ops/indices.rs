@@ -79,7 +79,7 @@ impl Uploader {
         #[cfg(feature = "cuda")]
         if !self.target.is_cpu() {
             let words = self.buffer.view(1, pack.words.len())?.flatten_all()?;
-            words.inplace_op1(&Upload { words: &pack.words, pinned: &self.pinned })?;
+            words.inplace_op1(&InPlace(Upload { words: &pack.words, pinned: &self.pinned }))?;
             return Ok(Indices { words });
         }
         let len = pack.words.len();
@@ -94,18 +94,16 @@ struct Upload<'a> {
 }
 
 #[cfg(feature = "cuda")]
-impl InplaceOp1 for Upload<'_> {
-    fn name(&self) -> &'static str {
-        "upload"
-    }
+impl Operation<0> for Upload<'_> {
+    const NAME: &'static str = "upload";
 
-    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout) -> Result<()> {
+    fn on_cpu(&self, _: CpuOutput<'_>, []: [CpuTensor<'_>; 0]) -> Result<()> {
         candle_core::bail!("indices of the CPU need no upload")
     }
 
-    fn cuda_fwd(&self, to: &mut CudaStorage, layout: &Layout) -> Result<()> {
-        let cuda = super::cuda::of(to)?;
-        let to = &mut super::cuda::view_mut::<u32>(to, layout)?;
+    fn on_cuda(&self, to: CudaOutput<'_>, []: [CudaTensor<'_>; 0]) -> Result<()> {
+        let cuda = super::cuda::of(to.0)?;
+        let to = &mut super::cuda::view_mut::<u32>(to)?;
         self.pinned.borrow_mut().upload(&cuda.kernels, self.words, to).map_err(super::cuda::cuda_error)
     }
 }

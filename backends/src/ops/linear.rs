@@ -1,5 +1,8 @@
 //! Linear layers: weights packed once at load time on a CPU, as they are on a GPU.
 
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::pace::Pace;
 use super::rows::convert;
 use super::storage::{dims, kernel_error, slice, strided_mut, with_element};
@@ -7,9 +10,7 @@ use super::target::Target;
 use super::weights::Vector;
 use super::yields::Yields;
 use crate::LoadError;
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, DType, InplaceOp2, Layout, Result, Tensor, WithDType};
+use candle_core::{CpuStorage, DType, Layout, Result, Tensor, WithDType};
 use half::bf16;
 use prefold_kernels::{
     Activation, Dtype, Float, Gemm, Int8, PANEL, PackedMatrix, PackedMatrixBuilder, Packing, row_parts,
@@ -66,7 +67,7 @@ trait Packed: Debug + Send + Sync {
     fn shape(&self) -> (usize, usize);
 
     /// The product with `x`, which has the elements that the format is multiplied with.
-    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()>;
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()>;
 
     /// Whether it is in bfloat16 in a model in int8.
     fn is_kept(&self) -> bool {
@@ -93,12 +94,12 @@ impl Packed for Quantized {
         (self.0.rows(), self.0.cols())
     }
 
-    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
-        multiply(&self.0, op, slice(x.0, x.1)?, out)
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
+        multiply(&self.0, op, slice(x)?, out)
     }
 
-    fn quantization_error(&self, x: (&CpuStorage, &Layout)) -> Result<Option<f64>> {
-        self.0.quantization_error(slice(x.0, x.1)?).map(Some).map_err(kernel_error)
+    fn quantization_error(&self, x: CpuTensor<'_>) -> Result<Option<f64>> {
+        self.0.quantization_error(slice(x)?).map(Some).map_err(kernel_error)
     }
 }
 
@@ -107,8 +108,8 @@ impl<P: Float + WithDType> Packed for PackedMatrix<P> {
         (self.rows(), self.cols())
     }
 
-    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
-        multiply(self, op, slice::<P>(x.0, x.1)?, out)
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
+        multiply(self, op, slice::<P>(x)?, out)
     }
 }
 
@@ -131,27 +132,22 @@ impl Packed for Rounding {
         (self.0.rows(), self.0.cols())
     }
 
-    fn multiply(&self, op: &LinearOp<'_>, x: (&CpuStorage, &Layout), out: (&mut CpuStorage, &Layout)) -> Result<()> {
-        multiply(&self.0, op, slice(x.0, x.1)?, out)
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
+        multiply(&self.0, op, slice(x)?, out)
     }
 }
 
-fn multiply<P: Packing>(
-    weight: &PackedMatrix<P>,
-    op: &LinearOp<'_>,
-    x: &[P::Input],
-    (out, out_layout): (&mut CpuStorage, &Layout),
-) -> Result<()> {
+fn multiply<P: Packing>(weight: &PackedMatrix<P>, op: &LinearOp<'_>, x: &[P::Input], out: CpuOutput<'_>) -> Result<()> {
     let columns = op.columns.clone();
     let bias = op.linear.bias.as_ref().map(|bias| &bias.host[columns.clone()]);
     let gemm = Gemm { columns, bias, ..Gemm::new(x, weight) };
     let computed = match op.epilogue {
         Epilogue::Store(store) => {
-            let (out, out_stride) = strided_mut::<f32>(out, out_layout)?;
+            let (out, out_stride) = strided_mut::<f32>(out)?;
             Gemm { store, out_stride: Some(out_stride), ..gemm }.run(out)
         }
-        Epilogue::Activate(activation) => with_element!(out, T => {
-            let (out, out_stride) = strided_mut::<T>(out, out_layout)?;
+        Epilogue::Activate(activation) => with_element!(out.0, T => {
+            let (out, out_stride) = strided_mut::<T>(out)?;
             Gemm { out_stride: Some(out_stride), ..gemm }.run_activated(activation, out)
         }),
     };
@@ -173,7 +169,7 @@ fn pack<P: Packing>(
 fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Result<()> {
     let (storage, layout) = rows.storage_and_layout();
     let candle_core::Storage::Cpu(storage) = &*storage else { candle_core::bail!("weights are packed on the host") };
-    with_element!(storage, T => matrix.push(slice::<T>(storage, layout)?).map_err(kernel_error))
+    with_element!(storage, T => matrix.push(slice::<T>((storage, layout))?).map_err(kernel_error))
 }
 
 impl Linear {
@@ -277,7 +273,7 @@ impl Linear {
         };
         // A measured error must not depend on the time that a product takes.
         if MEASURED.get() || matches!(self.weight, Weight::Device(_)) {
-            return yields.run("linear", || out.inplace_op2(&x, &op));
+            return yields.run("linear", || out.inplace_op2(&x, &InPlace(op)));
         }
         let (rows, panels) = (x.dim(0)?, op.columns.len().div_ceil(PANEL));
         if out.dims2()? != (rows, op.columns.len()) {
@@ -304,7 +300,7 @@ impl Linear {
             let out = out.narrow(1, start - columns.start, part.len())?;
             start = part.end;
             let op = LinearOp { columns: part, ..*op };
-            yields.run("linear", || self.pace.measure(work, || out.inplace_op2(x, &op)))?;
+            yields.run("linear", || self.pace.measure(work, || out.inplace_op2(x, &InPlace(op))))?;
         }
         Ok(())
     }
@@ -332,39 +328,37 @@ enum Epilogue {
     Activate(Activation),
 }
 
-impl InplaceOp2 for LinearOp<'_> {
-    fn name(&self) -> &'static str {
-        "linear"
-    }
+impl Operation<1> for LinearOp<'_> {
+    const NAME: &'static str = "linear";
 
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cpu(&self, out: CpuOutput<'_>, [x]: [CpuTensor<'_>; 1]) -> Result<()> {
         let Weight::Packed(weight) = &self.linear.weight else {
             candle_core::bail!("linear: the weight is on a GPU, the input on the CPU")
         };
-        let (rows, in_features) = dims(x_layout)?;
-        if dims(out_layout)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
-            candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
+        let (rows, in_features) = dims(x.1)?;
+        if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
+            candle_core::bail!("linear: input {x.1:?}, output {out.1:?}, columns {:?}", self.columns);
         }
         if MEASURED.get()
             && self.linear.quantization_error.get().is_none()
-            && let Some(error) = weight.quantization_error((x, x_layout))?
+            && let Some(error) = weight.quantization_error((x))?
         {
             self.linear.quantization_error.get_or_init(|| error);
         }
-        weight.multiply(self, (x, x_layout), (out, out_layout))
+        weight.multiply(self, (x), (out))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element, with_view};
         let Weight::Device(weight) = &self.linear.weight else {
             candle_core::bail!("linear: the weight is on the CPU, the input on a GPU")
         };
-        let (rows, in_features) = dims(x_layout)?;
-        if dims(out_layout)? != (rows, self.columns.len()) || in_features != weight.dim(1)? {
-            candle_core::bail!("linear: input {x_layout:?}, output {out_layout:?}, columns {:?}", self.columns);
+        let (rows, in_features) = dims(x.1)?;
+        if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.dim(1)? {
+            candle_core::bail!("linear: input {x.1:?}, output {out.1:?}, columns {:?}", self.columns);
         }
-        let cuda = cuda::of(x)?;
+        let cuda = cuda::of(x.0)?;
         let bias = match &self.linear.bias {
             Some(bias) => Some(bias.device()?.slice(self.columns.clone())),
             None => None,
@@ -374,24 +368,24 @@ impl InplaceOp2 for LinearOp<'_> {
             store = given;
             if let Some(bias) = &bias {
                 // The product is added to the bias.
-                with_cuda_element!(out, O => {
-                    let out = &mut view_mut::<O>(out, out_layout)?;
+                with_cuda_element!(out.0, O => {
+                    let out = &mut view_mut::<O>(out)?;
                     cuda.kernels.bias_rows(bias, store == Store::Accumulate, out).map_err(cuda_error)?;
                 });
                 store = Store::Accumulate;
             }
         }
-        with_cuda_element!(x, T => with_view::<T, _>(weight, |weight| {
+        with_cuda_element!(x.0, T => with_view::<T, _>(weight, |weight| {
             let columns = self.columns.clone();
-            let gemm = prefold_kernels::cuda::Gemm { x: view::<T>(x, x_layout)?, weight, in_features, columns, store };
-            with_cuda_element!(out, O => {
-                gemm.run(&cuda.kernels, &cuda.blas, &mut view_mut::<O>(out, out_layout)?).map_err(cuda_error)
+            let gemm = prefold_kernels::cuda::Gemm { x: view::<T>(x)?, weight, in_features, columns, store };
+            with_cuda_element!(out.0, O => {
+                gemm.run(&cuda.kernels, &cuda.blas, &mut view_mut::<O>(out)?).map_err(cuda_error)
             })
         }))?;
         if let Epilogue::Activate(activation) = self.epilogue {
             let activate = prefold_kernels::cuda::Activate { activation, width: self.columns.len(), bias };
-            with_cuda_element!(out, O => {
-                activate.run_in_place(&cuda.kernels, &mut view_mut::<O>(out, out_layout)?).map_err(cuda_error)?;
+            with_cuda_element!(out.0, O => {
+                activate.run_in_place(&cuda.kernels, &mut view_mut::<O>(out)?).map_err(cuda_error)?;
             });
         }
         Ok(())

@@ -21,6 +21,7 @@ mod host;
 mod indices;
 mod linear;
 mod norm;
+mod operation;
 mod own_columns;
 mod pace;
 mod pages;

@@ -1,11 +1,12 @@
 //! Norms of the residual stream, and of q and k over all heads.
 
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::weights::Vector;
 use super::yields::Yields;
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Result, Tensor};
+use candle_core::{CpuStorage, Layout, Result, Tensor};
 use prefold_kernels::LayerNorm;
 
 /// A norm of rows.
@@ -35,22 +36,22 @@ impl Norm {
 
     /// `x` is `f32`; `out` has its shape and may be an activation type.
     pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
-        yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, self))
+        yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, &InPlace(self)))
     }
 
     /// The same in place, of a LayerNorm.
     pub(crate) fn forward_in_place(&self, x: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
-        yields.run_rows("norm", [x], |[x]| x.inplace_op1(self))
+        yields.run_rows("norm", [x], |[x]| x.inplace_op1(&InPlace(self)))
     }
 
     /// The same of some columns, from `offset` on; `x` is of the projections' type.
     pub(crate) fn forward_columns(&self, x: &Tensor, offset: usize, yields: &mut Yields<'_>) -> Result<()> {
-        yields.run_rows("norm", [x], |[x]| x.inplace_op1(&NormColumns(self, offset)))
+        yields.run_rows("norm", [x], |[x]| x.inplace_op1(&InPlace(NormColumns(self, offset))))
     }
 
     /// Adds the norm of `x` to `out`, of an RMSNorm; both are `f32`.
     pub(crate) fn forward_add(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
-        yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, &AddNorm(self)))
+        yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, &InPlace(AddNorm(self))))
     }
 
     fn as_layer_norm<'a>(&'a self, bias: &'a Vector) -> LayerNorm<'a> {
@@ -72,33 +73,29 @@ impl Norm {
     }
 }
 
-impl InplaceOp1 for Norm {
-    fn name(&self) -> &'static str {
-        "norm"
-    }
+impl Operation<0> for &Norm {
+    const NAME: &'static str = "norm";
 
-    fn cpu_fwd(&self, x: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        self.as_layer_norm(self.in_place()?).run_in_place(slice_mut::<f32>(x, layout)?).map_err(kernel_error)
+    fn on_cpu(&self, x: CpuOutput<'_>, []: [CpuTensor<'_>; 0]) -> Result<()> {
+        self.as_layer_norm(self.in_place()?).run_in_place(slice_mut::<f32>(x)?).map_err(kernel_error)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, x: &mut CudaStorage, layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, x: CudaOutput<'_>, []: [CudaTensor<'_>; 0]) -> Result<()> {
         use super::cuda::{self, cuda_error, view_mut};
-        let cuda = cuda::of(x)?;
+        let cuda = cuda::of(x.0)?;
         let norm = self.on_device(self.in_place()?)?;
-        norm.run_in_place(&cuda.kernels, &mut view_mut::<f32>(x, layout)?).map_err(cuda_error)
+        norm.run_in_place(&cuda.kernels, &mut view_mut::<f32>(x)?).map_err(cuda_error)
     }
 }
 
-impl InplaceOp2 for Norm {
-    fn name(&self) -> &'static str {
-        "norm"
-    }
+impl Operation<1> for &Norm {
+    const NAME: &'static str = "norm";
 
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
-        let x = slice::<f32>(x, x_layout)?;
-        with_element!(out, T => {
-            let out = slice_mut::<T>(out, out_layout)?;
+    fn on_cpu(&self, out: CpuOutput<'_>, [x]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let x = slice::<f32>(x)?;
+        with_element!(out.0, T => {
+            let out = slice_mut::<T>(out)?;
             match &self.kind {
                 Kind::Rms => prefold_kernels::rms_norm(x, &self.weight.host, self.eps, out),
                 Kind::Layer { bias } => self.as_layer_norm(bias).run(x, out),
@@ -109,12 +106,12 @@ impl InplaceOp2 for Norm {
 
     // The products before a norm add themselves to the residual stream (beta = 1), so nothing is left to be added here.
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
-        let cuda = cuda::of(x)?;
-        let x = view::<f32>(x, x_layout)?;
-        with_cuda_element!(out, T => {
-            let out = &mut view_mut::<T>(out, out_layout)?;
+        let cuda = cuda::of(x.0)?;
+        let x = view::<f32>(x)?;
+        with_cuda_element!(out.0, T => {
+            let out = &mut view_mut::<T>(out)?;
             match &self.kind {
                 Kind::Rms => {
                     let weight = self.weight.device()?.as_view();
@@ -130,51 +127,47 @@ impl InplaceOp2 for Norm {
 
 struct NormColumns<'a>(&'a Norm, usize);
 
-impl InplaceOp1 for NormColumns<'_> {
-    fn name(&self) -> &'static str {
-        "norm-columns"
-    }
+impl Operation<0> for NormColumns<'_> {
+    const NAME: &'static str = "norm-columns";
 
-    fn cpu_fwd(&self, x: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let (_, stride) = dims(layout)?;
+    fn on_cpu(&self, x: CpuOutput<'_>, []: [CpuTensor<'_>; 0]) -> Result<()> {
+        let (_, stride) = dims(x.1)?;
         let norm = self.0.as_layer_norm(self.0.in_place()?);
-        norm.run_columns(slice_mut::<f32>(x, layout)?, stride, self.1).map_err(kernel_error)
+        norm.run_columns(slice_mut::<f32>(x)?, stride, self.1).map_err(kernel_error)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, x: &mut CudaStorage, layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, x: CudaOutput<'_>, []: [CudaTensor<'_>; 0]) -> Result<()> {
         use super::cuda::{self, cuda_error, view_mut, with_cuda_element};
-        let (cuda, (_, stride)) = (cuda::of(x)?, dims(layout)?);
+        let (cuda, (_, stride)) = (cuda::of(x.0)?, dims(x.1)?);
         let norm = self.0.on_device(self.0.in_place()?)?;
-        with_cuda_element!(x, T => {
-            norm.run_columns(&cuda.kernels, &mut view_mut::<T>(x, layout)?, stride, self.1).map_err(cuda_error)
+        with_cuda_element!(x.0, T => {
+            norm.run_columns(&cuda.kernels, &mut view_mut::<T>(x)?, stride, self.1).map_err(cuda_error)
         })
     }
 }
 
 struct AddNorm<'a>(&'a Norm);
 
-impl InplaceOp2 for AddNorm<'_> {
-    fn name(&self) -> &'static str {
-        "add-norm"
-    }
+impl Operation<1> for AddNorm<'_> {
+    const NAME: &'static str = "add-norm";
 
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cpu(&self, out: CpuOutput<'_>, [x]: [CpuTensor<'_>; 1]) -> Result<()> {
         let Self(Norm { weight, kind: Kind::Rms, eps }) = self else {
             candle_core::bail!("norm: only an RMSNorm is added")
         };
-        let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
+        let (x, out) = (slice::<f32>(x)?, slice_mut::<f32>(out)?);
         prefold_kernels::rms_norm_add(x, &weight.host, *eps, out).map_err(kernel_error)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut};
         let Self(Norm { weight, kind: Kind::Rms, eps }) = self else {
             candle_core::bail!("norm: only an RMSNorm is added")
         };
-        let cuda = cuda::of(x)?;
-        let (x, out) = (view::<f32>(x, x_layout)?, &mut view_mut::<f32>(out, out_layout)?);
+        let cuda = cuda::of(x.0)?;
+        let (x, out) = (view::<f32>(x)?, &mut view_mut::<f32>(out)?);
         cuda.kernels.rms_norm_add(&x, &weight.device()?.as_view(), *eps, out).map_err(cuda_error)
     }
 }

@@ -1,11 +1,12 @@
 //! Pooling on the device of the states, so that only pooled states are copied to the host.
 
 use super::indices::{IndexPack, Indices, Slot};
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, slice, slice_mut};
 use super::yields::{Yields, block_rows};
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+use candle_core::{CpuStorage, Layout, Result, Tensor};
 use std::ops::Range;
 
 pub(crate) use prefold_kernels::PoolKind;
@@ -62,7 +63,7 @@ impl Pool {
         // A pool of no rows has states too.
         for start in (0..all.max(1)).step_by(block) {
             let entries = start..all.min(start + block);
-            yields.run("pool", || out.inplace_op2(x, &PoolOp { pool: self, entries }))?;
+            yields.run("pool", || out.inplace_op2(x, &InPlace(PoolOp { pool: self, entries })))?;
         }
         Ok(())
     }
@@ -115,14 +116,12 @@ struct PoolOp<'a> {
     entries: Range<usize>,
 }
 
-impl InplaceOp2 for PoolOp<'_> {
-    fn name(&self) -> &'static str {
-        "pool"
-    }
+impl Operation<1> for PoolOp<'_> {
+    const NAME: &'static str = "pool";
 
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, x: &CpuStorage, x_layout: &Layout) -> Result<()> {
-        let (_, width) = dims(x_layout)?;
-        let (x, out) = (slice::<f32>(x, x_layout)?, slice_mut::<f32>(out, out_layout)?);
+    fn on_cpu(&self, out: CpuOutput<'_>, [x]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let (_, width) = dims(x.1)?;
+        let (x, out) = (slice::<f32>(x)?, slice_mut::<f32>(out)?);
         let Self { pool, entries } = self;
         let kinds = pool.kinds.iter().cycle();
         for ((ends, out), &kind) in pool.starts.windows(2).zip(out.chunks_exact_mut(width)).zip(kinds) {
@@ -136,21 +135,21 @@ impl InplaceOp2 for PoolOp<'_> {
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, out: &mut CudaStorage, out_layout: &Layout, x: &CudaStorage, x_layout: &Layout) -> Result<()> {
+    fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_view};
-        let cuda = cuda::of(x)?;
+        let cuda = cuda::of(x.0)?;
         let &[kind] = self.pool.kinds.as_slice() else {
             candle_core::bail!("pool: a GPU makes one pooled state of a sequence")
         };
         let Some([table, starts]) = &self.pool.tensors else { candle_core::bail!("pool: the rows were not uploaded") };
-        let (_, width) = x_layout.shape().dims2()?;
+        let (_, width) = x.1.shape().dims2()?;
         let rows_end = self.pool.table.iter().max().map_or(0, |&row| row as usize + 1);
         with_view::<u32, _>(table, |table| {
             with_view::<u32, _>(starts, |starts| {
                 // The engine scales to unit length, after it has cut off dimensions that were not asked for.
                 let pool = prefold_kernels::cuda::PoolRows { kind, table, starts, rows_end, normalize: false };
-                let out = &mut view_mut::<f32>(out, out_layout)?;
-                cuda.kernels.pool_rows(&view::<f32>(x, x_layout)?, width, &pool, out).map_err(cuda_error)
+                let out = &mut view_mut::<f32>(out)?;
+                cuda.kernels.pool_rows(&view::<f32>(x)?, width, &pool, out).map_err(cuda_error)
             })
         })
     }

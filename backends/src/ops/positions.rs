@@ -90,7 +90,7 @@ impl RelativePositions {
         let [keys, queries] = tables.each_ref().map(|table| match table {
             None => Ok(None),
             Some((storage, layout)) => match &**storage {
-                Storage::Cuda(storage) => Ok(Some(super::cuda::view::<T>(storage, layout)?)),
+                Storage::Cuda(storage) => Ok(Some(super::cuda::view::<T>((storage, layout))?)),
                 _ => candle_core::bail!("attention: the embeddings of distances are on the CPU, the scores on a GPU"),
             },
         });

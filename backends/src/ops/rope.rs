@@ -1,13 +1,14 @@
 //! Rotary embedding, with the RMSNorm of q and k that some families put before it.
 
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::target::Target;
 use super::weights::Vector;
 use super::yields::Yields;
 use crate::LoadError;
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+use candle_core::{CpuStorage, Layout, Result, Tensor};
 #[cfg(feature = "cuda")]
 use prefold_kernels::cuda::cudarc::driver::CudaSlice;
 use prefold_kernels::{QkNormRope, RopeTable};
@@ -77,7 +78,7 @@ impl Rotary {
         yields: &mut Yields<'_>,
     ) -> Result<()> {
         yields.run_rows("rotary", [x, position_ids], |[x, position_ids]| {
-            x.inplace_op2(position_ids, &RotaryOp { rotary: self, spans })
+            x.inplace_op2(position_ids, &InPlace(RotaryOp { rotary: self, spans }))
         })
     }
 }
@@ -87,30 +88,22 @@ struct RotaryOp<'a> {
     spans: &'a [HeadSpan<'a>],
 }
 
-impl InplaceOp2 for RotaryOp<'_> {
-    fn name(&self) -> &'static str {
-        "rotary"
-    }
+impl Operation<1> for RotaryOp<'_> {
+    const NAME: &'static str = "rotary";
 
-    fn cpu_fwd(&self, x: &mut CpuStorage, x_layout: &Layout, positions: &CpuStorage, p_layout: &Layout) -> Result<()> {
-        let (_, row_width) = dims(x_layout)?;
-        let position_ids = slice::<u32>(positions, p_layout)?;
+    fn on_cpu(&self, x: CpuOutput<'_>, [positions]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let (_, row_width) = dims(x.1)?;
+        let position_ids = slice::<u32>(positions)?;
         let Rotary { table, norm_eps, .. } = self.rotary;
         let spans: Vec<prefold_kernels::HeadSpan<'_>> = self.spans.iter().map(|span| span.on_host()).collect();
         let rotation = QkNormRope { table, position_ids, row_width, spans: &spans, eps: *norm_eps };
-        rotation.run(slice_mut::<f32>(x, x_layout)?).map_err(kernel_error)
+        rotation.run(slice_mut::<f32>(x)?).map_err(kernel_error)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        x: &mut CudaStorage,
-        x_layout: &Layout,
-        positions: &CudaStorage,
-        p_layout: &Layout,
-    ) -> Result<()> {
+    fn on_cuda(&self, x: CudaOutput<'_>, [positions]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};
-        let cuda = cuda::of(positions)?;
+        let cuda = cuda::of(positions.0)?;
         let Some(table) = &self.rotary.device_table else {
             candle_core::bail!("rotary: the table is on the CPU, the rows are on a GPU")
         };
@@ -118,13 +111,13 @@ impl InplaceOp2 for RotaryOp<'_> {
         let rotation = prefold_kernels::cuda::QkNormRope {
             table: table.as_view(),
             head_dim: self.rotary.table.head_dim(),
-            position_ids: view::<u32>(positions, p_layout)?,
-            row_width: dims(x_layout)?.1,
+            position_ids: view::<u32>(positions)?,
+            row_width: dims(x.1)?.1,
             spans: &spans,
             eps: self.rotary.norm_eps,
         };
-        with_cuda_element!(x, T => {
-            rotation.run(&cuda.kernels, &mut view_mut::<T>(x, x_layout)?).map_err(cuda_error)
+        with_cuda_element!(x.0, T => {
+            rotation.run(&cuda.kernels, &mut view_mut::<T>(x)?).map_err(cuda_error)
         })
     }
 }

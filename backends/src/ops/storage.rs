@@ -1,5 +1,6 @@
 //! From candle's storage and layout to the slices that kernels take.
 
+use super::operation::{CpuOutput, CpuTensor};
 use candle_core::{CpuStorage, DType, Layout, Result, WithDType, bail};
 use prefold_kernels::Dtype;
 use std::any::Any;
@@ -16,7 +17,7 @@ pub(crate) fn candle_dtype(dtype: Dtype) -> DType {
 }
 
 /// The values of a contiguous tensor.
-pub(super) fn slice<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {
+pub(super) fn slice<'a, T: WithDType>((storage, layout): CpuTensor<'a>) -> Result<&'a [T]> {
     let data = storage.as_slice::<T>()?;
     match layout.contiguous_offsets() {
         Some((start, end)) => Ok(&data[start..end]),
@@ -25,7 +26,7 @@ pub(super) fn slice<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) 
 }
 
 /// The values of a contiguous tensor, to be written.
-pub(super) fn slice_mut<'a, T: WithDType>(storage: &'a mut CpuStorage, layout: &Layout) -> Result<&'a mut [T]> {
+pub(super) fn slice_mut<'a, T: WithDType>((storage, layout): CpuOutput<'a>) -> Result<&'a mut [T]> {
     match layout.contiguous_offsets() {
         Some((start, end)) => range_mut(storage, start..end),
         None => bail!("expected a contiguous tensor, found {layout:?}"),
@@ -33,10 +34,7 @@ pub(super) fn slice_mut<'a, T: WithDType>(storage: &'a mut CpuStorage, layout: &
 }
 
 /// The values of a matrix that may be columns of a wider one, and the distance of its rows.
-pub(super) fn strided_mut<'a, T: WithDType>(
-    storage: &'a mut CpuStorage,
-    layout: &Layout,
-) -> Result<(&'a mut [T], usize)> {
+pub(super) fn strided_mut<'a, T: WithDType>((storage, layout): CpuOutput<'a>) -> Result<(&'a mut [T], usize)> {
     let ((rows, width), &[stride, 1]) = (dims(layout)?, layout.stride()) else {
         bail!("expected rows, found {layout:?}")
     };

@@ -1,10 +1,13 @@
 //! Tables of embeddings.
 
+use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use super::operation::{CudaOutput, CudaTensor};
 use super::rows::embed;
 use super::storage::{kernel_error, slice, slice_mut};
 use super::yields::Yields;
 use crate::LoadError;
-use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor};
+use candle_core::{CpuStorage, Layout, Result, Tensor};
 use prefold_kernels::{QuantizedTable, Store};
 
 /// A table of embeddings, `[rows, width]`.
@@ -39,23 +42,26 @@ impl Table {
     pub(crate) fn embed(&self, ids: &Tensor, out: &Tensor, store: Store, yields: &mut Yields<'_>) -> Result<()> {
         match self {
             Self::Plain(table) => embed(table, ids, out, store, yields),
-            Self::Quantized(table) => {
-                yields.run_rows("embed", [out, ids], |[out, ids]| out.inplace_op2(ids, &EmbedQuantized(table, store)))
-            }
+            Self::Quantized(table) => yields.run_rows("embed", [out, ids], |[out, ids]| {
+                out.inplace_op2(ids, &InPlace(EmbedQuantized(table, store)))
+            }),
         }
     }
 }
 
 struct EmbedQuantized<'a>(&'a QuantizedTable, Store);
 
-impl InplaceOp2 for EmbedQuantized<'_> {
-    fn name(&self) -> &'static str {
-        "embed"
+impl Operation<1> for EmbedQuantized<'_> {
+    const NAME: &'static str = "embed";
+
+    fn on_cpu(&self, out: CpuOutput<'_>, [ids]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let Self(table, store) = self;
+        let ids = slice::<u32>(ids)?;
+        table.embed_rows(ids, *store, slice_mut::<f32>(out)?).map_err(kernel_error)
     }
 
-    fn cpu_fwd(&self, out: &mut CpuStorage, out_layout: &Layout, ids: &CpuStorage, ids_layout: &Layout) -> Result<()> {
-        let Self(table, store) = self;
-        let ids = slice::<u32>(ids, ids_layout)?;
-        table.embed_rows(ids, *store, slice_mut::<f32>(out, out_layout)?).map_err(kernel_error)
+    #[cfg(feature = "cuda")]
+    fn on_cuda(&self, _: CudaOutput<'_>, _: [CudaTensor<'_>; 1]) -> Result<()> {
+        candle_core::bail!("embed: a quantized table is on the CPU")
     }
 }
