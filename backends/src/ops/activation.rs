@@ -5,7 +5,7 @@ use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::yields::Yields;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 use prefold_kernels::Activation;
 
 /// `out = activation(gate) * up`; `gate_up` is `[rows, 2 * intermediate]`, the gate first.

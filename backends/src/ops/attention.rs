@@ -11,7 +11,7 @@ use super::positions::RelativePositions;
 use super::score_bias::ScoreBias;
 use super::storage::{kernel_error, slice_mut, with_element};
 use super::yields::Yields;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Layout, Result, Tensor};
 use prefold_kernels::{AttentionItems, QkvLayout, RowView, bf16};
 use std::cell::Cell;
 use std::ops::Range;

@@ -5,7 +5,7 @@ use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{slice_mut, with_element};
 use super::target::Target;
-use candle_core::{CpuStorage, DType, Device, Layout, Result, Tensor};
+use candle_core::{CpuStorage, DType, Device, Result, Tensor};
 
 /// A matrix of any shape, backed by one allocation that only grows.
 #[derive(Debug)]

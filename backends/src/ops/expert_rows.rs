@@ -6,7 +6,7 @@ use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::yields::Yields;
-use candle_core::{CpuStorage, Layout, Result, Tensor, bail};
+use candle_core::{Result, Tensor, bail};
 
 /// The rows of each expert and the weight of its output in each, as [`prefold_kernels::route_rows`] lists them.
 #[derive(Debug)]

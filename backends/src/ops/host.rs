@@ -25,7 +25,7 @@ fn of_type<T: Value, R>(tensor: &Tensor, read: impl FnOnce(&[T]) -> R) -> Result
     }
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else { bail!("the tensor's device is not supported") };
-    slice(storage, layout).map(read)
+    slice((storage, layout)).map(read)
 }
 
 #[cfg(test)]

@@ -337,15 +337,15 @@ impl Operation<1> for LinearOp<'_> {
         };
         let (rows, in_features) = dims(x.1)?;
         if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
-            candle_core::bail!("linear: input {x.1:?}, output {out.1:?}, columns {:?}", self.columns);
+            candle_core::bail!("linear: input {:?}, output {:?}, columns {:?}", x.1, out.1, self.columns);
         }
         if MEASURED.get()
             && self.linear.quantization_error.get().is_none()
-            && let Some(error) = weight.quantization_error((x))?
+            && let Some(error) = weight.quantization_error(x)?
         {
             self.linear.quantization_error.get_or_init(|| error);
         }
-        weight.multiply(self, (x), (out))
+        weight.multiply(self, x, out)
     }
 
     #[cfg(feature = "cuda")]
@@ -356,7 +356,7 @@ impl Operation<1> for LinearOp<'_> {
         };
         let (rows, in_features) = dims(x.1)?;
         if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.dim(1)? {
-            candle_core::bail!("linear: input {x.1:?}, output {out.1:?}, columns {:?}", self.columns);
+            candle_core::bail!("linear: input {:?}, output {:?}, columns {:?}", x.1, out.1, self.columns);
         }
         let cuda = cuda::of(x.0)?;
         let bias = match &self.linear.bias {

@@ -6,7 +6,7 @@ use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::weights::Vector;
 use super::yields::Yields;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 use prefold_kernels::LayerNorm;
 
 /// A norm of rows.

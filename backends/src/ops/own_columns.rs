@@ -5,7 +5,7 @@ use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::yields::Yields;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 
 /// `out[i][c] = x[i][c % width]` in the `own[i]`-th group of `group` columns, and 0 in the others, with `width` the columns of `x`: those of
 /// one group, or of all. `x` is `f32`, `own` is `u32`, `out` may be an activation type.

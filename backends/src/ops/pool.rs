@@ -6,7 +6,7 @@ use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, slice, slice_mut};
 use super::yields::{Yields, block_rows};
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 use std::ops::Range;
 
 pub(crate) use prefold_kernels::PoolKind;

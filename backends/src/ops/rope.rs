@@ -8,7 +8,7 @@ use super::target::Target;
 use super::weights::Vector;
 use super::yields::Yields;
 use crate::LoadError;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 #[cfg(feature = "cuda")]
 use prefold_kernels::cuda::cudarc::driver::CudaSlice;
 use prefold_kernels::{QkNormRope, RopeTable};

@@ -5,7 +5,7 @@ use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::yields::Yields;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 use prefold_kernels::Store;
 
 /// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.

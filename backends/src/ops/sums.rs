@@ -7,7 +7,7 @@ use super::operation::{CudaOutput, CudaTensor};
 use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::weights::Vector;
 use super::yields::Yields;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 
 /// `out[i] = row` for all rows of `out`, which is `f32`.
 pub(crate) fn fill_rows(out: &Tensor, row: &Vector, yields: &mut Yields<'_>) -> Result<()> {

@@ -7,7 +7,7 @@ use super::rows::embed;
 use super::storage::{kernel_error, slice, slice_mut};
 use super::yields::Yields;
 use crate::LoadError;
-use candle_core::{CpuStorage, Layout, Result, Tensor};
+use candle_core::{Result, Tensor};
 use prefold_kernels::{QuantizedTable, Store};
 
 /// A table of embeddings, `[rows, width]`.
