@@ -28,11 +28,11 @@ const SHARED: [&str; 31] = [
     "DISABLE_SPANS",
     "DTYPE",
     "HF_ENDPOINT",
+    "HF_HUB_CACHE",
     "HF_HUB_DOWNLOAD_TIMEOUT",
     "HF_HUB_OFFLINE",
     "HF_TOKEN",
     "HOSTNAME",
-    "HUGGINGFACE_HUB_CACHE",
     "JSON_OUTPUT",
     "LOG_LEVEL",
     "MAX_BATCH_REQUESTS",
@@ -51,6 +51,9 @@ const SHARED: [&str; 31] = [
     "SERVED_MODEL_NAME",
     "TOKENIZATION_WORKERS",
 ];
+
+/// Older names of shared variables. The newer one has priority, as in Hugging Face's tools.
+const OLDER: [(&str, &str); 1] = [("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")];
 
 /// The command with the variable of each flag: of its names the first that is set. A flag's `-1` is its value.
 pub(super) fn with_variables(command: Command) -> Command {
@@ -89,8 +92,9 @@ pub(crate) fn names(declared: &Arg) -> Vec<String> {
     let Some(own) = declared.get_env().map(|name| name.to_string_lossy().into_owned()) else { return Vec::new() };
     let long = declared.get_long().unwrap_or_default();
     let prefixed = format!("{PREFIX}{}", in_variable(long));
+    let older = OLDER.into_iter().find(|(newer, _)| *newer == own).map(|(_, older)| older.to_owned());
     let shared = SHARED.contains(&own.as_str()).then_some(own);
-    std::iter::once(prefixed).chain(shared).collect()
+    std::iter::once(prefixed).chain(shared).chain(older).collect()
 }
 
 /// True if the variable is set and meant for the server. Templates set empty ones, containers set `HOSTNAME` to their own name,

@@ -147,8 +147,8 @@ pub(crate) struct SourceArgs {
           value_parser = seconds)]
     pub(crate) download_timeout: u64,
 
-    /// Directory of downloaded models. Default: the Hugging Face cache (HF_HOME)
-    #[arg(long, env)]
+    /// Directory of downloaded models, in which `~` and `$NAME` are expanded. Default: the Hugging Face cache (HF_HOME)
+    #[arg(long, env = "HF_HUB_CACHE")]
     pub(crate) huggingface_hub_cache: Option<PathBuf>,
 }
 

@@ -69,6 +69,8 @@ fn every_flag_is_an_environment_variable() {
     assert_eq!(names_of("max-batch-tokens"), ["PREFOLD_MAX_BATCH_TOKENS", "MAX_BATCH_TOKENS"]);
     assert_eq!(names_of("offline"), ["PREFOLD_OFFLINE", "HF_HUB_OFFLINE"]);
     assert_eq!(names_of("config"), ["PREFOLD_CONFIG"]);
+    let of_cache = ["PREFOLD_HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"];
+    assert_eq!(names_of("huggingface-hub-cache"), of_cache, "the newer name has priority");
     // May be anybody's.
     for long in ["task", "device", "attention", "scheduling"] {
         assert_eq!(names_of(long).len(), 1, "--{long}");
