@@ -1,4 +1,4 @@
-//! Addresses of requests, and where redirects lead. The hub's token goes to the hub alone.
+//! URLs of requests, and where redirects lead. The hub's token goes to the hub alone.
 
 use super::failure::Failure;
 use reqwest::header::LOCATION;
@@ -7,38 +7,39 @@ use reqwest::{Response, Url};
 /// Redirects that are followed for one request; the real hub needs two.
 pub(super) const MAX_REDIRECTS: usize = 10;
 
-/// Address of a request.
+/// URL of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) url: Url,
-    /// The request has been redirected to no other host than the hub's own; only then it may carry the token.
+    /// The request has been redirected to no other host than the hub's own, and from HTTPS not to HTTP; only then it may carry the token.
     pub(super) is_hub: bool,
 }
 
 impl Place {
-    /// An address of the hub itself.
+    /// A URL of the hub itself.
     pub(super) fn of_hub(url: Url) -> Self {
         Self { url, is_hub: true }
     }
 
-    /// Where the response leads, if it is a redirect. Any form of a `Location` is resolved to a full address first, and that is compared
-    /// with the hub's by scheme, host and port. Once a redirect has left the hub, none leads back to it.
+    /// Where the response leads, if it is a redirect. Any form of a `Location` is resolved to a full URL first, and that is compared
+    /// with the hub's by scheme, host and port; from HTTP to HTTPS on the default ports of the same host it stays at the hub. Once a redirect
+    /// has left the hub, none leads back to it.
     ///
     /// # Errors
-    /// It leads to no address, or to one that is not of HTTP.
+    /// It does not lead to an HTTP URL.
     pub(super) fn next(&self, response: &Response) -> Result<Option<Self>, Failure> {
         if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
         let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
-        let nowhere = || Failure::Answer(format!("it is redirected to {location:.200?}, which is no address"));
+        let nowhere = || Failure::Answer(format!("the redirect to {location:.200?} does not lead to an HTTP URL"));
         let location = location.to_str().map_err(|_| nowhere())?;
         self.redirected(location).map(Some).ok_or_else(nowhere)
     }
 
     fn redirected(&self, location: &str) -> Option<Self> {
         let mut url = self.url.join(location).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
-        let is_hub = self.is_hub && url.origin() == self.url.origin();
+        let is_hub = self.is_hub && (url.origin() == self.url.origin() || is_upgrade(&self.url, &url));
         // A user and password in the hub's address are credentials as well.
         let (user, password) = match is_hub {
             true => (self.url.username(), self.url.password()),
@@ -50,10 +51,40 @@ impl Place {
     }
 }
 
+/// `true` for a redirect from HTTP to HTTPS on the default ports of one host. The token is then encrypted, which it was not before; the other
+/// way round it would be shown to whoever is on the line.
+fn is_upgrade(from: &Url, to: &Url) -> bool {
+    let is_default = |url: &Url, scheme| url.scheme() == scheme && url.port().is_none();
+    is_default(from, "http") && is_default(to, "https") && from.host() == to.host()
+}
+
 #[cfg(test)]
 mod tests {
     use super::Place;
     use reqwest::Url;
+
+    #[test]
+    fn a_redirect_from_http_to_https_of_the_same_host_stays_at_the_hub() {
+        let hub = Place::of_hub(Url::parse("http://me:secret@hub.test/a").unwrap());
+        for inside in ["https://hub.test/a", "https://hub.test:443/a", "HTTPS://HUB.test/a"] {
+            let next = hub.redirected(inside).unwrap();
+            assert!(next.is_hub && next.url.password() == Some("secret"), "{inside}");
+            assert!(next.redirected("/b").unwrap().is_hub, "{inside}");
+            // Back to HTTP the token would be shown, and does not come again.
+            let back = next.redirected("http://hub.test/a").unwrap();
+            assert!(!back.is_hub && back.url.password().is_none(), "{inside}");
+            assert!(!back.redirected("https://hub.test/a").unwrap().is_hub, "{inside}");
+        }
+        for outside in
+            ["https://hub.test:8443/a", "https://hub.test:80/a", "https://www.hub.test/a", "https://other.test/a"]
+        {
+            assert!(!hub.redirected(outside).unwrap().is_hub, "{outside}");
+        }
+        let other_port = Place::of_hub(Url::parse("http://hub.test:8080/a").unwrap());
+        for outside in ["https://hub.test/a", "https://hub.test:8080/a", "https://hub.test:8443/a"] {
+            assert!(!other_port.redirected(outside).unwrap().is_hub, "{outside}");
+        }
+    }
 
     #[test]
     fn a_redirect_leaves_the_hub_whatever_the_form_of_its_location() {
