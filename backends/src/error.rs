@@ -71,7 +71,7 @@ pub enum LoadError {
         model: String,
         /// Branch, tag or commit.
         revision: String,
-        /// The hub's address.
+        /// The hub's URL.
         endpoint: Box<str>,
         /// The requested file, or another resource.
         file: String,

@@ -89,9 +89,9 @@ pub struct HubModel {
     pub revision: Option<String>,
     /// Token sent to the hub; never printed.
     pub token: Option<String>,
-    /// Directory of downloads; if absent, the hub client's default.
+    /// Directory of downloads, in which `~` and `$NAME` are expanded; if absent, the one of Hugging Face's tools.
     pub cache_dir: Option<PathBuf>,
-    /// Address of the hub; if absent, the hub client's default.
+    /// URL of the hub; if absent, `HF_ENDPOINT` or Hugging Face's own.
     pub endpoint: Option<String>,
     /// Use the cache as it is, without a request to the hub.
     pub offline: bool,

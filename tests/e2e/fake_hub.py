@@ -1,5 +1,6 @@
 """A local hub that serves one repository, `owner/tiny`, and fails on request."""
 
+import email.utils
 import hashlib
 import json
 import re
@@ -31,8 +32,12 @@ class Hub:
         directory = FIXTURES / model
         self.files = {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
         self.xet = set(xet)
+        # The commit of the branch.
+        self.commit = COMMIT
         self.faults = {}
         self.requests = []
+        # The Range header of each GET of a file.
+        self.ranges = []
         # Path and Authorization header of every request, also of those that are answered with 404.
         self.seen = []
         self.reached = threading.Event()
@@ -68,6 +73,11 @@ class Hub:
         self.server.shutdown()
         self.server.server_close()
 
+    def file(self, path):
+        """The file of a path, or None."""
+        match = re.fullmatch(f"/{NAME}/resolve/[0-9a-f]{{40}}/(.*)", path.split("?")[0].removeprefix(AGAIN))
+        return match[1] if match and match[1] in self.files else None
+
     def tag(self, file):
         """The file's name in the cache."""
         return hashlib.sha256(self.files[file]).hexdigest()
@@ -100,10 +110,11 @@ class Hub:
         if path == f"/api/models/{NAME}":
             file = LISTING
             siblings = [{"rfilename": name} for name in self.files]
-            body = json.dumps({"id": NAME, "sha": COMMIT, "siblings": siblings}).encode()
-        elif path.startswith(RESOLVE) and path[len(RESOLVE):] in self.files:
-            file = path[len(RESOLVE):]
+            body = json.dumps({"id": NAME, "sha": self.commit, "siblings": siblings}).encode()
+        elif file := self.file(path):
             body = self.files[file]
+            if handler.command == "GET":
+                self.ranges.append(handler.headers["Range"])
         elif path == XET_TOKEN:
             file, body = TOKEN, json.dumps({"casUrl": self.url, "exp": int(time.time()) + 3600, "accessToken": "xet"}).encode()
         elif path.startswith(XET_PLAN):
@@ -127,10 +138,9 @@ def send(handler, body, status=200, length=None, **headers):
         handler.send_header("Content-Length", str(len(body) if length is None else length))
     else:
         handler.send_header("Connection", "close")
-    file = handler.path.split("?")[0].removeprefix(AGAIN).removeprefix(RESOLVE)
-    if file in handler.hub.files:
+    if file := handler.hub.file(handler.path):
         handler.send_header("ETag", headers.pop("ETag", f'"{handler.hub.tag(file)}"'))
-        handler.send_header("X-Repo-Commit", COMMIT)
+        handler.send_header("X-Repo-Commit", handler.path.split("/resolve/")[1].split("/")[0])
         if file in handler.hub.xet:
             handler.send_header("X-Xet-Hash", handler.hub.tag(file))
     for name, value in headers.items():
@@ -161,6 +171,56 @@ def cut_off(handler, body):
     """Sends half the file and closes the connection."""
     send(handler, body[:len(body) // 2], length=len(body))
     handler.close_connection = True
+
+
+def whole(handler, body):
+    """Status, bytes and headers of a hub that knows no ranges."""
+    return 200, body, {}
+
+
+def rest(handler, body):
+    """Status, bytes and headers of a hub that knows ranges: the rest of the file from the byte that is asked for, of the same content."""
+    tag = f'"{handler.hub.tag(handler.hub.file(handler.path))}"'
+    match = re.fullmatch(r"bytes=(\d+)-", handler.headers["Range"] or "")
+    if not match or handler.headers["If-Range"] != tag:
+        return 200, body, {}
+    start = int(match[1])
+    return 206, body[start:], {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"}
+
+
+def breaks_off(part, answer=rest, times=None):
+    """Closes the connection after `part` bytes of each answer, or of the first `times`."""
+    left = [times]
+
+    def fault(handler, body):
+        code, content, headers = answer(handler, body)
+        if left[0] == 0:
+            return send(handler, content, status=code, **headers)
+        left[0] = left[0] and left[0] - 1
+        send(handler, content[:part], status=code, length=len(content), **headers)
+        handler.close_connection = len(content) > part
+    return fault
+
+
+def in_seconds(seconds):
+    return str(seconds)
+
+
+def as_date(seconds):
+    """The date in so many seconds; they are whole ones."""
+    return email.utils.formatdate(time.time() + seconds + 1, usegmt=True)
+
+
+def later(seconds, form=in_seconds, code=429):
+    """Refuses with Retry-After until that many seconds have passed since the first request."""
+    first = []
+
+    def fault(handler, body):
+        first.append(time.monotonic())
+        if first[-1] - first[0] < seconds:
+            return send(handler, b"", status=code, **{"Retry-After": form(seconds)})
+        send(handler, body)
+    return fault
 
 
 def half_as_whole(handler, body):

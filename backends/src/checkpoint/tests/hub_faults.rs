@@ -46,7 +46,7 @@ fn silence_has_an_end_that_names_file_and_flag() {
         let (hub, cache) = hub();
         hub.set_fault(Some((&line, fault.clone())));
         let message = open(impatient(&hub, &cache)).unwrap_err();
-        let words = [&format!("cannot get {file} of `owner/tiny`"), "nothing came for", "--download-timeout"];
+        let words = [&format!("cannot get {file} of `owner/tiny`"), "no data was received for", "--download-timeout"];
         assert!(words.iter().all(|word| message.contains(*word)), "{line} {fault:?}: {message}");
         assert!(!snapshot(cache.path()).join(file).exists(), "{line} {fault:?}: half a file");
         hub.set_fault(None);
@@ -67,8 +67,8 @@ fn what_came_and_is_not_the_file_is_not_kept() {
     let page = |length: usize| format!("<html>{}</html>", " ".repeat(length.saturating_sub(13))).into_bytes();
     for file in ["config.json", "tokenizer.json", "1_Pooling/config.json", WEIGHTS] {
         let length = fs::metadata(fixture("qwen3-tiny").join(file)).unwrap().len() as usize;
-        let announced = format!("not the {length} that were announced");
-        let other = "what came is no such file";
+        let announced = format!("but {length} were announced");
+        let other = "the downloaded file is not valid";
         for (fault, words) in [
             (Fault::CloseHalfway, vec!["body"]),
             (Fault::Body(page(length)), vec![other, "<html>"]),
@@ -76,7 +76,7 @@ fn what_came_and_is_not_the_file_is_not_kept() {
             (Fault::Body(page(2 * length)), vec!["than"]),
             (Fault::UnannouncedBody(page(length - 1)), vec![&announced, "<html>"]),
             (Fault::Body(vec![]), vec![&announced]),
-            (Fault::Endless, vec!["longer than"]),
+            (Fault::Endless, vec!["exceeds the limit"]),
         ] {
             let (hub, cache) = hub();
             hub.set_fault(Some((&get(file), fault.clone())));
@@ -103,7 +103,7 @@ fn a_file_whose_size_the_hub_does_not_say_is_still_looked_at() {
     let cache = TempDir::new().unwrap();
     hub.behaviour.lock().unwrap().files.insert(WEIGHTS.to_owned(), page);
     let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
-    assert!(message.contains("what came is no such file") && message.contains("<html>"), "{message}");
+    assert!(message.contains("the downloaded file is not valid") && message.contains("<html>"), "{message}");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn what_could_not_be_looked_at_is_unknown() {
     let cache = TempDir::new().unwrap();
     unknown(model("http://127.0.0.1:1", cache.path()), "the hub cannot be reached");
     unknown(HubModel { offline: true, ..model("http://127.0.0.1:1", cache.path()) }, "the hub is not asked");
-    unknown(model("no address", cache.path()), "no address");
+    unknown(model("no address", cache.path()), "is not a URL");
     let hub = Hub::start(repository("bert-mean-tiny"));
     unknown(HubModel { id: "owner/none".to_owned(), ..model(&hub.endpoint, cache.path()) }, "no such repository");
     hub.set_fault(Some((&get("tokenizer.json"), Fault::CloseHalfway)));

@@ -75,7 +75,7 @@ impl Cache {
         if revision != commit
             && let Err(error) = write()
         {
-            tracing::warn!("{}: {error}; the model will not be found without the hub", file.display());
+            tracing::warn!("{}: {error}; without the hub this commit will not be found in the cache", file.display());
         }
     }
 
@@ -113,7 +113,7 @@ impl Cache {
         if bytes <= free {
             return Ok(());
         }
-        let problem = format!("No space left on device: it has {bytes} bytes, and {free} are free");
+        let problem = format!("No space left on device: {bytes} bytes are needed and {free} are free");
         Err(Failure::Cache(io::Error::new(io::ErrorKind::StorageFull, problem)))
     }
 }

@@ -1,22 +1,26 @@
-//! Requests to the hub: redirects, repetitions and the limits of answers. Hugging Face's client library has no limit on what it reads,
+//! Requests to the hub: redirects, repetitions and the limits of responses. Hugging Face's client library has no limit on what it reads,
 //! and does not keep the token from hosts that a redirect leads to.
 
+use super::body::start;
 use super::failure::Failure;
+use super::listing::Heads;
 use super::place::{MAX_REDIRECTS, Place};
+use super::retry;
+use super::watch::Meter;
 use crate::options::HubModel;
 use prefold_core::shown;
-use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, IF_RANGE, RANGE};
 use reqwest::{Method, Response, Url};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Attempts of one request.
-const MAX_ATTEMPTS: u32 = 6;
+pub(super) const MAX_ATTEMPTS: u32 = 6;
 /// Time before the second attempt; it doubles with each.
-const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// Bytes that are read of an answer that refuses something; a message needs some hundred.
+pub(super) const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// Bytes that are read of an error response; a message needs some hundred.
 const MAX_REFUSAL_BYTES: u64 = 64 << 10;
-/// Bytes of an answer's headers in HTTP/2; HTTP/1 has limits of its own, of 100 headers and 400 KiB.
+/// Bytes of a response's headers in HTTP/2; HTTP/1 has limits of its own, of 100 headers and 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 
 /// Access to the hub.
@@ -24,31 +28,43 @@ pub(super) struct Client {
     http: reqwest::Client,
     endpoint: Url,
     authorization: Option<HeaderValue>,
+    /// Longest sum of the waits that a server may ask for between the attempts of one request.
+    patience: Duration,
 }
 
-/// A body that comes in pieces.
-pub(super) trait Body {
-    /// The next piece; `None` at the end.
-    async fn piece(&mut self) -> Result<Option<impl AsRef<[u8]>>, Failure>;
+/// Part of a body that is requested.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// The first byte.
+    pub(super) start: u64,
+    /// The byte after the last; absent for the end of the body.
+    pub(super) end: Option<u64>,
+    /// ETag of the content of which it is wanted; of another the whole comes.
+    pub(super) content: Option<HeaderValue>,
 }
 
-impl Body for Response {
-    async fn piece(&mut self) -> Result<Option<impl AsRef<[u8]>>, Failure> {
-        self.chunk().await.map_err(|error| Failure::request(&error))
+impl Part {
+    /// The value of `Range`; absent for a whole body.
+    fn range(&self) -> Option<String> {
+        match (self.start, self.end) {
+            (0, None) => None,
+            (start, None) => Some(format!("bytes={start}-")),
+            (start, Some(end)) => Some(format!("bytes={start}-{}", end.saturating_sub(1))),
+        }
     }
 }
 
 impl Client {
     /// # Errors
-    /// The endpoint is no address, or the token or user agent cannot be sent.
+    /// The endpoint is not a URL, or the token or user agent cannot be sent.
     pub(super) fn new(model: &HubModel, endpoint: &str, token: Option<&str>) -> Result<Self, String> {
-        let url = Url::parse(endpoint).map_err(|error| format!("{endpoint} is no address: {error}"))?;
+        let url = Url::parse(endpoint).map_err(|error| format!("{endpoint} is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("{endpoint} is no address of HTTP"));
+            return Err(format!("{endpoint} is not a URL with http:// or https://"));
         }
         let authorization = |token: &str| {
             let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
-                .map_err(|_| "the token has characters that cannot be sent".to_owned())?;
+                .map_err(|_| "the token contains characters that cannot be sent in an HTTP header".to_owned())?;
             value.set_sensitive(true);
             Ok::<_, String>(value)
         };
@@ -59,31 +75,32 @@ impl Client {
             .http2_max_header_list_size(MAX_HEADER_BYTES)
             .build()
             .map_err(|error| error.to_string())?;
-        Ok(Self { http, endpoint: url, authorization: token.map(authorization).transpose()? })
+        let authorization = token.map(authorization).transpose()?;
+        Ok(Self { http, endpoint: url, authorization, patience: model.timeout })
     }
 
     pub(super) fn has_token(&self) -> bool {
         self.authorization.is_some()
     }
 
-    /// An address of the hub from its parts, each encoded whole.
+    /// A URL of the hub from its parts, each encoded whole.
     pub(super) fn url<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.endpoint.clone();
-        // Always an address with a path, by its scheme.
+        // Always a URL with a path, by its scheme.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(parts);
         }
         url
     }
 
-    /// The answer to GET, after all redirects; its body is not read yet.
+    /// The response to GET, after all redirects; its body is not read yet.
     ///
     /// # Errors
     /// There is none, or one without success.
-    pub(super) async fn get(&self, url: Url, first_bytes: Option<u64>) -> Result<Response, Failure> {
+    pub(super) async fn get(&self, url: Url, part: &Part, meter: &Meter) -> Result<Response, Failure> {
         let mut place = Place::of_hub(url);
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.ask(Method::GET, &place, first_bytes).await?;
+            let response = self.ask(Method::GET, &place, part, meter).await?;
             match place.next(&response)? {
                 Some(next) => place = next,
                 None => return succeeded(response, place.is_hub).await,
@@ -92,69 +109,74 @@ impl Client {
         Err(too_many())
     }
 
-    /// The headers of the hub's own answers to HEAD, the last first. A redirect to another host is not followed: that is the storage,
+    /// The headers of the hub's own responses to HEAD, the last first. A redirect to another host is not followed: that is the storage,
     /// which knows nothing of commits.
     ///
     /// # Errors
-    /// There is no answer, or one without success.
-    pub(super) async fn head(&self, url: Url) -> Result<Heads, Failure> {
+    /// There is no response, or one without success.
+    pub(super) async fn head(&self, url: Url, meter: &Meter) -> Result<Heads, Failure> {
         let mut place = Place::of_hub(url);
         let mut redirects = Vec::new();
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.ask(Method::HEAD, &place, None).await?;
+            let response = self.ask(Method::HEAD, &place, &Part::default(), meter).await?;
             match place.next(&response)? {
                 Some(next) => {
                     redirects.insert(0, response.headers().clone());
                     if !next.is_hub {
-                        return Ok(Heads { file: None, redirects });
+                        let elsewhere = next.url.origin().ascii_serialization();
+                        return Ok(Heads { file: Err(elsewhere), redirects });
                     }
                     place = next;
                 }
                 None => {
                     let file = succeeded(response, true).await?.headers().clone();
-                    return Ok(Heads { file: Some(file), redirects });
+                    return Ok(Heads { file: Ok(file), redirects });
                 }
             }
         }
         Err(too_many())
     }
 
-    /// One request without redirects, repeated while its failure may pass.
-    async fn ask(&self, method: Method, place: &Place, first_bytes: Option<u64>) -> Result<Response, Failure> {
-        let (mut attempt, mut delay) = (1, FIRST_DELAY);
+    /// One request without redirects, repeated while its failure may pass, and after the wait that the server asks for; a longer wait than
+    /// there is patience for makes the refusal final.
+    async fn ask(&self, method: Method, place: &Place, part: &Part, meter: &Meter) -> Result<Response, Failure> {
+        let (mut attempt, mut delay, mut waited) = (1, FIRST_DELAY, Duration::ZERO);
         loop {
             let mut request = self.http.request(method.clone(), place.url.clone()).header(ACCEPT_ENCODING, "identity");
             if let Some(authorization) = self.authorization.as_ref().filter(|_| place.is_hub) {
                 request = request.header(AUTHORIZATION, authorization);
             }
-            if let Some(last) = first_bytes.map(|bytes| bytes.saturating_sub(1)) {
-                request = request.header(RANGE, format!("bytes=0-{last}"));
+            if let Some(range) = part.range() {
+                request = request.header(RANGE, range);
+            }
+            if let Some(content) = &part.content {
+                request = request.header(IF_RANGE, content);
             }
             let result = request.send().await;
             let may_pass = match &result {
                 Ok(response) => matches!(response.status().as_u16(), 408 | 429 | 500 | 502 | 503 | 504),
                 Err(error) => error.is_connect() || error.is_timeout() || error.is_request(),
             };
-            if !may_pass || attempt == MAX_ATTEMPTS {
+            let wait = result.as_ref().ok().and_then(asked_wait).unwrap_or_default();
+            waited = waited.saturating_add(wait);
+            if !may_pass || attempt == MAX_ATTEMPTS || waited > self.patience {
                 return result.map_err(|error| Failure::request(&error));
             }
-            tokio::time::sleep(delay).await;
+            meter.wait(wait).await;
+            tokio::time::sleep(delay.saturating_sub(wait)).await;
             attempt += 1;
             delay *= 2;
         }
     }
 }
 
-/// Headers of the hub's answers to HEAD.
-pub(super) struct Heads {
-    /// Headers of the file; absent if another host has it.
-    pub(super) file: Option<HeaderMap>,
-    /// Headers of the redirects, the last first.
-    pub(super) redirects: Vec<HeaderMap>,
+fn too_many() -> Failure {
+    Failure::Answer(format!("more than {MAX_REDIRECTS} redirects"))
 }
 
-fn too_many() -> Failure {
-    Failure::Answer(format!("it is redirected more than {MAX_REDIRECTS} times"))
+/// The wait before another attempt that a response asks for.
+fn asked_wait(response: &Response) -> Option<Duration> {
+    retry::asked(response.status().as_u16(), response.headers(), SystemTime::now())
 }
 
 /// The response itself if it is one of success.
@@ -163,13 +185,18 @@ async fn succeeded(response: Response, is_hub: bool) -> Result<Response, Failure
         return Ok(response);
     }
     let status = response.status().as_u16();
-    let message = response.headers().get("x-error-message").and_then(|text| Some(text.to_str().ok()?.to_owned()));
+    let header = |name| response.headers().get(name).and_then(|text| Some(text.to_str().ok()?.to_owned()));
+    let (code, message) = (header("x-error-code"), header("x-error-message"));
+    let is_verdict = is_hub && is_verdict(code.as_deref(), message.as_deref());
+    let wait = asked_wait(&response).map(|wait| {
+        format!("; it asks to wait {} s before the next attempt (limit: --download-timeout)", wait.as_secs())
+    });
     let message = match message {
         Some(message) => message,
         None => refusal(response).await,
     };
     let message = if message.is_empty() { message } else { format!(": {}", shown(&message)) };
-    Err(Failure::Status { status, message, is_hub })
+    Err(Failure::Status { status, message: message + &wait.unwrap_or_default(), is_hub, is_verdict })
 }
 
 /// Message in the body of a refusal; empty if it cannot be read.
@@ -182,33 +209,8 @@ async fn refusal(mut response: Response) -> String {
     }
 }
 
-/// The first bytes of a body, or all if there are fewer; `seen` is called with the number so far.
-///
-/// # Errors
-/// The body breaks off before, or there is no memory for it.
-pub(super) async fn start(body: &mut impl Body, bytes: u64, seen: impl Fn(u64)) -> Result<Vec<u8>, Failure> {
-    let mut start = Vec::new();
-    while (start.len() as u64) < bytes
-        && let Some(piece) = body.piece().await?
-    {
-        let piece = piece.as_ref();
-        let left = usize::try_from(bytes).unwrap_or(usize::MAX) - start.len();
-        let piece = &piece[..piece.len().min(left)];
-        start.try_reserve(piece.len()).map_err(|_| Failure::TooLong(start.len() as u64))?;
-        start.extend_from_slice(piece);
-        seen(start.len() as u64);
-    }
-    Ok(start)
-}
-
-/// A whole body of at most `limit` bytes; `seen` is called with the number so far.
-///
-/// # Errors
-/// It has more, or breaks off.
-pub(super) async fn whole(mut response: Response, limit: u64, seen: impl Fn(u64)) -> Result<Vec<u8>, Failure> {
-    if response.content_length().is_some_and(|bytes| bytes > limit) {
-        return Err(Failure::TooLong(limit));
-    }
-    let body = start(&mut response, limit + 1, seen).await?;
-    if body.len() as u64 > limit { Err(Failure::TooLong(limit)) } else { Ok(body) }
+/// `true` for a refusal in which the hub itself says that the repository or revision does not exist, or that access to it is denied.
+fn is_verdict(code: Option<&str>, message: Option<&str>) -> bool {
+    matches!(code, Some("RepoNotFound" | "RevisionNotFound" | "GatedRepo" | "DisabledRepo"))
+        || message == Some("Access to this resource is disabled.")
 }

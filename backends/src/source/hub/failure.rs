@@ -12,21 +12,23 @@ const SETTING: &str = "--download-timeout, HF_HUB_DOWNLOAD_TIMEOUT";
 /// Reason for a failed request or download.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The request or its answer did not get through.
+    /// The request or its response did not get through.
     Request {
         problem: String,
         /// Nobody answered.
         is_unreachable: bool,
     },
-    /// An answer with a status that is none of success.
+    /// A response with a status other than success.
     Status {
         status: u16,
-        /// Message of the answer.
+        /// Message of the response.
         message: String,
-        /// The hub itself answered, not a host that it named.
+        /// The hub itself responded, not a host that it named.
         is_hub: bool,
+        /// The hub says in its own way that the repository or revision does not exist, or that access is denied.
+        is_verdict: bool,
     },
-    /// An answer that cannot be used.
+    /// A response that cannot be used.
     Answer(String),
     /// The cache cannot be written to.
     Cache(io::Error),
@@ -34,7 +36,7 @@ pub(crate) enum Failure {
     Stalled(Duration),
     /// So few bytes in this time that the end is not in sight.
     Slow { bytes: u64, time: Duration },
-    /// A small answer that was not whole after this time.
+    /// A small response that was not complete after this time.
     Unfinished(Duration),
     /// More bytes arrived, or were announced, than this limit.
     TooLong(u64),
@@ -55,7 +57,7 @@ impl Failure {
         Self::Request { problem: chain(error), is_unreachable }
     }
 
-    /// `true` if the hub cannot be reached, so that the cache may be used.
+    /// `true` if the hub cannot be reached, or has trouble of its own.
     pub(crate) fn is_unreachable(&self) -> bool {
         match self {
             Self::Request { is_unreachable, .. } => *is_unreachable,
@@ -63,6 +65,11 @@ impl Failure {
             Self::Stalled(_) | Self::Slow { .. } | Self::Unfinished(_) => true,
             _ => false,
         }
+    }
+
+    /// `true` if the hub itself says that the repository or revision does not exist, or that access is denied.
+    pub(crate) fn is_verdict(&self) -> bool {
+        matches!(self, Self::Status { is_verdict: true, .. })
     }
 }
 
@@ -74,16 +81,18 @@ impl fmt::Display for Failure {
             Self::Status { status, message, .. } => write!(f, "HTTP status {status}{message}"),
             Self::Answer(problem) => f.write_str(problem),
             Self::Cache(error) => error.fmt(f),
-            Self::Stalled(silence) => write!(f, "nothing came for {} s ({SETTING})", silence.as_secs_f64()),
+            Self::Stalled(silence) => write!(f, "no data was received for {} s ({SETTING})", silence.as_secs_f64()),
             Self::Slow { bytes, time } => {
-                write!(f, "only {bytes} bytes came in {} s ({SETTING})", time.as_secs_f64())
+                write!(f, "only {bytes} bytes were received in {} s ({SETTING})", time.as_secs_f64())
             }
-            Self::Unfinished(time) => write!(f, "it was not whole after {} s ({SETTING})", time.as_secs_f64()),
-            Self::TooLong(limit) => write!(f, "it is longer than the {limit} bytes that it may have"),
+            Self::Unfinished(time) => {
+                write!(f, "the response was not complete after {} s ({SETTING})", time.as_secs_f64())
+            }
+            Self::TooLong(limit) => write!(f, "it exceeds the limit of {limit} bytes"),
             Self::Xet(problem) => write!(f, "Xet download failed: {problem}"),
             Self::Locked { lock, silence } => write!(
                 f,
-                "another process is downloading it and has not got on for {} s ({SETTING}); it holds {}",
+                "another process is downloading it and has made no progress for {} s ({SETTING}); it holds the lock {}",
                 silence.as_secs_f64(),
                 lock.display()
             ),

@@ -1,16 +1,17 @@
 //! Downloads of single files into the cache.
 
+use super::body::{Body, Piece};
 use super::cache::Incomplete;
-use super::client::Body;
 use super::failure::Failure;
 use super::listing::{FileFacts, Listing};
+use super::resume::Answer;
 use super::watch::{Kind, Meter, follow, lock_file};
 use super::xet::XetFile;
 use super::{Download, defaults, verify};
 use crate::LoadError;
 use reqwest::Url;
 use std::fs;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
 impl Download<'_> {
@@ -21,19 +22,25 @@ impl Download<'_> {
         let path = folder.join(file);
         if path.exists() {
             let Err(problem) = verify::check(&path, file, None) else { return Ok(folder) };
+            if listing.is_cached {
+                return Err(self.error(file, problem));
+            }
             self.discard(&path, &folder, file, &problem)?;
-            tracing::warn!("{}: {problem}; downloading it anew", path.display());
+            tracing::warn!("{}: {problem}; downloading it again", path.display());
         }
         let meter = Meter::new(file, self.model.show_progress);
         let size = self.download(listing, file, &meter).await.map_err(|failure| self.failed(file, failure))?;
         let Err(problem) = verify::check(&path, file, size) else { return Ok(folder) };
         self.discard(&path, &folder, file, &problem)?;
-        Err(self.error(file, format!("{problem}; it was not kept, try again")))
+        Err(self.error(file, format!("{problem}; it was discarded, try again")))
     }
 
     fn discard(&self, path: &Path, folder: &Path, file: &str, problem: &str) -> Result<(), LoadError> {
         verify::discard(path, folder).map_err(|error| {
-            self.error(file, format!("{problem}; remove {}, which failed here: {error}", path.display()))
+            self.error(
+                file,
+                format!("{problem}; remove {} by hand, because removing it failed: {error}", path.display()),
+            )
         })
     }
 
@@ -41,7 +48,8 @@ impl Download<'_> {
     async fn download(&self, listing: &Listing, file: &str, meter: &Meter) -> Result<Option<u64>, Failure> {
         self.spent.add_file()?;
         let silence = self.model.timeout;
-        let heads = follow(self.client.head(self.file_url(&listing.commit, file)), meter, silence, Kind::Small).await?;
+        let head = self.client.head(self.file_url(&listing.commit, file), meter);
+        let heads = follow(head, meter, silence, Kind::Small).await?;
         let facts = FileFacts::read(&heads, &listing.commit)?;
         let blob = self.cache.blob(&facts.etag);
         fs::create_dir_all(blob.parent().unwrap_or(&blob)).map_err(Failure::Cache)?;
@@ -69,7 +77,7 @@ impl Download<'_> {
         let limit = limit.transpose()?;
         if let Some((hash, size)) = facts.xet.as_ref().filter(|_| defaults::uses_xet()).zip(limit) {
             let token = self.url(["api", "models"], ["xet-read-token", &listing.commit]);
-            let opened = XetFile::open(&self.client, token, hash.clone(), size);
+            let opened = XetFile::open(&self.client, token, hash.clone(), size, meter);
             match follow(opened, meter, silence, Kind::Small).await {
                 Ok(mut body) => {
                     self.store(&mut body, file, blob, size, Some(size), meter).await?;
@@ -84,11 +92,11 @@ impl Download<'_> {
                 Err(failure) => return Err(failure),
             }
         }
-        let request = self.client.get(self.file_url(&listing.commit, file), None);
-        let mut response = follow(request, meter, silence, Kind::Small).await?;
-        let size = facts.size.or_else(|| response.content_length());
+        let request = Answer::open(&self.client, self.file_url(&listing.commit, file), None, meter);
+        let mut answer = follow(request, meter, silence, Kind::Small).await?;
+        let size = facts.size.or_else(|| answer.length());
         let limit = self.space(self.spent.limit(file, size)?)?;
-        self.store(&mut response, file, blob, limit, size, meter).await?;
+        self.store(&mut answer, file, blob, limit, size, meter).await?;
         Ok(size)
     }
 
@@ -115,7 +123,7 @@ impl Download<'_> {
         incomplete.keep(blob)
     }
 
-    /// Address of a file of a commit.
+    /// URL of a file of a commit.
     pub(super) fn file_url(&self, commit: &str, file: &str) -> Url {
         self.url([], ["resolve", commit].into_iter().chain(file.split('/')))
     }
@@ -125,12 +133,20 @@ impl Download<'_> {
 async fn write(body: &mut impl Body, file: &mut fs::File, limit: u64, meter: &Meter) -> Result<u64, Failure> {
     let mut bytes = 0_u64;
     while let Some(piece) = body.piece().await? {
-        let piece = piece.as_ref();
-        bytes = bytes.saturating_add(piece.len() as u64);
-        if bytes > limit {
-            return Err(Failure::TooLong(limit));
+        match piece {
+            Piece::Restart => {
+                bytes = 0;
+                file.set_len(0).and_then(|()| file.rewind()).map_err(Failure::Cache)?;
+            }
+            Piece::Bytes(piece) => {
+                let piece = piece.as_ref();
+                bytes = bytes.saturating_add(piece.len() as u64);
+                if bytes > limit {
+                    return Err(Failure::TooLong(limit));
+                }
+                file.write_all(piece).map_err(Failure::Cache)?;
+            }
         }
-        file.write_all(piece).map_err(Failure::Cache)?;
         meter.set_completed(bytes);
     }
     Ok(bytes)

@@ -1,9 +1,10 @@
 //! What the hub tells of a model without its weights.
 
-use super::client::start;
+use super::body::start;
 use super::failure::Failure;
+use super::resume::Answer;
 use super::watch::{Kind, Meter, follow, lock_model};
-use super::{Download, Listed, Listing, blocking, read_json};
+use super::{Download, FileSet, Listing, blocking, read_json};
 use crate::LoadError;
 use crate::formats::gguf::has_gguf_extension;
 use crate::formats::{TensorFormat, safetensors};
@@ -36,13 +37,20 @@ pub(crate) fn inspect(model: &HubModel, dense_path: Option<&str>) -> Result<(Pat
 impl Download<'_> {
     /// The small files, the headers of the tensors and the licence.
     async fn inspect(&self, dense_path: Option<&str>) -> Result<(PathBuf, Option<Remote>), LoadError> {
-        let listing = match self.list().await? {
-            Listed::Files(listing) => listing,
-            Listed::Cached(snapshot) => return Ok((snapshot, None)),
+        if self.model.offline {
+            return Ok((self.offline()?, None));
+        }
+        let (failure, current) = match self.list().await {
+            Err(failure) => (failure, None),
+            Ok(listing) => {
+                let _lock = lock_model(&self.cache, &self.model.id).await;
+                match self.look(&listing, dense_path).await.inspect_err(|_| self.cache.prune()) {
+                    Ok((snapshot, remote)) => return Ok((snapshot, Some(remote))),
+                    Err(failure) => (failure, Some(listing.commit)),
+                }
+            }
         };
-        let _lock = lock_model(&self.cache, &self.model.id).await;
-        let found = self.look(&listing, dense_path).await.inspect_err(|_| self.cache.prune());
-        found.map(|(snapshot, remote)| (snapshot, Some(remote)))
+        Ok((self.instead(failure, current.as_deref(), dense_path, FileSet::All).await?, None))
     }
 
     async fn look(&self, listing: &Listing, dense_path: Option<&str>) -> Result<(PathBuf, Remote), LoadError> {
@@ -51,7 +59,7 @@ impl Download<'_> {
             const PROBLEM: &str = "the repository has no such file";
             return Err(match gguf {
                 true => {
-                    let hint = "what a GGUF file needs is seen when it is there: give its path";
+                    let hint = "a GGUF file can be checked only after its download: give its path";
                     self.error("config.json", format!("{PROBLEM}; {hint}"))
                 }
                 false => self.lacks("config.json", PROBLEM),
@@ -104,12 +112,15 @@ impl Download<'_> {
     async fn first_bytes(&self, listing: &Listing, file: &str, length: u64) -> Result<Vec<u8>, LoadError> {
         let meter = Meter::new(file, false);
         let request = async {
-            let mut response = self.client.get(self.file_url(&listing.commit, file), Some(length)).await?;
+            let url = self.file_url(&listing.commit, file);
+            let mut answer = Answer::open(&self.client, url, Some(length), &meter).await?;
             // A hub that does not know ranges sends the whole file.
-            let bytes = start(&mut response, length, |bytes| meter.set_completed(bytes)).await?;
+            let bytes = start(&mut answer, length, |bytes| meter.set_completed(bytes)).await?;
             match bytes.len() as u64 == length {
                 true => Ok(bytes),
-                false => Err(Failure::Answer(format!("{length} bytes were asked for and {} came", bytes.len()))),
+                false => {
+                    Err(Failure::Answer(format!("{length} bytes were requested and {} were received", bytes.len())))
+                }
             }
         };
         let bytes = follow(request, &meter, self.model.timeout, Kind::Small).await;

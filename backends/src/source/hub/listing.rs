@@ -1,6 +1,5 @@
 //! Facts of a repository and its files, from the hub: checked before they become parts of paths and requests.
 
-use super::client::Heads;
 use super::failure::Failure;
 use crate::source::names::check_inside;
 use reqwest::header::{CONTENT_LENGTH, ETAG, HeaderMap};
@@ -8,6 +7,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
 
 /// Bytes of a list of files. Lists of large repositories have some hundred kilobytes, with results of benchmarks some megabytes.
 pub(super) const MAX_LISTING_BYTES: u64 = 16 << 20;
@@ -23,9 +25,11 @@ pub(super) struct Listing {
     pub(super) files: BTreeSet<String>,
     /// The licence that the model's card names.
     pub(super) licence: Option<String>,
+    /// The files are those of the cache, and none is asked for that is not there.
+    pub(super) is_cached: bool,
 }
 
-/// The hub's answer.
+/// The hub's response.
 #[derive(Deserialize)]
 struct Info {
     sha: Option<String>,
@@ -52,10 +56,11 @@ impl Listing {
     /// It is malformed, too long, or names no commit.
     pub(super) fn parse(answer: &[u8]) -> Result<Self, Failure> {
         let problem = |problem: String| Failure::Answer(problem);
-        let info: Info = serde_json::from_slice(answer).map_err(|error| problem(format!("the answer: {error}")))?;
+        let info: Info = serde_json::from_slice(answer)
+            .map_err(|error| problem(format!("the response is not a list of files: {error}")))?;
         let names = info.siblings.unwrap_or_default();
         if names.len() > MAX_NAMES {
-            return Err(problem(format!("it names {} files, at most {MAX_NAMES} are read", names.len())));
+            return Err(problem(format!("it names {} files, more than the limit of {MAX_NAMES}", names.len())));
         }
         // A file whose name is a path elsewhere is none of the model.
         let is_inside = |name: &String| check_inside(name).is_ok() && !name.contains(char::is_control);
@@ -66,10 +71,38 @@ impl Listing {
         });
         match info.sha {
             // Checked, because it becomes part of paths.
-            Some(commit) if is_commit(&commit) => Ok(Self { commit, files, licence }),
-            Some(other) => Err(problem(format!("the answer names the commit {other:.60?}, which is none"))),
-            None => Err(problem("the answer does not name the commit".to_owned())),
+            Some(commit) if is_commit(&commit) => Ok(Self { commit, files, licence, is_cached: false }),
+            Some(other) => {
+                Err(problem(format!("the response names the commit {other:.60?}, which is not a commit hash")))
+            }
+            None => Err(problem("the response does not name the commit".to_owned())),
         }
+    }
+
+    /// The files of a cached commit.
+    ///
+    /// # Errors
+    /// Its folder cannot be read, or has too many files.
+    pub(super) fn of_folder(commit: &str, folder: &Path) -> io::Result<Self> {
+        let mut files = BTreeSet::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(inner) = folders.pop() {
+            for entry in fs::read_dir(inner)? {
+                let entry = entry?;
+                let path = entry.path();
+                if entry.file_type()?.is_dir() {
+                    folders.push(path);
+                } else if path.is_file()
+                    && let Some(name) = path.strip_prefix(folder).ok().and_then(Path::to_str)
+                {
+                    files.insert(name.to_owned());
+                }
+                if files.len() + folders.len() > MAX_NAMES {
+                    return Err(io::Error::other(format!("more than {MAX_NAMES} files")));
+                }
+            }
+        }
+        Ok(Self { commit: commit.to_owned(), files, licence: None, is_cached: true })
     }
 
     /// `true` if there is such a file in a folder, which ends with a slash or is empty for the top.
@@ -83,12 +116,20 @@ pub(super) fn is_commit(name: &str) -> bool {
     name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Facts of a file, from the headers of the hub's answers.
+/// Headers of the hub's responses to HEAD.
+pub(super) struct Heads {
+    /// Headers of the file; or the other host that has it, with scheme and port.
+    pub(super) file: Result<HeaderMap, String>,
+    /// Headers of the redirects, the last first.
+    pub(super) redirects: Vec<HeaderMap>,
+}
+
+/// Facts of a file, from the headers of the hub's responses.
 #[derive(Debug, PartialEq)]
 pub(super) struct FileFacts {
     /// Name of the content in the cache.
     pub(super) etag: String,
-    /// Bytes, if it is said.
+    /// Bytes, if they are stated.
     pub(super) size: Option<u64>,
     /// Hash in the hub's storage for large files, if it is there.
     pub(super) xet: Option<String>,
@@ -99,30 +140,40 @@ impl FileFacts {
     /// They lack the content's name or it is a path, or they are of another commit.
     pub(super) fn read(heads: &Heads, commit: &str) -> Result<Self, Failure> {
         let problem = |problem: String| Err(Failure::Answer(problem));
-        let own = |name: &str| heads.file.as_ref().and_then(|headers| text(headers, name));
+        let own = |name: &str| heads.file.as_ref().ok().and_then(|headers| text(headers, name));
         // A redirect's own length and tag are those of the redirect, unless the file is elsewhere.
         let linked = |name: &str| own(name).or_else(|| heads.redirects.iter().find_map(|headers| text(headers, name)));
         let last =
-            |name: &str| own(name).or_else(|| text(heads.redirects.first().filter(|_| heads.file.is_none())?, name));
+            |name: &str| own(name).or_else(|| text(heads.redirects.first().filter(|_| heads.file.is_err())?, name));
         let etag = linked("x-linked-etag").or_else(|| last(ETAG.as_str()));
         let Some(etag) = etag.map(|etag| etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')) else {
-            return problem("the answer has no ETag header".to_owned());
+            return problem(match &heads.file {
+                Ok(_) => "the response has no ETag header".to_owned(),
+                Err(elsewhere) => format!(
+                    "it redirects to {elsewhere} without an ETag header; if that is the hub, set --hf-endpoint to its URL"
+                ),
+            });
         };
         let etag = blob_name(etag);
         if etag.is_empty() || etag.len() > MAX_ETAG_BYTES {
-            return problem(format!("the answer's ETag header is {etag:.60?}, which cannot be the name of a file"));
+            return problem(format!("the ETag header {etag:.60?} of the response cannot be used as a file name"));
         }
         match linked("x-repo-commit") {
             Some(other) if other == commit => {}
             Some(other) => {
-                return problem(format!("it came from another commit than {commit}: {other:.60?}"));
+                return problem(format!("the response is of the commit {other:.60?} instead of {commit}"));
             }
-            None => return problem("the answer has no X-Repo-Commit header".to_owned()),
+            None => {
+                return problem(
+                    "the response has no X-Repo-Commit header, so it is not from a Hugging Face hub or mirror"
+                        .to_owned(),
+                );
+            }
         }
         let size = linked("x-linked-size").or_else(|| own(CONTENT_LENGTH.as_str()));
         let xet = linked("x-xet-hash");
         if let Some(hash) = xet.filter(|hash| hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit())) {
-            return problem(format!("the answer's X-Xet-Hash header is {hash:.80?}, which is no hash"));
+            return problem(format!("the X-Xet-Hash header {hash:.80?} of the response is not a hash"));
         }
         Ok(Self { etag, size: size.and_then(|size| size.parse().ok()), xet: xet.map(str::to_owned) })
     }

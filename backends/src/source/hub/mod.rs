@@ -1,6 +1,8 @@
 //! Download of a model's files from the Hugging Face hub into its usual cache.
 
+mod body;
 mod cache;
+mod cached;
 mod client;
 mod defaults;
 mod failure;
@@ -9,6 +11,8 @@ mod folders;
 pub(crate) mod inspect;
 mod listing;
 mod place;
+mod resume;
+mod retry;
 mod spent;
 mod tensors;
 mod verify;
@@ -26,13 +30,15 @@ use crate::source::modules::MODULES;
 use crate::source::names::{SENTENCE_CONFIGS, check_inside, max_bytes};
 use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
 use cache::Cache;
-use client::{Client, whole};
+use client::Client;
 use failure::Failure;
 use listing::{Listing, MAX_LISTING_BYTES};
 use prefold_core::without_credentials;
 use reqwest::Url;
+use resume::Answer;
 use serde_json::Value;
 use spent::Spent;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use watch::{Kind, Meter, follow, lock_model};
 
@@ -58,7 +64,8 @@ pub(crate) enum FileSet {
 
 /// Downloads a model's files that are not in the cache, and returns their folder.
 ///
-/// All files are of one commit, the weights last. If the hub cannot be reached, the cached commit of the revision is used.
+/// All files are of one commit, the weights last. If they cannot be had, the cached commit of the revision is used, unless the hub says that
+/// the repository or revision does not exist, lacks a file or is not for this account.
 /// Blocks; may be called from any thread.
 ///
 /// # Errors
@@ -86,19 +93,14 @@ fn blocking<T: Send>(
     })
 }
 
-/// Source of a model's files.
-enum Listed {
-    Files(Listing),
-    /// The folder of the cached commit.
-    Cached(PathBuf),
-}
-
 struct Download<'a> {
     model: &'a HubModel,
     endpoint: String,
     client: Client,
     cache: Cache,
     spent: Spent,
+    /// The hub said that the repository or revision does not exist, or that access is denied.
+    is_verdict: Cell<bool>,
 }
 
 impl<'a> Download<'a> {
@@ -108,16 +110,24 @@ impl<'a> Download<'a> {
         let client = Client::new(model, &endpoint, defaults::token(model).as_deref())
             .map_err(|problem| refusal(model, &endpoint, LISTING, false, &problem))?;
         let cache = Cache::new(defaults::cache_dir(model), &model.id);
-        Ok(Self { model, endpoint, client, cache, spent: Spent::default() })
+        Ok(Self { model, endpoint, client, cache, spent: Spent::default(), is_verdict: Cell::default() })
     }
 
     async fn run(&self, dense_path: Option<&str>, files: FileSet) -> Result<PathBuf, LoadError> {
-        let listing = match self.list().await? {
-            Listed::Files(listing) => listing,
-            Listed::Cached(snapshot) => return Ok(snapshot),
+        if self.model.offline {
+            return self.offline();
+        }
+        let listing = match self.list().await {
+            Ok(listing) => listing,
+            Err(failure) => return self.instead(failure, None, dense_path, files).await,
         };
-        let _lock = lock_model(&self.cache, &self.model.id).await;
-        self.get(&listing, dense_path, files).await.inspect_err(|_| self.cache.prune())
+        let lock = lock_model(&self.cache, &self.model.id).await;
+        let got = self.get(&listing, dense_path, files).await.inspect_err(|_| self.cache.prune());
+        drop(lock);
+        match got {
+            Err(failure) => self.instead(failure, Some(&listing.commit), dense_path, files).await,
+            got => got,
+        }
     }
 
     async fn get(&self, listing: &Listing, dense_path: Option<&str>, files: FileSet) -> Result<PathBuf, LoadError> {
@@ -130,60 +140,34 @@ impl<'a> Download<'a> {
             Some(models) => self.tensor_files(listing, &models, dense_path).await?,
             None => self.gguf(listing).await?,
         };
-        self.cache.remember(self.revision(), &listing.commit);
+        if !listing.is_cached {
+            self.cache.remember(self.revision(), &listing.commit);
+        }
         Ok(snapshot)
     }
 
-    /// Asks the hub for the list of files, unless that is not wanted or not possible and the cache has the model.
-    async fn list(&self) -> Result<Listed, LoadError> {
-        if self.model.offline {
-            return self.cached(None).map(Listed::Cached);
-        }
+    /// Asks the hub for the list of files.
+    async fn list(&self) -> Result<Listing, LoadError> {
         let meter = Meter::new(LISTING, false);
         let url = match &self.model.revision {
             Some(revision) => self.url(["api", "models"], ["revision", revision]),
             None => self.url(["api", "models"], []),
         };
         let request = async {
-            let response = self.client.get(url, None).await?;
-            let answer = whole(response, MAX_LISTING_BYTES, |bytes| meter.set_completed(bytes)).await?;
+            let answer = Answer::open(&self.client, url, None, &meter).await?;
+            let answer = answer.whole(MAX_LISTING_BYTES, |bytes| meter.set_completed(bytes)).await?;
             Listing::parse(&answer)
         };
-        match follow(request, &meter, self.model.timeout, Kind::Small).await {
-            Ok(listing) => Ok(Listed::Files(listing)),
-            Err(failure) if failure.is_unreachable() => self.cached(Some(failure)).map(Listed::Cached),
-            Err(failure) => Err(self.failed(LISTING, failure)),
-        }
+        follow(request, &meter, self.model.timeout, Kind::Small).await.map_err(|failure| self.failed(LISTING, failure))
     }
 
-    /// An address of the hub, with the model's between two parts.
+    /// A URL of the hub, with the model's between two parts.
     fn url<'u>(&'u self, before: impl IntoIterator<Item = &'u str>, after: impl IntoIterator<Item = &'u str>) -> Url {
         self.client.url(before.into_iter().chain(self.model.id.split('/')).chain(after))
     }
 
     fn revision(&self) -> &str {
         self.model.revision.as_deref().unwrap_or(DEFAULT_REVISION)
-    }
-
-    /// The cached commit of the revision. `unreachable` is the failure of the hub, absent in offline mode.
-    fn cached(&self, unreachable: Option<Failure>) -> Result<PathBuf, LoadError> {
-        match (self.cache.remembered(self.revision()), unreachable) {
-            (Some(snapshot), None) => Ok(snapshot),
-            (Some(snapshot), Some(cause)) => {
-                let id = &self.model.id;
-                let cause = told(without_credentials(&cause.to_string()));
-                tracing::warn!("the hub cannot be reached, {id} is taken from the cache as it is: {cause}");
-                Ok(snapshot)
-            }
-            (None, cause) => {
-                let cache = self.cache.root().display();
-                let problem = match cause {
-                    None => format!("{cache} does not have it, and the hub is not asked (--offline, HF_HUB_OFFLINE)"),
-                    Some(cause) => format!("the hub cannot be reached and {cache} does not have it: {cause}"),
-                };
-                Err(self.error(LISTING, problem))
-            }
-        }
     }
 
     /// Fetches the small files at the top and in the folders of the model's tensors, and returns the folder of all.
@@ -221,8 +205,8 @@ impl<'a> Download<'a> {
             several => {
                 let names: Vec<_> = several.iter().map(|file| file.as_str()).collect();
                 let problem = format!(
-                    "the repository has no config.json and not one .gguf file at its top but {}; \
-                     download the one you want and give its path",
+                    "the repository has neither a config.json nor exactly one .gguf file at the top level, but {}; \
+                     download the file you want and give its path",
                     names.join(", ")
                 );
                 Err(self.error("the model", problem))
@@ -252,16 +236,17 @@ impl<'a> Download<'a> {
     }
 
     fn failed(&self, file: &str, failure: Failure) -> LoadError {
+        if failure.is_verdict() {
+            self.is_verdict.set(true);
+        }
         let problem = match &failure {
-            Failure::Status { status: 401 | 403, is_hub: true, .. } if self.client.has_token() => {
-                "access denied: the repository does not exist, or the token's account has no access to it \
-                 (is there a license to accept?)"
-                    .to_owned()
-            }
-            Failure::Status { status: 401 | 403, is_hub: true, .. } => {
-                "access denied: the repository does not exist, or is private or gated; for those, give a token (HF_TOKEN)"
-                    .to_owned()
-            }
+            Failure::Status { status: 401 | 403, is_hub: true, .. } if self.client.has_token() => format!(
+                "access denied ({failure}): the repository does not exist, the token is invalid or expired, or the token's account \
+                 has no access (is there a license to accept?)"
+            ),
+            Failure::Status { status: 401 | 403, is_hub: true, .. } => format!(
+                "access denied ({failure}): the repository does not exist, or is private or gated; for those, give a token (HF_TOKEN)"
+            ),
             Failure::Status { status: 404, is_hub: true, .. } => match (file == LISTING, &self.model.revision) {
                 (false, _) => "the repository has no such file".to_owned(),
                 (true, None) => "there is no such repository".to_owned(),
@@ -272,9 +257,10 @@ impl<'a> Download<'a> {
                 format!("it cannot be written to the cache {cache} (--huggingface-hub-cache): {error}")
             }
             Failure::Xet(problem) if problem.contains("I/O error") => format!(
-                "{failure}; the hub's storage client keeps files of its own in HF_XET_CACHE, or else `xet` in HF_HOME, which \
-                 must be a folder that can be written"
+                "{failure}; the hub's storage client keeps its own files in HF_XET_CACHE, by default `xet` in HF_HOME, which must be \
+                 a writable directory"
             ),
+            _ if file == LISTING && failure.is_unreachable() => format!("the hub cannot be reached: {failure}"),
             _ => failure.to_string(),
         };
         self.error(file, problem)

@@ -32,9 +32,9 @@ impl Spent {
     pub(super) fn add_header(&self, bytes: u64) -> Result<(), Failure> {
         self.headers.set(self.headers.get().saturating_add(bytes));
         match self.headers.get() > MAX_HEADER_BYTES {
-            true => {
-                Err(Failure::Answer(format!("the model's headers of tensors have more than {MAX_HEADER_BYTES} bytes")))
-            }
+            true => Err(Failure::Answer(format!(
+                "the tensor headers of the model exceed the limit of {MAX_HEADER_BYTES} bytes in all"
+            ))),
             false => self.add_file(),
         }
     }
@@ -46,7 +46,7 @@ impl Spent {
     pub(super) fn add_file(&self) -> Result<(), Failure> {
         self.files.set(self.files.get() + 1);
         match self.files.get() > MAX_FILES {
-            true => Err(Failure::Answer(format!("the model has more than {MAX_FILES} files"))),
+            true => Err(Failure::Answer(format!("the model needs more files than the limit of {MAX_FILES}"))),
             false => Ok(()),
         }
     }
@@ -59,8 +59,8 @@ impl Spent {
         if is_weights(file) {
             return size.ok_or_else(|| {
                 Failure::Answer(
-                    "the hub does not say how many bytes it has, so nothing would end its download; let a mirror send Content-Length, or \
-                     download the model by other means and start with --offline".to_owned(),
+                    "the hub does not state its size, so nothing would limit the download; make the mirror send Content-Length, or download \
+                     the model with another tool and start with --offline".to_owned(),
                 )
             });
         }
@@ -68,7 +68,7 @@ impl Spent {
         match size {
             Some(size) if size > most => Err(Failure::TooLong(most)),
             Some(size) if size > left => Err(Failure::Answer(format!(
-                "with its {size} bytes, the model's files without weights have more than {MAX_SMALL_BYTES}"
+                "with its {size} bytes, the files other than weights exceed the limit of {MAX_SMALL_BYTES} bytes in all"
             ))),
             Some(size) => Ok(size),
             None => Ok(most.min(left)),

@@ -16,7 +16,7 @@ use std::path::Path;
 pub(crate) fn check(path: &Path, file: &str, announced: Option<u64>) -> Result<(), String> {
     let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
     if let Some(announced) = announced.filter(|&announced| announced != size) {
-        return Err(format!("{size} bytes came, not the {announced} that were announced{}", beginning(path)));
+        return Err(format!("{size} bytes were received, but {announced} were announced{}", beginning(path)));
     }
     let problem = if file.ends_with(".json") {
         check_json(path, file)
@@ -27,7 +27,7 @@ pub(crate) fn check(path: &Path, file: &str, announced: Option<u64>) -> Result<(
     } else {
         Ok(())
     };
-    problem.map_err(|problem| format!("what came is no such file: {problem}{}", beginning(path)))
+    problem.map_err(|problem| format!("the downloaded file is not valid: {problem}{}", beginning(path)))
 }
 
 fn check_json(path: &Path, file: &str) -> Result<(), String> {
@@ -37,7 +37,7 @@ fn check_json(path: &Path, file: &str) -> Result<(), String> {
 
 fn check_tensors(format: TensorFormat, path: &Path, file: &str) -> Result<(), String> {
     let bytes = FileBytes::map(path).map_err(|error| error.to_string())?;
-    let bytes = bytes.ok_or_else(|| "it is gone".to_owned())?;
+    let bytes = bytes.ok_or_else(|| "it has disappeared".to_owned())?;
     TensorFiles::single(format, file, bytes).map(drop).map_err(|error| error.to_string())
 }
 

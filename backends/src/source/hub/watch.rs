@@ -23,8 +23,12 @@ const MIN_RATE: u64 = 8 << 10;
 pub(crate) struct Meter {
     /// Hidden if there is no terminal.
     bar: ProgressBar,
-    /// Bytes received.
+    /// Bytes of the file so far; fewer after it began again.
     completed: Cell<u64>,
+    /// Bytes received in all.
+    received: Cell<u64>,
+    /// A wait that the server asked for is under way.
+    is_waiting: Cell<bool>,
 }
 
 impl Meter {
@@ -36,7 +40,7 @@ impl Meter {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_message(shown(file));
-        Self { bar, completed: Cell::new(0) }
+        Self { bar, completed: Cell::default(), received: Cell::default(), is_waiting: Cell::default() }
     }
 
     /// Shows how many bytes the file has.
@@ -44,10 +48,18 @@ impl Meter {
         self.bar.set_length(bytes);
     }
 
-    /// Notes how many bytes have come.
+    /// Notes how many bytes of the file have come.
     pub(crate) fn set_completed(&self, bytes: u64) {
-        self.completed.set(bytes);
+        let before = self.completed.replace(bytes);
+        self.received.set(self.received.get().saturating_add(bytes.saturating_sub(before)));
         self.bar.set_position(bytes);
+    }
+
+    /// Waits because the server asked for it; that does not count as silence.
+    pub(crate) async fn wait(&self, time: Duration) {
+        self.is_waiting.set(true);
+        tokio::time::sleep(time).await;
+        self.is_waiting.set(false);
     }
 }
 
@@ -80,8 +92,9 @@ pub(crate) async fn follow<T>(
     let mut request = pin!(request);
     let mut ticks = tokio::time::interval(TICK);
     let begin = Instant::now();
-    let (mut bytes, mut since) = (meter.completed.get(), begin);
+    let (mut bytes, mut since) = (meter.received.get(), begin);
     let (mut measured, mut measured_at) = (bytes, begin);
+    let mut looked = begin;
     loop {
         // The request is polled first, so that bytes that arrived while this thread was busy count as progress.
         tokio::select! {
@@ -90,8 +103,12 @@ pub(crate) async fn follow<T>(
             _ = ticks.tick() => {}
         }
         let now = Instant::now();
-        if meter.completed.get() != bytes {
-            (bytes, since) = (meter.completed.get(), now);
+        if meter.is_waiting.get() {
+            since += now - looked;
+        }
+        looked = now;
+        if meter.received.get() != bytes {
+            (bytes, since) = (meter.received.get(), now);
         } else if now - since >= silence {
             return Err(Failure::Stalled(silence));
         }
@@ -130,7 +147,7 @@ pub(crate) async fn lock_file(lock: &Path, blob: &Path, silence: Duration) -> Re
             Err(TryLockError::WouldBlock) => {
                 if !std::mem::replace(&mut said, true) {
                     tracing::info!(
-                        "another process is downloading the same file, as {}; waiting for that",
+                        "another process is downloading the same file and holds the lock {}; waiting for it",
                         lock.display()
                     );
                 }
@@ -159,11 +176,25 @@ pub(crate) async fn lock_model(cache: &Cache, model: &str) -> Option<File> {
             // The holder fails without progress, and the lock of an ended process is released.
             Err(TryLockError::WouldBlock) => {
                 if !std::mem::replace(&mut said, true) {
-                    tracing::info!(model, "another process is downloading it into the same cache; waiting for that");
+                    tracing::info!(model, "another process is downloading it into the same cache; waiting for it");
                 }
                 tokio::time::sleep(TICK).await;
             }
             Err(TryLockError::Error(_)) => return None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Meter;
+
+    #[test]
+    fn what_comes_again_counts_as_received() {
+        let meter = Meter::new("a", false);
+        for bytes in [100, 250, 0, 50, 300] {
+            meter.set_completed(bytes);
+        }
+        assert_eq!((meter.completed.get(), meter.received.get()), (300, 550));
     }
 }

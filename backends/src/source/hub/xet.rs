@@ -1,15 +1,18 @@
 //! Files in the hub's storage for large files, by its own client. That client reads whatever the storage sends: what it takes of memory is
 //! watched from here.
 
-use super::client::{Body, Client, whole};
+use super::body::{Body, Piece};
+use super::client::Client;
 use super::failure::{Failure, chain};
+use super::resume::Answer;
+use super::watch::Meter;
 use reqwest::Url;
 use serde::Deserialize;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xet::xet_session::{XetConfig, XetDownloadStream, XetDownloadStreamGroup, XetFileInfo, XetSessionBuilder};
 
-/// Bytes of the answer with the storage's token; it has some hundred.
+/// Bytes of the response with the storage's token; it has some hundred.
 const MAX_TOKEN_BYTES: u64 = 64 << 10;
 /// Bytes of a file that the client holds before they are written: several seconds of a fast line.
 const BUFFER: &str = "512mb";
@@ -24,6 +27,7 @@ const MARGIN: u64 = 60;
 /// A file that comes from the storage.
 pub(super) struct XetFile<'a> {
     client: &'a Client,
+    meter: &'a Meter,
     /// Where a token for the storage is given.
     token_url: Url,
     hash: String,
@@ -55,27 +59,33 @@ struct Token {
 impl<'a> XetFile<'a> {
     /// # Errors
     /// The hub gives no token, or the storage fails.
-    pub(super) async fn open(client: &'a Client, token_url: Url, hash: String, size: u64) -> Result<Self, Failure> {
+    pub(super) async fn open(
+        client: &'a Client,
+        token_url: Url,
+        hash: String,
+        size: u64,
+        meter: &'a Meter,
+    ) -> Result<Self, Failure> {
         let memory = Memory::now();
-        let opened = memory.watch(Opened::new(client, &token_url, &hash, 0..size)).await?;
-        Ok(Self { client, token_url, hash, size, done: 0, opened, memory })
+        let opened = memory.watch(Opened::new(client, &token_url, &hash, 0..size, meter)).await?;
+        Ok(Self { client, meter, token_url, hash, size, done: 0, opened, memory })
     }
 }
 
 impl Body for XetFile<'_> {
-    async fn piece(&mut self) -> Result<Option<impl AsRef<[u8]>>, Failure> {
+    async fn piece(&mut self) -> Result<Option<Piece<impl AsRef<[u8]>>>, Failure> {
         loop {
             let stream = &mut self.opened.stream;
             match self.memory.watch(async { Ok(stream.next().await) }).await? {
                 Ok(piece) => {
                     self.done += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-                    return Ok(piece);
+                    return Ok(piece.map(Piece::Bytes));
                 }
                 // The client could ask for tokens by itself, but would follow redirects with that of the hub.
                 Err(_) if self.opened.is_expired() && self.opened.start < self.done && self.done < self.size => {
                     let rest = self.done..self.size;
-                    self.opened =
-                        self.memory.watch(Opened::new(self.client, &self.token_url, &self.hash, rest)).await?;
+                    let opened = Opened::new(self.client, &self.token_url, &self.hash, rest, self.meter);
+                    self.opened = self.memory.watch(opened).await?;
                 }
                 Err(error) => return Err(Failure::Xet(chain(&error))),
             }
@@ -84,16 +94,19 @@ impl Body for XetFile<'_> {
 }
 
 impl Opened {
-    async fn new(client: &Client, token_url: &Url, hash: &str, range: std::ops::Range<u64>) -> Result<Self, Failure> {
-        let answer = whole(client.get(token_url.clone(), None).await?, MAX_TOKEN_BYTES, |_| ()).await?;
+    async fn new(
+        client: &Client,
+        token_url: &Url,
+        hash: &str,
+        range: std::ops::Range<u64>,
+        meter: &Meter,
+    ) -> Result<Self, Failure> {
+        let answer = Answer::open(client, token_url.clone(), None, meter).await?.whole(MAX_TOKEN_BYTES, |_| ()).await?;
         let token: Token = serde_json::from_slice(&answer)
-            .map_err(|error| Failure::Xet(format!("the answer with the storage's token: {error}")))?;
-        // The client takes addresses of folders and of memory too, and makes what is not there.
+            .map_err(|error| Failure::Xet(format!("the response with the storage token is malformed: {error}")))?;
+        // The client takes URLs of folders and of memory too, and creates what is not there.
         if !Url::parse(&token.cas_url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
-            return Err(Failure::Xet(format!(
-                "the storage's address is {:.200?}, which is none of HTTP",
-                token.cas_url
-            )));
+            return Err(Failure::Xet(format!("the storage URL {:.200?} is not an HTTP URL", token.cas_url)));
         }
         let failed = |error| Failure::Xet(chain(&error));
         let mut config = XetConfig::new();
@@ -142,7 +155,7 @@ impl Memory {
         tokio::select! {
             biased;
             result = work => result,
-            () = self.exceeded() => Err(Failure::Xet(format!("it took more than {MAX_GROWTH} bytes of memory"))),
+            () = self.exceeded() => Err(Failure::Xet(format!("the download needed more memory than the limit of {MAX_GROWTH} bytes"))),
         }
     }
 
