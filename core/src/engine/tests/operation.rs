@@ -34,7 +34,7 @@ async fn tokens_of_classified_texts_count_with_the_answer_and_let_others_tokeniz
         async move { engine.classify_tokens(vec!["some words ".repeat(30)], encode("inputs")).await }
     });
     control.started();
-    assert_eq!(engine.inner.tokenize_quota.held(), 0, "while the pass runs");
+    assert_eq!(engine.inner.tokenize_quota.quota().held(), 0, "while the pass runs");
     control.release(Fate::Answer);
     let answer = asking.await.unwrap().unwrap();
     let logits = answer.usage.tokens * (4 * DIM + 256);
@@ -138,7 +138,7 @@ async fn classified_tokens_count_in_their_request_and_not_in_the_quota_of_tokeni
         async move { engine.classify_tokens(vec!["one two".to_owned()], encode("inputs")).await }
     });
     let tokens = tokio::task::block_in_place(|| control.started()).ragged.input_ids().len();
-    assert_eq!(engine.inner.tokenize_quota.held(), 0);
+    assert_eq!(engine.inner.tokenize_quota.quota().held(), 0);
     assert!(engine.buffered().held() > tokens * (size_of::<crate::TextToken>() + 4 * DIM + 256));
     control.release(Fate::Answer);
     drop(running.await.unwrap().unwrap());
