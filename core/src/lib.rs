@@ -52,6 +52,7 @@ pub use request::{
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{shown, without_credentials};
 pub use tokenizer_limits::{
-    TokenizerFile, check_added_tokens, check_charsmap, check_merges, check_pieces, check_unigram,
+    TokenizerFile, TokenizerSums, check_added_tokens, check_charsmap, check_merges, check_normalizer, check_pieces,
+    check_unigram,
 };
 pub use yield_point::{Stopped, Uninterrupted, YieldPoint};

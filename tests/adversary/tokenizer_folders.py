@@ -1,7 +1,9 @@
 """Folders whose tokenizer is what is large: tokens, merges, pieces, normalisers, splits, templates, padding."""
 
 import base64
+import shutil
 import struct
+from dataclasses import replace
 
 from folders import folder
 from tensor_folders import TRIE, give_room
@@ -174,3 +176,23 @@ def lists_of_words(draft):
     lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(line(number) for number in range(draft.count(len(line(99_999)) + 1)))]
     give_room(draft, draft.choose(459, len(lines)))
     draft.write("vocab.txt", "\n".join(lines))
+
+
+@folder("router-encoders-tiny")
+def tokenizers_of_a_router(draft):
+    """Models behind one Router, each with a tokenizer that may be large on its own."""
+    router, count, maker = draft.json("router_config.json"), draft.choose(1, 4, 7), draft.choose(added_tokens, unigram_pieces)
+    modules = router["structure"]["document"]
+    parts = [draft.path / modules[0]]
+    for number in range(count - 1):
+        names = [f"r{number}_{name}" for name in modules]
+        for name, new in zip(modules, names):
+            shutil.copytree(draft.path / name, draft.path / new)
+            router["types"][new] = router["types"][name]
+        router["structure"][f"r{number}"] = names
+        parts.append(draft.path / names[0])
+    draft.write("router_config.json", router)
+    for part in parts:
+        made = replace(draft, path=part, scale=draft.scale // count, room=0)
+        maker(made)
+        draft.room += made.room

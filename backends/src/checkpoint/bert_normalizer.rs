@@ -7,6 +7,7 @@ use super::tokenizer::{self, CONFIG};
 use crate::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
+use prefold_core::TokenizerSums;
 use serde_json::{Map, Value};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer};
@@ -43,8 +44,13 @@ pub(super) fn described(config: &Fields<'_>) -> Result<BertNormalizer, LoadError
 /// Gives the tokenizer of a model with this `config.json` the normalizer of its class, if that is one of BERT's.
 ///
 /// # Errors
-/// A file is malformed.
-pub(super) fn apply(tokenizer: &mut Tokenizer, files: &ModelFiles, model: &Value) -> Result<(), LoadError> {
+/// A file is malformed, or the added tokens are beyond a limit with this normalizer.
+pub(super) fn apply(
+    tokenizer: &mut Tokenizer,
+    files: &ModelFiles,
+    model: &Value,
+    sums: &mut TokenizerSums,
+) -> Result<(), LoadError> {
     let config = files.json(CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
     let config = Fields::new(CONFIG, &config)?;
     if !matches!(tokenizer.get_model(), ModelWrapper::WordPiece(_)) || !has_class(&config, model)? {
@@ -56,7 +62,7 @@ pub(super) fn apply(tokenizer: &mut Tokenizer, files: &ModelFiles, model: &Value
             "the tokenizer's class and {CONFIG} overrule the normalizer of {}: {normalizer:?}",
             tokenizer::FILE
         );
-        tokenizer.with_normalizer(Some(normalizer)).map_err(tokenizer::invalid)?;
+        tokenizer::set_normalizer(tokenizer, normalizer.into(), sums)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::formats::config_json;
 use crate::formats::gguf::{self, GgufFile};
 use crate::json::Fields;
 use crate::source::{ModelFiles, tokenizer_files};
-use prefold_core::{Pooling, Prompts};
+use prefold_core::{Pooling, Prompts, TokenizerSums};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -41,11 +41,15 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the files, or the header of the GGUF file among them.
+    /// Reads the files, or the header of the GGUF file among them; `sums` are those of the model's tokenizers before.
     ///
     /// # Errors
     /// Files are missing or malformed, or need an unsupported feature.
-    pub(crate) fn read(files: &ModelFiles, gguf: Option<&GgufFile>) -> Result<Self, LoadError> {
+    pub(crate) fn read(
+        files: &ModelFiles,
+        gguf: Option<&GgufFile>,
+        sums: &mut TokenizerSums,
+    ) -> Result<Self, LoadError> {
         let (config, json) = match gguf {
             Some(gguf) => (gguf.config()?, None),
             None => {
@@ -55,9 +59,9 @@ impl Metadata {
         };
         let mut texts = TextSettings::read(files)?;
         let checked_tokenizer = || {
-            let mut tokenizer = read_tokenizer(files, gguf, &config, json.as_ref())?;
+            let mut tokenizer = read_tokenizer(files, gguf, (&config, json.as_ref()), sums)?;
             tokenizer::set_direction(&mut tokenizer, files)?;
-            texts.apply(&mut tokenizer)?;
+            texts.apply(&mut tokenizer, sums)?;
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
         };
@@ -92,18 +96,18 @@ impl Metadata {
 fn read_tokenizer(
     files: &ModelFiles,
     gguf: Option<&GgufFile>,
-    config: &TransformerConfig,
-    json: Option<&Value>,
+    (config, json): (&TransformerConfig, Option<&Value>),
+    sums: &mut TokenizerSums,
 ) -> Result<Tokenizer, LoadError> {
-    if let Some(mut tokenizer) = tokenizer::read(files)? {
+    if let Some(mut tokenizer) = tokenizer::read(files, sums)? {
         if let Some(json) = json {
-            bert_normalizer::apply(&mut tokenizer, files, json)?;
+            bert_normalizer::apply(&mut tokenizer, files, json, sums)?;
         }
         return Ok(tokenizer);
     }
     match gguf {
-        Some(gguf) => gguf::tokenizer::tokenizer(gguf),
-        None => match vocab_txt::read(files, &config.model_type)? {
+        Some(gguf) => gguf::tokenizer::tokenizer(gguf, sums),
+        None => match vocab_txt::read(files, &config.model_type, sums)? {
             Some(tokenizer) => Ok(tokenizer),
             None => Err(files.missing(tokenizer::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
         },

@@ -32,15 +32,15 @@ pub use summary::{ModelShape, ModelSummary, model_summary};
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::config::derived::check_derived;
-use crate::formats::Weights;
 use crate::formats::gguf::GgufWeights;
+use crate::formats::Weights;
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
 use capabilities::{Evidence, Purpose};
 use metadata::Metadata;
 use parts::Part;
-use prefold_core::Capabilities;
+use prefold_core::{Capabilities, TokenizerSums};
 use static_embedding::StaticEmbedding;
 use std::sync::Arc;
 use tokenizers::Tokenizer;
@@ -74,8 +74,9 @@ impl Checkpoint {
         let model = files.display_name();
         let parts = Part::all(options, files)?;
         let routes: Vec<_> = parts.iter().filter_map(|part| part.route.clone()).collect();
+        let mut sums = TokenizerSums::default();
         let open = |Part { name, files, options, .. }| {
-            Self::read(&name, &options, files).map_err(|error| Part::error(&name, error))
+            Self::read(&name, &options, files, &mut sums).map_err(|error| Part::error(&name, error))
         };
         let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
         parts::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
@@ -94,9 +95,9 @@ impl Checkpoint {
         self.part == other.part && self.config == other.config
     }
 
-    fn read(part: &str, options: &LoadOptions, files: ModelFiles) -> Result<Self, LoadError> {
+    fn read(part: &str, options: &LoadOptions, files: ModelFiles, sums: &mut TokenizerSums) -> Result<Self, LoadError> {
         let name = files.display_name();
-        let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run)?;
+        let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run, sums)?;
         let weights = weights.ok_or_else(|| LoadError::invalid(&name, "has no tensors"))?;
         let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
         let tokenizer = tokenizer.ok_or_else(|| LoadError::invalid(&name, "has no tokenizer"))?;
@@ -136,9 +137,9 @@ impl Inspection {
     /// Those of a start.
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
         let model = files.display_name();
-        let (mut parts, mut routes) = (Vec::new(), Vec::new());
+        let (mut parts, mut routes, mut sums) = (Vec::new(), Vec::new(), TokenizerSums::default());
         for Part { name, route, files, options } in Part::all(options, files)? {
-            match Self::read(&name, &options, files).map_err(|error| Part::error(&name, error))? {
+            match Self::read(&name, &options, files, &mut sums).map_err(|error| Part::error(&name, error))? {
                 Some(part) => parts.push(part),
                 None => return Ok(vec![]),
             }
@@ -154,13 +155,18 @@ impl Inspection {
         self.part == other.part && self.config == other.config
     }
 
-    fn read(part: &str, options: &LoadOptions, files: ModelFiles) -> Result<Option<Self>, LoadError> {
+    fn read(
+        part: &str,
+        options: &LoadOptions,
+        files: ModelFiles,
+        sums: &mut TokenizerSums,
+    ) -> Result<Option<Self>, LoadError> {
         if let Some(table) = StaticEmbedding::find(&files)?
             && table.is_unknown(&files)?
         {
             return Ok(None);
         }
-        let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check)?;
+        let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check, sums)?;
         let (part, bare) = (part.to_owned(), metadata.tokenizer.is_none());
         Ok(Some(Self { part, bare, config: metadata.config, weights, capabilities }))
     }
@@ -175,18 +181,23 @@ struct Opened {
 }
 
 impl Opened {
-    fn read(options: &LoadOptions, mut files: ModelFiles, purpose: Purpose) -> Result<Self, LoadError> {
+    fn read(
+        options: &LoadOptions,
+        mut files: ModelFiles,
+        purpose: Purpose,
+        sums: &mut TokenizerSums,
+    ) -> Result<Self, LoadError> {
         let table = StaticEmbedding::find(&files)?;
         let gguf = files.take_gguf();
         let (metadata, weights, stale) = match table {
             Some(table) => {
                 let weights = table.weights(&files)?;
-                let metadata = table.metadata(&files, weights.as_ref())?;
+                let metadata = table.metadata(&files, weights.as_ref(), sums)?;
                 let stale = table.stale_width(metadata.config.hidden_size)?;
                 (metadata, weights, stale)
             }
             None => {
-                let metadata = Metadata::read(&files, gguf.as_ref())?;
+                let metadata = Metadata::read(&files, gguf.as_ref(), sums)?;
                 let weights = match gguf {
                     Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
                     None => files.weights()?,

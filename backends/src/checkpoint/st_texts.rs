@@ -4,6 +4,7 @@ use super::{st_transformer, tokenizer};
 use crate::LoadError;
 use crate::json::{Fields, shown};
 use crate::source::ModelFiles;
+use prefold_core::TokenizerSums;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 use tokenizers::processors::PostProcessorWrapper;
@@ -122,9 +123,9 @@ impl TextSettings {
     ///
     /// # Errors
     /// The library refuses it.
-    pub(crate) fn apply(&self, tokenizer: &mut Tokenizer) -> Result<(), LoadError> {
+    pub(crate) fn apply(&self, tokenizer: &mut Tokenizer, sums: &mut TokenizerSums) -> Result<(), LoadError> {
         if self.lowercases {
-            tokenizer::lowercase(tokenizer)?;
+            tokenizer::lowercase(tokenizer, sums)?;
         }
         if self.without_special_tokens {
             tokenizer.with_post_processor(None::<PostProcessorWrapper>);

@@ -19,6 +19,7 @@ use crate::formats::{MappedTable, TensorFormat, Weights};
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use crate::source::names::{inside, module_folder};
+use prefold_core::TokenizerSums;
 use prefold_kernels::Activation;
 use serde_json::{Map, Value};
 use tokenizers::processors::PostProcessorWrapper;
@@ -109,10 +110,15 @@ impl StaticEmbedding {
     ///
     /// # Errors
     /// A file is missing or malformed, or the tokenizer does not fit the table.
-    pub(super) fn metadata(&self, files: &ModelFiles, weights: Option<&Weights>) -> Result<Metadata, LoadError> {
+    pub(super) fn metadata(
+        &self,
+        files: &ModelFiles,
+        weights: Option<&Weights>,
+        sums: &mut TokenizerSums,
+    ) -> Result<Metadata, LoadError> {
         let tokenizer = match files.is_bare(&self.folder)? {
             true => None,
-            false => Some(self.tokenizer(files)?),
+            false => Some(self.tokenizer(files, sums)?),
         };
         let (tokenizer, truncation) = tokenizer.unzip();
         let [rows, width] = self.shape(files, tokenizer.as_ref(), weights)?;
@@ -137,10 +143,10 @@ impl StaticEmbedding {
 
     /// The tokenizer, which puts nothing around a text, and the tokens after which it truncates. sentence-transformers lets it do so;
     /// Model2Vec sets a length of its own.
-    fn tokenizer(&self, files: &ModelFiles) -> Result<(Tokenizer, Option<usize>), LoadError> {
+    fn tokenizer(&self, files: &ModelFiles, sums: &mut TokenizerSums) -> Result<(Tokenizer, Option<usize>), LoadError> {
         let file = self.path(tokenizer::FILE);
         catch_panic(tokenizer::FILE, || {
-            let mut tokenizer = tokenizer::read_file(files, &file)?.ok_or_else(|| files.missing(&file, ""))?;
+            let mut tokenizer = tokenizer::read_file(files, &file, sums)?.ok_or_else(|| files.missing(&file, ""))?;
             tokenizer.with_post_processor(None::<PostProcessorWrapper>);
             let truncation = tokenizer.get_truncation().filter(|_| !self.is_model2vec);
             let (length, direction) = match truncation {

@@ -9,7 +9,7 @@ use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
 use crate::options::{LoadOptions, ModelSource};
 use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
-use prefold_core::{Capabilities, Folding, Task};
+use prefold_core::{Capabilities, Folding, Task, TokenizerSums};
 use tokenizers::Tokenizer;
 
 /// Tokenizer, sizes and capabilities of a model; see [`model_summary`].
@@ -64,12 +64,13 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let options = &options;
     let table = StaticEmbedding::find(&files)?;
     let gguf = files.take_gguf();
+    let sums = &mut TokenizerSums::default();
     let metadata = match table {
         Some(table) => {
             let weights = if table.has_weights(&files)? { table.weights(&files)? } else { None };
-            table.metadata(&files, weights.as_ref())?
+            table.metadata(&files, weights.as_ref(), sums)?
         }
-        None => Metadata::read(&files, gguf.as_ref())?,
+        None => Metadata::read(&files, gguf.as_ref(), sums)?,
     };
     let purpose = Purpose::Summary;
     let (capabilities, _) = Evidence { options, files: &files, metadata: &metadata, weights: None, purpose }.read()?;

@@ -5,7 +5,7 @@ use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::json::Fields;
 use crate::json_memory;
 use crate::source::ModelFiles;
-use prefold_core::TokenizerFile;
+use prefold_core::{TokenizerFile, TokenizerSums, check_normalizer};
 use serde_json::Value;
 use tokenizers::normalizers::{Lowercase, Sequence};
 use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer, TruncationDirection, TruncationParams};
@@ -17,8 +17,8 @@ pub(super) const CONFIG: &str = "tokenizer_config.json";
 ///
 /// # Errors
 /// The file or `tokenizer_config.json` is malformed, or beyond the limits on what a tokenizer may do with a text.
-pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
-    let Some(mut tokenizer) = read_file(files, FILE)? else { return Ok(None) };
+pub(crate) fn read(files: &ModelFiles, sums: &mut TokenizerSums) -> Result<Option<Tokenizer>, LoadError> {
+    let Some(mut tokenizer) = read_file(files, FILE, sums)? else { return Ok(None) };
     let direction = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
     keep_direction(&mut tokenizer, direction)?;
     if let Some(config) = files.json(CONFIG)? {
@@ -27,11 +27,16 @@ pub(crate) fn read(files: &ModelFiles) -> Result<Option<Tokenizer>, LoadError> {
     Ok(Some(tokenizer))
 }
 
-/// Reads a `tokenizer.json` wherever it is, with its truncation and without padding and dropout; `None` if there is no such file.
+/// Reads a `tokenizer.json` wherever it is, with its truncation and without padding and dropout; `None` if there is no such file. `sums` are
+/// those of the model's tokenizers before it.
 ///
 /// # Errors
 /// As for [`read`].
-pub(super) fn read_file(files: &ModelFiles, name: &str) -> Result<Option<Tokenizer>, LoadError> {
+pub(super) fn read_file(
+    files: &ModelFiles,
+    name: &str,
+    sums: &mut TokenizerSums,
+) -> Result<Option<Tokenizer>, LoadError> {
     let Some(bytes) = files.read(name)? else { return Ok(None) };
     json_memory::check(FILE, &bytes)?;
     // The library's own message is meant for its developers.
@@ -39,7 +44,7 @@ pub(super) fn read_file(files: &ModelFiles, name: &str) -> Result<Option<Tokeniz
         true => LoadError::invalid(FILE, error.to_string()),
         false => LoadError::invalid(FILE, format!("is not JSON: {error}")),
     })?;
-    file.check().map_err(|problem| LoadError::invalid(FILE, problem))?;
+    file.check(sums).map_err(|problem| LoadError::invalid(FILE, problem))?;
     drop(file);
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(invalid)?;
     remove_dropout(&mut tokenizer);
@@ -77,11 +82,25 @@ pub(super) fn set_direction(tokenizer: &mut Tokenizer, files: &ModelFiles) -> Re
 /// Converts texts to lower case before everything else that the tokenizer does with them, special tokens in a text excepted.
 ///
 /// # Errors
-/// The library refuses it.
-pub(crate) fn lowercase(tokenizer: &mut Tokenizer) -> Result<(), LoadError> {
+/// Its added tokens are beyond a limit then, or the library refuses it.
+pub(crate) fn lowercase(tokenizer: &mut Tokenizer, sums: &mut TokenizerSums) -> Result<(), LoadError> {
     let mut steps: Vec<NormalizerWrapper> = vec![Lowercase.into()];
     steps.extend(tokenizer.get_normalizer().cloned());
-    tokenizer.with_normalizer(Some(Sequence::new(steps))).map(drop).map_err(invalid)
+    set_normalizer(tokenizer, Sequence::new(steps).into(), sums)
+}
+
+/// Replaces a tokenizer's normalizer, which normalizes its added tokens too.
+///
+/// # Errors
+/// They are beyond a limit then, or the library refuses it.
+pub(super) fn set_normalizer(
+    tokenizer: &mut Tokenizer,
+    normalizer: NormalizerWrapper,
+    sums: &mut TokenizerSums,
+) -> Result<(), LoadError> {
+    check_normalizer(tokenizer, &normalizer, sums)
+        .map_err(|problem| LoadError::invalid(FILE, format!("`added_tokens` {problem}")))?;
+    tokenizer.with_normalizer(Some(normalizer)).map(drop).map_err(invalid)
 }
 
 /// `false` if `model_input_names` of `tokenizer_config.json` says that the model gets no token types: all are of type 0 then.

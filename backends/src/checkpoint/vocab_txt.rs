@@ -7,6 +7,7 @@ use crate::formats::special_tokens::{SecondText, Template};
 use crate::formats::wordpiece::BertTokenizer;
 use crate::json::Fields;
 use crate::source::ModelFiles;
+use prefold_core::TokenizerSums;
 use serde_json::Value;
 use tokenizers::models::bpe::Vocab;
 use tokenizers::{AddedToken, Tokenizer};
@@ -60,7 +61,11 @@ const CLASSES: [Class; 2] = [
 ///
 /// # Errors
 /// A file is malformed, lacks a special token, or asks for another kind of tokenizer.
-pub(crate) fn read(files: &ModelFiles, model_type: &str) -> Result<Option<Tokenizer>, LoadError> {
+pub(crate) fn read(
+    files: &ModelFiles,
+    model_type: &str,
+    sums: &mut TokenizerSums,
+) -> Result<Option<Tokenizer>, LoadError> {
     let Some(bytes) = files.read(FILE)? else { return Ok(None) };
     let empty = Value::Object(serde_json::Map::new());
     let config = files.json(CONFIG)?.unwrap_or_else(|| empty.clone());
@@ -94,7 +99,7 @@ pub(crate) fn read(files: &ModelFiles, model_type: &str) -> Result<Option<Tokeni
     // The others are for training: a model without a row for them has none.
     let added = [pad?, unk, cls, sep, mask?].into_iter().chain(listed(&config)?);
     let added = added.filter(|token| vocab.contains_key(&token.content)).collect();
-    let tokenizer = BertTokenizer { vocab, unk: unknown, normalizer, added, template }.build();
+    let tokenizer = BertTokenizer { vocab, unk: unknown, normalizer, added, template }.build(sums);
     tokenizer.map(Some).map_err(|error| LoadError::invalid(FILE, error.to_string()))
 }
 

@@ -1,7 +1,7 @@
 //! BERT's tokenizer, made from its vocabulary and settings.
 
 use super::special_tokens::{Template, set_template};
-use prefold_core::{check_added_tokens, check_pieces};
+use prefold_core::{TokenizerSums, check_added_tokens, check_pieces};
 use tokenizers::decoders::wordpiece::WordPiece as WordPieceDecoder;
 use tokenizers::models::bpe::Vocab;
 use tokenizers::models::wordpiece::WordPiece;
@@ -25,11 +25,11 @@ pub(crate) struct BertTokenizer {
 }
 
 impl BertTokenizer {
-    /// Builds the tokenizer.
+    /// Builds the tokenizer; `sums` are those of the model's tokenizers before it.
     ///
     /// # Errors
-    /// A part is beyond a limit, or the library refuses it.
-    pub(crate) fn build(self) -> Result<Tokenizer, tokenizers::Error> {
+    /// A part or a sum is beyond a limit, or the library refuses it.
+    pub(crate) fn build(self, sums: &mut TokenizerSums) -> Result<Tokenizer, tokenizers::Error> {
         let pieces = self.vocab.iter().map(|(piece, &id)| (piece.as_str(), id));
         check_pieces(pieces, Some(&self.unk)).map_err(|problem| format!("the vocabulary {problem}"))?;
         let model = WordPiece::builder().vocab(self.vocab).unk_token(self.unk).build()?;
@@ -37,7 +37,7 @@ impl BertTokenizer {
         tokenizer.with_normalizer(Some(self.normalizer))?;
         tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
         tokenizer.with_decoder(Some(WordPieceDecoder::new(CONTINUES.to_owned(), true)));
-        add_tokens(&mut tokenizer, self.added)?;
+        add_tokens(&mut tokenizer, self.added, sums)?;
         set_template(&mut tokenizer, &self.template)?;
         Ok(tokenizer)
     }
@@ -48,7 +48,12 @@ impl BertTokenizer {
 ///
 /// # Errors
 /// They are beyond a limit, or the library refuses one.
-pub(crate) fn add_tokens(tokenizer: &mut Tokenizer, added: Vec<AddedToken>) -> Result<(), tokenizers::Error> {
-    check_added_tokens(&added, tokenizer.get_normalizer()).map_err(|problem| format!("the added tokens: {problem}"))?;
+pub(crate) fn add_tokens(
+    tokenizer: &mut Tokenizer,
+    added: Vec<AddedToken>,
+    sums: &mut TokenizerSums,
+) -> Result<(), tokenizers::Error> {
+    check_added_tokens(&added, tokenizer.get_normalizer(), sums)
+        .map_err(|problem| format!("the added tokens: {problem}"))?;
     tokenizer.add_tokens(added).map(drop)
 }

@@ -1,12 +1,10 @@
 //! Limits on added tokens, which are found in a text as a whole.
 
 use super::growth::of_normalizer;
+use super::sums::TokenizerSums;
 use super::vocabulary::MAX_TOKEN_BYTES;
 use serde::Deserialize;
-use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
-
-/// Bytes at most of all added tokens, of those that are normalized after it: the automaton that finds them takes some hundred times as much.
-const MAX_BYTES: u64 = 4 << 20;
+use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper, Tokenizer};
 
 /// Added tokens at most. Real tokenizers have up to some ten thousand.
 const MAX_TOKENS: usize = 100_000;
@@ -24,13 +22,14 @@ pub(super) struct AddedToken {
     normalized: bool,
 }
 
-/// Checks the added tokens of another file than `tokenizer.json`, before the library adds them.
+/// Checks the added tokens of another file than `tokenizer.json`, before the library adds them, and adds them to the sums.
 ///
 /// # Errors
 /// They are beyond a limit; the rest of a sentence.
 pub fn check_added_tokens(
     tokens: &[tokenizers::AddedToken],
     normalizer: Option<&NormalizerWrapper>,
+    sums: &mut TokenizerSums,
 ) -> Result<(), String> {
     let growth = normalizer.map_or(Ok(1), of_normalizer)?;
     let read = |token: &tokenizers::AddedToken| AddedToken {
@@ -40,7 +39,23 @@ pub fn check_added_tokens(
         normalized: token.normalized,
     };
     let tokens: Vec<AddedToken> = tokens.iter().map(read).collect();
-    check_added(&tokens, normalizer.map(|steps| (steps, growth)))
+    check_added(&tokens, normalizer.map(|steps| (steps, growth)), sums)
+}
+
+/// Checks the added tokens of a tokenizer, which the sums have, under another normalizer, before the library normalizes them again.
+///
+/// # Errors
+/// They are beyond a limit; the rest of a sentence.
+pub fn check_normalizer(
+    tokenizer: &Tokenizer,
+    normalizer: &NormalizerWrapper,
+    sums: &mut TokenizerSums,
+) -> Result<(), String> {
+    let tokens: Vec<_> = tokenizer.get_added_tokens_decoder().values().cloned().collect();
+    let mut counted = TokenizerSums::default();
+    check_added_tokens(&tokens, tokenizer.get_normalizer(), &mut counted)?;
+    sums.remove_tokens(&counted);
+    check_added_tokens(&tokens, Some(normalizer), sums)
 }
 
 /// Checks the number of tokens and their lengths, and those that normalization makes of them, of which each byte may become as many as the
@@ -48,11 +63,15 @@ pub fn check_added_tokens(
 ///
 /// # Errors
 /// They are beyond a limit; the rest of a sentence.
-pub(super) fn check_added(added: &[AddedToken], normalizer: Option<(&NormalizerWrapper, u64)>) -> Result<(), String> {
+pub(super) fn check_added(
+    added: &[AddedToken],
+    normalizer: Option<(&NormalizerWrapper, u64)>,
+    sums: &mut TokenizerSums,
+) -> Result<(), String> {
     if added.len() > MAX_TOKENS {
         return Err(format!("has {} items, the limit is {MAX_TOKENS}", added.len()));
     }
-    let (mut bytes, mut work) = (0, 0_u64);
+    let mut work = 0_u64;
     for (index, token) in added.iter().enumerate() {
         let length = token.content.len();
         if length > MAX_TOKEN_BYTES {
@@ -66,10 +85,7 @@ pub(super) fn check_added(added: &[AddedToken], normalizer: Option<(&NormalizerW
             }
             normalizer.normalize(&mut content).map_err(|error| format!("item {index}: {error}"))?;
         }
-        bytes += content.get().len().max(length) as u64;
-        if bytes > MAX_BYTES {
-            return Err(format!("have more than {MAX_BYTES} bytes together, once they are normalized"));
-        }
+        sums.add_token(content.get().len().max(length) as u64)?;
         let is_cut = |content: &str| content.trim() != content;
         if (token.lstrip || token.rstrip) && (is_cut(&token.content) || is_cut(content.get())) {
             return Err(format!(

@@ -5,13 +5,15 @@ mod added;
 mod charsmap;
 mod growth;
 mod pattern;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
 
-pub use added::check_added_tokens;
+pub use added::{check_added_tokens, check_normalizer};
 pub use charsmap::check_charsmap;
 pub(crate) use growth::{of_decoder, of_normalizer};
+pub use sums::TokenizerSums;
 pub use vocabulary::{check_merges, check_pieces, check_unigram};
 
 use added::{AddedToken, check_added};
@@ -71,11 +73,12 @@ struct Model {
 }
 
 impl TokenizerFile {
-    /// Checks all steps. A panic of the library on malformed steps passes through.
+    /// Checks all steps, the tokens and the pieces, and adds them to the sums over the model's tokenizers. A panic of the library on malformed
+    /// steps passes through.
     ///
     /// # Errors
-    /// A step is malformed, or beyond a limit; a sentence that names it.
-    pub fn check(&self) -> Result<(), String> {
+    /// A step is malformed, or it or a sum is beyond a limit; a sentence that names it.
+    pub fn check(&self, sums: &mut TokenizerSums) -> Result<(), String> {
         let normalizer: Option<NormalizerWrapper> = read("normalizer", &self.normalizer)?;
         let growth = normalizer.as_ref().map_or(Ok(1), of_normalizer).map_err(named("normalizer"))?;
         if let Some(pre_tokenizer) = read::<PreTokenizerWrapper>("pre_tokenizer", &self.pre_tokenizer)? {
@@ -88,13 +91,14 @@ impl TokenizerFile {
             check_templates(&processor).map_err(named("post_processor"))?;
         }
         let added = self.added_tokens.as_deref().unwrap_or_default();
-        check_added(added, normalizer.as_ref().map(|steps| (steps, growth))).map_err(named("added_tokens"))?;
-        self.model.as_ref().map_or(Ok(()), Model::check).map_err(named("model"))
+        let normalizer = normalizer.as_ref().map(|steps| (steps, growth));
+        check_added(added, normalizer, sums).map_err(named("added_tokens"))?;
+        self.model.as_ref().map_or(Ok(()), |model| model.check(sums)).map_err(named("model"))
     }
 }
 
 impl Model {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, sums: &mut TokenizerSums) -> Result<(), String> {
         let affixes = [
             ("continuing_subword_prefix", &self.continuing_subword_prefix),
             ("end_of_word_suffix", &self.end_of_word_suffix),
@@ -107,7 +111,7 @@ impl Model {
         if let Some(word) = self.max_input_chars_per_word.filter(|&word| word > MAX_WORD) {
             return Err(format!("has a `max_input_chars_per_word` of {word}, the limit is {MAX_WORD}"));
         }
-        self.vocab.as_ref().map_or(Ok(()), |vocabulary| vocabulary.check(self.unk_token.as_deref()))
+        self.vocab.as_ref().map_or(Ok(()), |vocabulary| vocabulary.check(self.unk_token.as_deref(), sums))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Limits on a vocabulary: what the library builds of all pieces together, and what it does with a text for their sake.
 
+use super::sums::TokenizerSums;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
@@ -20,12 +21,6 @@ const MAX_UNIGRAM_BYTES: usize = 256;
 /// Unigram pieces at most of which each begins the next: each is copied and looked up at every place of a text where the longest is.
 const MAX_NESTED: usize = 64;
 
-/// Bytes at most that the library's trie of Unigram pieces takes, whatever their number.
-const TRIE_BYTES: u64 = 128 << 20;
-
-/// Bytes of the trie at most for each piece beside those. 250,000 pieces of many languages take some 300 MB.
-const TRIE_BYTES_OF_A_PIECE: u64 = 2 << 10;
-
 /// Bytes at most of a piece that may stand for a shorter text: the unknown token, and one that has its id with another in common. It is
 /// copied for each such token of a text.
 const MAX_REPEATED_BYTES: usize = 64;
@@ -44,10 +39,10 @@ impl Vocabulary {
     ///
     /// # Errors
     /// They are beyond a limit; the rest of a sentence.
-    pub(super) fn check(&self, unknown: Option<&str>) -> Result<(), String> {
+    pub(super) fn check(&self, unknown: Option<&str>, sums: &mut TokenizerSums) -> Result<(), String> {
         match self {
             Self::Ids(pieces) => check_pieces(pieces.iter().map(|(piece, id)| (piece.as_str(), *id)), unknown),
-            Self::Scores(pieces) => check_unigram(pieces.iter().map(String::as_str)),
+            Self::Scores(pieces) => check_unigram(pieces.iter().map(String::as_str), sums),
         }
     }
 }
@@ -78,11 +73,11 @@ pub fn check_pieces<'a>(pieces: impl Iterator<Item = (&'a str, u32)>, unknown: O
     }
 }
 
-/// Checks the pieces of Unigram, by id, before the library builds anything of them.
+/// Checks the pieces of Unigram, by id, before the library builds anything of them, and adds them to the sums.
 ///
 /// # Errors
 /// They are beyond a limit; the rest of a sentence.
-pub fn check_unigram<'a>(pieces: impl Iterator<Item = &'a str>) -> Result<(), String> {
+pub fn check_unigram<'a>(pieces: impl Iterator<Item = &'a str>, sums: &mut TokenizerSums) -> Result<(), String> {
     let (mut total, mut sorted) = (Total::default(), Vec::new());
     for (piece, id) in pieces.zip(0..) {
         total.add(piece, id, MAX_UNIGRAM_BYTES)?;
@@ -93,13 +88,7 @@ pub fn check_unigram<'a>(pieces: impl Iterator<Item = &'a str>) -> Result<(), St
     if trie.nested > MAX_NESTED {
         return Err(format!("has {} pieces each of which begins the next, the limit is {MAX_NESTED}", trie.nested));
     }
-    let limit = TRIE_BYTES + TRIE_BYTES_OF_A_PIECE * sorted.len() as u64;
-    match trie.bytes {
-        bytes if bytes > limit => {
-            Err(format!("has {} pieces whose trie takes {bytes} bytes, the limit is {limit}", sorted.len()))
-        }
-        _ => Ok(()),
-    }
+    sums.add_trie(sorted.len(), trie.bytes)
 }
 
 /// Checks the number of BPE's merges.

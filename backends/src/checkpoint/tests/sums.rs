@@ -2,13 +2,14 @@
 
 use super::refusals::Change::{Delete, Set, Write};
 use super::refusals::check;
-use super::{copy_of, fixture, open, options, write_json};
+use super::{copy_of, edit_tensors, fixture, open, options, read_json, write_json};
 use crate::check::check_model;
 use crate::config::derived::check_derived;
 use crate::config::{PositionsConfig, TransformerConfig};
 use crate::options::ModelSource;
 use serde_json::{Map, Value, json};
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn files_of_tiny_values_are_refused_before_they_are_parsed() {
@@ -132,4 +133,58 @@ fn a_router_has_few_models_and_short_names() {
     assert!(!message.contains("behind one Router"), "{message}");
     let message = refused(vec!["x".repeat(129), "b".to_owned()], &own);
     assert!(message.contains("`structure` has a name of 129 bytes, the limit is 128"), "{message}");
+}
+
+/// The message of a start, and that of check-model, which is the same.
+fn refused(folder: &Path) -> String {
+    let message = open(folder).unwrap_err().to_string();
+    let verdict = format!("{:?}", check_model(&options(ModelSource::Path(folder.to_owned()))).verdict);
+    let begin = message.split(['`', '"']).next().unwrap();
+    assert!(verdict.contains(begin), "{verdict}\nlacks {begin}");
+    message
+}
+
+/// Gives a model so many added tokens of 2,000 bytes, which begin alike, and rows for them.
+fn add_long_tokens(folder: &Path, begin: &str, count: usize) {
+    let token = |number: usize| {
+        let content = format!("{begin}{number:04}");
+        json!({"id": 1000 + number, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": true, "special": false})
+    };
+    let file = folder.join("tokenizer.json");
+    let mut tokenizer = read_json(&file);
+    tokenizer["added_tokens"].as_array_mut().unwrap().extend((0..count).map(token));
+    write_json(&file, &tokenizer);
+    let mut rows = 0;
+    edit_tensors(folder, |tensors| {
+        let (_, table) = tensors.iter_mut().find(|(name, _)| name.ends_with("word_embeddings.weight")).unwrap();
+        rows = table.shape[0] + count;
+        table.shape[0] = rows;
+        table.bytes.resize(rows * table.shape[1] * 4, 0);
+    });
+    Set("config.json", "/vocab_size", json!(rows)).apply(folder);
+}
+
+#[test]
+fn added_tokens_of_all_models_behind_a_router_are_counted_together() {
+    let dir = copy_of("router-encoders-tiny");
+    let [first, second] = ["document_0_Transformer", "query_0_Transformer"].map(|folder| dir.path().join(folder));
+    add_long_tokens(&first, &"x".repeat(1996), 1100);
+    open(dir.path()).unwrap();
+    add_long_tokens(&second, &"x".repeat(1996), 1100);
+    let message = refused(dir.path());
+    assert!(
+        message.starts_with("query_0_Transformer: tokenizer.json: `added_tokens` have more than 4194304 bytes"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_normalizer_in_the_place_of_the_file_s_does_not_make_added_tokens_longer_than_allowed() {
+    let dir = copy_of("bert-mean-tiny");
+    Set("tokenizer.json", "/normalizer", Value::Null).apply(dir.path());
+    // It puts spaces around each letter.
+    add_long_tokens(dir.path(), &"\u{4e2d}".repeat(665), 1400);
+    let message = refused(dir.path());
+    assert!(message.starts_with("tokenizer.json: `added_tokens` have more than 4194304 bytes"), "{message}");
 }

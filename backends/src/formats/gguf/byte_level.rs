@@ -5,7 +5,7 @@ use super::tokens::{BESIDE, Token, added_tokens, failed, strings, token_at, toke
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
-use prefold_core::check_merges;
+use prefold_core::{TokenizerSums, check_merges};
 use tokenizers::decoders::byte_level::ByteLevel;
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::unicode::NFC;
@@ -72,7 +72,7 @@ const PRE_TOKENIZERS: [PreTokenizer; 5] = [
 ///
 /// # Errors
 /// The metadata is incomplete or malformed, or the pattern that splits texts is not known.
-pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
+pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tokenizer, LoadError> {
     let pre = pre_tokenizer(file)?;
     let tokens = tokens(file)?;
     let mut tokenizer = Tokenizer::new(bpe(file, &tokens, pre.ignore_merges)?);
@@ -81,7 +81,7 @@ pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
     tokenizer.with_normalizer(pre.nfc.then_some(NFC)).map_err(failed)?;
     tokenizer.with_pre_tokenizer(Some(pre.split.build().map_err(failed)?));
     tokenizer.with_decoder(Some(ByteLevel::default()));
-    add_tokens(&mut tokenizer, added_tokens(file, &tokens)?).map_err(failed)?;
+    add_tokens(&mut tokenizer, added_tokens(file, &tokens)?, sums).map_err(failed)?;
     let template = Template {
         bos: ends_with(file, &tokens, "bos", pre.adds_bos)?,
         eos: ends_with(file, &tokens, "eos", pre.adds_eos)?,

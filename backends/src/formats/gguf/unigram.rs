@@ -6,7 +6,7 @@ use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
 use candle_core::quantized::gguf_file::Value;
-use prefold_core::{check_charsmap, check_unigram};
+use prefold_core::{TokenizerSums, check_charsmap, check_unigram};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::{Precompiled, Replace, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
@@ -24,7 +24,7 @@ const SPACE: char = '\u{2581}';
 ///
 /// # Errors
 /// The metadata is incomplete or malformed, or spaces are treated in another way than XLM-RoBERTa's.
-pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
+pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tokenizer, LoadError> {
     for key in ["tokenizer.ggml.add_space_prefix", "tokenizer.ggml.remove_extra_whitespaces"] {
         if file.bool(key)? == Some(false) {
             return Err(LoadError::unsupported(file.name(), format!("`{key}` false"), format!("true; {BESIDE}")));
@@ -40,14 +40,14 @@ pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
     let (_, unk) = required("tokenizer.ggml.unknown_token_id")?;
     let failed = failed(file);
     let beyond = |problem| LoadError::invalid(file.name(), format!("the vocabulary {problem}"));
-    check_unigram(tokens.iter().map(|token| token.text)).map_err(beyond)?;
+    check_unigram(tokens.iter().map(|token| token.text), sums).map_err(beyond)?;
     let model = Unigram::from(scored(file, &tokens)?, Some(unk as usize), false).map_err(failed)?;
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_normalizer(Some(normalizer(file)?)).map_err(failed)?;
     let metaspace = || Metaspace::new(SPACE, PrependScheme::Always, true);
     tokenizer.with_pre_tokenizer(Some(PreTokenizers::new(vec![WhitespaceSplit.into(), metaspace().into()])));
     tokenizer.with_decoder(Some(metaspace()));
-    add_tokens(&mut tokenizer, added_tokens(file, &tokens)?).map_err(failed)?;
+    add_tokens(&mut tokenizer, added_tokens(file, &tokens)?, sums).map_err(failed)?;
     set_template(&mut tokenizer, &template).map_err(failed)?;
     Ok(tokenizer)
 }

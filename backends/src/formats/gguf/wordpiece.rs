@@ -8,6 +8,7 @@ use super::tokens::{Kind, Token, failed, token_at, tokens, vocab};
 use crate::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
 use crate::formats::wordpiece::{BertTokenizer, CONTINUES};
+use prefold_core::TokenizerSums;
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{AddedToken, NormalizedString, Normalizer, Tokenizer};
 
@@ -18,7 +19,7 @@ const BEGINS: char = '\u{2581}';
 ///
 /// # Errors
 /// The metadata is incomplete or malformed.
-pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
+pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tokenizer, LoadError> {
     let tokens = tokens(file)?;
     let pieces: Vec<String> = tokens.iter().map(piece).collect();
     let normal = tokens.iter().zip(&pieces).filter(|(token, _)| token.kind == Kind::Normal);
@@ -35,7 +36,7 @@ pub(super) fn tokenizer(file: &GgufFile) -> Result<Tokenizer, LoadError> {
     let added = added.collect();
     let template = Template { bos: Some(cls), eos: Some(sep), second: SecondText::Joined };
     let vocab = vocab(file, pieces.into_iter())?;
-    BertTokenizer { vocab, unk, normalizer, added, template }.build().map_err(failed(file))
+    BertTokenizer { vocab, unk, normalizer, added, template }.build(sums).map_err(failed(file))
 }
 
 /// A token in BERT's own spelling.

@@ -3,12 +3,12 @@ use serde_json::json;
 
 fn refusal(file: Value) -> String {
     let file: TokenizerFile = serde_json::from_value(file).unwrap();
-    file.check().unwrap_err()
+    file.check(&mut TokenizerSums::default()).unwrap_err()
 }
 
 fn accept(file: Value) {
     let file: TokenizerFile = serde_json::from_value(file).unwrap();
-    file.check().unwrap();
+    file.check(&mut TokenizerSums::default()).unwrap();
 }
 
 fn replace(from: &str, to: &str) -> Value {
@@ -90,6 +90,8 @@ fn other_steps_have_limits_too() {
     // The library copies the spellings too, and does not compare their number.
     let without_ids = json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [],
         "special_tokens": {"x": {"id": "x", "ids": [], "tokens": vec!["x"; 300]}}});
+    let mut without_spellings = without_ids.clone();
+    without_spellings["special_tokens"]["x"] = json!({"id": "x", "ids": vec![1; 301], "tokens": []});
     let text = json!({"Sequence": {"id": "A", "type_id": 0}});
     let special = json!({"SpecialToken": {"id": "x", "type_id": 0}});
     for (file, words) in [
@@ -112,6 +114,7 @@ fn other_steps_have_limits_too() {
         ),
         (json!({"added_tokens": vec![json!({"content": "x"}); 100_001]}), "has 100001 items, the limit is 100000"),
         (json!({"post_processor": without_ids}), "puts 300 tokens around a text"),
+        (json!({"post_processor": without_spellings}), "puts 301 tokens around a text"),
         (
             json!({"post_processor": sequence("processors", vec![template(json!([text, special]), 200); 2])}),
             "puts 400 tokens around a text",
@@ -123,4 +126,37 @@ fn other_steps_have_limits_too() {
     accept(
         json!({"post_processor": template(json!([text, special]), 1), "added_tokens": [{"content": "<mask>", "lstrip": true}]}),
     );
+}
+
+#[test]
+fn added_tokens_are_measured_before_and_after_normalisation() {
+    let long = |letter: &str, count: usize| vec![json!({"content": letter.repeat(2000), "normalized": true}); count];
+    for (normalizer, tokens, words) in [
+        (replace("a", "aaa"), long("a", 700), "more than 4194304 bytes together"),
+        (replace("a", ""), long("a", 2100), "more than 4194304 bytes together"),
+        (
+            replace("a", &"a".repeat(1000)),
+            long("b", 135),
+            "may take more than 268435456 bytes while they are normalized",
+        ),
+        (
+            replace("a", " b"),
+            vec![json!({"content": "a", "normalized": true, "rstrip": true})],
+            "item 0 has white space at its edge",
+        ),
+    ] {
+        let refused = refusal(json!({"normalizer": normalizer, "added_tokens": tokens}));
+        assert!(refused.contains(words), "{refused}\nlacks {words}");
+    }
+    accept(json!({"normalizer": replace("a", "aaa"), "added_tokens": vec![json!({"content": "a".repeat(2000)}); 700]}));
+}
+
+#[test]
+fn a_charsmap_of_another_file_has_the_same_limits() {
+    let charsmap = |trie: u32, length: usize| [&trie.to_le_bytes()[..], &vec![0; length - 4][..]].concat();
+    check_charsmap(&charsmap(1000, charsmap::MAX_LEN)).unwrap();
+    let refused = check_charsmap(&charsmap(1000, charsmap::MAX_LEN + 1)).unwrap_err();
+    assert_eq!(refused, "has 2097153 bytes, the limit is 2097152");
+    assert_eq!(check_charsmap(&charsmap(1000, 1003)).unwrap_err(), "is cut");
+    assert_eq!(check_charsmap(&[0; 3]).unwrap_err(), "is cut");
 }

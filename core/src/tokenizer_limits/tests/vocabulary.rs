@@ -1,15 +1,15 @@
 use super::*;
-use crate::TokenizerFile;
+use crate::{TokenizerFile, TokenizerSums};
 use serde_json::{Value, json};
 
 fn refusal(model: Value) -> String {
     let file: TokenizerFile = serde_json::from_value(json!({"model": model})).unwrap();
-    file.check().unwrap_err()
+    file.check(&mut TokenizerSums::default()).unwrap_err()
 }
 
 fn accept(model: Value) {
     let file: TokenizerFile = serde_json::from_value(json!({"model": model})).unwrap();
-    file.check().unwrap();
+    file.check(&mut TokenizerSums::default()).unwrap();
 }
 
 fn scored(pieces: impl IntoIterator<Item = String>) -> Value {
@@ -105,4 +105,13 @@ fn pieces_and_merges_are_counted_as_they_are_read() {
     }
     let ids = format!(r#"{{"model": {{"vocab": {{{}}}}}}}"#, list(r#""a":0"#, MAX_PIECES + 1));
     assert!(read(ids).unwrap_err().contains("more than 1048576 pieces"));
+}
+
+#[test]
+fn pieces_and_merges_of_other_files_have_the_same_limits() {
+    let check = |count: usize| check_pieces((0..).take(count).map(|id| ("a", id)), None);
+    check(MAX_PIECES).unwrap();
+    assert_eq!(check(MAX_PIECES + 1).unwrap_err(), "has more than 1048576 pieces, which is the limit");
+    check_merges(MAX_PIECES).unwrap();
+    assert_eq!(check_merges(MAX_PIECES + 1).unwrap_err(), "has 1048577 merges, the limit is 1048576");
 }
