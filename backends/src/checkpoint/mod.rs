@@ -5,6 +5,7 @@ mod capabilities;
 mod catch_panic;
 mod classifier;
 mod dense_modules;
+mod dense_places;
 mod head;
 mod left_out;
 mod metadata;
@@ -33,7 +34,7 @@ use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::config::derived::check_derived;
 use crate::formats::gguf::GgufWeights;
-use crate::formats::Weights;
+use crate::formats::{MappedTable, Weights};
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
@@ -81,6 +82,7 @@ impl Checkpoint {
         let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
         parts::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
         check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
+        MappedTable::check_all(&model, parts.iter().filter_map(|part| part.weights.mapped()))?;
         Ok(parts)
     }
 
@@ -147,6 +149,7 @@ impl Inspection {
         }
         parts::check_widths(routes.iter().zip(parts.iter().map(|part| &part.capabilities)))?;
         check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
+        MappedTable::check_all(&model, parts.iter().filter_map(|part| part.weights.as_ref()?.mapped()))?;
         Ok(parts)
     }
 

@@ -1,5 +1,6 @@
 //! The modules of sentence-transformers behind a model, as far as they are supported.
 
+use super::dense_places;
 use super::st_modules::config_of;
 use super::st_transformer::{self, TextOutput};
 use crate::LoadError;
@@ -8,12 +9,9 @@ use crate::source::ModelFiles;
 use crate::source::modules::router::RouteName;
 use crate::source::modules::ways::{Way, Ways};
 use crate::source::modules::{LIBRARY, MODULES, Module};
-use std::collections::BTreeMap;
 
 /// Limit of dense layers after pooling; each is kept in memory. No model has as many.
 const MAX_DENSE: usize = 16;
-/// Limit of the places of a dense layer on the routes of a model; each place has a copy in memory.
-const MAX_PLACES: usize = 4;
 /// The class that takes the place of Transformer in jina-embeddings-v3: the same, with a task that chooses the adapter.
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
 /// Usual folder of a dense module behind the pooling.
@@ -92,28 +90,15 @@ impl ModuleList {
         if list.routes.len() < 2 {
             (list.routes, list.route_of) = (vec![], vec![]);
         }
-        list.check_places()?;
+        dense_places::check(files, list.dense_folders())?;
         list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.part)).collect();
         list.normalized = ways.iter().map(Way::normalizes).collect();
         Ok(list)
     }
 
-    /// Checks that no dense layer has many places.
-    ///
-    /// # Errors
-    /// One has.
-    fn check_places(&self) -> Result<(), LoadError> {
-        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-        for folder in self.dense.iter().chain(self.routes.iter().flat_map(|route| &route.dense)) {
-            *places.entry(folder).or_default() += 1;
-        }
-        match places.into_iter().find(|&(_, count)| count > MAX_PLACES) {
-            None => Ok(()),
-            Some((folder, count)) => {
-                let what = format!("the Dense module in the folder \"{folder}\" in {count} places");
-                Err(LoadError::unsupported(MODULES, what, format!("{MAX_PLACES} at most")))
-            }
-        }
+    /// The folder of each dense layer, as often as it has a place.
+    pub(super) fn dense_folders(&self) -> impl Iterator<Item = &str> {
+        self.dense.iter().chain(self.routes.iter().flat_map(|route| &route.dense)).map(String::as_str)
     }
 
     /// `true` if the vectors of the task of this number, 0 without one, go through Normalize.

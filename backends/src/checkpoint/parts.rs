@@ -1,5 +1,7 @@
 //! Parts of a model whose texts go through different models by their task: each is read as a model of its own.
 
+use super::dense_places;
+use super::module_list::ModuleList;
 use super::tasks::same_width;
 use crate::LoadError;
 use crate::options::LoadOptions;
@@ -61,7 +63,11 @@ impl Part {
             files: files.part_in(index, way.folder()),
             options: options.clone(),
         };
-        Ok(parts.iter().enumerate().map(part).collect())
+        let parts: Vec<Self> = parts.iter().enumerate().map(part).collect();
+        // As above.
+        let lists: Vec<_> = parts.iter().filter_map(|part| ModuleList::read(&part.files).ok()).collect();
+        dense_places::check(&files, lists.iter().flat_map(ModuleList::dense_folders))?;
+        Ok(parts)
     }
 
     /// An error of this part, with its name.

@@ -11,7 +11,8 @@ use rayon::prelude::*;
 /// The tensor of the row of each token, as model2vec names it.
 const ROWS: &str = "mapping";
 
-/// Bytes of the table that tokens see at most: these, or so many times those of the stored table. A million tokens of 256 values have as many.
+/// Bytes of the tables that tokens see at most, of all models behind a Router together: these, or so many times those of the stored tables. A
+/// million tokens of 256 values have as many.
 const MAX_BYTES: usize = 1 << 30;
 const MAX_SHARING: usize = 4;
 
@@ -70,6 +71,23 @@ impl MappedTable {
         [self.tokens, self.stored[1]]
     }
 
+    /// Checks the tables of all models of one together; the error names `file`.
+    ///
+    /// # Errors
+    /// They are much larger than those stored.
+    pub(crate) fn check_all<'a>(file: &str, tables: impl Iterator<Item = &'a Self>) -> Result<(), LoadError> {
+        let add = |[seen, stored]: [usize; 2], table: &Self| {
+            let [rows, width] = table.stored;
+            [seen.saturating_add(bytes(table.tokens, width)), stored.saturating_add(bytes(rows, width))]
+        };
+        let [seen, stored] = tables.fold([0; 2], add);
+        beyond_limit(seen, stored).map_or(Ok(()), |limit| {
+            let problem =
+                format!("`{ROWS}` makes tables of {seen} bytes of those stored in all models, the limit is {limit}");
+            Err(LoadError::invalid(file, problem))
+        })
+    }
+
     /// The files, for what is not the table.
     pub(super) fn files(&self) -> &TensorFiles {
         &self.files
@@ -124,16 +142,23 @@ impl MappedTable {
 /// # Errors
 /// It is.
 fn check_size(file: &str, name: &str, (tokens, width): (usize, usize), stored_rows: usize) -> Result<(), LoadError> {
-    let bytes = |rows: usize| rows.saturating_mul(width).saturating_mul(size_of::<f32>());
-    let (limit, bytes) = (MAX_BYTES.max(bytes(stored_rows).saturating_mul(MAX_SHARING)), bytes(tokens));
-    if bytes <= limit {
-        return Ok(());
-    }
+    let seen = bytes(tokens, width);
+    let Some(limit) = beyond_limit(seen, bytes(stored_rows, width)) else { return Ok(()) };
     let problem = format!(
-        "`{ROWS}` makes of `{name}`, which has {stored_rows} rows, a table of {tokens} rows of {width} values: {bytes} bytes, \
+        "`{ROWS}` makes of `{name}`, which has {stored_rows} rows, a table of {tokens} rows of {width} values: {seen} bytes, \
          the limit is {limit}"
     );
     Err(LoadError::invalid(file, problem))
+}
+
+/// Bytes of a table once it is read.
+fn bytes(rows: usize, width: usize) -> usize {
+    rows.saturating_mul(width).saturating_mul(size_of::<f32>())
+}
+
+/// The limit of the bytes that tokens see, if those are beyond it.
+fn beyond_limit(seen: usize, stored: usize) -> Option<usize> {
+    Some(MAX_BYTES.max(stored.saturating_mul(MAX_SHARING))).filter(|&limit| seen > limit)
 }
 
 #[cfg(test)]
@@ -150,5 +175,28 @@ mod tests {
         assert!(refused.contains("17592186044416 bytes, the limit is 1073741824"), "{refused}");
         assert!(check_size("x", "t", (usize::MAX, 4), 1).is_err());
         assert!(check_size("x", "t", ((4 << 20) + 1, 1024), 1 << 20).is_err());
+    }
+
+    #[test]
+    fn the_tables_of_all_models_are_bounded_together() {
+        let table = |tokens: usize, rows: usize| MappedTable {
+            files: TensorFiles::headers(&[]).unwrap(),
+            name: "t".to_owned(),
+            tokens,
+            stored: [rows, 1024],
+            rows: None,
+            factors: None,
+        };
+        let check = |tables: &[MappedTable]| MappedTable::check_all("x", tables.iter());
+        let half = || table(1 << 17, 1);
+        check(&[]).unwrap();
+        check(&[half(), half()]).unwrap();
+        let refused = check(&[half(), half(), table(1, 1)]).unwrap_err().to_string();
+        assert!(refused.starts_with("x: `mapping` makes tables of 1073745920 bytes"), "{refused}");
+        assert!(refused.ends_with("in all models, the limit is 1073741824"), "{refused}");
+        // Four times those stored.
+        check(&[half(), half(), table(1 << 18, 1 << 17)]).unwrap();
+        check(&[half(), half(), table(1 << 18, (1 << 17) - 3)]).unwrap_err();
+        check(&[table(usize::MAX, 1), half()]).unwrap_err();
     }
 }

@@ -92,6 +92,14 @@ impl Weights {
         })
     }
 
+    /// The table whose rows tokens share, if there is one.
+    pub(crate) fn mapped(&self) -> Option<&MappedTable> {
+        match self {
+            Self::Mapped(table) => Some(table),
+            Self::Files(_) | Self::Gguf(_) => None,
+        }
+    }
+
     /// Checks the presence and shape of a tensor, before memory is allocated for it.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use names::{check_inside, inside, max_bytes, named_by_a_file};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The files of one model.
@@ -296,6 +297,15 @@ impl ModelFiles {
             }
         }
         Err(self.no_weights(&format!("{folder}/")))
+    }
+
+    /// Device and number of the file of tensors in a folder, which all links to it have in common; `None` where it is not on disk.
+    pub(crate) fn file_of_tensors(&self, folder: &str) -> Option<(u64, u64)> {
+        let Location::Directory(directory) = &self.location else { return None };
+        TensorFormat::ALL.into_iter().find_map(|format| {
+            let file = fs::metadata(path_of(directory, &inside(folder, format.single())).ok()?).ok()?;
+            Some((file.dev(), file.ino()))
+        })
     }
 
     fn no_weights(&self, folder: &str) -> LoadError {

@@ -2,13 +2,16 @@
 
 use super::refusals::Change::{Delete, Set, Write};
 use super::refusals::check;
-use super::{copy_of, edit_tensors, fixture, open, options, read_json, write_json};
+use super::{Stored, copy_of, edit_tensors, fixture, open, options, read_json, write_json, write_tensors};
 use crate::check::check_model;
 use crate::config::derived::check_derived;
 use crate::config::{PositionsConfig, TransformerConfig};
 use crate::options::ModelSource;
+use safetensors::Dtype;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 #[test]
@@ -187,4 +190,119 @@ fn a_normalizer_in_the_place_of_the_file_s_does_not_make_added_tokens_longer_tha
     add_long_tokens(dir.path(), &"\u{4e2d}".repeat(665), 1400);
     let message = refused(dir.path());
     assert!(message.starts_with("tokenizer.json: `added_tokens` have more than 4194304 bytes"), "{message}");
+}
+
+#[test]
+fn tables_of_positions_are_counted_over_all_models() {
+    let dir = copy_of("router-encoders-tiny");
+    let folders = ["a_0_Transformer", "b_0_Transformer"];
+    let mut types = Map::new();
+    for folder in folders {
+        let [pooling, path] = [folder.replace("0_Transformer", "1_Pooling"), folder.to_owned()];
+        let model = copy_of("modernbert-tiny");
+        let config = read_json(&model.path().join("config.json"));
+        let head_dim = config["hidden_size"].as_u64().unwrap() / config["num_attention_heads"].as_u64().unwrap();
+        Set("config.json", "/max_position_embeddings", json!((1 << 27) / head_dim)).apply(model.path());
+        for other in ["sentence_bert_config.json", "tokenizer_config.json"] {
+            fs::remove_file(model.path().join(other)).ok();
+        }
+        fs::rename(model.path(), dir.path().join(folder)).unwrap();
+        write_json(&dir.path().join(&pooling).join("config.json"), &json!({"pooling_mode": "mean"}));
+        types.insert(path, json!("sentence_transformers.models.Transformer"));
+        types.insert(pooling, json!("sentence_transformers.models.Pooling"));
+    }
+    let config = dir.path().join("router_config.json");
+    let route = |folder: &str| json!([folder, folder.replace("0_Transformer", "1_Pooling")]);
+    write_json(&config, &json!({"types": types, "structure": {"a": route(folders[0])}}));
+    open(dir.path()).unwrap();
+    let structure = json!({"a": route(folders[0]), "b": route(folders[1])});
+    write_json(&config, &json!({"types": types, "structure": structure}));
+    let message = refused(dir.path());
+    assert!(message.contains("tables of positions and distances of 536870912 values"), "{message}");
+}
+
+#[test]
+fn tables_that_tokens_share_are_counted_over_all_models() {
+    let dir = copy_of("router-static-tiny");
+    let class = "sentence_transformers.models.StaticEmbedding";
+    let mut types = Map::new();
+    let (width, tokens) = (1 << 18, 600);
+    for folder in ["query_0_StaticEmbedding", "document_0_StaticEmbedding"] {
+        types.insert(folder.to_owned(), json!(class));
+        fs::create_dir_all(dir.path().join(folder)).unwrap();
+        let tokenizer = fixture("router-static-tiny").join("query_0_StaticEmbedding/tokenizer.json");
+        fs::copy(tokenizer, dir.path().join(folder).join("tokenizer.json")).unwrap();
+        let table = Stored { dtype: Dtype::F32, shape: vec![1, width], bytes: vec![0; 4 * width] };
+        let mapping = Stored { dtype: Dtype::I64, shape: vec![tokens], bytes: vec![0; 8 * tokens] };
+        let tensors = BTreeMap::from([("embedding.weight".to_owned(), table), ("mapping".to_owned(), mapping)]);
+        write_tensors(&dir.path().join(folder).join("model.safetensors"), &tensors);
+    }
+    let route =
+        |folders: &[&str]| json!({"types": types, "structure": {"query": [folders[0]], "document": [folders[1]]}});
+    let config = dir.path().join("router_config.json");
+    write_json(&config, &route(&["query_0_StaticEmbedding"; 2]));
+    open(dir.path()).unwrap();
+    write_json(&config, &route(&["query_0_StaticEmbedding", "document_0_StaticEmbedding"]));
+    let message = refused(dir.path());
+    assert!(message.contains("`mapping` makes tables of 1258291200 bytes"), "{message}");
+}
+
+#[test]
+fn places_of_a_dense_layer_are_counted_over_all_models_and_links() {
+    let dir = copy_of("router-encoders-tiny");
+    let config = dir.path().join("router_config.json");
+    let whole = read_json(&config);
+    let message = |query: &[&str], document: &[&str]| {
+        let mut router = whole.clone();
+        for (route, folders) in [("query", query), ("document", document)] {
+            let own = [format!("{route}_0_Transformer"), format!("{route}_1_Pooling")];
+            let modules = own.iter().map(String::as_str).chain(folders.iter().copied());
+            router["structure"][route] = modules.collect();
+            for folder in folders {
+                router["types"][*folder] = whole["types"]["query_2_Dense"].clone();
+            }
+        }
+        write_json(&config, &router);
+        open(dir.path()).map_or_else(|error| error.to_string(), |_| String::new())
+    };
+    let dense = "query_2_Dense";
+    let five = "in 5 places is not supported (4 at most)";
+    assert!(!message(&[dense; 2], &[dense; 2]).contains("places"));
+    assert!(message(&[dense; 3], &[dense; 2]).contains(five));
+    for link in ["a_Dense", "b_Dense"] {
+        symlink(dense, dir.path().join(link)).unwrap();
+    }
+    // Another folder with the same file.
+    fs::create_dir(dir.path().join("c_Dense")).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::hard_link(dir.path().join(dense).join(file), dir.path().join("c_Dense").join(file)).unwrap();
+    }
+    assert!(!message(&[dense, "a_Dense"], &["b_Dense", "c_Dense"]).contains("places"));
+    assert!(message(&[dense, "a_Dense"], &["b_Dense", "c_Dense", "a_Dense"]).contains(five));
+}
+
+#[test]
+fn names_of_modules_are_short() {
+    // Each of 16 routes would have 16 copies of it.
+    let dir = copy_of("router-encoders-tiny");
+    let class = |length: usize| format!("sentence_transformers.{}", "x".repeat(length - 22));
+    let mut router = read_json(&dir.path().join("router_config.json"));
+    router["types"]["query_2_Dense"] = json!(class(257));
+    write_json(&dir.path().join("router_config.json"), &router);
+    let message = refused(dir.path());
+    assert!(
+        message.contains("router_config.json: `query_2_Dense` has a class of 257 bytes, the limit is 256"),
+        "{message}"
+    );
+    let module = |class: String, path: String| json!([{"type": class, "path": path}]);
+    for (module, words) in [
+        (module(class(257), String::new()), "module 0 has a class of 257 bytes, the limit is 256"),
+        (module(class(256), "a".repeat(257)), "module 0 has a path of 257 bytes, the limit is 256"),
+        (module(class(256), "a".repeat(256)), "is not supported"),
+    ] {
+        let dir = copy_of("bert-mean-tiny");
+        write_json(&dir.path().join("modules.json"), &module);
+        let message = open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("modules.json") && message.contains(words), "{message}\nlacks {words}");
+    }
 }

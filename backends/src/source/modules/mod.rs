@@ -14,6 +14,8 @@ pub(crate) const MODULES: &str = "modules.json";
 
 /// Modules of a model at most; each is looked at for every task.
 const MAX_MODULES: usize = 64;
+/// Bytes of a module's class, and of its path, at most: each route and each task has a copy.
+const MAX_NAME: usize = 256;
 /// Prefix of the class names of sentence-transformers.
 pub(crate) const LIBRARY: &str = "sentence_transformers.";
 
@@ -45,8 +47,14 @@ impl Module {
     /// A module in a folder inside of another, which is empty for the top.
     ///
     /// # Errors
-    /// The folder is outside of the model's.
+    /// A name is too long, or the folder is outside of the model's.
     fn new((file, name): (&str, String), class: String, folder: &str, path: &str) -> Result<Self, LoadError> {
+        for (what, length) in [("class", class.len()), ("path", path.len())] {
+            if length > MAX_NAME {
+                let problem = format!("{name} has a {what} of {length} bytes, the limit is {MAX_NAME}");
+                return Err(LoadError::invalid(file, problem));
+            }
+        }
         let outside =
             |_| LoadError::invalid(file, format!("{name} has the path \"{path}\", which leaves the model's folder"));
         let path = match module_folder(check_inside(path).map_err(outside)?) {
