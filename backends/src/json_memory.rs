@@ -74,6 +74,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_refused_for_which_there_is_no_memory() {
+        let json = format!("[{}]", vec!["{}"; 30_000].join(","));
+        memory_budget::LEFT.set(Some(20_000_000));
+        for file in ["config.json", "tokenizer.json"] {
+            let refused = check(file, json.as_bytes()).unwrap_err().to_string();
+            assert!(
+                refused.starts_with(file) && refused.contains("of which this process may have 20000000"),
+                "{refused}"
+            );
+        }
+        memory_budget::LEFT.set(None);
+        check("config.json", json.as_bytes()).unwrap();
+    }
+
+    #[test]
     fn a_file_of_tiny_values_is_refused() {
         for (item, count) in [("{}", 100_000), ("[]", 300_000), ("0", 800_000), (r#"{"a":{}}"#, 50_000)] {
             let json = format!("[{}]", vec![item; count].join(","));

@@ -27,12 +27,27 @@ fn check_against(left: Option<u64>, bytes: u64) -> Result<(), String> {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Stands for what is left, in tests.
+    pub(crate) static LEFT: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
 /// Bytes that the tightest limit leaves; `None` without a limit.
 fn left() -> Option<u64> {
+    #[cfg(test)]
+    if let Some(left) = LEFT.get() {
+        return Some(left);
+    }
     let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
-    let groups = groups(Path::new(GROUPS), &read("cgroup"));
+    least(Path::new(GROUPS), &read("cgroup"), (&read("limits"), &read("status")))
+}
+
+/// The same by the groups below a folder and by the texts of files in `/proc/self`: `cgroup`, and `limits` with `status`.
+fn least(root: &Path, cgroup: &str, (limits, status): (&str, &str)) -> Option<u64> {
+    let groups = groups(root, cgroup);
     let of_groups = groups.iter().filter_map(|folder| left_in_group(folder));
-    of_groups.chain(left_in_address_space(&read("limits"), &read("status"))).min()
+    of_groups.chain(left_in_address_space(limits, status)).min()
 }
 
 /// Bytes of the address space that the texts of `/proc/self/limits` and `/proc/self/status` leave.
@@ -116,6 +131,10 @@ mod tests {
         };
         assert_eq!(left("0::/a/b\n"), [400]);
         assert_eq!(left("5:cpu,memory:/c\n3:cpu:/c\n"), [2500]);
+        let status = |kilobytes: u64| format!("VmSize:\t{kilobytes} kB\n");
+        let tightest =
+            |kilobytes| least(dir.path(), "0::/a/b\n", ("Max address space 1024000 1 bytes\n", &status(kilobytes)));
+        assert_eq!((tightest(0), tightest(1000)), (Some(400), Some(0)), "the tighter of both");
         // The path is that outside of a container.
         write("memory/memory.limit_in_bytes", "9000");
         write("memory/memory.usage_in_bytes", "0");
@@ -128,5 +147,11 @@ mod tests {
         check_against(Some(100), 100).unwrap();
         let refused = check_against(Some(100), 101).unwrap_err();
         assert_eq!(refused, "would take 101 bytes of memory, of which this process may have 100 more");
+        LEFT.set(Some(0));
+        check(SMALL - 1).unwrap();
+        check(SMALL).unwrap_err();
+        LEFT.set(Some(SMALL));
+        check(SMALL).unwrap();
+        LEFT.set(None);
     }
 }

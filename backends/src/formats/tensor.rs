@@ -117,3 +117,20 @@ pub(crate) fn check_shape(file: &str, name: &str, expected: &[usize], found: &[u
         found: found.to_vec(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_is_refused_for_which_there_is_no_memory() {
+        memory_budget::LEFT.set(Some(20_000_000));
+        assert!(reserved::<f32>(5_000_000).is_ok());
+        let refused = reserved::<f32>(5_000_001).unwrap_err().to_string();
+        assert!(refused.contains("a tensor would take 20000004 bytes of memory"), "{refused}");
+        assert!(zeros::<f32>(5_000_001).is_err());
+        assert!(decode::<f32>(Dtype::Float16, &vec![0; 10_000_002]).is_err());
+        memory_budget::LEFT.set(None);
+        assert!(reserved::<u64>(usize::MAX).is_err());
+    }
+}

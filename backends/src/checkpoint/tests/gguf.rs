@@ -266,6 +266,16 @@ fn what_is_not_supported_is_refused_by_name() {
         ("tokenizer.ggml.pre", string("default"), &["default", "tokenizer.json beside"]),
         ("tokenizer.ggml.merges", Value::Array(vec![string("ab")]), &["tokenizer.ggml.merges", "\"ab\""]),
         ("tokenizer.ggml.merges", Value::Array(vec![Value::U32(1)]), &["tokenizer.ggml.merges", "strings"]),
+        (
+            "tokenizer.ggml.merges",
+            Value::Array(vec![string("a b"); (1 << 20) + 1]),
+            &["has 1048577 merges, the limit is 1048576"],
+        ),
+        (
+            "tokenizer.ggml.tokens",
+            Value::Array(vec![string(&"x".repeat(2049))]),
+            &["the vocabulary has a token with the id 0 of 2049 bytes"],
+        ),
         ("tokenizer.ggml.tokens", Value::Array(vec![string("a"), string("a")]), &["entries for 2 tokens"]),
         ("tokenizer.ggml.token_type", Value::Array(vec![Value::I32(1)]), &["1 entries for"]),
         ("tokenizer.ggml.bos_token_id", Value::U32(5000), &["bos_token_id", "5000"]),

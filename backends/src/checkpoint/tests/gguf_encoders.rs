@@ -362,6 +362,14 @@ fn labels_without_names_have_a_limit() {
     gguf.tensors.insert("cls.output.weight".to_owned(), rows((1 << 16) + 1));
     let message = gguf.open().unwrap_err();
     assert!(message.contains("`cls.output.weight` has 65537 rows, the limit is 65536"), "{message}");
+    let key = "bert.classifier.output_labels";
+    gguf.set(key, Value::Array(vec![string("x"); (1 << 16) + 1]));
+    let message = gguf.open().unwrap_err();
+    assert!(message.contains("has a classifier with 65537 labels, of 1 to 65536"), "{message}");
+    gguf.tensors.insert("cls.output.weight".to_owned(), rows(1));
+    gguf.set(key, Value::Array(vec![string(&"x".repeat(257))]));
+    let message = gguf.open().unwrap_err();
+    assert!(message.contains("has a label of 257 bytes, the limit is 256"), "{message}");
 }
 
 #[test]
@@ -375,6 +383,10 @@ fn vocabularies_and_added_tokens_have_limits() {
     assert!(message.contains("the vocabulary has a token with the id 20 of 257 bytes, the limit is 256"), "{message}");
     let message = refused("bert-mean-tiny", &|gguf| list(gguf, "tokens")[20] = string(&"x".repeat(2049)));
     assert!(message.contains("the vocabulary has a token with the id 20 of"), "{message}");
+    let message = refused("xlm-roberta-tiny", &|gguf| {
+        gguf.set("tokenizer.ggml.precompiled_charsmap", Value::Array(vec![Value::U8(9); 8]));
+    });
+    assert!(message.contains("`tokenizer.ggml.precompiled_charsmap` is cut"), "{message}");
     // Control tokens are added.
     for name in ["bert-mean-tiny", "xlm-roberta-tiny"] {
         let message = refused(name, &|gguf| {

@@ -14,6 +14,7 @@ mod hub_faults;
 mod hub_older_names;
 mod hub_routers;
 mod left_out;
+mod limits;
 mod logit_score;
 mod newer_families;
 mod normalize;

@@ -166,6 +166,13 @@ fn memory_is_bounded_whatever_a_pickle_repeats() {
     let pickle = |pickle: Vec<u8>| archive(&[b"\x80\x02".to_vec(), pickle].concat());
     assert!(refused(pickle(b"]".repeat(MAX_PICKLE - 2))).contains("more than 262144 objects"));
     assert!(refused(pickle(b")".repeat(MAX_PICKLE))).contains("at most 2097152 are read"));
+    assert!(
+        refused(pickle([b"ccollections\nOrderedDict\n(".to_vec(), b"N".repeat(9), b"tR.".to_vec()].concat()))
+            .contains("a tuple of 9 arguments, at most 8 are read")
+    );
+    let names: Vec<String> = (0..140).map(|number| format!("{number}{}", "x".repeat(60_000))).collect();
+    let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+    assert!(refused(zip(&entries)).contains("its directory has 84"));
     // A list that holds itself a hundred thousand times, and a tuple of tuples as deep.
     assert!(
         refused(pickle([b"]q\x00".to_vec(), b"h\x00a".repeat(100_000), b".".to_vec()].concat())).contains("no dict")
@@ -224,6 +231,10 @@ fn files_of_the_older_format() {
         ),
         (older(version, &system, &dict, b"N.", &[]), "no list of storages"),
         (MAGIC.to_vec(), "ends too early"),
+        (
+            older(version, &system, &[b"(".to_vec(), b"N".repeat(MAX_PICKLE), b"t.".to_vec()].concat(), &keys, &[]),
+            "the pickle ends too early",
+        ),
     ] {
         let message = refused(file);
         assert!(message.contains(words), "{message}\nlacks {words}");
