@@ -2,8 +2,8 @@
 //!
 //! One fat binary for each file holds the code of every architecture in [`TARGETS`] and the PTX of those in [`PTX`], which the
 //! driver compiles for GPUs between and after them. `PREFOLD_CUDA_TARGETS=90`, a list with commas, restricts it to some architectures and
-//! no PTX, for a small binary for one machine. Results are kept by the hash of everything they are made from, beside the build
-//! directories, so that check, clippy, test and release builds compile a kernel once.
+//! no PTX, for a small binary for one machine. Results are cached next to the build directories under the hash of all their
+//! inputs, so that check, clippy, test and release builds compile a kernel once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Compute capabilities: A100; A10 and RTX 30; L4, L40S and RTX 40; H100 and H200; B200; RTX 50 and RTX PRO. Code runs on the later ones
-/// of the same generation too, as on a B300 (10.3).
+/// Compute capabilities: A100; A10 and RTX 30; L4, L40S and RTX 40; H100 and H200; B200; RTX 50 and RTX PRO. Code also runs on later
+/// devices of the same generation, such as a B300 (10.3).
 const TARGETS: [&str; 6] = ["80", "86", "89", "90", "100", "120"];
 const PTX: [&str; 2] = ["100", "120"];
 
-/// Environment variable with the architectures to compile for, if not all.
+/// Environment variable that restricts the architectures to compile for.
 const ONLY_TARGETS: &str = "PREFOLD_CUDA_TARGETS";
 
 /// Files without the extension; what they include is hashed with each of them.
@@ -78,7 +78,7 @@ fn targets() -> Result<Vec<String>, String> {
 }
 
 impl Nvcc {
-    /// `NVCC`, or the one of a toolkit, or the one on the path.
+    /// The compiler: `NVCC` of the environment, a toolkit's `nvcc`, or `nvcc` on the path.
     fn find() -> Result<Self, String> {
         let toolkit = |variable| env::var_os(variable).map(|home| Path::new(&home).join("bin/nvcc"));
         let candidates = [
@@ -116,10 +116,10 @@ impl Nvcc {
     }
 
     fn compile(&self, name: &str, to: &Path) -> Result<(), String> {
-        // A rename makes the result whole or not there; builds that run at once write different files.
+        // The rename is atomic: the result is complete or absent. Concurrent builds write different files.
         let unfinished = to.with_extension(std::process::id().to_string());
         let mut command = Command::new(&self.path);
-        // Flags for a quick build of candle's kernels are not for these: what is kept here goes into later builds.
+        // Flags for a quick build of candle's kernels must not apply here: later builds reuse the cached results.
         command.env_remove("NVCC_APPEND_FLAGS").env_remove("NVCC_PREPEND_FLAGS");
         command.args(self.arguments()).arg("-o").arg(&unfinished).arg(format!("cuda/{name}.cu"));
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;

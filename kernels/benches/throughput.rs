@@ -1,7 +1,7 @@
-//! Prints what the GEMM reaches beside the CPU's peak, and for a single row beside the reading of its weights, each the best of
-//! eight tries in turn, because other work on the machine disturbs:
-//! `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with
-//! `-- ISA HEADS KV_HEADS HEAD_DIM TOKENS`.
+//! Prints the throughput of the GEMM next to the CPU's peak, and for a single row next to the time to read its weights. Each
+//! figure is the best of eight tries in turn, because other work on the machine disturbs the measurement: `cargo bench -p
+//! prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with `-- ISA HEADS KV_HEADS HEAD_DIM
+//! TOKENS`.
 
 use prefold_kernels::{
     Attention, Element, Float, Gemm, Int8, Isa, KernelError, Mask, PackedMatrix, Packing, QkvLayout, QuerySpan,
@@ -49,7 +49,7 @@ fn measure<P: Packing>(isa: Isa, m: usize, n: usize, k: usize) -> Result<(), Ker
     Ok(())
 }
 
-/// Attention of one sequence, causal and not. Each product of a query and a key that it sees is counted.
+/// Attention of one sequence, causal and full. Every visible query-key pair is counted.
 fn measure_attention<F: Float>(isa: Isa, layout: QkvLayout, tokens: usize) -> Result<(), KernelError> {
     let qkv = random::<f32>(tokens * layout.qkv_width());
     let view = |offset| RowView { data: &qkv, row_stride: layout.qkv_width(), offset };

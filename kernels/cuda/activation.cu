@@ -1,7 +1,7 @@
 // The activations of the MLP, gated and plain.
 #include "common.cuh"
 
-// Functions of each value alone, by the numbers that the launcher gives them.
+// Element-wise functions, numbered as in the launcher.
 enum Activation : uint32_t { GELU, GELU_TANH, RELU, SILU };
 
 DEVICE float activated(uint32_t kind, float x) {
@@ -31,7 +31,7 @@ DEVICE void activate_mul(const T *__restrict__ gate_up, T *__restrict__ out, uin
     }
 }
 
-// `_4` and `_8`: 16 bytes of the type; the width is a multiple.
+// `_4` and `_8`: accesses of 16 bytes; the width is a multiple of 4 or 8.
 #define ACTIVATE_MUL(NAME, T, N)                                                                                       \
     KERNEL activate_mul_##NAME##_##N(const T *gate_up, T *out, uint32_t width, uint32_t kind) {                        \
         activate_mul<T, N>(gate_up, out, width, kind);                                                                 \
@@ -43,8 +43,8 @@ ACTIVATE_MUL(bf16, bf16, 8)
 ACTIVATE_MUL(f16, f16, 1)
 ACTIVATE_MUL(f16, f16, 8)
 
-// out = activation(x + bias), a row of `width` values being one bias long; no bias: nullptr. `out` may be `x`: a thread writes
-// the values that it has read itself. Grid: rows.
+// out = activation(x + bias), where `bias` has `width` values, or is nullptr for no bias. `out` may be `x`: a thread writes
+// only values that it has read itself. Grid: rows.
 template <typename T, int N>
 DEVICE void activate(const T *x, const float *__restrict__ bias, T *out, uint32_t width, uint32_t kind) {
     const size_t offset = size_t(blockIdx.x) * width;

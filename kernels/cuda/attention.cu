@@ -5,7 +5,7 @@
 // path's start, each copied asynchronously to one of two stages of shared memory while the block before is computed.
 #include "attention.cuh"
 
-// Scores of products and biases alone.
+// Scores without position terms: products and biases only.
 struct NoTerms {
     static constexpr bool ANY = false;
 };
@@ -15,7 +15,7 @@ template <typename T, int DIM, int M> struct FlashTile {
     // A row in shared memory is DIM / 8 chunks of 16 bytes. Chunk c of row r is at place c ^ (r % 8) of its row, so that eight
     // rows of a matrix are in different banks.
     static constexpr int CHUNKS = DIM / 8;
-    // Rows that all threads copy in one pass, passes for the rows of a block, and a warp's rows in each of them.
+    // Rows copied by all threads in one pass, passes for the rows of a block, and rows of a warp in each pass.
     static constexpr int PASS = THREADS / CHUNKS, PASSES = KEYS / PASS, WARP_ROWS = 32 / CHUNKS;
     static constexpr uint32_t ROW_BYTES = DIM * 2, Q_BYTES = QUERIES * ROW_BYTES, KV_BYTES = KEYS * ROW_BYTES;
     // Q, then K and V of the two stages.
@@ -25,11 +25,11 @@ template <typename T, int DIM, int M> struct FlashTile {
     const Attention &a;
     const Place place;
     const uint32_t shared, warp, lane;
-    // The row of one of the keys that this warp copies next: lane i has that of pass i / WARP_ROWS.
+    // The row of one of the keys that this warp copies next: lane i holds the row of pass i / WARP_ROWS.
     uint32_t page;
     float scores[M][KEYS / 8][4];
     float sums[M][DIM / 8][4];
-    // Of the queries lane / 4 and lane / 4 + 8 of each 16.
+    // State of queries lane / 4 and lane / 4 + 8 of each 16.
     float maximum[M][2], total[M][2];
 
     DEVICE_METHOD FlashTile(const Attention &a, uint32_t shared)
@@ -54,7 +54,7 @@ template <typename T, int DIM, int M> struct FlashTile {
         }
     }
 
-    // Looks the rows of a block of keys up, well before they are copied. Keys that no query sees may not be on the path.
+    // Looks up the rows of a block of keys well before they are copied. Keys that no query sees may be off the path.
     DEVICE_METHOD void find_pages(uint32_t block) {
         const uint32_t i = lane % (PASSES * WARP_ROWS);
         const uint32_t key = block * KEYS + i / WARP_ROWS * PASS + warp * WARP_ROWS + i % WARP_ROWS;
@@ -115,7 +115,7 @@ template <typename T, int DIM, int M> struct FlashTile {
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const uint32_t key = block * KEYS + n * 8 + lane % 4 * 2 + i;
-                        // There is none for keys after the path's end.
+                        // Keys after the path's end have no bias.
                         if (key <= place.last_key) scores[m][n][2 * half + i] += bias[-int(key)] * a.bias_scale;
                     }
             }
@@ -145,7 +145,7 @@ template <typename T, int DIM, int M> struct FlashTile {
             }
     }
 
-    // Scores to weights, relative to the largest score so far; what was summed before is scaled to it.
+    // Scores to weights, relative to the largest score so far; earlier sums are rescaled to it.
     DEVICE_METHOD void soften() {
 #pragma unroll
         for (int m = 0; m < M; ++m)
@@ -173,7 +173,7 @@ template <typename T, int DIM, int M> struct FlashTile {
                         score = exp2_approx(score * a.scale_log2 - zero);
                         sum += score;
                     }
-                // Of this lane's keys; the lanes are added up at the end.
+                // The sum over this lane's keys; lanes are added up at the end.
                 total[m][half] = total[m][half] * factor + sum;
 #pragma unroll
                 for (int n = 0; n < DIM / 8; ++n) {
@@ -183,7 +183,7 @@ template <typename T, int DIM, int M> struct FlashTile {
             }
     }
 
-    // sums += weights V. The accumulators of two neighbouring products are the left factor of the next.
+    // sums += weights V. The accumulators of two neighbouring products are the left operand of the next.
     DEVICE_METHOD void weigh(uint32_t stage) {
 #pragma unroll
         for (int n = 0; n < KEYS / 16; ++n) {
@@ -208,7 +208,7 @@ template <typename T, int DIM, int M> struct FlashTile {
         }
     }
 
-    // Divides by the totals and writes, by way of this warp's own rows of Q, so that a row is written 16 bytes at a time.
+    // Divides by the totals and writes through this warp's own rows of Q, so that a row is written 16 bytes at a time.
     DEVICE_METHOD void write(unsigned char *memory) {
         __syncwarp(); // All lanes have read the warp's Q.
 #pragma unroll
@@ -261,8 +261,8 @@ template <typename T, int DIM, int M> struct FlashTile {
         copy_async_commit();
         find_pages(begin + 1);
         for (uint32_t block = begin; block < end; ++block) {
-            // This block's copies are done; after the barrier everybody's are, and everybody is done with the block before,
-            // whose stage the next copies go to.
+            // This thread's copies of the block are done; after the barrier those of all threads are, and all threads are
+            // done with the previous block, whose stage the next copies overwrite.
             copy_async_wait_all();
             __syncthreads();
             if (block + 1 < end) {
@@ -285,8 +285,8 @@ template <typename T, int DIM, int M> struct FlashTile {
 
 // Grid: tiles * num_kv_heads. Block: 128 threads. Shared memory: (16 * M * 4 + 4 * 64) * DIM * 2 bytes. Rows and heads begin
 // at multiples of 16 bytes.
-// BLOCKS is the number that should run at once on a multiprocessor of sm_90: the limit of its shared memory, less
-// where more than a few registers would spill.
+// BLOCKS is the number of blocks that should run at once on a multiprocessor of sm_90: as many as its shared memory
+// allows, or fewer where more than a few registers would spill.
 #define FLASH_ATTENTION(NAME, T, DIM, M, BLOCKS)                                                                       \
     KERNEL __launch_bounds__(128, BLOCKS) flash_attention_##NAME##_##DIM##_##M(const Attention a) {                    \
         DYNAMIC_SHARED(memory);                                                                                        \
@@ -302,7 +302,7 @@ FLASH_ATTENTION(f16, f16, 64, 2, 3)
 FLASH_ATTENTION(f16, f16, 128, 1, 2)
 FLASH_ATTENTION(f16, f16, 128, 2, 2)
 
-// The same with embeddings of distances. Shared memory: that of the products with them in addition.
+// The same with relative position embeddings, whose products need shared memory in addition.
 #define FLASH_ATTENTION_POSITIONS(NAME, T)                                                                             \
     KERNEL __launch_bounds__(128, 2) flash_attention_positions_##NAME##_64(const Attention a) {                        \
         DYNAMIC_SHARED(memory);                                                                                        \

@@ -1,11 +1,11 @@
-// Attention over the paths of a radix plan, or over whole sequences: the part that both kernels share.
+// Attention over the paths of a radix plan, or over whole sequences: code shared by both kernels.
 //
 // A *span* is a run of queries at neighbouring positions of a path: rows `row .. row + len` of `q`, the first at path
-// position `depth`. The key and value of path position p are row `pages[path + p]`: a page table with pages of one token. The
-// path has `path_len` positions, as far as its queries may see it.
-// A *query* here is one head at one position; the `group` query heads that share a key/value head stand side by side, so
-// query i of a span is head `i % group` of the group at position `i / group`. A *tile* is a run of neighbouring queries of a
-// span for one key/value head; a block of threads computes it.
+// position `depth`. The key and value of path position p are row `pages[path + p]`: a page table with pages of one token.
+// `path_len` is the number of path positions that its queries may see. A *query* here is one head at one position; the
+// `group` query heads that share a key/value head are adjacent, so query i of a span is head `i % group` of the group at
+// position `i / group`. A *tile* is a run of neighbouring queries of a span for one key/value head; a block of threads
+// computes it.
 #pragma once
 #include "common.cuh"
 
@@ -37,9 +37,10 @@ struct Attention {
     float bias_scale;
     const float *bias;
     uint32_t bias_stride, bias_origin;
-    // Embeddings of distances as keys and as queries, [rows, num_kv_heads * head_dim], each with its head's columns; none: nullptr. To the
-    // product of a query at position p and a key at position k are added those of the query with row distance_rows[distance_origin + p - k]
-    // of the former, and of the key with that row of the latter. Rows grow with the distance, by one at most. Only with a group of 1.
+    // Relative position embeddings as keys and as queries, [rows, num_kv_heads * head_dim], each with its head's columns; none: nullptr.
+    // The score of a query at position p and a key at position k uses row r = distance_rows[distance_origin + p - k] of both: the products
+    // of the query with position key r, and of the key with position query r, are added. r does not decrease with the distance and grows by
+    // at most one per step. Only with a group of 1.
     const void *position_keys, *position_queries;
     const uint32_t *distance_rows;
     uint32_t distance_origin;
@@ -48,26 +49,26 @@ struct Attention {
         return window && position >= window ? position - window + 1 : 0;
     }
 
-    // `end` is the path's last position, or that of the last key which a query at or after this one sees.
+    // `end` is the path's last position, or the position of the last key that a query at or after this one sees.
     DEVICE_METHOD uint32_t last_key(uint32_t position, uint32_t end) const {
         return position + ahead < end ? position + ahead : end;
     }
 
-    // The biases of a query by its distance from the keys: that of key k is [-k].
+    // The biases of a query by its distance from the keys: the bias of key k is [-k].
     DEVICE_METHOD const float *biases(uint32_t head, uint32_t position) const {
         return bias + size_t(head) * bias_stride + bias_origin + position;
     }
 
-    // The rows of a query's distances from the keys: that of key k is [-k].
+    // The rows of a query's distances from the keys: the row of key k is [-k].
     DEVICE_METHOD const uint32_t *rows(uint32_t position) const { return distance_rows + distance_origin + position; }
 };
 
-// The block's tile of `queries` queries. The grid has a block for each key/value head of each tile, the heads of a tile
-// side by side, so that the order of the tiles is the order in which they begin.
+// The block's tile of `queries` queries. The grid has one block for each key/value head of each tile; the heads of a
+// tile are adjacent, so that tiles start in their order.
 struct Place {
     Span span;
     uint32_t kv_head, first, count;
-    // Path positions of the first and last key that any of the queries sees, and of those that all of them see.
+    // Path positions of the first and last key that any query sees, and of the first and last key that all queries see.
     uint32_t first_key, last_key, first_of_all, last_of_all;
 
     DEVICE_METHOD Place(const Attention &a, uint32_t queries) {
@@ -90,7 +91,7 @@ struct Place {
         return a.group_inverse ? __umulhi(query, a.group_inverse) : query;
     }
 
-    // Of query `i` of the tile; queries after the last count as the last.
+    // Position of query `i` of the tile; indices after the last query mean the last.
     DEVICE_METHOD uint32_t query(uint32_t i) const { return first + (i < count ? i : count - 1); }
 
     DEVICE_METHOD uint32_t position(const Attention &a, uint32_t i) const { return span.depth + offset(a, query(i)); }

@@ -1,5 +1,5 @@
 // Attention without tensor cores, for every head size and for f32. A warp has one query at a time and takes 32 keys at a
-// time, one each lane for the scores and all of them together for the values.
+// time: for the scores each lane has one key, for the values all lanes work on every key.
 #include "attention.cuh"
 
 constexpr uint32_t QUERIES = 64;
@@ -54,7 +54,7 @@ template <typename T> DEVICE void plain_attention(const Attention &a, float *mem
                 const uint32_t d = first_column + lane;
                 float sum = d < dim ? load_shared(&sums[d]) * factor : 0.0f;
                 for (uint32_t key = 0; key < count; ++key) {
-                    // All lanes take part in the exchange, also those without a column.
+                    // All lanes take part in the exchange, including lanes without a column.
                     const float share = __shfl_sync(0xffffffff, weight, key);
                     const uint32_t row = __shfl_sync(0xffffffff, page, key);
                     if (d < dim) sum += share * to_float(values[size_t(row) * a.kv_stride + d]);

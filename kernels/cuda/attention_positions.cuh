@@ -1,15 +1,15 @@
-// Products of queries and keys with the embeddings of their distance, for attention on tensor cores: disentangled attention
+// Products of queries and keys with relative position embeddings, for attention on tensor cores: disentangled attention
 // (arXiv 2006.03654).
 //
-// A tile's queries and a block's keys are at fewer than ROWS distances, whose embeddings are in shared memory: nothing grows with the
-// square of the length, or with the rows of the tables. A warp multiplies its 16 queries with the WINDOW rows that they need, and
-// 16 of the keys with the WINDOW rows that those need; a score finds its two products by the row of its distance.
+// A tile's queries and a block's keys are at fewer than ROWS distances, whose embeddings are in shared memory: memory grows neither
+// with the square of the length nor with the rows of the tables. A warp multiplies its 16 queries with the WINDOW rows that they
+// need, and 16 of the keys with the WINDOW rows that these keys need; a score finds its two products by the row of its distance.
 #pragma once
 
 template <typename Tile, typename T> struct PositionTerms {
     static constexpr bool ANY = true;
     static constexpr uint32_t ROWS = 128, WINDOW = 80;
-    // Values from one row of products to the next: lanes of a warp write to different banks.
+    // Stride of the rows of products in values, chosen so that lanes of a warp write to different banks.
     static constexpr uint32_t STRIDE = 88;
     static constexpr uint32_t TABLE_BYTES = ROWS * Tile::ROW_BYTES, SHARED_BYTES = 2 * TABLE_BYTES + 64 * STRIDE * 4;
     static constexpr int DIM = Tile::CHUNKS * 8;
@@ -23,13 +23,13 @@ template <typename Tile, typename T> struct PositionTerms {
     DEVICE_METHOD explicit PositionTerms(unsigned char *memory)
         : tables(shared_address(memory)), products(reinterpret_cast<float *>(memory + 2 * TABLE_BYTES)) {}
 
-    // The row of the distance of query `i` of the tile and a key of the block; keys after the last count as the last.
+    // The row of the distance of query `i` of the tile and a key of the block; keys after the last one mean the last.
     DEVICE_METHOD static uint32_t row(const Tile &tile, uint32_t i, uint32_t key) {
         const uint32_t last = tile.place.last_key;
         return tile.a.rows(tile.place.position(tile.a, i))[-int(key < last ? key : last)];
     }
 
-    // The first row that a block needs, and the first that 16 of its queries or keys do.
+    // The first row that a block needs, and the first row that 16 of its queries or keys need.
     DEVICE_METHOD static uint32_t first_row(const Tile &tile, uint32_t block) {
         return row(tile, 0, block * Tile::KEYS + Tile::KEYS - 1);
     }
@@ -96,7 +96,7 @@ template <typename Tile, typename T> struct PositionTerms {
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const uint32_t key = n * 8 + tile.lane % 4 * 2 + i, position = block * Tile::KEYS + key;
-                    // There is no row for keys after the path's end.
+                    // Keys after the path's end have no row.
                     if (position <= tile.place.last_key) {
                         tile.scores[0][n][2 * half + i] += product(query, key, rows[-int(position)]);
                     }
@@ -104,7 +104,8 @@ template <typename Tile, typename T> struct PositionTerms {
         }
     }
 
-    // Adds the products to the scores of a block whose rows are there, and starts the copies of the next block's rows.
+    // Adds the products to the scores of a block whose rows have been copied, and starts the copies of the next block's
+    // rows.
     DEVICE_METHOD void add(Tile &tile, uint32_t block, bool has_next) const {
         const uint32_t first = first_row(tile, block), warp = tile.warp;
         if (tile.a.position_keys) {

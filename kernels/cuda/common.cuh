@@ -1,7 +1,7 @@
-// Shared by all kernels: element types, vector accesses, reductions, and the tensor core's instructions.
+// Code shared by all kernels: element types, vector accesses, reductions, and the tensor core's instructions.
 //
-// The kernels are written against the names in this file. `emulation/device.h` defines the same names on a CPU, with
-// the layouts that the PTX manual gives, so that indices, bounds and barriers are tested where there is no GPU.
+// The kernels use only the names in this file. `emulation/device.h` defines the same names on a CPU, with the layouts
+// of the PTX manual, so that indices, bounds and barriers are tested without a GPU.
 #pragma once
 
 #ifdef PREFOLD_EMULATION
@@ -90,7 +90,7 @@ DEVICE void multiply_add<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0
 
 #endif // PREFOLD_EMULATION
 
-// N neighbouring elements that are read and written in one access.
+// N neighbouring elements, read and written in one access.
 template <typename T, int N> struct alignas(sizeof(T) * N) Vector {
     T value[N];
 };

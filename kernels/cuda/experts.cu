@@ -1,9 +1,9 @@
-// Experts: the rows of each by the scores of a router, and the sum of their outputs. Neither has atomic operations, so that equal
-// inputs make equal bits.
+// Mixture of experts: the rows routed to each expert by the router's scores, and the weighted sum of expert outputs. Neither
+// kernel uses atomic operations, so that equal inputs give equal bits.
 #include "common.cuh"
 
-// Whether `expert` is one of the `top` best of a row by its scores, the lower number first among equals; `weight` becomes the
-// softmax of its score. A score that is not a number makes all weights of its row NaN, and at least one expert has the row.
+// Whether `expert` is among the `top` best experts of a row by score, the lower number first among equals; `weight` becomes
+// the softmax of its score. A NaN score makes all weights of its row NaN, and the row still goes to at least one expert.
 DEVICE bool is_chosen(const float *__restrict__ scores, uint32_t experts, uint32_t top, uint32_t expert, float &weight) {
     const float own = scores[expert];
     float largest = -INFINITY, total = 0.0f;
@@ -19,9 +19,9 @@ DEVICE bool is_chosen(const float *__restrict__ scores, uint32_t experts, uint32
     return true;
 }
 
-// Lists the rows of each expert in ascending order, with its weight in each, and counts them; `scores` is [rows, experts]. Each
-// list has room for all rows. A block reads all scores for its expert, some rows at a time: ballots count the rows before a
-// thread's own. Grid: experts.
+// Lists the rows of each expert in ascending order with its weight in each row, and counts them; `scores` is [rows, experts].
+// Each list has room for all rows. A block scans all scores for its expert, some rows at a time; ballots count the selected
+// rows before a thread's own. Grid: experts.
 KERNEL route_rows(const float *__restrict__ scores, uint32_t *__restrict__ listed, float *__restrict__ weights,
                   uint32_t *__restrict__ counts, uint32_t rows, uint32_t experts, uint32_t top) {
     __shared__ uint32_t chosen_by[32];
@@ -51,8 +51,8 @@ KERNEL route_rows(const float *__restrict__ scores, uint32_t *__restrict__ liste
     if (threadIdx.x == 0) counts[expert] = count;
 }
 
-// out[index[i]] += factors[i] * x[i], no row of `out` being there twice; without an index out[i] += x[i]. Nothing is added to a
-// row that is not there. Grid: rows of `x`.
+// out[index[i]] += factors[i] * x[i], where `index` has no row twice; without an index out[i] += x[i]. Indices out of range are
+// skipped. Grid: rows of `x`.
 template <int N>
 DEVICE void scatter_add_rows(const float *__restrict__ x, const uint32_t *__restrict__ index,
                              const float *__restrict__ factors, float *__restrict__ out, uint32_t out_rows, uint32_t width) {

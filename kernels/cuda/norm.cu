@@ -1,8 +1,8 @@
-// Norms of the f32 residual stream: RMSNorm to the next product's input, LayerNorm also in place, and of q and k.
+// Norms: RMSNorm from the f32 residual stream to the next product's input, and LayerNorm, also in place and of q and k.
 #include "common.cuh"
 
-// x += delta (where there is one); out = x / sqrt(mean(x^2) + eps) * weight. One block for each row; the second pass finds
-// the row in the cache. Grid: rows.
+// x += delta (if any); out = x / sqrt(mean(x^2) + eps) * weight. One block for each row; the second pass reads the row
+// from the cache. Grid: rows.
 template <typename T, int N>
 DEVICE void add_rms_norm(float *__restrict__ x, const T *__restrict__ delta, const float *__restrict__ weight, float eps,
                          T *__restrict__ out, uint32_t width) {
@@ -79,9 +79,9 @@ KERNEL rms_norm_add_4(const float *x, const float *weight, float eps, float *out
     rms_norm_add<4>(x, weight, eps, out, width);
 }
 
-// out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, the variance that of the whole row of `width` values; rows begin
-// `stride` values after each other. `out` may be `x`: a thread writes the values that it has read itself. One block for each row;
-// the passes after the first find it in the cache. Grid: rows.
+// out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, with the population variance of the row's `width` values; rows
+// are `stride` values apart. `out` may be `x`: a thread writes only values that it has read itself. One block for each row; the
+// passes after the first read it from the cache. Grid: rows.
 template <typename In, typename T, int N>
 DEVICE void layer_norm(const In *x, const float *__restrict__ weight, const float *__restrict__ bias, float eps, T *out,
                        uint32_t width, uint32_t stride) {
@@ -119,7 +119,7 @@ DEVICE void layer_norm(const In *x, const float *__restrict__ weight, const floa
     }
 }
 
-// `columns`: in place, of some neighbouring columns of a matrix. `_4`: the width and the stride are multiples of 4.
+// `columns`: in place, on some neighbouring columns of a matrix. `_4`: the width and the stride are multiples of 4.
 #define LAYER_NORM(NAME, T, N)                                                                                         \
     KERNEL layer_norm_##NAME##_##N(const float *x, const float *weight, const float *bias, float eps, T *out,          \
                                    uint32_t width) {                                                                   \

@@ -1,7 +1,7 @@
-// The RMSNorm of q and k that some families have, and split-half RoPE, in place.
+// Split-half RoPE in place, after the per-head RMSNorm of q and k that some families have.
 #include "common.cuh"
 
-// Heads of a row that are treated alike: `heads` of them from column `offset` on; `norm` [dim] may be null.
+// Heads of a row that share a norm weight: `heads` of them from column `offset` on; `norm` [dim] may be null.
 struct HeadSpan {
     const float *norm;
     uint32_t offset, heads;
@@ -11,7 +11,7 @@ struct HeadSpan {
 template <typename T> struct Head {
     T *values;
     const float *norm, *angles;
-    // A position that is not in the table makes NaN.
+    // A position outside the RoPE cache gives NaN.
     bool inside;
 
     DEVICE_METHOD Head(T *x, const uint32_t *position_ids, const float *table, const HeadSpan &q, const HeadSpan &k,
@@ -97,8 +97,8 @@ DEVICE void qk_norm_rope(T *__restrict__ x, const uint32_t *__restrict__ positio
     float squares = 0.0f;
     for (uint32_t i = lane; i < 2 * half; i += 32) squares += to_float(head.values[i]) * to_float(head.values[i]);
     const float scale = inverse_root(warp_sum(squares) / float(2 * half) + eps);
-    // Each lane rotates pairs of its own, so nobody reads what another has written. All lanes have read for the norm before the
-    // warp's sum is known.
+    // Each lane rotates pairs of its own, so no lane reads what another has written. All lanes have read their values for the
+    // norm before the warp's sum is known.
     for (uint32_t i = lane; i < half; i += 32) {
         const Vector<T, 1> low = {{head.values[i]}}, high = {{head.values[half + i]}};
         rotate<T, 1>(head, half, i, low, high, scale);

@@ -1,9 +1,9 @@
 // Rows by index.
 #include "common.cuh"
 
-// out[i] = src[index[i]], rows of `width` units. A warp copies a row, four units of a lane at a time so that their loads
-// are under way together. An index that is not below `src_rows` makes a row of ones, which is NaN in every float type:
-// such a row is noticed in the output and reads nothing outside.
+// out[i] = src[index[i]], rows of `width` units. A warp copies a row, four units per lane at a time so that their loads
+// overlap. An index of `src_rows` or more gives a row whose bits are all ones, which is NaN in every float type: the
+// error shows in the output, and nothing is read out of bounds.
 template <typename Unit>
 DEVICE void gather(const Unit *__restrict__ src, const uint32_t *__restrict__ index, Unit *__restrict__ out,
                    uint32_t rows, uint32_t src_rows, uint32_t width) {
@@ -45,7 +45,7 @@ GATHER_ROWS(16, Unit16)
 GATHER_ROWS(4, uint32_t)
 GATHER_ROWS(2, uint16_t)
 
-// out[i] = table[ids[i]] as f32, or out[i] += it; NaN where the id is not below `vocab`. Grid: rows.
+// out[i] = table[ids[i]] as f32, or out[i] += table[ids[i]]; NaN where the id is `vocab` or more. Grid: rows.
 template <typename T, int N>
 DEVICE void embed(const T *__restrict__ table, const uint32_t *__restrict__ ids, float *__restrict__ out,
                   uint32_t vocab, uint32_t width, uint32_t accumulate) {
@@ -99,7 +99,7 @@ CONVERT(bf16, bf16, 4)
 CONVERT(f16, f16, 1)
 CONVERT(f16, f16, 4)
 
-// Output that a product with beta = 1 is added to: out = bias, or out += bias, row by row. Grid: rows.
+// Prepares an output for a product with beta = 1: out = bias, or out += bias, row by row. Grid: rows.
 template <typename T>
 DEVICE void bias_rows(T *__restrict__ out, const float *__restrict__ bias, uint32_t width, uint32_t accumulate) {
     T *row = out + size_t(blockIdx.x) * width;
@@ -116,8 +116,9 @@ BIAS_ROWS(f32, float)
 BIAS_ROWS(bf16, bf16)
 BIAS_ROWS(f16, f16)
 
-// out[i][c] = x[i][c % width] in the own[i]-th group of `group` columns, and 0 in the others: of each row the columns of its own
-// group, where `x` has those of all groups or of that one alone. A group that is not there makes a row of NaN. Grid: rows.
+// out[i][c] = x[i][c % width] in the own[i]-th group of `group` columns, and 0 elsewhere: each row keeps the columns of its own
+// group, and `x` holds either the columns of all groups or only the row's own. A group out of range gives a row of NaN. Grid:
+// rows.
 template <typename T>
 DEVICE void own_columns(const float *__restrict__ x, const uint32_t *__restrict__ own, T *__restrict__ out, uint32_t width,
                         uint32_t group, uint32_t out_width) {
@@ -141,11 +142,11 @@ OWN_COLUMNS(f32, float)
 OWN_COLUMNS(bf16, bf16)
 OWN_COLUMNS(f16, f16)
 
-// Functions of a sequence's rows, by the numbers that the launcher gives them.
+// Pooling functions, numbered as in the launcher.
 enum Pooling : uint32_t { MEAN, LARGEST, MEAN_SQRT_LEN, WEIGHTED_MEAN };
 
 // One column of the rows of an output, in their order: the mean, the largest value, the sum over the root of their number, or
-// the mean with weights 1, 2, 3, ... What is made of one row is the row itself; NaN stays.
+// the mean with weights 1, 2, 3, ... A single row is returned unchanged; NaN stays.
 DEVICE float pooled(const float *__restrict__ x, const uint32_t *__restrict__ rows, uint32_t count, uint32_t width,
                     uint32_t column, uint32_t kind) {
     float result = x[size_t(rows[0]) * width + column];
@@ -167,9 +168,9 @@ DEVICE float pooled(const float *__restrict__ x, const uint32_t *__restrict__ ro
     }
 }
 
-// out[b] = what is made of x[table[i]] for i in starts[b] .. starts[b + 1], of which there is one at least; then divided by its
-// length where `normalize` is set, a zero vector staying what it is. `parts` blocks share the columns of an output; one where
-// there is a length to be known. Grid: outputs * parts.
+// out[b] = pool(x[table[i]] for i in starts[b] .. starts[b + 1]), at least one row; then divided by its length if `normalize`
+// is set, where a zero vector stays zero. `parts` blocks share the columns of an output; with `normalize` there is one, since
+// the length needs all columns. Grid: outputs * parts.
 KERNEL pool_rows(const float *__restrict__ x, const uint32_t *__restrict__ table, const uint32_t *__restrict__ starts,
                  float *__restrict__ out, uint32_t width, uint32_t parts, uint32_t kind, uint32_t normalize) {
     const uint32_t output = blockIdx.x / parts, part = blockIdx.x % parts;

@@ -1,8 +1,9 @@
 // Banks of shared memory: the wavefronts that a warp's accesses take.
 //
-// There are 32 banks of 4 bytes, and a wavefront reads or writes one word of each. An access is served in phases: of all lanes up to 4
-// bytes each, of sixteen lanes for 8 bytes, of eight for 16 bytes and for the rows of each matrix that `ldmatrix` reads. A phase takes as
-// many wavefronts as its lanes have different words in one bank; those after the first are conflicts.
+// There are 32 banks of 4 bytes, and a wavefront reads or writes one word of each. An access is served in phases: one phase of all lanes
+// for up to 4 bytes per lane, phases of sixteen lanes for 8 bytes, and of eight lanes for 16 bytes and for the rows of each matrix that
+// `ldmatrix` reads. A phase takes as many wavefronts as its lanes have different words in one bank; wavefronts after the first are
+// conflicts.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +48,8 @@ struct Wavefronts {
 
 class Banks {
   public:
-    // A lane's access, which belongs with those of the warp's other lanes at the same site. Where a site is passed several times before the
-    // lanes meet, as in an unrolled loop, the first time of one lane belongs with the first of the others, and so on.
+    // A lane's access, grouped with the accesses of the warp's other lanes at the same site. Where a site is passed several times before
+    // the lanes meet, as in an unrolled loop, the first pass of one lane is grouped with the first pass of the others, and so on.
     void access(uint32_t warp, uint32_t lane, const Site &site, uintptr_t address, uint32_t bytes) {
         const uint32_t time = pending[warp].times[{site, lane}]++;
         Group &group = pending[warp].groups[{site, time}];

@@ -57,9 +57,9 @@ template <typename T> void check_positions_banks(const char *name, void (*kernel
     typedef PositionTerms<Flash, T> Terms;
     const uint32_t len = 192, pairs = (len / Flash::QUERIES) * (len / Flash::KEYS);
     const Case c = {1, 1, 64, 0, Flash::QUERIES, Flash::SHARED_BYTES + Terms::SHARED_BYTES, true, false, 3};
-    // A warp reads a product with the embedding of a key for each of its 16 * 64 scores, and one with that of a query, 32 at a time. Lanes have eight
-    // queries and four keys two apart, whose products are STRIDE + 1 and 2 * STRIDE - 2 values apart: two lanes meet in a bank each time. STRIDEs
-    // that avoid it for one of the two are odd, and then pairs cannot be written at once.
+    // For each of its 16 * 64 scores a warp reads a product with a position key and one with a position query, 32 at a time. Lanes have
+    // eight queries and four keys two apart, whose products are STRIDE + 1 and 2 * STRIDE - 2 values apart: two lanes meet in a bank each
+    // time. A STRIDE that avoids this for one of the two is odd, and then pairs cannot be written at once.
     const uint64_t reads = uint64_t(pairs) * Flash::WARPS * 2 * (16 * 64 / 32);
     check_banks(name, ALL_KINDS, reads, [&] { check_attention<T>(name, c, sequence(len), kernel); });
 }

@@ -1,4 +1,4 @@
-// Checks of the kernels that take each row alone, and of pooling.
+// Checks of the row-wise kernels and of pooling.
 #pragma once
 #include "../activation.cu"
 #include "../norm.cu"
@@ -150,7 +150,7 @@ void check_layer_norm_columns(uint32_t width, uint32_t rest, void (*kernel)(T *,
 template <typename T> using RopeKernel = void (*)(T *, const uint32_t *, const float *, const float *, uint32_t, uint32_t,
                                                   const float *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
 
-// `wide` is how many values the kernel reads at once.
+// `wide` is the number of values that the kernel reads at once.
 template <typename T>
 void check_rope(uint32_t dim, uint32_t heads, uint32_t kv_heads, bool norm, uint32_t wide, RopeKernel<T> kernel) {
     const uint32_t rows = 5, positions = 50, half = dim / 2, width = (heads + 2 * kv_heads) * dim;
@@ -274,7 +274,7 @@ static void check_pool(uint32_t width, uint32_t kind, bool normalize) {
     }
 }
 
-// From the columns of all groups, and of the own one alone.
+// From the columns of all groups, and from the row's own columns alone.
 template <typename T>
 void check_own_columns(uint32_t group, void (*kernel)(const float *, const uint32_t *, T *, uint32_t, uint32_t, uint32_t)) {
     const uint32_t groups = 5, out_width = groups * group, own[] = {3, 0, 4, groups, 1};

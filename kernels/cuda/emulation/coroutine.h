@@ -1,4 +1,4 @@
-// A stack of its own for each thread of a block, and the switch between them.
+// Coroutines: a stack for each thread of a block, and the switch between stacks.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace emulation {
 constexpr size_t STACK_BYTES = 128 << 10;
 
 #if defined(__x86_64__)
-// Keeps what a called function must keep, leaves the stack's pointer in `*from` and goes on where `to` was left. Far faster than
-// `swapcontext`, which asks the system to set the signals' mask.
+// Saves the callee-saved registers, stores the stack pointer in `*from` and resumes where `to` was left. Far faster than
+// `swapcontext`, which makes a system call for the signal mask.
 __attribute__((naked, noinline)) static void switch_stack(void **from, void *to) {
     asm("push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
         "mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
@@ -23,13 +23,14 @@ __attribute__((naked, noinline)) static void switch_stack(void **from, void *to)
 }
 #endif
 
-// One stack: begins with `entry`, which never returns, and is left and entered in turns with the one that enters it.
+// One stack. It begins with `entry`, which never returns; control alternates between it and the stack that enters it.
 class Coroutine {
   public:
     void prepare(void (*entry)()) {
         if (!stack) stack.reset(new char[STACK_BYTES]);
 #if defined(__x86_64__)
-        // Six registers, the address that `ret` takes, and room so that `entry` finds the stack as if it had been called.
+        // Six registers, the return address for `ret`, and padding so that the stack is aligned as if `entry` had been
+        // called.
         uintptr_t top = (reinterpret_cast<uintptr_t>(stack.get()) + STACK_BYTES) & ~uintptr_t(15);
         void **slots = reinterpret_cast<void **>(top) - 8;
         for (int i = 0; i < 6; ++i) slots[i] = nullptr;

@@ -1,9 +1,9 @@
 // The names of common.cuh on a CPU: every thread of a block is a coroutine, blocks run one after another.
 //
-// Checks: accesses to shared memory by address are inside of it and aligned; an asynchronous copy writes only
-// when it is waited for, so that a missing wait or barrier shows as a wrong result, in one of the two orders in which
-// threads take turns; threads that wait for each other for ever are reported. Fragment layouts are those of the PTX manual
-// (section "Matrix fragments for mma.m16n8k16", `ldmatrix`).
+// Checks: accesses to shared memory by address are in bounds and aligned; an asynchronous copy writes only when it is
+// waited for, so that a missing wait or barrier gives a wrong result in one of the two orders in which threads take turns;
+// deadlocks are reported. Fragment layouts are those of the PTX manual (section "Matrix fragments for mma.m16n8k16",
+// `ldmatrix`).
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ namespace emulation {
     exit(1);
 }
 
-// What happens to a wrong program; does not return.
+// Called when the program under test is wrong; does not return.
 inline void (*on_failure)(const char *what) = end;
 
 [[noreturn]] inline void fail(const char *what) {
@@ -60,7 +60,8 @@ struct Exchange {
     uint32_t words[32][8];
 };
 
-// Operations take turns: a lane that is two ahead knows that all have arrived at the one between, and so have read the first.
+// Two slots used in turn: a lane that is two operations ahead knows that all lanes have arrived at the operation between, and
+// so have read the first.
 struct Warp {
     Exchange exchanges[2];
 };
@@ -80,7 +81,7 @@ struct Block {
     Index index, dim, grid;
     Thread *current = nullptr;
     uint32_t arrived = 0, barriers = 0;
-    // Counts what shows that somebody got on.
+    // Counts events that show progress; used to detect deadlocks.
     uint64_t progress = 0;
 };
 

@@ -20,7 +20,7 @@ static void close(const std::string &what, size_t index, double found, double ex
     worst = std::max(worst, error / tolerance);
 }
 
-// Memory aligned to 64 bytes with room on both sides that must not change.
+// Memory aligned to 64 bytes with guard zones on both sides that must not change.
 template <typename T> struct Array {
     size_t len;
     std::vector<unsigned char> bytes;

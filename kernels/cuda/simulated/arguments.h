@@ -1,4 +1,4 @@
-// From the addresses of a launch's arguments to a call.
+// Turns the addresses of a launch's arguments into a call.
 #pragma once
 
 #include "kernels.h"
@@ -10,7 +10,7 @@
 
 namespace simulated {
 
-// What a kernel gets for an argument; structures with addresses in them have an overload of their own.
+// The value that a kernel receives for an argument; structures that contain addresses have their own overload.
 template <typename T> T on_device(T value) { return value; }
 
 template <typename T> T *on_device(T *pointer) {

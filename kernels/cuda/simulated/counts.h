@@ -1,4 +1,4 @@
-// What a program asked of the device, between its waits.
+// Counts of the calls that a program makes between its waits.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ enum class Counted { Products, ToDevice, ToHost, OnDevice, Memsets, Allocations,
 // Counts a call and its bytes; does nothing without SIM_COUNT.
 void count(Counted what, size_t bytes = 0);
 void count_launch(const char *kernel);
-// Counts how much work a stream has that is not done.
+// Records the number of unfinished operations of a stream.
 void count_queue(size_t depth);
 
-// The program waits: appends what was counted since the wait before to the file SIM_COUNT, as one line of JSON.
+// Called when the program waits: appends the counts since the previous wait to the file SIM_COUNT, as one line of JSON.
 void count_wait();
 
 } // namespace simulated

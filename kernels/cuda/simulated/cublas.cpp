@@ -15,7 +15,7 @@ using namespace simulated;
 struct cublasContext {
     int device;
     CUstream stream;
-    // Of the caller; none: the library's own.
+    // The caller's workspace; without one, the library's own.
     uint64_t workspace;
     size_t workspace_bytes;
 };
@@ -96,7 +96,7 @@ struct Matrix {
 
     size_t bytes() const { return (size_t(columns - 1) * size_t(leading) + size_t(rows)) * size_of(type); }
 
-    // What the library answers, and what a device would.
+    // Returns the library's status; aborts where a device would fault.
     cublasStatus_t check() const {
         if (leading < rows || leading < 1) return CUBLAS_STATUS_INVALID_VALUE;
         if (!size_of(type)) return CUBLAS_STATUS_NOT_SUPPORTED;

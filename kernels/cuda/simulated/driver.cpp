@@ -1,4 +1,5 @@
-// The driver's entry points but for kernels: arguments checked as the driver checks them, work queued on streams.
+// The driver's entry points except kernel launches: arguments are checked as the driver checks them, work is queued on
+// streams.
 #include "driver.h"
 
 #include "memory.h"
@@ -21,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 struct CUevent_st {
     int device;
     Ticket ticket;
-    // When the work before it was done; shared with the work that sets it, which may outlive the event. None: without timing.
+    // Time at which the preceding work was done; shared with the work that sets it, which may outlive the event. None without
+    // timing.
     std::shared_ptr<Clock::time_point> at;
 };
 
@@ -112,7 +114,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDestroy(CUcontext) { return CUDA_ERROR_INVALID_CONTEXT; } // There are only primary ones.
+CUresult cuCtxDestroy(CUcontext) { return CUDA_ERROR_INVALID_CONTEXT; } // Only primary contexts exist.
 
 CUresult cuCtxSetCurrent(CUcontext context) {
     if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
@@ -126,7 +128,7 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
-// Waits, then looks behind every allocation.
+// Waits, then checks the red zone of every allocation.
 template <typename Wait> static CUresult synchronize(const char *call, Wait wait) {
     FAULT(Point::Synchronize);
     count_wait();
@@ -233,7 +235,7 @@ CUresult cuMemGetInfo(size_t *available, size_t *total) {
     return CUDA_SUCCESS;
 }
 
-// Memory that is given back in the order of a stream can be had again once that work is done: then the driver waits.
+// Memory freed in stream order is available again once the stream's work is done, so the driver waits for it.
 static uint64_t allocate_or_wait(size_t bytes) {
     if (const uint64_t address = allocate(current->device, bytes)) return address;
     wait_for_device(current->device);
@@ -297,11 +299,11 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
 
 CUresult cuMemFreeHost(void *pointer) {
     READY;
-    // Copies that are under way find it gone: a fault.
+    // Pending copies that still use the memory fault.
     return free_host(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// A copy of page-locked memory is read when its turn comes, and must still be what it was; other memory is read at once.
+// A copy from page-locked memory is read when its turn comes, and must not change before; other memory is read at once.
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
     READY;
     FAULT(Point::Copy);
@@ -321,7 +323,7 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstr
     return CUDA_SUCCESS;
 }
 
-// Whatever was in the host's memory is gone from the call on; the values come when the copy's turn does.
+// The host's memory is overwritten with garbage at the call; the values arrive when the copy's turn comes.
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
     READY;
     FAULT(Point::Copy);

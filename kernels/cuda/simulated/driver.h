@@ -1,4 +1,4 @@
-// What the entry points share.
+// Helpers shared by the entry points.
 #pragma once
 
 #include "counts.h"
@@ -12,7 +12,7 @@ namespace simulated {
 int current_device();
 // A stream by its handle; nullptr is the current device's legacy stream.
 Stream *stream_of(CUstream handle);
-// What every call that works on a device answers first.
+// The status that every call on a device checks first.
 CUresult ready();
 // CUDA_SUCCESS for a stream of the current device.
 CUresult same_device(CUstream handle);
@@ -24,11 +24,11 @@ int most_shared();
 #define READY                                                                                                          \
     if (const CUresult error = ready()) return error
 
-// An error that breaks the device comes with the work (`due`), any other is the call's answer.
+// An error that breaks the device is reported when the work runs (`due`); any other error is returned by the call.
 #define FAULT(POINT)                                                                                                   \
     const CUresult due = fault(POINT);                                                                                 \
     if (due != CUDA_SUCCESS && !is_sticky(due)) return due
 
-// Where work would begin.
+// Returns success where work would begin, if no work is done (SIM_NULL).
 #define NOTHING_ON_NULL                                                                                                \
     if (settings().does_nothing) return CUDA_SUCCESS

@@ -32,7 +32,7 @@ namespace {
 // Never destroyed: the thread may still run when the process ends.
 struct Executor {
     std::mutex lock;
-    // Something was queued or is waited for; something is done.
+    // Notified when work is queued or waited for, and when work is done.
     std::condition_variable more, progress;
     std::deque<Stream> streams;
     Stream *legacy[MAX_DEVICES] = {};
@@ -60,7 +60,7 @@ bool Executor::is_ready(const Stream &stream) const {
     return true;
 }
 
-// One of the streams whose next work may run, at random; waits where the order says so.
+// A random stream whose next work may run; waits where the order requires it.
 Stream *Executor::choose(std::unique_lock<std::mutex> &guard) {
     constexpr auto LATEST = std::chrono::milliseconds(30);
     for (;;) {

@@ -22,18 +22,18 @@ struct Work {
     // For messages: the call, and the kernel.
     std::string name;
     std::function<void()> run;
-    // Done before it, besides what is before it in its stream.
+    // Work that must be done first, in addition to earlier work of the same stream.
     std::vector<Ticket> after;
 };
 
 Stream *new_stream(int device, bool blocking);
-// The legacy stream, which waits for all blocking streams and they for it.
+// The legacy stream, which waits for all blocking streams and which they wait for.
 Stream *legacy_stream(int device);
 // Work that is queued is still done.
 void end_stream(Stream *stream);
 int device_of(const Stream *stream);
 
-// Queues work; `sticky`, if not CUDA_SUCCESS, breaks the device when it would have run.
+// Queues work; `sticky`, if not CUDA_SUCCESS, breaks the device when the work would have run.
 Ticket enqueue(Stream *stream, Work work, CUresult sticky = CUDA_SUCCESS);
 // All that is queued on a stream.
 Ticket last(Stream *stream);

@@ -32,7 +32,7 @@ static const struct {
 } ERRORS[] = {
     {"out_of_memory", CUDA_ERROR_OUT_OF_MEMORY},
     {"no_device", CUDA_ERROR_NO_DEVICE},
-    {"unknown", CUDA_ERROR_UNKNOWN}, // Also what a device that fell off the bus answers.
+    {"unknown", CUDA_ERROR_UNKNOWN}, // Also the error of a device that fell off the bus.
     {"system_driver_mismatch", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH},
     {"device_unavailable", CUDA_ERROR_DEVICE_UNAVAILABLE},
     {"launch_out_of_resources", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},

@@ -16,13 +16,14 @@ struct Kernel {
     const char *name;
     // Bytes of each argument.
     std::vector<size_t> arguments;
-    // Threads of a block at most: its launch bounds.
+    // Maximum threads of a block: the kernel's launch bounds.
     uint32_t max_threads;
-    // Reads the arguments now; what comes back runs them. Device addresses become those of the simulator's view.
+    // Reads the arguments now and returns a function that runs the kernel. Device addresses are translated to the
+    // simulator's view.
     std::function<std::function<void(const Grid &)>(void **arguments)> bind;
 };
 
-// One of prefold's, from their sources; nullptr: there is no such kernel. No kernel of candle is reached.
+// A kernel of prefold, compiled from its source, or nullptr for an unknown name. candle's kernels are never launched.
 const Kernel *find_kernel(const std::string &name);
 
 } // namespace simulated

@@ -34,7 +34,7 @@ static void reserve(uint64_t address, size_t bytes) {
     if (mmap(at, bytes, PROT_NONE, flags, -1, 0) != at) fail("the addresses at %#lx cannot be reserved", address);
 }
 
-// Of a fault, where the address says whose it is. Allocates nothing and takes no lock.
+// Describes a fault by the owner of its address. Allocates nothing and takes no lock.
 static void on_fault(int signal, siginfo_t *info, void *context) {
     const uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
     const char *who = running ? running : "the host";
@@ -66,7 +66,7 @@ static unsigned char *view_of(uint64_t address) { return reinterpret_cast<unsign
 
 uint64_t allocate(int device, size_t bytes) {
     const std::lock_guard<std::mutex> guard(lock);
-    // As a driver does, in pieces of 512 bytes.
+    // Sizes are rounded up to 512 bytes, as in a driver.
     const size_t counted = (bytes + 511) / 512 * 512;
     if (counted > settings().bytes - used[device]) return 0;
     Allocation allocation;

@@ -1,8 +1,8 @@
 // Device memory: addresses that the host may not touch.
 //
-// A device's addresses are reserved without access, so that a host's read of one is a fault. The simulator keeps the content at the
-// same distance for all of them (`VIEW`), again without access where nothing is allocated: an access outside of the live allocations
-// is a fault too, and says which. Addresses are never given out again.
+// A device's addresses are reserved without access, so that a read by the host faults. The simulator keeps the content at a fixed
+// offset (`VIEW`), also without access where nothing is allocated: an access outside of the live allocations faults too, with a
+// message that names the allocation. Addresses are never reused.
 #pragma once
 
 #include "settings.h"
@@ -12,12 +12,13 @@ namespace simulated {
 constexpr uint64_t BASE = 0x100000000000, DEVICE_SPAN = uint64_t(4) << 40, VIEW = 0x200000000000;
 constexpr int MAX_DEVICES = 4;
 
-// Reserves the addresses and installs the handler of faults; once.
+// Reserves the addresses and installs the fault handler; called once.
 void reserve_addresses();
 
-// New addresses of `bytes` on a device; 0 if it has no room. They have content from `open` on.
+// New addresses for `bytes` on a device; 0 if it has no room. They are accessible from `open` on.
 uint64_t allocate(int device, size_t bytes);
-// NaN of every float type, and indices beyond every limit, with red zones behind.
+// Makes the memory accessible, filled with bits that are NaN in every float type and out of range as an index, with a
+// red zone behind it.
 void open_memory(uint64_t address);
 // No access from here on. Checks the red zone.
 void close_memory(uint64_t address, const char *call);
@@ -28,7 +29,7 @@ size_t free_bytes(int device);
 int device_of(uint64_t address);
 // The simulator's view of a range that must lie in one open allocation; aborts with the name of the call.
 void *view(uint64_t address, size_t bytes, const char *call);
-// True if a call may be given this range: it lies in an allocation that is not freed.
+// True if the range lies in a live allocation, so that a call may use it.
 bool is_allocated(uint64_t address, size_t bytes);
 // Aborts if something wrote behind an allocation.
 void check_red_zones(const char *call);
@@ -39,7 +40,7 @@ bool free_host(void *pointer);
 // True if the range is in page-locked memory.
 bool is_page_locked(const void *pointer, size_t bytes);
 
-// What runs on the device's thread, for messages; nullptr: nothing.
+// Name of the work on the device's thread, for messages; nullptr when idle.
 extern thread_local const char *running;
 
 } // namespace simulated

@@ -15,7 +15,7 @@ struct CUfunc_st {
     const Kernel *kernel;
     int device;
     uint32_t max_shared = 48 << 10;
-    // Code is loaded at the first launch unless it is asked for, as with CUDA_MODULE_LOADING=LAZY.
+    // Code is loaded at the first launch unless requested earlier, as with CUDA_MODULE_LOADING=LAZY.
     bool loaded = false;
 };
 
@@ -47,7 +47,7 @@ static bool is_cubin(const unsigned char *image) {
     return machine == CUDA;
 }
 
-// True if its one architecture, which its flags name, is the device's: in their second byte since CUDA 13.
+// True if the architecture in its ELF flags is the device's; since CUDA 13 it is in their second byte.
 static bool cubin_fits(const unsigned char *image) {
     constexpr size_t ABI_VERSION = 8, FLAGS = 48;
     uint32_t flags;
@@ -99,7 +99,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     READY;
     const std::vector<size_t> &sizes = function->kernel->arguments;
     if (index >= sizes.size()) return CUDA_ERROR_INVALID_VALUE;
-    // An argument is aligned to its size; a structure, which has pointers, to 8 bytes.
+    // An argument is aligned to its size; a structure, which contains pointers, to 8 bytes.
     size_t end = 0;
     for (size_t i = 0; i <= index; ++i) {
         const size_t alignment = std::min<size_t>(sizes[i], 8);

@@ -1,4 +1,4 @@
-// Half precisions by their definition.
+// Conversions of f16 and bf16, written from their definition.
 #pragma once
 
 #include <cstdint>

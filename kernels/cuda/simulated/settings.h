@@ -1,4 +1,4 @@
-// What the environment says about the simulated device, and how the simulator ends a program that is wrong.
+// Settings of the simulated device from the environment, and the abort of a wrong program.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 namespace simulated {
 
 enum class Order {
-    // Work is done before the call that queues it returns.
+    // Work runs before the call that queues it returns.
     AtOnce,
-    // On another thread, after a random while.
+    // Work runs on another thread after a random delay.
     Soon,
-    // Not before somebody waits for it, or for a while.
+    // Work runs only when it is waited for, or after a long delay.
     Late,
 };
 
@@ -34,8 +34,8 @@ const Settings &settings();
 // The random numbers of this seed; called by one thread at a time.
 uint32_t random_below(uint32_t limit);
 
-// Says what is wrong with the program under test, and aborts. An error of a real device that a real driver would report has its
-// CUresult instead.
+// Prints the fault of the program under test and aborts. Errors that a real driver would report are returned as their CUresult
+// instead.
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 } // namespace simulated

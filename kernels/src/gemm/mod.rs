@@ -26,10 +26,10 @@ use std::ops::Range;
 
 /// Rows of a block: a core packs as many at a time, so that they stay in its L2 while the panels pass by, each read
 /// once for all of them. Of quantized rows, which are packed whole, fewer if they are long.
-const BLOCK_ROWS: usize = 14 * 24;
+const MC: usize = 14 * 24;
 
 /// Most words of packed rows of a block.
-const BLOCK_WORDS: usize = BLOCK_ROWS * 512;
+const BLOCK_WORDS: usize = MC * 512;
 
 /// Cost of packing a row, as a number of columns to multiply it with.
 const PACKING: usize = 24;
@@ -46,7 +46,7 @@ const PARALLEL_PRODUCTS: usize = 1 << 18;
 /// The most parts of `m` rows that take no longer one after another than together: each has a block of rows for every thread, which packs
 /// its rows and reads the weights in either case.
 pub fn row_parts(m: usize) -> usize {
-    m.div_ceil(BLOCK_ROWS).div_ceil(thread_pool::num_threads()).max(1)
+    m.div_ceil(MC).div_ceil(thread_pool::num_threads()).max(1)
 }
 
 /// A product `x W^T`: set what differs from [`new`](Self::new), then [`run`](Self::run).
@@ -143,7 +143,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
     }
 
     fn block_rows(k: usize) -> usize {
-        if P::IS_QUANTIZED { (BLOCK_WORDS / k.div_ceil(2)).clamp(28, BLOCK_ROWS) } else { BLOCK_ROWS }
+        if P::IS_QUANTIZED { (BLOCK_WORDS / k.div_ceil(2)).clamp(28, MC) } else { MC }
     }
 
     /// Computes a block; `out` is the address of its first element and the distance of its rows. All of it is this

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// stream from L2, which is fast enough for a register block of this size. Integers are summed over whole rows.
 ///
 /// The blocks of a row are as equal as can be; they depend on k alone, as the order of additions must.
-const MAX_STEPS: usize = 512;
+const KC: usize = 512;
 
 /// Vectors of columns in a register block of few rows: enough chains of sums to hide the latency of an addition, and enough
 /// panels read at once to hide that of the memory.
@@ -72,7 +72,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
     #[inline(always)]
     fn new(block: &'a Block<'a, P>) -> Self {
         let row_words = block.x.len.div_ceil(size_of::<u32>());
-        let most = if P::IS_QUANTIZED { row_words } else { MAX_STEPS / Self::WIDENING };
+        let most = if P::IS_QUANTIZED { row_words } else { KC / Self::WIDENING };
         let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
         let steps = packed * Self::WIDENING;
         let on_the_way = if D::IS_WIDENED { D::ROWS - WIDENING_ROWS } else { D::ROWS };
