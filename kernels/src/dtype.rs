@@ -4,17 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The type of stored, packed and computed values. Loading, packing and computing all use this enum; file formats and
-/// candle convert from and to their own codes at their boundary.
+/// candle convert their own codes at their boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dtype {
-    /// The exact path.
+    /// float32 weights and sums.
     Float32,
     /// bfloat16 weights, float32 sums.
     Bfloat16,
     /// float16 weights, float32 sums; products on a GPU only.
     Float16,
-    /// Weights as signed bytes with a scale for each output, inputs as unsigned bytes with a scale and a zero point for each row,
-    /// exact integer sums; on a CPU only.
+    /// Weights as signed bytes with a scale per output, inputs as unsigned bytes with a scale and a zero point per row, exact
+    /// integer sums; on a CPU only.
     Int8,
 }
 

@@ -13,7 +13,7 @@ mod sealed {
 
 /// An element of a tensor in a file, on a CPU or on a GPU: `f32`, [`bf16`] or [`f16`].
 pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + fmt::Debug + 'static {
-    /// The type as a value.
+    /// The type as a [`Dtype`].
     const DTYPE: Dtype;
 
     /// Rounds to the nearest value of this type, ties to even.
@@ -22,13 +22,13 @@ pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + fmt::Debug + 
     /// The exact value.
     fn to_f32(self) -> f32;
 
-    /// The element of the low bits of a word.
+    /// The element in the low bits of a word.
     fn from_word(word: u32) -> Self;
 
     /// The bits of the element, in the low bits of a word.
     fn to_word(self) -> u32;
 
-    /// The value in another type, rounded to the nearest; bit for bit in the same type.
+    /// Converts to another type, rounded to nearest; bit for bit within the same type.
     #[inline(always)]
     fn convert<T: Element>(self) -> T {
         if Self::DTYPE == T::DTYPE { T::from_word(self.to_word()) } else { T::from_f32(self.to_f32()) }

@@ -1,6 +1,6 @@
-//! The error of operations whose arguments do not fit together.
+//! The error of operations with invalid arguments.
 
-/// A call whose arguments do not fit together. Nothing was written.
+/// A call with invalid arguments. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
     /// A slice has the wrong length.
@@ -23,7 +23,7 @@ pub enum KernelError {
         /// Elements given.
         found: usize,
     },
-    /// An index points outside of argument it indexes.
+    /// An index is out of range.
     #[error("{argument} is {found}, but must be less than {limit}")]
     Index {
         /// The argument.
@@ -33,13 +33,13 @@ pub enum KernelError {
         /// One more than the largest valid index.
         limit: usize,
     },
-    /// The system does not have the memory.
+    /// The system is out of memory.
     #[error("there is no memory for {words} words of weights")]
     Memory {
-        /// Four bytes each.
+        /// Words of four bytes.
         words: usize,
     },
-    /// A value that makes no sense for this operation.
+    /// A value that the operation does not accept.
     #[error("{argument} is {found}, but must be {expected}")]
     Value {
         /// The argument.

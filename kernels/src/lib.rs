@@ -2,14 +2,13 @@
 //! `cuda`).
 //!
 //! On the CPU every operation keeps one promise: **a row's result depends on that row's inputs alone**, bit for bit. It does
-//! not depend on the other rows of the call, on how many there are, on the number of threads, or on how the work
-//! is split. Reductions run in a fixed order, tails run the same arithmetic as full tiles, and attention tiles its
-//! keys at absolute path positions. The promise holds within one instruction set ([`Isa`]); two instruction sets
-//! may round differently.
+//! not depend on the other rows of the call, on their number, on the number of threads, or on the split of the work.
+//! Reductions run in a fixed order, tails run the same arithmetic as full tiles, and attention tiles its keys at absolute
+//! path positions. The promise holds within one instruction set ([`Isa`]); two instruction sets may round differently.
 //!
 //! Activations are `f32`, or [`bf16`] with f32 accumulation ([`Element`]); int8 products quantize rows of `f32` themselves ([`Int8`]).
-//! [`Packing`] is what a product can be packed as.
-//! Every operation checks the lengths it is given and answers a wrong one with a [`KernelError`].
+//! [`Packing`] lists the formats of packed weights. Every operation checks its lengths and returns a [`KernelError`]
+//! for a wrong one.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over registers is unrolled; an index says which one")]
 

@@ -1,4 +1,4 @@
-//! The machine's peaks: products whose factors never leave the registers, or the tiles of AMX, and reading memory.
+//! The machine's peaks: products whose operands stay in registers or AMX tiles, and memory bandwidth.
 
 use crate::gemm::PackedMatrix;
 use crate::isa::Isa;
@@ -9,13 +9,13 @@ use std::hint::black_box;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Sums that are in flight: enough to hide the latency of two units.
+/// Independent sums: enough to hide the latency of two units.
 const CHAINS: usize = 12;
 
 /// Tiles of sums, as in a product.
 const TILES: usize = 4;
 
-/// Words between the one that is read and the one that is asked for: a page.
+/// Distance in words of the prefetch: a page.
 const AHEAD: usize = 1024;
 
 struct Peak<'a, P> {
@@ -58,7 +58,7 @@ impl<P: Format> TileOperation for Peak<'_, P> {
     }
 }
 
-/// Words of factors, whose vectors are in one line of the cache each.
+/// Words of operands, each vector within one cache line.
 #[repr(align(64))]
 struct Factors([u32; CHAINS * MAX_LANES]);
 
@@ -66,12 +66,12 @@ struct Factors([u32; CHAINS * MAX_LANES]);
 /// The CPU has the instructions of `D`.
 #[inline(always)]
 unsafe fn chains<D: Dot>(iterations: usize) {
-    // Bytes are multiplied by one instruction and added by another. Of equal factors the compiler would multiply one pair for all
-    // sums: each sum has factors of its own.
+    // Bytes are multiplied by one instruction and added by another. With equal operands the compiler would share one
+    // multiplication between all sums, so each sum has its own operands.
     let has_own_factors = D::WIDENS_BYTES;
     let factors = black_box(Factors([0; CHAINS * MAX_LANES]));
     let words = factors.0.as_ptr();
-    // SAFETY: `words` are enough; the instructions are the caller's duty.
+    // SAFETY: `words` is long enough; the instructions are the caller's duty.
     unsafe {
         let (a, b) = (D::V::loadu(words.cast()), D::V::set1(f32::from_bits(*words)));
         // Sums are numbers, and numbers of zero bits are zero.
@@ -89,8 +89,8 @@ unsafe fn chains<D: Dot>(iterations: usize) {
     }
 }
 
-/// Multiplies on every thread and returns the number of multiplications and additions of elements in all, for a clock around
-/// the call.
+/// Multiplies on every thread and returns the total number of element multiplications and additions; the caller measures the
+/// time.
 #[doc(hidden)]
 pub fn run_peak<P: Format>(isa: Isa, iterations: usize) -> usize {
     let words = AtomicUsize::new(0);
@@ -115,7 +115,7 @@ impl Operation for Read<'_> {
                 for (i, largest) in largest.iter_mut().enumerate() {
                     let at = chunk.as_ptr().add(i * S::V::LANES);
                     prefetch(at.wrapping_add(AHEAD));
-                    // Not a sum: the bits of bytes may be denormal numbers, whose additions are slow.
+                    // No floating-point sum: the bits of bytes may be denormal numbers, which are slow to add.
                     *largest = S::V::loadu(at.cast()).max(*largest);
                 }
             }
@@ -126,7 +126,7 @@ impl Operation for Read<'_> {
     }
 }
 
-/// Reads the words of packed weights on every thread, each its own part, for a clock around the call; returns their bytes.
+/// Reads the words of packed weights, split over all threads, and returns their bytes; the caller measures the time.
 #[doc(hidden)]
 pub fn run_read<P: Format>(isa: Isa, weight: &PackedMatrix<P>) -> usize {
     let words = weight.words();

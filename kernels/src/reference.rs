@@ -1,6 +1,6 @@
-//! Every operation in f64, written to be obviously right: the oracle of the tests.
+//! Reference implementation of every operation in f64, written to be obviously correct: the oracle of the tests.
 //!
-//! Inputs are taken as they are; nothing is rounded on the way.
+//! Inputs are not rounded, and neither are intermediate values.
 
 use crate::attention::{Attention, Mask, RowView};
 use crate::element::Element;
@@ -79,7 +79,7 @@ pub fn activation(activation: Activation, x: f32) -> f64 {
     }
 }
 
-/// [`QkNormRope`], with `inv_freq` instead of its table.
+/// [`QkNormRope`], with `inv_freq` instead of the RoPE cache.
 pub fn qk_norm_rope(op: &QkNormRope<'_>, inv_freq: &[f64], rows: &[f32]) -> Vec<f64> {
     let half = inv_freq.len();
     let mut rows = widen(rows);
@@ -101,7 +101,7 @@ pub fn qk_norm_rope(op: &QkNormRope<'_>, inv_freq: &[f64], rows: &[f32]) -> Vec<
     rows
 }
 
-/// The products of a query and of a key with the embeddings of their distance.
+/// The products of a query and a key with the relative position embeddings of their distance.
 fn positional(op: &Attention<'_>, head: usize, q: &[f64], key: usize, distance: isize, path: u32) -> f64 {
     let (Some(positions), dim) = (&op.positions, op.layout.head_dim) else { return 0.0 };
     let row = positions.rows.row(distance);
@@ -156,7 +156,7 @@ pub fn attention(op: &Attention<'_>) -> Vec<f64> {
     out
 }
 
-/// One pooled row of `width` values, of the rows of `x` that `rows` names; NaN where one of them has it.
+/// One pooled row of `width` values from rows `rows` of `x`; a column is NaN where one of its values is.
 pub fn pool(kind: PoolKind, x: &[f32], width: usize, rows: &[u32]) -> Vec<f64> {
     let count = rows.len() as f64;
     let column = |column: usize| {

@@ -1,10 +1,10 @@
-//! How an operation writes its output.
+//! Replacement of or addition to an output.
 
-/// Replaces the output or adds to it.
+/// Whether an operation replaces its output or adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// The result.
+    /// The output becomes the result.
     Overwrite,
-    /// What was there, plus the result.
+    /// The result is added to the output.
     Accumulate,
 }

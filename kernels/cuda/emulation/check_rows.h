@@ -116,7 +116,7 @@ void check_layer_norm(uint32_t width, void (*kernel)(const float *, const float 
             for (uint32_t j = 0; j < width; ++j) mean += double(row[j]) / width;
             for (uint32_t j = 0; j < width; ++j) variance += (row[j] - mean) * (row[j] - mean) / width;
             const double expected = (before[i] - mean) / std::sqrt(variance + 1e-5) * weight[i % width] + bias[i % width];
-            // Values of 200 have steps of 1.5e-5.
+            // Values near 200 have steps of 1.5e-5.
             close(what, i, to_float(to[i]), expected, rounding<T>() * (std::abs(expected) + 1e-3) + 1e-4);
         }
     }

@@ -1,4 +1,4 @@
-//! The types that the factors of attention are rounded to.
+//! The types that the operands of attention are rounded to.
 
 use super::task::Task;
 use crate::gemm::Packing;
@@ -6,10 +6,10 @@ use crate::isa::Isa;
 use crate::simd::{FloatFormat, Format};
 use half::bf16;
 
-/// A type of factors, `f32` or [`bf16`]: of matrices, and of both products of attention. As products are, attention is compiled in this
-/// crate for each of them.
+/// Type of the operands of a matrix product and of both products of attention, `f32` or [`bf16`]. Like the matrix products, attention
+/// is compiled in this crate, once for each type.
 pub trait Float: FloatFormat + Packing {
-    /// Computes items.
+    /// Computes attention items.
     #[doc(hidden)]
     fn attend(isa: Isa, task: Task<'_, Self>);
 }

@@ -1,4 +1,4 @@
-//! The arguments of attention on a CPU and the checks that allow rows to be addressed without further ones.
+//! The arguments of attention on a CPU, and the checks after which rows are addressed without bounds checks.
 
 use super::layout::{QkvLayout, RowView, check_layout};
 use super::mask::Mask;
@@ -10,12 +10,12 @@ use crate::error::KernelError;
 /// Attention by path position.
 ///
 /// The query at path position `p` of a span sees the keys and values of rows `pages[path..=path + p]`, or with a full mask
-/// those of its whole path, and of these the ones less than `window` positions away. No other row has an influence, even if
-/// it holds NaN.
+/// of its whole path, limited to positions less than `window` away. No other row has an influence, even if it holds NaN.
 ///
 /// The same operation serves ragged space (`pages` = 0, 1, 2, .., one span for each sequence), compact space (one
 /// span for each segment of the radix tree, `pages` = the plan's `scatter`) and single queries (spans of length 1);
-/// the result of a query is the same, bit for bit. With bf16 output the factors are rounded to bf16 for the products.
+/// the result of a query is the same in all three, bit for bit. With bf16 output the operands are rounded to bf16 for
+/// the products.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
     /// Queries, `[rows, num_heads * head_dim]`.
@@ -34,11 +34,12 @@ pub struct Attention<'a> {
     pub scale: f32,
     /// The keys that a query sees.
     pub mask: Mask<'a>,
-    /// A query sees the keys less than so many positions away; `None` for no such limit.
+    /// Sliding window: a query sees keys less than this many positions away; `None` for no limit.
     pub window: Option<usize>,
-    /// Added to the scores, after the factor. Only where each query head has a key/value head of its own.
+    /// Added to the scaled scores. Requires as many key/value heads as query heads.
     pub bias: Option<&'a RelativeBias>,
-    /// Embeddings of distances, against which queries and keys are scored too. The same restriction.
+    /// Relative position embeddings, against which queries and keys are scored too. Requires as many key/value heads as
+    /// query heads.
     pub positions: Option<RelativePositions<'a>>,
 }
 
@@ -67,7 +68,7 @@ impl Attention<'_> {
     }
 }
 
-/// Checks that a query sees a key at all.
+/// Checks that every query sees a key.
 pub(super) fn check_window(window: Option<usize>) -> Result<(), KernelError> {
     match window {
         Some(0) => Err(KernelError::Value { argument: "window", found: 0, expected: "positive" }),

@@ -22,14 +22,14 @@ pub(super) struct Item {
     pub(super) cost: u32,
     pub(super) span: u32,
     pub(super) kv_head: u32,
-    /// The queries from `tile * QUERIES` on, counting a group of heads at each position.
+    /// Tile of the span: its queries begin at `tile * QUERIES`, counting the heads of a group at each position.
     pub(super) tile: u32,
 }
 
-/// The work list of a call of [`Attention`], which may run a range of it at a time: all ranges together write what one call does.
+/// Work list of a call of [`Attention`], which can be run in ranges: all ranges together write the same output as one call.
 #[derive(Debug, Default)]
 pub struct AttentionItems {
-    /// No two write the same values.
+    /// No two items write the same values.
     items: Vec<Item>,
 }
 
@@ -39,10 +39,10 @@ impl AttentionItems {
         Self { items: Vec::new() }
     }
 
-    /// Splits spans into items, the longest first, so that short ones remain at the end. They replace those of the call before.
+    /// Replaces the list by the items of `spans`, the longest first, so that the last items to finish are short.
     ///
     /// # Errors
-    /// If the layout has no whole groups of heads, the window is 0, or a full mask has not a path for each span.
+    /// If `num_heads` is no multiple of `num_kv_heads`, the window is 0, or a full mask lacks the path of a span.
     pub fn list(
         &mut self,
         spans: &[QuerySpan],
@@ -71,22 +71,23 @@ impl AttentionItems {
         Ok(())
     }
 
-    /// Items of the list.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// True if there is nothing to do.
+    /// True if there is no item.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Scores that some items compute.
+    /// Number of scores that a range of items computes.
     pub fn cost(&self, range: Range<usize>) -> u64 {
         self.items[range].iter().map(|item| u64::from(item.cost)).sum()
     }
 
-    /// The items from `start` on that compute about `cost` scores: at least one, and as many for each thread.
+    /// The range of items from `start` on with about `cost` scores: at least one item, rounded up to a multiple of the
+    /// number of threads.
     pub fn take(&self, start: usize, cost: u64) -> Range<usize> {
         let mut left = cost;
         let is_within = |item: &&Item| match left.checked_sub(u64::from(item.cost)) {
@@ -101,7 +102,7 @@ impl AttentionItems {
         start..self.items.len().min(start + even)
     }
 
-    /// Some items, which are checked to be of these arguments.
+    /// A range of items, checked to belong to these arguments.
     pub(super) fn get(&self, range: Range<usize>, attention: &Attention<'_>) -> Result<&[Item], KernelError> {
         let (end, limit) = (range.end, self.items.len() + 1);
         let Some(items) = self.items.get(range) else {
@@ -129,7 +130,7 @@ impl AttentionItems {
 mod tests {
     use super::*;
 
-    /// Scores that a text of `len` tokens takes in all heads.
+    /// Scores of a text of `len` tokens over all heads.
     fn cost(len: u32, window: Option<usize>, causal: bool) -> u64 {
         let (spans, lens) = ([QuerySpan { row: 0, len, depth: 0, path: 0 }], [len]);
         let mask = if causal { Mask::Causal } else { Mask::Full { path_lens: &lens } };
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_window_makes_the_cost_linear_in_the_length() {
-        // ModernBERT's window of 128: 64 tokens on either side.
+        // ModernBERT's window of 128: 64 tokens on each side.
         for causal in [false, true] {
             let [short, long] = [2048, 8192].map(|len| cost(len, Some(65), causal));
             // Four times as many queries; the first ones of a text see fewer keys.

@@ -6,7 +6,7 @@ use super::products::Products;
 use crate::simd::Vector;
 use std::ops::Range;
 
-/// The keys and values of one head on one path.
+/// Keys and values of one head on one path.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     pub(super) attention: &'a Attention<'a>,
@@ -50,11 +50,11 @@ unsafe fn load<V: Vector>(from: &[f32], count: usize) -> V {
     unsafe { V::loadu_up_to(from.as_ptr(), count) }
 }
 
-/// Rows between the one that is read and the one that is fetched.
+/// Distance in rows between the row being read and the row being prefetched.
 pub(super) const PREFETCH: usize = 12;
 
 impl Path<'_> {
-    /// Fetches the row of the head that is needed [`PREFETCH`] positions later, if the path is so long.
+    /// Prefetches the row that is needed [`PREFETCH`] positions later, if the path is long enough.
     #[inline(always)]
     fn prefetch(&self, rows: &RowView<'_>, position: usize) {
         if let Some(&page) = self.pages.get(position + PREFETCH) {
@@ -62,7 +62,7 @@ impl Path<'_> {
         }
     }
 
-    /// Writes the keys of some positions, a row of words for each.
+    /// Writes the keys of a range of positions, one row of words each.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
@@ -78,8 +78,8 @@ impl Path<'_> {
         }
     }
 
-    /// Writes the values of some positions: for each `P::ELEMENTS` positions, `head_dim` words that hold one element
-    /// of each. Positions that are not `visible` are zero. Returns whether all elements are finite.
+    /// Writes the values of a range of positions: for each `P::ELEMENTS` positions, `head_dim` words that hold one
+    /// element of each position. Positions outside `visible` are zero. Returns whether all elements are finite.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
@@ -102,7 +102,7 @@ impl Path<'_> {
         // SAFETY: the instructions are the caller's duty; each vector is within a row of `dim` values or words.
         unsafe {
             let zero = P::V::set1(0.0);
-            // A little more than 1, so that what would overflow when rounded to bf16 counts as infinite.
+            // A little more than 1, so that values which would overflow when rounded to bf16 count as infinite.
             let margin = P::V::set1(1.01);
             let mut not_finite = zero;
             for (position, words) in positions.clone().step_by(P::ELEMENTS).zip(values.chunks_exact_mut(dim)) {

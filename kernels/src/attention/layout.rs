@@ -52,7 +52,7 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// `len` values of a row from a column of the view on.
+    /// `len` values of a row, starting at a column of the view.
     #[inline(always)]
     pub(super) fn values(&self, row: usize, column: usize, len: usize) -> &'a [f32] {
         &self.data[row * self.row_stride + self.offset + column..][..len]
@@ -60,7 +60,8 @@ impl<'a> RowView<'a> {
 }
 
 impl RowView<'_> {
-    /// Has the cache fetch what [`values`](Self::values) will read. Rows lie pages apart, where the CPU does not do it by itself.
+    /// Prefetches the values that [`values`](Self::values) will read. Rows lie pages apart, and hardware prefetchers stop at page
+    /// ends.
     #[inline(always)]
     pub(super) fn prefetch(&self, row: usize, column: usize, len: usize) {
         let start = self.data.as_ptr().wrapping_add(row * self.row_stride + self.offset + column);
@@ -78,7 +79,7 @@ impl RowView<'_> {
     }
 }
 
-/// Checks that heads have values and come in whole groups.
+/// Checks that heads have values and that `num_kv_heads` divides `num_heads`.
 pub(crate) fn check_layout(layout: QkvLayout) -> Result<(), KernelError> {
     let QkvLayout { num_heads, num_kv_heads, head_dim } = layout;
     if num_kv_heads == 0 || num_heads == 0 || !num_heads.is_multiple_of(num_kv_heads) {

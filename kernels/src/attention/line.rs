@@ -1,19 +1,19 @@
-//! The softmax of one line of queries over a tile of keys, kept up from tile to tile.
+//! Online softmax of one line of queries, updated with each tile of keys.
 
 use super::products::{Factors, Products, WeighedValues, WeightedSums, line_vector};
 use crate::runtime::scratch::as_f32;
 use crate::simd::{Vector, exp};
 use std::ops::Range;
 
-/// A query that has seen no key has this maximum; a key that is not seen has the score -infinity.
+/// Maximum of a query that has seen no key. A masked key has the score -infinity.
 pub(super) const NO_MAXIMUM: f32 = f32::MIN;
 
 /// The queries of a register block's width and their state, and the tile of keys and values.
 pub(super) struct Line<'a> {
     pub(super) dim: usize,
-    /// Lanes from one line of numbers to the next.
+    /// Stride of the lines in lanes.
     pub(super) width: usize,
-    /// Vectors that have queries; what is in the lanes beyond them is neither read nor written.
+    /// Vectors that have queries; lanes beyond them are neither read nor written.
     pub(super) vectors: usize,
     /// `[row words, width]`
     pub(super) queries: &'a [u32],
@@ -25,14 +25,14 @@ pub(super) struct Line<'a> {
     pub(super) scores: &'a mut [u32],
     /// `[head_dim, width]`
     pub(super) sums: &'a mut [f32],
-    /// Per lane: its position, the last position that it sees and the last one before those, its maximum, the sum of its
-    /// exponentials.
+    /// Per lane: its position, the last visible position, the last position before the visible ones, the maximum score,
+    /// and the sum of exponentials.
     pub(super) positions: &'a mut [f32],
     pub(super) last_visible: &'a [f32],
     pub(super) before_window: &'a [f32],
     pub(super) maxima: &'a mut [f32],
     pub(super) totals: &'a mut [f32],
-    /// Per lane: the factor of the sums so far after a new maximum.
+    /// Per lane: the factor that rescales the sums so far to a new maximum.
     pub(super) factors: &'a mut [f32],
 }
 
@@ -53,7 +53,7 @@ impl Line<'_> {
         unsafe { products.score(factors, count, self.scores) }
     }
 
-    /// Adds the biases of the lanes at each key.
+    /// Adds the bias of each query-key pair.
     ///
     /// # Safety
     /// The CPU has the instructions of `V`.
@@ -72,7 +72,7 @@ impl Line<'_> {
         }
     }
 
-    /// Gives the keys that a query does not see the score -infinity.
+    /// Sets the scores of masked keys to -infinity.
     ///
     /// # Safety
     /// The CPU has the instructions of `V`.
@@ -95,7 +95,7 @@ impl Line<'_> {
         }
     }
 
-    /// Turns scores into exponentials, as words of `P`, and brings maxima, totals and factors up to date.
+    /// Turns scores into exponentials, as words of `P`, and updates maxima, totals and rescaling factors.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
@@ -116,8 +116,8 @@ impl Line<'_> {
         }
     }
 
-    /// [`softmax`](Self::softmax) of `C` vectors from the `first` on and of `pairs` of keys. The keys of even and those of odd numbers
-    /// have a maximum and a sum each, so that the next addition need not wait for the last.
+    /// [`softmax`](Self::softmax) of `C` vectors from `first` on and of `pairs` of keys. Even and odd keys have separate maxima and
+    /// sums, so that an addition need not wait for the previous one.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
@@ -128,8 +128,8 @@ impl Line<'_> {
         let maxima = self.maxima[lanes.clone()].as_mut_ptr();
         let totals = self.totals[lanes.clone()].as_mut_ptr();
         let factors = self.factors[lanes].as_mut_ptr();
-        // SAFETY: the instructions are the caller's duty. Vectors are within a line; a word is written after the scores that are
-        // at its place were read.
+        // SAFETY: the instructions are the caller's duty. Vectors are within a line; a word is written after the scores at its
+        // place were read.
         unsafe {
             let mut max = [[P::V::set1(NO_MAXIMUM); C]; 2];
             for c in 0..C {
@@ -137,7 +137,7 @@ impl Line<'_> {
             }
             for key in 0..2 * pairs {
                 for c in 0..C {
-                    // A score of NaN leaves the maximum, and makes the total NaN below.
+                    // A NaN score leaves the maximum unchanged, and makes the total NaN below.
                     let max = &mut max[key % 2][c];
                     *max = P::V::loadu(line_vector::<P>(scores, key, first + c)).max(*max);
                 }
@@ -172,7 +172,7 @@ impl Line<'_> {
         }
     }
 
-    /// Adds the weighted values to the sums, or to those of the lanes at one position.
+    /// Adds the weighted values to the sums of all lanes, or only of the lanes at one position.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.

@@ -4,12 +4,12 @@ use super::span::{MAX_POSITIONS, QuerySpan};
 use crate::error::KernelError;
 use std::ops::Range;
 
-/// The keys of its path that a query sees, before a window narrows them.
+/// The keys of its path that a query sees, before a sliding window is applied.
 #[derive(Debug, Clone, Copy)]
 pub enum Mask<'a> {
-    /// Those up to its own position.
+    /// Causal: keys up to the query's own position.
     Causal,
-    /// All of them.
+    /// Full: all keys of the path.
     Full {
         /// Positions of the path of each span, `[spans]`.
         path_lens: &'a [u32],
@@ -17,7 +17,8 @@ pub enum Mask<'a> {
 }
 
 impl Mask<'_> {
-    /// Checks that a full mask has a path for each span, which holds the span and is in a table of `pages` pages.
+    /// Checks that a full mask has a path for each span, and that the path contains the span and is within `pages`
+    /// pages.
     pub(crate) fn check(&self, spans: &[QuerySpan], pages: usize) -> Result<(), KernelError> {
         let Self::Full { path_lens } = self else { return Ok(()) };
         self.check_len(spans)?;
@@ -46,7 +47,7 @@ impl Mask<'_> {
         }
     }
 
-    /// Positions of the path of span `index`, as far as its queries see it.
+    /// Number of path positions that the queries of span `index` may see.
     pub(crate) fn path_len(&self, index: usize, span: &QuerySpan) -> usize {
         match self {
             Self::Causal => span.depth as usize + span.len as usize,

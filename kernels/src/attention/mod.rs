@@ -41,12 +41,12 @@ use std::sync::atomic::AtomicUsize;
 use task::Task;
 
 impl Attention<'_> {
-    /// Writes the rows of the spans in `out`, `[rows, num_heads * head_dim]`; other rows keep what they have. For both products
-    /// the factors are rounded to `F`.
+    /// Writes the rows of the spans in `out`, `[rows, num_heads * head_dim]`; other rows are left unchanged. Operands of both
+    /// products are rounded to `F`.
     ///
     /// # Errors
-    /// If the layout has no whole groups of heads, a row or a page is outside of its matrix, or the spans are not in
-    /// ascending order.
+    /// If `num_heads` is no multiple of `num_kv_heads`, a row or a page is outside of its matrix, or the spans are not
+    /// in ascending order.
     pub fn run<F: Float, E: Element>(&self, out: &mut [E]) -> Result<(), KernelError> {
         self.run_with::<F, E>(Isa::best(), out)
     }
@@ -61,10 +61,10 @@ impl Attention<'_> {
         result
     }
 
-    /// Writes the rows of some items of a list, which is of these spans, layout, mask and window.
+    /// Writes the rows of a range of items; the list must have been made for the same spans, layout, mask and window.
     ///
     /// # Errors
-    /// As [`run`](Self::run), or if the items are not of this call.
+    /// As [`run`](Self::run), or if the items were made for other arguments.
     pub fn run_items<F: Float, E: Element>(
         &self,
         items: &AttentionItems,
@@ -100,7 +100,7 @@ impl Attention<'_> {
     }
 }
 
-/// Smallest work, in multiplications, that is shared out: less is done before a second thread has woken up.
+/// Minimum multiplications to use several threads: less work is done before a second thread has woken up.
 const PARALLEL_PRODUCTS: usize = 1 << 17;
 
 thread_local! {

@@ -1,12 +1,12 @@
-//! The rows that attention writes, of any element type.
+//! The output of attention, of any element type.
 
 use crate::dtype::Dtype;
 use crate::element::Element;
 use crate::simd::Vector;
 use half::{bf16, f16};
 
-/// The output of a call, to which each thread writes the rows and columns of its items. Its type is a value, since a tile writes
-/// little and computes much: what computes is compiled once for all outputs.
+/// Output of a call; each thread writes the rows and columns of its items. The element type is a run-time value, so that the
+/// computation is compiled once for all output types; a tile writes little compared to what it computes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows {
     first: *mut u8,

@@ -1,7 +1,7 @@
 //! Disentangled attention for a line of queries and a tile of keys.
 //!
-//! The two are at fewer than [`ROWS`] distances, so that the products with positions are made for the rows of these alone: nothing grows
-//! with the square of the length, or with the number of rows.
+//! A line and a tile are at fewer than [`ROWS`] distances, and only the rows of these distances are multiplied: work grows neither with
+//! the square of the length nor with the number of rows.
 
 use super::item::KEYS;
 use super::keys::row_words;
@@ -13,33 +13,33 @@ use crate::runtime::scratch::as_f32;
 use crate::simd::{MAX_LANES, Vector};
 use std::ops::Range;
 
-/// Rows of a line and a tile at most, in whole blocks of the products.
+/// Maximum rows of a line and a tile, in whole register blocks.
 const ROWS: usize = (KEYS + 2 * MAX_LANES).next_multiple_of(32);
 
-/// A line of queries and the keys that it is multiplied with.
+/// A line of queries and the tile of keys that it is multiplied with.
 pub(super) struct Place {
     /// The head.
     pub(super) head: usize,
     /// Positions of the first and the last query.
     pub(super) first: usize,
     pub(super) last: usize,
-    /// Positions of the keys; the first is that of the tile.
+    /// Positions of the keys, starting at the tile's first position.
     pub(super) keys: Range<usize>,
-    /// Factor on the scores, which the queries have already.
+    /// Factor on the scores, already applied to the queries.
     pub(super) scale: f32,
 }
 
-/// Words of the [`Buffers`].
+/// Words that the [`Buffers`] need.
 pub(super) fn buffer_words(row_capacity: usize) -> usize {
     (ROWS + KEYS) * row_capacity + ROWS * 2 * MAX_LANES
 }
 
-/// Memory of the products with positions.
+/// Memory of the products with relative position embeddings.
 #[derive(Default)]
 pub(super) struct Buffers<'a> {
     /// `[ROWS, row words]`
     rows: &'a mut [u32],
-    /// The keys of a tile as lines of queries are: `[lines, row words, width]`.
+    /// The keys of a tile in the layout of lines of queries, `[lines, row words, width]`.
     key_lines: &'a mut [u32],
     /// `[ROWS, width]`
     scores: &'a mut [u32],
@@ -79,7 +79,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// Adds the terms of positions to the scores of a line.
+/// Adds the position terms to the scores of a line.
 ///
 /// # Safety
 /// The CPU has the instructions of `P`.

@@ -4,18 +4,18 @@ use super::layout::QkvLayout;
 use crate::error::KernelError;
 use crate::simd::MAX_LANES;
 
-/// A bias for each head and each distance of a query from a key.
+/// Relative position bias: one value for each head and each distance of a query from a key.
 #[derive(Debug, Clone)]
 pub struct RelativeBias {
-    /// `[num_heads, stride]`: the biases of the distances `-(limit - 1) ..= limit - 1`, and room for a whole line of lanes.
+    /// `[num_heads, stride]`: the biases of the distances `-(limit - 1) ..= limit - 1`, padded for a whole line of lanes.
     table: Vec<f32>,
     stride: usize,
     limit: usize,
 }
 
 impl RelativeBias {
-    /// The biases of paths of up to `limit` positions: `bias(head, distance)`, where the distance is the position of the query
-    /// less that of the key.
+    /// The biases of paths of up to `limit` positions: `bias(head, distance)`, where the distance is the query's position
+    /// minus the key's.
     pub fn new(num_heads: usize, limit: usize, bias: impl Fn(usize, isize) -> f32) -> Self {
         let distances = 2 * limit.max(1) - 1;
         let stride = distances + 2 * MAX_LANES;
@@ -33,7 +33,7 @@ impl RelativeBias {
         &self.table
     }
 
-    /// Values from one head to the next, and the index of distance 0 in a head's.
+    /// Stride of the heads in values, and the index of distance 0 within a head.
     #[cfg(feature = "cuda")]
     pub(crate) fn geometry(&self) -> (usize, usize) {
         (self.stride, self.limit - 1)
@@ -50,14 +50,14 @@ impl RelativeBias {
             return Err(KernelError::Value { argument: "num_kv_heads", found: layout.num_kv_heads, expected });
         }
         crate::error::check_len("relative bias", layout.num_heads * self.stride, self.table.len())?;
-        match longest > self.limit {
-            true => Err(KernelError::Index { argument: "path length", found: longest, limit: self.limit + 1 }),
-            false => Ok(()),
+        if longest > self.limit {
+            return Err(KernelError::Index { argument: "path length", found: longest, limit: self.limit + 1 });
         }
+        Ok(())
     }
 
-    /// The biases of a line of queries from `position` on and the key at `key`, `[2 * MAX_LANES]`; those of queries that the
-    /// path does not have mean nothing.
+    /// The biases of a line of queries from `position` on and the key at `key`, `[2 * MAX_LANES]`; values for queries beyond
+    /// the path are arbitrary.
     #[inline(always)]
     pub(super) fn line(&self, head: usize, position: usize, key: usize) -> &[f32] {
         &self.table[head * self.stride + self.limit - 1 + position - key..][..2 * MAX_LANES]

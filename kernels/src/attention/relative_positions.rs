@@ -1,21 +1,22 @@
-//! Scores of queries and keys against embeddings of their distance: disentangled attention
-//! ([arXiv 2006.03654](https://arxiv.org/abs/2006.03654)).
+//! Relative position embeddings of disentangled attention ([arXiv 2006.03654](https://arxiv.org/abs/2006.03654)).
 //!
-//! A score has two terms more: the query times a position key, and the key times a position query, both of the distance's row.
+//! A score has two further terms: the query times a position key, and the key times a position query, both from the row of
+//! their distance.
 
 use super::layout::{QkvLayout, RowView};
 use crate::error::KernelError;
 
-/// The row of each distance, the position of the query less that of the key.
+/// The row of each distance; a distance is the query's position minus the key's.
 #[derive(Debug, Clone)]
 pub struct DistanceRows {
-    /// Of the distances `-(limit - 1) ..= limit - 1`, ascending.
+    /// Rows of the distances `-(limit - 1) ..= limit - 1`, ascending.
     rows: Vec<u32>,
     limit: usize,
 }
 
 impl DistanceRows {
-    /// The rows of paths of up to `limit` positions. `row` must grow with the distance, by one at most.
+    /// The rows for paths of up to `limit` positions. `row` must not decrease with the distance, and grow by at most
+    /// one per step.
     pub fn new(limit: usize, row: impl Fn(isize) -> usize) -> Self {
         let limit = limit.max(1);
         let last = limit as isize - 1;
@@ -33,17 +34,17 @@ impl DistanceRows {
         self.limit - 1
     }
 
-    /// Checks them for paths of up to `longest` positions; the number of rows that a table must have.
+    /// Checks the rows for paths of up to `longest` positions, and returns the number of rows that a table must have.
     pub(crate) fn check(&self, layout: QkvLayout, longest: usize) -> Result<usize, KernelError> {
         if layout.group() != 1 {
-            let expected = "num_heads, where scores know distances";
+            let expected = "num_heads, with relative position embeddings";
             return Err(KernelError::Value { argument: "num_kv_heads", found: layout.num_kv_heads, expected });
         }
         if longest > self.limit {
             return Err(KernelError::Index { argument: "path length", found: longest, limit: self.limit + 1 });
         }
         if let Some(pair) = self.rows.windows(2).find(|pair| pair[1].wrapping_sub(pair[0]) > 1) {
-            let expected = "that of the distance before, or the next";
+            let expected = "the row of the previous distance, or the next row";
             return Err(KernelError::Value { argument: "row of a distance", found: pair[1] as usize, expected });
         }
         Ok(self.rows.last().map_or(0, |&row| row as usize + 1))
@@ -56,12 +57,12 @@ impl DistanceRows {
     }
 }
 
-/// Embeddings of distances, projected as keys and as queries are.
+/// Relative position embeddings, projected like keys and like queries.
 #[derive(Debug, Clone, Copy)]
 pub struct RelativePositions<'a> {
-    /// Position keys, `[rows, num_heads * head_dim]`, that queries are multiplied with; without them there is no such term.
+    /// Position keys, `[rows, num_heads * head_dim]`, multiplied with queries; `None` for no such term.
     pub keys: Option<RowView<'a>>,
-    /// Position queries, of the same shape, that keys are multiplied with.
+    /// Position queries, of the same shape, multiplied with keys; `None` for no such term.
     pub queries: Option<RowView<'a>>,
     /// The row of each distance.
     pub rows: &'a DistanceRows,

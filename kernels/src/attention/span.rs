@@ -2,7 +2,7 @@
 
 use crate::error::KernelError;
 
-/// Positions are compared as f32, which counts exactly up to here.
+/// Positions are compared as f32, which represents integers exactly up to this limit.
 pub(super) const MAX_POSITIONS: usize = 1 << 24;
 
 /// Queries at neighbouring positions of one path.
@@ -18,7 +18,7 @@ pub struct QuerySpan {
     pub path: u32,
 }
 
-/// Checks that spans are in ascending order, end before row `q_rows`, and have their paths in a table of `pages` pages.
+/// Checks that spans are in ascending order, end before row `q_rows`, and have their paths within `pages` pages.
 pub(crate) fn check_spans(spans: &[QuerySpan], q_rows: usize, pages: usize) -> Result<(), KernelError> {
     let mut end = 0;
     for span in spans {

@@ -11,12 +11,12 @@ use crate::tiles::Tiles;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The items of a call, as far as a thread takes them; the factors are of type `F`.
+/// The items of a call, of which each thread takes some; operands are of type `F`.
 #[derive(Debug)]
 pub struct Task<'a, F> {
     pub(super) attention: &'a Attention<'a>,
     pub(super) items: &'a [Item],
-    /// The first item that no thread has taken.
+    /// The next item to take.
     pub(super) next: &'a AtomicUsize,
     pub(super) out: Rows,
     pub(super) factors: PhantomData<F>,
@@ -29,8 +29,9 @@ impl<F: FloatFormat> Task<'_, F> {
     unsafe fn run_items<P: Products>(self, mut products: P) {
         let mut scratch = Scratch::new(tile::scratch_words(self.attention.layout.head_dim));
         while let Some(&item) = self.items.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            // SAFETY: the instructions are the caller's duty. `check` has seen that the rows of spans are in `out` and do not
-            // overlap, and `get` that the items are of these spans; a span's items differ in their queries or in their heads.
+            // SAFETY: the instructions are the caller's duty. `check` ensures that the rows of spans are in `out` and do not
+            // overlap, and `get` that the items belong to these spans; a span's items differ in their queries or in their
+            // heads.
             unsafe { tile::run(&mut products, self.attention, item, self.out, scratch.words()) };
         }
     }

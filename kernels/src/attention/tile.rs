@@ -1,12 +1,12 @@
 //! One item: the queries of a tile over all key tiles of their path.
 //!
-//! Lanes are queries: each (position, head) of the group has a lane, so that softmax needs no sum across lanes and
-//! both products are the GEMM's register block, with a line of queries in the place of a panel of weights:
-//! scores `[keys, lanes] = K Q^T` and sums `[head_dim, lanes] += V^T P`.
+//! Lanes are queries: each (position, head) of the group has a lane, so that softmax needs no sum across lanes and both
+//! products use the GEMM's register block, with a line of queries as packed B: scores `[keys, lanes] = K Q^T` and sums
+//! `[head_dim, lanes] += V^T P`.
 //!
-//! Key tiles start at multiples of [`KEYS`] of the path. What a lane adds up is therefore the same whichever queries
-//! are beside it: a key that it does not see has weight exactly 0 and is multiplied with a finite value, or with
-//! zero if the tile has values that are not finite.
+//! Key tiles start at multiples of [`KEYS`] of the path. A lane's sums therefore do not depend on the other queries of
+//! the tile: a masked key has weight exactly 0 and is multiplied with a finite value, or with zero if the tile has
+//! values that are not finite.
 
 use super::input::Attention;
 use super::item::{Item, KEYS, QUERIES};
@@ -33,7 +33,7 @@ pub(super) fn scratch_words(head_dim: usize) -> usize {
         + positions
 }
 
-/// Most words of a row: those of any products, of which tiles have steps of 32 elements.
+/// Maximum words of a row over all products; tiles have steps of 32 elements.
 fn row_capacity(head_dim: usize) -> usize {
     head_dim.next_multiple_of(2 * tiles::COLUMNS)
 }
@@ -65,14 +65,14 @@ pub(super) unsafe fn run<P: Products>(
 
 struct Tile<'a> {
     path: Path<'a>,
-    /// The tile's queries among the span's (position, head)s.
+    /// The tile's range of the span's (position, head) pairs.
     lanes: Range<usize>,
     /// First row, and path position, of the span.
     row: usize,
     depth: usize,
     /// First query head of the group.
     head: usize,
-    /// Lanes of a line: of a register block.
+    /// Lanes of a line: the width of a register block.
     width: usize,
     /// `[lines, row words, width]`
     queries: &'a mut [u32],
@@ -80,24 +80,24 @@ struct Tile<'a> {
     keys: &'a mut [u32],
     /// `[KEYS words, head_dim]`
     values: &'a mut [u32],
-    /// The values as the product reads them, if that is another order.
+    /// The values reordered for the product, where it needs another order.
     arranged: &'a mut [u32],
     /// `[KEYS, width]` scores of a line, then their exponentials as words.
     scores: &'a mut [u32],
     /// `[lines, head_dim, width]`
     sums: &'a mut [f32],
-    /// Per lane: its position, the last position that it sees and the last one before those, its maximum, the sum of its
-    /// exponentials.
+    /// Per lane: its position, the last visible position, the last position before the visible ones, the maximum score,
+    /// and the sum of exponentials.
     positions: &'a mut [f32],
     last_visible: &'a mut [f32],
     before_window: &'a mut [f32],
     maxima: &'a mut [f32],
     totals: &'a mut [f32],
-    /// `[width]` The factor of the sums so far after a new maximum.
+    /// `[width]`: the factor that rescales the sums so far to a new maximum.
     factors: &'a mut [f32],
     /// `[lanes of a vector, row words]`: queries before they are transposed.
     row_words: &'a mut [u32],
-    /// Of the products with positions.
+    /// Buffers of the products with relative position embeddings.
     positions_buffers: Buffers<'a>,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Tile<'a> {
         self.path.attention.layout.head_dim
     }
 
-    /// Path position of one of the span's (position, head)s.
+    /// Path position of a (position, head) pair of the span.
     #[inline(always)]
     fn position(&self, lane: usize) -> usize {
         self.depth + lane / self.path.attention.layout.group()
@@ -169,7 +169,7 @@ impl<'a> Tile<'a> {
         mask.visible(*window, self.path.pages.len(), position)
     }
 
-    /// The keys that any of the queries sees.
+    /// The keys that at least one of the queries sees.
     #[inline(always)]
     fn keys(&self) -> Range<usize> {
         let [first, last] = [self.lanes.start, self.lanes.end - 1].map(|lane| self.visible(self.position(lane)));
@@ -181,7 +181,7 @@ impl<'a> Tile<'a> {
         self.lanes.len().div_ceil(self.width)
     }
 
-    /// The tile's lanes in a line, the last one without those beyond the last query.
+    /// The tile's queries in a line; the last line may be shorter.
     #[inline(always)]
     fn line_lanes(&self, line: usize) -> Range<usize> {
         let start = self.lanes.start + line * self.width;
@@ -317,7 +317,7 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Collects the values of some positions, of which those that are not `visible` count as zero. Returns whether all are finite.
+    /// Collects the values of a range of positions; positions outside `visible` are zero. Returns whether all are finite.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
@@ -354,7 +354,7 @@ impl<'a> Tile<'a> {
                         let mut square = [zero; MAX_LANES];
                         for (i, vector) in square.iter_mut().enumerate().take(count) {
                             let sum = P::V::loadu(sums[(d + i) * self.width + first..].as_ptr());
-                            // Adding zero makes -0 a +0: the sign of a zero may depend on keys that were not seen.
+                            // Adding zero turns -0 into +0: the sign of a zero may depend on masked keys.
                             *vector = sum.div(total).add(zero);
                         }
                         P::V::transpose(&mut square);

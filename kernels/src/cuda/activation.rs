@@ -9,7 +9,7 @@ use crate::rowwise::Activation;
 use cudarc::driver::{CudaView, CudaViewMut};
 
 impl Kernels {
-    /// `out = activation(gate) * up`, a row of `gate_up` being `[gate | up]`, each of `width`.
+    /// `out = activation(gate) * up`; a row of `gate_up` is `[gate | up]`, each of `width` values.
     ///
     /// # Errors
     /// The lengths do not fit together.
@@ -28,7 +28,7 @@ impl Kernels {
     }
 }
 
-/// The kernels' number of a function.
+/// The number of a function in the kernels.
 fn code(activation: Activation) -> u64 {
     match activation {
         Activation::Gelu => 0,
@@ -45,7 +45,7 @@ pub struct Activate<'a> {
     pub activation: Activation,
     /// Values of a row.
     pub width: usize,
-    /// Added to every row first, `[width]`; nothing where it is in `x` already.
+    /// Added to every row first, `[width]`; `None` where `x` includes it already.
     pub bias: Option<CudaView<'a, f32>>,
 }
 

@@ -18,13 +18,13 @@ const PLAIN_QUERIES: usize = 64;
 /// Words of `struct Span` of `cuda/attention.cuh`.
 const SPAN_WORDS: usize = 5;
 
-/// No limit on positions, to which it can be added.
+/// No limit on positions; small enough that a position can be added without overflow.
 const UNLIMITED: u32 = 1 << 30;
 
 /// Neighbouring columns of a row-major matrix on the device.
 #[derive(Debug)]
 pub struct Columns<'a, T> {
-    /// From the first row's first column of the view to the end of the matrix.
+    /// The matrix from the view's first value on.
     pub data: CudaView<'a, T>,
     /// Values from one row to the next.
     pub row_stride: usize,
@@ -53,18 +53,18 @@ struct PlanShape {
     tiles: usize,
     queries_per_tile: usize,
     group: usize,
-    /// Queries see the keys after them too.
+    /// True if queries also see later keys (full mask).
     full: bool,
-    /// Positions of the longest path, as far as queries see it.
+    /// Positions of the longest path, counted as far as queries see it.
     longest: usize,
-    /// One more than the last row of a query, and than the largest page.
+    /// One more than the last query row, and one more than the largest page.
     q_rows: usize,
     kv_rows: usize,
 }
 
-/// Queries of a tile: as many as fit the kernel, fewer where spans are short and rows of a tile would be idle.
+/// Queries of a tile: the kernel's maximum, or fewer where short spans would leave rows of a tile idle.
 ///
-/// `wide_tiles` says that keys and values are bf16 or f16, and that scores know no embeddings of distances.
+/// `wide_tiles`: keys and values are bf16 or f16, and there are no relative position embeddings.
 pub fn plan_queries_per_tile(layout: QkvLayout, wide_tiles: bool, spans: &[QuerySpan]) -> usize {
     let queries: usize = spans.iter().map(|span| span.len as usize * layout.group()).sum();
     let flash = wide_tiles && matches!(layout.head_dim, 64 | 128);
@@ -72,10 +72,10 @@ pub fn plan_queries_per_tile(layout: QkvLayout, wide_tiles: bool, spans: &[Query
 }
 
 impl AttentionPlan {
-    /// Checks spans and pages, and lists the tiles; `wide_tiles` as of [`plan_queries_per_tile`].
+    /// Checks spans and pages, and lists the tiles; `wide_tiles` as in [`plan_queries_per_tile`].
     ///
     /// # Errors
-    /// A span's path is not in `pages`, the spans are not in ascending order, or the mask is of other spans.
+    /// A span's path is not within `pages`, the spans are not in ascending order, or the mask does not match the spans.
     pub fn new(
         layout: QkvLayout,
         wide_tiles: bool,
@@ -117,7 +117,7 @@ impl AttentionPlan {
     /// The plan with its words in device memory.
     ///
     /// # Errors
-    /// Their number differs from that of [`words`](Self::words).
+    /// Their number differs from the length of [`words`](Self::words).
     pub fn on_device<'a>(&self, words: CudaView<'a, u32>) -> Result<DevicePlan<'a>, KernelError> {
         check_len("words of an attention plan", self.words.len(), words.len())?;
         Ok(DevicePlan { words, shape: self.shape })
@@ -131,7 +131,7 @@ pub struct DevicePlan<'a> {
     shape: PlanShape,
 }
 
-/// Attention by path position, as [`crate::Attention`]; the plan has the mask.
+/// Attention by path position, as [`crate::Attention`]; the plan contains the mask.
 #[derive(Debug)]
 pub struct Attention<'a, T> {
     /// Queries, `[rows, num_heads * head_dim]`.
@@ -144,15 +144,16 @@ pub struct Attention<'a, T> {
     pub layout: QkvLayout,
     /// Factor on the scores, usually `1 / sqrt(head_dim)`.
     pub scale: f32,
-    /// A query sees the keys less than so many positions away; `None` for no such limit.
+    /// Sliding window: a query sees keys less than this many positions away; `None` for no limit.
     pub window: Option<usize>,
-    /// Added to the scores, after the factor. Only where each query head has a key/value head of its own.
+    /// Added to the scaled scores. Requires as many key/value heads as query heads.
     pub bias: Option<ScoreBias<'a>>,
-    /// Embeddings of distances, against which queries and keys are scored too. The same restriction.
+    /// Relative position embeddings, against which queries and keys are scored too. Requires as many key/value heads as
+    /// query heads.
     pub positions: Option<RelativePositions<'a, T>>,
 }
 
-/// Biases of scores by distance, on the device.
+/// Relative position biases on the device.
 #[derive(Debug)]
 pub struct ScoreBias<'a> {
     /// The biases on the host.
@@ -200,7 +201,8 @@ impl<T: Element> Attention<'_, T> {
     /// Writes the rows of the plan's queries in `out`, `[rows, num_heads * head_dim]`.
     ///
     /// # Errors
-    /// A row or a page is outside of its matrix, or the plan was made for another group of heads.
+    /// A row or a page is outside of its matrix, or the plan was made for another ratio of query heads to key/value
+    /// heads.
     pub fn run(&self, kernels: &Kernels, out: &mut CudaViewMut<'_, T>) -> Result<(), CudaError> {
         self.check(out.len())?;
         let QkvLayout { num_kv_heads, head_dim, .. } = self.layout;
@@ -211,7 +213,7 @@ impl<T: Element> Attention<'_, T> {
         let out = address_mut(kernels, out);
         let pages = address(kernels, &self.plan.words);
         let spans = pages + 4 * shape.pages as u64;
-        // A window that no path is longer than is none.
+        // A window at least as long as every path has no effect.
         let window = self.window.and_then(|window| u32::try_from(window).ok()).filter(|&window| window < UNLIMITED);
         let (bias_stride, bias_origin) = self.bias.as_ref().map_or((0, 0), |bias| bias.bias.geometry());
         let table = |table: &Option<CudaView<'_, T>>| table.as_ref().map_or(0, |table| address(kernels, table));
@@ -267,7 +269,7 @@ impl<T: Element> Attention<'_, T> {
             return Ok((name, flash_shared_bytes(head_dim, queries)));
         }
         if queries != PLAIN_QUERIES {
-            let expected = "64 for this type, head size and alignment, and where scores know distances";
+            let expected = "64 for this type, head size and alignment, and with relative position embeddings";
             return Err(KernelError::Value { argument: "queries per tile", found: queries, expected });
         }
         Ok((names::<T>().plain_attention, plain_shared_bytes(head_dim)))
@@ -299,7 +301,7 @@ impl<T: Element> Attention<'_, T> {
         if let Some(positions) = &self.positions {
             positions.check(layout, shape.longest)?;
         }
-        // Without more than this a block of threads cannot be asked for.
+        // A block that needs more shared memory than this must request it.
         let limit = 48 << 10;
         let needed = plain_shared_bytes(layout.head_dim);
         if needed > limit {
@@ -309,14 +311,15 @@ impl<T: Element> Attention<'_, T> {
     }
 }
 
-/// Factor that replaces the division of a query's number by the query heads of a group: `group_inverse` of
+/// Reciprocal that replaces the division of a query's number by the group size: `group_inverse` of
 /// `cuda/attention.cuh`.
 fn group_inverse(group: usize) -> u32 {
-    // 0 for a group of 1: 2^32 has no room.
+    // 0 for a group of 1: 2^32 does not fit.
     u32::try_from((1_u64 << 32).div_ceil(group as u64)).unwrap_or(0)
 }
 
-/// Checks that [`group_inverse`] divides all queries rightly: their numbers, times the group, have 32 bits.
+/// Checks that division by [`group_inverse`] is exact for all queries: their numbers times the group size must fit in
+/// 32 bits.
 fn check_queries(group: usize, spans: &[QuerySpan]) -> Result<(), KernelError> {
     let len = spans.iter().map(|span| span.len as usize).max().unwrap_or(0);
     let limit = (1 << 32) / (group * group) + 1;

@@ -7,21 +7,21 @@ use crate::error::{check_len, whole_rows};
 use crate::rowwise::experts::check_route;
 use cudarc::driver::{CudaView, CudaViewMut};
 
-/// Threads that list the rows of an expert: as many as a block may have.
+/// Threads that list the rows of an expert: the maximum of a block.
 const ROUTE_THREADS: usize = 1024;
 
-/// Rows of a matrix and the factor of each.
+/// Rows of a matrix, with a factor for each.
 #[derive(Debug)]
 pub struct RowFactors<'a> {
-    /// The rows; none is there twice.
+    /// The rows, without duplicates.
     pub index: CudaView<'a, u32>,
     /// The bits of `f32` values, one for each row.
     pub factors: CudaView<'a, u32>,
 }
 
 impl Kernels {
-    /// Lists the rows of each expert, as [`crate::route_rows`]; which words are written, and how, is said there. A row with a score
-    /// that is not a number may have more experts than `top`, with weights that are not numbers.
+    /// Lists the rows of each expert in the layout of [`crate::route_rows`]. A row with a NaN score may have more experts than
+    /// `top`, with NaN weights.
     ///
     /// # Errors
     /// The lengths do not fit together, or there are fewer experts than `top`.
@@ -42,8 +42,8 @@ impl Kernels {
         self.launch(launch, &[scores, listed, weights, counts, rows as u64, experts as u64, top as u64])
     }
 
-    /// `out[index[i]] += factors[i] * x[i]` for rows of `width` values, as [`crate::scatter_add_rows`]; nothing is added to a row
-    /// that is not there.
+    /// `out[index[i]] += factors[i] * x[i]` for rows of `width` values, as [`crate::scatter_add_rows`]; indices out of range are
+    /// skipped.
     ///
     /// # Errors
     /// The lengths do not fit together.
@@ -74,7 +74,7 @@ impl Kernels {
         self.queue_sum(x, width, [0, 0], out)
     }
 
-    /// `[index, factors]` are addresses, 0 where there are none.
+    /// `[index, factors]` are addresses, or 0 for none.
     fn queue_sum(
         &self,
         x: &CudaView<'_, f32>,

@@ -22,7 +22,7 @@ pub struct Gemm<'a, T> {
     pub weight: CudaView<'a, T>,
     /// k.
     pub in_features: usize,
-    /// Rows of the weight, which are columns of the product.
+    /// Rows of the weight to multiply with: the columns of the product.
     pub columns: Range<usize>,
     /// Replace the output or add to it.
     pub store: Store,
@@ -61,8 +61,8 @@ impl<T: Element> Gemm<'_, T> {
         let beta = if self.store == Store::Accumulate { 1.0_f32 } else { 0.0 };
         // cuBLAS works in the context of the calling thread.
         kernels.stream().context().bind_to_thread()?;
-        // cuBLAS counts by columns: row-major x [m, k] is its [k, m], so out^T = W x^T is a product of [n, k] (transposed) and
-        // [k, m], and out^T [n, m] by columns is out [m, n] by rows.
+        // cuBLAS is column-major: row-major x [m, k] is its [k, m], so out^T = W x^T is a product of [n, k] (transposed) and
+        // [k, m], and column-major out^T [n, m] is row-major out [m, n].
         //
         // SAFETY: the pointers are to m * k, n * k and m * n elements of the given types, as checked above; scale factors are
         // f32 on the host, as the compute type and the handle's default pointer mode ask for.

@@ -1,4 +1,4 @@
-//! Loading and launching.
+//! Loading of modules and launching of kernels.
 
 use super::error::CudaError;
 use super::modules::{REPLACEMENTS, modules};
@@ -28,36 +28,36 @@ impl std::fmt::Debug for Kernels {
     }
 }
 
-/// Properties of a device.
+/// Name, compute capability and memory of a device.
 #[derive(Debug, Clone)]
 pub struct Properties {
     /// Its name, for example `NVIDIA H100 80GB HBM3`.
     pub name: String,
     /// Compute capability, major and minor.
     pub compute_capability: (i32, i32),
-    /// Bytes that are free.
+    /// Free memory in bytes.
     pub free_bytes: usize,
-    /// Bytes in all.
+    /// Total memory in bytes.
     pub total_bytes: usize,
 }
 
 impl Properties {
-    /// Asks the driver.
+    /// Queries the driver.
     ///
     /// # Errors
-    /// The driver does not answer.
+    /// The driver returns an error.
     pub fn of(context: &Arc<CudaContext>) -> Result<Self, CudaError> {
         let (free_bytes, total_bytes) = context.mem_get_info()?;
         Ok(Self { name: context.name()?, compute_capability: context.compute_capability()?, free_bytes, total_bytes })
     }
 }
 
-/// Stops the recording of events for each use of memory, which serves to order several streams and costs time at every
-/// launch. Memory allocated afterwards is written on one stream at a time, and is not freed while another than the one that it was
-/// allocated on may use it.
+/// Disables the events that cudarc records for each use of memory to order several streams, since they cost time at every launch.
+/// Memory allocated afterwards must be written on one stream at a time, and must not be freed while a stream other than its own
+/// may use it.
 pub fn exclusive_streams(context: &Arc<CudaContext>) {
-    // SAFETY: weights are written once, before the device is synchronised. Whatever a forward pass writes belongs to a backend, all of whose
-    // work goes to one stream; where that is not the stream that memory is allocated and freed on, `Buffer` waits for both in between.
+    // SAFETY: weights are written once, before the device is synchronised. Memory written by a forward pass belongs to a backend, which
+    // uses one stream; where this is not the stream that memory is allocated and freed on, `Buffer` waits for both streams in between.
     unsafe { context.disable_event_tracking() };
 }
 
@@ -84,7 +84,7 @@ impl Kernels {
                 functions.insert(name, function);
             }
         }
-        // A name that is wrong would be a measurement of the built-in kernels.
+        // With a misspelled name the built-in kernels would be measured by mistake.
         if let (Some(directory), []) = (replacements, &replaced[..]) {
             return Err(CudaError::NoReplacement(directory));
         }
@@ -105,7 +105,7 @@ impl Kernels {
         Self { stream, functions: self.functions.clone(), replaced: self.replaced.clone() }
     }
 
-    /// More than 48 KiB of shared memory have to be asked for.
+    /// More than 48 KiB of shared memory must be requested.
     fn allow_shared_memory<T: Element>(&self) -> Result<(), CudaError> {
         let Names { flash_attention, flash_positions, .. } = names::<T>();
         let plain = flash_attention.into_iter().flatten().zip([64, 128]).flat_map(|(names, head_dim)| {
@@ -118,20 +118,20 @@ impl Kernels {
         Ok(())
     }
 
-    /// Names of the modules that are not the built-in ones: those of files in the directory `PREFOLD_CUDA_MODULES`.
+    /// Names of the modules replaced by files in the directory `PREFOLD_CUDA_MODULES`.
     pub fn replaced_modules(&self) -> &[&'static str] {
         &self.replaced
     }
 
-    /// The stream that everything is queued on.
+    /// The stream that kernels are queued on.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
 
-    /// True if the device's context answers no call any more: an error of work on the device stays with the context until the
+    /// True if every call on the device's context fails: an error of work on the device stays with the context until the
     /// process ends (CUDA driver API, `cuCtxSynchronize`).
     pub fn is_lost(&self) -> bool {
-        // The first answer may be an earlier call's.
+        // The first call may return an earlier call's error.
         self.stream.synchronize().is_err() && self.stream.synchronize().is_err()
     }
 
@@ -141,8 +141,8 @@ impl Kernels {
 
     /// Queues a kernel. Each argument is a pointer, or a number in the low bytes of its word.
     ///
-    /// Private to the launchers, each of which ensures that the arguments are those of the kernel and that the kernel
-    /// stays inside of what they point to.
+    /// Private to the launchers, which ensure that the arguments match the kernel's parameters and that the kernel
+    /// stays within the memory they point to.
     pub(super) fn launch(&self, launch: Launch, arguments: &[u64]) -> Result<(), CudaError> {
         let mut builder = self.stream.launch_builder(self.function(launch.name)?);
         for argument in arguments {
@@ -156,7 +156,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// The same for a kernel that takes one structure.
+    /// Queues a kernel that takes one structure.
     pub(super) fn launch_with<A: cudarc::driver::DeviceRepr>(
         &self,
         launch: Launch,
@@ -183,8 +183,8 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// A block for each row of `width` values: by the second kernel, which takes `step` values at once, if all rows at these
-    /// addresses can be divided so, else by the first.
+    /// One block for each row of `width` values. Uses the second kernel, which takes `step` values at once, if the width is
+    /// a multiple of `step` and the addresses are aligned, else the first.
     pub(super) fn by_rows(
         names: [&'static str; 2],
         rows: usize,
@@ -221,12 +221,12 @@ pub(super) fn address<T>(kernels: &Kernels, view: &CudaView<'_, T>) -> CUdevicep
     view.device_ptr(&kernels.stream).0
 }
 
-/// The address of device memory that is written.
+/// The address of device memory to write.
 pub(super) fn address_mut<T>(kernels: &Kernels, view: &mut CudaViewMut<'_, T>) -> CUdeviceptr {
     view.device_ptr_mut(&kernels.stream).0
 }
 
-/// True if 16 bytes may be read or written at once at these addresses.
+/// True if these addresses are aligned to 16 bytes.
 pub(super) fn is_aligned(addresses: &[CUdeviceptr]) -> bool {
     addresses.iter().all(|address| address.is_multiple_of(16))
 }

@@ -1,4 +1,4 @@
-//! The driver and cuBLAS: opened at first use, and what is wrong with them in words.
+//! The driver and cuBLAS: opened at first use, with error messages for what is missing.
 
 use super::shims::{self, EntryPoints};
 use cudarc::driver::DriverError;
@@ -8,19 +8,20 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-/// CUDA version that a driver must support, as the driver counts: that of the toolkit, whose kernels and libraries need it.
+/// CUDA version that a driver must support, in the driver's encoding: the toolkit's version, which its kernels and
+/// libraries need.
 const NEEDED_VERSION: i32 = 13_000;
 
 const DRIVER: &str = "libcuda.so.1";
 const CUBLAS: &str = "libcublas.so.13";
 
-/// Reason why no device can be used.
+/// The reason why no device can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// This machine has no NVIDIA driver.
     #[error("there is no NVIDIA driver ({DRIVER} is not found)")]
     NoDriver,
-    /// The driver works and sees no device.
+    /// The driver works but reports no device.
     #[error(
         "the NVIDIA driver sees no device (CUDA_ERROR_NO_DEVICE; a container needs `--gpus`, and CUDA_VISIBLE_DEVICES may hide them)"
     )]
@@ -32,33 +33,33 @@ pub enum Unavailable {
         library: &'static str,
         /// The loader's message.
         problem: String,
-        /// The rest of the sentence.
+        /// Advice, appended to the message.
         advice: &'static str,
     },
     /// The driver is older than the kernels.
     #[error("driver {} found, {} needed (r580): install an NVIDIA driver of branch 580 or newer", version(*.found), version(NEEDED_VERSION))]
     OldDriver {
-        /// The CUDA version that it supports, as the driver counts.
+        /// The CUDA version that it supports, in the driver's encoding.
         found: i32,
     },
-    /// The driver does not work.
+    /// The driver fails to start.
     #[error("the NVIDIA driver does not work: {name}{advice}")]
     Driver {
-        /// Its error, by name and in words.
+        /// Name and description of its error.
         name: String,
-        /// What helps.
+        /// Advice, if any.
         advice: &'static str,
     },
 }
 
 impl Unavailable {
-    /// True where a machine has no device for CUDA; false where it has one that cannot be used as things are.
+    /// True if the machine has no CUDA device, false if it has one that cannot be used.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::NoDriver | Self::NoDevice)
     }
 }
 
-/// `13.0` of 13000.
+/// The version as text: `13.0` for 13000.
 fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
@@ -91,7 +92,7 @@ fn open_libraries() -> Result<(), Unavailable> {
     check(CUBLAS, fill(open(CUBLAS)?, &shims::CUBLAS))
 }
 
-/// Opens a library, which stays open until the process ends.
+/// Opens a library for the lifetime of the process.
 fn open(library: &'static str) -> Result<Library, Unavailable> {
     // SAFETY: NVIDIA's libraries have initialisers that may run on any thread at any time.
     unsafe { Library::open(Some(library), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| unopened(library, &error))
@@ -102,7 +103,7 @@ fn unopened(library: &'static str, error: &libloading::Error) -> Unavailable {
         libloading::Error::DlOpen { source } => source.to_string(),
         other => other.to_string(),
     };
-    // Of a library that needs another one, the message names the other.
+    // Where a dependency of the library is missing, the message names the dependency.
     let is_missing = problem.starts_with(library) && problem.contains("No such file");
     match library {
         DRIVER if is_missing => Unavailable::NoDriver,
@@ -133,7 +134,7 @@ fn check(library: &'static str, missing: Option<&'static str>) -> Result<(), Una
     Err(Unavailable::Library { library, problem: format!("it has no `{name}`"), advice: "; is it of CUDA 13?" })
 }
 
-/// The driver's error with its name, and advice where there is any.
+/// The driver's error with its name, and advice if any.
 fn failure(error: DriverError) -> Unavailable {
     use CUresult as E;
     let advice = match error.0 {

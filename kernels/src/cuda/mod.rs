@@ -1,8 +1,8 @@
 //! The operations on device memory: launchers of the kernels in `kernels/cuda`, and matrix products by cuBLAS.
 //!
 //! A launcher checks the lengths it is given, as the CPU's operations do, and returns as soon as the kernel is queued on
-//! the stream. Indices in device memory cannot be checked there: an index of a row gather or an embedding that is out of
-//! range makes a row of NaN, and [`AttentionPlan`] checks page tables while they are still on the host.
+//! the stream. Indices in device memory cannot be checked on the host: an index out of range in a row gather or an
+//! embedding gives a row of NaN, and [`AttentionPlan`] checks page tables while they are still on the host.
 
 mod activation;
 mod attention;

@@ -1,7 +1,7 @@
 //! Modules: the output of build.rs for each file of `kernels/cuda`, and the kernels in it.
 //!
-//! [`REPLACEMENTS`] names a directory whose files take the place of built-in modules, so that a variant of a kernel, compiled by nvcc
-//! on a machine with a GPU, is tested and timed without a build of the program.
+//! [`REPLACEMENTS`] names a directory whose files replace built-in modules, so that a variant of a kernel, compiled by nvcc on a
+//! machine with a GPU, can be tested and timed without building the program.
 
 use super::error::CudaError;
 use super::names::{Names, RMS_NORM_ADD, SCALE_ROWS, SCATTER_ADD_ROWS, names};
@@ -9,7 +9,8 @@ use half::{bf16, f16};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Environment variable: directory with `attention.cubin`, `rows.fatbin` and so on in place of the built-in modules of those names.
+/// Environment variable: directory with `attention.cubin`, `rows.fatbin` and so on, which replace the built-in modules of the same
+/// name.
 pub(super) const REPLACEMENTS: &str = "PREFOLD_CUDA_MODULES";
 
 /// The code of one file of `kernels/cuda`.
@@ -57,8 +58,8 @@ pub(super) fn modules() -> [Module; 7] {
 }
 
 impl Module {
-    /// The built-in code, or that of a file in `directory` with the module's name and the extension `cubin` or `fatbin`. The second
-    /// value is true for a file's.
+    /// The code of a module: a file in `directory` with the module's name and the extension `cubin` or `fatbin`, else the built-in
+    /// code. The second value is true for a file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -81,7 +82,7 @@ impl Module {
 mod tests {
     use super::*;
 
-    /// A driver does not find a kernel in another module.
+    /// The driver finds a kernel only in its own module.
     #[test]
     fn kernels_are_in_the_file_of_their_module() {
         let of_type = ["_f32", "_bf16", "_f16", "_1", "_2", "_4", "_16"];

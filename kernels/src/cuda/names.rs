@@ -4,7 +4,7 @@ use crate::dtype::Dtype;
 use crate::element::Element;
 use cudarc::cublas::sys::cudaDataType;
 
-/// The kernels of one element type, by name. Pairs are the one for any width and the one for wide accesses.
+/// Names of the kernels of one element type. A pair holds the kernel for any width and the kernel for wide accesses.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) embed: [&'static str; 2],
@@ -18,9 +18,9 @@ pub(super) struct Names {
     pub(super) bias_rows: &'static str,
     pub(super) own_columns: &'static str,
     pub(super) plain_attention: &'static str,
-    /// `[head_dim 64, head_dim 128][64 queries, 128 queries]`; none for f32.
+    /// `[head_dim 64, head_dim 128][64 queries, 128 queries]`; `None` for f32.
     pub(super) flash_attention: Option<[[&'static str; 2]; 2]>,
-    /// With embeddings of distances, for `head_dim` 64 and 64 queries.
+    /// Attention with relative position embeddings, for `head_dim` 64 and 64 queries.
     pub(super) flash_positions: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ macro_rules! flash_names {
     };
 }
 
-/// Kernels of the residual stream alone, which is f32: for any width and for wide accesses.
+/// Kernels of the f32 residual stream: for any width and for wide accesses.
 pub(super) const RMS_NORM_ADD: [&str; 2] = ["rms_norm_add_1", "rms_norm_add_4"];
 pub(super) const SCALE_ROWS: [&str; 2] = ["scale_rows_1", "scale_rows_4"];
 pub(super) const SCATTER_ADD_ROWS: [&str; 2] = ["scatter_add_rows_1", "scatter_add_rows_4"];
@@ -64,7 +64,7 @@ pub(super) const SCATTER_ADD_ROWS: [&str; 2] = ["scatter_add_rows_1", "scatter_a
 /// The kernels of an element type.
 pub(super) fn names<T: Element>() -> Names {
     match T::DTYPE {
-        // No element is a byte: int8 is a format of packed weights, on a CPU.
+        // No element is a byte: int8 is a format of packed weights on a CPU only.
         Dtype::Float32 | Dtype::Int8 => names!("f32", "4", None, None),
         Dtype::Bfloat16 => names!("bf16", "8", flash_names!("bf16"), Some("flash_attention_positions_bf16_64")),
         Dtype::Float16 => names!("f16", "8", flash_names!("f16"), Some("flash_attention_positions_f16_64")),
@@ -85,7 +85,7 @@ pub(super) const fn per_16_bytes<T>() -> usize {
     16 / size_of::<T>()
 }
 
-/// Keys that the tensor core kernel has in shared memory at a time, times two; `KEYS` in its file.
+/// Keys of one of the two stages of the tensor core kernel; `KEYS` in its file.
 const FLASH_KEYS: usize = 64;
 
 /// `SHARED_BYTES` of `cuda/attention.cu`: the queries, and two stages of keys and values.
@@ -93,12 +93,13 @@ pub(super) fn flash_shared_bytes(head_dim: usize, queries: usize) -> usize {
     (queries + 4 * FLASH_KEYS) * head_dim * 2
 }
 
-/// The same with embeddings of distances: two tables of 128 rows, and 64 rows of products (`cuda/attention_positions.cuh`).
+/// The same with relative position embeddings: two tables of 128 rows, and 64 rows of products
+/// (`cuda/attention_positions.cuh`).
 pub(super) fn flash_positions_shared_bytes() -> usize {
     flash_shared_bytes(64, 64) + 2 * 128 * 64 * 2 + 64 * 88 * 4
 }
 
-/// Of the kernel without tensor cores: for each of four warps a query and its sums, in f32.
+/// Shared memory of the kernel without tensor cores: for each of four warps a query and its sums, in f32.
 pub(super) fn plain_shared_bytes(head_dim: usize) -> usize {
     4 * 2 * 4 * head_dim
 }

@@ -10,7 +10,7 @@ use cudarc::driver::{CudaView, CudaViewMut};
 /// Residual addition and RMSNorm in one pass over the rows.
 #[derive(Debug)]
 pub struct AddRmsNorm<'a, T> {
-    /// Added to the residual stream first, `[rows, width]`; nothing where a product has added itself (`beta = 1`).
+    /// Added to the residual stream first, `[rows, width]`; `None` where the product has added it already (`beta = 1`).
     pub delta: Option<CudaView<'a, T>>,
     /// `[width]`
     pub weight: CudaView<'a, f32>,
@@ -35,7 +35,7 @@ impl<T: Element> AddRmsNorm<'_, T> {
         self.queue(kernels, x, len, out)
     }
 
-    /// The same where nothing is added, so that `x` stays as it is.
+    /// The same without `delta`; `x` stays unchanged.
     ///
     /// # Errors
     /// The lengths do not fit together, or there is something to add.
@@ -125,7 +125,8 @@ impl LayerNorm<'_> {
         self.queue::<f32>(kernels, x, x, len)
     }
 
-    /// Normalises the columns from `offset` on of `x`, `[rows, stride]`, in place, as many as the norm is wide.
+    /// Normalises `width` columns of `x`, `[rows, stride]`, from column `offset` on, in place, where `width` is the
+    /// norm's.
     ///
     /// # Errors
     /// The lengths do not fit together.
@@ -145,7 +146,7 @@ impl LayerNorm<'_> {
         }
         let x = address_mut(kernels, x) + (offset * size_of::<T>()) as u64;
         let (weight, bias) = (address(kernels, &self.weight), address(kernels, &self.bias));
-        // Rows of whole steps begin where steps do.
+        // If the stride is a multiple of the step, every row is aligned to it.
         let addresses = [x, weight, bias, (stride * size_of::<T>()) as u64];
         let launch = Launch::by_rows(names::<T>().layer_norm_columns, blocks, width, 4, &addresses);
         kernels.launch(launch, &[x, weight, bias, self.eps.to_bits().into(), width as u64, stride as u64])

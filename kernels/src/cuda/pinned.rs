@@ -1,4 +1,4 @@
-//! Host memory that the device reads by itself.
+//! Page-locked host memory, which the device reads directly.
 
 use super::error::CudaError;
 use super::launch::Kernels;
@@ -16,7 +16,7 @@ pub struct Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // The device may still read. Where it cannot be waited for any more, it does nothing any more either.
+        // The device may still be reading. If waiting fails, the device has stopped and reads no more.
         let _ = self.stream.as_ref().map(|stream| stream.synchronize());
     }
 }
@@ -43,7 +43,7 @@ impl Pinned {
             return Ok(());
         }
         let stream = kernels.stream();
-        // The copy before may still be read from, if its batch failed.
+        // The previous copy may still be pending if its batch failed.
         stream.synchronize()?;
         if self.memory.as_ref().is_none_or(|memory| memory.len() < values.len()) {
             self.memory = None;

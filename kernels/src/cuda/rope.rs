@@ -10,12 +10,12 @@ use cudarc::driver::{CudaView, CudaViewMut};
 /// Threads of a block.
 const THREADS: usize = 128;
 
-/// Neighbouring heads of a row that are treated alike, as [`crate::HeadSpan`].
+/// Neighbouring heads of a row that share a norm weight, as [`crate::HeadSpan`].
 #[derive(Debug)]
 pub struct RopeSpan<'a> {
     /// Column of the first head's first value.
     pub offset: usize,
-    /// Heads, one after another.
+    /// Number of heads.
     pub num_heads: usize,
     /// The weight of the RMSNorm before the rotation, `[head_dim]`; `None` for no norm.
     pub norm: Option<CudaView<'a, f32>>,
@@ -24,22 +24,22 @@ pub struct RopeSpan<'a> {
 /// Per-head RMSNorm (where a span has a weight) and split-half RoPE, in place.
 #[derive(Debug)]
 pub struct QkNormRope<'a> {
-    /// `[positions, head_dim]`, a row is `[cos | sin]`.
+    /// RoPE cache, `[positions, head_dim]`: a row is `[cos | sin]`.
     pub table: CudaView<'a, f32>,
     /// Values of a head.
     pub head_dim: usize,
-    /// `[rows]`; a position that is not in the table makes NaN.
+    /// `[rows]`; a position outside the RoPE cache gives NaN.
     pub position_ids: CudaView<'a, u32>,
     /// Values of a row.
     pub row_width: usize,
-    /// One or two.
+    /// One or two spans of heads.
     pub spans: &'a [RopeSpan<'a>],
     /// Added to the mean square of the norm.
     pub eps: f32,
 }
 
 impl QkNormRope<'_> {
-    /// Treats `x`, `[rows, row_width]`.
+    /// Normalises and rotates the heads of `x`, `[rows, row_width]`.
     ///
     /// # Errors
     /// The lengths do not fit together, a span ends after the row, or there are more than two.
@@ -95,7 +95,7 @@ impl QkNormRope<'_> {
         kernels.launch(launch, &[&arguments[..], &sizes, &[self.eps.to_bits().into()]].concat())
     }
 
-    /// Lanes that have a head in 16 bytes each of its halves, if the kernel can divide a warp so.
+    /// Lanes per head if each lane takes 16 bytes of both halves; `None` if a warp cannot be divided this way.
     fn lanes<T: Element>(&self) -> Option<usize> {
         Some(self.head_dim / 2 / per_16_bytes::<T>()).filter(|lanes| lanes.is_power_of_two() && *lanes <= 32)
     }

@@ -9,7 +9,7 @@ use crate::rowwise::PoolKind;
 use crate::store::Store;
 use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
 
-/// Threads of a block of the row gather, and rows that it copies.
+/// Threads of a block of the row gather, and the rows that it copies.
 const GATHER_THREADS: u32 = 256;
 const GATHER_ROWS: usize = GATHER_THREADS as usize / 32;
 
@@ -17,7 +17,7 @@ impl Kernels {
     /// `out[i] = src[index[i]]` for rows of `width` elements of 2 bytes or more; a row of NaN where an index is out of range.
     ///
     /// # Errors
-    /// `src` or `out` is not as long as rows of this width are.
+    /// `src` or `out` is not a whole number of rows of this width.
     pub fn gather_rows<T: DeviceRepr>(
         &self,
         src: &CudaView<'_, T>,
@@ -36,7 +36,8 @@ impl Kernels {
         self.launch(launch, &[from, index, to, rows as u64, src_rows as u64, (row_bytes / unit) as u64])
     }
 
-    /// `out[i] = table[ids[i]]` as f32, rows of `width`, or adds it; NaN where an id is out of range.
+    /// `out[i] = table[ids[i]]` as f32, or `out[i] += table[ids[i]]`, for rows of `width`; NaN where an id is out of
+    /// range.
     ///
     /// # Errors
     /// The lengths do not fit together.
@@ -91,11 +92,11 @@ impl Kernels {
         self.launch(launch, &[out, bias, width as u64, u64::from(accumulate)])
     }
 
-    /// Of each row the columns of its own group of `group`, as [`crate::own_columns`]; `width` and `out_width` are the columns of `x`
-    /// and `out`. A group that is not there makes a row of NaN.
+    /// Keeps of each row the columns of its own group, as [`crate::own_columns`]; `width` and `out_width` are the columns of `x` and
+    /// `out`. A group out of range gives a row of NaN.
     ///
     /// # Errors
-    /// The lengths do not fit together, or `out` is no whole number of groups.
+    /// The lengths do not fit together, or `out_width` is no multiple of `group`.
     pub fn own_columns<T: Element>(
         &self,
         x: &CudaView<'_, f32>,
@@ -129,8 +130,8 @@ impl Kernels {
         self.launch(launch, &[x, factor.to_bits().into(), width as u64])
     }
 
-    /// `out[b]` = what is made of `x[table[i]]` for i in `starts[b]..starts[b + 1]`, scaled to unit length if asked for; rows of
-    /// `width`. The caller vouches for the indices, which are in device memory: see [`crate::cuda`].
+    /// `out[b] = pool(x[table[i]] for i in starts[b]..starts[b + 1])`, optionally scaled to unit length; rows of `width`. The
+    /// caller guarantees the indices, which are in device memory: see [`crate::cuda`].
     ///
     /// # Errors
     /// The lengths do not fit together.
@@ -166,19 +167,19 @@ impl Kernels {
 /// The rows to pool. The indices are in device memory; `rows_end` was found while they were on the host.
 #[derive(Debug)]
 pub struct PoolRows<'a> {
-    /// Function of an output's rows.
+    /// Pooling function.
     pub kind: PoolKind,
     /// The rows of all outputs, one after another.
     pub table: CudaView<'a, u32>,
-    /// Start of each output's rows in the table, then the end of the last one's. None is empty.
+    /// Start of each output's rows in the table, then the end of the last output's rows. No output is empty.
     pub starts: CudaView<'a, u32>,
     /// One more than the largest row in the table.
     pub rows_end: usize,
-    /// Scale each output to unit length.
+    /// Whether each output is scaled to unit length.
     pub normalize: bool,
 }
 
-/// The kernel and the bytes it copies at once, for rows of `row_bytes` at such addresses.
+/// The kernel with the widest accesses for rows of `row_bytes` at these addresses, and the bytes it copies at once.
 fn gather_unit(row_bytes: usize, addresses: u64) -> Result<(&'static str, usize), KernelError> {
     [("gather_rows_16", 16), ("gather_rows_4", 4), ("gather_rows_2", 2)]
         .into_iter()

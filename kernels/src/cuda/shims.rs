@@ -1,14 +1,14 @@
 //! Entry points of NVIDIA's libraries, defined by the program itself, so that it starts on machines without them.
 //!
-//! cudarc and candle link against the libraries, and a program linked so does not start where one is missing. A shim has the name of an
-//! entry point and jumps to the address in its slot; [`libraries`](super::libraries) opens the real library at first use and fills
-//! the slots. Until then, and where an entry point is missing, a call returns an error of its library. A name that is not
-//! here makes the linker fall back to the library itself; `scripts/cuda-simulated.sh` fails then. The names are hidden: exported ones would
-//! be found by the real libraries too, which would then call each other through the shims.
+//! cudarc and candle link against the libraries, and such a program does not start where one is missing. A shim has the name of an entry
+//! point and jumps to the address in its slot; [`libraries`](super::libraries) opens the real library at first use and fills the slots.
+//! Until then, and where an entry point is missing, a call returns an error of its library. For a name without a shim the linker falls
+//! back to the library itself; `scripts/cuda-simulated.sh` then fails. The names are hidden: exported ones would be found by the real
+//! libraries too, which would then call each other through the shims.
 //!
-//! Two libraries are never opened, since prefold computes nothing with them. candle makes a cuRAND generator with every device, and its
-//! kernels for quantized experts are registered with the CUDA runtime before `main`: both succeed without effect, anything further is
-//! refused.
+//! Two libraries are never opened, since prefold computes nothing with them. candle creates a cuRAND generator with every device, and
+//! its kernels for quantized experts are registered with the CUDA runtime before `main`: both succeed without effect, all other calls
+//! are refused.
 #![allow(non_camel_case_types, non_snake_case, reason = "the libraries' own names")]
 
 use std::arch::asm;
@@ -24,14 +24,14 @@ pub(super) struct EntryPoints<const N: usize> {
     pub(super) slots: &'static [Slot; N],
 }
 
-/// Assembler directive: a symbol of the program itself, which the dynamic linker does not see.
+/// Assembler directive that makes a symbol local to the program, invisible to the dynamic linker.
 macro_rules! hidden {
     ($name:ident) => {
         concat!(".hidden ", stringify!($name))
     };
 }
 
-/// Hides the function that it stands in.
+/// Hides the symbol of the enclosing function.
 macro_rules! hide {
     ($name:ident) => {
         // SAFETY: a directive of the assembler; no instruction.
@@ -39,7 +39,7 @@ macro_rules! hide {
     };
 }
 
-/// Defines the entry points of a library, whose slots have the function `$missing` at first. `$index` numbers them.
+/// Defines the entry points of a library. Every slot starts with the function `$missing`; `$index` numbers the slots.
 macro_rules! entry_points {
     ($entries:ident, $slots:ident, $index:ident, $missing:expr; $($name:ident)+) => {
         #[derive(Clone, Copy)]
@@ -73,12 +73,12 @@ macro_rules! entry_points {
     };
 }
 
-/// Answer of the driver's entry points that are missing: `CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND`.
+/// Returned by missing entry points of the driver: `CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND`.
 extern "C" fn no_driver() -> c_int {
     302
 }
 
-/// Answer of cuBLAS's: `CUBLAS_STATUS_NOT_INITIALIZED`.
+/// Returned by missing entry points of cuBLAS: `CUBLAS_STATUS_NOT_INITIALIZED`.
 extern "C" fn no_cublas() -> c_int {
     1
 }
@@ -106,7 +106,7 @@ entry_points! {
 /// Defines functions that return a constant.
 macro_rules! constant {
     ($answer:expr; $($name:ident)+) => {$(
-        // SAFETY: the name is that of a library which is neither linked nor opened.
+        // SAFETY: the name belongs to a library that is neither linked nor opened.
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> c_int {
             hide!($name);

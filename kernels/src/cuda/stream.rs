@@ -1,4 +1,4 @@
-//! Streams beside a device's own: of higher priority, with a cuBLAS handle and a workspace of their own.
+//! Additional streams of a device: of higher priority, with their own cuBLAS handle and workspace.
 
 use super::error::CudaError;
 use super::launch::Kernels;
@@ -9,20 +9,21 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtrMut};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Bytes of a workspace since compute capability 9.0, and before (cuBLAS 13, `cublasSetWorkspace`).
+/// Bytes of a workspace: from compute capability 9.0 on, and below (cuBLAS 13, `cublasSetWorkspace`).
 const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
-/// Priority of a stream: waiting blocks of a kernel start before those of streams with less. A device's own stream has the least.
+/// Priority of a stream: waiting blocks of its kernels start before blocks of streams with lower priority. A device's own stream
+/// has the lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamPriority {
-    /// Between the least and the highest.
+    /// Between the lowest and the highest.
     Middle,
     /// The highest that the device has.
     Highest,
 }
 
 impl StreamPriority {
-    /// A stream of this priority.
+    /// Creates a stream of this priority.
     ///
     /// # Errors
     /// The driver refuses.
@@ -37,10 +38,10 @@ impl StreamPriority {
     }
 }
 
-/// A cuBLAS handle with a workspace that no other handle has: equal products have the same bits on all streams of a device.
+/// A cuBLAS handle with its own workspace, so that equal products have the same bits on all streams of a device.
 pub struct Blas {
     handle: Arc<CudaBlas>,
-    /// Used by products that are queued on the handle's stream.
+    /// The workspace, used by products on the handle's stream.
     _workspace: CudaSlice<u8>,
 }
 
@@ -51,8 +52,8 @@ impl std::fmt::Debug for Blas {
 }
 
 impl Blas {
-    /// Takes a handle that works on the stream of the kernels. Sums of a product that is split over its inner dimension are added up in f32
-    /// as well.
+    /// Takes a handle for the stream of the kernels. Partial sums of a product that is split over its inner dimension are also added in
+    /// f32.
     ///
     /// # Errors
     /// cuBLAS refuses, or the device has no memory.

@@ -1,4 +1,4 @@
-//! The serial part of a product: a block of rows times some panels, on one core.
+//! The serial part of a product: a block of rows times a range of panels, on one core.
 
 use super::pack::{PANEL, PackedMatrix};
 use super::rows::RowBytes;
@@ -7,34 +7,33 @@ use crate::simd::{Format, Vector};
 use crate::store::Store;
 use std::ops::Range;
 
-/// The columns of some panels for some rows.
+/// A block of the product: a range of rows and of columns.
 pub struct Block<'a, P> {
     pub(super) x: RowBytes<'a>,
     pub(super) rows: Range<usize>,
     pub(super) weight: &'a PackedMatrix<P>,
     /// Columns to compute.
     pub(super) columns: Range<usize>,
-    /// For `columns`.
+    /// Added to every row, for `columns`.
     pub(super) bias: Option<&'a [f32]>,
     pub(super) store: Store,
-    /// Address of `columns.start` in the first of `rows` in the product; rows are `out_stride` apart. All of it is this block's
-    /// alone to write.
+    /// Address of the block's first element in the product; rows are `out_stride` apart. No other thread writes to the block.
     pub(super) out: *mut f32,
     pub(super) out_stride: usize,
 }
 
 impl<P: Format> Block<'_, P> {
-    /// The panels that have columns of the block.
+    /// The panels that contain columns of the block.
     pub(super) fn panels(&self) -> Range<usize> {
         self.columns.start / PANEL..self.columns.end.div_ceil(PANEL)
     }
 
-    /// The columns of a panel that are wanted.
+    /// The columns of a panel that belong to the block.
     pub(super) fn columns_of(&self, panel: usize) -> Range<usize> {
         (panel * PANEL).max(self.columns.start)..((panel + 1) * PANEL).min(self.columns.end)
     }
 
-    /// Address of a column of one of the block's rows, counted from the first, in the product.
+    /// Address in the product of a column, in a row counted from the block's first.
     ///
     /// # Safety
     /// The row and the column are in the block.
@@ -44,9 +43,9 @@ impl<P: Format> Block<'_, P> {
         unsafe { self.out.add(row * self.out_stride + column - self.columns.start) }
     }
 
-    /// Writes the sums of some rows and columns, f32 or the bits of integers, to the product, or adds them. `sums` begins with the
-    /// first of them; those of the next row are `stride` words later. Sums that are not the `first` of their columns have no bias
-    /// and are added.
+    /// Writes sums of a range of rows and columns, f32 or the bits of integers, to the product, or adds them. `sums` begins with
+    /// the first sum; rows are `stride` words apart. With `is_first` the bias is added; later sums of the same columns are added
+    /// without it.
     ///
     /// # Safety
     /// The CPU has the instructions of `V`; rows and columns are in the block, and their sums in `sums`.
@@ -73,7 +72,7 @@ impl<P: Format> Block<'_, P> {
         }
     }
 
-    /// [`finish`](Self::finish) for the columns of a vector, or some of them.
+    /// [`finish`](Self::finish) for up to one vector of columns.
     ///
     /// # Safety
     /// As [`finish`](Self::finish).
@@ -91,11 +90,12 @@ impl<P: Format> Block<'_, P> {
         let adds = !is_first || self.store == Store::Accumulate;
         let bias = self.bias.filter(|_| is_first);
         let row_scales = self.x.scales.get(self.rows.start + rows.start..).unwrap_or_default();
-        // SAFETY: the instructions and the places are the caller's duty; scales and totals are those of all of the weight's rows, the bias
-        // is that of all columns.
+        // SAFETY: the instructions and the places are the caller's duty; scales and totals cover all rows of the weight, the bias covers
+        // all columns.
         unsafe {
             let nothing = V::set1(0.0);
-            // Totals, scales and biases are read once for all rows: the compiler cannot know that the product is none of them.
+            // Totals, scales and biases are read once for all rows: the compiler cannot know that they do not alias the
+            // product.
             let (totals, scales) = if P::IS_QUANTIZED {
                 let quantized = self.weight.quantized();
                 let totals = V::loadu_up_to(quantized.totals.as_ptr().add(column).cast(), count);
@@ -113,7 +113,7 @@ impl<P: Format> Block<'_, P> {
                 let mut x = V::loadu_up_to(from, count);
                 if P::IS_QUANTIZED {
                     let RowScale { scale, zero_point } = row_scales[row];
-                    // A sum whose true value fits wraps around to it.
+                    // Intermediate wrap-around is harmless: a sum whose true value fits is exact.
                     let zero_point = V::set1(f32::from_bits(zero_point.cast_unsigned()));
                     x = x.integers_less(zero_point, totals).mul(scales).mul(V::set1(scale));
                 }

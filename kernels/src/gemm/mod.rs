@@ -1,4 +1,10 @@
-//! `y = x W^T`, with the weights packed once into panels.
+//! Matrix product `y = x W^T`, with the weights packed once.
+//!
+//! The loops are those of BLIS (F. G. Van Zee and R. A. van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS
+//! Functionality", ACM TOMS 41(3), 2015): a register block of MR rows and NR columns, with packed A (rows of `x`, [`MC`] at a
+//! time, packed by each core into its L2 as `[steps, MR]`) and packed B (the weights, in panels of [`PANEL`] columns, see
+//! [`pack`]). MR and NR are `ROWS` and `WIDTH` of [`Dot`](crate::simd::Dot); KC is the length of sums in registers. Unlike BLIS, B
+//! is packed when a model is loaded, not at each call.
 
 mod block;
 mod pack;
@@ -24,27 +30,27 @@ use block::Block;
 use rows::{RowBytes, with_rows};
 use std::ops::Range;
 
-/// Rows of a block: a core packs as many at a time, so that they stay in its L2 while the panels pass by, each read
-/// once for all of them. Of quantized rows, which are packed whole, fewer if they are long.
+/// Rows of a block (packed A): a core packs this many rows at a time, so that they stay in its L2 while it reads each
+/// panel of packed B once for all of them. Long quantized rows, which are packed whole, have smaller blocks.
 const MC: usize = 14 * 24;
 
-/// Most words of packed rows of a block.
+/// Maximum words of the packed rows of a block.
 const BLOCK_WORDS: usize = MC * 512;
 
 /// Cost of packing a row, as a number of columns to multiply it with.
 const PACKING: usize = 24;
 
-/// Cost of reading a column's words for the first time, as a number of rows to multiply them with.
+/// Cost of reading a column from memory, as a number of rows to multiply it with.
 const READING: usize = 8;
 
-/// Most tasks for each thread of a product: more than one, so that fast threads take work from slow ones.
+/// Maximum tasks per thread of a product: more than one, so that fast threads take work from slow ones.
 const TASKS_PER_THREAD: usize = 4;
 
-/// Smallest product, in multiplications, that is shared out: smaller ones are done before a second thread has woken up.
+/// Minimum multiplications to use several threads: smaller products are done before a second thread has woken up.
 const PARALLEL_PRODUCTS: usize = 1 << 18;
 
-/// The most parts of `m` rows that take no longer one after another than together: each has a block of rows for every thread, which packs
-/// its rows and reads the weights in either case.
+/// Maximum number of parts that a product of `m` rows can be run in without loss: each part still has a full block of rows for every
+/// thread, so every block packs its rows and reads the weights once either way.
 pub fn row_parts(m: usize) -> usize {
     m.div_ceil(MC).div_ceil(thread_pool::num_threads()).max(1)
 }
@@ -56,18 +62,18 @@ pub struct Gemm<'a, P: Packing> {
     pub x: &'a [P::Input],
     /// `[n, k]`
     pub weight: &'a PackedMatrix<P>,
-    /// Rows of the weight, which are columns of the product.
+    /// Rows of the weight to multiply with: the columns of the product.
     pub columns: Range<usize>,
     /// Added to every row, `[columns.len()]`.
     pub bias: Option<&'a [f32]>,
     /// Replace the output or add to it.
     pub store: Store,
-    /// Values from one row of the output to the next, where the output is part of a wider matrix; `None` for as many as there are columns.
+    /// Row stride of the output in values, if it is part of a wider matrix; `None` for the number of columns.
     pub out_stride: Option<usize>,
 }
 
 impl<'a, P: Packing> Gemm<'a, P> {
-    /// The whole product, without bias, replacing the output.
+    /// A product with all rows of the weight, without bias, that replaces the output.
     pub fn new(x: &'a [P::Input], weight: &'a PackedMatrix<P>) -> Self {
         Self { x, weight, columns: 0..weight.rows(), bias: None, store: Store::Overwrite, out_stride: None }
     }
@@ -91,9 +97,10 @@ impl<'a, P: Packing> Gemm<'a, P> {
         })
     }
 
-    /// Writes `activation(x W^T + b)` to `out`, `[m, columns.len()]` as of [`run`](Self::run), which is replaced whatever [`store`](Self::store) is.
+    /// Writes `activation(x W^T + b)` to `out`, `[m, columns.len()]` as in [`run`](Self::run); always replaces the output, regardless of
+    /// [`store`](Self::store).
     ///
-    /// Each core activates the blocks that it computes, while they are in its cache.
+    /// Each core applies the activation to its blocks while they are in its cache.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -122,7 +129,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
         })
     }
 
-    /// Calls `f` with the input, and the rows and columns, of each block of the product, on all cores.
+    /// Calls `f` with the input, the rows and the columns of each block of the product, on all cores.
     fn for_each_block(
         &self,
         isa: Isa,
@@ -146,8 +153,8 @@ impl<'a, P: Packing> Gemm<'a, P> {
         if P::IS_QUANTIZED { (BLOCK_WORDS / k.div_ceil(2)).clamp(28, MC) } else { MC }
     }
 
-    /// Computes a block; `out` is the address of its first element and the distance of its rows. All of it is this
-    /// call's alone to write.
+    /// Computes a block; `out` is the address of its first element and the distance of its rows. No other thread writes
+    /// to the block.
     fn run_block(
         &self,
         isa: Isa,
@@ -186,7 +193,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
     }
 }
 
-/// A product split into blocks of rows and columns. How it is split has no influence on the result.
+/// A product split into blocks of rows and columns. The split does not influence the result.
 struct Split {
     m: usize,
     row_blocks: usize,
@@ -195,8 +202,8 @@ struct Split {
 }
 
 impl Split {
-    /// The split that takes the busiest thread the least time: as many blocks as threads can share evenly, and few, because
-    /// each packs its rows and reads its columns.
+    /// The split that minimises the time of the busiest thread: enough blocks for the threads to share evenly, but few,
+    /// because each packs its rows and reads its columns.
     fn new(m: usize, columns: Range<usize>, k: usize, block_rows: usize) -> Self {
         let (threads, fewest) = (thread_pool::num_threads(), m.div_ceil(block_rows));
         if m * columns.len() * k < PARALLEL_PRODUCTS || threads == 1 {
@@ -220,7 +227,7 @@ impl Split {
         self.row_blocks * self.column_blocks
     }
 
-    /// The rows and columns of a task; inner ends of column blocks are ends of panels.
+    /// The rows and columns of a task; column blocks end at panel boundaries, except the last.
     fn task(&self, task: usize) -> (Range<usize>, Range<usize>) {
         let (i, j) = (task / self.column_blocks, task % self.column_blocks);
         let rows = self.m * i / self.row_blocks..self.m * (i + 1) / self.row_blocks;

@@ -1,8 +1,9 @@
-//! The layout of weights.
+//! Packed B: the layout of weights.
 //!
-//! A *word* is one f32, two neighbouring bf16 or four neighbouring bytes of a row. A *panel* is [`PANEL`] rows of W, word by
-//! word: the words at the same place of all its rows lie side by side, so that one vector load gives a word of each of 16
-//! columns of the product, and a tile of AMX is 16 such lines. Rows, and elements of them, that are not there are zero.
+//! A *word* is one f32, two neighbouring bf16 or four neighbouring bytes of a row. A *panel* is [`PANEL`] rows of W, stored
+//! word by word: words at the same place of all its rows are contiguous, so that one vector load gives a word of each of 16
+//! columns of the product, and an AMX tile is 16 such lines. Missing rows of the last panel, and elements beyond `k`, are
+//! zero.
 
 use crate::element::Element;
 use crate::error::{KernelError, check_len, whole_rows};
@@ -13,13 +14,13 @@ use crate::tiles;
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
-/// Rows of W in a panel, which are columns of a product that are computed together.
+/// Columns of a panel of packed B: rows of W whose products are computed together. A multiple of NR.
 pub const PANEL: usize = 32;
 
-/// Longest row of bytes whose products with bytes cannot overflow a sum of 32 bits.
+/// Maximum row length in int8: longer sums of products could overflow 32 bits.
 const MAX_QUANTIZED: usize = i32::MAX as usize / (255 * 127);
 
-/// A weight matrix `[n, k]` in the layout of the GEMM, held once.
+/// A weight matrix `[n, k]` as packed B.
 #[derive(Debug)]
 pub struct PackedMatrix<P> {
     words: HugePages,
@@ -29,14 +30,14 @@ pub struct PackedMatrix<P> {
     packing: PhantomData<P>,
 }
 
-/// What quantized rows have beside their bytes; empty for other rows.
+/// Scales and statistics of quantized rows; empty for other formats.
 #[derive(Debug, Default)]
 pub(super) struct Quantized {
     /// `[n]`
     pub(super) scales: Vec<f32>,
     /// Sums of the bytes, `[n]`.
     pub(super) totals: Vec<i32>,
-    /// Sums of the squares of what quantization changed in the weights of a row, `[n]`.
+    /// Squared quantization errors, summed over each row, `[n]`.
     pub(super) error_squares: Vec<f64>,
 }
 
@@ -61,7 +62,7 @@ impl<P: Format> PackedMatrix<P> {
         self.k
     }
 
-    /// The weights of a row as a product sees them, `[k]`.
+    /// The weights of a row after packing (rounded or quantized), `[k]`.
     #[doc(hidden)]
     pub fn unpack_row(&self, row: usize) -> Vec<f32> {
         let panel = self.panel(row / PANEL);
@@ -91,7 +92,7 @@ impl<P: Format> PackedMatrix<P> {
         self.panels_from(0)
     }
 
-    /// The words of a panel and of all after it.
+    /// The words of a panel and of all later panels.
     pub(super) fn panels_from(&self, panel: usize) -> &[u32] {
         &self.words.words()[panel * self.row_words() * PANEL..]
     }
@@ -101,13 +102,13 @@ impl<P: Format> PackedMatrix<P> {
     }
 }
 
-/// Words of a row of `k` elements, in formats that tiles multiply up to a whole line of a tile.
+/// Words of a row of `k` elements, rounded up to a whole tile line in formats that tiles multiply.
 fn row_words<P: Format>(k: usize) -> usize {
     let words = k.div_ceil(P::ELEMENTS);
     if P::ELEMENTS > 1 { words.next_multiple_of(tiles::ROWS) } else { words }
 }
 
-/// Packs a matrix row by row, so that several matrices become one (q, k and v; gate and up) without a second copy.
+/// Packs a matrix row by row, so that several matrices (q, k and v; gate and up) become one without a second copy.
 #[derive(Debug)]
 pub struct PackedMatrixBuilder<P> {
     matrix: PackedMatrix<P>,
@@ -133,7 +134,7 @@ impl<P: Format> PackedMatrixBuilder<P> {
         })
     }
 
-    /// Appends rows, `[any, k]`, rounded to the matrix's type if they have another, or quantized.
+    /// Appends rows, `[any, k]`, rounded to the matrix's type or quantized.
     ///
     /// # Errors
     /// If `rows` is not a whole number of rows, or there are more than `n` in all.

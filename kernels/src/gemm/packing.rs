@@ -1,4 +1,4 @@
-//! The formats of packed matrices, with the product of each.
+//! The formats of packed matrices, each with its product.
 
 use super::block::Block;
 use crate::isa::Isa;
@@ -7,8 +7,8 @@ use half::bf16;
 
 /// A format of packed matrices: `f32`, [`bf16`] or [`Int8`].
 ///
-/// Generic functions are compiled in each crate that calls them. [`Gemm`](super::Gemm) is generic over the format, but what it does with a
-/// block is compiled here, for each format and instruction set once.
+/// Generic functions are compiled in each crate that calls them. [`Gemm`](super::Gemm) is generic over the format, but its work on a block
+/// is compiled here, once for each format and instruction set.
 pub trait Packing: Format {
     /// Multiplies a block.
     #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! What quantization changes in a product.
+//! Quantization error of a product.
 
 use super::Gemm;
 use super::pack::PackedMatrix;
@@ -7,19 +7,19 @@ use crate::error::{KernelError, whole_rows};
 use crate::isa::Isa;
 use crate::simd::Int8;
 
-/// Most columns of a product that are looked at.
+/// Maximum columns in the sample.
 const COLUMNS: usize = 64;
 
-/// Most rows that are looked at.
+/// Maximum rows in the sample.
 const ROWS: usize = 64;
 
 impl PackedMatrix<Int8> {
-    /// What quantization changes in the product of `x`, `[rows, k]`, with these weights: the root of the mean over rows of the
-    /// squared change, relative to the row's product and at most 1. At most 64 rows and 64 columns are looked at, evenly spread.
+    /// Quantization error of the product of `x`, `[rows, k]`, with these weights: the root mean square over rows of the error
+    /// relative to the row's product, at most 1 each. The sample is at most 64 rows and 64 columns, evenly spread.
     ///
-    /// The change by the quantization of `x` is computed. That by the quantization of the weights is estimated, because the weights
-    /// themselves are gone: a column's weights are off by as much as was measured when they were packed, independently of `x`. So a
-    /// single large weight that leaves a column few steps for the others counts even where its input is always 0.
+    /// The error due to the quantization of `x` is computed. The error due to the quantization of the weights is estimated from the
+    /// errors measured when they were packed, independently of `x`, because the original weights are gone. A single large weight
+    /// that leaves the others in its column few steps therefore counts even where its input is always 0.
     ///
     /// # Errors
     /// If `x` is not a whole number of rows.

@@ -10,16 +10,16 @@ use crate::runtime::thread_pool;
 use crate::simd::{self, Format};
 use std::cell::Cell;
 
-/// Rows as the bytes that are multiplied with packed weights.
+/// Rows in the format that is multiplied with packed weights, as bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowBytes<'a> {
     /// `[rows, stride]`
     pub(super) bytes: &'a [u8],
-    /// Bytes of a row that are elements.
+    /// Bytes of a row's elements, without padding.
     pub(super) len: usize,
-    /// Bytes from one row to the next.
+    /// Row stride in bytes.
     pub(super) stride: usize,
-    /// Of quantized rows, `[rows]`; else empty.
+    /// Scales and zero points of quantized rows, `[rows]`; else empty.
     pub(super) scales: &'a [RowScale],
 }
 
@@ -30,7 +30,7 @@ impl<'a> RowBytes<'a> {
     }
 }
 
-/// Smallest number of values that are quantized on all cores.
+/// Minimum number of values to quantize on several threads.
 const PARALLEL_VALUES: usize = 1 << 15;
 
 thread_local! {
@@ -38,7 +38,7 @@ thread_local! {
     static SCALES: Cell<Vec<RowScale>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `f` with the rows of `x`, `[m, k]`, as the format multiplies them.
+/// Calls `f` with the rows of `x`, `[m, k]`, converted to the input type of the format.
 pub(super) fn with_rows<P: Format, T>(isa: Isa, x: &[P::Input], k: usize, f: impl FnOnce(RowBytes<'_>) -> T) -> T {
     if !P::IS_QUANTIZED {
         let len = k * size_of::<P::Input>();
@@ -54,7 +54,7 @@ pub(super) fn with_rows<P: Format, T>(isa: Isa, x: &[P::Input], k: usize, f: imp
     let blocks = if m * k < PARALLEL_VALUES { 1 } else { thread_pool::num_threads() }.min(m.max(1));
     thread_pool::for_each(blocks, |block| {
         let rows = m * block / blocks..m * (block + 1) / blocks;
-        // SAFETY: blocks have rows of their own, within both slices, which nothing else uses during the call.
+        // SAFETY: blocks have disjoint rows within both slices, which nothing else uses during the call.
         let (bytes, scales) = unsafe {
             let bytes = std::slice::from_raw_parts_mut(first_byte.at(rows.start * stride), rows.len() * stride);
             (bytes, std::slice::from_raw_parts_mut(first_scale.at(rows.start), rows.len()))
@@ -79,7 +79,7 @@ fn as_bytes_mut(words: &mut [u32]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
-/// The same values, of a type that is f32.
+/// The same slice, of a type known to be f32.
 fn as_f32<E: Element>(values: &[E]) -> &[f32] {
     assert_eq!(E::DTYPE, Dtype::Float32);
     // SAFETY: `E` is f32, as just seen, since each type has a `DTYPE` of its own.

@@ -1,8 +1,8 @@
 //! A block of a product on the tiles of AMX.
 //!
-//! Two tiles of rows times the two tiles of columns that a panel is: four tiles of sums, over whole rows. Rows are copied into
-//! tiles once for each block; the lines of a panel are a tile as they lie. The sums of a row are those of a whole tile of rows,
-//! so that its result is the same with one row and with many.
+//! Two row tiles times the two column tiles of a panel give four tiles of sums, over whole rows. Rows are copied into tiles
+//! once per block (packed A); 16 lines of a panel are a tile without a copy. A row is always computed as part of a whole tile
+//! of rows, so that its result is the same with one row and with many.
 
 use super::block::Block;
 use super::pack::PANEL;
@@ -11,14 +11,14 @@ use crate::simd::{Format, Simd, TileOperation, Vector};
 use crate::store::Store;
 use crate::tiles::{LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 
-/// Bytes of panels that are multiplied with all rows of a block before the next panels are: they stay in L2 meanwhile, with a
-/// pair of tiles of rows in L1.
+/// Bytes of panels that are multiplied with all rows of a block before the next panels: they stay in L2 meanwhile, with a
+/// pair of row tiles in L1.
 const PANELS_BYTES: usize = 768 << 10;
 
 /// Bytes of a tile.
 const TILE_BYTES: usize = ROWS * ROW_BYTES;
 
-/// Words of the sums of a pair of tiles of rows.
+/// Words of the sums of a pair of row tiles.
 const SUMS: usize = 2 * ROWS * PANEL;
 
 impl<P: Format> TileOperation for Block<'_, P> {
@@ -39,7 +39,7 @@ impl<P: Format> TileOperation for Block<'_, P> {
             for tile_row in (0..tile_rows).step_by(2) {
                 let a = rows[tile_row * steps * tile_words..].as_ptr().cast();
                 for panel in some.clone() {
-                    // SAFETY: the tiles are the caller's duty; rows have `steps` tiles for each tile row, and so have panels.
+                    // SAFETY: the tiles are the caller's duty; rows and panels have `steps` tiles for each tile row.
                     unsafe {
                         if tile_row + 1 < tile_rows {
                             self.multiply::<S::V, T, 2>(&mut tiles, (tile_row, panel), a, steps, sums);
@@ -97,7 +97,7 @@ impl<P: Format> Block<'_, P> {
         let rows = first_row..self.rows.len().min(first_row + TILES * ROWS);
         let a = TileRows { start: a, row: ROW_BYTES, step: TILE_BYTES, tile: steps * TILE_BYTES };
         let columns = self.columns_of(panel);
-        // Sums of whole tiles without a bias, that replace the output, go there; others pass through `sums`.
+        // Whole tiles without a bias that replace the output are stored directly; other sums pass through `sums`.
         let is_plain = !P::IS_QUANTIZED && self.bias.is_none() && self.store == Store::Overwrite;
         let is_whole = rows.len() == TILES * ROWS && columns.len() == PANEL;
         // SAFETY: the tiles are the caller's duty; the panel has a line for each of the 16 words of a step; what is written is

@@ -9,25 +9,27 @@ use crate::simd::{
 };
 use std::ops::Range;
 
-/// Words of a row that are summed in registers before they are added to the output. The number is large because the
-/// output of a large product does not fit in any cache and is read and written once per this many words. Panel and rows then
-/// stream from L2, which is fast enough for a register block of this size. Integers are summed over whole rows.
+/// Words of a row that are summed in registers before the sums are added to the output. Large, because the output of a large
+/// product fits in no cache and is read and written once per `KC` words. Packed A and B then stream from L2, which is fast
+/// enough for a register block of this size. Integers are summed over whole rows.
 ///
-/// The blocks of a row are as equal as can be; they depend on k alone, as the order of additions must.
+/// A row is split into blocks of nearly equal length; they depend on k alone, since the order of additions must not
+/// depend on anything else.
 const KC: usize = 512;
 
-/// Vectors of columns in a register block of few rows: enough chains of sums to hide the latency of an addition, and enough
-/// panels read at once to hide that of the memory.
+/// Vectors of columns in a register block of few rows: enough independent sums to hide the latency of an addition, and
+/// enough panels read at once to hide the memory's latency.
 const WIDE: usize = 8;
 
-/// Bytes of panels that are multiplied with all rows of a block before the next panels are. They stay in L2 meanwhile, with the
-/// rows of a register block in L1, and what is written to a row is long: each page of the output is come to once for all of them.
+/// Bytes of panels that are multiplied with all rows of a block before the next panels. They stay in L2 meanwhile, with the
+/// packed rows of a register block in L1, and writes to a row of the output are long, so that each page is visited once for all
+/// of these panels.
 const PANELS_BYTES: usize = 256 << 10;
 
-/// Words of the sums of a register block at most.
+/// Maximum words of the sums of a register block.
 const SUMS: usize = 2 * MAX_ROWS * MAX_LANES;
 
-/// Rows of a register block whose registers are needed to widen its columns on the way.
+/// Rows that a register block gives up, since widening its columns on the fly needs their registers.
 const WIDENING_ROWS: usize = 1;
 
 impl<P: Format> Operation for Block<'_, P> {
@@ -38,35 +40,35 @@ impl<P: Format> Operation for Block<'_, P> {
     }
 }
 
-/// A block, and what it is split into.
+/// A block of a product and its split into register blocks.
 struct Vectors<'a, P, D> {
     block: &'a Block<'a, P>,
     tiles: RowTiles,
-    /// Panels are widened before they are multiplied, once for all rows; else on the way, for each register block anew.
+    /// Whether panels are widened once for all rows, before they are multiplied; else each register block widens them
+    /// on the fly.
     widens_panels: bool,
-    /// The packed words of a row that are summed at once.
+    /// The current range of packed words of a row: at most [`KC`] words after widening, unless the format is quantized.
     packed: Range<usize>,
-    /// [`SUMS`] words of sums; the words of the rows, for each register block those of its rows side by side, `[steps, rows]`; those of
-    /// a widened panel.
+    /// [`SUMS`] words of sums, then packed A (for each register block its rows' words, `[steps, rows]`), then a widened panel.
     scratch: Scratch,
     dot: std::marker::PhantomData<D>,
 }
 
-/// A register block.
+/// A register block: MR rows of packed A times NR columns of packed B.
 struct RegisterBlock {
-    /// The first word of the rows, counted from the end of the sums in scratch.
+    /// Start of packed A, counted from the end of the sums in scratch.
     a: usize,
     b: *const u32,
-    /// Words from one step to the next in `b`, whose columns are widened already or need not be.
+    /// The first row, counted from the block's first.
     row: usize,
     /// The column of the first lane.
     first_column: usize,
-    /// The columns that are wanted.
+    /// The columns that belong to the block.
     columns: Range<usize>,
 }
 
 impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
-    /// Words for a packed one.
+    /// Words that a packed word is widened to.
     const WIDENING: usize = if D::IS_WIDENED { 2 } else { 1 };
 
     #[inline(always)]
@@ -76,7 +78,8 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
         let steps = packed * Self::WIDENING;
         let on_the_way = if D::IS_WIDENED { D::ROWS - WIDENING_ROWS } else { D::ROWS };
-        // A bf16 is widened anew each time: that costs less than to read twice as many words, for which L1 is too small.
+        // bf16 is always widened on the fly: this costs less than reading twice as many words, for which L1 is too
+        // small.
         let widens_panels = D::WIDENS_BYTES && block.rows.len() > on_the_way;
         let panel = if widens_panels { steps * PANEL } else { 0 };
         Self {
@@ -93,7 +96,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         self.block.rows.len()
     }
 
-    /// Words of a row that are summed at once.
+    /// Words of a row in the current range, after widening.
     fn steps(&self) -> usize {
         self.packed.len() * Self::WIDENING
     }
@@ -129,7 +132,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         }
     }
 
-    /// Copies the steps of all rows into scratch, for each register block its rows' words side by side.
+    /// Packs A: copies the current words of all rows into scratch, for each register block `[steps, rows]`.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
@@ -137,7 +140,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
     unsafe fn pack_rows(&mut self) {
         let (steps, lanes) = (self.steps(), D::V::LANES);
         let first_byte = self.packed.start * size_of::<u32>();
-        // A row's last word may be a part of a word.
+        // A row's last word may be incomplete.
         let whole = (self.block.x.len / size_of::<u32>()).clamp(self.packed.start, self.packed.end) - self.packed.start;
         let squares = whole / lanes * lanes;
         for tile in 0..self.tiles.count() {
@@ -187,12 +190,12 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         }
     }
 
-    /// Where the words of a widened panel begin in scratch.
+    /// Start of the widened panel in scratch.
     fn widened_panel(&self) -> usize {
         SUMS + self.rows() * self.steps() + MAX_LANES
     }
 
-    /// Widens the steps of a panel into scratch.
+    /// Widens the current words of a panel into scratch.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
@@ -213,7 +216,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         }
     }
 
-    /// Multiplies whole panels by a few rows; returns the number of panels.
+    /// Multiplies a few rows with whole panels, [`WIDE`] vectors at once; returns the number of panels.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
@@ -239,7 +242,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         columns.len() / PANEL
     }
 
-    /// Multiplies some panels by all rows; returns their number. `PACKED` says that they are not widened yet.
+    /// Multiplies all rows with a range of panels; returns their number. `PACKED`: the panels are not widened yet.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
@@ -256,7 +259,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         panels.len()
     }
 
-    /// Multiplies a register block: the columns of a panel from `offset` on, by the rows of a tile.
+    /// Computes a register block: the rows of a tile times the columns of a panel from `offset` on.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
@@ -290,7 +293,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
     }
 
     /// # Safety
-    /// The CPU has the instructions of `D`; the factors of `block` have the steps' words for `R` rows and for the
+    /// The CPU has the instructions of `D`; `a` and `b` of `block` have the steps' words for `R` rows and for the
     /// columns of a register block.
     #[inline(always)]
     unsafe fn multiply<const R: usize, const PACKED: bool>(&mut self, block: &RegisterBlock) {
@@ -315,9 +318,9 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         let (sums_of_all, words) = self.scratch.words().split_at_mut(SUMS);
         let a = RowWords { start: words[part.a..].as_ptr(), step: R, row: 1 };
         let b = ColumnWords { start: part.b, line: PANEL, panel: self.block.weight.row_words() * PANEL };
-        // SAFETY: the factors are the caller's duty; scratch has room for the sums of the largest block.
+        // SAFETY: `a` and `b` are the caller's duty; scratch has room for the sums of the largest block.
         unsafe {
-            // The output of a large product is in no cache: let it come while the sums are made.
+            // The output of a large product is in no cache: prefetch it while the sums are computed.
             let out = self.block.at(part.row, part.columns.start);
             for r in 0..R {
                 for c in 0..C {
@@ -338,7 +341,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         }
     }
 
-    /// Writes the sums of a register block of some rows, each of `width` columns, to the product.
+    /// Writes the sums of a register block, `rows` of `width` columns, to the product.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`; the sums are in scratch.

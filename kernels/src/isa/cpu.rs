@@ -10,9 +10,9 @@ pub(crate) struct Cpu {
     model: u32,
 }
 
-/// CPUs whose dot product of bf16 has twice the throughput of their float32 multiplication: vendor and first family. Measured on
-/// AMD's Zen 4 (464 beside 232 GFLOP/s on two cores) and Zen 5. On Intel's it has half
-/// (Emerald Rapids 172 beside 349, a Xeon with 480 MB of L3 247 beside 493).
+/// CPUs whose bf16 dot product has twice the throughput of float32 multiplication: vendor and first family. Measured on AMD Zen
+/// 4 (464 against 232 GFLOP/s on two cores) and Zen 5. On Intel CPUs it has half the throughput (Emerald Rapids: 172 against
+/// 349; a Xeon with 480 MB of L3: 247 against 493).
 const FAST_BF16_DOT: &[(&str, u32)] = &[("AuthenticAMD", 25)];
 
 impl Cpu {
@@ -22,13 +22,13 @@ impl Cpu {
         Self { vendor: vendor.to_owned(), family, model }
     }
 
-    /// This CPU, as it calls itself.
+    /// This CPU, by its CPUID.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn this() -> Self {
         use std::arch::x86_64::__cpuid;
         let leaf = __cpuid(0);
         let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).concat();
-        // Intel's manual, volume 2, CPUID: the extended fields count where the others are full.
+        // Intel's manual, volume 2, CPUID: the extended fields apply where the base fields are at their maximum.
         let version = __cpuid(1).eax;
         let (family, model) = (version >> 8 & 0xF, version >> 4 & 0xF);
         let extended_model = if matches!(family, 6 | 15) { version >> 16 & 0xF } else { 0 };
@@ -46,8 +46,8 @@ impl Cpu {
         Self { vendor: std::env::consts::ARCH.to_owned(), family: 0, model: 0 }
     }
 
-    /// Whether its dot product of bf16 is known to be faster than float32. A CPU that is not known is taken for one where it is
-    /// not: then bfloat16 is as fast as float32, and never slower.
+    /// Whether its bf16 dot product is known to be faster than float32. Unknown CPUs count as not faster: bfloat16 is then as
+    /// fast as float32, never slower.
     pub(crate) fn has_fast_bf16_dot(&self) -> bool {
         FAST_BF16_DOT.iter().any(|(vendor, first)| self.vendor == *vendor && self.family >= *first)
     }

@@ -1,4 +1,4 @@
-//! The instructions of the operations: what this CPU has, and what of it is used.
+//! Instruction sets: which ones this CPU has, and which one is used.
 
 mod cpu;
 
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     /// AVX-512 with dot products of bytes and of bf16, and products on the tiles of AMX.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     Amx,
-    /// Products on a model of AMX's tiles, beside AVX-512 where the CPU has it and plain Rust where not.
+    /// A software model of AMX's tiles for products; the rest with AVX-512 where the CPU has it, else plain Rust.
     AmxModel { has_avx512: bool },
 }
 
@@ -60,14 +60,14 @@ impl Kind {
     }
 }
 
-/// Kernels that were chosen for this process, and why.
+/// The instruction set chosen for this process, and the reason.
 #[derive(Debug, Clone)]
 pub struct Choice {
     /// The instructions.
     pub isa: Isa,
     /// The reason, for the log and `/info`.
     pub reason: String,
-    /// What is wrong with the CPU or the system, if something is.
+    /// A defect of the CPU or the system, if any.
     pub warning: Option<String>,
 }
 
@@ -77,8 +77,8 @@ static CHOICE: OnceLock<Choice> = OnceLock::new();
 static FORCED: Mutex<Option<Isa>> = Mutex::new(None);
 
 impl Choice {
-    /// The choice for this process. The first call makes it, from what the CPU is and never from timing, so that two processes
-    /// on one machine answer with the same bits.
+    /// The choice for this process, made at the first call from the CPU's identity and never from timing, so that two
+    /// processes on one machine give the same bits.
     pub fn current() -> &'static Self {
         CHOICE.get_or_init(|| match *FORCED.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(isa) => Self { isa, reason: "chosen by the user".to_owned(), warning: None },
@@ -89,7 +89,8 @@ impl Choice {
     /// Forces the choice by the name of the instructions, one of [`Isa::available`].
     ///
     /// # Errors
-    /// If this CPU lacks them, or kernels have run with others; the message names those that it has.
+    /// If this CPU lacks the instructions, or kernels have already run with others. The message lists the available
+    /// names.
     pub fn force(name: &str) -> Result<(), String> {
         let isa = Isa::named(name)?;
         *FORCED.lock().unwrap_or_else(PoisonError::into_inner) = Some(isa);
@@ -101,7 +102,7 @@ impl Choice {
     }
 }
 
-/// The kernels for a CPU that has the instructions of this one and is called `cpu`.
+/// The choice for a CPU with this machine's instructions and the identity `cpu`.
 fn choose(cpu: &Cpu) -> Choice {
     let has = Has::detect();
     let choice = |kind, reason: &str| Choice { isa: Isa(kind), reason: format!("{reason} ({cpu})"), warning: None };
@@ -117,7 +118,7 @@ fn choose(cpu: &Cpu) -> Choice {
     choose_vectors(has, cpu)
 }
 
-/// The kernels without AMX.
+/// The choice without AMX.
 fn choose_vectors(has: Has, cpu: &Cpu) -> Choice {
     let (kind, reason) = match has {
         #[cfg(target_arch = "x86_64")]
@@ -183,12 +184,12 @@ fn amx_works() -> bool {
 }
 
 impl Isa {
-    /// The instructions that the operations use: [`Choice::current`].
+    /// The instruction set that operations use: [`Choice::current`].
     pub fn best() -> Self {
         Choice::current().isa
     }
 
-    /// All sets of instructions of this CPU that the operations are written for.
+    /// All supported instruction sets of this CPU.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut, reason = "only one on other architectures")]
         let mut available = vec![Kind::Portable];
@@ -206,10 +207,10 @@ impl Isa {
         available.into_iter().map(Self).collect()
     }
 
-    /// Instructions by their name, one of [`Isa::available`].
+    /// An instruction set by name, one of [`Isa::available`].
     ///
     /// # Errors
-    /// This CPU lacks them; the message names those that it has.
+    /// This CPU lacks the instructions. The message lists the available names.
     pub fn named(name: &str) -> Result<Self, String> {
         let available = Self::available();
         available.iter().find(|isa| isa.0.name() == name).copied().ok_or_else(|| {
@@ -218,14 +219,14 @@ impl Isa {
         })
     }
 
-    /// The model of AMX, for tests: slow, and the same bits as AMX in products of bf16 and bytes, and in attention too where the
-    /// CPU has AVX-512.
+    /// The software model of AMX, for tests: slow, with the same bits as AMX in products of bf16 and bytes, and also in
+    /// attention where the CPU has AVX-512.
     #[doc(hidden)]
     pub fn amx_model() -> Self {
         Self(Kind::AmxModel { has_avx512: Has::detect().avx512 })
     }
 
-    /// Whether products of bf16 are faster than those of f32, and not only as fast.
+    /// Whether bf16 products are faster than f32 products, rather than equally fast.
     pub fn has_fast_bf16(self) -> bool {
         match self.0 {
             #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
-//! From f32 to bytes: rows of a product's input, and rows of weights.
+//! Quantization from f32 to bytes: rows of a product's input, and rows of weights.
 //!
-//! A row's bytes depend on that row alone, and on every instruction set they are the same: minima, maxima, one division, one
-//! multiplication and one rounding for each value.
+//! A row's bytes depend on that row alone and are equal on every instruction set: minima, maxima, one division, and one
+//! multiplication and rounding per value.
 
 use crate::simd::{MAX_LANES, Operation, Simd, Vector, for_vectors, prefetch};
 
@@ -15,22 +15,22 @@ pub(crate) struct RowScale {
 }
 
 impl RowScale {
-    /// The scale of a row with these extremes, or of one that is not finite. Zero is always among the values that have a byte
-    /// of their own.
+    /// The scale of a row with these extremes, or of a row that is not finite. Zero is always represented exactly.
     #[inline(always)]
     fn new(min: f32, max: f32, is_finite: bool) -> Self {
         if !is_finite {
             return Self { scale: f32::NAN, zero_point: 0 };
         }
         let (min, max) = (min.min(0.0), max.max(0.0));
-        // Each divided, since their difference may overflow. A scale whose inverse would overflow is raised.
+        // Each is divided separately, since the difference may overflow. A scale whose inverse would overflow is
+        // raised.
         let scale = (max / 255.0 - min / 255.0).max(f32::MIN_POSITIVE);
         let zero_point = (-min / scale).round_ties_even();
         Self { scale, zero_point: zero_point.clamp(0.0, 255.0) as i32 }
     }
 }
 
-/// Rows of f32 to rows of bytes.
+/// Quantizes rows of f32 to rows of bytes.
 pub(crate) struct QuantizeRows<'a> {
     /// `[rows, width]`
     pub(crate) x: &'a [f32],
@@ -57,7 +57,7 @@ impl Operation for QuantizeRows<'_> {
     }
 }
 
-/// What is known of values, lane by lane.
+/// Running extremes and a NaN marker, lane by lane.
 #[derive(Clone, Copy)]
 struct Extremes<V> {
     min: V,
@@ -67,16 +67,16 @@ struct Extremes<V> {
 }
 
 impl<V: Vector> Extremes<V> {
-    /// With `x` too. Minima and maxima do not depend on the order of values.
+    /// Includes `x`. Minima and maxima do not depend on the order of values.
     #[inline(always)]
     fn with(self, x: V, zero: V) -> Self {
         Self { min: x.min(self.min), max: x.max(self.max), not_finite: x.fmadd(zero, self.not_finite) }
     }
 
-    /// Inlined, as all that has vectors: a function of its own would have no instructions for them.
+    /// Inlined like all code on vectors: a separate function would be compiled without the instruction set.
     #[inline(always)]
     fn scale(self) -> RowScale {
-        // Lanes that a vector does not have are 0, and so is the first value of all.
+        // Missing lanes are 0, and so is the initial value of all lanes.
         let (mut min, mut max) = (self.min.to_array(), self.max.to_array());
         let mut width = MAX_LANES / 2;
         while width > 0 {
@@ -99,7 +99,7 @@ unsafe fn row_scale<V: Vector>(x: &[f32]) -> RowScale {
         let zero = V::set1(0.0);
         let mut chains = [Extremes { min: zero, max: zero, not_finite: zero }; 2];
         let mut i = 0;
-        // Two chains, since each waits for its last value.
+        // Two chains, since each step of a chain waits for the previous one.
         while i + 2 * V::LANES <= x.len() {
             chains[0] = chains[0].with(V::loadu(x.as_ptr().add(i)), zero);
             chains[1] = chains[1].with(V::loadu(x.as_ptr().add(i + V::LANES)), zero);
@@ -125,7 +125,7 @@ unsafe fn write_bytes<V: Vector>(x: &[f32], RowScale { scale, zero_point }: RowS
     unsafe {
         let inverse = V::set1(1.0 / scale);
         for_vectors::<V>(x.len(), |i, count| {
-            // The next row comes from afar while this one is written.
+            // The next row is prefetched while this one is written.
             prefetch(x.as_ptr().wrapping_add(x.len() + i));
             let x = V::loadu_up_to(x.as_ptr().add(i), count).mul(inverse);
             if count == V::LANES {
@@ -146,12 +146,11 @@ pub(crate) struct QuantizedWeights {
     pub(crate) scale: f32,
     /// Sum of the bytes.
     pub(crate) total: i32,
-    /// Sum of the squares of what quantization changes in the weights.
+    /// Sum of the squared quantization errors of the weights.
     pub(crate) error_squares: f64,
 }
 
-/// Quantizes a row of weights to -127 ..= 127, so that the largest of them is exact. The row is `0` everywhere that `write` is not
-/// called.
+/// Quantizes a row of weights to -127 ..= 127, so that the largest weight is exact. Bytes for which `write` is not called are 0.
 pub(crate) fn quantize_weights(
     weights: impl Iterator<Item = f32> + Clone,
     mut write: impl FnMut(usize, i8),

@@ -1,4 +1,4 @@
-//! A table of embeddings in int8.
+//! An embedding table in int8.
 
 use crate::error::{KernelError, check_len, whole_rows};
 use crate::quantization::rows::quantize_weights;
@@ -47,7 +47,8 @@ impl QuantizedTable {
         Ok(())
     }
 
-    /// `out[i] = table[ids[i]]` for rows of `width` elements, or adds it; `out` is `[ids.len(), width]`.
+    /// `out[i] = table[ids[i]]`, or `out[i] += table[ids[i]]`, for rows of `width` elements; `out` is `[ids.len(),
+    /// width]`.
     ///
     /// # Errors
     /// If `out` has another length, or an id is not a row of the table.

@@ -6,7 +6,7 @@ use crate::isa::Isa;
 use crate::rowwise::rows::{PIECE, for_row_blocks};
 use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors};
 
-/// Runs a loop with the activation as a constant, so that it is chosen once and not for each vector.
+/// Runs a loop with the activation as a constant, so that it is selected once rather than for each vector.
 macro_rules! for_each_activation {
     ($activation:expr, $kind:ident => $body:expr) => {
         match $activation {
@@ -88,12 +88,12 @@ impl<E: Element> Operation for ActivateMul<'_, E> {
     }
 }
 
-/// A function of each value alone.
+/// An element-wise activation function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
-    /// `x Phi(x)` with the normal distribution's `Phi`: the GELU by the error function.
+    /// Exact GELU: `x Phi(x)` with the normal distribution's `Phi`, by the error function.
     Gelu,
-    /// GELU by its approximation with the hyperbolic tangent.
+    /// GELU, approximated with the hyperbolic tangent.
     GeluTanh,
     /// `max(x, 0)`
     Relu,
@@ -154,7 +154,7 @@ pub(crate) struct Rows<'a, E> {
     /// `[rows, width]`
     pub(crate) x: &'a [f32],
     pub(crate) width: usize,
-    /// The address of the first row; rows are `out_stride` apart, and the caller's alone to write.
+    /// The address of the first row; rows are `out_stride` apart, and only the caller writes them.
     pub(crate) out: *mut E,
     pub(crate) out_stride: usize,
 }

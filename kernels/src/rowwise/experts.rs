@@ -1,12 +1,13 @@
-//! The rows of each expert by the scores of a router.
+//! Routing of rows to experts by the router's scores.
 
 use crate::error::{KernelError, check_len, whole_rows};
 
-/// Lists the rows of each expert by the scores of a router, `[rows, experts]`: those to which it is one of the `top` best, the lower number
-/// first among equals, in ascending order. The weight of its output in a row is the softmax over the scores of all experts.
+/// Lists the rows of each expert from the router's scores, `[rows, experts]`: a row goes to its `top` best experts, the lower number first
+/// among equals, and each list is in ascending order. The weight of an expert's output in a row is the softmax over the scores of all
+/// experts.
 ///
-/// `table` is `[3, experts, rows]`: the lists, each with room for all rows; as many weights, as the bits of an `f32`; and in the first
-/// `experts` words of the last part the lengths of the lists. Other words stay as they are.
+/// `table` is `[3, experts, rows]`: the lists, each with room for all rows; the weights in the same layout, as bits of `f32`; and the
+/// lengths of the lists in the first `experts` words of the third part. Other words are left unchanged.
 ///
 /// # Errors
 /// If the lengths do not fit together, or there are fewer experts than `top`.
@@ -25,7 +26,7 @@ pub fn route_rows(scores: &[f32], experts: usize, top: usize, table: &mut [u32])
         for &expert in &order[..top] {
             let place = expert * rows + counts[expert] as usize;
             listed[place] = row;
-            // A score that is not a number spreads to the row's result.
+            // A NaN score makes the row's result NaN.
             weights[place] = ((scores[expert] - max).exp() / total).to_bits();
             counts[expert] += 1;
         }
@@ -33,7 +34,7 @@ pub fn route_rows(scores: &[f32], experts: usize, top: usize, table: &mut [u32])
     Ok(())
 }
 
-/// The rows, if the lengths of [`route_rows`]'s arguments fit together.
+/// The number of rows, if the lengths of [`route_rows`]'s arguments fit together.
 pub(crate) fn check_route(scores: usize, experts: usize, top: usize, table: usize) -> Result<usize, KernelError> {
     let rows = whole_rows("scores", experts, scores)?;
     check_len("table", 3 * experts * rows, table)?;
@@ -63,7 +64,7 @@ mod tests {
     fn rows_go_to_their_best_experts() {
         let routed = route(&[0.0, 2.0, 1.0, 3.0, 3.0, 3.0], 3, 2);
         let rows: Vec<Vec<u32>> = routed.iter().map(|list| list.iter().map(|(row, _)| *row).collect()).collect();
-        // Equal scores go to the lower numbers.
+        // Among equal scores the lower number comes first.
         assert_eq!(rows, [vec![1], vec![0, 1], vec![0]]);
         let total = 1.0 + (-1.0_f32).exp() + (-2.0_f32).exp();
         assert!((routed[1][0].1 - 1.0 / total).abs() < 1e-6);

@@ -6,7 +6,8 @@ use crate::isa::Isa;
 use crate::rowwise::rows::for_row_blocks;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
 
-/// `out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`, row by row, with the variance of the whole row.
+/// `out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`, row by row, with the population variance of the
+/// row.
 #[derive(Debug, Clone, Copy)]
 pub struct LayerNorm<'a> {
     /// `[width]`
@@ -56,7 +57,8 @@ impl LayerNorm<'_> {
         Ok(())
     }
 
-    /// Normalises the columns from `offset` on of `x`, `[rows, stride]`, in place, as many as the norm is wide.
+    /// Normalises `width` columns of `x`, `[rows, stride]`, from column `offset` on, in place, where `width` is the
+    /// norm's.
     ///
     /// # Errors
     /// If the lengths do not fit together.
@@ -76,7 +78,7 @@ impl LayerNorm<'_> {
         Ok(())
     }
 
-    /// The width, if `values` are whole rows.
+    /// The width, if `values` is a whole number of rows.
     fn check(&self, values: usize) -> Result<usize, KernelError> {
         let width = self.weight.len();
         check_len("bias", width, self.bias.len())?;
@@ -85,7 +87,8 @@ impl LayerNorm<'_> {
     }
 }
 
-/// The columns from `offset` on of some rows of `stride` values. `x` has as many values as `out`, and may be `out` itself.
+/// The columns from `offset` on of a range of rows of `stride` values. `x` has the length of `out`, and may be `out`
+/// itself.
 struct Rows<'a, E> {
     norm: &'a LayerNorm<'a>,
     x: *const f32,
@@ -142,7 +145,7 @@ unsafe fn moments<V: Vector>(x: *const f32, width: usize, eps: f32) -> (V, V) {
             chain ^= 1;
         });
         let mut sum = squares[0].add(squares[1]).reduce_add();
-        // The lanes beyond the row's end would add the square of the mean.
+        // Lanes beyond the row's end would add the square of the mean.
         for i in whole..width {
             let centred = *x.add(i) - mean.to_array()[0];
             sum += centred * centred;

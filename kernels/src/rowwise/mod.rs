@@ -1,4 +1,4 @@
-//! Operations on each row alone.
+//! Row-wise operations.
 
 pub(crate) mod activation;
 pub(crate) mod experts;

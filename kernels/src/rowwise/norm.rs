@@ -1,4 +1,4 @@
-//! RMSNorm from the f32 residual stream to the activations of the next GEMM.
+//! RMSNorm of the f32 residual stream, as the input of the next GEMM.
 
 use crate::element::Element;
 use crate::error::{KernelError, check_len, whole_rows};
@@ -60,7 +60,7 @@ impl<E: Element> Operation for RmsNorm<'_, E> {
     }
 }
 
-/// `out += x / sqrt(mean(x^2) + eps) * weight`, row by row: a norm of a block's output before it joins the residual stream.
+/// `out += x / sqrt(mean(x^2) + eps) * weight`, row by row: normalises a block's output and adds it to the residual stream.
 ///
 /// `weight` is `[width]`; `x` and `out` are `[rows, width]`.
 ///
@@ -118,7 +118,7 @@ impl Operation for RmsNormAdd<'_> {
 pub(crate) unsafe fn inverse_rms<V: Vector>(x: &[f32], eps: f32) -> f32 {
     // SAFETY: the instructions are the caller's duty; vectors are within `x`.
     unsafe {
-        // Four chains, because one would wait for its own additions.
+        // Four independent sums, because each addition waits for the previous one of its sum.
         let mut sums = [V::set1(0.0); 4];
         let mut blocks = x.chunks_exact(4 * V::LANES);
         for block in &mut blocks {

@@ -1,14 +1,14 @@
-//! The functions that make one row of several.
+//! Pooling functions: several rows to one.
 
-/// Function of a sequence's rows, in the order of their positions. What is made of one row is the row itself.
+/// Pooling function of a sequence's rows, in the order of their positions. A single row is returned unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolKind {
-    /// Their mean.
+    /// The mean.
     Mean,
-    /// The largest value of each column.
+    /// The maximum of each column.
     Max,
-    /// Their sum, divided by the root of their number.
+    /// The sum, divided by the square root of the number of rows.
     MeanSqrtLen,
-    /// Their mean with weights 1, 2, 3, ...
+    /// The mean with weights 1, 2, 3, ...
     WeightedMean,
 }

@@ -1,4 +1,4 @@
-//! Rotary position embedding, with the per-head RMSNorm of q and k that some models do before it.
+//! Rotary position embedding (RoPE), after the per-head RMSNorm of q and k that some models have.
 
 use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
@@ -6,7 +6,7 @@ use crate::rowwise::norm::inverse_rms;
 use crate::rowwise::rows::for_row_blocks;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
 
-/// cos and sin of every (position, frequency).
+/// RoPE cache: cos and sin of every (position, frequency).
 #[derive(Debug, Clone)]
 pub struct RopeTable {
     /// `[positions, 2 * frequencies]`: a row is `[cos | sin]`.
@@ -15,7 +15,7 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// The table of positions `0..positions` for the inverse frequencies `inv_freq` (`[head_dim / 2]`).
+    /// The cache of positions `0..positions` for the inverse frequencies `inv_freq` (`[head_dim / 2]`).
     ///
     /// Angles are computed in f64: in f32 an angle of a thousand radians is off by 1e-4.
     pub fn new(inv_freq: &[f64], positions: usize) -> Self {
@@ -28,7 +28,7 @@ impl RopeTable {
         Self { table, frequencies: inv_freq.len() }
     }
 
-    /// Positions in the table.
+    /// Number of positions.
     pub fn positions(&self) -> usize {
         if self.frequencies == 0 { 0 } else { self.table.len() / (2 * self.frequencies) }
     }
@@ -38,7 +38,7 @@ impl RopeTable {
         2 * self.frequencies
     }
 
-    /// The whole table, `[positions, head_dim]`: a row is `[cos | sin]`.
+    /// All values, `[positions, head_dim]`: a row is `[cos | sin]`.
     pub fn values(&self) -> &[f32] {
         &self.table
     }
@@ -49,12 +49,12 @@ impl RopeTable {
     }
 }
 
-/// Neighbouring heads of a row that are treated alike.
+/// Neighbouring heads of a row that share a norm weight.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadSpan<'a> {
     /// Column of the first head's first value.
     pub offset: usize,
-    /// Heads, one after another.
+    /// Number of heads.
     pub num_heads: usize,
     /// The weight of the RMSNorm before the rotation, `[head_dim]`; `None` for no norm.
     pub norm: Option<&'a [f32]>,
@@ -62,7 +62,7 @@ pub struct HeadSpan<'a> {
 
 /// Per-head RMSNorm (where a span has a weight) and split-half RoPE, in place.
 ///
-/// The rows may hold q, k and v side by side, or some of them: the spans say where heads lie.
+/// The rows may hold q, k and v, or some of them: the spans locate the heads.
 #[derive(Debug, Clone, Copy)]
 pub struct QkNormRope<'a> {
     /// cos and sin; also gives `head_dim`.
@@ -71,17 +71,17 @@ pub struct QkNormRope<'a> {
     pub position_ids: &'a [u32],
     /// Values of a row.
     pub row_width: usize,
-    /// The heads to treat.
+    /// The heads to normalise and rotate.
     pub spans: &'a [HeadSpan<'a>],
     /// Added to the mean square of the norm.
     pub eps: f32,
 }
 
 impl QkNormRope<'_> {
-    /// Treats `rows`, `[position_ids.len(), row_width]`.
+    /// Normalises and rotates the heads of `rows`, `[position_ids.len(), row_width]`.
     ///
     /// # Errors
-    /// If the lengths do not fit together, a span ends after the row, or a position is not in the table.
+    /// If the lengths do not fit together, a span ends after the row, or a position is outside the RoPE cache.
     pub fn run(&self, rows: &mut [f32]) -> Result<(), KernelError> {
         self.run_with(Isa::best(), rows)
     }
@@ -121,7 +121,7 @@ impl QkNormRope<'_> {
     }
 }
 
-/// Some of the rows.
+/// A range of the rows.
 struct Rows<'a> {
     op: &'a QkNormRope<'a>,
     /// Index of the first row.

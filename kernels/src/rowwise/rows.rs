@@ -1,4 +1,5 @@
-//! Rows by index, which moves them between compact space, ragged space and the pooled rows, and rows in another type.
+//! Gathers, scatters and type conversions of rows. Gathers move rows between compact space, ragged space and the pooled
+//! rows.
 
 use crate::element::Element;
 use crate::error::{KernelError, check_len};
@@ -7,7 +8,7 @@ use crate::runtime::thread_pool;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
 use crate::store::Store;
 
-/// Smallest output in bytes that is shared out: smaller copies are done before a second thread has joined.
+/// Minimum output in bytes to use several threads: smaller copies are done before a second thread has joined.
 const PARALLEL_BYTES: usize = 1 << 15;
 
 /// Bytes of the output that a task writes.
@@ -38,7 +39,7 @@ pub fn gather_rows<T: Copy + Send + Sync>(
     Ok(())
 }
 
-/// `out[i] = table[ids[i]]` as `f32` for rows of `width` elements, or adds it.
+/// `out[i] = table[ids[i]]` as `f32`, or `out[i] += table[ids[i]]`, for rows of `width` elements.
 ///
 /// `table` is `[rows, width]`, `out` is `[ids.len(), width]`.
 ///
@@ -68,7 +69,7 @@ pub fn embed_rows<E: Element>(
     Ok(())
 }
 
-/// `out[i] = row` for each of the rows of `out`.
+/// `out[i] = row` for every row of `out`.
 ///
 /// # Errors
 /// If `out` is not a whole number of rows.
@@ -81,7 +82,7 @@ pub fn fill_rows(row: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
 /// `out += x`
 ///
 /// # Errors
-/// If the lengths differ or are no whole number of rows of `width`.
+/// If the lengths differ or are not a whole number of rows of `width`.
 pub fn add_rows(x: &[f32], width: usize, out: &mut [f32]) -> Result<(), KernelError> {
     crate::error::whole_rows("x", width, x.len())?;
     check_len("out", x.len(), out.len())?;
@@ -115,13 +116,13 @@ pub fn scatter_add_rows(
     Ok(())
 }
 
-/// `out[i][c] = x[i][c % width]` in the `own[i]`-th group of `group` columns, and 0 in the others: of each row the columns of its own group,
-/// where `x` has those of all groups or of that one alone.
+/// `out[i][c] = x[i][c % width]` in the `own[i]`-th group of `group` columns, and 0 elsewhere: each row keeps the columns of its own group.
+/// `x` holds either the columns of all groups or only the row's own.
 ///
 /// `x` is `[own.len(), width]`, `out` is `[own.len(), out_width]`.
 ///
 /// # Errors
-/// If the lengths do not fit together, `out` is no whole number of groups, or a row has a group that is not there.
+/// If the lengths do not fit together, `out_width` is no multiple of `group`, or a row's group is out of range.
 pub fn own_columns<E: Element>(
     x: &[f32],
     width: usize,
@@ -180,7 +181,7 @@ pub fn convert_with<E: Element>(isa: Isa, x: &[f32], out: &mut [E]) -> Result<()
     Ok(())
 }
 
-/// Values of a task's unit where rows do not matter; a multiple of every vector.
+/// Values of a task where row boundaries do not matter; a multiple of every vector length.
 pub(crate) const PIECE: usize = 64;
 
 struct Convert<'a, E> {

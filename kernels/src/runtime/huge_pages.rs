@@ -1,5 +1,5 @@
-//! Memory for weights: huge pages where the system has them, so that a pass over all weights does not wait for address
-//! translations.
+//! Memory for weights, in huge pages where the system has them, so that a pass over all weights does not wait for
+//! address translation.
 
 use crate::error::KernelError;
 use memmap2::MmapMut;
@@ -13,13 +13,13 @@ pub(crate) struct HugePages {
 
 impl HugePages {
     /// # Errors
-    /// The system does not have the memory.
+    /// The system is out of memory.
     pub(crate) fn new(words: usize) -> Result<Self, KernelError> {
         let bytes = words.checked_mul(size_of::<u32>());
-        // A map is never empty.
+        // A mapping must not be empty.
         let map = bytes.and_then(|bytes| MmapMut::map_anon(bytes.max(1)).ok());
         let map = map.ok_or(KernelError::Memory { words })?;
-        // Only the speed of reading depends on it.
+        // Failure is ignored: it affects only the speed.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self { map, words })

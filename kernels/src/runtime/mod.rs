@@ -1,4 +1,4 @@
-//! What operations run on: threads and memory.
+//! Threads and memory for the operations.
 
 pub(crate) mod huge_pages;
 pub(crate) mod scratch;

@@ -1,9 +1,9 @@
-//! Buffers that a thread keeps between calls, so that nothing is allocated once they have grown.
+//! Scratch buffers that a thread keeps between calls, so that nothing is allocated once they have grown.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Buffers that are not in use; the one that was given back last comes first, so that each depth of nested calls has its own.
+    /// Free buffers, last returned first, so that each depth of nested calls reuses its own buffer.
     static UNUSED: Cell<Vec<Vec<Line>>> = const { Cell::new(Vec::new()) };
 }
 
@@ -16,7 +16,7 @@ impl Line {
     pub(crate) const WORDS: usize = 16;
     pub(crate) const ZERO: Self = Self([0; Self::WORDS]);
 
-    /// The words of some lines.
+    /// The words of a slice of lines.
     #[inline]
     pub(crate) fn words_mut(lines: &mut [Self]) -> &mut [u32] {
         // SAFETY: a line is sixteen words and nothing else.
@@ -30,16 +30,15 @@ pub(crate) fn as_f32(words: &mut [u32]) -> &mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
 }
 
-/// Words of a buffer of this thread, which is given back when this is dropped; their content is arbitrary. A second one that exists
-/// at the same time is another buffer.
+/// A buffer of this thread, returned on drop; its content is arbitrary. Two live values have different buffers.
 pub(crate) struct Scratch {
-    /// At least the words; more where an earlier use needed them.
+    /// The buffer; longer than requested where an earlier use needed more.
     lines: Vec<Line>,
     count: usize,
 }
 
 impl Scratch {
-    /// `count` words.
+    /// Takes a buffer of `count` words.
     pub(crate) fn new(count: usize) -> Self {
         let mut unused = UNUSED.take();
         let mut lines = unused.pop().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! A pointer for threads that write to different places of one slice.
 
-/// A pointer that several threads write through, each to places of its own.
+/// A pointer that several threads write through, each to different places.
 #[derive(Debug)]
 pub(crate) struct SharedPointer<T>(*mut T);
 
@@ -22,7 +22,7 @@ impl<T> SharedPointer<T> {
         Self(slice.as_mut_ptr())
     }
 
-    /// The pointer `count` elements further on.
+    /// The pointer advanced by `count` elements.
     pub(crate) fn at(self, count: usize) -> *mut T {
         self.0.wrapping_add(count)
     }

@@ -1,9 +1,9 @@
 //! The pool of compute threads: fork and join for each operation.
 //!
-//! A forward pass is a sequence of some hundred operations, the shortest of a few microseconds, and waking a thread takes
-//! longer than that. Threads therefore poll for the next operation for a while before they sleep. The thread that starts an
-//! operation works on its tasks too and never waits for a thread that sleeps: it closes the operation when no task is left
-//! and waits only for the threads that have joined.
+//! A forward pass is a sequence of a few hundred operations, some of which take only microseconds, less than waking a
+//! thread. Threads therefore poll for the next operation for a while before they sleep. The thread that starts an operation
+//! works on its tasks too and never waits for a sleeping thread: it closes the operation when no task is left and waits
+//! only for the threads that have joined.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,25 +15,26 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time for which a thread polls for the next operation: longer than the gap between two operations of a forward pass.
+/// Time that a thread polls for the next operation before it sleeps: longer than the gap between two operations of a
+/// forward pass.
 const POLLING: Duration = Duration::from_micros(200);
 
-/// Polls between two looks at the clock, when others get the core too.
+/// Polls between two checks of the clock, at which the thread also yields its core.
 const POLLS: usize = 64;
 
-/// Bit of [`Shared::state`] that is set while an operation may be joined. The bits below it count the threads that have
-/// joined, those above it are the operation's number.
+/// Bit of [`Shared::state`] that is set while an operation may be joined. Lower bits count the threads that have
+/// joined, higher bits are the operation's number.
 const OPEN: u64 = 1 << 31;
 const MEMBERS: u64 = OPEN - 1;
 
-/// The pool of callers that have entered none, of [`ThreadPool::default_threads`].
+/// The pool of callers outside of any other pool, with [`ThreadPool::default_threads`] threads.
 static DEFAULT: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(ThreadPool::default_threads()));
 
 thread_local! {
     static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
-/// Threads that work with the one that enters the pool. They end when this is dropped.
+/// Threads that work together with the thread that enters the pool. They end when the pool is dropped.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ThreadPool {
@@ -53,15 +54,15 @@ struct Shared {
     busy: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     asleep: AtomicUsize,
-    /// Held by threads that fall asleep and by those that wake them.
+    /// Held by threads that fall asleep and by threads that wake them.
     door: Mutex<()>,
     woken: Condvar,
     over: AtomicBool,
-    /// Number of threads, including the caller.
+    /// The number of threads, including the caller.
     threads: usize,
 }
 
-/// A function to be called with each number below `tasks`.
+/// An operation: a function to be called with each number below `tasks`.
 #[derive(Debug, Clone, Copy)]
 struct Operation {
     task: *const (dyn Fn(usize) + Sync),
@@ -72,13 +73,13 @@ struct Operation {
 unsafe impl Send for Operation {}
 
 impl ThreadPool {
-    /// Threads that fill the machine: one per core, of a container's limit where it has one, or `RAYON_NUM_THREADS` of the
+    /// Default number of threads: one per core, limited by the container's CPU quota, or `RAYON_NUM_THREADS` of the
     /// environment.
     pub fn default_threads() -> usize {
         rayon::current_num_threads()
     }
 
-    /// A pool of `threads`, including the caller; fewer if the system has no more.
+    /// A pool of `threads`, including the caller; fewer if the system refuses more.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
@@ -119,20 +120,20 @@ impl Drop for ThreadPool {
         drop(lock(&self.shared.door));
         self.shared.woken.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread ends in this way only; a panic of one could not be handled here.
+            // A thread ends only by this signal; its panic could not be handled here.
             drop(thread.join());
         }
     }
 }
 
-/// Most threads of [`for_each`], including the caller.
+/// Maximum threads of [`for_each`], including the caller.
 pub(crate) fn num_threads() -> usize {
     current(|pool| pool.threads)
 }
 
-/// Calls `f` with each number below `tasks`, on all threads of the pool. A panic of one is the caller's.
+/// Calls `f` with each number below `tasks`, on all threads of the pool. A panic of `f` is propagated to the caller.
 ///
-/// The caller works alone while the pool is busy with another thread's operation, and when it is itself a task.
+/// The caller works alone while the pool is busy with another thread's operation, and when called from within a task.
 pub(crate) fn for_each(tasks: usize, f: impl Fn(usize) + Sync) {
     current(|pool| pool.run(tasks, &f));
 }
@@ -147,7 +148,7 @@ pub(crate) fn for_each_block<T: Send>(slice: &mut [T], len: usize, f: impl Fn(us
     });
 }
 
-/// Writes zeros over memory, on all threads: the system backs each page at its first write.
+/// Writes zeros to memory on all threads, so that the page faults of the first writes run in parallel.
 pub fn touch<T: Send + Copy + Default>(memory: &mut [T]) {
     const BLOCK: usize = 1 << 18;
     for_each_block(memory, BLOCK, |_, block| block.fill(T::default()));
@@ -178,7 +179,7 @@ impl Shared {
         *lock(&self.operation) = Operation { task, tasks };
         self.next.store(0, Relaxed);
         let number = number(self.state.load(Relaxed)).wrapping_add(1);
-        // Either a thread that falls asleep sees the new number, or this sees that it sleeps.
+        // Either a thread that is falling asleep sees the new number, or this code sees that it sleeps.
         self.state.store(u64::from(number) << 32 | OPEN, SeqCst);
         if self.asleep.load(SeqCst) > 0 {
             drop(lock(&self.door));
@@ -198,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// Does tasks until none is left.
+    /// Runs tasks until none is left.
     fn work(&self, task: &(dyn Fn(usize) + Sync), tasks: usize) {
         let done = catch_unwind(AssertUnwindSafe(|| {
             loop {
@@ -235,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// The state once it has another number than `seen`; `None` when the pool is dropped.
+    /// Waits until the state has another number than `seen` and returns it; `None` when the pool is dropped.
     fn next_operation(&self, seen: u32) -> Option<u64> {
         let is_new = |state: &u64| number(*state) != seen;
         let begun = Instant::now();

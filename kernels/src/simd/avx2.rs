@@ -76,7 +76,7 @@ impl Vector for V256 {
     unsafe fn storeu_u8(self, offset: i32, to: *mut u8) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX2.
         unsafe {
-            // NaN becomes the least integer.
+            // NaN becomes the minimum integer.
             let words = _mm256_add_epi32(_mm256_cvtps_epi32(self.0), _mm256_set1_epi32(offset));
             let (low, high) = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
             let halves = _mm_packs_epi32(low, high);
@@ -143,8 +143,8 @@ impl Vector for V256 {
     }
 }
 
-/// A word is two bytes as 16-bit integers: the products of unsigned and signed bytes saturate 16 bits, those of 16-bit integers
-/// are exact in 32.
+/// A word is two bytes as 16-bit integers: products of unsigned and signed bytes saturate 16 bits, while products of 16-bit
+/// integers are exact in 32 bits.
 pub(crate) struct WidenedBytesDot;
 
 impl Dot for WidenedBytesDot {
@@ -169,7 +169,7 @@ impl Dot for WidenedBytesDot {
         sums
     }
 
-    /// Bytes 0 and 2, and bytes 1 and 3, without sign.
+    /// Bytes 0 and 2, and bytes 1 and 3, zero-extended.
     #[inline(always)]
     fn widen_rows(packed: V256) -> (V256, V256) {
         // SAFETY: `packed` exists, so the CPU has AVX2.
@@ -180,7 +180,7 @@ impl Dot for WidenedBytesDot {
         }
     }
 
-    /// Bytes 0 and 2, and bytes 1 and 3, with their sign.
+    /// Bytes 0 and 2, and bytes 1 and 3, sign-extended.
     #[inline(always)]
     fn widen_columns(packed: V256) -> (V256, V256) {
         // SAFETY: `packed` exists, so the CPU has AVX2.

@@ -54,7 +54,7 @@ impl<const BF16: bool> Vector for V512<BF16> {
         div = _mm512_div_ps;
         max = _mm512_max_ps;
         min = _mm512_min_ps;
-        // Scales by 2^floor(n), rounds once, and knows overflow and underflow.
+        // Scales by 2^floor(n), rounds once, and handles overflow and underflow.
         scalef = _mm512_scalef_ps;
     }
 
@@ -86,7 +86,7 @@ impl<const BF16: bool> Vector for V512<BF16> {
     unsafe fn storeu_u8(self, offset: i32, to: *mut u8) {
         // SAFETY: the caller's duty; `self` exists, so the CPU has AVX-512.
         unsafe {
-            // NaN becomes the least integer.
+            // NaN becomes the minimum integer.
             let words = _mm512_add_epi32(_mm512_cvtps_epi32(self.0), _mm512_set1_epi32(offset));
             let words = _mm512_max_epi32(words, _mm512_setzero_si512());
             _mm_storeu_si128(to.cast(), _mm512_cvtusepi32_epi8(words));
@@ -156,7 +156,7 @@ impl<const BF16: bool> Vector for V512<BF16> {
     fn transpose(vectors: &mut [Self; MAX_LANES]) {
         // SAFETY: vectors exist, so the CPU has AVX-512.
         unsafe {
-            // Single lanes of pairs, then pairs of lanes of fours: within each quarter of a vector.
+            // Transposes 4 x 4 blocks within each quarter of a vector: single lanes first, then pairs of lanes.
             let mut pairs = *vectors;
             for i in (0..16).step_by(2) {
                 pairs[i].0 = _mm512_unpacklo_ps(vectors[i].0, vectors[i + 1].0);
@@ -171,7 +171,7 @@ impl<const BF16: bool> Vector for V512<BF16> {
                 fours[i + 2] = _mm512_unpacklo_pd(b, d);
                 fours[i + 3] = _mm512_unpackhi_pd(b, d);
             }
-            // Quarters.
+            // Transposes the quarters.
             for i in 0..4 {
                 let [a, b] = [_mm512_castpd_ps(fours[i]), _mm512_castpd_ps(fours[4 + i])];
                 let [c, d] = [_mm512_castpd_ps(fours[8 + i]), _mm512_castpd_ps(fours[12 + i])];
@@ -245,7 +245,7 @@ impl<const BF16: bool> Dot for WidenedBytesDot<BF16> {
         sums
     }
 
-    /// Bytes 0 and 2, and bytes 1 and 3, without sign.
+    /// Bytes 0 and 2, and bytes 1 and 3, zero-extended.
     #[inline(always)]
     fn widen_rows(packed: V512<BF16>) -> (V512<BF16>, V512<BF16>) {
         // SAFETY: `packed` exists, so the CPU has AVX-512 BW.
@@ -256,7 +256,7 @@ impl<const BF16: bool> Dot for WidenedBytesDot<BF16> {
         }
     }
 
-    /// Bytes 0 and 2, and bytes 1 and 3, with their sign.
+    /// Bytes 0 and 2, and bytes 1 and 3, sign-extended.
     #[inline(always)]
     fn widen_columns(packed: V512<BF16>) -> (V512<BF16>, V512<BF16>) {
         // SAFETY: `packed` exists, so the CPU has AVX-512 BW.

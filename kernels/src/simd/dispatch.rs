@@ -1,4 +1,4 @@
-//! The instruction sets, and the one that an operation runs with.
+//! The instruction sets, and the dispatch of an operation to one of them.
 
 use super::dot::{F32Dot, Simd, WidenedBf16Dot};
 use super::operation::{Operation, TileOperation};
@@ -72,7 +72,7 @@ impl Simd for Avx512Bf16 {
     type Int8 = avx512::WidenedBytesDot<true>;
 }
 
-/// Runs an operation on f32 or bf16 with an instruction set. Those that differ in other products run the same code.
+/// Runs an operation on f32 or bf16 with an instruction set. Sets that differ only in other products run the same code.
 pub(crate) fn run(isa: Isa, operation: impl Operation) {
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
@@ -85,15 +85,15 @@ pub(crate) fn run(isa: Isa, operation: impl Operation) {
         // SAFETY: as above.
         Kind::Avx512Bf16 => unsafe { run_avx512bf16(operation) },
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        // SAFETY: as above; AMX is used only beside AVX512-BF16, whose conversions these operations use. Products of bf16 run on
-        // tiles.
+        // SAFETY: as above; AMX is used only together with AVX512-BF16, whose conversions these operations use. Products of bf16
+        // run on tiles.
         Kind::Amx => unsafe { run_avx512bf16(operation) },
         // SAFETY: every CPU has the target's baseline.
         Kind::Portable | Kind::AmxModel { .. } => unsafe { operation.run::<Portable>() },
     }
 }
 
-/// Runs an operation on bytes with an instruction set. With AMX these are the operations that do not use tiles.
+/// Runs an operation on bytes with an instruction set. With AMX, only operations that do not use tiles come here.
 pub(super) fn run_int8(isa: Isa, operation: impl Operation) {
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
@@ -106,17 +106,17 @@ pub(super) fn run_int8(isa: Isa, operation: impl Operation) {
         // SAFETY: as above.
         Kind::Avx512 | Kind::AmxModel { has_avx512: true } => unsafe { run_avx512(operation) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above; AVX512-BF16 is used only beside AVX512-VNNI.
+        // SAFETY: as above; AVX512-BF16 is used only together with AVX512-VNNI.
         Kind::Avx512Vnni | Kind::Avx512Bf16 => unsafe { run_avx512vnni(operation) },
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        // SAFETY: as above; AMX is used only beside AVX512-VNNI.
+        // SAFETY: as above; AMX is used only together with AVX512-VNNI.
         Kind::Amx => unsafe { run_avx512vnni(operation) },
         // SAFETY: every CPU has the target's baseline.
         Kind::Portable | Kind::AmxModel { .. } => unsafe { operation.run::<Portable>() },
     }
 }
 
-/// Runs an operation on tiles, if the instruction set has them, and else returns it.
+/// Runs an operation on tiles if the instruction set has them, else returns it.
 pub(super) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), O> {
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
@@ -132,13 +132,13 @@ pub(super) fn run_tiles<O: TileOperation>(isa: Isa, operation: O) -> Result<(), 
     Ok(())
 }
 
-/// Functions with the features of an instruction set, into each of which an operation is inlined.
+/// One function per instruction set, compiled with its features, into which operations are inlined.
 macro_rules! compiled_for {
     ($($name:ident: $operation:ident on <$($set:ty),+>, $features:literal;)+) => {$(
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma", enable = $features)]
         unsafe fn $name(operation: impl $operation) {
-            // SAFETY: this function's features are those of the set; the tiles of AMX are the caller's duty.
+            // SAFETY: this function is compiled with the features of the set; AMX tiles are the caller's duty.
             unsafe { operation.run::<$($set),+>() }
         }
     )+};

@@ -1,14 +1,15 @@
-//! The inner step of a matrix product on words of 32 bits: one f32, two bf16, two 16-bit integers or four bytes of each factor.
+//! The inner step of a matrix product on words of 32 bits: one f32, two bf16, two 16-bit integers or four bytes of each
+//! operand.
 //!
-//! A packed matrix holds words as full as can be. Where the instructions of a dot product take half as many elements, its words
-//! are *widened*: a packed word becomes two.
+//! A packed matrix stores full words. Where the instructions of a dot product take half as many elements, its words are
+//! *widened*: a packed word becomes two.
 
 use super::Vector;
 use crate::element::Element;
 use half::bf16;
 use std::marker::PhantomData;
 
-/// Multiplies words of two factors and adds the products to a vector of accumulators.
+/// Dot product of words of two operands, added to a vector of accumulators.
 pub trait Dot {
     /// Vectors of the results.
     type V: Vector;
@@ -18,19 +19,20 @@ pub trait Dot {
     const ELEMENTS: usize;
     /// Whether packed words are widened.
     const IS_WIDENED: bool = false;
-    /// `true` for bytes widened to 16 bits: to widen and to multiply them takes several instructions, bf16 one each.
+    /// `true` for bytes widened to 16 bits: widening and multiplying them takes several instructions each, one each for
+    /// bf16.
     const WIDENS_BYTES: bool = Self::IS_WIDENED && Self::ELEMENTS > 1;
-    /// Rows of a register block: as many as there are registers for.
+    /// Rows of a register block (MR in BLIS): as many as there are registers for.
     const ROWS: usize;
     /// Vectors in a row of a register block.
     const VECTORS: usize;
-    /// Columns of a register block.
+    /// Columns of a register block (NR in BLIS).
     const WIDTH: usize = Self::VECTORS * Self::V::LANES;
 
     /// Adds the products of the words to the accumulators; `a` are words of rows, `b` of columns.
     fn fmadd(sums: Self::Sums, a: Self::V, b: Self::V) -> Self::Sums;
 
-    /// The accumulators as f32, or the bits of integers.
+    /// The accumulators as f32, or as the bits of integers.
     fn to_vector(sums: Self::Sums) -> Self::V;
 
     /// The two words of each packed word of a row.
@@ -46,14 +48,14 @@ pub trait Dot {
 
 /// A dot product of floating-point elements.
 pub trait FloatDot: Dot {
-    /// The type of the elements: those of a word, or of the f32 that a word is.
+    /// The type of the elements, as stored in a word or widened to the f32 of a word.
     type Element: Element;
 
     /// Values rounded to elements, each as an f32.
     fn round(values: Self::V) -> Self::V;
 }
 
-/// An instruction set: its vector, and its dot products with the rows and vectors of their register blocks.
+/// An instruction set: its vector, and its dot products, which define the size of their register blocks.
 pub trait Simd {
     /// Its vector of f32.
     type V: Vector;
@@ -95,7 +97,7 @@ impl<V: Vector, const ROWS: usize, const VECTORS: usize> FloatDot for F32Dot<V, 
     }
 }
 
-/// A word is one bf16 as f32: for CPUs on which f32 is the faster product, or the only one.
+/// A word is one bf16 as f32: for CPUs whose f32 product is faster, or the only one.
 pub(crate) struct WidenedBf16Dot<V, const ROWS: usize, const VECTORS: usize>(PhantomData<V>);
 
 impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for WidenedBf16Dot<V, ROWS, VECTORS> {

@@ -10,7 +10,7 @@ use half::bf16;
 use std::fmt;
 
 /// A format of packed matrices: the type of the weights, the elements that they are multiplied with, and (in [`Dot`]) the
-/// instructions and the accumulators of the product. `f32` and [`bf16`] stand for themselves.
+/// instructions and the accumulators of the product. Implemented by `f32`, [`bf16`] and [`Int8`].
 pub trait Format: Copy + fmt::Debug + Send + Sync + 'static {
     /// The type of the packed weights.
     const DTYPE: Dtype;
@@ -22,15 +22,15 @@ pub trait Format: Copy + fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const ELEMENTS: usize = size_of::<u32>() / Self::DTYPE_SIZE;
 
-    /// Bytes of a packed weight, and of the element of a row that it is multiplied with.
+    /// Bytes of a packed weight, and of the row element, quantized if the format is, that it is multiplied with.
     #[doc(hidden)]
     const DTYPE_SIZE: usize = size_of::<Self::Input>();
 
-    /// Whether weights and rows are quantized, and sums integers.
+    /// Whether weights and rows are quantized; sums are then integers.
     #[doc(hidden)]
     const IS_QUANTIZED: bool = false;
 
-    /// The product of words of both factors with an instruction set.
+    /// The dot product of words with an instruction set.
     #[doc(hidden)]
     type Dot<S: Simd>: Dot<V = S::V>;
 
@@ -39,9 +39,9 @@ pub trait Format: Copy + fmt::Debug + Send + Sync + 'static {
     fn run(isa: Isa, operation: impl Operation + TileOperation);
 }
 
-/// A format of floating-point elements, which are those of the rows too.
+/// A format of floating-point elements, in which the rows have the type of the weights.
 pub trait FloatFormat: Element + Format<Input = Self> {
-    /// [`Format::Dot`].
+    /// [`Format::Dot`], known to be a floating-point dot product.
     #[doc(hidden)]
     type FloatDot<S: Simd>: FloatDot<V = S::V, Element = Self>;
 }
@@ -51,7 +51,7 @@ impl Format for f32 {
     type Input = Self;
     type Dot<S: Simd> = S::F32;
 
-    // There are no tiles of f32.
+    // AMX has no f32 products.
     fn run(isa: Isa, operation: impl Operation + TileOperation) {
         run(isa, operation);
     }
@@ -77,8 +77,8 @@ impl FloatFormat for bf16 {
     type FloatDot<S: Simd> = S::Bf16;
 }
 
-/// Signed bytes with a scale for each row of the matrix. Rows of f32 that they are multiplied with become unsigned bytes, each
-/// row with a scale and a zero point of its own; sums are exact integers.
+/// Signed bytes with a scale for each row of the matrix. Input rows of f32 are quantized to unsigned bytes, each row with its
+/// own scale and zero point; sums are exact integers.
 #[derive(Debug, Clone, Copy)]
 pub struct Int8;
 

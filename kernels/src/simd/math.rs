@@ -1,12 +1,12 @@
-//! Functions without an instruction.
+//! Mathematical functions without a CPU instruction.
 
 use super::Vector;
 
-/// A number that, added to one of less than 2^22, leaves its integral part, rounded to nearest, in the lowest bits.
+/// 1.5 * 2^23: added to a number below 2^22, it leaves the number rounded to the nearest integer in the lowest bits.
 const ROUND: f32 = 1.5 * (1 << 23) as f32;
 
-/// Results below are 0. A result that `scalef` would have to round to a denormal, or to 0, takes an Intel CPU a hundred times as
-/// long, and the scores of masked keys are -infinity.
+/// Below this argument the result is 0. Where `scalef` would round to a denormal or to 0, it is a hundred times slower on Intel
+/// CPUs, and the scores of masked keys are -infinity.
 const UNDERFLOW: f32 = -86.5;
 
 /// `e^x`, to about one unit in the last place; exactly 1 at 0, 0 below -86.5, infinity above 89, NaN for NaN.
@@ -21,7 +21,7 @@ pub(crate) fn exp<V: Vector>(x: V) -> V {
             unsafe { V::set1($x) }
         };
     }
-    // The bound is the first operand: min and max answer the second if one is NaN.
+    // The bound is the first operand: min and max return the second if one is NaN.
     let bounded = set1!(UNDERFLOW).max(set1!(89.0).min(x));
     let n = bounded.fmadd(set1!(std::f32::consts::LOG2_E), set1!(ROUND)).sub(set1!(ROUND));
     // x - n ln 2 with ln 2 in two parts; the first has few enough bits for an exact product.
@@ -37,7 +37,7 @@ pub(crate) fn exp<V: Vector>(x: V) -> V {
     x.blend_le(set1!(UNDERFLOW), set1!(0.0), p.scalef(n))
 }
 
-/// `e^x` of values `x <= 0`, to about 1e-4, a twentieth of what rounding to bf16 changes; exactly 1 at 0, 0 below -86.5, NaN for NaN.
+/// `e^x` for `x <= 0`, to about 1e-4, a twentieth of the rounding error of bf16; exactly 1 at 0, 0 below -86.5, NaN for NaN.
 #[inline(always)]
 pub(crate) fn exp_for_bf16<V: Vector>(x: V) -> V {
     macro_rules! set1 {
@@ -49,13 +49,13 @@ pub(crate) fn exp_for_bf16<V: Vector>(x: V) -> V {
     let bounded = set1!(UNDERFLOW).max(x);
     let n = bounded.fmadd(set1!(std::f32::consts::LOG2_E), set1!(ROUND)).sub(set1!(ROUND));
     let r = n.fmadd(set1!(-std::f32::consts::LN_2), bounded);
-    // The cubic polynomial of least relative error for |r| <= ln 2 / 2 that is 1 at 0.
+    // The cubic polynomial with minimal relative error for |r| <= ln 2 / 2 among those that are 1 at 0.
     let p = set1!(0.165_180).fmadd(r, set1!(0.504_130));
     let p = p.fmadd(r, set1!(1.000_196)).fmadd(r, set1!(1.0));
     x.blend_le(set1!(UNDERFLOW), set1!(0.0), p.scalef(n))
 }
 
-/// The complementary error function of values `x >= 0`, to about 2e-7; NaN for NaN. Formula 7.1.26 of Abramowitz and Stegun.
+/// The complementary error function for `x >= 0`, to about 2e-7; NaN for NaN. Formula 7.1.26 of Abramowitz and Stegun.
 #[inline(always)]
 pub(crate) fn erfc_of_positive<V: Vector>(x: V) -> V {
     macro_rules! set1 {

@@ -1,8 +1,8 @@
 //! One algorithm, several instruction sets.
 //!
 //! An algorithm is an [`Operation`]: a struct of arguments whose `run` is generic over [`Simd`] and is inlined whole
-//! into one function per instruction set, compiled for it ([`run`]). The instruction sets differ in their
-//! [`Vector`] and in their [`Dot`]s, and in nothing else.
+//! into one function per instruction set, compiled for it ([`run`]). The instruction sets differ only in their
+//! [`Vector`] and their [`Dot`]s.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,4 +1,4 @@
-//! Plain Rust that the compiler vectorises for the target's baseline.
+//! Plain Rust, vectorised by the compiler for the target's baseline.
 
 use super::{Dot, Vector};
 use half::bf16;
@@ -110,7 +110,7 @@ impl Vector for V8 {
 
     #[inline(always)]
     fn round(self) -> Self {
-        // Adding 1.5 * 2^23 leaves no bits for the fraction; the addition rounds as wanted.
+        // Adding 1.5 * 2^23 leaves no bits for the fraction; the addition rounds to nearest, ties to even.
         self.map(|x| (x + 12_582_912.0) - 12_582_912.0)
     }
 

@@ -1,6 +1,6 @@
-//! Memory that is used soon.
+//! Prefetching.
 
-/// Asks for the cache line of an address that is used soon; any address will do.
+/// Prefetches the cache line of an address; any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,14 +1,14 @@
-//! The register block that every matrix product is made of.
+//! The register block: the micro-kernel of every matrix product.
 
 use super::{Dot, Vector};
 use std::ops::Range;
 
-/// No register block has more rows.
+/// Maximum rows of a register block.
 pub(crate) const MAX_ROWS: usize = 14;
 
-/// Repeats a block for each row `$r` below `$rows`, at most [`MAX_ROWS`], with the row as a constant.
+/// Unrolls a block for each row `$r` below `$rows`, at most [`MAX_ROWS`], with the row as a constant.
 ///
-/// A loop that the compiler does not unroll would have it keep the sums in memory from their first zero to their last use.
+/// In a loop that the compiler does not unroll, it would keep the sums in memory rather than in registers.
 macro_rules! for_rows {
     ($r:ident < $rows:ident, $block:block) => {
         for_rows!($r < $rows, $block, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
@@ -22,7 +22,7 @@ macro_rules! for_rows {
 }
 pub(crate) use for_rows;
 
-/// Addresses of the rows of the first factor of a [`product`]: word `s` of row `r` is at `start + s * step + r * row`.
+/// Addresses of A in a [`product`]: word `s` of row `r` is at `start + s * step + r * row`.
 #[derive(Clone, Copy)]
 pub(crate) struct RowWords {
     pub(crate) start: *const u32,
@@ -30,8 +30,8 @@ pub(crate) struct RowWords {
     pub(crate) row: usize,
 }
 
-/// Addresses of the columns of the second factor of a [`product`]: a line of `line` words for each step, and the columns
-/// beyond a line in panels that follow, `panel` words apart.
+/// Addresses of B in a [`product`]: a line of `line` words for each step; columns beyond a line are in further panels,
+/// `panel` words apart.
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnWords {
     pub(crate) start: *const u32,
@@ -43,7 +43,7 @@ impl ColumnWords {
     /// Address of a step's word of a column.
     ///
     /// # Safety
-    /// It is one of the words.
+    /// The step and the column exist.
     #[inline(always)]
     unsafe fn at(self, step: usize, column: usize) -> *const u32 {
         let offset = column / self.line * self.panel + step * self.line + column % self.line;
@@ -52,10 +52,10 @@ impl ColumnWords {
     }
 }
 
-/// Sums over `steps` words of `R` rows times `C` vectors of columns, all held in registers.
+/// Sums over `steps` words of `R` rows times `C` vectors of columns, held in registers.
 ///
-/// Each sum is one chain in the order of the steps, for all `R` and `C`, which makes a row's result
-/// independent of the rows beside it.
+/// Each sum is one chain in the order of the steps, for all `R` and `C`, so that a row's result does not depend on the
+/// other rows.
 ///
 /// # Safety
 /// The CPU has the instructions of `D`; the words of `a` for `R` rows, and `C` vectors at each step of `b`, may be
@@ -77,7 +77,7 @@ pub(crate) unsafe fn product<D: Dot, const R: usize, const C: usize>(
     }
 }
 
-/// [`product`] with `b` in packed words, which are widened on the way: `steps` of them, each for two words of the rows. The
+/// [`product`] with `b` in `steps` packed words, which are widened on the fly, each for two words of the rows. Gives the
 /// same bits as with widened columns.
 ///
 /// # Safety
@@ -143,7 +143,7 @@ unsafe fn add_step<D: Dot, const R: usize, const C: usize>(
     }
 }
 
-/// Rows split into register blocks that differ by at most one row, so that no block is left with a few.
+/// Rows split into register blocks whose sizes differ by at most one, so that no block is left with few rows.
 pub(crate) struct RowTiles {
     rows: usize,
     count: usize,
@@ -154,7 +154,7 @@ impl RowTiles {
         Self { rows, count: rows.div_ceil(max_rows) }
     }
 
-    /// Register blocks.
+    /// Number of register blocks.
     pub(crate) fn count(&self) -> usize {
         self.count
     }

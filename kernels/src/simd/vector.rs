@@ -39,7 +39,7 @@ pub trait Vector: Copy {
     /// They may be written.
     unsafe fn storeu_bf16(self, to: *mut bf16);
 
-    /// Writes `LANES` values as bytes: rounded to the nearest integer, ties to even, then `offset` added, then brought into 0 to 255; 0
+    /// Writes `LANES` values as bytes: rounded to the nearest integer, ties to even, then `offset` added, then clamped to 0 to 255; 0
     /// for NaN. |self| < 2^30, and 0 <= `offset` <= 255.
     ///
     /// # Safety
@@ -60,7 +60,7 @@ pub trait Vector: Copy {
     /// `self < other ? self : other`: `other` if either is NaN.
     fn min(self, other: Self) -> Self;
 
-    /// To the nearest integer, ties to even; |self| < 2^22.
+    /// Rounds to the nearest integer, ties to even; |self| < 2^22.
     fn round(self) -> Self;
 
     /// `self * 2^n` for integers `-150 <= n <= 150`, rounded once; NaN where `self` is NaN.
@@ -69,7 +69,8 @@ pub trait Vector: Copy {
     /// Lane by lane `self <= bound ? yes : no`.
     fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self;
 
-    /// `self - factor * term` of lanes that hold the bits of 32-bit integers, with wrap-around, and then as f32, rounded to nearest.
+    /// `self - factor * term` of lanes that hold the bits of 32-bit integers, with wrap-around, then converted to f32, rounded to
+    /// nearest.
     fn integers_less(self, factor: Self, term: Self) -> Self;
 
     /// The two bf16 of each word, low half first.
@@ -108,7 +109,7 @@ pub trait Vector: Copy {
         }
     }
 
-    /// [`maskz_loadu`](Self::maskz_loadu), at the cost of [`loadu`](Self::loadu) when all lanes are read.
+    /// [`maskz_loadu`](Self::maskz_loadu), as fast as [`loadu`](Self::loadu) when all lanes are read.
     ///
     /// # Safety
     /// As [`maskz_loadu`](Self::maskz_loadu).
@@ -185,8 +186,8 @@ pub trait Vector: Copy {
 
 /// Calls `f` with the first index and the number of elements of each vector of a row.
 ///
-/// There is one call of `f`, so that it is inlined: an intrinsic that stays in a closure of its own is compiled
-/// without its instruction set, as a call.
+/// `f` is called at one place, so that it is inlined: an intrinsic in a closure that is not inlined is compiled without
+/// its instruction set, as a call.
 #[inline(always)]
 pub(crate) fn for_vectors<V: Vector>(width: usize, mut f: impl FnMut(usize, usize)) {
     let mut i = 0;

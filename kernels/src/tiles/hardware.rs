@@ -1,13 +1,13 @@
-//! The tiles by the instructions of AMX.
+//! AMX tiles by the CPU's instructions.
 
 use super::tile::{ROW_BYTES, ROWS, Tiles};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-/// The tiles of this thread. Nothing else in the process uses them.
+/// The tiles of this thread, used by no other code of the process.
 pub(crate) struct Hardware(());
 
-/// What `ldtilecfg` reads: palette 1, and the size of each tile.
+/// Operand of `ldtilecfg`: palette 1, and the size of each tile.
 #[repr(C, align(64))]
 struct Config {
     palette: u8,
@@ -30,8 +30,8 @@ static CONFIG: Config = {
 };
 
 impl Hardware {
-    /// Whether this process may use the tiles: the CPU has AMX for bf16 and int8, the system keeps the tiles of a thread, and
-    /// it has granted them to this process, which this asks for.
+    /// Requests the tiles from the system and returns whether this process may use them: the CPU has AMX for bf16 and int8,
+    /// and the system saves the tiles of a thread and has granted them to this process.
     pub(crate) fn is_permitted() -> bool {
         /// `AMX-BF16`, `AMX-TILE` and `AMX-INT8` in EDX of leaf 7.
         const FEATURES: u32 = 1 << 22 | 1 << 24 | 1 << 25;
@@ -39,7 +39,7 @@ impl Hardware {
         const OSXSAVE: u32 = 1 << 27;
         /// The tiles' configuration and data in XCR0.
         const TILE_STATE: u64 = 3 << 17;
-        /// `ARCH_REQ_XCOMP_PERM`, and the number of the tiles' data.
+        /// `ARCH_REQ_XCOMP_PERM`, and the number of the tile data feature.
         const REQUEST: [libc::c_long; 2] = [0x1023, 18];
 
         if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 || __cpuid_count(7, 0).edx & FEATURES != FEATURES {
@@ -47,7 +47,7 @@ impl Hardware {
         }
         // SAFETY: the system has enabled XGETBV (OSXSAVE); register 0 exists.
         let enabled = unsafe { xcr0() };
-        // SAFETY: the call changes nothing but which registers the system keeps for this process.
+        // SAFETY: the call only changes which registers the system saves for this process.
         enabled & TILE_STATE == TILE_STATE
             && unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST[0], REQUEST[1]) } == 0
     }
@@ -108,7 +108,7 @@ impl Tiles for Hardware {
 }
 
 impl Drop for Hardware {
-    /// Gives the tiles back, so that the system has nothing to keep for the thread.
+    /// Releases the tiles, so that the system need not save them for the thread.
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: a value exists, so the process may use the instruction.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-    /// Every instruction of this file. It is read, and never called.
+    /// Contains every instruction of this file. Its code is read by a test, never called.
     ///
     /// # Safety
     /// As [`Tiles::new`]; tiles may be read and written there.
@@ -139,18 +139,19 @@ mod tests {
         }
     }
 
-    /// The mnemonic and the tiles of an instruction, in the order of Intel's syntax.
+    /// The mnemonic and the tile operands of an instruction, in the order of Intel's syntax.
     fn tiles(instruction: &Instruction) -> (Mnemonic, Vec<Register>) {
         let registers = (0..instruction.op_count()).filter(|&i| instruction.op_kind(i) == OpKind::Register);
         (instruction.mnemonic(), registers.map(|i| instruction.op_register(i)).collect())
     }
 
-    /// The bytes that the assembler made, read by a disassembler that knows Intel's manual; this needs no AMX.
+    /// Disassembles the compiled instructions by Intel's manual and compares them with the intended ones; needs no AMX.
     #[test]
     fn the_assembled_bytes_are_the_instructions_that_are_meant() {
         use Register::*;
         let code = all_instructions as *const u8;
-        // SAFETY: the function's code is readable, and the functions after it are longer than what may be read too much.
+        // SAFETY: the function's code is readable, and so are the functions after it, which are longer than a possible
+        // overrun.
         let bytes = unsafe { std::slice::from_raw_parts(code, 256) };
         let decoder = Decoder::with_ip(64, bytes, code as u64, DecoderOptions::NONE);
         let of_tiles = |mnemonic: Mnemonic| {

@@ -1,4 +1,4 @@
-//! The tiles in plain Rust, as Intel's manual defines the instructions.
+//! Software model of the tiles in plain Rust, as specified by Intel's manual.
 
 use super::tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};
 
@@ -16,7 +16,7 @@ fn flush(x: f32) -> f32 {
 }
 
 impl Model {
-    /// The words of a row of `A` with those of a line of `B`, for each row and column of the sums.
+    /// Combines the words of a row of `A` with the words of a column of `B`, for each row and column of the sums.
     fn for_products<const SUMS: usize, const A: usize, const B: usize>(
         &mut self,
         f: impl Fn(u32, &[(u32, u32)]) -> u32,
@@ -55,8 +55,8 @@ impl Tiles for Model {
         }
     }
 
-    /// The products of the first elements of all pairs are one chain of fused additions, those of the second another; their sum
-    /// is added to the sum so far. Denormals are 0 throughout.
+    /// The products of the first elements of all pairs are summed in one chain of fused multiply-adds, the products of the
+    /// second elements in another; the sum of both is added to the sum so far. Denormals are 0 throughout.
     fn tdpbf16ps<const SUMS: usize, const A: usize, const B: usize>(&mut self) {
         self.for_products::<SUMS, A, B>(|sum, words| {
             let chain = |shift: u32| {

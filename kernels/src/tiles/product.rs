@@ -1,14 +1,14 @@
-//! The product of up to two tiles of rows with up to two tiles of columns, over any number of steps.
+//! The product of up to two row tiles with up to two column tiles, over any number of steps.
 
 use super::tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};
 
-/// Words of the line that two tiles of columns are read from.
+/// Words of a line of two column tiles.
 pub(crate) const LINE: usize = 2 * COLUMNS;
 
-/// Bytes of such a line.
+/// Bytes of a line of two column tiles.
 const LINE_BYTES: usize = LINE * size_of::<u32>();
 
-/// One or two tiles of rows and the steps of each. Distances are in bytes.
+/// Addresses of one or two row tiles. Distances are in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct TileRows {
     pub(crate) start: *const u8,
@@ -20,12 +20,12 @@ pub(crate) struct TileRows {
     pub(crate) tile: usize,
 }
 
-/// Sums the products of `ROWS_` tiles of rows and `COLUMNS_` tiles of columns, each 1 or 2, over `steps` of 16 words: of bytes if
-/// `IS_INT8`, and of pairs of bf16 if not. The first tile of rows has its sums in tiles 0 and 1, the second in 2 and 3. A tile's
-/// sums are the same whichever others are computed beside it.
+/// Sums the products of `ROWS_` row tiles and `COLUMNS_` column tiles, each 1 or 2, over `steps` of 16 words: of bytes if
+/// `IS_INT8`, else of pairs of bf16. The sums of the first row tile are in tiles 0 and 1, the sums of the second in 2 and 3. A
+/// tile's sums do not depend on the other tiles.
 ///
 /// # Safety
-/// The rows may be read, and at `b` a line of [`LINE`] words for each word of the steps.
+/// The rows may be read, and at `b` a line of [`LINE`] words for each word of each step.
 #[inline(always)]
 pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usize, const IS_INT8: bool>(
     tiles: &mut T,

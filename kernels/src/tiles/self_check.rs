@@ -1,15 +1,15 @@
-//! A check of one implementation of the tiles against the other, bit for bit.
+//! Comparison of an implementation of the tiles with the software model, bit for bit.
 
 use super::model::Model;
 use super::tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};
 
-/// Bytes from one row to the next in the factors: not a multiple of a row, as in packed weights.
+/// Row stride of the operands in bytes: not a multiple of a tile row, as in packed weights.
 const STRIDE: usize = 2 * ROW_BYTES + 4;
 
-/// Rounds of the check, each with other numbers.
+/// Rounds of the check, each with different numbers.
 const ROUNDS: u32 = 8;
 
-/// Whether `T` computes what the model computes, in both types, over numbers of all sizes, denormals and infinities included.
+/// Whether `T` gives the model's results in both types, for numbers of all magnitudes, including denormals and infinities.
 ///
 /// # Safety
 /// As [`Tiles::new`].
@@ -37,7 +37,8 @@ impl Factors {
             state ^= state << 5;
             state
         };
-        // The high byte of a bf16 has its sign and most of its exponent: all bits in every other round, near 1 in the others.
+        // The high byte of a bf16 has its sign and most of its exponent: arbitrary in every other round, near 1 in the
+        // others.
         let mut bytes = |len: usize| -> Vec<u8> {
             let byte = |i: usize| {
                 let byte = (random() >> 11) as u8;
@@ -49,8 +50,8 @@ impl Factors {
         Self { a, b, sums: bytes(ROWS * ROW_BYTES) }
     }
 
-    /// The sums of both kinds of products, one after the other on the same tiles; NaN counts as one number, since which of its
-    /// bits come out is not defined.
+    /// The sums of both kinds of products, computed one after the other on the same tiles. All NaNs count as equal, since
+    /// their bits are not specified.
     unsafe fn multiply<T: Tiles>(&self) -> [[u32; ROWS * COLUMNS]; 3] {
         let mut out = [[0_u32; ROWS * COLUMNS]; 3];
         // SAFETY: the caller's duty; the slices have all rows of a tile.
@@ -82,7 +83,7 @@ impl Factors {
 mod tests {
     use super::*;
 
-    /// Tiles of a CPU with a fault: the second row is lost.
+    /// Tiles of a faulty CPU: the second row is lost.
     struct Faulty(Model);
 
     impl Tiles for Faulty {
@@ -133,7 +134,7 @@ mod tests {
         assert!(unsafe { check::<Hardware>() });
     }
 
-    /// `x` times 1 in the first element of a pair, and `y` times 1 in the second, beside `sum`.
+    /// `sum` plus `x` times 1 in the first element of a pair, plus `y` times 1 in the second.
     fn sum_of_pair(sum: f32, x: f32, y: f32) -> f32 {
         let [mut a, mut b, mut sums] = [[0_u32; ROWS * COLUMNS]; 3];
         a[0] = y.to_bits() & 0xFFFF_0000 | x.to_bits() >> 16;
@@ -155,7 +156,7 @@ mod tests {
     fn the_model_adds_pairs_first_and_flushes_denormals() {
         let tiny = f32::from_bits(0x0001_0000);
         assert_eq!(sum_of_pair(1.0, 2.0, 4.0), 7.0);
-        // Alone, each of the two would be rounded away beside the sum.
+        // Added one by one to the sum, both would be rounded away.
         let half_ulp = 2.0_f32.powi(-24);
         assert_eq!(sum_of_pair(1.0, half_ulp, half_ulp), 1.0 + 2.0 * half_ulp);
         assert_eq!(sum_of_pair(tiny, 0.0, 0.0), 0.0);

@@ -1,4 +1,4 @@
-//! What products need of tiles.
+//! The tile operations that products need.
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 16;
@@ -6,18 +6,19 @@ pub(crate) const ROWS: usize = 16;
 /// Bytes of a row of a tile.
 pub(crate) const ROW_BYTES: usize = 64;
 
-/// The f32 or i32 of a row of a tile of sums.
+/// Number of f32 or i32 in a row of a tile of sums.
 pub(crate) const COLUMNS: usize = ROW_BYTES / size_of::<u32>();
 
 /// The eight tiles of a thread, numbered 0 to 7, each of 16 rows of 64 bytes.
 ///
-/// A factor's second tile has a line of 16 words for each word of the first one's rows: word `k` of row `m` of the first is
-/// multiplied with word `n` of line `k` of the second and added to word `n` of row `m` of the sums.
+/// The second operand of a product has a line of 16 words for each word of a row of the first: word `k` of row `m` of the
+/// first is multiplied with word `n` of line `k` of the second, and the product is added to word `n` of row `m` of the
+/// sums.
 pub trait Tiles {
-    /// Configured tiles. They are released when the value is dropped.
+    /// Configures the tiles. They are released when the value is dropped.
     ///
     /// # Safety
-    /// The process may use the instructions. The thread has no other value of the kind.
+    /// The process may use the instructions, and the thread has no other value of this type.
     unsafe fn new() -> Self;
 
     /// Zeroes tile `T`.
@@ -35,9 +36,10 @@ pub trait Tiles {
     /// They may be written.
     unsafe fn tilestored<const T: usize>(&mut self, to: *mut u8, stride: usize);
 
-    /// Adds to the f32 of tile `SUMS` the products of pairs of bf16 of tiles `A` and `B`.
+    /// Adds the products of bf16 pairs of tiles `A` and `B` to the f32 of tile `SUMS`.
     fn tdpbf16ps<const SUMS: usize, const A: usize, const B: usize>(&mut self);
 
-    /// Adds to the i32 of tile `SUMS` the products of fours of bytes, of `A` unsigned, of `B` signed.
+    /// Adds the products of groups of four bytes, unsigned in tile `A` and signed in tile `B`, to the i32 of tile
+    /// `SUMS`.
     fn tdpbusd<const SUMS: usize, const A: usize, const B: usize>(&mut self);
 }

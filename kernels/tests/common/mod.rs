@@ -22,7 +22,7 @@ pub(crate) fn random<A: Element>(rng: &mut StdRng, len: usize) -> Vec<A> {
     (0..len).map(|_| A::from_f32(rng.random_range(-1.0..1.0) * 1.7)).collect()
 }
 
-/// A copy whose slice does not begin where the allocation does.
+/// A copy whose slice begins at an offset within its allocation.
 pub(crate) struct Unaligned<T>(Vec<T>);
 
 impl<T: Copy + Default> Unaligned<T> {
@@ -39,8 +39,7 @@ impl<T: Copy + Default> Unaligned<T> {
     }
 }
 
-/// Fails if a value is further from the expected one than `tolerance(index)`, or NaN where no NaN is expected, or the
-/// other way round.
+/// Fails if a value differs from the expected one by more than `tolerance(index)`, or if only one of the two is NaN.
 pub(crate) fn assert_close<A: Element>(what: &str, found: &[A], expected: &[f64], tolerance: impl Fn(usize) -> f64) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (i, (found, &expected)) in found.iter().zip(expected).enumerate() {
@@ -75,7 +74,7 @@ pub(crate) struct Tree {
     pub(crate) scatter: Vec<u32>,
     /// Start of each sequence in `scatter`.
     pub(crate) cu_seqlens: Vec<u32>,
-    /// The nodes that each sequence was the first to have: a run of rows, and a path through them.
+    /// The new nodes of each sequence: a run of rows, and a path through them.
     pub(crate) spans: Vec<QuerySpan>,
     pub(crate) rows: usize,
 }
@@ -146,7 +145,7 @@ impl Sequences {
         self.pages.len()
     }
 
-    /// A span for each sequence, and its length.
+    /// One span per sequence, with its length.
     pub(crate) fn whole(&self) -> (Vec<QuerySpan>, Vec<u32>) {
         let spans = self.starts.windows(2).map(|ends| {
             let len = ends[1] - ends[0];
@@ -155,7 +154,7 @@ impl Sequences {
         spans.unzip()
     }
 
-    /// The same in pieces.
+    /// The same spans, cut into pieces.
     pub(crate) fn pieces(&self, rng: &mut StdRng) -> (Vec<QuerySpan>, Vec<u32>) {
         let (spans, lens) = self.whole();
         let pieces = cut(rng, &spans, 70);

@@ -7,7 +7,7 @@ use prefold_kernels::*;
 use rand::Rng;
 
 fn pack<A: Float>(weight: &[A], n: usize, k: usize) -> PackedMatrix<A> {
-    // Two pushes that do not end at a panel.
+    // Two pushes that do not end at a panel boundary.
     let mut builder = PackedMatrixBuilder::new(n, k).unwrap();
     let cut = (n / 3) * k;
     builder.push(&weight[..cut]).unwrap();
@@ -15,7 +15,7 @@ fn pack<A: Float>(weight: &[A], n: usize, k: usize) -> PackedMatrix<A> {
     builder.finish().unwrap()
 }
 
-/// The sum of the sizes of the products: what rounding errors are relative to.
+/// The sum of the products' magnitudes, the scale of rounding errors.
 fn sizes<A: Float>(gemm: &Gemm<'_, A>, weight: &[A], out: &[f32]) -> Vec<f64> {
     let size = |values: &[A]| values.iter().map(|x| A::from_f32(x.to_f32().abs())).collect::<Vec<_>>();
     let out: Vec<f32> = out.iter().map(|x| x.abs()).collect();

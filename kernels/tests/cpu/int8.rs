@@ -6,7 +6,7 @@ use crate::common::*;
 use prefold_kernels::*;
 use rand::Rng;
 
-/// A row as bytes, by the definition: the scale, the zero point, the bytes.
+/// Quantizes a row by definition: scale, zero point, bytes.
 fn quantized_row(x: &[f32]) -> (f32, i64, Vec<i64>) {
     if x.iter().any(|x| !x.is_finite()) {
         return (f32::NAN, 0, vec![0; x.len()]);
@@ -19,7 +19,7 @@ fn quantized_row(x: &[f32]) -> (f32, i64, Vec<i64>) {
     (scale, zero_point as i64, x.iter().map(byte).collect())
 }
 
-/// A row of weights as bytes, by the definition: the scale, the bytes.
+/// Quantizes a row of weights by definition: scale, bytes.
 fn quantized_weights(w: &[f32]) -> (f32, Vec<i64>) {
     let largest = w.iter().fold(0.0_f32, |largest, w| largest.max(w.abs()));
     let scale = (largest / 127.0).max(f32::MIN_POSITIVE);
@@ -71,7 +71,7 @@ fn products_of_bytes_are_exact_with_every_instruction_set() {
 fn extreme_rows_are_exact() {
     let (k, n) = (150, 40);
     let rng = &mut rng(2);
-    // -127 and 127 alone, which saturate 16 bits when bytes are multiplied without care.
+    // Only -127 and 127, whose products saturate 16 bits in `maddubs`.
     let weight: Vec<f32> = (0..n * k).map(|_| if rng.random() { 1.0 } else { -1.0 }).collect();
     for value in [0.0, -0.0, 1.0, -3.0, 1e-38, 1e-45, 3e38, -3e38, f32::MIN_POSITIVE] {
         check("equal values", &vec![value; 3 * k], &weight, k);
@@ -156,10 +156,11 @@ fn the_error_of_outliers_is_seen() {
         values
     };
     assert!((0.003..0.02).contains(&error(&x, &weight)), "{}", error(&x, &weight));
-    // A value that is hundreds of times larger than the others and has next to no weight leaves them a few steps.
+    // A value hundreds of times larger than the others, with almost no weight, leaves the others few quantization
+    // steps.
     let large_inputs = error(&with(&x, 500.0), &with(&weight, 1e-4));
     assert!(large_inputs > 0.2, "{large_inputs}");
-    // So does a weight whose input is 0: steps of 0.24, then of 7.9, beside weights of up to 1.7.
+    // So does a large weight whose input is 0: steps of 0.24, then of 7.9, for weights of up to 1.7.
     let large_weights = [30.0, 1000.0].map(|large| error(&with(&x, 0.0), &with(&weight, large)));
     assert!((0.05..0.1).contains(&large_weights[0]) && large_weights[1] > 0.9, "{large_weights:?}");
     let packed = PackedMatrix::<Int8>::pack(&weight, n, k).unwrap();

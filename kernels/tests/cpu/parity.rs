@@ -1,4 +1,4 @@
-//! Every operation but products, with every instruction set of this CPU, against its reference in f64.
+//! Every operation except products, with every instruction set of this CPU, against its reference in f64.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -22,7 +22,7 @@ fn layer_norm_matches_the_reference() {
             let mut in_place = Unaligned::new(x.get());
             norm.run_in_place_with(isa, in_place.get_mut()).unwrap();
             assert_eq!(bits(in_place.get()), bits(out.get()), "{isa} {width} in place");
-            // The same between columns that stay as they are.
+            // The same between columns that must not change.
             let (stride, offset) = (width + 5, 3);
             let mut wide = vec![7.0_f32; rows * stride];
             let columns = |row: usize| row * stride + offset..row * stride + offset + width;
@@ -147,7 +147,7 @@ fn check_activate_mul<A: Element>(rows: usize, width: usize) {
         for isa in Isa::available() {
             let mut out = Unaligned::new(&vec![A::default(); rows * width]);
             activate_mul_with(isa, activation, gate_up.get(), width, out.get_mut()).unwrap();
-            // That of the activation, times the other factor.
+            // The error of the activation, times the other factor.
             let tolerance = |i: usize| {
                 let start = i / width * 2 * width + i % width;
                 let [gate, up] = [start, start + width].map(|at| f64::from(gate_up.get()[at].abs()));
@@ -256,7 +256,7 @@ fn attention_matches_the_reference() {
     }
 }
 
-/// Disentangled attention: one of the two terms or both, buckets of far distances, spans in pieces.
+/// Disentangled attention: one or both of the two terms, far distances that share a row, spans in pieces.
 fn check_positions<A: Float>(seed: u64, head_dim: usize) {
     let (rng, layout) = (&mut rng(seed), QkvLayout { num_heads: 3, num_kv_heads: 3, head_dim });
     let sequences = Sequences::random(rng, &[1, 3, 17, 64, 65, 150]);
@@ -423,7 +423,7 @@ fn own_columns_are_those_of_a_row_s_group() {
     let mut out = [9.0_f32; 12];
     own_columns(&all, 6, &[2, 0], 2, &mut out, 6).unwrap();
     assert_eq!(out, [0.0, 0.0, 0.0, 0.0, 5.0, 6.0, 7.0, 8.0, 0.0, 0.0, 0.0, 0.0]);
-    // Of rows that have one group alone.
+    // Rows with only their own group's columns.
     let mut half = [bf16::ONE; 12];
     own_columns(&[5.0, 6.0, 7.0, 8.0], 2, &[2, 0], 2, &mut half, 6).unwrap();
     assert_eq!(half.map(bf16::to_f32), out);

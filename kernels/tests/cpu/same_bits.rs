@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rand::Rng;
 
 thread_local! {
-    /// One set per test: a caller that finds a pool busy works without it.
+    /// One set of pools per test: a caller that finds a pool busy works without it.
     static POOLS: [ThreadPool; 3] = [1, 2, 5].map(ThreadPool::new);
 }
 
@@ -50,7 +50,7 @@ fn check_gemm<A: Float>(seed: u64, m: usize, n: usize, k: usize) {
     }
 }
 
-/// A product by parts of its columns, each written into its columns of a wider matrix, which keeps the others.
+/// A product computed in ranges of columns, each written into a wider matrix whose other columns must not change.
 fn check_column_parts<P: Packing>(seed: u64, m: usize, n: usize, k: usize) {
     let rng = &mut rng(seed);
     let packed = PackedMatrix::<P>::pack(&random::<f32>(rng, n * k), n, k).unwrap();
@@ -225,7 +225,7 @@ fn check_full_attention<F: Float, E: Element>(seed: u64, layout: QkvLayout, wind
     }
 }
 
-/// NaN and infinity in some rows' keys and values: queries that see a NaN get NaN, the others the same bits as before.
+/// NaN and infinity in some rows' keys and values: queries that see a NaN give NaN, all others the same bits as before.
 fn check_isolation<F: Float, E: Element>(
     seed: u64,
     layout: QkvLayout,

@@ -36,7 +36,7 @@ fn check_full<T: Element + DeviceRepr>(gpu: &Gpu, seed: u64, layout: QkvLayout, 
     }
 }
 
-/// Compares attention over fused rows, whose spans leave no row out, with the reference.
+/// Compares attention over fused rows, whose spans cover every row, with the reference.
 pub(super) fn check_on_device<T: Element + DeviceRepr>(
     gpu: &Gpu,
     qkv: &[T],

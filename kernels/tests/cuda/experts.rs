@@ -1,9 +1,10 @@
-//! Rows by expert, and sums by index.
+//! Routing to experts, and sums by index.
 
 use super::*;
 use prefold_kernels::{add_rows, route_rows, scatter_add_rows};
 
-/// Scores of few different values, so that many are equal; the rows fill several steps of a block, and not the last one.
+/// Scores with few different values, so that many are equal; the rows fill several steps of a block, the last one only
+/// partly.
 #[test]
 fn rows_go_to_the_experts_that_the_cpu_chooses() {
     let Some(gpu) = gpu() else { return };
@@ -18,12 +19,11 @@ fn rows_go_to_the_experts_that_the_cpu_chooses() {
         let found = gpu.down(&table);
         let weights = experts * rows..2 * experts * rows;
         for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            match weights.contains(&i) {
-                true => {
-                    let [found, expected] = [found, expected].map(|bits| f32::from_bits(*bits));
-                    assert!((found - expected).abs() <= 1e-6, "{rows} x {experts} [{i}]: {found}, not {expected}");
-                }
-                false => assert_eq!(found, expected, "{rows} x {experts} [{i}]"),
+            if weights.contains(&i) {
+                let [found, expected] = [found, expected].map(|bits| f32::from_bits(*bits));
+                assert!((found - expected).abs() <= 1e-6, "{rows} x {experts} [{i}]: {found}, not {expected}");
+            } else {
+                assert_eq!(found, expected, "{rows} x {experts} [{i}]");
             }
         }
     }

@@ -63,7 +63,7 @@ fn rounding<T: Element>() -> f64 {
     }
 }
 
-/// Values of about 1 that the type has exactly, and the same as f32.
+/// Values of about 1 that the type represents exactly, and the same values as f32.
 fn values<T: Element>(rng: &mut StdRng, len: usize) -> (Vec<T>, Vec<f32>) {
     let narrow: Vec<T> = (0..len).map(|_| T::from_f32(rng.random_range(-1.7..1.7))).collect();
     let wide = narrow.iter().map(|x| x.to_f32()).collect();
@@ -87,7 +87,7 @@ fn indices_reach_the_device_through_pinned_memory() {
     }
 }
 
-/// An upload may follow one that is still under way, and pinned memory may be dropped before its copy is done.
+/// An upload may follow an unfinished one, and pinned memory may be dropped before its copy is done.
 #[test]
 fn pinned_memory_stays_what_it_is_until_it_is_copied() {
     let Some(gpu) = gpu() else { return };

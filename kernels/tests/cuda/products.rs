@@ -1,4 +1,4 @@
-//! cuBLAS's products and the biases that they are added to.
+//! cuBLAS products, and the bias that they are added to.
 
 use super::*;
 use half::f16;

@@ -1,4 +1,4 @@
-//! Operations on each row alone, and pooling.
+//! Row-wise operations, and pooling.
 
 use super::*;
 use half::f16;
@@ -125,7 +125,7 @@ fn check_layer_norm<T: Element + DeviceRepr>(gpu: &Gpu, rows: usize, width: usiz
     let norm = cuda::LayerNorm { weight: weight.as_view(), bias: bias.as_view(), eps: 1e-5 };
     let mut out = gpu.up(&vec![T::default(); rows * width]);
     norm.run(&gpu.kernels, &x.as_view(), &mut out.as_view_mut()).unwrap();
-    // Values of 30 have steps of 2e-6, which the norm makes larger where the variance is small.
+    // Values near 30 have steps of 2e-6, which the norm amplifies where the variance is small.
     let exact = |i: usize| 1e-4 * (expected[i].abs() + 1.0);
     close("layer norm", &gpu.down(&out), &expected, |i| exact(i) + rounding::<T>() * expected[i].abs());
     norm.run_in_place(&gpu.kernels, &mut x.as_view_mut()).unwrap();

@@ -1,15 +1,15 @@
-//! The two products of attention, scores and weighted sums, and what they ask of their factors.
+//! The two products of attention, scores and weighted sums, and the layout of their operands.
 
 use crate::dtype::Dtype;
 use crate::element::Element;
 use crate::simd::{Vector, exp, exp_for_bf16};
 
-/// The instructions of the products. Factors are *words*, which hold one element or two. A line has a word, or a number, for
-/// each of [`WIDTH`](Self::WIDTH) queries.
+/// Instructions of the products. Operands are *words* of one or two elements. A line has a word, or a number, for each of
+/// [`WIDTH`](Self::WIDTH) queries.
 pub(crate) trait Products {
     /// Vectors of words and of numbers.
     type V: Vector;
-    /// The elements of the factors.
+    /// The elements of the operands.
     type Element: Element;
     /// Elements of a word.
     const ELEMENTS: usize;
@@ -17,9 +17,9 @@ pub(crate) trait Products {
     const VECTORS: usize;
     /// Queries of a line.
     const WIDTH: usize = Self::VECTORS * Self::V::LANES;
-    /// Words of a factor that are multiplied at once: a row of keys or queries has a multiple of them, the last ones zeros.
+    /// Words multiplied at once: a row of keys or queries is padded with zeros to a multiple of this number.
     const STEP: usize;
-    /// Whether values are multiplied in another order than they are collected in: by [`arrange`](Self::arrange).
+    /// Whether values must be reordered by [`arrange`](Self::arrange) before they are multiplied.
     const IS_ARRANGED: bool;
 
     /// Words of a row of `dim` elements.
@@ -30,20 +30,19 @@ pub(crate) trait Products {
     /// Values rounded to elements, each as an f32.
     fn round(values: Self::V) -> Self::V;
 
-    /// `e^x`, as exact as the elements are.
+    /// `e^x`, to the precision of the elements.
     #[inline(always)]
     fn exp(x: Self::V) -> Self::V {
         if Self::Element::DTYPE == Dtype::Bfloat16 { exp_for_bf16(x) } else { exp(x) }
     }
 
-    /// Brings values, `[words, dim]`, into the order of the product.
+    /// Reorders values, `[words, dim]`, for the product.
     ///
     /// # Safety
     /// The CPU has the instructions.
     unsafe fn arrange(values: &[u32], dim: usize, arranged: &mut [u32]);
 
-    /// Writes the scores `[keys, WIDTH]` of the first `count` keys. What is in the lines after them, up to a multiple of 32, is
-    /// arbitrary then.
+    /// Writes the scores `[keys, WIDTH]` of the first `count` keys. Lines after them, up to a multiple of 32, become arbitrary.
     ///
     /// # Safety
     /// The CPU has the instructions.
@@ -56,9 +55,9 @@ pub(crate) trait Products {
     unsafe fn weigh(&mut self, factors: WeighedValues<'_>, count: usize, sums: WeightedSums);
 }
 
-/// The factors of scores.
+/// The operands of scores.
 pub(crate) struct Factors<'a> {
-    /// `[keys, row words]`; as many rows as a tile of keys can have.
+    /// `[keys, row words]`, with the rows of a full tile of keys.
     pub(crate) keys: &'a [u32],
     /// `[row words, WIDTH]`
     pub(crate) queries: &'a [u32],
@@ -68,11 +67,11 @@ pub(crate) struct Factors<'a> {
     pub(crate) vectors: usize,
 }
 
-/// The factors of weighted sums.
+/// The operands of weighted sums.
 pub(crate) struct WeighedValues<'a> {
     /// Arranged values.
     pub(crate) values: &'a [u32],
-    /// `[words of keys, WIDTH]`; as many lines as a tile of keys can have.
+    /// `[words of keys, WIDTH]`, with the lines of a full tile of keys.
     pub(crate) weights: &'a mut [u32],
     /// Columns of the values.
     pub(crate) dim: usize,
@@ -80,15 +79,15 @@ pub(crate) struct WeighedValues<'a> {
     pub(crate) vectors: usize,
 }
 
-/// Sums of values so far, `[dim, WIDTH]`, which are rescaled when something is added.
+/// Running sums of values, `[dim, WIDTH]`, rescaled when values are added.
 #[derive(Clone, Copy)]
 pub(crate) struct WeightedSums {
     pub(crate) to: *mut f32,
-    /// A line of factors of the sums so far.
+    /// A line of the factors that rescale the sums so far.
     pub(crate) factors: *mut f32,
     /// A line of path positions.
     pub(crate) positions: *mut f32,
-    /// Leaves the sums of queries at other path positions alone.
+    /// Adds only to the sums of queries at this path position.
     pub(crate) only: Option<usize>,
 }
 

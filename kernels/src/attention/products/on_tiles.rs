@@ -1,7 +1,7 @@
 //! The products on tiles of AMX.
 //!
-//! A line of queries is two tiles of columns as it lies, and so is a line of weights. Rows of keys are tiles of rows as they lie;
-//! values are transposed into such. Every sum is over whole steps of 32 elements, with zeros at the end.
+//! A line of queries, and a line of weights, is two column tiles without a copy. Rows of keys are row tiles without a copy;
+//! values are transposed into row tiles. Every sum is over whole steps of 32 elements, padded with zeros.
 
 use super::{Factors, Products, WeighedValues, WeightedSums};
 use crate::attention::item::KEYS;
@@ -14,16 +14,16 @@ use std::marker::PhantomData;
 /// Words of a tile.
 const TILE: usize = ROWS * COLUMNS;
 
-/// Words of the values of a tile's columns over all keys of a tile of keys.
+/// Words of the values of a tile's columns, over all keys of a tile of keys.
 const COLUMN_TILE: usize = ROWS * KEY_WORDS;
 
 /// Words of the keys of a tile of keys.
 const KEY_WORDS: usize = KEYS / 2;
 
-/// The products on the tiles `T`, beside vectors `V`.
+/// The products on the tiles `T`, with vectors `V` for the rest.
 pub(crate) struct OnTiles<T, V> {
     tiles: T,
-    /// `[2 * ROWS, LINE]` Sums on their way from tiles to memory.
+    /// `[2 * ROWS, LINE]`: sums stored from tiles.
     sums: [Line; 2 * TILE * 2 / Line::WORDS],
     vectors: PhantomData<V>,
 }
@@ -38,7 +38,7 @@ impl<T: Tiles, V: Vector> OnTiles<T, V> {
         Self { tiles, sums: [Line::ZERO; 2 * TILE * 2 / Line::WORDS], vectors: PhantomData }
     }
 
-    /// Multiplies up to two tiles of rows with as many of the two tiles of columns at `b` as have queries, and writes the sums.
+    /// Multiplies up to two row tiles with the column tiles at `b` that have queries (one or two), and writes the sums.
     ///
     /// # Safety
     /// The rows and the lines of all steps may be read; `to` has lines for the rows of the tiles.

@@ -1,10 +1,10 @@
-//! The products by register blocks, with a line of queries in the place of a panel of weights.
+//! The products by register blocks, with a line of queries as packed B.
 
 use super::{Factors, Products, WeighedValues, WeightedSums, line_vector};
 use crate::simd::{ColumnWords, FloatDot, RowTiles, RowWords, Vector, for_rows, product};
 use std::marker::PhantomData;
 
-/// Rows of a register block: as many as can be addressed with a stride without running out of registers.
+/// Rows of a register block (MR): the most that can be addressed with a stride without running out of registers.
 const MAX_ROWS: usize = 8;
 
 /// The products by the dot product `D`.
@@ -66,8 +66,8 @@ impl<D: FloatDot> Products for OnVectors<D> {
 
 /// Destination of a register block's sums.
 ///
-/// A trait and not a closure, because its method is inlined at every place: an intrinsic that stays in a closure of
-/// its own is compiled without its instruction set, as a call.
+/// A trait rather than a closure, because its method is always inlined: an intrinsic in a closure that is not inlined
+/// is compiled without its instruction set, as a call.
 trait BlockSink: Copy {
     /// Takes the sum of row `r` and vector `c`.
     ///
@@ -96,7 +96,7 @@ impl BlockSink for WeightedSums {
     }
 }
 
-/// [`product`] for a number of rows and vectors known at run time.
+/// [`product`] for numbers of rows and vectors known only at run time.
 ///
 /// # Safety
 /// As [`product`]; `1 <= rows <= MAX_ROWS`, `1 <= vectors <= D::VECTORS`.

@@ -35,7 +35,7 @@ fn tasks_are_shared_out() {
         for_each(3, |_| {
             lock(&seen).insert(thread::current().id());
             met.fetch_add(1, SeqCst);
-            // Nobody does a second one before there are three.
+            // No thread takes a second task before all three threads have one.
             while met.load(SeqCst) < 3 {
                 thread::yield_now();
             }
