@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Answers {
     /// A unit vector for each text.
     Vectors(Vec<Vec<f32>>),
-    /// For each query the scores of its documents, or for each input those of the labels.
+    /// Scores of the documents of each query, or of the labels of each input.
     Scored(Vec<Scored>),
 }
 
-/// Logits, and the scores that the model makes of them.
+/// Logits, and the scores that the model derives from them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Scored {
     pub(crate) logits: Vec<f32>,

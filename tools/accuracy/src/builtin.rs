@@ -20,7 +20,7 @@ struct Question {
     candidates: Vec<String>,
 }
 
-/// The questions with their passages, as rerank requests. The files are part of the program; a test reads them.
+/// The questions with their passages, as rerank requests. The files are embedded in the program and checked by a test.
 pub(crate) fn questions() -> Result<Vec<Record>, serde_json::Error> {
     let passages: Vec<Passage> = lines(PASSAGES)?;
     let questions: Vec<Question> = lines(QUESTIONS)?;

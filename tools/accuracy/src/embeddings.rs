@@ -6,7 +6,7 @@ use crate::texts::Place;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Nearest texts that are compared.
+/// Number of nearest texts that are compared.
 pub(crate) const TOP: usize = 10;
 
 /// Agreement of the vectors.
@@ -16,9 +16,10 @@ pub(crate) struct Embeddings {
     pub(crate) cosine: Option<Measure>,
     /// Change of the similarity of two texts.
     pub(crate) similarity_error: SimilarityError,
-    /// Agreement of the order of the other texts by similarity to each text.
+    /// Rank agreement of the other texts, ordered by similarity to each text.
     pub(crate) kendall_tau_b: Option<Measure>,
-    /// Part of the ten nearest texts of each text that stay; absent with fewer than twelve texts.
+    /// Fraction of the ten nearest texts of each text that stay among its ten nearest; absent with fewer than twelve
+    /// texts.
     pub(crate) top_10_overlap: Option<Measure>,
     pub(crate) texts: Vec<TextAgreement>,
 }
@@ -98,7 +99,7 @@ impl SimilarityError {
     }
 }
 
-/// The vectors in double precision and of length 1; zero stays zero.
+/// The vectors in double precision, scaled to length 1; a zero vector stays zero.
 fn unit(vectors: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let unit = |vector: &Vec<f32>| {
         let vector: Vec<f64> = vector.iter().map(|&value| f64::from(value)).collect();
@@ -108,7 +109,7 @@ fn unit(vectors: &[Vec<f32>]) -> Vec<Vec<f64>> {
     vectors.iter().map(unit).collect()
 }
 
-/// Cosine of each vector with each: `[texts, texts]`.
+/// Cosines of all pairs of vectors: `[texts, texts]`.
 fn similarities(vectors: &[Vec<f64>]) -> Vec<Vec<f64>> {
     vectors.par_iter().map(|query| vectors.iter().map(|vector| dot(query, vector)).collect()).collect()
 }
@@ -136,14 +137,15 @@ mod tests {
 
     #[test]
     fn angles_in_a_plane() {
-        // The third moves by 60 degrees and changes places with the fourth as seen from the first two.
+        // The third moves by 60 degrees; in the rankings of the first two it changes places with the fourth.
         let (reference, other) = (plane(&[0.0, 10.0, 30.0, 65.0]), plane(&[0.0, 10.0, 90.0, 65.0]));
         let found = compare(&reference, &other);
         let cosine = found.cosine.unwrap();
         assert!((cosine.worst - 0.5).abs() < 1e-6 && (cosine.mean - 0.875).abs() < 1e-6);
         assert_eq!(cosine.worst_text.index, 3);
         let tau: Vec<f64> = found.texts.iter().map(|text| text.kendall_tau_b.unwrap()).collect();
-        // Of the three pairs of others one is exchanged as seen from the first and the second, two from the third, none from the fourth.
+        // Of the three pairs of other texts, one changes order in the rankings of the first and the second, two in the third's, none in
+        // the fourth's.
         let third = 1.0 / 3.0;
         assert!(
             tau.iter().zip([third, third, -third, 1.0]).all(|(tau, by_hand)| (tau - by_hand).abs() < 1e-12),

@@ -4,7 +4,7 @@ use prefold_analyze::input::InputError;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Error of starting the engine, whose message says all.
+/// Error of starting the engine; its message is complete.
 pub type StartError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reason why there is no report.
@@ -13,7 +13,7 @@ pub enum AccuracyError {
     /// The texts cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A line of the file is at fault.
+    /// A line of the file is invalid.
     #[error("{file}: {source}")]
     InFile {
         /// Path of the file, or `-`.
@@ -25,15 +25,15 @@ pub enum AccuracyError {
     /// The file has no text.
     #[error("{0} has no text")]
     Empty(String),
-    /// The texts have no order by similarity.
+    /// There are too few texts to rank by similarity.
     #[error("{texts} to embed: an order by similarity needs at least {least} different texts")]
     TooFew {
-        /// The different texts, counted in words.
+        /// Number of distinct texts, as a phrase.
         texts: String,
-        /// The least number.
+        /// The minimum number.
         least: usize,
     },
-    /// A line is not of the form that the model can answer.
+    /// A line has a form that the model cannot answer.
     #[error("line {line}: {problem}")]
     Line {
         /// Line number, from 1.
@@ -41,7 +41,7 @@ pub enum AccuracyError {
         /// Description of the problem.
         problem: String,
     },
-    /// The answers of the model have no comparison.
+    /// The model's answers cannot be compared.
     #[error("classifiers of tokens cannot be compared, and the model is one")]
     TokenClassifier,
     /// The model does not load, or the engine does not start.
@@ -53,13 +53,13 @@ pub enum AccuracyError {
     /// The two runs answered in different ways.
     #[error("the two types have answers of different kinds, which cannot be compared")]
     DifferentAnswers,
-    /// The process of a pass cannot be started, or what it writes cannot be read.
+    /// The process of a pass cannot be started, or its output cannot be read.
     #[error("a pass cannot run: {0}")]
     Process(std::io::Error),
     /// The process of a pass ended before its answers.
     #[error("a pass ended without answers")]
     Ended,
-    /// Two results would be one file.
+    /// Two results would go to the same file.
     #[error("--json and --svg both write to {}: give them two names", .0.display())]
     OneFile(PathBuf),
     /// A result cannot be written.
@@ -80,7 +80,7 @@ pub enum AccuracyError {
 }
 
 impl AccuracyError {
-    /// The error with the file's name, where it has only the line's number.
+    /// Adds the file's name to an error that has only a line number.
     pub(crate) fn in_file(self, file: &str) -> Self {
         match self {
             Self::Line { .. } | Self::Input(InputError::Line { .. } | InputError::Read { .. }) => {

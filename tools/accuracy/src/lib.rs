@@ -1,8 +1,8 @@
-//! `prefold accuracy`: what another type of values changes in a model's answers, and what it saves.
+//! `prefold accuracy`: how another dtype changes a model's answers, and what it saves.
 //!
-//! The same checkpoint runs twice over the same texts, first in float32 and then in the other type, each time in a process of its
-//! own with an engine as the server's. [`texts`] chooses the texts, [`mod@pass`] and [`requests`] run them, [`embeddings`] and [`scores`] compare the answers with the
-//! statistics of [`rank`] and [`measure`], [`report`] and [`picture`] show what they found.
+//! The same checkpoint runs twice over the same texts, first in float32 and then in the other dtype, each time in a separate process with
+//! the server's engine. [`texts`] chooses the texts, [`mod@pass`] and [`requests`] run them, [`embeddings`] and [`scores`] compare the
+//! answers with the statistics of [`rank`] and [`measure`], [`report`] and [`picture`] show the results.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -47,7 +47,7 @@ pub struct Accuracy {
     #[arg(long, default_value = "auto")]
     format: Format,
 
-    /// Texts, or pairs of query and document, at most. Of more, this many are taken, evenly over the input
+    /// Maximum texts, or pairs of query and document. From a longer input, this many are taken, evenly spread
     #[arg(long, default_value_t = 500, value_parser = at_least_one)]
     max_texts: usize,
 
@@ -63,8 +63,8 @@ pub struct Accuracy {
 impl Accuracy {
     /// Compares `dtype` with float32 and prints the report.
     ///
-    /// `pass` is the command of a process that calls [`pass`](crate::pass()) with the model in a type of values. `model` is the
-    /// model's name.
+    /// `pass` is the command of a process that calls [`pass`](crate::pass()) with the model in a dtype. `model` is the model's
+    /// name.
     pub fn run(self, model: String, dtype: Dtype, pass: impl Fn(Dtype) -> io::Result<Command>) -> ExitCode {
         exit_code(self.compare_and_write(model, dtype, pass))
     }
@@ -75,18 +75,19 @@ impl Accuracy {
         dtype: Dtype,
         pass: impl Fn(Dtype) -> io::Result<Command>,
     ) -> Result<(), AccuracyError> {
-        // Before the passes, which take a while.
+        // Checked before the passes, which take a while.
         if let Some(path) = self.json.as_ref().filter(|path| self.svg.as_ref() == Some(path)) {
             return Err(AccuracyError::OneFile(path.clone()));
         }
         let json = self.json.as_deref().map(Output::open).transpose()?;
         let svg = self.svg.as_deref().map(Output::open).transpose()?;
         let report = self.compare(model, dtype, pass)?;
-        // The report makes room for results that go to standard output.
+        // The report goes to standard error if results go to standard output.
         let text = report.to_string();
-        let printed = match [&self.json, &self.svg].into_iter().flatten().any(|path| is_stdout(path)) {
-            true => io::stderr().write_all(text.as_bytes()),
-            false => io::stdout().write_all(text.as_bytes()),
+        let printed = if [&self.json, &self.svg].into_iter().flatten().any(|path| is_stdout(path)) {
+            io::stderr().write_all(text.as_bytes())
+        } else {
+            io::stdout().write_all(text.as_bytes())
         };
         printed.map_err(AccuracyError::Print)?;
         if let Some(json) = json {
@@ -122,12 +123,12 @@ impl Accuracy {
     }
 }
 
-/// One pass: loads a model by `start`, answers the texts that the comparing process sends, and ends.
+/// One pass: loads a model with `start`, answers the texts sent by the comparing process, and ends.
 pub fn pass(start: impl FnOnce() -> Result<Engine, StartError>) -> ExitCode {
     exit_code(pass::answer(start))
 }
 
-/// Prints the warnings that are not among the earlier ones.
+/// Prints the warnings that have not been printed earlier.
 fn warn(warnings: &[String], earlier: &[String]) {
     let new = warnings.iter().filter(|warning| !earlier.contains(warning));
     new.for_each(|warning| eprintln!("warning: {warning}"));
@@ -136,7 +137,7 @@ fn warn(warnings: &[String], earlier: &[String]) {
 fn exit_code(outcome: Result<(), AccuracyError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // The process of the pass has said why.
+        // The process of the pass has printed the reason.
         Err(AccuracyError::Ended) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {}", prefold_core::without_credentials(&error.to_string()));

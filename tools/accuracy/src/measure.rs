@@ -1,9 +1,9 @@
-//! Summaries of many values, with the worst named.
+//! Summaries of many values, with the text that has the worst.
 
 use crate::texts::Place;
 use serde::Serialize;
 
-/// Mean and worst of values, and the text that has the worst.
+/// Mean and worst value, and the text that has the worst.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Measure {
     pub(crate) mean: f64,
@@ -13,13 +13,13 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Of agreements, of which the lowest is the worst. Absent values do not count; `None` if all are absent.
+    /// Summary of agreements; the lowest is the worst. Absent values are ignored; `None` if all are absent.
     pub(crate) fn of_agreement<'a>(values: impl Iterator<Item = (&'a Place, Option<f64>)>) -> Option<Self> {
         let values = values.filter_map(|(place, value)| Some((place, vec![value?])));
         Self::of(values, |value, worst| value < worst)
     }
 
-    /// Of errors, of which the highest is the worst; a text may have several. `None` if there are none.
+    /// Summary of errors; the highest is the worst, and a text may have several. `None` without errors.
     pub(crate) fn of_errors<'a>(values: impl Iterator<Item = (&'a Place, Vec<f64>)>) -> Option<Self> {
         Self::of(values, |value, worst| value > worst)
     }

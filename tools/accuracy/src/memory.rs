@@ -1,13 +1,13 @@
-//! Memory of the process, as Linux counts it.
+//! Resident memory of the process, from `/proc/self/status`.
 
 use std::fs;
 
-/// Bytes of memory that are resident; `None` where the system does not say.
+/// Resident memory in bytes; `None` where the system does not report it.
 pub(crate) fn resident() -> Option<u64> {
     status("VmRSS")
 }
 
-/// The most bytes that were resident since the process began.
+/// Peak resident memory of the process in bytes.
 pub(crate) fn peak() -> Option<u64> {
     status("VmHWM")
 }
@@ -34,7 +34,7 @@ mod tests {
         let during = resident().unwrap();
         drop(std::hint::black_box(held));
         assert!(during >= before + SIZE as u64 / 2, "{before} {during}");
-        // The system counts in steps of some pages.
+        // The system counts in steps of several pages.
         assert!(peak().unwrap() + SIZE as u64 / 8 >= during);
         assert_eq!(status("VmNothing"), None);
     }

@@ -1,4 +1,4 @@
-//! Files of results, opened before there are any.
+//! Result files, opened before the passes so that an unwritable path fails early.
 
 use crate::error::AccuracyError;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Opens the file for writing and leaves what is in it; `-` is standard output.
+    /// Opens the file for writing without changing its content; `-` is standard output.
     ///
     /// # Errors
     /// [`AccuracyError::Write`]
@@ -31,7 +31,7 @@ impl Output {
         Ok(Self { path: path.to_owned(), file: Some(file) })
     }
 
-    /// Replaces what is in the file.
+    /// Replaces the content of the file.
     ///
     /// # Errors
     /// [`AccuracyError::Write`]

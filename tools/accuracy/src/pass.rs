@@ -1,4 +1,4 @@
-//! A pass over the texts in one type of values, in a process of its own, so that its memory is its own.
+//! A pass over the texts in one dtype, in a separate process, so that its memory can be measured.
 //!
 //! The process writes a line when its model is ready ([`Ready`]), reads a line with the texts ([`Work`]), and writes a line with
 //! the answers ([`Done`]). All lines are JSON; errors go to standard error.
@@ -16,14 +16,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-/// A model that is ready.
+/// Message of a process whose model is ready.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) model_type: String,
     pub(crate) dtype: String,
     pub(crate) device: String,
     pub(crate) kind: Kind,
-    /// Tasks whose texts go through adapters or routes of their own.
+    /// Tasks that select adapters or routes.
     pub(crate) tasks: Vec<String>,
     pub(crate) warnings: Vec<String>,
     pub(crate) load_s: f64,
@@ -31,7 +31,7 @@ pub(crate) struct Ready {
     pub(crate) device_bytes: Option<u64>,
 }
 
-/// Answers of a model, and what they cost.
+/// Answers of a model, and their cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) answers: Answers,
@@ -62,7 +62,7 @@ pub(crate) fn answer(start: impl FnOnce() -> Result<Engine, StartError>) -> Resu
             device_bytes: device.and_then(used_device_bytes).map(|bytes| bytes as u64),
         },
     )?;
-    // None, if the texts are not what this model answers; the other process has said so.
+    // No line comes if the texts do not fit this model; the other process has printed the error.
     let Some(work) = read_line::<Work>(&mut std::io::stdin().lock())? else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(AccuracyError::Process)?.block_on(run(&engine, &work))?;
@@ -123,7 +123,7 @@ impl Drop for Process {
     }
 }
 
-/// Ends a process, whether or not it has ended by itself.
+/// Kills a process unless it has ended, and waits for it.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

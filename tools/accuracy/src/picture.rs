@@ -1,4 +1,4 @@
-//! The report as a picture.
+//! The report as charts.
 
 use crate::embeddings::Embeddings;
 use crate::measure::quantiles;
@@ -8,7 +8,7 @@ use prefold_loadgen::chart::{Chart, Line};
 
 const MEGABYTE: f64 = 1e6;
 
-/// Charts of the errors and of the cost, to be drawn one below the other.
+/// Charts of the errors and of the cost, drawn one below the other.
 pub(crate) fn charts(report: &Report) -> Vec<Chart> {
     let Report { model, reference, other, agreement, .. } = report;
     let title = format!("{model}: {} beside {}, {}", other.dtype, reference.dtype, report.compared());
@@ -88,7 +88,7 @@ fn in_megabytes(bytes: Option<u64>) -> Option<f64> {
     bytes.map(|bytes| bytes as f64 / MEGABYTE)
 }
 
-/// Chart of distributions: each value's height over the part of all that is not higher.
+/// Chart of distributions: each value over the percentage of values that do not exceed it.
 fn percentiles(y_title: &str, log_y: bool, lines: Vec<Line>) -> Chart {
     chart("from the least changed to the most changed, percent", y_title, log_y, lines)
 }
@@ -113,7 +113,7 @@ fn curve(name: &str, colour: usize, values: Vec<f64>) -> Line {
     Line { name: name.to_owned(), points, colour, dashed: false }
 }
 
-/// Distance of an agreement from 1.
+/// 1 minus the agreement.
 fn lacking(agreement: f64) -> f64 {
     1.0 - agreement
 }

@@ -1,15 +1,16 @@
-//! Agreement of two orders of the same things.
+//! Agreement of two rankings of the same items.
 //!
 //! Ties are exact: equal texts have equal vectors, and so equal similarities.
 
 use std::cmp::Ordering;
 
-/// Kendall's tau-b of the orders by two lists of values, from -1 (reversed) to 1 (the same). With P pairs in the same order, Q
-/// in the opposite one, and X and Y pairs of different values in the one list and in the other it is (P - Q) / sqrt(X Y).
+/// Kendall's tau-b of the orders by two lists of values, from -1 (reversed) to 1 (the same). It is (P - Q) / sqrt(X Y), with P
+/// pairs in the same order, Q pairs in opposite order, and X and Y pairs of different values in the two lists.
 ///
-/// `None` if all values of `reference` are equal, which is no order; 0 if only those of `other` are. The lists are finite and
-/// equally long. Counted in O(n log n) as by W. R. Knight, *A Computer Method for Calculating Kendall's Tau with Ungrouped
-/// Data* (1966): the discordant pairs are the exchanges that sort `other` after the order of `reference`.
+/// `None` if all values of `reference` are equal, so that there is no order; 0 if only the values of `other` are all equal.
+/// The lists are finite and equally long. Counted in O(n log n) as by W. R. Knight, *A Computer Method for Calculating
+/// Kendall's Tau with Ungrouped Data* (1966): the discordant pairs are the exchanges that sort `other` after the order of
+/// `reference`.
 pub(crate) fn kendall_tau_b(reference: &[f64], other: &[f64]) -> Option<f64> {
     let mut points: Vec<(f64, f64)> = reference.iter().copied().zip(other.iter().copied()).collect();
     let by_both = |a: &(f64, f64), b: &(f64, f64)| order(a.0, b.0).then(order(a.1, b.1));
@@ -31,8 +32,8 @@ pub(crate) fn kendall_tau_b(reference: &[f64], other: &[f64]) -> Option<f64> {
     Some((concordant - exchanges as f64) / (ordered_reference as f64 * ordered_other as f64).sqrt())
 }
 
-/// Part of the `k` largest of `other` that are among the `k` largest of `reference`, 0 to 1. Where ties leave a choice of the
-/// `k` largest, in either list, it is the choice with the most in common.
+/// Fraction of the `k` largest of `other` that are among the `k` largest of `reference`. Where ties leave a choice of the `k`
+/// largest, the choice with the most in common counts.
 ///
 /// `None` unless there are more than `k` values and `k` is at least 1.
 pub(crate) fn top_overlap(reference: &[f64], other: &[f64], k: usize) -> Option<f64> {
@@ -59,7 +60,7 @@ fn pairs(count: usize) -> u64 {
     count * count.saturating_sub(1) / 2
 }
 
-/// Pairs of equal values; equal ones are neighbours.
+/// Number of pairs of equal values; equal values are adjacent.
 fn tied(values: impl Iterator<Item = f64>) -> u64 {
     all_equal_runs(&values.collect::<Vec<_>>(), |a, b| order(*a, *b) == Ordering::Equal)
 }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition, pair by pair.
+    /// Tau by its definition, pair by pair.
     fn naive_tau_b(x: &[f64], y: &[f64]) -> Option<f64> {
         let (mut sum, mut ordered_x, mut ordered_y) = (0.0, 0.0, 0.0);
         let sign = |difference: f64| if difference == 0.0 { 0.0 } else { difference.signum() };
@@ -117,7 +118,7 @@ mod tests {
         }
     }
 
-    /// The sets of k indices whose values none of the others exceeds, as bits.
+    /// All possible sets of the k largest, as bits of their indices.
     fn tops(values: &[f64], k: usize) -> Vec<u32> {
         let is_top = |set: &u32| {
             let inside = |i: &usize| set >> i & 1 == 1;

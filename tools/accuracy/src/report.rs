@@ -23,11 +23,11 @@ pub(crate) struct Report {
     source: String,
     #[serde(flatten)]
     pub(crate) selection: Selection,
-    /// Tasks of the model, which are not compared: the texts have none.
+    /// Tasks of the model; they are not compared, since the texts name no task.
     tasks_left_out: Vec<String>,
     /// The run in float32.
     pub(crate) reference: Cost,
-    /// The run in the other type.
+    /// The run in the other dtype.
     pub(crate) other: Cost,
     #[serde(flatten)]
     pub(crate) agreement: Agreement,
@@ -39,15 +39,15 @@ pub(crate) struct Cost {
     pub(crate) dtype: String,
     /// Seconds until the model was ready.
     pub(crate) load_s: f64,
-    /// Resident memory of the pass's process when the model was ready and nothing ran.
+    /// Resident memory of the pass's process once the model was ready, before any request.
     pub(crate) resident_bytes: Option<u64>,
-    /// The most resident memory, from the start of the process to the last answer.
+    /// Peak resident memory from the start of the process to the last answer.
     pub(crate) peak_bytes: Option<u64>,
-    /// Memory of the GPU that is taken, by whomever, when the model was ready.
+    /// Used memory of the GPU, by all processes, once the model was ready.
     pub(crate) device_bytes: Option<u64>,
     /// Tokens of all inputs, prompts included.
     pub(crate) tokens: usize,
-    /// Inputs that were too long and were truncated.
+    /// Inputs truncated for their length.
     pub(crate) truncated: usize,
     /// Seconds of all requests.
     pub(crate) elapsed_s: f64,
@@ -73,7 +73,7 @@ pub(crate) enum Agreement {
 }
 
 impl Agreement {
-    /// Compares two runs over the same work. `None` if their answers are not of the work's kind.
+    /// Compares two runs over the same work. `None` if the kind of their answers does not match the work.
     fn of(work: &Work, reference: &Answers, other: &Answers) -> Option<Self> {
         let places: Vec<&Place> = match work {
             Work::Embed(items) | Work::Classify(items) => items.iter().map(|item| &item.place).collect(),
@@ -95,7 +95,7 @@ impl Agreement {
 }
 
 impl Report {
-    /// Compares the two passes over the work, the one in float32 first.
+    /// Compares the two passes over the work, float32 first.
     ///
     /// # Errors
     /// The answers are of different kinds.
@@ -125,7 +125,7 @@ impl Report {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// Numbers of what is compared: `110 texts`, `100 pairs of 10 queries`.
+    /// Number of compared items: `110 texts`, `100 pairs of 10 queries`.
     pub(crate) fn compared(&self) -> String {
         let texts = self.selection.texts;
         match &self.agreement {
@@ -216,7 +216,7 @@ fn errors(f: &mut Formatter<'_>, errors: &Errors) -> FmtResult {
     row(f, "error of the logit", errors.logit.as_ref())
 }
 
-/// A measure is absent where it has too few texts, or none that it applies to.
+/// A measure is absent with too few texts, or without a text that it applies to.
 fn row(f: &mut Formatter<'_>, name: &str, measure: Option<&Measure>) -> FmtResult {
     match measure {
         Some(Measure { mean, worst, worst_text }) => writeln!(f, "{name:40}{mean:>12.6}{worst:>12.6}  {worst_text}"),
@@ -224,7 +224,7 @@ fn row(f: &mut Formatter<'_>, name: &str, measure: Option<&Measure>) -> FmtResul
     }
 }
 
-/// Bytes in MB, or a dash where they are not known.
+/// Bytes in MB, or a dash if unknown.
 pub(crate) fn megabytes(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.0} MB", bytes as f64 / 1e6))
 }

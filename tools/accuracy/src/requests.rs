@@ -5,7 +5,8 @@ use crate::texts::{Item, Question, Work};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use prefold_core::{EmbedOptions, EncodeOptions, Engine, Error, Input, LogitActivation, Response, ScoreRequest, Usage};
 
-/// Inputs of a request to the engine. Several batches, so that the device does not wait; few, so that progress is seen.
+/// Inputs per request to the engine: several batches, so that the device does not wait, but few, so that progress is
+/// visible.
 const AT_ONCE: usize = 64;
 
 /// Requests to an engine, and their cost so far.
@@ -85,7 +86,7 @@ impl<'a> Requests<'a> {
         Ok(answers)
     }
 
-    /// The results, whose cost is added.
+    /// Waits for the results and adds their cost.
     fn count<T>(&mut self, response: Response<T>) -> Vec<T> {
         self.usage.tokens += response.usage.tokens;
         self.usage.truncated_inputs += response.usage.truncated_inputs;

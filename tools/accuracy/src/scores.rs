@@ -10,9 +10,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Rerank {
     pub(crate) errors: Errors,
-    /// Agreement of the order of each query's documents; absent where no query has two with different scores.
+    /// Rank agreement of each query's documents; absent if no query has two documents with different scores.
     pub(crate) kendall_tau_b: Option<Measure>,
-    /// Queries whose best document stays, as a part of those with several documents.
+    /// Fraction of the queries with several documents whose best document stays the same.
     pub(crate) top_1_agreement: Option<Measure>,
     pub(crate) queries: Vec<QueryAgreement>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct QueryAgreement {
 pub(crate) struct Classification {
     pub(crate) labels: usize,
     pub(crate) errors: Errors,
-    /// Inputs whose best label stays, as a part of all; absent with one label.
+    /// Fraction of the inputs whose best label stays the same; absent with one label.
     pub(crate) label_agreement: Option<Measure>,
     pub(crate) inputs: Vec<InputAgreement>,
 }
@@ -88,12 +88,12 @@ impl Values {
         differences(&self.logits)
     }
 
-    /// By logits: probabilities near 1 are rounded to the same number.
+    /// Ranked by logits: probabilities near 1 round to the same number.
     fn kendall_tau_b(&self) -> Option<f64> {
         kendall_tau_b(&self.logits[0], &self.logits[1])
     }
 
-    /// 1 if the best one is the same, 0 if not.
+    /// 1 if the best one is the same, else 0.
     fn same_best(&self) -> Option<f64> {
         top_overlap(&self.logits[0], &self.logits[1], 1)
     }

@@ -1,4 +1,4 @@
-//! Texts to answer, from a file or built in, and their choice where there are too many.
+//! Texts to answer, from a file or built in, and their selection where there are too many.
 
 use crate::builtin;
 use crate::error::AccuracyError;
@@ -11,15 +11,15 @@ use std::fmt::{Display, Formatter, Result as FmtResult};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// Different texts that have an order by similarity: each has two others.
+/// Minimum distinct texts for a ranking by similarity: each needs two others.
 const LEAST_TEXTS: usize = 3;
-/// Characters of a text in a report.
+/// Maximum characters of a text in a report.
 const SHOWN: usize = 40;
 
 /// Requests of a file, or the built-in ones.
 pub(crate) struct Texts {
     pub(crate) source: String,
-    /// Requests with their line numbers, which built-in ones do not have.
+    /// Requests with their line numbers; `None` for built-in ones.
     records: Vec<(Option<usize>, Record)>,
 }
 
@@ -41,9 +41,9 @@ pub(crate) enum Kind {
     Embed,
     /// Scores documents against a query.
     Rerank,
-    /// Has one label, for texts or for pairs of query and document.
+    /// Assigns one label, to texts or to pairs of query and document.
     OneLabel,
-    /// Has several labels, for texts or for pairs.
+    /// Assigns several labels, to texts or to pairs.
     Classify,
 }
 
@@ -78,17 +78,17 @@ pub(crate) struct Question {
 /// Numbers of texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Selection {
-    /// Texts, or pairs of query and document, that are compared.
+    /// Compared texts, or pairs of query and document.
     pub(crate) texts: usize,
-    /// Those that are more than `--max-texts`.
+    /// Omitted texts or pairs, in excess of `--max-texts`.
     pub(crate) left_out: usize,
-    /// Those that are equal to an earlier one, which are not embedded again.
+    /// Texts equal to an earlier one, which are not embedded again.
     pub(crate) repeated: usize,
 }
 
 impl Kind {
     /// # Errors
-    /// The model is a classifier of tokens.
+    /// The model is a token classifier.
     pub(crate) fn of(can: &Capabilities) -> Result<Self, AccuracyError> {
         match (&can.embed, &can.rerank, &can.classify) {
             (Some(_), ..) => Ok(Self::Embed),
@@ -161,9 +161,12 @@ impl Texts {
 
     fn classify(self, most: usize) -> (Work, Selection) {
         let is_builtin = self.is_builtin();
-        let items = self.items(|query, texts| match is_builtin {
-            true => texts.into_iter().chain([query]).map(|text| (text, None)).collect(),
-            false => texts.into_iter().map(|text| (query.clone(), Some(text))).collect(),
+        let items = self.items(|query, texts| {
+            if is_builtin {
+                texts.into_iter().chain([query]).map(|text| (text, None)).collect()
+            } else {
+                texts.into_iter().map(|text| (query.clone(), Some(text))).collect()
+            }
         });
         let (items, left_out) = spread(items, most);
         let selection = Selection { texts: items.len(), left_out, repeated: 0 };
@@ -240,10 +243,10 @@ fn numbered<R: BufRead>(records: Records<R>) -> Result<Vec<(Option<usize>, Recor
             Record::Texts(texts) => texts.iter().any(String::is_empty),
             Record::Rerank { query, texts, .. } => query.is_empty() || texts.iter().any(String::is_empty),
         };
-        match is_empty {
-            true => Err(AccuracyError::Line { line, problem: "has an empty text".to_owned() }),
-            false => Ok((Some(line), record)),
+        if is_empty {
+            return Err(AccuracyError::Line { line, problem: "has an empty text".to_owned() });
         }
+        Ok((Some(line), record))
     };
     records.map(numbered).collect()
 }
@@ -251,14 +254,14 @@ fn numbered<R: BufRead>(records: Records<R>) -> Result<Vec<(Option<usize>, Recor
 /// A text, and the second one of a pair.
 type Parts = (String, Option<String>);
 
-/// At most `most` of the things, evenly spread over them, and the number of the others.
+/// Selects at most `most` items, evenly spread, and returns them with the number of omitted items.
 fn spread<T>(things: Vec<T>, most: usize) -> (Vec<T>, usize) {
     let all = things.len();
     spread_by(things, all, most)
 }
 
-/// Things evenly spread over all of them, as large a part as `most` is of `weight`, the weight of all, and at least one; and the number of
-/// the others.
+/// Selects a fraction `most / weight` of the items, evenly spread and at least one, where `weight` is the total weight; returns them with
+/// the number of omitted items.
 fn spread_by<T>(things: Vec<T>, weight: usize, most: usize) -> (Vec<T>, usize) {
     let all = things.len();
     if weight <= most {

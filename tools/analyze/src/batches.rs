@@ -136,9 +136,9 @@ mod tests {
         let texts: [&[u32]; 8] =
             [&[1, 2, 3], &[1, 2, 4, 5], &[1, 2, 4], &[7], &[8, 9], &[8, 9, 9, 9], &[1, 2, 3], &[1, 2, 3]];
         texts.iter().for_each(|ids| size.push(ids));
-        // 1 2 3 | 4 5 | and 7 | 8 9 | 9 9; the last two texts make no batch.
+        // 1 2 3 | 4 5 | and 7 | 8 9 | 9 9; the last two texts do not fill a batch.
         assert_eq!((size.batches, size.under_threshold), (2, 2));
-        // Pairs: 6 + 10 + 6 and 1 + 3 + 10; of the trees: 6 + 3 + 4 and 1 + 3 + 3 + 4.
+        // Pairs without sharing: 6 + 10 + 6 and 1 + 3 + 10; in the trees: 6 + 3 + 4 and 1 + 3 + 3 + 4.
         assert_eq!(size.work, Work { rows: 17, unique_rows: 10, pairs: 36, unique_pairs: 24 });
         // 0, 2, 3 and 0, 0, 2.
         assert_eq!((size.shared.total(), size.shared.sum(), size.shared.quantiles().max), (6, 7, 3));

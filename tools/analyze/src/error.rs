@@ -13,7 +13,7 @@ pub enum AnalyzeError {
     /// The model's prompts or template are invalid.
     #[error(transparent)]
     Encoder(#[from] prefold_core::Error),
-    /// The model's texts share nothing with one another.
+    /// The model cannot share work between texts.
     #[error("the model ({model_type}) is an encoder: its texts share no prefixes, only equal ones are computed once")]
     NoPrefixes {
         /// The family's name in `config.json`.

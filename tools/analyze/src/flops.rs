@@ -28,8 +28,8 @@
 //!
 //! The model omits small operations (norms, rotary embedding, activation, the head) and costs that are not arithmetic
 //! (copies between ragged and compact rows, fixed costs per batch). It counts every layer for every row, although the
-//! last one is reduced for pooled rows, and assumes that an operation of attention takes as long as one of a matrix
-//! product. So it is an upper bound, not a measurement.
+//! last layer computes pooled rows only, and assumes that an operation of attention takes as long as an operation of a
+//! matrix product. The result is therefore an upper bound, not a measurement.
 
 use prefold_backends::ModelShape;
 

@@ -98,7 +98,7 @@ impl Analyze {
         self.read(model, flags, BufReader::new(file), size)
     }
 
-    /// Flags of the server that stand for those of the analysis.
+    /// Flags of the server that correspond to the flags of the analysis.
     fn server_flags(&self) -> Vec<String> {
         let flags = [
             ("--task", self.task.map(|task| task.as_str().to_owned())),
@@ -151,7 +151,8 @@ impl Analyze {
 struct LineTokenizer<'a> {
     encoder: TextEncoder,
     options: EncodeOptions,
-    /// Encoding of a query and a text as the model scores them. One that has no answer for both encodes them as a pair.
+    /// Encoding of a query and a text as the model scores them. A model that does not score pairs encodes them as a
+    /// pair of texts.
     rerank: Rerank,
     template: Option<&'a Template>,
 }
@@ -179,7 +180,7 @@ impl<'a> LineTokenizer<'a> {
         self.encoder.encode(inputs, &self.options).map_err(at_line)
     }
 
-    /// The inputs that the server's routes make of a request.
+    /// The inputs that the server's routes derive from a request.
     fn inputs(&self, record: Record) -> Result<Vec<Input>, String> {
         match (record, self.template) {
             (Record::Texts(texts), None) => Ok(texts.into_iter().map(Input::Text).collect()),

@@ -37,13 +37,13 @@ pub(crate) struct Recommendation {
 }
 
 impl Recommendation {
-    /// Recommendation from batch sizes, or `None` without any. `flags` are the server's others, those of the model.
+    /// Recommendation from batch sizes, or `None` without any. `flags` are the server's flags for the model.
     pub(crate) fn from(sizes: &[BatchSizeReport], longest_text: usize, flags: Vec<String>) -> Option<Self> {
         let saved = |size: &BatchSizeReport| 1.0 - 1.0 / size.speed_up_compact;
         let most = sizes.iter().map(saved).fold(0.0, f64::max);
         let size = sizes.iter().find(|size| saved(size) >= ENOUGH * most)?;
         let most_speed_up = sizes.iter().map(|size| size.speed_up_compact).fold(1.0, f64::max);
-        // As rounded in the report, which would contradict itself otherwise.
+        // Rounded as in the report, so that both agree.
         let worth_it = (most_speed_up * 100.0).round() / 100.0 >= MIN_SPEED_UP;
         let rows = (size.unique_tokens_per_batch.ceil() as u64).max(longest_text as u64);
         let max_batch_tokens =

@@ -53,7 +53,7 @@ impl ModelReport {
         let shape = &model.shape;
         Self {
             model_type: model.model_type.clone(),
-            // The head's own: a classifier with one label also reranks.
+            // The task of the head: a classifier with one label also reranks.
             task: match &model.capabilities.classify {
                 Some(_) => Task::Classify.as_str(),
                 None => model.capabilities.tasks().next().map_or("", Task::as_str),
@@ -72,7 +72,7 @@ impl ModelReport {
 }
 
 impl Report {
-    /// The report on batch sizes; `flags` are those that make the server use the same model.
+    /// The report on batch sizes; `flags` make the server use the same model.
     pub(crate) fn new(
         model: ModelReport,
         input: InputReport,

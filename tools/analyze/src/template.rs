@@ -36,10 +36,10 @@ impl FromStr for Template {
             rest = &rest[at + name.len()..];
         }
         parts.push(Part::Fixed(unescape(rest)));
-        match parts.contains(&Part::Text) {
-            true => Ok(Self { parts }),
-            false => Err(format!("must contain {TEXT}")),
+        if !parts.contains(&Part::Text) {
+            return Err(format!("must contain {TEXT}"));
         }
+        Ok(Self { parts })
     }
 }
 
@@ -47,7 +47,7 @@ impl Template {
     /// The template with its placeholders filled.
     ///
     /// # Errors
-    /// Fails if the template has a query and the text has none.
+    /// The template has a query and the text has none.
     pub(crate) fn fill(&self, query: Option<&str>, text: &str) -> Result<String, String> {
         let parts = self.parts.iter().map(|part| match part {
             Part::Fixed(fixed) => Ok(fixed.as_str()),

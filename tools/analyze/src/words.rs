@@ -1,4 +1,4 @@
-//! Numbers with their nouns, and words of a shell.
+//! Plural forms, and quoting for a shell.
 
 use std::fmt::Display;
 
@@ -20,9 +20,12 @@ pub(crate) fn factor(speed_up: f64) -> impl Display {
 /// The words as a command line for a POSIX shell.
 pub(crate) fn shell(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    let quoted = words.iter().map(|word| match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    let quoted = words.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
     });
     quoted.collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Address of the server under load, as people type it.
+//! Address of the server under load, as typed by users.
 
 use reqwest::Url;
 

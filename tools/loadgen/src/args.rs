@@ -29,8 +29,8 @@ const ROUNDS: u32 = 2;
 /// Sends requests to any embedding or reranking server and reports throughput and latency
 ///
 /// A run is a closed loop (--concurrency: each response triggers the next request) or an open loop (--rate: requests
-/// arrive at random, whatever the number in flight, and latency counts from a request's scheduled start).
-/// Several comma-separated values mean several runs. Both flags together are a mixed load: queries at --rate beside
+/// arrive at random, regardless of the number in flight, and latency counts from a request's scheduled start). Several
+/// comma-separated values mean several runs. Both flags together are a mixed load: queries at --rate together with
 /// --concurrency bulk clients, and each of the two alone.
 #[derive(Debug, Clone, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -50,7 +50,7 @@ pub struct Bench {
     pub(crate) output: OutputArgs,
 }
 
-/// Subcommands.
+/// Subcommands of `prefold bench`.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Other {
     /// Draws results of `prefold bench --json`: throughput and latency against load
@@ -119,8 +119,8 @@ pub(crate) struct WorkloadArgs {
     words: Option<u32>,
 
     /// Template of a text: `{name}` is a field of the line, `{passage}` the text of a list item, `{client}` the client's
-    /// number, `\n` a line feed. Several templates are assigned to the clients in turn. Default: `{text}`, or that of the
-    /// built-in workload
+    /// number, `\n` a line feed. Several templates are assigned to the clients in turn. Default: `{text}`, or the
+    /// built-in workload's template
     #[arg(long)]
     template: Vec<String>,
 
@@ -231,7 +231,7 @@ impl WorkloadArgs {
         Ok(Source::Builtin { workload, seed })
     }
 
-    /// Built-in workload, unless there are other texts.
+    /// Built-in workload, unless other texts are given.
     fn builtin(&self, api: Api) -> Option<Builtin> {
         let is_absent = self.file.is_none() && self.random.is_none();
         is_absent.then(|| self.workload.unwrap_or(Builtin::of(api)))
@@ -273,7 +273,7 @@ impl WorkloadArgs {
 }
 
 impl LoadArgs {
-    /// One load per run; by default a closed loop with one request. Those of a mixed load are its bulk clients.
+    /// One load per run; by default a closed loop with one request. In a mixed load these are the bulk clients.
     pub(crate) fn loads(&self) -> Vec<Load> {
         if !self.rate.is_empty() && self.concurrency.is_empty() {
             return self.rate.iter().map(|&rate| Load::Open { rate, seed: self.seed }).collect();
@@ -282,7 +282,7 @@ impl LoadArgs {
         concurrency.iter().map(|&concurrency| Load::Closed { concurrency: concurrency as usize }).collect()
     }
 
-    /// Load of the queries beside the bulk, if this is a mixed load.
+    /// Load of the queries, if this is a mixed load.
     pub(crate) fn queries(&self) -> Result<Option<Load>> {
         if self.rate.is_empty() || self.concurrency.is_empty() {
             return Ok(None);

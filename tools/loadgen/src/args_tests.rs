@@ -88,14 +88,14 @@ fn both_loads_together_are_a_mixed_load() {
     );
     let plan = bench.workload.plan(&bench.target, Some("m".to_owned())).unwrap();
     assert_eq!((plan.texts_per_request, plan.priority), (Some(400), Some(7)));
-    // Queries are as the bulk, but for their texts and priority.
+    // Queries are like the bulk, except for their texts and priority.
     let queries = bench.queries.plan(&plan);
     assert_eq!((queries.api, queries.texts_per_request, queries.priority), (Api::Openai, None, None));
     assert_eq!(queries.model.as_deref(), Some("m"));
     assert_eq!(bench.queries.source(&queries, 3), Source::Random { lines: 2000, words: 8, seed: !3 });
     let target = bench.queries.target(TargetConfig { path: Some("/p".to_owned()), ..bench.target.config() });
     assert_eq!((target.path.as_deref(), target.authorization), (Some("/p"), bench.target.config().authorization));
-    // One of the two is no mixed load.
+    // Only one of the two flags is no mixed load.
     for line in ["--file f --rate 2", "--file f --concurrency 2"] {
         assert_eq!(read(line).unwrap().load.queries().unwrap(), None);
     }

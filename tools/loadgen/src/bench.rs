@@ -68,8 +68,8 @@ impl Bench {
         })
     }
 
-    /// Builds all requests: the report still without runs, and the streams of the bulk (or of the only requests) and of the
-    /// queries beside it.
+    /// Builds all requests. Returns the report, still without runs, and the streams: the bulk (or the only requests), then
+    /// the queries if any.
     async fn prepare(&self) -> Result<(Report, Arc<Driver>, Option<Stream>)> {
         let queries = self.load.queries()?;
         let target = Target::new(self.target.config())?;
@@ -138,7 +138,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Writes the runs so far, which then outlive a killed command. A pipe or device gets only the whole report.
+    /// Writes the runs so far, so that they survive if the command is killed. A pipe or device gets only the final
+    /// report.
     fn write_finished_runs(&self, report: &Report) -> Result<()> {
         match &self.output.json {
             Some(path) if std::fs::metadata(path).map_or(true, |file| file.is_file()) => report.write(path),
@@ -155,7 +156,7 @@ async fn interrupt() {
     }
 }
 
-/// What is sent where.
+/// Description of the requests and their target, for the user.
 fn title(report: &Report) -> Vec<String> {
     let Report { url, file, .. } = report;
     let requests = |number: usize| count(number as u64, "distinct request");

@@ -40,7 +40,7 @@ pub(crate) enum Builtin {
     MsMarco,
 }
 
-/// What stands on a line of a workload: texts, for rankings with a query.
+/// Content of a workload line: texts, for rankings with a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) query: Option<String>,
@@ -59,7 +59,7 @@ impl fmt::Display for Builtin {
 }
 
 impl Builtin {
-    /// The workload of an API without a choice.
+    /// The default workload of an API.
     pub(crate) fn of(api: Api) -> Self {
         if api.ranks() { Self::Rerank } else { Self::Instruction }
     }
@@ -80,7 +80,7 @@ impl Builtin {
         matches!(self, Self::Rerank | Self::MsMarco)
     }
 
-    /// Texts per request by default. For rankings it is all of a query.
+    /// Default texts per request; for rankings all texts of a query.
     pub(crate) fn texts_per_request(self, api: Api) -> Option<usize> {
         match self {
             _ if api.ranks() => None,

@@ -8,10 +8,10 @@ use std::path::Path;
 /// Area of the lines.
 const PLOT_WIDTH: f64 = 480.0;
 const PLOT_HEIGHT: f64 = 260.0;
-/// Least space left of the lines for labels of the y axis, and right of them for the legend.
+/// Minimum space left of the lines for labels of the y axis, and right of them for the legend.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 210.0;
-/// Most space of a name in the legend.
+/// Maximum width of a name in the legend.
 const MOST_NAME: f64 = 420.0;
 /// Space between the lines and a name in the legend.
 const BEFORE_NAME: f64 = 46.0;
@@ -24,9 +24,9 @@ const MARGIN: f64 = 8.0;
 const FONT_SIZE: f64 = 12.0;
 /// Width of bold letters relative to others.
 const BOLD: f64 = 1.15;
-/// Labels of a logarithmic axis, above which only powers of ten have one.
+/// Maximum labels of a logarithmic axis; with more, only powers of ten are labelled.
 const MOST_LOG_TICKS: usize = 12;
-/// Points of a line up to which each has a circle.
+/// Maximum points of a line that are drawn as circles.
 const MOST_CIRCLES: usize = 50;
 const COLOURS: [&str; 10] =
     ["#4269d0", "#d97706", "#3ca951", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#57534e", "#facc15", "#a3e635"];
@@ -231,7 +231,7 @@ fn axis_title(title: &str, log: bool) -> String {
     }
 }
 
-/// Draws a text, shortened to a width. The whole of a shortened one appears where the mouse points at it.
+/// Draws a text, shortened to a width. The full text of a shortened one is its tooltip.
 fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str, most: f64) {
     let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let shown = shorten(text, most / FONT_SIZE);

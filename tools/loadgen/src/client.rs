@@ -95,7 +95,7 @@ impl Target {
         let client = Client::builder()
             .default_headers(headers)
             .timeout(config.timeout)
-            // A proxy would be measured too.
+            // No proxy, since its time would be measured too.
             .no_proxy()
             .redirect(Policy::none())
             // Idle connections are kept, because opening one per request would be measured too.
@@ -136,7 +136,7 @@ impl Target {
         list["data"][0]["id"].as_str().map(str::to_owned)
     }
 
-    /// Text of the server's metrics, if it has any.
+    /// Text of the server's metrics, if it exports any.
     pub(crate) async fn metrics(&self) -> Option<String> {
         String::from_utf8(self.get("/metrics").await?).ok()
     }
@@ -160,7 +160,7 @@ pub(crate) fn bearer(key: &str) -> Result<HeaderValue> {
 
 fn not_sent(error: &reqwest::Error) -> Failure {
     let kind = if error.is_timeout() { Kind::Timeout } else { Kind::Connection };
-    // The error's own text has only the URL; the cause is in its sources.
+    // The error's own text has only the URL; its sources have the cause.
     let mut source: Option<&dyn std::error::Error> = Some(error);
     let mut messages = Vec::new();
     while let Some(error) = source {

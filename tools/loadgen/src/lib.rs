@@ -1,9 +1,9 @@
 //! A load generator for embedding and reranking servers: `prefold bench`.
 //!
 //! It supports OpenAI's, text-embeddings-inference's, Cohere's and vLLM's APIs, so that the same requests can compare
-//! servers. [`workload`] builds them before the clock starts, [`run`] sends them in a closed or open loop, [`measure`] puts
-//! runs together to warm-up and rounds, [`api`] validates responses, [`record`] counts results, [`report`] prints them,
-//! [`mixed`] those of queries beside bulk clients, [`summary`] says in words what they show.
+//! servers. [`workload`] builds them before the clock starts, [`run`] sends them in a closed or open loop, [`measure`]
+//! combines runs into a warm-up and rounds, [`api`] validates responses, [`record`] counts results, [`report`] prints them,
+//! [`mixed`] prints the tables of a mixed load, [`summary`] describes the results in prose.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -6,14 +6,14 @@ use crate::run::{self, Finished, Length, Load, Stop, Stream};
 use crate::server_side::{Counters, ServerSide};
 use anyhow::{Result, bail};
 
-/// Streams that load the server at the same time, each with its part of a mixed load.
+/// Streams that load the server at the same time, each labelled with its part of a mixed load.
 type Phase = Vec<(Option<Part>, Stream)>;
 
-/// Phases and how long they take.
+/// Phases and their length.
 pub(crate) struct Measurement {
-    /// Load named in the reports; that of the bulk in a mixed load.
+    /// Load named in the reports; in a mixed load the bulk's.
     load: Load,
-    /// Phases, of which the last is also the warm-up.
+    /// Phases; the last one is also the warm-up.
     phases: Vec<Phase>,
     rounds: u32,
     length: Length,
@@ -25,12 +25,12 @@ pub(crate) struct Measurement {
 struct Tally {
     /// One result per stream and round.
     rounds: Vec<Vec<Finished>>,
-    /// Growth of the server's metrics in all rounds, if it has any.
+    /// Growth of the server's metrics in all rounds, if it exports any.
     growth: Option<Counters>,
 }
 
 impl Measurement {
-    /// A stream alone.
+    /// A measurement of one stream.
     pub(crate) fn single(stream: Stream, length: Length, warmup: Option<Length>) -> Self {
         Self { load: stream.load, phases: vec![vec![(None, stream)]], rounds: 1, length, warmup }
     }
@@ -39,7 +39,7 @@ impl Measurement {
     ///
     /// Rounds spread the phases over the time of the measurement, and every second one has them in reverse order: a
     /// machine that becomes faster or slower at a constant pace favours no phase. Each phase ends when all its requests
-    /// are answered, so none meets those of another.
+    /// are answered, so phases never overlap.
     pub(crate) fn mixed(queries: &Stream, bulk: &Stream, rounds: u32, length: Length, warmup: Option<Length>) -> Self {
         let part = |part, stream: &Stream| (Some(part), stream.clone());
         let phases = vec![
@@ -50,8 +50,8 @@ impl Measurement {
         Self { load: bulk.load, phases, rounds, length, warmup }
     }
 
-    /// Runs the warm-up and all rounds, or those until `stop`. Returns a report per phase and stream; `None` if the warm-up
-    /// was interrupted.
+    /// Runs the warm-up and all rounds, or the rounds until `stop`. Returns a report per phase and stream; `None` if the
+    /// warm-up was interrupted.
     pub(crate) async fn run(&self, mut stop: Stop<'_>) -> Result<Option<Vec<RunReport>>> {
         if !self.warm_up(stop.as_mut()).await? {
             return Ok(None);
@@ -112,14 +112,15 @@ async fn counters(target: &Target) -> Option<Counters> {
 
 impl Tally {
     fn add(&mut self, round: Vec<Finished>, growth: Option<Counters>) {
-        self.growth = match self.rounds.is_empty() {
-            true => growth,
-            false => self.growth.take().zip(growth).map(|(sum, growth)| sum.plus(&growth)),
+        self.growth = if self.rounds.is_empty() {
+            growth
+        } else {
+            self.growth.take().zip(growth).map(|(sum, growth)| sum.plus(&growth))
         };
         self.rounds.push(round);
     }
 
-    /// One report per stream, or none without a round. Those of one phase have the server's view in common.
+    /// One report per stream, or none without a round. Reports of one phase share the server's view.
     fn reports(&self, load: Load, phase: &Phase) -> Vec<RunReport> {
         let Some((first, others)) = self.rounds.split_first() else { return Vec::new() };
         let mut sums = first.clone();

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Time for which the server works on a request.
 const WORK: Duration = Duration::from_millis(40);
 
-/// Random texts, so many per request, with a priority.
+/// Random texts, `texts` per request, with a priority.
 fn driver(url: &str, texts: usize, priority: i64) -> Arc<Driver> {
     let plan = Plan {
         api: Api::Embed,
@@ -25,7 +25,7 @@ fn driver(url: &str, texts: usize, priority: i64) -> Arc<Driver> {
     Driver::new(target(url), Workload::from_source(&source, &plan).unwrap())
 }
 
-/// One text with priority 1 at 100 a second, beside three clients that send four with priority 2.
+/// Queries of one text with priority 1 at 100 a second, and three bulk clients that send four texts with priority 2.
 fn mixed(url: &str, rounds: u32) -> Measurement {
     let queries = Stream { driver: driver(url, 1, 1), load: Load::Open { rate: 100.0, seed: 1 } };
     let bulk = Stream { driver: driver(url, 4, 2), load: Load::Closed { concurrency: 3 } };
@@ -62,7 +62,7 @@ async fn phases_come_in_rounds_and_none_meets_requests_of_another() {
     assert!(log[..first].iter().all(|query| query.end <= log[first].begin));
     let (before, after) = log.split_at(log.len() - last);
     assert!(before.iter().all(|logged| logged.end <= after[0].begin));
-    // The rounds have arrivals of their own.
+    // Each round has different arrivals.
     assert_ne!(first, last, "the seeds of the two rounds are expected to differ in the number of arrivals");
 }
 
@@ -80,7 +80,7 @@ async fn rounds_are_summed_and_latency_is_also_in_forward_passes() {
         let (passes, ms) = (run.latency_passes.unwrap(), run.latency_ms);
         assert!((passes.p50 - ms.p50 / 10.0).abs() < 1e-6 && passes.max >= 4.0, "{passes:?}");
     }
-    // The metrics of a phase are those of its requests, and of no other phase.
+    // The metrics of a phase count its own requests only.
     let batches = |run: &RunReport| run.server.as_ref().unwrap().batches.unwrap();
     assert_eq!((batches(&runs[0]), batches(&runs[1])), (runs[0].sent, runs[1].sent));
     assert_eq!(batches(&runs[2]), runs[2].sent + runs[3].sent);

@@ -1,4 +1,4 @@
-//! Tables of a mixed load: queries and bulk clients, each alone and beside the other.
+//! Tables of a mixed load: queries and bulk clients, each alone and together.
 
 use crate::report::{self, Latency, Part, RunReport};
 use crate::words::count;
@@ -20,7 +20,7 @@ impl Part {
     }
 }
 
-/// Everything that is printed about one number of bulk clients.
+/// All tables for one number of bulk clients.
 pub(crate) fn lines(runs: &[RunReport]) -> Vec<String> {
     let mut parts: Vec<(Part, &RunReport)> = runs.iter().filter_map(|run| Some((run.part?, run))).collect();
     parts.sort_by_key(|(part, _)| *part as u8);
@@ -41,7 +41,8 @@ fn throughput_and_latency(parts: &[(Part, &RunReport)]) -> Vec<String> {
     ["".to_owned(), report::header(&format!("{name:<NAME$}"))].into_iter().chain(rows).collect()
 }
 
-/// Latencies in units of the server's forward pass, which a query waits for at least; nothing for other servers.
+/// Latencies in units of the server's forward pass, the minimum that a query waits for; empty for servers that do not
+/// report it.
 fn forward_passes(parts: &[(Part, &RunReport)]) -> Vec<String> {
     let row = |(part, run): &(Part, &RunReport)| {
         let (server, Latency { p50, p90, p99, max, .. }) = (run.server.as_ref()?, run.latency_passes?);
@@ -62,7 +63,7 @@ fn forward_passes(parts: &[(Part, &RunReport)]) -> Vec<String> {
     ["".to_owned(), header].into_iter().chain(rows).collect()
 }
 
-/// Histograms of the latency side by side; intervals without a request in any of them are left out.
+/// Histograms of the latency in adjacent columns; intervals that are empty in all of them are omitted.
 fn histograms(parts: &[(Part, &RunReport)]) -> Vec<String> {
     let mut bounds: Vec<(f64, f64)> = parts
         .iter()
@@ -79,7 +80,7 @@ fn histograms(parts: &[(Part, &RunReport)]) -> Vec<String> {
             let count = |from_ms: f64| run.histogram.iter().find(|interval| interval.from_ms == from_ms);
             let count = count(from).map_or(0, |interval| interval.count);
             let most = run.histogram.iter().map(|interval| interval.count).max().unwrap_or(1).max(1);
-            // At least one sign for at least one request.
+            // At least one character for at least one request.
             let bar = "#".repeat((count as usize * BAR).div_ceil(most as usize));
             let count = if count == 0 { String::new() } else { count.to_string() };
             let _ = write!(row, "  {count:>6} {bar:<BAR$}");

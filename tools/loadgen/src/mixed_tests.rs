@@ -4,7 +4,7 @@ use crate::record::{Record, Start};
 use crate::run::{Finished, Load};
 use std::time::{Duration, Instant};
 
-/// A run of ten seconds with answers of four texts after so many milliseconds.
+/// A run of ten seconds with answers of four texts after the given milliseconds.
 fn run(part: Part, latencies_ms: &[u64], pass_ms: Option<f64>) -> RunReport {
     let (mut record, begin) = (Record::new(), Instant::now());
     for &ms in latencies_ms {
@@ -76,7 +76,7 @@ fn histograms_share_their_intervals() {
             format!("700 - 1000 ms 1 {} 1 {}", "#".repeat(12), "#".repeat(6)),
         ]
     );
-    // Columns stand below their names.
+    // Columns are aligned with their names.
     let column = |line: &str, text: &str| line.find(text).unwrap();
     assert_eq!(column(&lines[4], "4 #"), column(&lines[1], "bulk alone") + 5);
 }

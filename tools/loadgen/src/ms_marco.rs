@@ -15,8 +15,8 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Cumulative distribution: of [`ALL`] texts, how many have at most that many words, in ascending order. Lengths between
-/// two entries are equally likely.
+/// Cumulative distribution: for ascending numbers of words, how many of [`ALL`] texts have at most that many. Lengths
+/// between two entries are equally likely.
 type Distribution = [(usize, usize)];
 
 /// Last entry of each [`Distribution`].
@@ -71,11 +71,11 @@ const PASSAGE_WORDS: [(usize, usize); 23] = [
 ];
 
 /// Passages of a query, each number equally likely: 8.2 on average, as in the validation split of release 1.1, whose 10,047
-/// queries fill 1,287 requests of 64 texts in arXiv 2601.15013. Their spread is not published; 10 is the most.
+/// queries fill 1,287 requests of 64 texts in arXiv 2601.15013. The distribution is not published; the maximum is 10.
 const PASSAGES: [usize; 5] = [6, 8, 8, 9, 10];
 
-/// Tokens of 8 words. Qwen's tokenizer makes 1.37 tokens of a word (between white space) of the 4,299 distinct passages
-/// that a dense retriever returns for the queries of TREC 2019, and 1.22 of a query's.
+/// Tokens of 8 words. Qwen's tokenizer gives 1.37 tokens per word (between white space) for the 4,299 distinct passages
+/// that a dense retriever returns for the queries of TREC 2019, and 1.22 tokens per word of the queries.
 const TOKENS_PER_8_WORDS: usize = 11;
 
 /// Tokens of the reranker's prompt with Qwen's tokenizer (the preset `qwen3-reranker`): before the query, between query and
@@ -89,7 +89,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Lengths that `seed` determines.
+    /// Lengths determined by `seed`.
     pub fn new(seed: u64) -> Self {
         Self { random: StdRng::seed_from_u64(seed) }
     }
@@ -109,7 +109,7 @@ impl Lengths {
         PASSAGES[self.random.random_range(0..PASSAGES.len())]
     }
 
-    /// Tokens of so many words, 1.375 per word, rounded.
+    /// Tokens of `words` words, 1.375 per word, rounded.
     pub fn tokens(words: usize) -> usize {
         (words * TOKENS_PER_8_WORDS + 4) / 8
     }
@@ -139,7 +139,7 @@ mod tests {
         lengths.iter().sum::<usize>() as f64 / lengths.len() as f64
     }
 
-    /// Longest of the shortest `percent` percent.
+    /// The given percentile of ascending lengths.
     fn percentile(sorted: &[usize], percent: usize) -> usize {
         sorted[sorted.len() * percent / 100 - 1]
     }

@@ -5,7 +5,7 @@ use crate::sentences::Sentences;
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Queries of the validation split of release 1.1, which arXiv 2601.15013 measures with.
+/// Queries of the validation split of release 1.1, the load of arXiv 2601.15013.
 const QUERIES: usize = 10_047;
 
 /// Greatest number at the end of a sentence. Invented words are common ones, of 1.1 tokens each; with the digits of a number
@@ -28,7 +28,7 @@ pub(crate) fn queries_with_passages(seed: u64) -> Vec<(String, Vec<String>)> {
     (0..QUERIES).map(with_passages).collect()
 }
 
-/// The first text that is not in `seen`, to which it is added. Retries keep its number of words.
+/// The first text that is not in `seen`; adds it. Retries keep its number of words.
 fn unseen(seen: &mut HashSet<String>, mut make: impl FnMut() -> String) -> String {
     loop {
         let text = make();
@@ -38,7 +38,7 @@ fn unseen(seen: &mut HashSet<String>, mut make: impl FnMut() -> String) -> Strin
     }
 }
 
-/// Lower-case words from the middle of a sentence, as people type them.
+/// Lower-case words from the middle of a sentence, as typed by users.
 fn query(sentences: &mut Sentences, words: usize) -> String {
     let skipped = sentences.number(6);
     let mut text = String::new();
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn texts_have_the_lengths_and_numbers_of_the_data_set() {
         let all = queries_with_passages(1);
-        // 1,287 requests of 64 texts, as in the paper, to a percent.
+        // 1,287 requests of 64 texts as in the paper, to within one percent.
         let passages: Vec<&String> = all.iter().flat_map(|(_, passages)| passages).collect();
         assert_eq!(all.len(), QUERIES);
         assert!((81_500..83_200).contains(&passages.len()), "{}", passages.len());

@@ -91,8 +91,8 @@ fn loads(series: &Series<'_>, title: &str, x_title: &str) -> Vec<Chart> {
     vec![throughput, latency]
 }
 
-/// Distribution of the queries' latency for each number of bulk clients, and the throughput of the bulk. What has the
-/// server for itself is dashed.
+/// Distribution of the queries' latency for each number of bulk clients, and the throughput of the bulk. Measurements
+/// of one alone are dashed.
 fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
     let mut clients: Vec<f64> = series.iter().flat_map(|(_, runs)| runs.iter().map(|run| run.load)).collect();
     clients.sort_by(f64::total_cmp);
@@ -112,7 +112,7 @@ fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
     charts
 }
 
-/// Cumulative distribution of the queries' latency, alone and beside the bulk.
+/// Cumulative distribution of the queries' latency, alone and together with the bulk.
 fn latencies(series: &Series<'_>, title: &str, clients: f64) -> Chart {
     let title = format!("{title}: queries beside {}", count(clients as u64, "bulk client"));
     let mut chart = Chart { log_x: true, ..chart(&title, "latency, ms", "% of the queries") };

@@ -12,20 +12,20 @@ const RANDOM_REQUESTS: usize = 2000;
 /// Default number of words of a random query that is embedded.
 const QUERY_WORDS: usize = 8;
 
-/// Flags for the queries beside the bulk. What they leave out is as in the bulk, except for texts and priority.
+/// Flags for the queries of a mixed load. Defaults are the bulk's settings, except for texts and priority.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Queries of a mixed load (--rate with --concurrency)")]
 #[group(requires_all = ["rate", "concurrency"])]
 pub(crate) struct QueriesArgs {
-    /// API of the queries. Default: that of --api
+    /// API of the queries. Default: --api
     #[arg(long, value_enum)]
     queries_api: Option<Api>,
 
-    /// Path of the queries. Default: that of the bulk, or the API's path if --queries-api is given
+    /// Path of the queries. Default: the bulk's path, or the API's path if --queries-api is given
     #[arg(long, value_name = "PATH")]
     queries_path: Option<String>,
 
-    /// API key of the queries. Default: that of --api-key
+    /// API key of the queries. Default: --api-key
     #[arg(long, value_name = "API_KEY", value_parser = bearer)]
     queries_api_key: Option<HeaderValue>,
 
@@ -47,13 +47,13 @@ pub(crate) struct QueriesArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     queries_texts: Option<u32>,
 
-    /// Priority of the queries, sent as the number `priority` in the body. Default: none, whatever --priority says
+    /// Priority of the queries, sent as the number `priority` in the body. Default: none, even with --priority
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     queries_priority: Option<i64>,
 }
 
 impl QueriesArgs {
-    /// Target of the queries beside the bulk's.
+    /// Target of the queries, given the bulk's.
     pub(crate) fn target(&self, bulk: TargetConfig) -> TargetConfig {
         let bulk_path = bulk.path.filter(|_| self.queries_api.is_none());
         TargetConfig {
@@ -64,7 +64,7 @@ impl QueriesArgs {
         }
     }
 
-    /// Plan of the queries beside the bulk's.
+    /// Plan of the queries, given the bulk's.
     pub(crate) fn plan(&self, bulk: &Plan) -> Plan {
         Plan {
             api: self.queries_api.unwrap_or(bulk.api),
@@ -77,15 +77,13 @@ impl QueriesArgs {
         }
     }
 
-    /// Source of the queries, whose random texts are not those of the bulk with the same seed.
+    /// Source of the queries; their random texts differ from the bulk's for the same seed.
     pub(crate) fn source(&self, plan: &Plan, seed: u64) -> Source {
         if let Some(path) = &self.queries_file {
             return Source::File(path.clone());
         }
-        let (texts, words) = match plan.api.ranks() {
-            true => (1, RANDOM_WORDS),
-            false => (plan.texts_per_request.unwrap_or(1), QUERY_WORDS),
-        };
+        let (texts, words) =
+            if plan.api.ranks() { (1, RANDOM_WORDS) } else { (plan.texts_per_request.unwrap_or(1), QUERY_WORDS) };
         let words = self.queries_words.map_or(words, |words| words as usize);
         Source::Random { lines: RANDOM_REQUESTS * texts, words, seed: !seed }
     }

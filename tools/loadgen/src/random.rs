@@ -11,7 +11,7 @@ const SYLLABLES: u64 = (CONSONANTS.len() * VOWELS.len()) as u64;
 
 /// Endless distinct texts of random words, such as `tuva bo kerigo`, determined by a seed.
 ///
-/// Words of random syllables have no common beginnings, so a server that computes common prefixes once saves nearly
+/// Words of random syllables have few common prefixes, so a server that computes common prefixes once saves almost
 /// nothing. The last word is the text's number in syllables, which makes every text distinct.
 #[derive(Debug, Clone)]
 pub(crate) struct RandomTexts {

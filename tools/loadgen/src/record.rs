@@ -43,7 +43,7 @@ impl Times {
         let _ = self.0.add(&other.0);
     }
 
-    /// Counts of the times in intervals between round numbers, from the first to the last interval that has any.
+    /// Counts of the times in intervals between round numbers, from the first to the last non-empty interval.
     pub(crate) fn intervals(&self) -> Vec<Interval> {
         let mut counts = BTreeMap::new();
         for value in self.0.iter_recorded() {
@@ -71,7 +71,7 @@ fn bound(index: usize) -> u64 {
     STEPS[index % 6] * 10u64.pow(index as u32 / 6)
 }
 
-/// Number of times in an interval, whose upper end belongs to the next one.
+/// Number of times in an interval, excluding its upper end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Interval {
     pub(crate) from_ms: f64,

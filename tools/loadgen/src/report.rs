@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) version: String,
     pub(crate) url: String,
     pub(crate) model: Option<String>,
-    /// File, or what the random texts are.
+    /// File, or description of the random texts.
     pub(crate) file: String,
     pub(crate) clients: usize,
     pub(crate) texts_per_request: Option<usize>,
@@ -31,10 +31,10 @@ pub(crate) struct Report {
     /// Seed of arrivals and random texts.
     #[serde(default)]
     pub(crate) seed: u64,
-    /// Priority named by the requests, but the queries of a mixed load.
+    /// Priority of the requests, except for the queries of a mixed load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<i64>,
-    /// Queries of a mixed load; the fields above are those of the bulk.
+    /// Queries of a mixed load; the fields above describe the bulk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queries: Option<QueriesReport>,
     /// One run per load, in the order of the command line; for a mixed load one per [`Part`].
@@ -52,7 +52,7 @@ pub(crate) struct QueriesReport {
     pub(crate) priority: Option<i64>,
 }
 
-/// Requests of a mixed load: which ones, and beside which others.
+/// Part of a mixed load: queries or bulk, alone or together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
@@ -90,7 +90,7 @@ pub(crate) struct RunReport {
     #[serde(default)]
     pub(crate) rounds_texts_per_s: Vec<f64>,
     pub(crate) latency_ms: Latency,
-    /// Latency over the mean time of a forward pass, if the server reports that.
+    /// Latency divided by the mean time of a forward pass, if the server reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) latency_passes: Option<Latency>,
     /// Latency that 0%, 1%, ..., 100% of the requests did not exceed.
@@ -145,7 +145,7 @@ impl Latency {
 }
 
 impl RunReport {
-    /// Result of a load, whatever the number of rounds.
+    /// Result of a load over all its rounds.
     pub(crate) fn new(load: Load, finished: &Finished, server: Option<ServerSide>) -> Self {
         let record = &finished.record;
         let per_second = |count: u64| finished.per_second(count);
@@ -181,7 +181,7 @@ impl RunReport {
         }
     }
 
-    /// Line of the table, which begins with the name of the load.
+    /// Line of the table, beginning with the name of the load.
     pub(crate) fn row(&self, name: &str) -> String {
         let Latency { p50, p90, p99, max, .. } = self.latency_ms;
         let tokens = self.tokens_per_s.map_or("-".to_owned(), |tokens| format!("{tokens:.0}"));

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) enum Load {
     /// Closed loop: number of requests in flight.
     Closed { concurrency: usize },
-    /// Open loop: mean random arrivals per second, whatever the number in flight.
+    /// Open loop: mean random arrivals per second, regardless of the number in flight.
     Open { rate: f64, seed: u64 },
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Finished {
     pub(crate) interrupted: bool,
 }
 
-/// Requests that are sent in one way.
+/// A stream: requests to one target under one load.
 #[derive(Clone)]
 pub(crate) struct Stream {
     pub(crate) driver: Arc<Driver>,

@@ -70,7 +70,7 @@ async fn a_closed_loop_of_one_sends_in_order() {
 
 #[tokio::test]
 async fn an_open_loop_does_not_wait_for_answers() {
-    // Never ends if connections or anything else hold requests back.
+    // Never ends if connections or other limits hold requests back.
     let (_, url) = Server::start(Behaviour::Together(Barrier::new(300))).await;
     let load = Load::Open { rate: 5000.0, seed: 1 };
     let finished = run(&driver(target(&url), &["a"]), load, requests(300)).await;

@@ -103,7 +103,7 @@ impl Counters {
         NAMES.iter().position(|&other| other == name).and_then(|i| self.0[i])
     }
 
-    /// Ratio of two sums.
+    /// Ratio of two sums, if both are known.
     fn ratio(&self, name: &str, of: &str) -> Option<f64> {
         self.get(of).filter(|&of| of > 0.0).and_then(|of| Some(self.get(name)? / of))
     }
@@ -136,7 +136,7 @@ fn sample(metrics: &str, name: &str) -> Option<f64> {
 impl ServerSide {
     /// Computed from the growth of the metrics during a run, or else from response headers.
     ///
-    /// Metrics count each batch. Headers tell what requests share within themselves, so they are used only without metrics.
+    /// Metrics count each batch. Headers only show sharing within a request, so they are used only without metrics.
     pub(crate) fn new(run: Option<Counters>, record: &Record) -> Option<Self> {
         // Other servers lack these metrics; a server restarted during the run has fewer batches than before.
         if let Some(run) = run.filter(|run| run.get(BATCHES).is_some_and(|batches| batches > 0.0)) {
@@ -167,7 +167,7 @@ impl ServerSide {
         self.batch_ms.map(|batch| batch.inference).filter(|ms| *ms > 0.0)
     }
 
-    /// Remarks from the metrics, besides the ratio.
+    /// Remarks from the metrics, in addition to the ratio.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let batches = self.batches.zip(self.texts_per_batch);
         let batches = batches

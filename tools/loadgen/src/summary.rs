@@ -1,9 +1,9 @@
-//! The report in prose, below the tables: what their columns mean and what the runs show.
+//! The report in prose, printed below the tables: meaning of the columns and results of the runs.
 
 use crate::report::{Part, Report, RunReport};
 use crate::words::count;
 
-/// N'/N from which hardly anything was shared.
+/// N'/N above which almost nothing was shared.
 const HARDLY: f64 = 0.95;
 
 /// Everything that is printed below the tables; nothing without a run.
@@ -96,7 +96,7 @@ fn beside_bulk(runs: &[RunReport]) -> Vec<String> {
     runs.iter().filter(|run| run.part == Some(Part::QueriesBesideBulk)).filter_map(line).collect()
 }
 
-/// What compaction saved, or how texts come to share something.
+/// Savings by compaction, or advice on sharing between texts.
 fn sharing(report: &Report) -> Option<String> {
     let ratio = |run: &RunReport| run.server.as_ref()?.compaction_ratio;
     let ratios = report.runs.iter().filter_map(|run| Some((run, ratio(run)?)));

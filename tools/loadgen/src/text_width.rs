@@ -1,6 +1,6 @@
 //! Width of a chart's texts, estimated, since the font is the viewer's.
 
-/// Characters of a shortened text at most.
+/// Maximum characters of a shortened text.
 const MOST_CHARACTERS: usize = 200;
 
 /// Width in units of the font size, at least that of DejaVu Sans, which is wider than most.
@@ -22,7 +22,7 @@ pub(crate) fn width(text: &str) -> f64 {
     text.chars().map(of).sum()
 }
 
-/// The text, or as much of its beginning and end as has the width.
+/// The text, or as much of its beginning and end as fits the width.
 pub(crate) fn shorten(text: &str, most: f64) -> String {
     let characters: Vec<char> = text.chars().collect();
     if characters.len() <= MOST_CHARACTERS && width(text) <= most {

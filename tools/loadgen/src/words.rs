@@ -1,4 +1,4 @@
-//! Numbers with their nouns.
+//! Plural forms.
 
 /// `1 text`, `2 texts`: the number with a noun whose plural ends in `s`, or in `es` after `ch`.
 pub(crate) fn count(number: u64, noun: &str) -> String {

@@ -74,7 +74,7 @@ pub(crate) struct Plan {
     pub(crate) texts_per_request: Option<usize>,
     /// Model name, for APIs that have one.
     pub(crate) model: Option<String>,
-    /// Request base64 vectors, if the API supports them.
+    /// Whether to request base64 vectors, if the API supports them.
     pub(crate) base64: bool,
     /// Priority named by each request.
     pub(crate) priority: Option<i64>,
@@ -163,13 +163,15 @@ impl Plan {
     fn random_lines(&self, lines: usize, words: usize, seed: u64) -> Vec<Line> {
         let mut random = RandomTexts::new(seed);
         let passages = self.random_texts();
-        let mut line = |index| match self.api.ranks() {
-            false => Line { number: index + 1, fields: only_text(random.text(words)), passages: None },
-            true => Line {
+        let mut line = |index| {
+            if !self.api.ranks() {
+                return Line { number: index + 1, fields: only_text(random.text(words)), passages: None };
+            }
+            Line {
                 number: index + 1,
                 fields: [("query".to_owned(), random.text(RANDOM_QUERY_WORDS))].into(),
                 passages: Some((0..passages).map(|_| only_text(random.text(words))).collect()),
-            },
+            }
         };
         (0..lines).map(&mut line).collect()
     }
@@ -234,9 +236,12 @@ fn builtin_lines(groups: Vec<Group>) -> Vec<Line> {
 fn parse_lines(text: &str, json: bool) -> Result<Vec<Line>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
-        .map(|(index, line)| match json {
-            true => parse_json(index + 1, line).with_context(|| format!("line {}", index + 1)),
-            false => Ok(Line { number: index + 1, fields: only_text(line.to_owned()), passages: None }),
+        .map(|(index, line)| {
+            if json {
+                parse_json(index + 1, line).with_context(|| format!("line {}", index + 1))
+            } else {
+                Ok(Line { number: index + 1, fields: only_text(line.to_owned()), passages: None })
+            }
         })
         .collect()
 }
