@@ -1,4 +1,4 @@
-"""The same shapes and texts through PyTorch and sentence-transformers, to compare with in one sitting.
+"""The same shapes and texts in PyTorch and sentence-transformers, for a comparison on the same machine.
 
     pip install torch sentence-transformers
     cargo run --release -p prefold-benches -- kernels

@@ -1,6 +1,6 @@
-//! The radix plan of 16,384 tokens at several sharing ratios, and of a million, beside the crate `radix_mlp` on
-//! the same input in the same run. Both must agree, index for index. Plans are built in the memory of plans that
-//! are done, as the planner does; `radix_mlp` returns fresh vectors and has no other way.
+//! The radix plan of 16,384 tokens at several sharing ratios, and of a million tokens, compared with the crate
+//! `radix_mlp` on the same input in the same run. Both must agree, index for index. Plans reuse the memory of finished
+//! plans, as in the planner; `radix_mlp` always returns fresh vectors.
 //!
 //! `cargo bench -p prefold-benches --bench planning`
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -13,7 +13,7 @@ use std::hint::black_box;
 
 const TOKENS: usize = 16_384;
 
-/// `sequences` equally long sequences, `prefix` of whose tokens are the same.
+/// `sequences` sequences of equal length that share their first `prefix` tokens.
 fn shared_prefix(tokens: usize, sequences: usize, prefix: usize) -> RaggedBatch {
     let mut rng = StdRng::seed_from_u64(1);
     let len = tokens / sequences;
@@ -39,7 +39,7 @@ fn rerank(tokens: usize) -> RaggedBatch {
     RaggedBatch::from_sequences(&sequences).unwrap()
 }
 
-/// As the planner does it: the sequences begin at position 0.
+/// As in the planner, the sequences begin at position 0.
 fn plan(builder: &mut PlanBuilder, batch: &RaggedBatch) -> RadixPlan {
     for b in 0..batch.num_sequences() {
         builder.push(&batch.input_ids()[batch.rows(b)]);

@@ -1,5 +1,6 @@
-"""Withholds AMX from this process and all that it starts: a filter of system calls refuses the state of tiles, which Linux gives a process
-only on request (arch_prctl, ARCH_REQ_XCOMP_PERM). prefold, oneDNN, OpenVINO and ONNX Runtime all ask, and take their next best kernels.
+"""Withholds AMX from this process and its children: a system call filter refuses the permission for tile data, which a process must
+request from Linux (arch_prctl, ARCH_REQ_XCOMP_PERM). prefold, oneDNN, OpenVINO and ONNX Runtime all request it, and without it use their
+next best kernels.
 
 Variables such as ONEDNN_MAX_CPU_ISA reach only oneDNN: OpenVINO's own kernels read theirs in debug builds alone, ONNX Runtime has none.
 """

@@ -1,13 +1,14 @@
-"""Answers against reference values: the speed of an engine counts only if it computes the same."""
+"""Comparison of answers with reference values: an engine's speed counts only if its answers are right."""
 
 import json
 import math
 
 from venvs import ROOT
 
-# float32: largest difference of a component of a unit vector, or of a logit. The others: mean and least cosine of vectors; largest difference
-# of a logit relative to its size where that is above 1. PyTorch rounds the residual stream to bfloat16 too and is off by 0.14 with random
-# weights. In int8, one scale for all activations of a tensor, which is ONNX Runtime's way, is the coarsest that must pass.
+# float32: largest difference of a component of a unit vector, or of a logit. Other types: mean and minimum cosine of vectors; largest
+# difference of a logit, relative to its magnitude if that is above 1. PyTorch rounds the residual stream to bfloat16 too and is off by 0.14
+# with random weights. In int8 the coarsest quantization that must pass is ONNX Runtime's, with one scale for all activations of a
+# tensor.
 FLOAT32, LOGIT = 1e-4, 0.2
 COSINES = {"bfloat16": (0.999, 0.999), "float16": (0.999, 0.999), "int8": (0.99, 0.97)}
 
@@ -28,13 +29,13 @@ def cosine(a, b):
 
 
 def cosines(values, expected):
-    """(mean, least)."""
+    """Mean and minimum cosine."""
     found = [cosine(*pair) for pair in zip(values, expected, strict=True)]
     return sum(found) / len(found), min(found)
 
 
 def vectors(dtype, values, expected):
-    """(right, what was found) of unit vectors."""
+    """Whether unit vectors are right, and a description of the differences."""
     pairs = list(zip(values, expected, strict=True))
     if dtype == "float32":
         worst = max(difference(*pair) for pair in pairs)
@@ -46,7 +47,7 @@ def vectors(dtype, values, expected):
 
 
 def logits(dtype, values, expected):
-    """(right, what was found) of a cross-encoder's logits."""
+    """Whether a cross-encoder's logits are right, and a description of the differences."""
     bound = FLOAT32 if dtype == "float32" else LOGIT
     worst = max(abs(a - b) / max(1, abs(b)) for a, b in zip(values, expected, strict=True))
     return worst <= bound, f"differs by {worst:.1e}, at most {bound:g} allowed"

@@ -1,4 +1,4 @@
-"""prefold beside other engines on CPUs, in alternating runs in the same minutes. See README.md.
+"""Compares prefold with other engines on CPUs, in alternating runs within the same minutes. See README.md.
 
     python3 benches/compare/compare.py minilm
     python3 benches/compare/compare.py minilm --without-amx --out minilm-without-amx.json
@@ -43,10 +43,10 @@ def main():
     parser.add_argument("--peers", type=labels, help=f"peers of the table to run, of {','.join(PEERS)}; default: all")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (default 5)")
     parser.add_argument("--out", type=Path, help="file of the results; default: target/compare/TABLE.json")
-    parser.add_argument("--prefold", type=Path, default=ROOT / "target/release/prefold", help="the binary, with prefold-bench beside it")
-    parser.add_argument("--wheel", type=Path, help="the wheel of the table in-process; default: that of target/dist (make wheel)")
-    parser.add_argument("--tei", type=Path, help="a text-embeddings-router with its ONNX Runtime backend, to run beside them")
-    parser.add_argument("--without-amx", action="store_true", help="run all without AMX, as on a CPU that lacks it")
+    parser.add_argument("--prefold", type=Path, default=ROOT / "target/release/prefold", help="the binary, next to prefold-bench")
+    parser.add_argument("--wheel", type=Path, help="the wheel for the table in-process; default: the wheel in target/dist (make wheel)")
+    parser.add_argument("--tei", type=Path, help="a text-embeddings-router with its ONNX Runtime backend, as a further contender")
+    parser.add_argument("--without-amx", action="store_true", help="run all contenders without AMX, as on a CPU that lacks it")
     args = parser.parse_args()
     if args.without_amx:
         amx.withhold()

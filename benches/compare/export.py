@@ -1,7 +1,7 @@
 """Exports a BERT checkpoint for the peers that do not read checkpoints: export.py MODEL OUT (in the environment `torch`).
 
-`model.onnx` is made by torch.onnx.export, `model.xml` by OpenVINO from PyTorch; both give the states of all tokens in float32. Eager
-attention becomes the fewest operations in ONNX Runtime, PyTorch's own in OpenVINO.
+`model.onnx` is made by torch.onnx.export, `model.xml` by OpenVINO from PyTorch; both return the states of all tokens in float32. The
+export uses the attention that gives the fewest operations: eager attention for ONNX Runtime, PyTorch's own (SDPA) for OpenVINO.
 """
 
 import shutil
@@ -26,7 +26,7 @@ class States(torch.nn.Module):
 
 
 def main(directory, out):
-    # Two texts of different lengths, so that no size and no mask is taken for a constant.
+    # Two texts of different lengths, so that neither sizes nor the mask are exported as constants.
     ids = torch.full((2, 7), 1000)
     mask = torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
     example = (ids, mask, torch.zeros_like(ids))

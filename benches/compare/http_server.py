@@ -1,7 +1,7 @@
-"""The thinnest HTTP server that a Python engine can have: keep-alive HTTP/1.1 on plain sockets, a thread for each connection.
+"""A minimal HTTP server for Python engines: keep-alive HTTP/1.1 on plain sockets, one thread per connection.
 
-It answers every POST as OpenAI's /v1/embeddings with base64 vectors. Without `gather` a connection's thread computes its own request, at
-most `streams` at once. With it one thread computes all waiting requests as one batch, as soon as it is free, without any delay.
+It answers every POST as OpenAI's /v1/embeddings with base64 vectors. Without `gather` each connection's thread computes its own request,
+at most `streams` at once. With `gather` one thread computes all waiting requests as one batch, as soon as it is free, without any delay.
 """
 
 import base64

@@ -23,7 +23,7 @@ class InProcess(Peer):
         return venvs.with_wheel(self.wheel)
 
     def calls(self, texts):
-        """Seconds of a call for each text, one after another, and those of its forward pass."""
+        """Seconds of a call for each text, one after another, and seconds of its forward pass."""
         answer = self.ask(do="calls", texts=texts)
         return answer["calls"], answer["forwards"]
 

@@ -1,4 +1,4 @@
-"""What a result must say of where and when it was taken."""
+"""Machine, commit and time of a result."""
 
 import datetime
 import os
@@ -8,7 +8,7 @@ import subprocess
 
 from venvs import ROOT
 
-# What decides which kernels an engine chooses.
+# CPU features that decide which kernels an engine chooses.
 FLAGS = re.compile(r"^(avx.*|amx.*|fma|f16c)$")
 
 

@@ -1,7 +1,7 @@
 """Writes an encoder of a published shape with random weights in bfloat16: make_encoder.py SHAPE TOKENIZER OUT (in the environment `torch`).
 
-Sizes, windows and bases are those of the published config.json. The vocabulary, of which a text looks up a few rows, is the default of
-transformers or MiniLM's.
+Sizes, windows and RoPE bases are taken from the published config.json. The vocabulary size, which hardly affects the speed, is the
+default of transformers or MiniLM's.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Writes a cross-encoder of XLM-RoBERTa-base's sizes with random weights in bfloat16: make_reranker.py OUT (in the environment `torch`).
 
-Its tokenizer is that of tests/fixtures/xlm-roberta-reranker-tiny: it makes more tokens of a text than the real one, and the texts are cut
-by tokens.
+Its tokenizer is taken from tests/fixtures/xlm-roberta-reranker-tiny. It gives more tokens per text than the real one, which does not
+matter, since texts are truncated by tokens.
 """
 
 import shutil
@@ -19,7 +19,7 @@ def main(out):
     config = XLMRobertaConfig(vocab_size=250002, hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
                               max_position_embeddings=514, type_vocab_size=1, layer_norm_eps=1e-5, num_labels=1)
     model = XLMRobertaForSequenceClassification(config)
-    # The usual 0.02 would leave all logits near zero.
+    # With the usual 0.02 all logits would be near zero.
     for parameter in model.classifier.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     model.to(torch.bfloat16).save_pretrained(out)

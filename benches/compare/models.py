@@ -18,7 +18,7 @@ def run(command, given=None):
 
 
 def made(name, make):
-    """Directory `name` with what `make(directory)` puts into it; complete or absent."""
+    """Directory `name`, filled by `make(directory)`; complete or absent."""
     directory = MODELS / name
     if not directory.exists():
         print(f"making {directory.relative_to(ROOT)} (once)", file=sys.stderr)
@@ -42,7 +42,7 @@ def minilm_exported():
 
 
 def minilm_quantized():
-    """The exported forms in int8. The scales of OpenVINO's activations are calibrated on some of the passages that are measured."""
+    """The exported forms in int8. OpenVINO's activation scales are calibrated on some of the measured passages."""
     calibration = json.dumps(texts.passages()[:CALIBRATION])
     return made("all-minilm-l6-v2-int8",
                 lambda out: run([venvs.python("torch"), HERE / "quantize.py", minilm_exported(), out], calibration))

@@ -1,4 +1,4 @@
-"""Peers: other engines, each in a process of its own that speaks worker.py's protocol."""
+"""Peers: other engines, each in a separate process that speaks worker.py's protocol."""
 
 import json
 import subprocess
@@ -10,13 +10,13 @@ from process import Answer, Process
 
 @dataclass(frozen=True)
 class Kind:
-    """A row of PEERS: requirements/`venv`.txt, a module of engines/, and the type that it is asked to compute in (`default`: its own choice)."""
+    """A row of PEERS: requirements/`venv`.txt, a module of engines/, and the requested dtype (`default`: the engine's choice)."""
 
     title: str
     venv: str
     engine: str
     dtype: str
-    form: str  # what it reads: the `checkpoint`, its `exported` forms, or their `quantized` ones
+    form: str  # input: the `checkpoint`, its `exported` forms, or their `quantized` forms
 
 
 PEERS = {
@@ -33,7 +33,7 @@ PEERS = {
 
 class Peer(Process):
     def __init__(self, label, model, threads, streams=1, kind=None):
-        """`streams` texts are computed at once, by `threads` / `streams` threads each. `kind` is that of PEERS unless given."""
+        """Computes `streams` texts at once, with `threads` / `streams` threads each. `kind` defaults to the row of PEERS."""
         self.kind = kind or PEERS[label]
         super().__init__(self.kind.title, self.kind.dtype, label)
         self.model, self.threads, self.streams = model, threads, streams

@@ -1,4 +1,4 @@
-"""A contender's process: stopped (SIGSTOP) while others are measured, so that nothing but the measured one computes."""
+"""A contender's process: stopped (SIGSTOP) while others are measured, so that only the measured one computes."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ MEMORY = {"VmRSS": "resident_mb", "RssAnon": "anonymous_mb", "RssFile": "file_mb
 
 
 class Answer(NamedTuple):
-    """`values` are vectors or scores, one for each text; `tokens` are those computed, special ones included."""
+    """`values` are vectors or scores, one per text; `tokens` counts computed tokens, including special ones."""
 
     seconds: float
     tokens: int
@@ -18,7 +18,7 @@ class Answer(NamedTuple):
 
 
 class Process:
-    """What Prefold and Peer have in common. `name` is the row's name, `dtype` decides the bound of the check."""
+    """Base of Prefold and Peer. `name` is the row's name, `dtype` selects the tolerance of the check."""
 
     def __init__(self, name, dtype, label):
         self.name, self.dtype, self.label, self.child = name, dtype, label, None
@@ -36,7 +36,7 @@ class Process:
         os.kill(self.child.pid, signal.SIGCONT)
 
     def memory(self):
-        """Megabytes (10^6 bytes) by kind; file pages are those of mapped files, which the system can drop."""
+        """Megabytes (10^6 bytes) by kind; file pages belong to mapped files, which the system can drop."""
         with open(f"/proc/{self.child.pid}/status") as status:
             fields = dict(line.split(":", 1) for line in status)
         return {name: round(int(fields[key].split()[0]) * 1024 / 1e6, 1) for key, name in MEMORY.items()}

@@ -1,9 +1,10 @@
 """Quantizes an exported BERT to int8 for the peers: quantize.py EXPORTED OUT, with calibration texts as a JSON list on standard input (in the
 environment `torch`).
 
-`model.onnx` is made by ONNX Runtime's dynamic quantization: signed weights with a scale for each column, unsigned activations with a scale for
-each tensor. Its tool's fusion of BERT's layers beforehand and unsigned weights are both slower. `model.xml` is made by NNCF's post-training quantization for transformers, with its
-defaults otherwise: weights with a scale for each row, activations with the scales that the calibration texts give.
+`model.onnx` is made by ONNX Runtime's dynamic quantization: signed weights with a scale per column, unsigned activations with a scale per
+tensor. Fusing BERT's layers first with its tool, or unsigned weights, would be slower. `model.xml` is made by NNCF's post-training
+quantization for transformers, with its defaults otherwise: weights with a scale per row, activations with scales from the
+calibration texts.
 """
 
 import json

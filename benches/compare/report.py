@@ -1,4 +1,4 @@
-"""Markdown of the results, as docs/benchmarks.md has it."""
+"""Results as Markdown, in the format of docs/benchmarks.md."""
 
 from rounds import ratios, spread
 
@@ -19,8 +19,8 @@ def table(header, rows):
 
 
 def compared(rows, unit):
-    """Rows {"name", "prefold", "dtype", "rounds"} with the quotient of each prefold row and each other row of the same round, and what
-    they come to: each prefold row against the fastest peer, and against the fastest of its own type."""
+    """Rows {"name", "prefold", "dtype", "rounds"} with the ratio of each prefold row to each other row of the same round, and a
+    summary: each prefold row against the fastest peer, and against the fastest peer of its dtype."""
     own = [row for row in rows if row["prefold"]]
     peers = [row for row in rows if not row["prefold"]]
     header = ["", f"{unit}, median (range)"] + [f"{row['name']} : it" for row in own]

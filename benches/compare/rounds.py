@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def running(contenders):
-    """Starts all, one after another, and leaves them paused; stops them at the end. Nothing but the one being started runs."""
+    """Starts the contenders one after another and leaves them paused; ends them on exit. Only the contender being started
+    runs."""
     started = []
     try:
         for contender in contenders:
@@ -48,5 +49,5 @@ def spread(values):
 
 
 def ratios(ours, theirs):
-    """Spread of the quotients of values from the same round."""
+    """Spread of the ratios of values from the same round."""
     return spread([a / b for a, b in zip(ours, theirs, strict=True)])

@@ -23,7 +23,7 @@ class Server(Process):
         raise NotImplementedError
 
     def environment(self):
-        """Variables that the program needs."""
+        """Environment variables of the program."""
         return {}
 
     def start(self):

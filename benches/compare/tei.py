@@ -12,11 +12,11 @@ class Tei(Server):
         self.binary, self.model = binary, model
 
     def command(self):
-        # `/embed` refuses texts that are too long unless told otherwise; prefold cuts them where the model's files say so.
+        # By default `/embed` refuses texts that are too long; prefold truncates them where the model's files say so.
         return [self.binary, "--model-id", self.model, "--pooling", "mean", "--hostname", "127.0.0.1", "--port", self.port,
                 "--prometheus-port", free_port(), "--max-client-batch-size", 1024, "--auto-truncate"]
 
     def environment(self):
-        """The library that the peer `onnxruntime` has, for a router built to load one."""
+        """The library of the peer `onnxruntime`, for a router built to load one."""
         found = sorted((TARGET / "venvs/onnxruntime").rglob("libonnxruntime.so*"))
         return {"ORT_DYLIB_PATH": str(found[0])} if found else {}

@@ -24,7 +24,7 @@ def passages():
 
 
 def queries(server, shortest, longest):
-    """The questions of the rerank workload that have so many tokens, the two special ones included."""
+    """The questions of the rerank workload with `shortest` to `longest` tokens, including the two special ones."""
     questions = [line["query"] for line in lines("docs-rerank.jsonl")]
     return [text for text, count in zip(questions, server.token_counts(questions)) if shortest <= count + 2 <= longest]
 
@@ -36,7 +36,8 @@ def chat_pairs(questions):
 
 
 def of_lengths(server, lengths):
-    """Texts of exactly so many tokens without special ones, made of the passages' words; each begins where the one before ends."""
+    """Texts of exactly the given numbers of tokens, without special ones, cut from the passages; each begins where the previous
+    one ends."""
     words = " ".join(passages()).split()
     counts = server.token_counts(words)
     one = next(word for word, count in zip(words, counts) if count == 1)

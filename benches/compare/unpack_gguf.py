@@ -15,14 +15,14 @@ def main(gguf, out):
     source = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
     plain = out / "plain"
     dequantized = AutoModel.from_pretrained(**source, dtype=torch.float32)
-    # A model read from a GGUF file cannot be saved; the same weights in a new one can.
+    # transformers cannot save a model that was read from a GGUF file, but can save a new model with the same weights.
     config = dequantized.config
     del config.quantization_config
     model = AutoModel.from_config(config, dtype=torch.float32)
     model.load_state_dict(dequantized.state_dict())
     model.save_pretrained(plain)
     tokenizer = AutoTokenizer.from_pretrained(**source)
-    # sentence-transformers would put every text into it.
+    # sentence-transformers would apply the chat template to every text.
     tokenizer.chat_template = None
     tokenizer.save_pretrained(plain)
     transformer = Transformer(str(plain))

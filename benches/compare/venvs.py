@@ -10,7 +10,7 @@ TARGET = ROOT / "target" / "compare"
 
 
 def python(name):
-    """Path of the interpreter that has requirements/NAME.txt; made anew when that file has changed."""
+    """Path of the interpreter with requirements/NAME.txt installed; recreated when that file has changed."""
     requirements = HERE / "requirements" / f"{name}.txt"
     venv = TARGET / "venvs" / name
     interpreter, stamp = venv / "bin" / "python", venv / "requirements.txt"
@@ -24,7 +24,7 @@ def python(name):
 
 
 def with_wheel(wheel):
-    """Path of the interpreter of an environment with this wheel and what it needs; made anew when the wheel has changed."""
+    """Path of the interpreter with this wheel and its dependencies installed; recreated when the wheel has changed."""
     venv = TARGET / "venvs" / "prefold"
     interpreter, stamp = venv / "bin" / "python", venv / "wheel.txt"
     built = f"{wheel} {wheel.stat().st_mtime_ns}"

@@ -7,9 +7,8 @@ Each line of standard input is a JSON object `{"do": ..., ...}` and is answered 
     load                    {"versions", "dtype", "at"}      `at`: when the model was loaded, on the clock of time.perf_counter
     embed texts             {"seconds", "tokens", "values"}  a unit vector for each text
     score query, texts      {"seconds", "tokens", "values"}  a logit for each pair
-    calls texts             {"calls", "forwards"}            seconds of a call for each text alone, and of its forward pass; prefold only
-    calls_at_once texts, clients, seconds   {"per_s"}        calls of one text by as many threads; prefold only
-    serve gather            {"port"}                         POST /v1/embeddings until the process ends
+    calls texts {"calls", "forwards"} seconds of a call per text, and of its forward pass; prefold only calls_at_once texts, clients,
+    seconds {"per_s"} calls of one text by as many threads; prefold only serve gather {"port"} POST /v1/embeddings until the process ends
 
 `seconds` includes tokenization and pooling, not the counting of tokens. A failure is answered by {"error"}.
 """
@@ -58,7 +57,7 @@ class Worker:
 
 
 def main():
-    # Libraries that print do it on standard error.
+    # Libraries that print are redirected to standard error.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker = Worker(*sys.argv[1:])

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What torch reaches on a device: bytes a second of a copy in its memory, and operations a second of a product in bfloat16.
+"""Ceilings of a device, measured with torch: bytes per second of a copy in its memory, and operations per second of a
+bfloat16 product.
 
     ceilings.py [--device cuda] [--out FILE.json]
 
-The shares of other measurements are shares of these. Values are random: on zeros a device's clock is higher.
+Other measurements are reported as shares of these. Values are random: on zeros a device's clock is higher.
 """
 
 import argparse
@@ -12,12 +13,12 @@ import statistics
 import sys
 import time
 
-# Status that the kit takes for `skipped`.
+# Exit status for `skipped` (kit.py).
 SKIPPED = 77
 
 
 def seconds(torch, device, work, runs=10, calls=5):
-    """Median seconds of a call, of `runs` times `calls` in a row."""
+    """Median seconds per call over `runs` runs of `calls` calls in a row."""
 
     def wait():
         if device.startswith("cuda"):
@@ -30,7 +31,7 @@ def seconds(torch, device, work, runs=10, calls=5):
         for _ in range(calls):
             work()
         wait()
-        if run > 1:  # the first ones choose kernels and raise the clock
+        if run > 1:  # the first runs choose kernels and raise the clock
             times.append((time.perf_counter() - start) / calls)
     return statistics.median(times)
 

@@ -1,4 +1,4 @@
-"""The checks, in the order in which their answers are wanted: `right`, whether what the device computes is right, then `fast`."""
+"""The checks, most important first: `right` checks the device's results, `fast` measures times."""
 
 import shutil
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from kit import PATH, ROOT, Kit, Outcome
 
 @dataclass(frozen=True)
 class Check:
-    """A check of a list, with the most seconds that it may take."""
+    """A check of a list, with its time limit in seconds."""
 
     name: str
     list: str
@@ -23,7 +23,7 @@ def machine(kit, limit_s):
 
 
 def ceilings(kit, limit_s):
-    """What torch reaches on this card: a copy in its memory, and a matrix product."""
+    """Ceilings of this device, measured with torch: a copy in its memory, and a matrix product."""
     figures = kit.work / "ceilings.json"
     return kit.check(kit.python("ceilings.py", "--device", kit.device, "--out", figures), limit_s, figures, ours=False)
 
@@ -51,7 +51,7 @@ def harness(*flags):
 
 
 def serves(model):
-    """A server's answers over HTTP, compared with the same program on the CPU."""
+    """A server's responses over HTTP, compared with the same program on the CPU."""
 
     def run(kit, limit_s):
         command = kit.python("serve.py", "compare", kit.program("prefold"), ROOT / model, kit.device, "--logs", kit.work,
@@ -79,13 +79,13 @@ def times(row):
 
 
 def batches(role):
-    """The batches that torch computes too: MS MARCO's shape and texts that share nothing; of encoders the latter alone."""
+    """The batches that torch computes too: MS MARCO's shape and texts that share nothing; for encoders only the latter."""
 
     def run(kit, limit_s):
         load = kit.load
         unshared = ["--no-msmarco", "--unshared", load.encoder_batches]
         decoder = ["--msmarco", load.msmarco, "--unshared", load.unshared]
-        # Of an earlier run.
+        # Figures of an earlier run.
         kit.answers(role).unlink(missing_ok=True)
         kit.models(role).mkdir(parents=True, exist_ok=True)
         answers = ["--answers", kit.answers(role)]
@@ -116,14 +116,15 @@ def grid(role):
 
 
 def parity(role, *flags):
-    """The answers of the forward passes beside torch's in float32 on the same weights; with --time, torch's times."""
+    """The answers of the forward passes compared with torch's in float32 on the same weights; with --time, also torch's
+    times."""
 
     def run(kit, limit_s):
         answers, forward = kit.answers(role), kit.work / f"forward-{role}.json"
         if not (answers.exists() and kit.has_model(role)):
             return Outcome("skipped", f"no answers of forward-{role}")
         figures = kit.work / f"parity-{role}{''.join(flags)}.json"
-        # Answers that differ are worth a search for the layer; that takes an own program's runs.
+        # If answers differ, a bisection finds the layer; it needs further runs of prefold-bench.
         search = [] if flags else ["--layers", kit.program("prefold-bench")]
         command = kit.python("parity", kit.model(role), answers, "--device", kit.device, "--forward", forward, *flags, *search,
                              "--budget", int(min(limit_s, kit.left())), "--out", figures)  # fmt: skip
@@ -156,14 +157,15 @@ def operations(kit, limit_s):
 
 
 def sanitizer(tool):
-    """NVIDIA's compute-sanitizer over all kernels. Calls that the driver refuses are tested elsewhere and are no finding."""
+    """NVIDIA's compute-sanitizer over all kernels. Calls refused by the driver are tested on purpose and are not
+    findings."""
 
     def run(kit, limit_s):
         packed = kit.packed("sanitizer") / "compute-sanitizer"
         program = packed if packed.exists() else shutil.which("compute-sanitizer", path=PATH)
         if not program:
             return Outcome("skipped", "no compute-sanitizer")
-        # The tools' own bookkeeping leaves too little memory for large matrices.
+        # The tools' bookkeeping leaves too little memory for large matrices.
         command = [program, "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "1", kit.program("test-kernels"),
                    "--test-threads", "1", "--skip", "2_to_the_31"]  # fmt: skip
         return kit.check(command, limit_s)
@@ -198,7 +200,7 @@ RIGHT = [
     Check("forward-0.6b", "right", 120, batches("0.6b")),
     Check("parity-0.6b", "right", 120, parity("0.6b")),
 ]
-# What was computed in `right` is timed beside torch first. 4B and 8B follow, then the paper's grid, encoders, and slow tools.
+# Models checked in `right` are timed against torch first. 4B and 8B follow, then the paper's grid, encoders, and slow tools.
 ENCODERS = ("minilm", "bge-base", "bge-large", "modernbert")
 FAST = [
     Check("torch-0.6b", "fast", 120, parity("0.6b", "--time")),

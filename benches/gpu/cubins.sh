@@ -5,8 +5,8 @@
 #     benches/gpu/cubins.sh target/variant norm rope       # some
 #     ARCH=80 EXTRA="-maxrregcount=128" benches/gpu/cubins.sh target/variant attention
 #
-# nvcc is that of NVCC, CUDA_HOME or the path. The flags are those of kernels/build.rs, and EXTRA after them. Prints the sizes, and fails if
-# all cubins of the directory have more than 1 MiB.
+# nvcc is found by NVCC, CUDA_HOME or the path. The flags are the flags of kernels/build.rs, followed by EXTRA. Prints the sizes, and fails
+# if the cubins of the directory have more than 1 MiB in total.
 set -euo pipefail
 
 [ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -21,7 +21,7 @@ done
 [ -x "$nvcc" ] || { echo "cubins: there is no nvcc at NVCC, CUDA_HOME, the path or /usr/local/cuda" >&2; exit 1; }
 
 compile() { # module
-    # A rename makes the result whole or not there.
+    # The rename is atomic: the result is complete or absent.
     "$nvcc" -std=c++17 -O3 -Werror all-warnings -cubin -arch="sm_${ARCH:-90}" ${EXTRA:-} -o "$out/$1.unfinished" "$1.cu"
     mv "$out/$1.unfinished" "$out/$1.cubin"
 }

@@ -1,4 +1,4 @@
-"""What the checks share: programs, data, device, size of the load, and the time that is left."""
+"""Context of the checks: programs, data, device, size of the load, and remaining time."""
 
 import glob
 import json
@@ -11,18 +11,18 @@ from pathlib import Path
 
 import processes
 
-# Programs of a toolkit that nobody put there are found too.
+# Finds the programs of an installed CUDA toolkit too, if the path lacks it.
 PATH = f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin"
-# This checkout, or a pack, which has the same layout (benches/gpu/pack.sh).
+# This checkout, or a pack with the same layout (benches/gpu/pack.sh).
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
 class Load:
-    """Sizes of what is computed."""
+    """Sizes of the load."""
 
-    # Model shapes by their role in the lists, and the layers of each where they are not the shape's own.
+    # Model shapes by their role in the lists, and the layers of each if they differ from the shape's own.
     shapes: dict
     layers: int | None
     msmarco: str
@@ -35,12 +35,12 @@ class Load:
     rows: int
     lengths: str
     runs: int
-    # Of the load over HTTP: seconds of a run, texts of a request, requests at once.
+    # Load over HTTP: seconds per run, texts per request, concurrent requests.
     http_seconds: int
     texts: int
     clients: int
     server_flags: tuple
-    # Tests of the kernels that are left out.
+    # Omitted tests of the kernels.
     skipped: tuple = ()
 
 
@@ -51,7 +51,7 @@ FULL = Load(
     encoder_batches="1x12,32x510,512x89", rows=16_384, lengths="128,512,2048", runs=5,
     http_seconds=20, texts=64, clients=16, server_flags=(),
 )  # fmt: skip
-# Every path of the kit in minutes on a CPU or the simulated device, where each thread of a kernel is emulated.
+# Runs every path of the kit within minutes on a CPU or the simulated device, which emulates each thread of a kernel.
 SMALL = Load(
     shapes={name: "qwen3-135m" for name in ("0.6b", "4b", "8b")} | {name: "minilm-l6" for name in ("minilm", "bge-base", "bge-large", "modernbert")},
     layers=1, msmarco="1x2", unshared="1x8", batch=2, prefixes="8", suffixes=(4,), encoder_batches="1x8", rows=8, lengths="8", runs=1,
@@ -62,7 +62,7 @@ SMALL = Load(
 
 @dataclass
 class Outcome:
-    """Result of a check: `ok`, `FAILED`, `stopped` at its limit, `cut` at the end of the run, or `skipped` where something is missing."""
+    """Result of a check: `ok`, `FAILED`, `stopped` at its limit, `cut` at the end of the run, or `skipped` if something is missing."""
 
     verdict: str
     note: str = ""
@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass
 class Kit:
-    """Programs, directories, device, load and deadline of a run. `copy` takes the output as it comes."""
+    """Programs, directories, device, load and deadline of a run. `copy` receives output as it is printed."""
 
     programs: Path
     modules: Path | None
@@ -94,22 +94,22 @@ class Kit:
         return self.programs / name
 
     def packed(self, name):
-        """What pack.sh may have packed beside the programs."""
+        """A file or directory that pack.sh may have packed with the programs."""
         return self.programs.parent / name
 
     def models(self, role):
-        """Directory in which `prefold-bench forward` makes the model of a shape; small loads have models of their own."""
+        """Directory in which `prefold-bench forward` creates the model of a shape; small loads have separate models."""
         return self.work / ("models" if self.load is FULL else "small-models") / role
 
     def answers(self, role):
-        """File of the answers of forward passes, beside the model that gave them."""
+        """File of the answers of forward passes, next to their model."""
         return self.models(role) / "answers.safetensors"
 
     def has_model(self, role):
         return any(self.models(role).glob("*/model.safetensors"))
 
     def model(self, role):
-        """The model of a shape, made before by forward passes."""
+        """The model of a shape, created earlier by forward passes."""
         return next(self.models(role).glob("*/model.safetensors")).parent
 
     def python(self, script, *arguments):
@@ -117,7 +117,8 @@ class Kit:
         return [sys.executable, HERE / script, *arguments]
 
     def run(self, command, limit_s, ours=True, **variables):
-        """Runs a command in the root; `ours` are prefold's programs, which find cuBLAS in the library path. `variables` join the environment."""
+        """Runs a command in the root; prefold's own programs (`ours`) get a library path with cuBLAS. `variables` are added to the
+        environment."""
         env = os.environ | {"PATH": PATH, "RUST_BACKTRACE": "1", "PYTHONUNBUFFERED": "1"} | variables
         if ours:
             env["LD_LIBRARY_PATH"] = self.library_path
@@ -125,7 +126,8 @@ class Kit:
         return processes.run(command, min(limit_s, self.left()), self.copy, env, ROOT)
 
     def check(self, command, limit_s, figures=None, ours=True):
-        """Runs a command as a check, whose JSON is in the file `figures`. The note is the last line that it prints after `=> `."""
+        """`. => Runs a command as a check that writes its JSON to the file `figures`. The note is the last printed line that
+        starts with `=> `.=> `."""
         if figures:
             figures.unlink(missing_ok=True)
         ended = self.run(command, limit_s, ours)
@@ -133,7 +135,7 @@ class Kit:
         return Outcome("cut" if found == "stopped" and self.left() <= 1 else found, note(ended), ended.output, read_json(figures))
 
 
-# Status of a script that lacks what it needs on this machine.
+# Exit status of a script that lacks a requirement on this machine.
 SKIPPED = 77
 
 
@@ -142,7 +144,8 @@ def verdict(ended):
 
 
 def note(ended):
-    """The last line after `=> `; of a failure without one, the status and the last line."""
+    """`; of a failure without one, the status and the last line. => The last line that starts with `=> `; for a failure
+    without one, the status and the last line.=> `; of a failure without one, the status and the last line."""
     lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
     said = [line[3:].strip() for line in lines if line.startswith("=> ")]
     if said or ended.ok:
@@ -152,7 +155,7 @@ def note(ended):
 
 
 def read_json(path):
-    """The document of a file; None where it is missing or unfinished."""
+    """The JSON document of a file; None if it is missing or unfinished."""
     try:
         return json.loads(path.read_text()) if path else None
     except (OSError, ValueError):
@@ -160,7 +163,7 @@ def read_json(path):
 
 
 def library_path(packed):
-    """The library path, then packed libraries, a toolkit's and those of Python packages."""
+    """The library path, extended by packed libraries, a toolkit's libraries and the libraries of Python packages."""
     sites = [*site.getsitepackages(), site.getusersitepackages()]
     packages = [path for root in sites for path in sorted(glob.glob(f"{root}/nvidia/*/lib"))]
     found = os.environ.get("LD_LIBRARY_PATH", "").split(":")

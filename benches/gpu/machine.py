@@ -19,7 +19,7 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy", "cupy-cud
 
 
 def said(*command):
-    """What a command prints, or why it prints nothing."""
+    """Output of a command, or the reason why there is none."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=15)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -40,7 +40,7 @@ def cublas():
 
 
 def without_device():
-    """What prefold lacks to use a device; None if nothing."""
+    """What prefold lacks to use a device, or None."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
         ctypes.CDLL("libcublas.so.13")

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Packs what a machine with a GPU and no Rust needs for benches/gpu/run.py into target/gpu-check.tar.xz (README.md beside this file):
+# Packs benches/gpu/run.py and all it needs on a machine with a GPU and no Rust into target/gpu-check.tar.xz (see README.md):
 #
 #     eval "$(scripts/cuda-toolchain.sh)"          # or any CUDA 13 toolkit
 #     benches/gpu/pack.sh                          # programs, scripts, models and fixtures, for all supported GPUs
 #     benches/gpu/pack.sh --programs --targets 90  # programs alone, for an H100 or H200 with a checkout
 #
-# --programs      omits what a checkout has
-# --targets LIST  architectures of prefold's kernels, as 80,90; default: all
-# --libraries     packs cuBLAS too (0.6 GB); otherwise it comes from the library path, a toolkit, or PyTorch's packages
-# --sanitizer     packs NVIDIA's compute-sanitizer (7 MB)
-# --most MIB      fails if the archive, with --programs together with the tracked files of the checkout, is larger
+# --programs omits everything that a checkout has --targets LIST architectures of prefold's kernels, as 80,90; default:
+# all --libraries packs cuBLAS too (0.6 GB); otherwise it comes from the library path, a toolkit, or PyTorch's packages
+# --sanitizer packs NVIDIA's compute-sanitizer (7 MB) --most MIB fails if the archive, with --programs together with the
+# tracked files of the checkout, is larger
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -31,11 +30,12 @@ pack=$target/gpu-check
 rm -rf "$pack"
 mkdir -p "$pack"
 
-# Without the built-in model, which the data has. The tests share the programs' build.
+# Without the built-in model, which is packed as data. The tests share the programs' build.
 features=(--no-default-features --features prefold/cuda,prefold-benches/cuda,prefold-backends/cuda,prefold-kernels/cuda)
 packages=(-p prefold -p prefold-benches -p prefold-backends -p prefold-kernels)
-# candle links kernels for quantized experts, which kernels/src/cuda/shims.rs never registers: their machine code need not be good, and is
-# left out below. prefold's own kernels ignore these flags (kernels/build.rs), and candle's others are PTX, which no ptxas sees here.
+# candle links kernels for quantized experts, which kernels/src/cuda/shims.rs never registers: their machine code is compiled without
+# optimisation and removed below. prefold's own kernels ignore these flags (kernels/build.rs), and candle's other kernels are PTX, which
+# ptxas does not compile here.
 export NVCC_APPEND_FLAGS="-Xptxas -O0" CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)}
 cargo build "${cargo_flags[@]}" --release "${packages[@]}" "${features[@]}" --bins
 cargo test "${cargo_flags[@]}" --release "${packages[@]}" "${features[@]}" --no-run --test cuda --message-format json |
@@ -74,11 +74,11 @@ if [ -n "$sanitizer" ]; then
     chmod +x "$pack/sanitizer"/*
     rm -rf "$wheel"
 fi
-# The programs have much in common; a dictionary that spans all of them exploits it.
+# The programs have much code in common; a dictionary that spans all of them exploits this.
 tar -C "$target" -cf - gpu-check | xz --x86 --lzma2=preset=6,dict=256MiB >"$target/gpu-check.tar.xz"
 
 bytes=$(stat -c %s "$target/gpu-check.tar.xz")
-# Of a sparse checkout, what is there.
+# In a sparse checkout, only the files that are present.
 [ -n "$data" ] || bytes=$((bytes + $(git ls-files -z | xargs -0 cat 2>/dev/null | wc -c)))
 what="$target/gpu-check.tar.xz"
 [ -n "$data" ] || what+=" and the tracked files"

@@ -1,4 +1,5 @@
-"""Processes with a limit: their output is copied as it comes, and nothing of them outlives its limit."""
+"""Processes with a time limit: their output is copied as it is printed, and neither they nor their children outlive the
+limit."""
 
 import ctypes
 import os
@@ -8,9 +9,9 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-# Between the request to stop and the end by force.
+# Seconds between SIGTERM and SIGKILL.
 GRACE_S = 3
-# After the end by force; what a driver holds back longer is left behind.
+# Seconds to wait after SIGKILL; a process that a driver holds longer is abandoned.
 KILLED_S = 5
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
@@ -18,7 +19,7 @@ LIBC = ctypes.CDLL(None)
 
 @dataclass
 class Ended:
-    """How a process ended: its status, or None where it was stopped at its limit; seconds; what it printed."""
+    """End of a process: status (None if it was stopped at its limit), seconds, and output."""
 
     status: int | None
     seconds: float
@@ -30,7 +31,7 @@ class Ended:
 
 
 def run(command, limit_s, copy, env=None, cwd=None):
-    """Runs a command for at most `limit_s` seconds, its children included, and calls `copy` with each piece of its output."""
+    """Runs a command and its children for at most `limit_s` seconds, and calls `copy` with each piece of output."""
     start = time.monotonic()
     command = [str(part) for part in command]
     try:
@@ -58,12 +59,12 @@ def run(command, limit_s, copy, env=None, cwd=None):
 
 
 def die_with_parent():
-    """For a child: the kernel ends it when its parent is killed and can end nothing any more."""
+    """In the child: makes the kernel end it when its parent is killed."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def read_until(pipe, deadline, take):
-    """Reads a pipe to its end; false where the time is up before."""
+    """Reads a pipe to its end; returns false if the time is up before."""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while (left := deadline - time.monotonic()) > 0:
@@ -76,7 +77,7 @@ def read_until(pipe, deadline, take):
 
 
 def take_rest(pipe, take):
-    """What is in a pipe by now; a process that left the group may hold it open for ever."""
+    """Reads what is in a pipe without waiting; a process that left the group may hold it open forever."""
     os.set_blocking(pipe.fileno(), False)
     try:
         while piece := os.read(pipe.fileno(), 1 << 16):
@@ -95,7 +96,7 @@ def wait_until(process, deadline):
 
 
 def stop(process):
-    """Ends the process and its children, which are of its group: a kernel that hangs must not keep the device."""
+    """Ends the process and its children, which are in its process group: a hanging kernel must not keep the device."""
     for sign in signal.SIGTERM, signal.SIGKILL:
         try:
             os.killpg(process.pid, sign)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Programs of the kit in one directory, by the names that run.py knows: prefold, prefold-bench, test-kernels, test-backends, and the
-modules of the kernels that they contain.
+"""Collects the programs of the kit in one directory, under the names that run.py expects: prefold, prefold-bench, test-kernels,
+test-backends, and the kernel modules that they contain.
 
     cargo test ... --no-run --test cuda --message-format json | programs.py BUILT TO
 
-Cargo's messages name the test programs and the output of build scripts; BUILT has the others (target/release). Files are links; what
-cargo built before under the same names is replaced.
+Cargo's messages name the test programs and the output of build scripts; BUILT (target/release) has the other programs. Files are
+links; earlier builds of the same names are replaced.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def found(messages, built):
-    """Names in the directory and the files of them."""
+    """Names in the directory and their files."""
     files = {name: built / name for name in ("prefold", "prefold-bench")}
     for message in messages:
         crate = "kernels" if "prefold-kernels" in message.get("package_id", "") else "backends"

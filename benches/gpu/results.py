@@ -1,7 +1,7 @@
-"""Files of a run: few, plainly named, each whole on disk after every check, so that a run that is killed leaves what it has found.
+"""Files of a run, each complete on disk after every check, so that a killed run keeps its results.
 
 `summary.md` has a line for each check of the lists; `results.json` the figures of the checks that write JSON; `log.txt` all output as it
-comes; `failures.txt` the output of the checks that failed.
+is printed; `failures.txt` the output of the checks that failed.
 """
 
 import json
@@ -10,9 +10,9 @@ import sys
 import time
 
 FILES = ("summary.md", "results.json", "log.txt", "failures.txt")
-# Of each file; what is more is left out and said so.
+# Size limit of each file; the excess is omitted with a note.
 MOST_BYTES = 8 << 20
-# Of a check's output in log.txt and in failures.txt, and of its figures.
+# Size limits of a check's output in log.txt and in failures.txt, and of its figures.
 MOST_LOGGED = 1 << 20
 MOST_FAILURE = 60_000
 MOST_FIGURES = 1 << 20
@@ -33,7 +33,8 @@ class Results:
         self.write()
 
     def copy(self, text):
-        """Appends output to the log and to standard output, up to a limit for each check, so that a loud one silences no other."""
+        """Appends output to the log and to standard output, up to a limit per check, so that a verbose check does not crowd out
+        others."""
         piece = text.encode(errors="replace")
         left = min(MOST_BYTES - self.logged, MOST_LOGGED - self.logged_of_check)
         if left > 0:
@@ -49,7 +50,7 @@ class Results:
         self.write()
 
     def ended(self, name, verdict, seconds, note, output="", figures=None):
-        """Records a check. `note` is one line for the summary, `figures` what the check wrote as JSON."""
+        """Records a check. `note` is one line for the summary, `figures` the JSON that the check wrote."""
         self.rows[name].update(verdict=verdict, seconds=round(seconds, 1), note=note)
         if figures is not None:
             fits = len(json.dumps(figures)) <= MOST_FIGURES
@@ -59,7 +60,7 @@ class Results:
         self.write()
 
     def write(self):
-        """Each file is replaced by a rename, so that a reader or an abrupt end never meets half of one."""
+        """Writes the files, each replaced by an atomic rename, so that no file is ever incomplete."""
         replace(self.out / "summary.md", self.summary())
         replace(self.out / "results.json", json.dumps(self.document, indent=1))
         replace(self.out / "failures.txt", self.failures[-MOST_BYTES:])
@@ -77,7 +78,7 @@ class Results:
 
 
 def say(text):
-    """Prints, where somebody reads: nobody has to, and the files have it too."""
+    """Prints, and ignores a closed standard output, since the files have the same content."""
     try:
         print(text, end="", flush=True)
     except (OSError, ValueError):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks and timings of prefold on this machine's GPU, for a machine that is there for minutes.
+"""Checks and timings of prefold on this machine's GPU, for a machine available for a few minutes.
 
     run.py [right] [fast] --programs DIR --out DIR [--budget SECONDS]
 
-`right` asks whether what the device computes is right, `fast` how long it takes; the checks are in the order in which their answers are
-wanted (checks.py). The files of --out are whole after every check, and the run ends by itself when the budget is spent, whatever a check
-does. The status is 1 if a check failed or reached its own limit, 2 if one was cut or not run for want of time, else 0. README.md says how programs get there.
+`right` checks the device's results, `fast` measures times; the most important checks come first (checks.py). The files of --out are
+complete after every check, and the run always ends when the budget is spent, even if a check hangs. The status is 1 if a check failed or
+reached its own limit, 2 if one was cut or not run for lack of time, else 0. README.md explains how to get the programs.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from checks import FAST, RIGHT
 from kit import FULL, ROOT, SMALL, Kit, Outcome
 from results import Results, say
 
-# Ends a run before a machine's limit of ten minutes does.
+# Ends a run before a machine's limit of ten minutes.
 BUDGET_S = 560
 
 
@@ -75,7 +75,7 @@ def chosen(args):
 
 
 def commit(programs):
-    """The commit that the programs were built from, which pack.sh writes beside them."""
+    """The commit that the programs were built from, written next to them by pack.sh."""
     try:
         return (programs / "commit").read_text().strip()[:12]
     except OSError:
@@ -83,7 +83,7 @@ def commit(programs):
 
 
 def built_from_here(programs):
-    """False if the programs are of another commit than the checkout that the scripts and fixtures are of."""
+    """False if the programs were built from another commit than the checkout with the scripts and fixtures."""
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True) if shutil.which("git") else None
     return head is None or head.returncode != 0 or head.stdout.startswith(commit(programs)) or commit(programs).startswith("(")
 
@@ -92,13 +92,13 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lists", nargs="*", choices=["right", "fast", []], help="default: both")
     parser.add_argument("--programs", type=Path, default=ROOT / "bin", help="directory of prefold, prefold-bench, test-kernels and test-backends")
-    parser.add_argument("--modules", type=Path, help="directory of the kernels' modules; default: modules beside the programs")
+    parser.add_argument("--modules", type=Path, help="directory of the kernels' modules; default: modules in the directory of the programs")
     parser.add_argument("--out", type=Path, default=Path("results"), help="directory of the results")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "prefold-gpu", help="directory of generated models and servers' logs")
-    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds until everything is ended (%(default)s)")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds until the run ends (%(default)s)")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="names of checks")
-    parser.add_argument("--from", dest="first", help="name of the check to begin with")
+    parser.add_argument("--from", dest="first", help="name of the first check to run")
     parser.add_argument("--small", action="store_true", help="small loads: the whole kit on a CPU or the simulated device")
     args = parser.parse_args()
     args.lists = args.lists or ["right", "fast"]

@@ -1,14 +1,15 @@
-"""Tests of a Rust test program: all in one process, then alone those that failed or did not end, because after an error of the
-device a process can use it no more, and every later test fails too."""
+"""Tests of a Rust test program: first all in one process, then those that failed or did not end one by one, because after a
+device error a process cannot use the device any more, and every later test fails too."""
 
 import re
 
 from kit import ROOT, Outcome
 
 RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", re.MULTILINE)
-# The fixtures' root, and that a missing device is a failure.
+# Root of the fixtures; a missing device is a failure.
 VARIABLES = {"PREFOLD_FIXTURES": str(ROOT), "REQUIRE_CUDA": "1"}
-# Seconds of a test that runs alone, and the part of the limit that all have together: one that hangs must leave time for the others.
+# Time limit in seconds of a test that runs alone, and the share of the time for the run of all tests: a hanging test must leave time
+# for the others.
 ALONE_S = 40
 TOGETHER = 0.6
 

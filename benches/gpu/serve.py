@@ -25,18 +25,18 @@ from processes import die_with_parent
 PREFIX = "You are a helpful assistant. Represent this passage for retrieval: "
 TEXTS = [PREFIX + text for text in ("the kernel keeps a list of free pages", "bread rises where it is warm", "the kernel")]
 ADDRESS = re.compile(r"address\W+127\.0\.0\.1:([1-9][0-9]*)")
-# Start of the largest model, whose 16 GB are read from disk, and of a small one.
+# Start-up limits: of the largest model, whose 16 GB are read from disk, and of a small one.
 START_TIMEOUT_S = {"load": 120, "compare": 40}
 STOP_TIMEOUT_S = 30
-# Of a server's log, where something fails.
+# Characters of a server's log to print after a failure.
 MOST_LOG = 20_000
-# The server's side of the paper's load (docs/bench.md).
+# Server flags of the paper's load (docs/bench.md).
 PAPER = ["--dtype", "float16", "--max-batch-tokens", "16384", "--max-batch-ragged-tokens", "16384"]
 
 
 @contextlib.contextmanager
 def serving(name, args, device, *flags):
-    """The URL of a ready server, whose log is NAME.log."""
+    """The URL of a ready server with its log in NAME.log."""
     path = args.logs / f"serve-{name}.log"
     command = [args.prefold, "--model-id", args.model, "--device", device, "--hostname", "127.0.0.1", "--port", "0", *map(str, flags), *args.flags]
     with path.open("w") as log:
@@ -54,7 +54,7 @@ def serving(name, args, device, *flags):
         if (status := server.wait(STOP_TIMEOUT_S)) != 0:
             raise Failed(f"the server's status is {status} after SIGTERM")
     except BaseException as error:
-        # What the server says is nowhere else on the way back.
+        # The server's log is not among the files that are kept.
         print(f"{' '.join(map(str, command))}\n{path.read_text(errors='replace')[-MOST_LOG:]}\n=> {error or type(error).__name__}", flush=True)
         raise SystemExit(1) from None
     finally:
@@ -63,7 +63,7 @@ def serving(name, args, device, *flags):
 
 
 class Failed(Exception):
-    """A server that does not do what it should."""
+    """A server misbehaves."""
 
 
 def is_ready(found):
@@ -102,7 +102,7 @@ def compare(args):
 
 
 def load(args):
-    """The paper's load, compaction off and on; writes what there is after each."""
+    """The paper's load, compaction off and on; writes the results after each run."""
     runs = {}
     for threshold in "0", "0.95":
         name = f"{Path(args.model).name}-{threshold}"
@@ -128,14 +128,14 @@ def main():
     parser.add_argument("model")
     parser.add_argument("device")
     parser.add_argument("--logs", type=Path, default=Path("."), help="directory of the servers' logs")
-    parser.add_argument("--seconds", type=float, default=20, help="of each run")
-    parser.add_argument("--texts", type=int, default=64, help="of a request (%(default)s, as in the paper)")
-    parser.add_argument("--clients", type=int, default=16, help="requests at once (%(default)s, as in the paper)")
+    parser.add_argument("--seconds", type=float, default=20, help="seconds per run")
+    parser.add_argument("--texts", type=int, default=64, help="texts per request (%(default)s, as in the paper)")
+    parser.add_argument("--clients", type=int, default=16, help="concurrent requests (%(default)s, as in the paper)")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of the server; by default those of the paper's load for `load`")
+    parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="flags of the server; default for `load`: the paper's load")
     args = parser.parse_args()
     args.flags = args.flags or (PAPER if args.command == "load" else [])
-    # The kit's request to stop: the server's log is shown and the server ended.
+    # On the kit's request to stop, the server's log is printed and the server ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("no time is left"))
     return {"compare": compare, "load": load}[args.command](args)
 

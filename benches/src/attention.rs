@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 
-/// See the module.
+/// Flags of `prefold-bench attention`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Lengths of the shared prefix.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Width of a head.
     #[arg(long, default_value_t = 128)]
     head_dim: usize,
-    /// Runs of each case; the fastest counts.
+    /// Runs per case; the fastest counts.
     #[arg(long, default_value_t = 3)]
     runs: usize,
     #[command(flatten)]
@@ -104,7 +104,7 @@ fn case(args: &Args, layout: QkvLayout, prefix: usize, suffix: usize, table: &mu
     })?;
     let compact =
         fastest(args.runs, || Ok(attention(layout, &qkv, plan.scatter(), &segments).run::<bf16, bf16>(&mut out)?))?;
-    // Two products of head_dim multiply-adds for each pair of a query and a key it sees.
+    // Two products of head_dim multiply-adds for each visible query-key pair.
     let pairs: f64 =
         segments.iter().map(|s| f64::from(s.len) * (f64::from(s.depth) + f64::from(s.len + 1) / 2.0)).sum();
     let flops = 4.0 * pairs * layout.q_width() as f64;

@@ -1,5 +1,5 @@
-//! A GPU's kernels, each alone in the shapes of published models: those that move rows beside a copy in the same memory,
-//! products and attention in operations a second.
+//! A GPU's kernels, each alone in the shapes of published models: row kernels compared with a copy in the same memory,
+//! products and attention in operations per second.
 
 use crate::report::{Output, Table, Times, chart, rounds};
 use crate::shapes::{Shape, Sizes};
@@ -17,23 +17,23 @@ use rand::{Rng, SeedableRng};
 use serde_json::json;
 use std::sync::Arc;
 
-/// See the module.
+/// Flags of `prefold-bench gpu`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rows of the batch.
     #[arg(long, default_value_t = 16_384)]
     rows: usize,
-    /// Tokens of the sequences that attention reads.
+    /// Lengths of the sequences of the attention cases.
     #[arg(long, value_delimiter = ',', default_value = "128,512,2048")]
     lengths: Vec<usize>,
-    /// Timed rounds after one that is not; medians and ranges are reported.
+    /// Timed rounds, after one untimed round; medians and ranges are reported.
     #[arg(long, default_value_t = 5)]
     runs: usize,
     #[command(flatten)]
     output: Output,
 }
 
-/// Operations that are queued before the clock is read.
+/// Operations queued between two readings of the clock.
 const REPEATS: usize = 20;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -76,7 +76,7 @@ struct Gpu {
 }
 
 impl Gpu {
-    /// Not zeros, with which a GPU's clock is higher.
+    /// Not zeros, on which a GPU's clock is higher.
     fn random(&self, len: usize) -> Result<CudaSlice<bf16>> {
         let mut rng = SmallRng::seed_from_u64(len as u64);
         let some: Vec<bf16> = (0..len.min(1 << 20)).map(|_| bf16::from_f32(rng.random::<f32>() - 0.5)).collect();
@@ -96,7 +96,7 @@ impl Gpu {
         Ok(self.kernels.stream().clone_htod(values)?)
     }
 
-    /// Times of contestants, each of [`REPEATS`] calls that are queued at once, after as many to warm up.
+    /// Times of contestants: [`REPEATS`] calls each, queued at once, after as many warm-up calls.
     fn times<const N: usize>(&self, mut queue: [&mut dyn FnMut() -> Result<()>; N]) -> Result<[Times; N]> {
         let mut many = |contestant: usize| {
             (0..REPEATS).try_for_each(|_| queue[contestant]())?;
@@ -106,7 +106,7 @@ impl Gpu {
         rounds(self.runs, many)
     }
 
-    /// Times a kernel that reads and writes `bytes`, and a copy of as many, in turn.
+    /// Times a kernel that reads and writes `bytes` bytes, alternating with a copy of the same size.
     fn move_bytes(
         &self,
         table: &mut Table,
@@ -225,7 +225,7 @@ impl Gpu {
         let words = self.up(plan.words())?;
         let (qkv, mut out) = (self.random(rows * layout.qkv_width())?, self.random(rows * layout.q_width())?);
         let columns = |from: usize| Columns { data: qkv.slice(from..), row_stride: layout.qkv_width() };
-        // Each query sees the keys up to its own; a key costs a product with q and one with a weight.
+        // Each query sees keys up to its own position; a key costs one product with q and one with a weight.
         let pairs = (sequences * len * (len + 1) / 2) as f64;
         let flops = 4.0 * (layout.num_heads * layout.head_dim) as f64 * pairs;
         self.compute(table, [&format!("attention {len}"), shape], flops, || {

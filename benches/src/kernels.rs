@@ -1,5 +1,5 @@
-//! Matrix products beside the CPU's measured peak and candle's `f32` product, and the element-wise kernels
-//! beside a memory copy, all in one run and in turn, because these machines are shared.
+//! Matrix products compared with the CPU's measured peak and candle's `f32` product, and element-wise kernels compared
+//! with a memory copy, all alternating in one run, because the machines are shared.
 
 use crate::report::{Output, Table, chart, fastest};
 use anyhow::Result;
@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde_json::json;
 use std::time::Instant;
 
-/// See the module.
+/// Flags of `prefold-bench kernels`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rows of the input.
@@ -67,8 +67,7 @@ fn random<A: Element>(len: usize) -> Vec<A> {
     (0..len).map(|_| A::from_f32(rng.random::<f32>() - 0.5)).collect()
 }
 
-/// Products, and beside each the peak: the highest that was measured up to then, because what disturbs a machine only lowers
-/// it.
+/// Products, each with the peak: the highest measured so far, because disturbances only lower it.
 struct Products {
     runs: usize,
     table: Table,
@@ -124,7 +123,7 @@ impl Products {
     }
 }
 
-/// Rows enough to leave the caches.
+/// Enough rows to exceed the caches.
 const ROWS: usize = 16_384;
 
 fn element_wise(args: &Args, table: &mut Table, width: usize) -> Result<()> {

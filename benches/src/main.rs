@@ -1,4 +1,4 @@
-//! `prefold-bench`: the cost of prefold's parts, beside a baseline in the same run.
+//! `prefold-bench`: the cost of prefold's components, compared with a baseline in the same run.
 //!
 //! A running server is measured by `prefold bench`.
 //!
@@ -18,13 +18,13 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(version, about)]
 enum Command {
-    /// Matrix products beside the CPU's own peak and candle's, element-wise kernels beside a memory copy.
+    /// Matrix products against the CPU's peak and candle's product, element-wise kernels against a memory copy.
     Kernels(kernels::Args),
     /// One layer's attention: ragged against compact over prefix, suffix and batch size.
     Attention(attention::Args),
     /// A whole forward pass with compaction off, ragged and compact.
     Forward(forward::Args),
-    /// A GPU's kernels beside a copy in its memory, its products and its attention.
+    /// A GPU's row kernels against a copy in its memory, its products and its attention.
     #[cfg(feature = "cuda")]
     Gpu(gpu::Args),
     /// Writes a model directory of a given shape with random weights.

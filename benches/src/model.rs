@@ -11,16 +11,16 @@ use safetensors::tensor::TensorView;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// See the module.
+/// Flags of `prefold-bench model`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shape.
     #[arg(long)]
     shape: Shape,
-    /// Layers, if not the shape's own.
+    /// Number of layers, if it differs from the shape's.
     #[arg(long)]
     layers: Option<usize>,
-    /// The directory whose `tokenizer.json` and `tokenizer_config.json` are copied; its vocabulary must fit.
+    /// Directory with the `tokenizer.json` and `tokenizer_config.json` to copy; its vocabulary must fit the model.
     #[arg(long, default_value = "router/builtin")]
     tokenizer: PathBuf,
     /// The directory to write.
@@ -46,7 +46,7 @@ pub(crate) fn write(shape: Shape, sizes: Sizes, tokenizer: &Path, out: &Path) ->
     let config = std::fs::read(tokenizer.join("tokenizer_config.json"));
     let mut config: Map<String, Value> =
         serde_json::from_slice(&config.with_context(|| copied("tokenizer_config.json"))?)?;
-    // The length of inputs is the shape's.
+    // The maximum input length is the shape's.
     config.remove("model_max_length");
     std::fs::write(out.join("tokenizer_config.json"), serde_json::to_vec_pretty(&config)?)?;
     write_weights(shape, sizes, &out.join("model.safetensors"))
@@ -65,16 +65,16 @@ fn write_weights(shape: Shape, sizes: Sizes, path: &Path) -> Result<()> {
         .iter()
         .map(|(name, shape, bytes)| Ok((name.as_str(), TensorView::new(Dtype::BF16, shape.clone(), bytes)?)))
         .collect::<Result<Vec<_>>>()?;
-    // Complete or absent: the next run takes a model that is there as it is.
+    // Complete or absent: a later run uses an existing model unchecked.
     let unfinished = path.with_extension("unfinished");
     safetensors::serialize_to_file(views, None, &unfinished)
         .with_context(|| format!("cannot write {}", unfinished.display()))?;
     std::fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Values of a tensor in bfloat16: norm weights near 1, matrices of about the scale of trained ones; uniform. What all texts have
-/// in common, biases and the embeddings of positions and types, is small: it would hide how their vectors differ. Values depend on
-/// the tensor's name and shape alone, so a model of few layers is the beginning of one of many.
+/// Values of a tensor in bfloat16: norm weights near 1, matrices of about the scale of trained ones; uniform. Biases and the
+/// embeddings of positions and types, which all texts have in common, are small, since they would hide the differences between
+/// vectors. Values depend on the tensor's name and shape alone, so a model of few layers is the beginning of one of many.
 fn values(name: &str, shape: &[usize]) -> Vec<u8> {
     let is_common = name.contains("position_embeddings") || name.contains("token_type_embeddings");
     let (centre, spread) = match shape {
@@ -91,7 +91,7 @@ fn values(name: &str, shape: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// FNV-1a, which stays the same with every version of the standard library.
+/// FNV-1a, which, unlike the standard library's hash, never changes.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

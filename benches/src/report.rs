@@ -18,13 +18,13 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Writes what was asked for: the rows with the command that made them, and the charts.
+    /// Writes the requested files: the rows with their command, and the charts.
     pub(crate) fn write(&self, tables: &[&Table], charts: &[Chart]) -> Result<()> {
         self.write_rows(tables)?;
         self.svg.as_deref().map_or(Ok(()), |path| chart::write(charts, path))
     }
 
-    /// Writes the rows so far, so that a command that is killed leaves them behind.
+    /// Writes the rows so far, so that a killed command keeps them.
     pub(crate) fn write_rows(&self, tables: &[&Table]) -> Result<()> {
         let Some(path) = &self.json else { return Ok(()) };
         let rows: Vec<_> = tables.iter().flat_map(|table| table.rows()).collect();
@@ -39,7 +39,7 @@ pub(crate) fn command() -> Vec<String> {
     std::env::args().skip(1).collect()
 }
 
-/// Lines over numbers that stand one beside the other at equal distances, whatever they are.
+/// Lines over categories: the x values are drawn at equal distances, whatever their size.
 pub(crate) fn chart<'a>(
     [title, x_title, y_title]: [&str; 3],
     x: &[usize],
@@ -69,12 +69,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Adds and prints a row. Numbers get three significant digits on paper, those of cosines six, and all of them in JSON.
+    /// Adds and prints a row. Numbers are printed with three significant digits, cosines with six; JSON has all digits.
     pub(crate) fn row<const N: usize>(&mut self, cells: [(&str, Value); N]) {
         self.row_and(cells, []);
     }
 
-    /// The same with cells that only JSON gets.
+    /// Adds a row with further cells that only JSON has.
     pub(crate) fn row_and<const N: usize, const M: usize>(
         &mut self,
         cells: [(&str, Value); N],
@@ -93,13 +93,13 @@ impl Table {
         &self.rows
     }
 
-    /// The numbers of a column, of the rows that another column picks.
+    /// The numbers of a column, from the rows that match another column.
     pub(crate) fn column(&self, name: &str, pick: impl Fn(&Map<String, Value>) -> bool) -> Vec<f64> {
         self.rows.iter().filter(|row| pick(row)).map(|row| row[name].as_f64().unwrap_or(f64::NAN)).collect()
     }
 }
 
-/// A value on paper: a range as `1.20-1.35`, and `-` where there is none.
+/// A printed value: a range as `1.20-1.35`, and `-` for a missing value.
 fn show(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -108,7 +108,7 @@ fn show(name: &str, value: &Value) -> String {
         Value::Number(number) if number.is_f64() => {
             let number = number.as_f64().unwrap_or(f64::NAN);
             let digits = 3_i32.saturating_sub(number.abs().log10().floor() as i32 + 1).clamp(0, 4);
-            // Cosines near 1 differ in the digits behind the nines.
+            // Cosines near 1 differ in the digits after the nines.
             let digits = if name.ends_with("cosine") { 6 } else { digits };
             format!("{number:.*}", digits as usize)
         }
@@ -131,7 +131,7 @@ impl Times {
         Self(times)
     }
 
-    /// In seconds; NaN of none.
+    /// Median in seconds; NaN without times.
     pub(crate) fn median(&self) -> f64 {
         let seconds = |index: usize| self.0.get(index).map_or(f64::NAN, Duration::as_secs_f64);
         let middle = self.0.len() / 2;
@@ -141,15 +141,15 @@ impl Times {
         }
     }
 
-    /// The least and the greatest, each times `factor`: in seconds, if that is 1.
+    /// Minimum and maximum in seconds, each times `factor`.
     pub(crate) fn range(&self, factor: f64) -> Value {
         let ends = self.0.first().zip(self.0.last());
         ends.map_or(Value::Null, |(min, max)| json!([min, max].map(|end| end.as_secs_f64() * factor)))
     }
 }
 
-/// Times `N` contestants, which `run` gets the number of. They alternate, so that what changes in the course of time, as a clock
-/// does, hits all alike.
+/// Times `N` contestants; `run` receives the contestant's number. They alternate, so that drift, such as of the clock, affects
+/// all alike.
 pub(crate) fn rounds<const N: usize>(runs: usize, mut run: impl FnMut(usize) -> Result<()>) -> Result<[Times; N]> {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..runs {
@@ -162,7 +162,7 @@ pub(crate) fn rounds<const N: usize>(runs: usize, mut run: impl FnMut(usize) -> 
     Ok(times.map(Times::new))
 }
 
-/// The fastest of several runs: other work on the machine only ever adds time.
+/// The fastest of several runs: other work on the machine only adds time.
 pub(crate) fn fastest(runs: usize, mut run: impl FnMut() -> Result<()>) -> Result<Duration> {
     let mut best = Duration::MAX;
     for _ in 0..runs {

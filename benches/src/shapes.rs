@@ -1,4 +1,4 @@
-//! The shapes of published models, as their `config.json` has them.
+//! The shapes of published models, from their `config.json`.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(crate) enum Shape {
     EmbeddingGemma300m,
 }
 
-/// What the configs and tensors of a shape are those of.
+/// The family whose config and tensor names a shape uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Llama,
@@ -54,7 +54,7 @@ enum Family {
     Gemma,
 }
 
-/// The sizes that decide what a forward pass costs.
+/// The sizes that decide the cost of a forward pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) hidden: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Sizes {
     pub(crate) head_dim: usize,
     pub(crate) intermediate: usize,
     pub(crate) vocab: usize,
-    /// Matrices of the feed-forward block: up and down, and a gate where there is one.
+    /// Matrices of the feed-forward block: up and down, and a gate if any.
     pub(crate) feed_forward: usize,
 }
 
@@ -77,7 +77,7 @@ impl Sizes {
 }
 
 impl Sizes {
-    /// Operations of a forward pass of `rows`, with `pairs` of a query and a key in attention.
+    /// Operations of a forward pass of `rows` rows and `pairs` query-key pairs.
     pub(crate) fn flops(&self, rows: usize, pairs: u64) -> f64 {
         self.linear_flops() * rows as f64 + (4 * self.layers * self.heads * self.head_dim) as f64 * pairs as f64
     }
@@ -121,12 +121,12 @@ impl Shape {
         }
     }
 
-    /// Every token sees every other one.
+    /// Full attention: every token sees all others.
     pub(crate) fn is_encoder(self) -> bool {
         !matches!(self.family(), Family::Llama | Family::Qwen3)
     }
 
-    /// The same shape with another number of layers or vocabulary where that is asked for.
+    /// The same shape with another number of layers or vocabulary size, if given.
     pub(crate) fn config(self, sizes: Sizes) -> Value {
         if let Some(config) = self.newer_config(sizes) {
             return config;
@@ -170,7 +170,7 @@ impl Shape {
         })
     }
 
-    /// The config of a family whose layers have windows, or whose keys are its own.
+    /// The config of a family with sliding windows or with its own keys.
     fn newer_config(self, sizes: Sizes) -> Option<Value> {
         let Sizes { hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, .. } = sizes;
         Some(match self.family() {

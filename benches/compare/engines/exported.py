@@ -1,4 +1,4 @@
-"""What the engines of exported models share: tokenization, batches of similar lengths, mean pooling."""
+"""Base of the engines of exported models: tokenization, batches of similar lengths, mean pooling."""
 
 import json
 from pathlib import Path

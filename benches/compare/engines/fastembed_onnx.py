@@ -1,4 +1,4 @@
-"""fastembed, which brings its own tokenization, pooling and ONNX Runtime session."""
+"""fastembed, with its own tokenization, pooling and ONNX Runtime session."""
 
 import importlib.metadata
 
@@ -15,7 +15,7 @@ class Engine:
         self.versions = {name: importlib.metadata.version(name) for name in ("fastembed", "onnxruntime")}
 
     def embed(self, texts):
-        # It pads a batch to its longest text and does not sort; sorted by length it does best.
+        # It pads a batch to its longest text and does not sort; it is fastest when texts are sorted by length.
         order = sorted(range(len(texts)), key=lambda text: -len(texts[text]))
         vectors = numpy.array(list(self.model.embed([texts[text] for text in order], batch_size=BATCH)), numpy.float32)
         answer = numpy.empty_like(vectors)

@@ -1,5 +1,5 @@
-"""OpenVINO's CPU plugin on its own conversion of the model. By default it computes in the type that it finds best for the CPU; so it does
-beside the int8 operations of a quantized model."""
+"""OpenVINO's CPU plugin on its own conversion of the model. By default it chooses the best type for the CPU, also for the operations of a
+quantized model that are not int8."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""prefold's engine in the process of its caller: `prefold.Model` of the wheel."""
+"""prefold's engine in the caller's process: `prefold.Model` of the wheel."""
 
 import itertools
 import threading
@@ -46,7 +46,7 @@ class Engine:
         return {"calls": whole, "forwards": forwards}
 
     def calls_at_once(self, texts, clients, seconds):
-        """Calls of one text per second, by as many threads."""
+        """Calls of one text per second, by `clients` threads at once."""
         counts, end = [0] * clients, time.perf_counter() + seconds
 
         def ask(client):

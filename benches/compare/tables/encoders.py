@@ -1,4 +1,5 @@
-"""Encoders of 2024 and later, by their shapes with random weights: `encoders` beside sentence-transformers, `windows` by the length of a text."""
+"""Encoders of 2024 and later, their shapes with random weights: `encoders` compares with sentence-transformers, `windows` measures by text
+length."""
 
 import random
 
@@ -25,7 +26,7 @@ def encoders(setting: Setting):
 
 
 def mixed_lengths():
-    """Work for against_torch: the first texts of mixed lengths."""
+    """Work for against_torch: the first texts, of mixed lengths."""
     made = []
 
     def work(one, some):

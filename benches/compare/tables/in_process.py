@@ -1,8 +1,8 @@
-"""prefold in the process of its caller beside prefold over HTTP: whole requests, single queries, and what a call costs beside its forward
-pass. all-MiniLM-L6-v2 with its real weights, and a decoder of SmolLM2-135M's sizes in the Qwen3 architecture, with random weights and
-MiniLM's tokenizer.
+"""prefold in the caller's process compared with prefold over HTTP: whole requests, single queries, and the overhead of a call over its
+forward pass. all-MiniLM-L6-v2 with its real weights, and a decoder of SmolLM2-135M's sizes in the Qwen3 architecture, with random weights
+and MiniLM's tokenizer.
 
-Goals: in process at least the throughput over HTTP, and less than 0.2 ms of a call beside its forward pass.
+Goals: in process at least the throughput over HTTP, and less than 0.2 ms overhead per call.
 """
 
 import json
@@ -73,7 +73,7 @@ def same_bits(contenders, some):
         answers = []
         for one in (inside, server):
             with turn(one):
-                # As float32: JSON has the shortest decimal that rounds to the value.
+                # Compared as float32: JSON has the shortest decimal that rounds to the value.
                 answers.append([array("f", vector) for vector in one.embed(some).values])
         if answers[0] != answers[1]:
             sys.exit(f"{inside.name} and {server.name} give different vectors")

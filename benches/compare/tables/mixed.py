@@ -1,6 +1,7 @@
-"""64 texts of 8 to 512 tokens against as many tokens in equal lengths, prefold alone: without padding the time goes with the tokens.
+"""64 texts of 8 to 512 tokens against the same number of tokens in equal lengths, prefold alone: without padding the time is
+proportional to the tokens.
 
-The model has MiniLM's shape and random weights, because all-MiniLM-L6-v2 itself reads 256 tokens at most.
+The model has MiniLM's shape and random weights, because all-MiniLM-L6-v2 itself reads at most 256 tokens.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Single queries of 8 to 16 tokens over HTTP with 1 and 16 clients: prefold, and the peers behind http_server.py.
 
-`prefold bench` drives all of them. A peer is measured in every way that it can be set up, and the best counts: all threads on one request,
-or one thread on each of several requests, or all waiting requests as one batch.
+`prefold bench` sends the requests to all of them. A peer is measured in every possible setup, and the best counts: all threads on one
+request, one thread on each of several requests, or all waiting requests as one batch.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What every table needs: the contenders of a command line, and the check that their answers are right."""
+"""Base of all tables: the contenders of a command line, and the check of their answers."""
 
 import sys
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ DTYPES = ["float32", "bfloat16", "int8"]
 @dataclass
 class Setting:
     prefold: Path
-    peers: list | None  # as asked for; None: the table's own
+    peers: list | None  # as requested; None: the table's own
     rounds: int
     tei: Path | None = None
-    wheel: Path | None = None  # None: that of target/dist
+    wheel: Path | None = None  # None: the wheel in target/dist
 
     def own(self, model):
         """prefold in each type."""
@@ -30,14 +30,14 @@ class Setting:
         return [Tei(self.tei, exported)] if self.tei else []
 
     def others(self, own, models, streams=1):
-        """The asked-for peers among the table's own; `models[form]` is the model in each form."""
+        """The requested peers of the table; `models[form]` is the model in each form."""
         labels = own if self.peers is None else [label for label in own if label in self.peers]
         return [Peer(label, models[PEERS[label].form], machine.threads(), streams) for label in labels]
 
 
 def check_all(contenders, check):
-    """`check(contender)` gives (right, finding). Those that are right, and a record of all; wrong peers are stopped, a wrong prefold ends
-    the program."""
+    """`check(contender)` returns (right, finding). Returns the contenders that are right, and a record of all; wrong peers are stopped, a
+    wrong prefold ends the program."""
     right, records = [], []
     for contender in contenders:
         try:

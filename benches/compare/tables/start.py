@@ -1,6 +1,6 @@
 """Start of all-MiniLM-L6-v2 from warm files, and memory: ms from exec until ready and until the first answer, megabytes after each.
 
-For a peer, `ready` is its model loaded in a Python process that has imported what it needs.
+For a peer, `ready` means that its model is loaded, imports included.
 """
 
 import time
@@ -33,7 +33,7 @@ def once(contenders):
 
 
 def life(contender):
-    """One process from start to end."""
+    """Measures one process from start to end."""
     try:
         ready = contender.start()
         contender.embed([FIRST])

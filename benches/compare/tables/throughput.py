@@ -66,7 +66,7 @@ def measured(setting, contenders, checks, work):
     memory, tokens, vectors = {}, {}, {}
 
     def measure(one):
-        # Threads awake, buffers made.
+        # Wakes threads and allocates buffers.
         work(one, REFERENCE)
         answer = work(one, None)
         memory[one.name], vectors[one.name] = one.memory(), answer.values

@@ -1,4 +1,5 @@
-"""Checks the CUDA kernels against float64 and times them beside torch, without prefold's program. See README.md.
+"""Checks the CUDA kernels against float64 references and times them against torch, without prefold's program. See
+README.md.
 
     benches/gpu/cubins.sh target/cubins
     python3 benches/gpu/kernels --modules target/cubins --out target/kernels.json
@@ -22,7 +23,7 @@ try:
     from supervisor import Child, Failed, Supervisor
 except ImportError as error:
     print(f"=> no {error.name} here")
-    sys.exit(77)  # The status that the kit takes for `skipped` (benches/gpu/kit.py).
+    sys.exit(77)  # Exit status for `skipped` (benches/gpu/kit.py).
 
 
 def arguments():
@@ -35,8 +36,8 @@ def arguments():
                         help=f"families ({', '.join(cases.FAMILIES)}) or beginnings of kernels' names")
     parser.add_argument("--rows", type=int, default=16_384, help="tokens of the batches that are timed (default 16384)")
     parser.add_argument("--small", action="store_true", help="time batches of 8 tokens in two short rounds, as on the simulated device")
-    parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS", help="begin no case after so many seconds")
-    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="end a case that takes longer (default 60)")
+    parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS", help="start no case after this many seconds")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="abort a case that takes longer (default 60)")
     parser.add_argument("--seed", type=int, help="of the random inputs; default: another each time, which the output names")
     parser.add_argument("--no-torch", action="store_true", help="do not time torch")
     parser.add_argument("--list", action="store_true", help="print the cases and end")
@@ -63,16 +64,16 @@ def selected(args):
 
 
 def commit():
-    """The sources' commit, if they are in a repository."""
+    """The commit of the sources, if they are in a repository."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip() or None
     except OSError:
-        return None # There is no git.
+        return None # git is not installed.
 
 
 def without_case(description):
-    """Failures for kernels of the modules that no case checks; fatbins do not say which kernels they have."""
+    """Failures for kernels of the modules that no case checks; the kernels of a fatbin cannot be listed."""
     known = {case.kernel for family in cases.FAMILIES for case in cases.checks(family)}
     for name, module in description["modules"].items():
         for kernel in sorted((modules.kernels_of(Path(module["file"])) or set()) - known):

@@ -1,4 +1,4 @@
-"""Queries by path position: spans, page tables and tiles, as kernels/src/cuda/attention.rs and kernels/src/attention make them."""
+"""Queries by path position: spans, page tables and tiles, as in kernels/src/cuda/attention.rs and kernels/src/attention."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Paths:
 
     spans: list[Span]
     pages: np.ndarray
-    # Every query sees its whole path, not only what is before it.
+    # Every query sees its whole path, not only earlier positions.
     full: bool
 
     @property
@@ -43,7 +43,7 @@ class Paths:
         return first, np.minimum(last, position + window - 1) if window else last
 
     def pairs(self, window):
-        """Pairs of a query and a key that it sees."""
+        """Number of visible query-key pairs."""
         ends = (self.keys_of(span, window) for span in self.spans)
         return sum(int((last - first + 1).sum()) for first, last in ends)
 
@@ -84,7 +84,8 @@ def tree(rng, sequences, max_len):
 
 
 def whole(rng, lens, full, most=None, shuffled=True):
-    """Whole sequences, in spans of at most `most` queries; their keys lie anywhere, or where the queries are."""
+    """Whole sequences, in spans of at most `most` queries; the rows of their keys are random, or the rows of the
+    queries."""
     spans, start = [], 0
     for length in lens:
         for depth in range(0, length, most or length):
@@ -95,7 +96,7 @@ def whole(rng, lens, full, most=None, shuffled=True):
 
 
 def shared_prefix(prefix, branch, rows):
-    """One prefix and as many branches of it as there are rows for, in compact space."""
+    """One prefix and as many branches of it as fit the number of rows, in compact space."""
     branches = max((rows - prefix) // branch, 1)
     spans, pages = [Span(0, prefix, 0, 0, prefix)], [np.arange(prefix)]
     for i in range(branches):

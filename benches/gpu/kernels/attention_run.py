@@ -1,4 +1,4 @@
-"""Attention over paths and over whole sequences: the run that every case of the attention kernels is."""
+"""Attention over paths and over whole sequences: the run of every case of the attention kernels."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,10 +39,11 @@ class Heads:
 
 @dataclass
 class Terms:
-    """What joins the scores of queries and keys by their distance, and the fields of the kernel's argument for it."""
+    """Terms added to the scores by distance, and the fields of the kernel's argument for them."""
 
     fields: dict = field(default_factory=dict)
-    # `added(q, k, distance)`: what joins the products, before the scale, [queries, heads, keys]; `biases(distance)`: after it.
+    # `added(q, k, distance)`: terms added to the products before scaling, [queries, heads, keys]; `biases(distance)`: added
+    # after scaling.
     added: object = None
     biases: object = None
 
@@ -58,8 +59,8 @@ def biases(rng, buffers, heads, limit):
 
 
 def relative_positions(rng, buffers, element, heads, limit, keys, queries, near):
-    """Relative position embeddings: distances up to `near` have rows of their own, farther ones share one with eight others. The tables
-    have NaN in the rows around those that distances have (`DistanceRows`)."""
+    """Relative position embeddings: distances up to `near` have their own rows, farther distances share a row with eight others. Rows
+    of the tables that no distance uses are NaN (`DistanceRows`)."""
     distance = np.arange(1 - limit, limit)
     clamped = np.clip(distance, -near, near)
     rows = clamped + np.floor_divide(distance - clamped, 9)
@@ -87,13 +88,13 @@ def relative_positions(rng, buffers, element, heads, limit, keys, queries, near)
 
 
 class Reference:
-    """Attention of any rows in float64."""
+    """Attention of arbitrary rows in float64."""
 
     def __init__(self, element, heads, paths, window, scale, q, kv, terms):
         self.element, self.heads, self.paths, self.window, self.scale = element, heads, paths, window, scale
         self.q, self.kv, self.terms = q, kv, terms
         self.span_of_row = np.repeat(np.arange(len(paths.spans)), [span.len for span in paths.spans])
-        # Of the rows that were asked for last: weights times absolute values, and keys.
+        # Cache for the last requested rows: weights times absolute values, and keys.
         self.mixed = self.keys = None
 
     def __call__(self, rows):
@@ -112,7 +113,7 @@ class Reference:
     def _span(self, span, offset):
         heads, position = self.heads, span.depth + offset
         q = self.q(span.row + offset).reshape(-1, heads.num, heads.dim)
-        # Of the pages that any of the queries sees.
+        # Only the pages that at least one of the queries sees.
         first, last = (ends[offset] for ends in self.paths.keys_of(span, self.window))
         keys = np.arange(first.min(), last.max() + 1)
         k, v = (part.reshape(len(keys), heads.kv, heads.dim).repeat(heads.group, 1) for part in self.kv(self.paths.pages[span.path + keys]))
@@ -126,15 +127,15 @@ class Reference:
         return references.attention_query(q, k, v, added, self.scale)
 
     def tolerance(self, rows, expected):
-        """Of the rounding of the output and of the weights to the type, and of scores and sums in f32."""
+        """Tolerance for rounding the output and the weights to the type, and for scores and sums in f32."""
         element = self.element
         weights = 0.0 if element is F32 else 1.1 * element.rounding * self.mixed + 2 * self.keys * element.smallest
         return rounding(element, expected) + weights + 2e-5 * self.mixed
 
 
 def attention(rng, element, heads, paths, window=0, bias=False, positions=(), near=20, shift=0, wanted=None, batch=None):
-    """`paths(rng)` draws the queries, again until prefold would launch the kernel `wanted`; `positions`: which of "keys" and "queries" have relative
-    position embeddings; `batch`: sequences of equal length, for torch."""
+    """`paths(rng)` draws the queries and is repeated until prefold would launch the kernel `wanted`; `positions`: which of "keys" and
+    "queries" have relative position embeddings; `batch`: sequences of equal length, for torch."""
     half, terms, buffers = element.size == 2, Terms(), Buffers()
     for _ in range(1000):
         plan = paths(rng)
@@ -145,7 +146,7 @@ def attention(rng, element, heads, paths, window=0, bias=False, positions=(), ne
         if wanted in (None, chosen.kernel):
             break
     width = heads.q_width + 2 * heads.kv_width
-    # A row that no page names, of NaN.
+    # A row of NaN that no page names.
     qkv = random(rng, element, (plan.rows + 1, width))
     qkv.bits[plan.rows] = element.narrow(np.nan)
     buffers.input("qkv", qkv, shift)

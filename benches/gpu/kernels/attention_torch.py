@@ -1,4 +1,4 @@
-"""What torch does for attention over whole sequences of equal length, whose keys lie where the queries are."""
+"""torch's attention over whole sequences of equal length whose keys and queries have the same rows."""
 
 
 def heads_of(heads, batch, t):
@@ -10,7 +10,7 @@ def heads_of(heads, batch, t):
 
 
 def sdpa(heads, batch, full, bias, torch, t):
-    """scaled_dot_product_attention by its flash kernel; that cannot add biases."""
+    """scaled_dot_product_attention with its flash kernel, which cannot add biases."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     q, k, v = heads_of(heads, batch, t)
@@ -30,7 +30,8 @@ def sdpa(heads, batch, full, bias, torch, t):
 
 
 def disentangled(heads, batch, full, bias, torch, t):
-    """Attention with relative position embeddings as transformers computes it: all products, of which each pair takes its own."""
+    """Attention with relative position embeddings as in transformers: all products are computed, and each query-key pair picks
+    its own."""
     q, k, v = heads_of(heads, batch, t)
     keys, queries = (t[name].view(-1, heads.num, heads.dim).transpose(0, 1) for name in ("position_keys", "position_queries"))
     at = torch.arange(batch[1], device=q.device)

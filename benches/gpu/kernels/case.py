@@ -1,4 +1,4 @@
-"""What a case is: data that says how to run a kernel, what must come out, and what it costs."""
+"""Cases as data: how to run a kernel, its expected output, and its cost."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ class Buffer:
 
     element: Element
     size: int
-    # The content before the run, of `size` elements; None: poison.
+    # The content before the run, with `size` elements; None: poison.
     values: Values | None
     # Whether the kernel may write to it.
     written: bool
-    # Bytes after a multiple of 256 at which it begins.
+    # Offset of its start from a multiple of 256 bytes.
     shift: int
 
 
@@ -41,21 +41,21 @@ class Buffers(dict):
         self[name] = Buffer(element, size, None, True, shift)
 
     def aligned(self, *names):
-        """Whether 16 bytes may be read or written at once at the starts of these."""
+        """Whether all starts are aligned to 16 bytes."""
         return all(self[name].shift % 16 == 0 for name in names if name in self)
 
 
 @dataclass
 class Output:
-    """What a run must leave in a buffer, seen as a matrix of `rows` rows."""
+    """Expected content of a buffer after a run, as a matrix of `rows` rows."""
 
     buffer: str
     rows: int
-    # The rows of these indices as float64, [len(rows), width]. NaN must be NaN.
+    # The rows of the given indices as float64, [len(rows), width]. An expected NaN must be NaN.
     reference: Callable[[np.ndarray], np.ndarray]
-    # Largest absolute error of each value, for the same indices and the reference's rows; broadcast to them.
+    # Maximum absolute error of each value, for the same indices and the reference's rows; broadcast to their shape.
     tolerance: Callable[[np.ndarray, np.ndarray], np.ndarray | float]
-    # Rows that are compared before a kernel is timed, drawn at random; other cases compare all.
+    # Number of random rows that are compared before a kernel is timed; other cases compare all.
     sample: int = 256
 
 
@@ -66,14 +66,14 @@ def exact(rows, expected):
 
 @dataclass
 class Run:
-    """A kernel with its arguments. What is timed is the same as what is checked."""
+    """A kernel with its arguments. Timed runs are also checked."""
 
     launch: Launch
-    # In the kernel's order: Pointer, a number of ctypes, or Structure.
+    # In the kernel's order: Pointer, a ctypes number, or Structure.
     arguments: list
     buffers: Buffers
     outputs: list[Output]
-    # Bytes that must be read or written, and operations; 0 where nobody would compare them.
+    # Minimum bytes read or written, and operations; 0 where they are not reported.
     bytes: int = 0
     flops: float = 0.0
     # `torch_equivalent(torch, tensors)` gets the buffers as flat tensors of their type, prepares views of them, and returns a
@@ -86,9 +86,9 @@ class Case:
     """A kernel under a name."""
 
     kernel: str
-    # What sets it apart from the kernel's other cases.
+    # Name among the kernel's cases.
     variant: str
-    # Makes the run from a generator of random numbers; always the same from the same one.
+    # Makes the run from a random number generator, deterministically.
     build: Callable[[np.random.Generator], Run] = field(repr=False)
     timed: bool = False
 

@@ -8,11 +8,11 @@ from modules import Launcher
 
 
 class Mismatch(Exception):
-    """A kernel that writes something else than its reference says."""
+    """A kernel's output differs from its reference."""
 
 
 def differences(output, element, bits, rows):
-    """The largest error of these rows as a share of the tolerance, 0 where all are exact. NaN is right only where the reference has it."""
+    """The largest error of these rows as a share of the tolerance, 0 if all are exact. NaN is right only where the reference has NaN."""
     expected = np.asarray(output.reference(rows), np.float64)
     found = element.wide(bits.reshape(output.rows, -1)[rows])
     allowed = np.broadcast_to(output.tolerance(rows, expected), expected.shape)
@@ -32,14 +32,15 @@ def differences(output, element, bits, rows):
 
 
 def unwritten(element, bits):
-    """Indices of values that still have the poison of before the run."""
+    """Indices of values that still have the poison from before the run."""
     poison = np.resize(memory.POISON, element.size).view(element.storage)
     # Compared as integers: a NaN equals nothing.
     return np.flatnonzero(bits.view(f"u{element.size}") == poison.view(f"u{element.size}"))
 
 
 def compare(run, held, rng, everything):
-    """Downloads all buffers; the largest error as a share of the tolerance. `everything`: all rows, not a sample of them."""
+    """Downloads all buffers and returns the largest error as a share of the tolerance. `everything`: all rows instead of a
+    sample."""
     found = {}
     for name, buffer in held.items():
         try:
@@ -59,7 +60,7 @@ def compare(run, held, rng, everything):
 
 
 class Session:
-    """A run with its buffers in the device, in a `with` block."""
+    """A run with its buffers on the device, for a `with` block."""
 
     def __init__(self, device, function, run):
         self.device, self.function, self.run = device, function, run
@@ -80,6 +81,6 @@ class Session:
         return self
 
     def __exit__(self, kind, error, _):
-        # A context that is lost frees nothing.
+        # A lost context cannot free memory.
         if not getattr(error, "is_lasting", False):
             self.memory.free()

@@ -12,14 +12,14 @@ STREAM_NON_BLOCKING = 1
 MULTIPROCESSORS, L2_BYTES, CAPABILITY_MAJOR, CAPABILITY_MINOR = 16, 38, 75, 76
 # CUfunction_attribute
 MAX_DYNAMIC_SHARED_BYTES = 8
-# Dynamic shared memory of a block that needs no asking for.
+# Dynamic shared memory that a block has without a request.
 SHARED_BYTES_UNASKED = 48 << 10
 INVALID_VALUE, OUT_OF_MEMORY = 1, 2
-# Errors of a call that say nothing of the context: a wrong argument, no memory, a module that is not for this device or is no
-# module, a name that is not in it, more resources than a launch can have. After any other the process must end.
+# Errors of a call that leave the context usable: a wrong argument, no memory, an invalid module or one for another device, an
+# unknown name, too many resources for a launch. After any other error the process must end.
 HARMLESS = {INVALID_VALUE, OUT_OF_MEMORY, 200, 209, 218, 222, 301, 400, 500, 701}
 
-# Each call's symbols, the newest version first (those that cuda.h of CUDA 13 names), and its arguments.
+# Each call's symbols, the newest version first (as named by cuda.h of CUDA 13), and its arguments.
 CALLS = {
     "cuInit": (["cuInit"], [c_uint]),
     "cuDriverGetVersion": (["cuDriverGetVersion"], [POINTER(c_int)]),
@@ -48,12 +48,12 @@ CALLS = {
     "cuFuncGetParamInfo": (["cuFuncGetParamInfo"], [c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_size_t)]),
     "cuLaunchKernel": (["cuLaunchKernel"], [c_void_p] + 7 * [c_uint] + [c_void_p, POINTER(c_void_p), c_void_p]),
 }
-# Newer than the oldest driver that loads the kernels (CUDA 12.4); without them a check is left out.
+# Calls newer than the oldest driver that loads the kernels (CUDA 12.4); without them a check is omitted.
 OPTIONAL = {"cuFuncLoad", "cuFuncGetParamInfo"}
 
 
 class CudaError(Exception):
-    """A call that the driver refused, or an error of work before it on the device."""
+    """A call that the driver refused, or an error of earlier work on the device."""
 
     def __init__(self, call, code, name, text):
         super().__init__(f"{call}: {name} ({code}): {text}")
@@ -61,7 +61,7 @@ class CudaError(Exception):
 
     @property
     def is_lasting(self):
-        """Whether the context is lost, so that this process can do no more on the device."""
+        """Whether the context is lost, so that this process cannot use the device any more."""
         return self.code not in HARMLESS
 
 
@@ -96,7 +96,7 @@ class Driver:
             if code:
                 raise self.error(name, code)
 
-        # Found at once by the next use.
+        # Cached for the next use.
         setattr(self, name, call)
         return call
 
@@ -110,7 +110,7 @@ class Driver:
 
 
 class Device:
-    """A device with its primary context, which torch uses too, and a stream of its own."""
+    """A device with its primary context, which torch uses too, and its own stream."""
 
     def __init__(self, ordinal=0):
         self.driver = driver = Driver()
@@ -129,7 +129,7 @@ class Device:
         return value.value
 
     def memory(self):
-        """Free bytes and all bytes."""
+        """Free and total bytes."""
         free, total = c_size_t(), c_size_t()
         self.driver.cuMemGetInfo(byref(free), byref(total))
         return free.value, total.value
@@ -171,5 +171,5 @@ class Device:
         self.synchronize()
 
     def copy(self, to, source, size, stream=None):
-        """Queues a copy within the device, on its own stream or another; the default stream is one too, whose handle is 0."""
+        """Queues a copy within the device, on its own stream or another; handle 0 is the default stream."""
         self.driver.cuMemcpyDtoDAsync(to, source, size, self.stream if stream is None else stream)

@@ -1,4 +1,4 @@
-"""Element types: how numbers become the bits of a kernel's argument, and back."""
+"""Element types: conversion of numbers to the bits of a kernel's arguments, and back."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Element:
-    """A type of the kernels. Arrays hold its bits in `storage`, which numpy knows."""
+    """A type of the kernels. Arrays hold its bits in `storage`, a numpy type."""
 
     name: str
     storage: np.dtype
-    # Largest relative error of rounding to the type, and half the distance of its smallest values.
+    # Largest relative error of rounding to the type, and half the distance between its smallest values.
     rounding: float
     smallest: float
-    # As torch names it.
+    # torch's name.
     torch: str
 
     @property
@@ -31,13 +31,13 @@ class Element:
         return np.where(np.isnan(values), 0x7FC0, (words + (words >> 16 & 1) + 0x7FFF) >> 16).astype(self.storage)
 
     def wide(self, bits):
-        """Bits as float64; integers stay what they are."""
+        """Bits as float64; integers stay unchanged."""
         if self.name != "bf16":
             return bits.astype(np.float64)
         return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
     def rounded(self, values):
-        """float64 values as a kernel that computes nothing rounds them, by way of f32."""
+        """float64 values rounded through f32, as by a kernel that computes nothing."""
         with np.errstate(over="ignore"):
             return self.wide(self.narrow(np.asarray(values).astype(np.float32)))
 
@@ -45,7 +45,7 @@ class Element:
 F32 = Element("f32", np.dtype(np.float32), 2.0**-24, 2.0**-150, "float32")
 BF16 = Element("bf16", np.dtype(np.uint16), 2.0**-8, 2.0**-134, "bfloat16")
 F16 = Element("f16", np.dtype(np.float16), 2.0**-11, 2.0**-25, "float16")
-# Indices, and rows that are moved as they are.
+# Indices, and rows that are copied bit for bit.
 U32 = Element("u32", np.dtype(np.uint32), 0.0, 0.0, "int32")
 U16 = Element("u16", np.dtype(np.uint16), 0.0, 0.0, "int16")
 
@@ -53,7 +53,7 @@ FLOATS = (F32, BF16, F16)
 
 
 class Values:
-    """An array of an element type; an index of it gives float64, so that only the rows in question are widened."""
+    """An array of an element type; indexing gives float64, so that only the selected rows are widened."""
 
     def __init__(self, element, bits):
         self.element, self.bits = element, bits
@@ -67,11 +67,12 @@ class Values:
 
 
 def exactly(element, values):
-    """Values that the type has, or the nearest ones."""
+    """Values rounded to the type."""
     return Values(element, element.narrow(np.asarray(values)))
 
 
-# Random values of larger arrays repeat, since drawing them takes longer than the kernels; no row is a multiple of this.
+# Random values of larger arrays repeat, since drawing them takes longer than the kernels; the period is no multiple of
+# a row.
 PERIOD = (1 << 22) - 3
 
 

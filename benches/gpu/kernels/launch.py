@@ -1,13 +1,13 @@
-"""Launches by the rules of the launchers in kernels/src/cuda: which variant of a kernel, with which geometry.
+"""Launches by the rules of the launchers in kernels/src/cuda: variant of a kernel, and geometry.
 
-Each rule names the Rust function that it follows. A case that prefold would launch otherwise proves nothing, so a change there belongs
-here too.
+Each rule names the Rust function that it follows. A case that prefold would launch differently proves nothing, so a change there must
+be made here too.
 """
 
 import ctypes
 from dataclasses import dataclass
 
-# Of the plain attention and of each flash kernel (`THREADS` in attention.rs).
+# Threads of a block of the plain and the flash kernels (`THREADS` in attention.rs).
 ATTENTION_THREADS = 128
 # Keys that a block of a flash kernel has in shared memory at a time (`FLASH_KEYS` in names.rs).
 FLASH_KEYS = 64
@@ -31,7 +31,7 @@ class Pointer:
     offset: int = 0
 
 
-# An argument that points nowhere.
+# A null pointer argument.
 NULL = ctypes.c_uint64(0)
 
 
@@ -71,7 +71,7 @@ def row_threads(accesses):
 
 
 def by_rows(pair, rows, width, step, aligned):
-    """`Launch::by_rows` of launch.rs: a block for each row, by the kernel for accesses of `step` values where all rows permit it.
+    """`Launch::by_rows` of launch.rs: one block per row, with the kernel for accesses of `step` values where all rows permit it.
     `aligned`: the addresses of all arguments are multiples of 16."""
     wide = width % step == 0 and aligned
     return Launch(pair[wide], rows, row_threads(width // step if wide else width))
@@ -88,13 +88,14 @@ def per_16_bytes(element):
 
 
 def gather(row_bytes, rows, alignment):
-    """`gather_unit` and `gather_rows` of rows.rs, and the units of a row. `alignment`: a divisor of both addresses."""
+    """`gather_unit` and `gather_rows` of rows.rs, and the units of a row. `alignment`: a common divisor of both
+    addresses."""
     unit = next(unit for unit in (16, 4, 2) if row_bytes % unit == 0 and alignment % unit == 0)
     return Launch(f"gather_rows_{unit}", -(-rows // 8), 256), row_bytes // unit
 
 
 def rope(element, rows, widths, head_dim, heads, aligned):
-    """`QkNormRope::run` of rope.rs. `widths`: of a row, of half a head and the offsets of the spans; `heads`: of a row, of both spans."""
+    """`QkNormRope::run` of rope.rs. `widths`: a row, half a head, and the offsets of the spans; `heads`: heads of a row in both spans."""
     step, lanes = per_16_bytes(element), head_dim // 2 // per_16_bytes(element)
     divides = 0 < lanes <= 32 and lanes & (lanes - 1) == 0
     wide = divides and aligned and all(width % step == 0 for width in widths)
@@ -114,7 +115,7 @@ def plan_queries_per_tile(head_dim, group, wide_tiles, span_lens):
 
 
 def attention(element, head_dim, queries, blocks, aligned, positions):
-    """`Attention::kernel` of attention.rs. `positions`: scores have terms of relative position embeddings."""
+    """`Attention::kernel` of attention.rs. `positions`: with relative position embeddings."""
     half = element.size == 2
     if positions and half and aligned and (head_dim, queries) == (64, 64):
         shared = flash_shared_bytes(64, 64) + 2 * 128 * 64 * 2 + 64 * 88 * 4

@@ -1,8 +1,8 @@
 """The buffers of a run in device memory, each between guard zones.
 
-Guard zones of inputs are NaN in every float type and an index beyond every matrix: a read of one shows in the output. Those of what is
-written are large values, which no operation turns into themselves, as NaN may be. Poison, the content of outputs before a run, is another
-NaN, which no computation makes: a word that is not written is recognised.
+Guard zones of inputs are NaN in every float type and out of range as an index: a read of one shows in the output. Guard zones of written
+buffers are large values, which, unlike NaN, no operation maps to themselves. Poison, the content of outputs before a run, is another NaN,
+which no computation produces: unwritten words are recognised.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ class DeviceBuffer:
         return self.base + self.start
 
     def upload(self):
-        """The content before the run, and whole guard zones."""
+        """Restores the content before the run and the guard zones."""
         image = np.empty(self.size, np.uint8)
         image[: self.start] = filled(self.guard, self.start)
         image[self.start : self.end] = self._before()
@@ -46,7 +46,7 @@ class DeviceBuffer:
         return np.ascontiguousarray(self.buffer.values.bits).reshape(-1).view(np.uint8)
 
     def download(self):
-        """The bits of the content; raises AssertionError where the kernel wrote what it may not."""
+        """The bits of the content; raises AssertionError if the kernel wrote to a guard zone or to an input."""
         image = np.empty(self.size, np.uint8)
         self.device.download(image, self.base)
         for place, zone in (("before", image[: self.start]), ("after", image[self.end :])):

@@ -1,4 +1,4 @@
-"""The compiled kernels: which file each module comes from, and its functions."""
+"""The compiled kernels: the file of each module, and its functions."""
 
 import ctypes
 import hashlib
@@ -18,7 +18,7 @@ SUFFIXES = ("cubin", "fatbin")
 
 
 class ModuleError(Exception):
-    """A module that is not there or that the driver refuses."""
+    """A module is missing, or the driver refuses it."""
 
 
 def in_directory(directory, name):
@@ -56,7 +56,7 @@ def find(directory):
 
 
 def kernels_of(path):
-    """The names of a cubin's kernels, which are the sections with their code; None for a fatbin, whose images are compressed."""
+    """The names of a cubin's kernels, from its code sections; None for a fatbin, whose images are compressed."""
     content = path.read_bytes()
     if content[:4] != b"\x7fELF":
         return None
@@ -64,12 +64,12 @@ def kernels_of(path):
 
 
 class Module:
-    """An image in the device."""
+    """A loaded image."""
 
     def __init__(self, device, image):
         self.driver, self.image, self.functions = device.driver, image, {}
         self.handle = c_void_p()
-        # A text (PTX) ends with a zero.
+        # PTX text must end with a zero byte.
         self.content = image.path.read_bytes() + b"\0"
         try:
             self.driver.cuModuleLoadData(byref(self.handle), c_char_p(self.content))
@@ -90,7 +90,7 @@ class Module:
 
 
 class Modules:
-    """All modules, each loaded when a kernel of it is first asked for, so that a broken one fails alone."""
+    """All modules, each loaded at the first use of one of its kernels, so that a broken one fails alone."""
 
     def __init__(self, device, images):
         self.device, self.images, self.loaded = device, images, {}
@@ -128,7 +128,7 @@ class Launcher:
         return ctypes.c_uint64(address(argument)) if isinstance(argument, Pointer) else argument
 
     def _check_parameters(self, function, kernel, values):
-        """Compares the arguments' sizes with the kernel's, so that a variant with another signature is refused, not run."""
+        """Compares the arguments' sizes with the kernel's, so that a variant with another signature is refused."""
         if not self.driver.has("cuFuncGetParamInfo"):
             return
         sizes = []
@@ -139,7 +139,7 @@ class Launcher:
             except cuda.CudaError as error:
                 if error.code == cuda.INVALID_VALUE:
                     break
-                return # The driver does not know.
+                return # This driver cannot report them.
             sizes.append(size.value)
         given = [ctypes.sizeof(value) for value in values]
         if sizes != given:

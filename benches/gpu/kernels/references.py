@@ -1,4 +1,4 @@
-"""What the kernels compute, in float64 and as plainly as possible. Matrices are [rows, width]; no function changes its arguments."""
+"""References of the kernels in float64, as simple as possible. Matrices are [rows, width]; no function changes its arguments."""
 
 import math
 
@@ -13,7 +13,7 @@ _erf = np.vectorize(math.erf, otypes=[float])
 
 
 def rows_or_nan(matrix, index):
-    """The rows of these indices; NaN for those that are not there."""
+    """The rows of these indices; NaN for indices out of range."""
     index = index.astype(np.int64)
     inside = index < matrix.shape[0]
     rows = matrix[np.where(inside, index, 0)].copy()
@@ -22,8 +22,8 @@ def rows_or_nan(matrix, index):
 
 
 def own_columns(x, own, group, groups):
-    """Each row's columns in the place of its group, zeros elsewhere; NaN for a group out of range. `x` has the columns of all groups,
-    or the row's group alone."""
+    """Each row's columns at its group's place, zeros elsewhere; NaN for a group out of range. `x` has the columns of all groups, or
+    the row's group alone."""
     out = np.zeros((len(x), groups * group))
     for row, mine in enumerate(own.astype(np.int64)):
         if mine >= groups:
@@ -35,7 +35,7 @@ def own_columns(x, own, group, groups):
 
 
 def pooled(x, kind, normalize):
-    """One output of the rows of a sequence; the row itself where there is one."""
+    """Pools the rows of a sequence; a single row is returned unchanged."""
     count = len(x)
     if kind == "max":
         result = x.max(0)
@@ -87,7 +87,7 @@ def activation(kind, x):
 
 def route(scores, top):
     """The experts of each row, [rows, experts]: whether chosen, and the softmax of all scores. Equal scores go to the lower number. A
-    score that is NaN is better than none and worse than none, so that its expert has the row."""
+    NaN score compares neither better nor worse than any other, so that its expert gets the row."""
     others, own = scores[:, None, :], scores[:, :, None]
     number = np.arange(scores.shape[1])
     better = (others > own) | ((others == own) & (number[None, None, :] < number[None, :, None]))
@@ -97,8 +97,9 @@ def route(scores, top):
 
 
 def attention_query(q, k, v, added, scale):
-    """Attention of queries [queries, heads, dim] over keys and values [keys, heads, dim]. `added`, [queries, heads, keys], joins the
-    scaled scores: biases, or -infinity. Returns the output and the sum of weight times absolute value, both [queries, heads, dim]."""
+    """Attention of queries [queries, heads, dim] over keys and values [keys, heads, dim]. `added`, [queries, heads, keys], is added
+    to the scaled scores: biases, or -infinity. Returns the output and the sum of weight times absolute value, both [queries, heads,
+    dim]."""
     scores = np.einsum("qhd,khd->qhk", q, k, optimize=True) * scale + added
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)

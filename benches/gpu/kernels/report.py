@@ -1,4 +1,4 @@
-"""The table on stdout as cases end, and the JSON file, which is whole at every moment."""
+"""The table on stdout, row by row, and the JSON file, which is complete at any time."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class Report:
 
     def add(self, family, case, result):
         self.content["cases"].append({"family": family, "kernel": case.kernel, "variant": case.variant, "timed": case.timed, **result})
-        # First, so that what is printed is in the file.
+        # Written first, so that everything printed is in the file.
         self.write()
         verdict = "ok    " if result["ok"] else "FAILED"
         said = figures(result) if result["ok"] else result["problem"].replace("\n", "\n    ")
@@ -62,7 +62,7 @@ class Report:
         return [case for case in self.content["cases"] if not case["ok"]]
 
     def end(self, left):
-        """`left`: names of the cases for which there was no time."""
+        """`left`: names of the cases that were not run for lack of time."""
         self.content |= {"finished": True, "left": left}
         self.write()
         done = len(self.content["cases"])
@@ -75,7 +75,7 @@ class Report:
     def write(self):
         if self.out is None:
             return
-        # The rename leaves a whole file if the process is killed.
+        # The rename is atomic, so that the file is complete if the process is killed.
         unfinished = self.out.with_name(self.out.name + ".unfinished")
         unfinished.write_text(json.dumps(self.content, indent=1) + "\n")
         os.replace(unfinished, self.out)

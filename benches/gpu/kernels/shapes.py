@@ -1,4 +1,4 @@
-"""The sizes of published models, as their config.json has them (as benches/src/shapes.rs)."""
+"""The sizes of published models from their config.json, as in benches/src/shapes.rs."""
 
 from dataclasses import dataclass
 

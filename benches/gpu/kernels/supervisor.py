@@ -1,5 +1,5 @@
-"""Child processes that run the cases, and a limit for each case: a fresh one for the checks of each family, one for all timings, which
-import torch, and a fresh one after each failure."""
+"""Child processes that run the cases, with a time limit per case: one for the checks of each family, one for all timings, which import
+torch, and a new one after each failure."""
 
 import json
 import queue
@@ -11,18 +11,18 @@ import threading
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
-# Seconds until a child has a context and has found the modules.
+# Maximum seconds until a child has a context and has found the modules.
 START_LIMIT = 90
-# And until one that was killed is gone.
+# Maximum seconds until a killed child has ended.
 END_LIMIT = 10
 
 
 class Failed(Exception):
-    """A child that ended, or that was ended because it did not answer."""
+    """A child ended, or was killed because it did not answer."""
 
 
 class Child:
-    """A process of worker.py, in a `with` block; `description` is what it says of the device and the modules."""
+    """A process of worker.py, for a `with` block; `description` is its report on the device and the modules."""
 
     def __init__(self, settings, limit=START_LIMIT):
         self.said = tempfile.TemporaryFile("w+", errors="replace")
@@ -51,7 +51,7 @@ class Child:
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
         except OSError:
-            pass # It has ended, which the queue says too.
+            pass # It has ended, which the queue reports too.
         try:
             line = self.answers.get(timeout=limit)
         except queue.Empty:
@@ -73,13 +73,13 @@ class Child:
         try:
             self.process.wait(END_LIMIT)
         except subprocess.TimeoutExpired:
-            return # It waits inside of the driver for a device that does not answer; another process may still be served.
+            return # It hangs in the driver, waiting for the device; another process may still work.
         self.reader.join()
         self.process.stdout.close()
         try:
             self.process.stdin.close()
         except BrokenPipeError:
-            pass # A message that it did not read.
+            pass # It did not read the message.
         self.said.close()
 
     def __enter__(self):
@@ -108,7 +108,7 @@ class Supervisor:
         except Failed as failure:
             result = {"ok": False, "problem": str(failure)}
         if not result["ok"]:
-            # Whatever the kernel did to its process ends with it.
+            # Any damage by the kernel ends with its process.
             self.stop()
         return result
 

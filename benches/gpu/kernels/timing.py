@@ -1,4 +1,5 @@
-"""Times on the device: events around many launches, of inputs that are not in the cache, with torch's equivalent the same way."""
+"""Times on the device: events around many launches on inputs that are not in the cache; torch's equivalent is timed the same
+way."""
 
 import statistics
 import time
@@ -9,15 +10,15 @@ import torch_side
 from driver import L2_BYTES
 from memory import Memory
 
-# Memory that is copied to measure the device's bandwidth, at most this share of what is free.
+# Bytes copied to measure the device's bandwidth, limited to the free memory divided by COPY_SHARE.
 COPY_BYTES, COPY_SHARE = 1 << 30, 8
-# Inputs rotate through so many times the cache.
+# Inputs rotate through this many times the cache's size.
 CACHES, MOST_SETS = 4, 16
 
 
 @dataclass(frozen=True)
 class Length:
-    """How long a kernel is timed: rounds, and of each the seconds and how many launches may make them."""
+    """Length of a timing: rounds, and the seconds and launches of a round."""
 
     rounds: int
     seconds: float
@@ -31,7 +32,7 @@ SHORT = Length(rounds=2, seconds=0, least=2, most=2)
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one launch in each round."""
+    """Seconds per launch of each round."""
 
     rounds: list
     launches: int
@@ -56,7 +57,7 @@ class Timer:
         self.copy_bytes = min(COPY_BYTES, device.memory()[0] // COPY_SHARE) // 4096 * 4096
         self.copied = [device.allocate(self.copy_bytes) for _ in range(2)]
         for address in self.copied:
-            # Not zeros alone, which a device may move with less work.
+            # Not all zeros, which a device may move faster.
             self.driver.cuMemsetD8Async(address, 0x35, self.copy_bytes, device.stream)
         self.copy_seconds = 0.0
         copy = self.measure([lambda: self.copy(device.stream)], device.stream, launches=length.least)
@@ -68,20 +69,20 @@ class Timer:
         self.device.copy(*self.copied, self.copy_bytes, stream)
 
     def measure(self, queue, stream, launches=None):
-        """Times of the functions of `queue`, each of which queues work on the stream; they take turns."""
+        """Times of the functions in `queue`, each of which queues work on the stream; they alternate."""
         for work in queue:
             work()
         self.driver.cuStreamSynchronize(stream)
         if launches is None:
             seconds, _ = self._round(queue, stream, self.length.least, 0.0)
             launches = round(min(max(self.length.seconds / max(seconds, 1e-9), self.length.least), self.length.most))
-        # How long the host takes to queue a round.
+        # The time that the host takes to queue a round.
         _, host = self._round(queue, stream, launches, 0.0)
         return Times([self._round(queue, stream, launches, host)[0] for _ in range(self.length.rounds)], launches)
 
     def _round(self, queue, stream, launches, host):
-        """Seconds of a launch on the device, and of all on the host. The device is busy copying for longer than `host` first, so that it
-        does not wait for the host between launches."""
+        """Seconds per launch on the device, and seconds of all launches on the host. The device is first kept busy with copies for
+        longer than `host` seconds, so that it does not wait for the host between launches."""
         if self.copy_seconds and host:
             for _ in range(1 + int(2 * host / self.copy_seconds)):
                 self.copy(stream)
@@ -97,7 +98,7 @@ class Timer:
         return milliseconds.value / 1e3 / launches, host
 
     def times(self, session, rng, with_torch):
-        """Microseconds of a run's kernel, what it moves and computes in a second, and the same of torch."""
+        """Microseconds of a run's kernel, its bytes and operations per second, and the same for torch."""
         run, device = session.run, self.device
         wanted = CACHES * device.attribute(L2_BYTES)
         sets = min(max(-(-wanted // session.memory.bytes), 1), MOST_SETS)

@@ -1,6 +1,6 @@
-"""What torch does in a kernel's place, on copies of the same memory and timed the same way.
+"""torch's equivalent of a kernel, on copies of the same memory and timed the same way.
 
-torch works in the device's primary context, as the kernels do. Whatever goes wrong here is noted and spoils nothing else.
+torch works in the device's primary context, as the kernels do. Errors here are reported and do not affect other results.
 """
 
 import ctypes
@@ -8,12 +8,13 @@ import importlib.util
 
 import numpy as np
 
-# Of values up to 1, and of larger ones in proportion: several of torch's kernels follow each other, and each rounds.
+# Tolerance for values up to 1, proportional for larger ones: several kernels of torch follow each other, and each
+# rounds.
 LARGEST_DIFFERENCE = 0.05
 
 
 def version():
-    """torch's version if it has a CUDA device; else why it is not timed."""
+    """torch's version if it has a CUDA device; else the reason why it is not timed."""
     if importlib.util.find_spec("torch") is None:
         return None, "torch is not installed"
     try:
@@ -27,7 +28,7 @@ def version():
 def tensors(torch, device, memory):
     """Flat tensors with the content of a run's buffers."""
     made = {name: torch.empty(held.buffer.size, dtype=getattr(torch, held.buffer.element.torch), device="cuda") for name, held in memory.items()}
-    # Work on torch's stream may still read what was in this memory before.
+    # Work on torch's stream may still read the previous content of this memory.
     torch.cuda.synchronize()
     for name, held in memory.items():
         device.copy(made[name].data_ptr(), held.address, held.buffer.size * held.buffer.element.size)
@@ -36,7 +37,7 @@ def tensors(torch, device, memory):
 
 
 def difference(torch, run, result, rng):
-    """The largest difference of some rows of torch's first output from the reference."""
+    """The largest difference of torch's first output from the reference, over a sample of rows."""
     output = run.outputs[0]
     element = run.buffers[output.buffer].element
     if str(result.dtype) != f"torch.{element.torch}":
@@ -50,14 +51,14 @@ def difference(torch, run, result, rng):
 
 
 def times(timer, session, held, rng):
-    """`torch_us` and so on of the equivalent, and its difference from the reference; or `torch_problem`. `held`: the memory of the input sets
-    that take turns; the first set is the session's."""
+    """`torch_us` and so on of the equivalent, and its difference from the reference; or `torch_problem`. `held`: the memory of the input
+    sets that alternate; the first set is the session's."""
     import torch
 
     try:
         run, device = session.run, timer.device
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        # A kernel that works in place has changed it.
+        # An in-place kernel has changed it.
         session.memory.upload()
         with torch.no_grad():
             queue = [run.torch_equivalent(torch, tensors(torch, device, memory)) for memory in held]

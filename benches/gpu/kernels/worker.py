@@ -1,6 +1,6 @@
 """The child process: runs cases on the device, one for each line on stdin, and answers each with a line on stdout.
 
-A kernel that breaks the context, crashes or hangs takes this process with it, not the cases after it.
+A kernel that breaks the context, crashes or hangs ends only this process, not the later cases.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from timing import LONG, SHORT, Timer
 
 
 def die_with_parent():
-    """Ends this process when the one that started it ends (prctl(2), PR_SET_PDEATHSIG)."""
+    """Ends this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -46,7 +46,7 @@ class Worker:
 
     def run(self, family, name, timed):
         case = self.case(family, name, timed)
-        # The same whichever cases run before.
+        # Independent of the cases that run before.
         rng = np.random.default_rng([self.settings["seed"], zlib.crc32(name.encode()), timed])
         run = case.build(rng)
         if run.launch.kernel != case.kernel:
@@ -82,7 +82,7 @@ def answer(worker, request):
 
 def main():
     die_with_parent()
-    # What else prints must not be taken for an answer.
+    # Other output must not be mistaken for an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -100,6 +100,6 @@ def main():
         result = answer(worker, json.loads(line))
         say({"result": result})
         if result.get("lost"):
-            # The driver may not answer any more, so nothing is put in order.
+            # The driver may hang, so nothing is cleaned up.
             answers.flush()
             os._exit(1)

@@ -1,4 +1,4 @@
-"""Files of `prefold-bench forward --answers`, read with numpy alone (the layout: benches/src/forward/answers.rs)."""
+"""Files of `prefold-bench forward --answers`, read with numpy alone. Layout: benches/src/forward/answers.rs."""
 
 import json
 import struct
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy
 
-# Ways to compute a batch, in the order of tables; an encoder has the first alone.
+# Ways to compute a batch, in the order of tables; an encoder has only the first.
 WAYS = ("off", "ragged", "compact")
 TYPES = {"U32": numpy.dtype("<u4"), "F32": numpy.dtype("<f4")}
 
 
 class AnswersError(Exception):
-    """The file is not one of answers, or contradicts itself."""
+    """The file is no file of answers, or is inconsistent."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ def read(path):
         tensors, metadata = safetensors(path.read_bytes())
         names = json.loads(metadata["batches"])
         answers = Answers([batch(tensors, index, name) for index, name in enumerate(names)], metadata)
-        answers.layers, answers.command  # they are there
+        answers.layers, answers.command  # raises if one is missing
         return answers
     except OSError as error:
         raise AnswersError(f"{path}: {error.strerror}") from error

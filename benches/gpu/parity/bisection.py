@@ -1,4 +1,5 @@
-"""The first layer that differs: models of the first layers, of the same weights, compared like the whole one."""
+"""Search for the first layer that differs: models of the first layers with the same weights are compared like the whole
+model."""
 
 import os
 import subprocess
@@ -12,14 +13,14 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "benches" / "gpu"))
 from kit import library_path  # noqa: E402
 
-# Flags of `prefold-bench forward` with a value that a run of fewer layers sets itself or does without.
+# Flags of `prefold-bench forward`, with a value, that a run of fewer layers sets itself or omits.
 REPLACED = ("--layers", "--models", "--runs", "--warm", "--answers", "--json", "--svg")
 
 
 def fewest_that_miss(layers, agrees):
-    """Smallest number of layers with which a model misses the goal, if one of all `layers` does and one without layers does not.
+    """Smallest number of layers with which a model misses the goal, given that all `layers` miss it and no layers reach it.
 
-    `agrees(k)` compares a model of the first k layers; about log2(layers) are.
+    `agrees(k)` compares a model of the first k layers; it is called about log2(layers) times.
     """
     right, wrong = 0, layers
     while wrong - right > 1:
@@ -44,7 +45,7 @@ def cut(program, command, layers):
 
 
 class Cut:
-    """Directory and answers of a model of the first layers, which `prefold-bench` writes; removed at the end."""
+    """Directory and answers of a model of the first layers, written by `prefold-bench` and removed at the end."""
 
     def __init__(self, program, command, layers, timeout):
         self.directory = tempfile.TemporaryDirectory(prefix=f"parity-{layers}-layers-")

@@ -1,4 +1,4 @@
-"""The command: what is compared and timed, in which order, and the status."""
+"""The command: order of comparisons and timings, and the exit status."""
 
 import argparse
 import json
@@ -17,8 +17,7 @@ SKIPPED = 77
 def main(arguments, start=None, open_reference=None):
     """0 if all answers reach the goal, 1 if not, 2 for files that cannot be compared.
 
-    `open_reference(args)` returns the other side: an object like TorchSide (torch_side.py), which it is where there
-    is none.
+    `open_reference(args)` returns the reference side, an object like TorchSide (torch_side.py), which is the default.
     """
     args = parse(arguments)
     clock = Clock(args.budget, start)
@@ -56,13 +55,14 @@ def main(arguments, start=None, open_reference=None):
 
 
 def compare_all(answers, models, goal, document, table, clock, verdicts, **cells):
-    """Compares all batches; whether each reaches the goal in all ways goes to `verdicts` as soon as it is known."""
+    """Compares all batches, and records in `verdicts`, as soon as it is known, whether each batch reaches the goal in
+    all ways."""
     with models as models:
         for index, batch in enumerate(answers.batches):
             exact, rounded = (model.pooled(batch.sequences, clock.check) for model in models)
             rows = [{"way": way} | compare(batch.ways[way], exact, goal) for way in WAYS if way in batch.ways]
             verdicts[index] = all(row["ok"] for row in rows)
-            # What rounding alone does; no goal of prefold's.
+            # The effect of rounding alone; not a goal for prefold.
             rows.append({"way": "torch bfloat16"} | compare(rounded, exact, goal))
             for row in rows:
                 ok = row.pop("ok")
@@ -72,7 +72,7 @@ def compare_all(answers, models, goal, document, table, clock, verdicts, **cells
 
 
 def bisect(args, answers, reference, document, clock):
-    """Compares models of fewer layers until the first that misses is known."""
+    """Compares models of fewer layers until the first that misses the goal is known."""
 
     def agrees(layers):
         clock.check()
@@ -117,7 +117,7 @@ def summary(content, goal):
     if not rows:
         return "nothing was compared"
     worst = {way: [row["smallest"] for row in rows if row["way"] == way] for way in WAYS}
-    # A NaN is the worst there is.
+    # NaN counts as the worst.
     parts = [f"{way} {min(found, key=lambda value: value if value == value else -2):.6f}" for way, found in worst.items() if found]
     missed = sum(row["verdict"] == "MISSES" for row in rows)
     text = f"smallest cosine {', '.join(parts)} (goal {goal}{f'; {missed} of {len(rows)} miss' if missed else ''})"
@@ -137,7 +137,7 @@ def timed(rows):
 
 
 def check_layers(answers, directory):
-    """Raises AnswersError if the answers are not of a model of as many layers as the directory's."""
+    """Raises AnswersError if the number of layers of the answers differs from the directory's model."""
     try:
         config = json.loads((directory / "config.json").read_text())
     except (OSError, ValueError) as error:
@@ -164,7 +164,7 @@ def parse(arguments):
     parser.add_argument("--time", action="store_true", help="time the batches in torch, in bfloat16")
     parser.add_argument("--forward", metavar="FILE", type=Path, help="JSON of `prefold-bench forward`, for ratios of tokens/s")
     parser.add_argument("--runs", type=int, default=5, help="timed passes of each way (%(default)s)")
-    parser.add_argument("--compile-seconds", type=float, default=90, help="most seconds for torch.compile, all batches together (%(default)s)")
-    parser.add_argument("--budget", type=float, help="seconds until the end, with what there is by then")
+    parser.add_argument("--compile-seconds", type=float, default=90, help="limit of torch.compile, all batches together (%(default)s)")
+    parser.add_argument("--budget", type=float, help="time limit in seconds; the results so far are kept")
     parser.add_argument("--out", metavar="FILE", type=Path, help="write the results as JSON")
     return parser.parse_args(arguments)

@@ -1,18 +1,18 @@
-"""Vectors beside reference vectors of the same sequences."""
+"""Comparison of vectors with reference vectors of the same sequences."""
 
 import numpy
 
-# Smallest cosine of a sequence's vector and its reference.
+# Minimum cosine of a sequence's vector and its reference.
 GOAL = 0.999
-# Largest difference of their lengths, relative to the reference: what a cosine does not see.
+# Maximum difference of their lengths, relative to the reference, which a cosine does not show.
 MOST_LENGTH = 0.05
 
 
 def compare(vectors, reference, goal=GOAL):
-    """Figures of `vectors` beside `reference`, both `[sequences, hidden_size]`, and `ok`, which values that are not finite never are.
+    """Figures of `vectors` against `reference`, both `[sequences, hidden_size]`, and `ok`, which is false if a value is not finite.
 
-    `difference` is the largest of a value of the unit vectors. `misplaced` counts vectors that are closer to the reference of another
-    sequence than to their own, those not counted whose references are as close to each other as the goal asks.
+    `difference` is the largest difference of a component of the unit vectors. `misplaced` counts vectors that are closer to the
+    reference of another sequence than to their own, except where the two references are as close to each other as the goal.
     """
     vectors, reference = (numpy.asarray(values, dtype=numpy.float64) for values in (vectors, reference))
     if vectors.shape != reference.shape:
@@ -22,7 +22,7 @@ def compare(vectors, reference, goal=GOAL):
     lengths = numpy.abs(numpy.linalg.norm(vectors, axis=1) / numpy.linalg.norm(reference, axis=1) - 1)
     others = theirs @ theirs.T < goal
     misplaced = int(((ours @ theirs.T > cosines[:, None]) & others).any(axis=1).sum())
-    # numpy's min, mean and max are NaN where one value is, and NaN is at no goal.
+    # numpy's min, mean and max are NaN if one value is, and NaN reaches no goal.
     figures = {
         "smallest": float(cosines.min()),
         "mean": float(cosines.mean()),
@@ -35,7 +35,8 @@ def compare(vectors, reference, goal=GOAL):
 
 
 def nearest(reference):
-    """Largest cosine of references of two sequences: a comparison cannot tell these apart by less. None of a single sequence."""
+    """Largest cosine between references of two sequences, the limit of what a comparison can tell apart. None for a single
+    sequence."""
     rows = unit(numpy.asarray(reference, dtype=numpy.float64))
     cosines = rows @ rows.T
     numpy.fill_diagonal(cosines, -numpy.inf)

@@ -1,4 +1,4 @@
-"""Results: a table as they come, and a JSON file that is whole after every row; and the time that is left for them."""
+"""Results: a table printed row by row, and a JSON file that is complete after every row; and the time budget."""
 
 import json
 import math
@@ -18,7 +18,7 @@ class OutOfTime(Exception):
 
 
 class Clock:
-    """A budget of seconds since `start`; the last twentieth is kept for what cannot be interrupted."""
+    """A budget of seconds since `start`; the last twentieth is reserved for work that cannot be interrupted."""
 
     def __init__(self, budget=None, start=None):
         self.deadline = math.inf if budget is None else (time.monotonic() if start is None else start) + 0.95 * budget
@@ -33,7 +33,7 @@ class Clock:
 
 
 class Document:
-    """Rows of the tables of COLUMNS, printed and, if there is a path, written."""
+    """Rows of the tables of COLUMNS, printed and, if a path is given, written."""
 
     def __init__(self, path, head):
         self.path = path
@@ -52,13 +52,13 @@ class Document:
         self.content[table].append(row)
 
     def ended(self, why):
-        """Why there are fewer rows than were asked for."""
+        """The reason for missing rows."""
         print(f"\n{why}", flush=True)
         self.content["ended"] = why
         self.write()
 
     def write(self):
-        """Replaces the file, so that it is never half of one."""
+        """Replaces the file atomically."""
         if self.path:
             unfinished = self.path.with_name(self.path.name + ".unfinished")
             unfinished.write_text(json.dumps(finite(self.content), indent=1))

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 import transformers
 
-# Tokens that go through the model together, at most; a single sequence may have more.
+# Maximum tokens that go through the model together; a single sequence may have more.
 CHUNK = 16_384
 
 
@@ -20,7 +20,7 @@ class TorchModel:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         self.device = torch.device(device)
-        # Vectors of encoders are means of all states, those of decoders the last state.
+        # Vectors of encoders are means of all states, vectors of decoders the last state.
         self.is_encoder = json.loads((directory / "1_Pooling/config.json").read_text()).get("pooling_mode_mean_tokens", False)
         config = transformers.AutoConfig.from_pretrained(directory)
         config.use_cache = False
@@ -29,7 +29,8 @@ class TorchModel:
         self.load(safetensors.torch.load_file(directory / "model.safetensors", device=str(self.device)))
 
     def load(self, tensors):
-        """Copies the weights. The pooler of BERT, which no text's vector needs, is in no file; all others must be."""
+        """Copies the weights. BERT's pooler, which vectors do not need, is missing from the file; all other weights
+        must be present."""
         keys = self.model.load_state_dict(tensors, strict=False)
         missing = [name for name in keys.missing_keys if not name.startswith("pooler.")]
         if missing or keys.unexpected_keys:
@@ -40,7 +41,7 @@ class TorchModel:
         return self.model(input_ids=ids, attention_mask=mask).last_hidden_state
 
     def pool(self, hidden, lengths):
-        """Vectors of sequences of such lengths, which are padded on the right, `[sequences, hidden_size]`."""
+        """Vectors of sequences with the given lengths, padded on the right, `[sequences, hidden_size]`."""
         if not self.is_encoder:
             return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1].float()
         inside = torch.arange(hidden.shape[1], device=hidden.device)[None] < lengths[:, None]
@@ -50,7 +51,7 @@ class TorchModel:
     def pooled(self, sequences, check):
         """Vectors of sequences of ids, `[sequences, hidden_size]` in float32; `check()` is called before each pass.
 
-        Sequences of one length go together: without padding there is no mask that could be wrong.
+        Sequences of equal length form a batch: without padding no mask can be wrong.
         """
         order = sorted(range(len(sequences)), key=lambda index: len(sequences[index]))
         rows = [None] * len(sequences)

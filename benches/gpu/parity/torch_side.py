@@ -20,7 +20,7 @@ class TorchSide:
 
     @contextmanager
     def models(self, directory):
-        """The model in float32, which is the reference, and in bfloat16; their memory is free afterwards."""
+        """The model in float32, the reference, and in bfloat16; their memory is freed afterwards."""
         models = [TorchModel(directory, self.args.device, dtype) for dtype in ("float32", "bfloat16")]
         try:
             yield models

@@ -1,4 +1,4 @@
-"""Times of batches in PyTorch, in the ways that it has for attention."""
+"""Times of batches in PyTorch, with each of its attention implementations."""
 
 import logging
 import signal
@@ -12,14 +12,14 @@ import torch
 from document import OutOfTime
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-# Scaled dot product attention by its own choice, by FlashAttention and by cuDNN.
+# Scaled dot product attention with the default backend, FlashAttention and cuDNN.
 BACKENDS = {"sdpa": None, "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 COMPILED = "compile"
 WARM = 2
 
 
 class TorchTimes:
-    """Timed passes of a model in bfloat16. Compilation may take `compile_seconds`, all batches together."""
+    """Timed passes of a model in bfloat16. Compilation may take `compile_seconds` for all batches together."""
 
     def __init__(self, model, runs, compile_seconds):
         self.model = model
@@ -28,7 +28,7 @@ class TorchTimes:
         self.compiled = torch.compile(model.model)
 
     def rows(self, batch, clock):
-        """Rows of the table: a way's median, range and tokens/s, or why there are none."""
+        """Rows of the table: a way's median, range and tokens/s, or the reason why there are none."""
         prepared = Prepared(self.model, batch)
         rows = {name: {"batch": batch.name, "torch": name, "tokens": batch.tokens, "padded": prepared.padded} for name in (*BACKENDS, COMPILED)}
         passes = {name: self.eager(prepared, backend) for name, backend in BACKENDS.items()}
@@ -37,7 +37,7 @@ class TorchTimes:
         try:
             self.warm_up(passes, rows, clock)
             for _ in range(self.runs):
-                # In turn, so that what changes in the course of time hits all alike.
+                # Alternating, so that drift of the machine affects all ways alike.
                 for name, run in passes.items():
                     clock.check()
                     times[name].append(prepared.timed(run))
@@ -71,7 +71,7 @@ class TorchTimes:
         return run
 
     def compile(self, run, clock):
-        """Warms up with the compilation of what is new in the batch."""
+        """Warms up, and compiles for the batch's new shapes."""
         if self.compile_left <= 0:
             raise TimeoutError("the time for compilation is spent")
         start, most = time.monotonic(), min(self.compile_left, clock.left())
@@ -79,7 +79,7 @@ class TorchTimes:
             with alarm(most) as rang:
                 run()
         except BaseException as error:
-            # What an interrupted compilation leaves behind is not to be relied on.
+            # The state after an interrupted compilation is not reliable.
             torch._dynamo.reset()
             raise TimeoutError(f"not compiled within {most:.0f} s") if rang else error
         finally:
@@ -88,8 +88,8 @@ class TorchTimes:
 
 
 class Prepared:
-    """A batch on the device, padded on the right. Under a causal mask no token sees the padding; where every token sees all others, a
-    mask hides it."""
+    """A batch on the device, padded on the right. Under a causal mask no token sees the padding; with full attention a mask hides
+    it."""
 
     def __init__(self, model, batch):
         self.model = model
@@ -125,7 +125,7 @@ def repeat(run, clock):
 
 
 def attempt(warm_up, run, clock):
-    """Why a way does not work, or None; and the seconds until then. A way that fails is a result; only OutOfTime is raised."""
+    """Why a way does not work, or None, and the seconds spent. A failing way is a result; only OutOfTime is raised."""
     start = time.monotonic()
     with warnings.catch_warnings(record=True) as said, silent_logs():
         warnings.simplefilter("always")
@@ -136,7 +136,7 @@ def attempt(warm_up, run, clock):
         except Exception as error:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-            # Why no kernel is available is in the warnings.
+            # The warnings say why no kernel is available.
             texts = [f"{type(error).__name__}: {error}", *(str(warning.message) for warning in said)]
             return " / ".join(dict.fromkeys(" ".join(text.split())[:200] for text in texts))[:600], time.monotonic() - start
     return None, time.monotonic() - start
@@ -144,7 +144,7 @@ def attempt(warm_up, run, clock):
 
 @contextmanager
 def silent_logs():
-    """A compilation that fails logs thousands of lines; its error is reported in one."""
+    """Silences the log of a failing compilation, thousands of lines; its error is reported in one line."""
     logging.disable(logging.CRITICAL)
     try:
         yield
@@ -154,8 +154,8 @@ def silent_logs():
 
 @contextmanager
 def alarm(seconds):
-    """Raises TimeoutError in the body after so many seconds, as soon as Python code runs. The list that it yields is not empty then: the
-    body may turn the error into one of its own."""
+    """Raises TimeoutError in the body after `seconds`, as soon as Python code runs. The yielded list is then not empty, because the body
+    may replace the error by another one."""
     rang = []
 
     def ring(*_):
@@ -163,7 +163,7 @@ def alarm(seconds):
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, ring)
-    # Again and again, since the body may swallow an error.
+    # Repeated, since the body may swallow an error.
     signal.setitimer(signal.ITIMER_REAL, max(0.001, min(seconds, 1e6)), 5)
     try:
         yield rang

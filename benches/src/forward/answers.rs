@@ -1,7 +1,7 @@
-//! The answers of a run as a file, for another program to compare with its own.
+//! File with the answers of a run, for comparison with another program's.
 //!
 //! The tensors of batch `i`: `i.ids` (u32, all tokens), `i.cu_seqlens` (u32, where sequences start, and the end), and `i.off`,
-//! `i.ragged` and `i.compact` (f32, `[sequences, hidden_size]`, not normalised), of an encoder `i.off` alone. The metadata has the
+//! `i.ragged` and `i.compact` (f32, `[sequences, hidden_size]`, not normalised), for an encoder only `i.off`. The metadata has the
 //! model's directory, shape and layers, type and device, and as JSON the names of the batches and the command.
 
 use super::Args;
@@ -31,7 +31,7 @@ struct Stored {
 }
 
 impl Answers {
-    /// A file at `path` of answers of the model in `directory`, which has so many layers.
+    /// A file at `path` with answers of the model in `directory`, which has `layers` layers.
     pub(super) fn new(path: &Path, args: &Args, directory: &Path, layers: usize) -> Result<Self> {
         let shape = args.shape.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         let metadata = [
@@ -46,7 +46,7 @@ impl Answers {
         Ok(Self { path: path.to_owned(), metadata, names: Vec::new(), tensors: Vec::new() })
     }
 
-    /// Adds a batch and writes the file anew, so that a run that is killed leaves the batches before behind.
+    /// Adds a batch and rewrites the file, so that a killed run keeps the batches so far.
     pub(super) fn push(&mut self, name: &str, case: &Case, measured: &[Measured]) -> Result<()> {
         let index = self.names.len();
         let ragged = &case.batch.ragged;

@@ -10,17 +10,16 @@ use rand::{Rng, SeedableRng};
 #[derive(Debug, clap::Args)]
 #[group(id = "batches")]
 pub(crate) struct Args {
-    /// Batch shaped like reranking MS MARCO: queries times passages of each, of which those count that fit the paper's limit of
-    /// 16,384 tokens.
+    /// Batch shaped like MS MARCO reranking, queries times passages per query, cut to the paper's limit of 16,384 tokens.
     #[arg(long, default_value = "16x10", value_parser = parse_product)]
     msmarco: (usize, usize),
-    /// Leave out the batch that is shaped like MS MARCO.
+    /// Omit the batch that is shaped like MS MARCO.
     #[arg(long)]
     no_msmarco: bool,
-    /// Lengths of the shared prefix, a batch for each.
+    /// Lengths of the shared prefix, one batch each.
     #[arg(long, value_delimiter = ',', default_value = "1,32,128,512,1024,2048")]
     prefix: Vec<usize>,
-    /// Leave out the batches with a shared prefix.
+    /// Omit the batches with a shared prefix.
     #[arg(long, conflicts_with = "prefix")]
     no_prefix: bool,
     /// Sequences in a batch with a shared prefix.
@@ -29,10 +28,10 @@ pub(crate) struct Args {
     /// Tokens of a sequence after the shared prefix.
     #[arg(long, default_value_t = 256)]
     pub(super) suffix: usize,
-    /// Batches without sharing in addition, as sequences times tokens: `1x32,32x512`.
+    /// Additional batches without sharing, as sequences times tokens: `1x32,32x512`.
     #[arg(long, value_delimiter = ',', value_parser = parse_product)]
     unshared: Vec<(usize, usize)>,
-    /// A batch of 32 sequences of 16 to 512 tokens in addition.
+    /// Additional batch of 32 sequences of 16 to 512 tokens.
     #[arg(long)]
     mixed: bool,
 }
@@ -44,10 +43,10 @@ impl Args {
     }
 }
 
-/// Most tokens of the batch that is shaped like MS MARCO.
+/// Maximum tokens of the batch that is shaped like MS MARCO.
 const MAX_TOKENS: usize = 16_384;
 
-/// The batches by name. Those of the same arguments and vocabulary are equal.
+/// The batches by name, determined by the arguments and the vocabulary size.
 pub(super) fn batches(args: &Args, vocab: usize) -> Result<Vec<(String, RaggedBatch)>> {
     let mut batches = Vec::new();
     if !args.no_msmarco {
@@ -97,7 +96,7 @@ fn mixed(vocab: usize) -> Result<RaggedBatch> {
     Ok(RaggedBatch::from_sequences(&sequences)?)
 }
 
-/// A reranker's prompts in the lengths that MS MARCO's queries and passages have, query by query, as many as fit [`MAX_TOKENS`].
+/// A reranker's prompts with the lengths of MS MARCO's queries and passages, query by query, as many as fit in [`MAX_TOKENS`].
 fn ms_marco((queries, passages): (usize, usize), vocab: usize) -> Result<(String, RaggedBatch)> {
     let (mut rng, mut lengths) = (SmallRng::seed_from_u64(4), Lengths::new(4));
     let [before, between, after] = PROMPT_TOKENS.map(|len| random(&mut rng, len, vocab));
@@ -162,7 +161,7 @@ mod tests {
         let some = batch.num_sequences();
         assert_eq!(name, format!("ms-marco, {some} of 16 x 10"));
         assert!(batch.total_tokens() <= MAX_TOKENS, "{}", batch.total_tokens());
-        // Another sequence of the longest kind would be too much, and the batch is not empty for want of a short one.
+        // The batch is full up to one sequence of maximum length.
         assert!(batch.total_tokens() > MAX_TOKENS - 1000 && some > 50, "{} {some}", batch.total_tokens());
     }
 

@@ -1,9 +1,9 @@
-//! Gaps between the yield points of a pass: the time for which something urgent waits at most.
+//! Gaps between the yield points of a pass: the maximum time that an urgent request waits.
 
 use prefold_core::{Stopped, YieldPoint};
 use std::time::{Duration, Instant};
 
-/// Yield points at which the gap before each is noted.
+/// Yield points that record the gap before each.
 pub(super) struct Gaps {
     start: Instant,
     last: Instant,
@@ -11,13 +11,13 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// The pass begins now.
+    /// Records the start of the pass.
     pub(super) fn begin() -> Self {
         let start = Instant::now();
         Self { start, last: start, gaps: Vec::new() }
     }
 
-    /// The pass has ended, which is like a yield point.
+    /// Records the end of the pass, as a last yield point.
     pub(super) fn end(mut self) -> Summary {
         self.note();
         let (points, time) = (self.gaps.len(), self.start.elapsed());
@@ -49,13 +49,14 @@ impl YieldPoint for Gaps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Summary {
     longest: Duration,
-    /// Of a hundred gaps 99 are no longer.
+    /// 99th percentile of the gaps.
     most: Duration,
     points: usize,
     time: Duration,
 }
 
-/// Prints the pass whose longest gap is the shortest, because others share the machine, and the longest gap of all passes.
+/// Prints the pass with the shortest maximum gap, because other work shares the machine, and the longest gap of all
+/// passes.
 pub(super) fn print(way: &str, passes: &[Summary]) {
     let (Some(best), Some(worst)) = (passes.iter().min(), passes.iter().max()) else { return };
     let Summary { longest, most, points, time } = *best;

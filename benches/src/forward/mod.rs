@@ -1,8 +1,8 @@
 //! A whole forward pass of a shape with random weights: compaction off, ragged (the paper's mode) and compact.
 //!
 //! The grid is the paper's (arXiv 2601.15013): a batch of sequences that share a prefix, and a batch shaped
-//! like MS MARCO reranking (ten passages a query). Plans are made before the clock starts, as the planner
-//! makes them while another batch runs. The weights are loaded once for all batches and ways.
+//! like MS MARCO reranking (ten passages a query). Plans are made before the clock starts, since the planner makes them
+//! while another batch runs. The weights are loaded once for all batches and ways.
 
 mod answers;
 mod batches;
@@ -20,12 +20,12 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use ways::{Case, Measured, Model, smallest_cosine};
 
-/// See the module.
+/// Flags of `prefold-bench forward`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[arg(long, default_value = "smollm2-135m")]
     shape: Shape,
-    /// Layers, if not the shape's own: fewer for a quick look.
+    /// Number of layers, fewer than the shape's for a quick look.
     #[arg(long)]
     layers: Option<usize>,
     /// Device: `cpu`, `cuda` or `cuda:N`.
@@ -34,27 +34,27 @@ pub(crate) struct Args {
     /// `bfloat16`, `float32`, `int8` on a CPU, or `float16` on a GPU.
     #[arg(long, default_value = "bfloat16")]
     dtype: Dtype,
-    /// Instructions of the CPU kernels, as for the server.
+    /// Instruction set of the CPU kernels, as for the server.
     #[arg(long)]
     cpu_kernels: Option<String>,
     #[command(flatten)]
     batches: batches::Args,
-    /// Timed passes of each batch in each way, which take turns; medians and ranges are reported.
+    /// Timed passes of each batch in each way, alternating; medians and ranges are reported.
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Passes before them, of each batch in each way; by default 1 on a CPU and 2 on a GPU.
+    /// Warm-up passes of each batch in each way; default: 1 on a CPU, 2 on a GPU.
     #[arg(long)]
     warm: Option<usize>,
     /// Print the share of each operation in the last pass.
     #[arg(long)]
     profile: bool,
-    /// Print the gaps between the yield points of as many further passes: how long something urgent waits at most.
+    /// Print the gaps between the yield points of this many further passes: the maximum wait of an urgent request.
     #[arg(long)]
     gaps: bool,
-    /// Write token ids and pooled vectors of all batches as safetensors, to be compared by `benches/gpu/parity`.
+    /// Write token ids and pooled vectors of all batches as safetensors, for `benches/gpu/parity`.
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
-    /// Directory of the generated models, which are kept for the next run.
+    /// Directory of the generated models, kept for later runs.
     #[arg(long, default_value = "target/bench-models")]
     models: PathBuf,
     #[command(flatten)]
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Directory of the model, which is written if it is not there.
+/// Directory of the model, which is written if it does not exist.
 fn generated(args: &Args, sizes: Sizes) -> Result<PathBuf> {
     let directory = args.models.join(format!("{:?}-{}", args.shape, sizes.layers));
     if !directory.join("model.safetensors").exists() {
@@ -99,14 +99,14 @@ fn generated(args: &Args, sizes: Sizes) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Adds a batch's row. Ways that the model does not have are `null`.
+/// Adds a batch's row. Ways that the model lacks are `null`.
 fn report(args: &Args, sizes: Sizes, name: &str, case: &Case, measured: &[Measured], table: &mut Table) {
     let median = |way: usize| measured.get(way).map(|it: &Measured| it.times.median());
     let off = measured.first().map_or(f64::NAN, |it| it.times.median());
     let millis = |way: usize| json!(median(way).map(|seconds| seconds * 1e3));
     let range = |way: usize| measured.get(way).map_or(Value::Null, |it| it.times.range(1e3));
     let speed_up = |way: usize| json!(median(way).map(|seconds| off / seconds));
-    // JSON has no NaN, and `null` is for ways that the model does not have.
+    // JSON has no NaN, and `null` stands for ways that the model lacks.
     let cosine = |way: usize| {
         let cosine = measured.get(way).map(|it| smallest_cosine(&measured[0].answers, &it.answers));
         if cosine.is_some_and(f64::is_nan) { json!("NaN") } else { json!(cosine) }

@@ -1,4 +1,4 @@
-//! One model, computed in every way: its passes are timed in turn, and their answers compared.
+//! One model, computed in every way: its passes are timed alternately, and their answers compared.
 
 use super::Args;
 use super::gaps::{self, Gaps};
@@ -35,7 +35,7 @@ pub(super) struct Measured {
 
 /// A model over one copy of its weights.
 pub(super) struct Model {
-    /// In ragged space. Without a plan both compute the same, so `compact` computes `off` too.
+    /// The model in ragged space. Without a plan both models compute the same, so `compact` computes `off` too.
     ragged: ModelBackend,
     compact: ModelBackend,
     warm: usize,
@@ -58,13 +58,13 @@ impl Model {
         let Ok([ragged, compact]) = <[ModelBackend; 2]>::try_from(backends) else {
             bail!("not a backend for each mode")
         };
-        // The first pass makes buffers; on a GPU it chooses the library's kernels too, and the clock rises.
+        // The first pass allocates buffers; on a GPU it also chooses the library's kernels and raises the clock.
         let warm = args.warm.unwrap_or(if args.device == DeviceChoice::Cpu { 1 } else { 2 });
         ensure!(warm + args.runs > 0, "--warm 0 --runs 0: no pass, no answers");
         Ok(Self { ragged, compact, warm, runs: args.runs, is_profiled: args.profile, has_gaps: args.gaps })
     }
 
-    /// Computes a batch in every way of [`WAYS`] that the model has: an encoder has nothing to compact, so it has `off` alone.
+    /// Computes a batch in every way of [`WAYS`] that the model has: an encoder has nothing to compact, so only `off`.
     pub(super) fn measure(&mut self, case: &Case) -> Result<Vec<Measured>> {
         match self.compact.folding() {
             Folding::Prefix => self.measure_ways::<3>(case),
@@ -141,7 +141,7 @@ fn print_profile(way: &str, mut shares: Vec<(&str, Duration)>) {
     println!("  {way}: {}", shares.iter().map(share).collect::<Vec<_>>().join(", "));
 }
 
-/// The smallest cosine between the vectors that two ways gave to the same sequence; NaN if one is NaN.
+/// The minimum cosine between the vectors of the same sequence in two ways; NaN if one is NaN.
 pub(super) fn smallest_cosine(one: &[Vec<f32>], other: &[Vec<f32>]) -> f64 {
     let cosines = one.iter().zip(other).map(|(one, other)| cosine(one, other));
     cosines.fold(1.0, |least, cosine| if cosine.is_nan() || cosine < least { cosine } else { least })

@@ -25,5 +25,5 @@ def timings(family, rows):
 
 
 def chosen(case, family, names):
-    """Whether one of the names is the family, or begins the kernel's name; all cases without names."""
+    """Whether one of the names is the family or a prefix of the kernel's name; without names all cases."""
     return not names or family in names or any(case.kernel.startswith(name) for name in names)

@@ -9,7 +9,7 @@ from launch import NULL, Pointer, by_rows, pair, per_16_bytes, u32
 from shapes import DECODERS, ENCODERS
 from tolerances import of_results
 
-# Roundings in f32: nvcc's erfcf has 8 and expf 4, of an argument that is rounded too.
+# Roundings in f32: 8 of nvcc's erfcf and 4 of expf, whose arguments are rounded too.
 ULPS, MAGNITUDE = 32, 0.1
 
 

@@ -20,7 +20,7 @@ def whole(*lens, full=True, most=None, shuffled=True):
     return partial(plans.whole, lens=lens, full=full, most=most, shuffled=shuffled)
 
 
-# What the plain kernel and the small tiles of the flash kernels are checked with: short spans, also of long paths.
+# Checks of the plain kernel and of the flash kernels' small tiles: short spans, also of long paths.
 SHORT = {
     "causal tree": dict(heads=(4, 2), paths=tree(4, 30)),
     "causal tree, window 5": dict(heads=(2, 2), paths=tree(4, 40), window=5),
@@ -28,7 +28,7 @@ SHORT = {
     "full pieces": dict(heads=(3, 1), paths=whole(150, 17, 1, most=10)),
     "full pieces, window 9, bias": dict(heads=(2, 2), paths=whole(90, 3, most=30), window=9, bias=True),
 }
-# What the large tiles are checked with: spans of more queries than the small ones have.
+# Checks of the large tiles: spans of more queries than a small tile has.
 LONG = {
     "causal tree": dict(heads=(4, 2), paths=tree(4, 110)),
     "causal tree, window 70": dict(heads=(3, 1), paths=tree(3, 110), window=70),
@@ -62,12 +62,13 @@ def checks():
 
 
 def lengths(rows):
-    """Tokens of the sequences that are timed, as far as the batch has so many."""
+    """Lengths of the timed sequences, up to the tokens of the batch."""
     return sorted({min(length, rows) for length in LENGTHS})
 
 
 def timed(variant, element, heads, lens, full, **more):
-    """A case of whole sequences, by the kernel that prefold has for them; torch does the same if all are of one length."""
+    """A case of whole sequences, with the kernel that prefold uses for them; timed against torch if all have the same
+    length."""
     positions = more.get("positions", ())
     queries = launch.plan_queries_per_tile(heads.dim, heads.group, element.size == 2 and not positions, lens)
     kernel = launch.attention(element, heads.dim, queries, 1, True, bool(positions)).kernel
@@ -76,7 +77,7 @@ def timed(variant, element, heads, lens, full, **more):
 
 
 def equal(rows, length):
-    """Lengths of a batch of sequences of `length` tokens, or of as many as there are."""
+    """Lengths of a batch of sequences of `length` tokens, or of one shorter sequence if the batch has fewer."""
     return (min(length, rows),) * max(rows // length, 1)
 
 
@@ -85,7 +86,7 @@ def timings(rows):
         heads = Heads(shape.heads, shape.kv_heads, shape.head_dim)
         for length in lengths(rows):
             yield timed(f"{name}: causal {length}", BF16, heads, equal(rows, length), full=False)
-    # Queries of many texts after one prompt, in compact space. torch would compute the prompt for each.
+    # Queries of many texts after one prompt, in compact space. torch would compute the prompt for each text.
     heads, branch, prefix = Heads(16, 8, 128), min(128, rows), min(512, rows)
     queries = launch.plan_queries_per_tile(heads.dim, heads.group, True, [prefix, branch])
     kernel, variant = f"flash_attention_bf16_128_{queries // 64}", f"Qwen3-0.6B: branches of {branch} after a prefix of {prefix}"

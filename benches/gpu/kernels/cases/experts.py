@@ -12,8 +12,8 @@ from tolerances import of_results
 
 
 def route_rows(rng, rows, experts, top, extreme=True):
-    """Scores of few different values, so that many are equal; in one row one of them is NaN. Words of the lists that are not written stay
-    what they were."""
+    """Scores with few different values, so that many are equal; one row has a NaN. Words of the lists that are not written must stay
+    unchanged."""
     scores = rng.integers(-4, 5, (rows, experts)).astype(np.float32)
     if extreme:
         scores[rows // 2, experts // 2] = np.nan
@@ -44,7 +44,7 @@ def route_rows(rng, rows, experts, top, extreme=True):
         values = t["scores"].view(rows, experts)
 
         def run():
-            # What transformers does before it visits the experts: the same choice as a mask.
+            # The equivalent in transformers before it visits the experts: the same choice, as a mask.
             best = torch.topk(torch.softmax(values, -1), top, -1)
             torch.nn.functional.one_hot(best.indices, experts).permute(2, 1, 0).sum(1).nonzero()
 
@@ -56,7 +56,7 @@ def route_rows(rng, rows, experts, top, extreme=True):
 
 
 def scatter_add_rows(rng, width, rows, out_rows, indexed=True, outside=True):
-    """Rows are added to rows of `out` in any order; one of them to a row that is not there."""
+    """Rows are added to rows of `out` in any order; one index is out of range."""
     buffers = Buffers()
     x = buffers.input("x", random(rng, F32, (rows, width)))
     before = buffers.in_place("out", random(rng, F32, (out_rows, width)))

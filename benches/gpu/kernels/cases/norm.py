@@ -17,7 +17,8 @@ ULPS = 16
 
 
 def extremes(x):
-    """A row whose squares overflow f32, so that its norm is NaN; one beside which eps counts, and one of zeros."""
+    """A row whose squares overflow f32, so that its norm is NaN; one small enough for eps to matter, and one of
+    zeros."""
     x.bits[-1, 0] = 1e30
     x.bits[0] *= np.float32(1e-3)
     x.bits[1] = 0
@@ -70,7 +71,7 @@ def rms_norm_add(rng, width, rows, extreme=True):
 
 
 def layer_norm_tolerance(element, x, weight):
-    """Of a row whose mean is far from 0: values lose the digits that its deviations do not have. `x(at)`: the rows."""
+    """Tolerance of a row whose mean is far from 0: subtracting the mean loses leading digits. `x(at)`: the rows."""
 
     def tolerance(at, expected):
         values = x(at)
@@ -81,7 +82,7 @@ def layer_norm_tolerance(element, x, weight):
 
 
 def layer_norm(rng, element, width, rows, in_place=False, shift=0):
-    """f32 rows with a mean of about 3, but one with a variance beside which eps counts."""
+    """f32 rows with a mean of about 3; one has a variance small enough for eps to matter."""
     buffers, target = Buffers(), "x" if in_place else "out"
     x = random(rng, F32, (rows, width), 1.3, 4.7)
     x.bits[0] = (x.bits[0] - 3) * np.float32(1e-3)
@@ -103,7 +104,7 @@ def layer_norm(rng, element, width, rows, in_place=False, shift=0):
 
 
 def layer_norm_columns(rng, element, width, offset, stride, rows):
-    """Of the columns `offset .. offset + width` of rows of `stride` values, in place."""
+    """Norm of the columns `offset .. offset + width` of rows of `stride` values, in place."""
     buffers, columns = Buffers(), slice(offset, offset + width)
     x = small_first_row(random(rng, element, (rows, stride)))
     buffers.in_place("x", x)

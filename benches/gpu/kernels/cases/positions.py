@@ -7,7 +7,7 @@ from elements import BF16, F16, FLOATS
 
 BOTH, KEYS, QUERIES = ("keys", "queries"), ("keys",), ("queries",)
 
-# `near=200`: every distance has a row of its own, so that whole tiles use all rows of their window.
+# `near=200`: every distance has its own row, so that whole tiles use all rows of their window.
 SCENARIOS = {
     "full": dict(paths=whole(150, 17, 1), positions=BOTH, near=200),
     "full, shared rows": dict(paths=whole(130, 17), positions=BOTH),

@@ -22,7 +22,7 @@ def angles_of(dim, positions):
 
 
 def qk_norm_rope(rng, element, dim, heads, kv_heads, rows, norm, positions=500, shift=0, outside=True):
-    """Rows [q | k | v]; without key/value heads [q] alone, as the second span may be missing. v stays as it is."""
+    """Rows [q | k | v], or [q] without key/value heads, since the second span is optional. v must stay unchanged."""
     half, row_width, all_heads = dim // 2, (heads + 2 * kv_heads) * dim, heads + kv_heads
     buffers = Buffers()
     x = buffers.in_place("x", small_first_row(random(rng, element, (rows, row_width))), shift)
@@ -45,7 +45,7 @@ def qk_norm_rope(rng, element, dim, heads, kv_heads, rows, norm, positions=500, 
         return out
 
     def tolerance(at, expected):
-        # v is not touched; a difference of two products has the error of the products, of normalized values below 4.
+        # v must be exact; a difference of two products has the error of the products, of normalized values below 4.
         allowed = of_results(element, 16, magnitude=8.0 if norm else 2.5)(at, expected)
         allowed[:, all_heads * dim :] = 0
         return allowed
@@ -79,7 +79,7 @@ def qk_norm_rope(rng, element, dim, heads, kv_heads, rows, norm, positions=500, 
 def checks():
     for element in FLOATS:
         name, wide = element.name, launch.per_16_bytes(element)
-        # 80 values of two bytes and 24 of four: the lanes of a head are no power of two.
+        # 80 values of two bytes and 24 of four: the number of lanes of a head is no power of two.
         uneven = 80 if element.size == 2 else 24
         for norm, how in ((False, ""), (True, " with norm")):
             check = partial(case, make=qk_norm_rope, element=element, norm=norm)

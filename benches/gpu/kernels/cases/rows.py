@@ -14,7 +14,7 @@ from tolerances import of_results
 
 
 def indices(rng, count, limit, outside=True):
-    """Random row numbers; one in the middle that is not below the limit."""
+    """Random row numbers; one in the middle is out of range."""
     index = random(rng, U32, (count,), high=limit)
     if outside:
         index.bits[count // 2] = limit
@@ -22,9 +22,9 @@ def indices(rng, count, limit, outside=True):
 
 
 def gather(rng, unit, width, rows, src_rows, shift=0, outside=True):
-    """`unit` is the type of a row's values, which are moved as they are."""
+    """`unit` is the type of a row's values, which are copied bit for bit."""
     buffers = Buffers()
-    # Below the marks of rows that are not there and of memory that is not written.
+    # Below the values that mark rows out of range and unwritten memory.
     src = buffers.input("src", random(rng, unit, (src_rows, width), high=0xFF00), shift)
     index = buffers.input("index", indices(rng, rows, src_rows, outside))
     buffers.output("out", unit, rows * width, shift)
@@ -32,7 +32,7 @@ def gather(rng, unit, width, rows, src_rows, shift=0, outside=True):
     ones = float(2 ** (8 * unit.size) - 1)
 
     def reference(at):
-        # An index outside makes a row of ones: NaN in every float type.
+        # An index out of range gives a row whose bits are all ones: NaN in every float type.
         return np.nan_to_num(references.rows_or_nan(src, index.bits[at]), nan=ones)
 
     def torch_equivalent(torch, t):
@@ -71,7 +71,7 @@ def embed(rng, element, width, rows, vocab, accumulate=False, shift=0, outside=T
 
 
 def convert(rng, element, width, rows, shift=0, special=True):
-    """Values of every size, and among them those that need care: ties, subnormal values, overflow, NaN."""
+    """Values of all magnitudes, including ties, subnormal values, overflow and NaN."""
     values = random(rng, F32, (rows, width))
     if special:
         values.bits.reshape(-1)[:] *= np.exp2(rng.integers(-30, 18, rows * width)).astype(np.float32)
@@ -113,7 +113,7 @@ def bias_rows(rng, element, width, rows, accumulate):
 
 
 def own_columns(rng, element, group, groups, rows, all_groups, outside=True):
-    """`all_groups`: x has the columns of all groups, not only those of each row's own."""
+    """`all_groups`: x has the columns of all groups, not only of each row's own group."""
     width, out_width, buffers = group * groups if all_groups else group, group * groups, Buffers()
     x = buffers.input("x", random(rng, F32, (rows, width)))
     own = buffers.input("own", indices(rng, rows, groups, outside))
@@ -135,7 +135,7 @@ def own_columns(rng, element, group, groups, rows, all_groups, outside=True):
 
 
 def pool(rng, width, lens, kind, normalize=False, shuffled=True):
-    """Sequences of these lengths, whose rows lie anywhere in `x`. Of the first the columns are 0; of the second one value is NaN."""
+    """Sequences of these lengths with random rows of `x`. The first is all zeros; the second has one NaN."""
     rows, outputs, buffers = sum(lens), len(lens), Buffers()
     x = random(rng, F32, (rows, width))
     table = rng.permutation(rows) if shuffled else np.arange(rows)
@@ -180,7 +180,7 @@ def scale_rows(rng, width, rows, factor, shift=0):
 
 
 def checks():
-    """Every kernel, with rows for which a block's threads take more than one step, and with few."""
+    """Every kernel, with rows wide enough for several steps of a block's threads, and with narrow ones."""
     yield case("gather_rows_16", "64 values", gather, U16, width=64, rows=19, src_rows=50)
     yield case("gather_rows_16", "3 KiB", gather, U16, width=1544, rows=9, src_rows=50)
     yield case("gather_rows_4", "10 values", gather, U16, width=10, rows=17, src_rows=50)
