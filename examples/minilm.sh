@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Serves all-MiniLM-L6-v2, embeds three sentences, and prints which of two is nearer to the first.
+# Serves all-MiniLM-L6-v2, embeds three sentences, and prints which of the last two is more similar to the first.
 #
 #     examples/minilm.sh            with the binary: `prefold` from the PATH, or PREFOLD=target/release/prefold
 #     examples/minilm.sh docker     with the image: docker build --target cpu -t prefold:cpu .
 #
-# The first run downloads 90 MB from the Hugging Face hub; the second finds them in the cache. MODEL is another model or a directory.
+# The first run downloads 90 MB from the Hugging Face hub; later runs use the cache. MODEL selects another model or a directory.
 set -euo pipefail
 model=${MODEL:-sentence-transformers/all-MiniLM-L6-v2}
 port=${PORT:-3000}

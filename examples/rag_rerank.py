@@ -38,8 +38,8 @@ def main():
                for vector in vectors]
     candidates = sorted(range(len(passages)), key=lambda i: -cosines[i])[:args.candidates]
 
-    # All candidates share instruction and question, which the server computes once. Behind a load balancer, the key
-    # routes requests with the same question to the same replica (deploy/nginx.conf).
+    # All candidates share the instruction and the question, which the server computes once. Behind a load balancer, the
+    # key routes requests with the same question to the same replica (deploy/nginx.conf).
     request = {"query": args.question, "top_n": args.top, "documents": [passages[i] for i in candidates]}
     key = hashlib.sha256(args.question.encode()).hexdigest()
     answer = ask(f"{args.rerank}/v1/rerank", request, **{"x-prefix-key": key})

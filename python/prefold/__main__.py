@@ -10,7 +10,7 @@ from . import _prefold
 
 def main() -> int:
     """Runs the command with the arguments of this process and returns its exit status."""
-    # Python's handler would wait for the end of the command, which catches the signal itself where it has something to finish.
+    # Python's handler would run only after the command ends; the command catches the signal itself where it needs to.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _prefold.main([sys.executable, "-m", "prefold"], sys.argv[1:])
 

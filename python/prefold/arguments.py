@@ -1,4 +1,4 @@
-"""Arguments of calls: each has one type, by its name."""
+"""Type checks of arguments: the name of an argument determines its type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check(**arguments: Any) -> None:
 
 
 def text(value: Any) -> str | None:
-    """What is wrong with a value that must be a text, as the rest of a sentence."""
+    """The problem of a value that must be a text, as the rest of a sentence; None if it is one."""
     if not isinstance(value, str):
         return f"is {type(value).__name__}; it must be str"
     try:
@@ -31,16 +31,16 @@ def text(value: Any) -> str | None:
 
 
 def flag(value: Any) -> str | None:
-    """The same of True or False."""
+    """The problem of a value that must be True or False."""
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):  # The second: numpy's.
         return None
     return f"is {shown(value)}; it must be True or False"
 
 
 def number(value: Any) -> str | None:
-    """The same of a whole number: an int, or an integer of numpy."""
+    """The problem of a value that must be a whole number: an int, or an integer of numpy."""
     try:
-        # In Python a truth value is an int too.
+        # A bool is an int in Python.
         whole = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         whole = None
@@ -50,12 +50,12 @@ def number(value: Any) -> str | None:
 
 
 def positive(value: Any) -> str | None:
-    """The same of a whole number from 1 on."""
+    """The problem of a value that must be a positive whole number."""
     return number(value) or (f"is {value}; it must be at least 1" if value < 1 else None)
 
 
 def optional(kind: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
-    """The same of a value that may be None."""
+    """The problem of a value that may also be None."""
     return lambda value: None if value is None else kind(value)
 
 

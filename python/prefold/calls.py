@@ -1,4 +1,5 @@
-"""Calls over blocks of texts: two blocks are on their way at once, so that the next is tokenized while one is computed."""
+"""Calls over blocks of texts: two blocks are in flight at once, so that the next one is tokenized while one is
+computed."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class Pending:
         return len(self.jobs) >= self.in_flight
 
     def first(self) -> tuple[Any, int]:
-        """The answer of the first job with its number of texts; the job is no longer pending."""
+        """Removes the first job; returns its answer and number of texts."""
         job, texts = self.jobs[0]
         answer = placed(job.result, self.begin, texts)
         self.jobs.popleft()
@@ -49,7 +50,7 @@ class Pending:
 
 
 def placed(call: Callable[[], Any], begin: int, texts: int) -> Any:
-    """Result of a call over a block. Errors count items from the first block on, of which text `begin` is the first of this one."""
+    """Result of a call over a block. Errors number items across blocks; `begin` is the number of the block's first text."""
     try:
         return call()
     except InputError as error:
@@ -59,7 +60,7 @@ def placed(call: Callable[[], Any], begin: int, texts: int) -> Any:
 
 
 def counted(message: str, begin: int, texts: int) -> str:
-    """The message about a block of so many texts, with the item counted from `begin` on. The only text of a block has no number."""
+    """The message about a block of `texts` texts, with its item numbered from `begin`. The only text of a block has no number."""
     found = re.match(r"(`texts`(?: could not be tokenized:)?)(?: item (\d+))? ", message)
     if found is None or (found[2] is None and texts > 1):
         return f"{message} (counted from item {begin} on)"
@@ -83,7 +84,7 @@ def answers(blocks: Iterator[Block], start: Callable[[Block], Job], in_flight: i
 async def async_answers(
     blocks: AsyncIterator[Block], start: Callable[[Block], Job], in_flight: int
 ) -> AsyncIterator[tuple[Any, int]]:
-    """`answers`, while other tasks of the event loop run."""
+    """`answers` without blocking the event loop."""
     pending = Pending(start, in_flight)
     try:
         async for block in blocks:
@@ -99,7 +100,7 @@ async def async_answers(
 
 
 async def done(job: Job) -> None:
-    """Waits until the job has its answer. A cancelled wait cancels the job."""
+    """Waits for the job's answer. Cancelling the wait cancels the job."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
 
@@ -122,6 +123,6 @@ async def done(job: Job) -> None:
 
 
 async def async_result(job: Job) -> Any:
-    """The answer of a job, while other tasks of the event loop run."""
+    """The answer of a job, without blocking the event loop."""
     await done(job)
     return job.result()

@@ -8,15 +8,15 @@ class PrefoldError(Exception):
 
 
 class LoadError(PrefoldError, RuntimeError):
-    """The model cannot be downloaded, read or computed as it is meant."""
+    """The model cannot be downloaded or read, or its settings are not supported."""
 
 
 class SettingError(PrefoldError, ValueError):
-    """A setting of the model is unknown, out of its range or contradicts another; or the model does not exist."""
+    """A setting of the model is unknown, out of range or contradicts another one, or the model does not exist."""
 
 
 class InputError(PrefoldError, ValueError):
-    """An argument of a call is wrong: of the wrong type, out of its range, or empty. `field` is its name."""
+    """An argument of a call has the wrong type, is out of range, or is empty. `field` is its name."""
 
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(message, field)
@@ -35,11 +35,11 @@ class TokenizationError(InputError):
 
 
 class NotCapableError(PrefoldError, TypeError):
-    """The model does not give this answer, for example labels of an embedding model."""
+    """The model lacks this capability, for example labels of an embedding model."""
 
 
 class OverloadedError(PrefoldError, RuntimeError):
-    """A limit that the settings of the model set is reached, for example `max_concurrent_requests`."""
+    """A limit of the model's settings is reached, for example `max_concurrent_requests`."""
 
 
 class InferenceError(PrefoldError, RuntimeError):
@@ -51,4 +51,4 @@ class ClosedError(PrefoldError, RuntimeError):
 
 
 class ForkError(PrefoldError, RuntimeError):
-    """The process was forked from one that had loaded a model, whose threads do not exist here."""
+    """The process was forked after its parent had loaded a model; the model's threads do not exist here."""

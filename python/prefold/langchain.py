@@ -23,7 +23,8 @@ from .results import Ranked
 class PrefoldEmbeddings(Embeddings):
     """Embeddings of queries and documents, each with the model's prompt for them if it has one.
 
-    `model` is a `prefold.Model`, or what it loads with `settings`. `options` go to each `embed`, for example `{"dimensions": 256}`.
+    `model` is a `prefold.Model`, or a model to load with `settings`. `options` are passed to `embed`, for example `{"dimensions":
+    256}`.
     """
 
     def __init__(
@@ -41,11 +42,11 @@ class PrefoldEmbeddings(Embeddings):
         return lists(self.model.embed(text, **self._options("query")))[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """`embed_documents`, while other tasks run."""
+        """`embed_documents` without blocking the event loop."""
         return lists(await self.model.aembed(texts, **self._options("document")))
 
     async def aembed_query(self, text: str) -> list[float]:
-        """`embed_query`, while other tasks run."""
+        """`embed_query` without blocking the event loop."""
         return lists(await self.model.aembed(text, **self._options("query")))[0]
 
     def _options(self, input_type: str) -> dict[str, Any]:
@@ -54,9 +55,9 @@ class PrefoldEmbeddings(Embeddings):
 
 
 class PrefoldRerank(BaseDocumentCompressor):
-    """Compressor that keeps the `top_n` most relevant documents, the best first, with their `relevance_score` in the metadata.
+    """Compressor that keeps the `top_n` most relevant documents, best first, with their `relevance_score` in the metadata.
 
-    `model` is a `prefold.Model`, or what it loads with `settings`. `top_n=None` keeps all.
+    `model` is a `prefold.Model`, or a model to load with `settings`. `top_n=None` keeps all.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=(), extra="forbid")
@@ -87,7 +88,7 @@ class PrefoldRerank(BaseDocumentCompressor):
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """`compress_documents`, while other tasks run."""
+        """`compress_documents` without blocking the event loop."""
         if not documents:
             return []
         return scored(documents, await self.model.arerank(query, contents(documents), **self._options()))

@@ -21,7 +21,8 @@ from .results import Ranked
 class PrefoldEmbedding(BaseEmbedding):
     """Embedding of queries and texts, each with the model's prompt for them if it has one.
 
-    `model` is a `prefold.Model`, or what it loads with `settings`. `options` go to each `embed`, for example `{"dimensions": 256}`.
+    `model` is a `prefold.Model`, or a model to load with `settings`. `options` are passed to `embed`, for example `{"dimensions":
+    256}`.
     """
 
     _model: Model = PrivateAttr()
@@ -78,10 +79,10 @@ class PrefoldEmbedding(BaseEmbedding):
 
 
 class PrefoldRerank(BaseNodePostprocessor):
-    """Postprocessor that keeps the `top_n` most relevant nodes, the best first, with their new scores."""
+    """Postprocessor that keeps the `top_n` most relevant nodes, best first, with their new scores."""
 
     top_n: int | None = Field(default=3, description="Nodes to keep; None for all.")
-    instruction: str | None = Field(default=None, description="What is relevant, for instruction-following rerankers.")
+    instruction: str | None = Field(default=None, description="Description of relevance, for instruction-following rerankers.")
 
     _model: Model = PrivateAttr()
 

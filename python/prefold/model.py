@@ -35,17 +35,16 @@ LIMITS = {"max_concurrent_requests", "max_queued_tokens", "max_queued_inputs"}
 
 
 class Model:
-    """A model in this process: the engine of the server without HTTP, with the same answers bit for bit.
+    """A model in this process: the server's engine without HTTP, with bit-identical answers.
 
-    `model` is a hub id (`"Qwen/Qwen3-Embedding-0.6B"`), a directory or a `.gguf` file, with `~` for the home directory; without
-    it, the small built-in model.
-    `dtype` is `"float32"`, `"bfloat16"`, `"int8"` or `"float16"` (on GPUs), `device` is `"cpu"`, `"cuda"` or `"cuda:N"`. Further keyword
-    arguments are the flags of `prefold --help` under Model and Batching, for example `pooling="mean"`, `radix_mlp_threshold=0`,
-    `max_batch_tokens=8192` or `revision="main"`; environment variables give what is not given here. The limits on requests
-    (`max_concurrent_requests`, `max_queued_tokens`, `max_queued_inputs`) hold only where they are given.
+    `model` is a hub id (`"Qwen/Qwen3-Embedding-0.6B"`), a directory or a `.gguf` file, with `~` for the home directory. Default: the
+    small built-in model. `dtype` is `"float32"`, `"bfloat16"`, `"int8"` or `"float16"` (on GPUs), `device` is `"cpu"`, `"cuda"` or
+    `"cuda:N"`. Further keyword arguments are the flags of `prefold --help` under Model and Batching, for example `pooling="mean"`,
+    `radix_mlp_threshold=0`, `max_batch_tokens=8192` or `revision="main"`; environment variables provide settings that are not given
+    here. The limits on requests (`max_concurrent_requests`, `max_queued_tokens`, `max_queued_inputs`) apply only if given.
 
-    Calls may come from any thread and release the GIL; those that run at once share batches. Ctrl-C ends a call. After a fork
-    calls raise `ForkError`; a pickled model is loaded again where it is unpickled.
+    Calls may come from any thread and release the GIL; concurrent calls share batches. Ctrl-C ends a call. After a fork,
+    calls raise `ForkError`; a pickled model is loaded again when it is unpickled.
 
     Raises `SettingError` and `LoadError`.
     """
@@ -70,17 +69,17 @@ class Model:
 
     @classmethod
     async def aload(cls, model: str | os.PathLike[str] | None = None, **settings: Any) -> Model:
-        """`Model(model, **settings)`, while other tasks of the event loop run."""
+        """`Model(model, **settings)` without blocking the event loop."""
         return await asyncio.to_thread(cls, model, **settings)
 
     @property
     def info(self) -> dict[str, Any]:
-        """What `/info` answers: name, type, dimensions, prompts, limits, kernels and warnings of the model."""
+        """The content of `/info`: name, type, dimensions, prompts, limits, kernels and warnings of the model."""
         return dict(self._info)
 
     @property
     def dimensions(self) -> int:
-        """Values of a vector. Raises `NotCapableError` if the model makes no embeddings."""
+        """Dimension of a vector. Raises `NotCapableError` if the model has no embeddings."""
         dimensions = self._info["dimensions"]
         if dimensions is None:
             raise NotCapableError(f"{self!r} makes no embeddings")
@@ -100,15 +99,15 @@ class Model:
         batch: int | None = None,
         progress: bool = False,
     ) -> NDArray[np.float32]:
-        """Vectors of texts: float32 `[n, d]`, where d is `dimensions` or all values of the model.
+        """Vectors of texts: float32 `[n, d]`, where d is `dimensions` or the model's dimension.
 
-        `texts` is one text, texts in a list or iterator, or an Arrow array of strings, which is read where it lies. `prompt_name`
-        is one of the model's prompts, `prompt` a text to put before each, `input_type` one of `"query"`, `"document"`,
-        `"classification"` and `"clustering"`: the model's prompt or task of that name, if it has one, `task` one of `info["tasks"]`.
-        `dimensions` keeps the first values, scaled to unit length again; `normalize=False` does not scale. `normalize=None` gives vectors the
-        length that the model's own modules give them, as sentence-transformers does, and `dimensions` then only cuts.
-        `truncate=False` raises `TooLongError` for what is too long. `batch` texts are given to the engine at once, which neither changes
-        a bit nor the batches that it forms.
+        `texts` is one text, a list or iterator of texts, or an Arrow array of strings, which is read without a copy. `prompt_name` is one
+        of the model's prompts, `prompt` a text to put before each text. `input_type` is one of `"query"`, `"document"`, `"classification"`
+        and `"clustering"`, and selects the model's prompt or task of that name, if it has one. `task` is one of `info["tasks"]`.
+        `dimensions` keeps the first values, scaled to unit length again; `normalize=False` does not scale. `normalize=None` keeps the
+        length that the model's own modules give the vectors, as in sentence-transformers, and `dimensions` then only truncates.
+        `truncate=False` raises `TooLongError` for texts that are too long. `batch` texts are passed to the engine at once, which changes
+        neither the values nor the engine's batches.
 
         Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
@@ -142,8 +141,8 @@ class Model:
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> NDArray[np.float32]:
-        """`embed`, while other tasks of the event loop run. `texts` may be an async iterator too; any other iterator is asked for its texts
-        in another thread. A cancelled task leaves the engine's queue.
+        """`embed` without blocking the event loop. `texts` may also be an async iterator; any other iterator is read in another thread.
+        Cancelling the task removes its texts from the engine's queue.
         """
         import numpy as np
 
@@ -167,7 +166,8 @@ class Model:
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Vectors of an endless stream of texts: an array `[batch, d]` for each `batch` texts. Two batches are in memory at once."""
+        """Vectors of a stream of texts, which may be endless: an array `[batch, d]` for each `batch` texts. Two batches are in
+        memory at once."""
         call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
         _, blocks = sized_blocks(texts, self._batch(batch))
         return (array for array, _ in answers(blocks, call, self._in_flight))
@@ -185,7 +185,7 @@ class Model:
         truncate: bool | None = None,
         batch: int | None = None,
     ) -> AsyncIterator[NDArray[np.float32]]:
-        """`embed_batches`, while other tasks of the event loop run."""
+        """`embed_batches` without blocking the event loop."""
         call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
         blocks = async_blocks(texts, self._batch(batch))
         async for array, _ in async_answers(blocks, call, self._in_flight):
@@ -211,10 +211,10 @@ class Model:
         raw_scores: bool = False,
         truncate: bool | None = None,
     ) -> list[Ranked]:
-        """Indices and scores of texts, the best first, `top_n` at most.
+        """Indices and scores of texts, best first, at most `top_n`.
 
-        A score is the probability of a reranker, its logit with `raw_scores`, or the cosine of an embedding model. `instruction` tells an
-        instruction-following reranker what is relevant.
+        A score is the probability of a reranker, its logit with `raw_scores`, or the cosine of an embedding model. `instruction`
+        describes relevance for instruction-following rerankers.
 
         Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
@@ -231,7 +231,7 @@ class Model:
         raw_scores: bool = False,
         truncate: bool | None = None,
     ) -> list[Ranked]:
-        """`rerank`, while other tasks of the event loop run."""
+        """`rerank` without blocking the event loop."""
         start = self._reranking(query, top_n, instruction, raw_scores, truncate)
         return [Ranked(*ranked) for ranked in await async_result(start(await at_hand(texts)))]
 
@@ -243,7 +243,7 @@ class Model:
         raw_scores: bool = False,
         truncate: bool | None = None,
     ) -> list[list[Label]]:
-        """Labels with their scores of each text or pair of texts, the best first; `raw_scores` gives logits.
+        """Labels with their scores of each text or pair of texts, best first; `raw_scores` gives logits.
 
         A tuple of two texts is a pair; a list of two texts is two texts. Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
@@ -258,7 +258,7 @@ class Model:
         raw_scores: bool = False,
         truncate: bool | None = None,
     ) -> list[list[Label]]:
-        """`classify`, while other tasks of the event loop run."""
+        """`classify` without blocking the event loop."""
         start = self._classification(prompt_name, raw_scores, truncate)
         return [[Label(*label) for label in labels] for labels in await async_result(start(await at_hand(texts)))]
 
@@ -272,12 +272,12 @@ class Model:
     async def atokenize(
         self, texts: AsyncTexts, *, add_special_tokens: bool = True, prompt_name: str | None = None
     ) -> list[list[Token]]:
-        """`tokenize`, while other tasks of the event loop run."""
+        """`tokenize` without blocking the event loop."""
         start = self._tokenization(add_special_tokens, prompt_name)
         return [[Token(*token) for token in tokens] for tokens in await async_result(start(await at_hand(texts)))]
 
     def close(self) -> None:
-        """Gives the model's memory back to the allocator as soon as its running calls and iterators are done. Later calls raise `ClosedError`."""
+        """Frees the model's memory as soon as its running calls and iterators are done. Later calls raise `ClosedError`."""
         self._native.close()
 
     def __enter__(self) -> Model:
@@ -295,7 +295,8 @@ class Model:
 
     @property
     def _in_flight(self) -> int:
-        """Blocks of one call in the engine at once: one where a limit is given, so that no call uses up the share of another, or its own."""
+        """Maximum blocks of one call in the engine: one if a limit is set, so that a call does not use up its own limit or another
+        call's."""
         given = {name.replace("-", "_") for name, value in self._settings.items() if value is not None}
         return 1 if given & LIMITS else IN_FLIGHT
 
@@ -306,7 +307,7 @@ class Model:
             raise InputError(f"`batch` is {size}; it must be from 1 to {self._native.max_inputs}", "batch")
         return size
 
-    # Each holds the model until its call is done, whatever `close` does meanwhile.
+    # Each keeps the model alive until its call is done, even after `close`.
 
     def _embedding(
         self,
@@ -344,7 +345,7 @@ class Model:
 
 
 def loaded(model: Model | str | os.PathLike[str] | None, settings: dict[str, Any]) -> Model:
-    """The model that an adapter is given, or the one that it loads. Raises `SettingError` for settings beside a loaded model."""
+    """The model passed to an adapter, loaded if necessary. Raises `SettingError` for settings together with a loaded model."""
     if not isinstance(model, Model):
         return Model(model, **settings)
     given = [f"`{name}`" for name, value in settings.items() if value is not None]

@@ -1,4 +1,4 @@
-"""Progress of a call on standard error: tqdm's bar where tqdm is installed, else a line that counts."""
+"""Progress of a call on standard error: tqdm's bar if tqdm is installed, else a line with a count."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Silent:
 
 
 def bar(total: int | None, shown: bool) -> Bar:
-    """Progress over `total` texts; None where their number is unknown."""
+    """Progress over `total` texts; None if their number is unknown."""
     if not shown:
         return Silent()
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Ranked(NamedTuple):
     """A text of a rerank call: its index among the texts and its score."""
 
-    index: int  # type: ignore[assignment]  # The tuple's own `index` is given up for the name of the API.
+    index: int  # type: ignore[assignment]  # Hides the tuple's own `index` in favour of the API's name.
     score: float
 
 
@@ -20,7 +20,7 @@ class Label(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A token. `start` and `stop` are character offsets in the text, its prompt included; None for special tokens."""
+    """A token. `start` and `stop` are character offsets in the text including its prompt; None for special tokens."""
 
     id: int
     text: str

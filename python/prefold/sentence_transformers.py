@@ -36,7 +36,7 @@ class SentenceTransformer:
     """Model with the methods of `sentence_transformers.SentenceTransformer`.
 
     `model_name_or_path` is a hub id, a directory, or a `prefold.Model`. `device`, `revision`, `token`, `cache_folder` and
-    `local_files_only` mean what they do there; further settings are those of `prefold.Model`.
+    `local_files_only` have the same meaning as there; further settings are settings of `prefold.Model`.
     """
 
     def __init__(
@@ -80,12 +80,13 @@ class SentenceTransformer:
         device: str | None = None,
         task: str | None = None,
     ) -> Any:
-        """Vectors: float32 `[n, d]`, of a single string `[d]`; a list of arrays if `convert_to_numpy` is False, a tensor if
-        `convert_to_tensor`, which needs PyTorch. `show_progress_bar=None` shows it where the logger does at level INFO.
+        """Vectors: float32 `[n, d]`, or `[d]` for a single string; a list of arrays if `convert_to_numpy` is False, a
+        tensor if `convert_to_tensor`, which needs PyTorch. `show_progress_bar=None` shows progress if the logger's level is
+        INFO or lower.
 
-        Vectors are as long as the model's modules make them, those of a Normalize 1, and `truncate_dim` cuts them;
-        `normalize_embeddings=True` scales all to unit length. `task` is one of `model.info["tasks"]` and selects no prompt; models without
-        tasks ignore it. `{task: text}`, or a list of such with the same task, stands for both.
+        Vectors have the length that the model's modules give them (unit length with a Normalize module), and `truncate_dim` truncates
+        them; `normalize_embeddings=True` scales all to unit length. `task` is one of `model.info["tasks"]` and selects no prompt; models
+        without tasks ignore it. `{task: text}`, or a list of these with the same task, passes both.
         """
         if task is None:
             sentences, task = self._with_task(sentences)
@@ -96,11 +97,11 @@ class SentenceTransformer:
             normalize_embeddings=normalize_embeddings, truncate_dim=truncate_dim, device=device)
 
     def encode_query(self, sentences: Sentences, **options: Any) -> Any:
-        """`encode` with the model's task for queries, and its prompt for them unless `options` name another."""
+        """`encode` with the model's task and prompt for queries; `options` may name another prompt."""
         return self._encode_as("query", sentences, options)
 
     def encode_document(self, sentences: Sentences, **options: Any) -> Any:
-        """`encode` with the model's task for documents, and its prompt for them unless `options` name another."""
+        """`encode` with the model's task and prompt for documents; `options` may name another prompt."""
         return self._encode_as("document", sentences, options)
 
     def similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
@@ -108,12 +109,12 @@ class SentenceTransformer:
         return unit(a) @ unit(b).T
 
     def similarity_pairwise(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
-        """Cosine of each vector of `a`, `[n, d]`, with the one of `b` at the same place: `[n]`."""
+        """Cosine of each vector of `a`, `[n, d]`, with the vector of `b` at the same index: `[n]`."""
         cosines: NDArray[np.float32] = (unit(a) * unit(b)).sum(axis=1)
         return cosines
 
     def get_embedding_dimension(self) -> int:
-        """Values of a vector."""
+        """Dimension of a vector."""
         return self.truncate_dim or self.model.dimensions
 
     # The name before sentence-transformers 6.
@@ -121,7 +122,7 @@ class SentenceTransformer:
 
     @property
     def max_seq_length(self) -> int:
-        """Tokens of a text at most; longer ones are truncated."""
+        """Maximum tokens of a text; longer texts are truncated."""
         return int(self.model.info["max_input_length"])
 
     @property
@@ -130,7 +131,7 @@ class SentenceTransformer:
         return list(self.model.info["prompts"])
 
     def _with_task(self, sentences: Any) -> tuple[Any, str | None]:
-        """The texts of `{task: text}`, or of a list of such, with their task; other texts as they are."""
+        """The texts and the task of `{task: text}`, or of a list of these; other texts unchanged."""
         is_list = isinstance(sentences, (list, tuple)) and len(sentences) > 0
         items = sentences if is_list else [sentences]
         if not isinstance(items[0], Mapping):
@@ -150,7 +151,7 @@ class SentenceTransformer:
         if options.get("prompt_name") is None and options.get("prompt") is None:
             if not {name.lower() for name in info["tasks"] + info["prompts"]}.isdisjoint(names):
                 return self._encode(sentences, input_type=input_type, task=None, **options)
-            # The default prompt is not meant.
+            # Do not apply the default prompt.
             options = {**options, "prompt": ""}
         task = next((name for name in names if name in info["tasks"]), None)
         return self._encode(sentences, input_type=None, task=task, **options)
@@ -182,12 +183,12 @@ class SentenceTransformer:
         if show_progress_bar is None:
             show_progress_bar = logging.getLogger("prefold").getEffectiveLevel() <= logging.INFO
         if prompt is None and prompt_name in NAMES and prompt_name not in self.prompts:
-            # The two are prompts of every model.
+            # Every model has these two prompts.
             prompt_name, prompt = None, ""
         if not self.model.info["tasks"]:
             task = None
         if task is not None and prompt_name is None and prompt is None:
-            # Otherwise it would be that of the task.
+            # Otherwise the task would select the prompt.
             prompt = self.model.info["default_prompt"] or ""
         vectors = self.model.embed(
             sentences, prompt_name=prompt_name, prompt=prompt, input_type=input_type, task=task, batch=batch_size,
@@ -204,7 +205,7 @@ class SentenceTransformer:
 
 
 def unit(vectors: ArrayLike) -> NDArray[np.float32]:
-    """The vectors, `[n, d]` or `[d]`, in unit length: `[n, d]`. Zero vectors stay as they are."""
+    """The vectors, `[n, d]` or `[d]`, scaled to unit length: `[n, d]`. Zero vectors stay unchanged."""
     import numpy as np
 
     rows = np.atleast_2d(np.asarray(vectors, np.float32))

@@ -1,4 +1,4 @@
-"""Texts in blocks, from whatever gives them: one text, a sequence, an iterator, an Arrow array."""
+"""Texts in blocks, from one text, a sequence, an iterator or an Arrow array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ArrowArray(Protocol):
-    """Array with Arrow's C data interface, of pyarrow, polars, pandas, duckdb and others."""
+    """Array with Arrow's C data interface, from pyarrow, polars, pandas, duckdb and others."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
@@ -40,7 +40,7 @@ Block = Union["list[str]", "tuple[NDArray[np.signedinteger[Any]], NDArray[np.uin
 
 
 def sized_blocks(texts: Texts, size: int) -> tuple[int | None, Iterator[Block]]:
-    """The number of texts, None where only their end tells it, and the texts in blocks of `size`."""
+    """The number of texts, None if unknown in advance, and the texts in blocks of `size`."""
     if isinstance(texts, str):
         return 1, iter([[texts]])
     arrays = arrow_arrays(texts)
@@ -61,7 +61,7 @@ def iterated(texts: Iterator[str], size: int) -> Iterator[Block]:
 
 
 async def async_blocks(texts: AsyncTexts, size: int) -> AsyncIterator[Block]:
-    """The texts in blocks of `size`. An iterator, which may wait for a file or a database, is asked for each block in another thread."""
+    """The texts in blocks of `size`. An iterator may wait for a file or a database, so it is read in another thread."""
     if isinstance(texts, AsyncIterable):
         gathered: list[str] = []
         async for text in texts:
@@ -82,7 +82,7 @@ async def async_blocks(texts: AsyncTexts, size: int) -> AsyncIterator[Block]:
 
 
 async def at_hand(texts: Any) -> Any:
-    """The texts, in a list unless they are at hand: those of an iterator are taken in another thread."""
+    """The texts if they are in memory, else a list of them. An iterator is read in another thread."""
     if isinstance(texts, AsyncIterable):
         return [text async for text in texts]
     if is_at_hand(texts):
@@ -91,16 +91,16 @@ async def at_hand(texts: Any) -> Any:
 
 
 def is_at_hand(texts: Any) -> bool:
-    """True of what is in memory: a text, a list, an Arrow array."""
+    """True for texts in memory: one text, a list, an Arrow array."""
     return isinstance(texts, (str, list, tuple)) or has_arrow(texts)
 
 
 def iterable(texts: Any) -> Iterable[Any]:
-    """The same, unless no texts can be taken from it: that raises `InputError`."""
+    """Returns an iterable of texts unchanged. Raises `InputError` for other values."""
     kind = type(texts).__name__
     if isinstance(texts, AsyncIterable):
         raise InputError(f"`texts` is {kind}, an async iterator: only the methods of asyncio take it, such as `aembed`", "texts")
-    # An array of numpy with no dimension says that it can be iterated and cannot; the keys of a mapping are not meant.
+    # A numpy array without dimensions has `__iter__` but cannot be iterated; iterating a mapping would give its keys.
     if isinstance(texts, (bytes, bytearray, Mapping)) or not isinstance(texts, Iterable) or getattr(texts, "shape", None) == ():
         raise InputError(f"`texts` is {kind}; it must be texts, an iterator of them or an Arrow array", "texts")
     return texts
@@ -129,7 +129,7 @@ def has_arrow(texts: Any) -> bool:
 
 
 def arrow_arrays(texts: Any) -> list[Any] | None:
-    """The chunks of an Arrow array, each with offsets and bytes; None for anything else, or where pyarrow is missing."""
+    """The chunks of an Arrow array, each with offsets and bytes; None for other values, or without pyarrow."""
     if not has_arrow(texts):
         return None
     try:
@@ -155,7 +155,7 @@ def arrow_arrays(texts: Any) -> list[Any] | None:
 
 
 def of_arrow(array: Any) -> Block:
-    """The offsets, of `len(array) + 1` texts, and the bytes of an Arrow array, where they lie."""
+    """The `len(array) + 1` offsets and the bytes of an Arrow array, without a copy."""
     import numpy as np
     import pyarrow
 

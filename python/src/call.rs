@@ -1,4 +1,4 @@
-//! Steps of a call, and the thread that takes them.
+//! Steps of a call, and the thread that runs them.
 
 use crate::process;
 use crate::waiting::SIGNAL_CHECK;
@@ -17,13 +17,13 @@ pub(crate) struct Call(Arc<Mutex<Carrier>>);
 
 type Steps = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Who takes the next step of a call when it can be taken.
+/// The runner of a call's next step.
 enum Carrier {
-    /// The thread that starts the call; `is_woken` once the step after this one can be taken.
+    /// The thread that starts the call; `is_woken` once a further step can run.
     Starter {
         is_woken: bool,
     },
-    /// Nobody waits yet.
+    /// No thread waits yet.
     Nobody(Steps),
     /// A thread that waits for the answer.
     Thread(Thread),
@@ -33,10 +33,10 @@ enum Carrier {
 }
 
 impl Call {
-    /// Starts a call of so many texts: goes as far as it can without waiting on this thread, so that a query is in the engine's queue
-    /// before another thread has woken up. From there a call of one text is left to the thread that waits for the answer. If it can go on
-    /// before any does, it goes on with the runtime: a longer text, which other threads tokenize, does not wait for `result` until it is in
-    /// the queue. A call of several texts has more steps, and goes on with the runtime at once.
+    /// Starts a call of `texts` texts. The calling thread runs it as far as possible without waiting, so that a query is in the engine's
+    /// queue before another thread has woken up. After that, the thread that waits for the answer runs a call of one text. If the call can
+    /// continue before any thread waits, the runtime runs it: a longer text, which other threads tokenize, thus enters the queue without
+    /// waiting for `result`. A call of several texts has more steps and is handed to the runtime at once.
     ///
     /// # Errors
     /// `OSError` if the runtime's threads cannot be started.
@@ -47,7 +47,7 @@ impl Call {
         let is_over = Python::attach(|py| py.detach(|| step(runtime, &mut steps, &waker)));
         let mut carrier = call.carrier();
         let is_left = texts == 1 && !matches!(*carrier, Carrier::Starter { is_woken: true });
-        // Whoever goes on with it asks it again, woken or not.
+        // The next runner polls it again, whether woken or not.
         *carrier = match (is_over, is_left) {
             (true, _) => Carrier::Over,
             (false, true) => Carrier::Nobody(steps),
@@ -61,10 +61,10 @@ impl Call {
         lock(&self.0)
     }
 
-    /// Takes the steps on this thread, without the GIL, until the call is over or cancelled; nothing to do where the runtime takes them.
+    /// Runs the steps on this thread, without the GIL, until the call is over or cancelled; does nothing if the runtime runs them.
     ///
     /// # Errors
-    /// What Python's signal handlers raise meanwhile, such as `KeyboardInterrupt`; that is the end of the call.
+    /// Any exception of Python's signal handlers, such as `KeyboardInterrupt`, which ends the call.
     pub(crate) fn carry(&self, py: Python<'_>) -> PyResult<()> {
         let this = thread::current();
         let mut carrier = self.carrier();
@@ -85,7 +85,7 @@ impl Call {
         Ok(())
     }
 
-    /// Lets the runtime take the steps, for callers that do not wait.
+    /// Hands the steps to the runtime, for callers that do not wait.
     ///
     /// # Errors
     /// `OSError` if the runtime's threads cannot be started.
@@ -109,10 +109,10 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// In a forked process the steps are left as they are: what they lock to leave the queue may be locked for ever.
+    /// In a forked process the steps are leaked: the locks that they take to leave the queue may be held forever.
     fn drop(&mut self) {
         if process::is_forked() {
-            // Neither is this one's lock taken, which another thread may have held.
+            // This value's own lock is not taken either, since another thread may have held it.
             mem::forget(Arc::clone(&self.0));
         }
         self.cancel();
@@ -120,7 +120,7 @@ impl Drop for Call {
 }
 
 impl Carrier {
-    /// The steps, where nobody takes them yet.
+    /// The steps, if no thread runs them yet.
     fn take(&mut self) -> Option<Steps> {
         match mem::replace(self, Self::Over) {
             Self::Nobody(steps) => Some(steps),
@@ -131,7 +131,7 @@ impl Carrier {
         }
     }
 
-    /// Lets the runtime take the steps, where nobody takes them yet.
+    /// Hands the steps to the runtime, if no thread runs them yet.
     fn leave_to(&mut self, runtime: &Runtime) {
         if let Some(steps) = self.take() {
             *self = Self::Runtime(runtime.spawn(steps).abort_handle());
@@ -143,14 +143,14 @@ fn lock(carrier: &Mutex<Carrier>) -> MutexGuard<'_, Carrier> {
     carrier.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a call one step further; true when it is over. A panic is the end of it, too.
+/// Runs one step of a call; true when the call is over. A panic also ends it.
 fn step(runtime: &Runtime, steps: &mut Steps, waker: &Waker) -> bool {
     let _entered = runtime.enter();
     let stepped = catch_unwind(AssertUnwindSafe(|| steps.as_mut().poll(&mut Context::from_waker(waker))));
     !matches!(stepped, Ok(Poll::Pending))
 }
 
-/// Hands a call that can go on to the runtime, where nobody waits for it yet.
+/// Hands a call that can continue to the runtime, if no thread waits for it yet.
 struct HandOver {
     call: Weak<Mutex<Carrier>>,
     runtime: &'static Runtime,

@@ -4,7 +4,7 @@ use prefold::LocalModelError;
 use prefold_core::Error;
 use pyo3::prelude::*;
 
-/// An exception of the package. `field` names the argument at fault.
+/// An exception of the package. `field` names the invalid argument.
 fn exception(name: &str, message: String, field: Option<&str>) -> PyErr {
     Python::attach(|py| {
         let class = py.import("prefold.errors").and_then(|errors| errors.getattr(name));
@@ -45,7 +45,7 @@ pub(crate) fn setting(message: String) -> PyErr {
     exception("SettingError", message, None)
 }
 
-/// The exception of an argument that is no input of a model. `problem` is the rest of a sentence.
+/// The exception of an invalid argument. `problem` is the rest of a sentence.
 pub(crate) fn invalid_input(field: &str, problem: &str) -> PyErr {
     exception("InputError", format!("`{field}` {problem}"), Some(field))
 }

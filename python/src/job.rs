@@ -32,7 +32,7 @@ pub(crate) struct Job {
     inference: OnceLock<Duration>,
 }
 
-/// Fills the place when the call ends without a result: dropped, or by a panic.
+/// Leaves a missing result when the call ends without one: dropped, or by a panic.
 struct Ended(Place<Outcome>);
 
 impl Drop for Ended {
@@ -42,7 +42,7 @@ impl Drop for Ended {
 }
 
 impl Job {
-    /// Starts a call of so many texts.
+    /// Starts a call of `texts` texts.
     pub(crate) fn start(
         texts: usize,
         call: impl Future<Output = Result<Answer, Error>> + Send + 'static,
@@ -76,13 +76,13 @@ impl Job {
         }
     }
 
-    /// Seconds of the forward pass, in the mean over the texts; None until `result` has returned vectors.
+    /// Seconds of the forward pass, averaged over the texts; None until `result` has returned vectors.
     #[getter]
     fn inference_s(&self) -> Option<f64> {
         self.inference.get().map(Duration::as_secs_f64)
     }
 
-    /// Calls `callback` without arguments, on any thread, when the answer is there.
+    /// Calls `callback` without arguments, on any thread, when the answer is available.
     fn on_done(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
         process::check()?;
         self.call.leave_to_runtime()?;
@@ -99,7 +99,7 @@ impl Job {
 impl Answer {
     fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
-            // The array takes the values over: nothing is copied.
+            // The array takes ownership of the values: nothing is copied.
             Self::Vectors(Vectors { values, rows, dim, .. }) => {
                 Ok(PyArray1::from_vec(py, values).reshape([rows, dim])?.into_any().unbind())
             }

@@ -1,6 +1,6 @@
 //! Extension module `prefold._prefold`: the command `prefold`, and models in process.
 //!
-//! The package around it is in `python/prefold/`; it is what users import.
+//! Users import the Python package around it, `python/prefold/`.
 #![deny(unsafe_code)]
 
 mod call;

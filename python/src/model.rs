@@ -33,7 +33,7 @@ impl From<Options> for TextOptions {
 
 #[pymethods]
 impl NativeModel {
-    /// Loads a model, the built-in one without a name, and starts its engine, without the GIL. Ctrl-C ends the wait.
+    /// Loads a model (the built-in one without a name) and starts its engine, without the GIL. Ctrl-C ends the wait.
     #[new]
     fn load(py: Python<'_>, model: Option<String>, settings: &Bound<'_, PyDict>) -> PyResult<Self> {
         process::own()?;
@@ -51,13 +51,14 @@ impl NativeModel {
         Ok(Self { max_inputs: model.max_inputs(), model: Mutex::new(Some(model)) })
     }
 
-    /// Texts of one call at most.
+    /// Maximum texts of one call.
     #[getter]
     fn max_inputs(&self) -> usize {
         self.max_inputs
     }
 
-    /// The same model, which stays when this one is closed: what a call of several blocks holds until it is done.
+    /// Another handle of the model, which stays open when this one is closed; a call of several blocks holds it until
+    /// it is done.
     fn held(&self) -> PyResult<Self> {
         Ok(Self { max_inputs: self.max_inputs, model: Mutex::new(Some(self.model()?)) })
     }
@@ -67,7 +68,8 @@ impl NativeModel {
         self.model()?.info().map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// Vectors of texts: a numpy array of float32, `[n, d]`. Without `normalize`, as long as the model's own modules make them.
+    /// Vectors of texts: a numpy array of float32, `[n, d]`. Without `normalize` they keep the length that the model's own
+    /// modules give them.
     fn embed(
         &self,
         given: &Bound<'_, PyAny>,
@@ -82,7 +84,7 @@ impl NativeModel {
         })
     }
 
-    /// Indices and scores of texts, the best first.
+    /// Indices and scores of texts, best first.
     fn rerank(
         &self,
         query: String,
@@ -100,7 +102,7 @@ impl NativeModel {
         })
     }
 
-    /// Labels and scores of texts and pairs, the best first.
+    /// Labels and scores of texts and pairs, best first.
     fn classify(&self, given: &Bound<'_, PyAny>, options: Options, raw_scores: bool) -> PyResult<Job> {
         let (model, inputs) = (self.model()?, texts_and_pairs(given)?);
         Job::start(
@@ -139,7 +141,8 @@ impl NativeModel {
 }
 
 impl Drop for NativeModel {
-    /// In a forked process the model is left as it is: the threads that would end do not exist there, and may hold its locks.
+    /// In a forked process the model is leaked: its threads do not exist there and cannot be joined, and may have held its
+    /// locks.
     fn drop(&mut self) {
         if process::is_forked() {
             mem::forget(self.model.get_mut().unwrap_or_else(PoisonError::into_inner).take());

@@ -1,4 +1,4 @@
-//! This process: the command, the runtime of all calls, and whether it was forked.
+//! Process-wide state: the command, the runtime of all calls, and fork detection.
 
 use crate::errors::fork_error;
 use prefold::CommandLine;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::runtime::Runtime;
 
-/// Threads that carry calls to the engine and their answers back; the engine has its own for the work.
+/// Threads that pass calls to the engine and return its answers; the engine has its own threads for the work.
 const RUNTIME_THREADS: usize = 2;
 
 /// Id of the process that has loaded a model, or 0. Its threads do not exist in processes forked from it.
@@ -23,7 +23,7 @@ static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 pub(crate) fn main(py: Python<'_>, program: Vec<OsString>, arguments: Vec<OsString>) -> u8 {
     let line = CommandLine { program, arguments };
     let code = py.detach(|| prefold::run(&line, identity));
-    // An exit code does not give its number away.
+    // `ExitCode` does not expose its number.
     (0..=u8::MAX).find(|&status| ExitCode::from(status) == code).unwrap_or(1)
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn table(settings: &Bound<'_, PyDict>) -> PyResult<Table> {
 }
 
 fn value(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Value> {
-    // In Python a truth value is an int too.
+    // A bool is an int in Python.
     if given.is_instance_of::<PyBool>() {
         Ok(Value::Boolean(given.extract()?))
     } else if given.is_instance_of::<PyInt>() {

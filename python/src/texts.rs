@@ -49,7 +49,7 @@ fn text(item: &Bound<'_, PyAny>, index: usize) -> PyResult<String> {
     Ok(text.to_owned())
 }
 
-/// Texts one after another in `bytes`; text `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+/// Concatenated texts in `bytes`; text `i` is `bytes[offsets[i]..offsets[i + 1]]`.
 fn of_arrow<T: Element + Copy + TryInto<usize>>(
     offsets: &PyReadonlyArray1<'_, T>,
     bytes: &PyReadonlyArray1<'_, u8>,

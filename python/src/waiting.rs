@@ -1,10 +1,10 @@
-//! A result that another thread will leave, and waiting for it without the GIL.
+//! A result set by another thread, and waiting for it without the GIL.
 
 use pyo3::prelude::*;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks at Python's signals, such as Ctrl-C.
+/// Time between two checks of Python's signals, such as Ctrl-C.
 pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Place of one result. Clones share it.
@@ -19,7 +19,7 @@ struct State<T> {
     /// The result until it is taken.
     result: Option<T>,
     is_filled: bool,
-    /// Python function to call when the result is there.
+    /// Python function to call when the result is set.
     callback: Option<Py<PyAny>>,
 }
 
@@ -39,7 +39,7 @@ impl<T: Send> Place<T> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the result, unless there has been one, and wakes who waits.
+    /// Sets the result, unless already set, and wakes waiting threads.
     pub(crate) fn fill(&self, result: T) {
         let mut state = self.lock();
         if state.is_filled {
@@ -50,12 +50,12 @@ impl<T: Send> Place<T> {
         drop(state);
         self.0.filled.notify_all();
         if let Some(callback) = callback {
-            // The interpreter may be ending.
+            // The interpreter may be shutting down.
             Python::try_attach(|py| call(py, &callback));
         }
     }
 
-    /// Calls `callback` without arguments as soon as the result is there, on the thread that leaves it.
+    /// Calls `callback` without arguments as soon as the result is set, on the thread that sets it.
     pub(crate) fn on_filled(&self, py: Python<'_>, callback: Py<PyAny>) {
         let mut state = self.lock();
         if state.is_filled {
@@ -69,7 +69,7 @@ impl<T: Send> Place<T> {
     /// Waits for the result and takes it; `None` if it was taken before.
     ///
     /// # Errors
-    /// What Python's signal handlers raise meanwhile, such as `KeyboardInterrupt`.
+    /// Any exception of Python's signal handlers, such as `KeyboardInterrupt`.
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Option<T>> {
         loop {
             let is_filled = py.detach(|| {

@@ -16,7 +16,7 @@ FIXTURES = ROOT / "tests" / "fixtures"
 
 
 class Server(harness.Server):
-    """The server that the package brings."""
+    """The server of the package."""
 
     binary = Path(sys.executable).with_name("prefold")
 
@@ -51,6 +51,6 @@ def models():
 
 @pytest.fixture(scope="session")
 def texts():
-    """Texts of 1 to some dozen words, all different."""
+    """Distinct texts of one to a few dozen words."""
     lines = [line for line in (FIXTURES / "corpus.txt").read_text().splitlines() if line.strip()]
     return list(dict.fromkeys(lines))[:40]

@@ -1,4 +1,4 @@
-"""Arguments of the wrong type, each named with what it must be."""
+"""Arguments of the wrong type: the error names the argument and its type."""
 
 import asyncio
 import re

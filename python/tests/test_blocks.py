@@ -1,4 +1,5 @@
-"""Calls of several blocks: slow iterators under asyncio, limits of the settings, a model that is closed meanwhile, numbers of items in errors."""
+"""Calls of several blocks: slow iterators under asyncio, limits of the settings, closing the model during a call, item numbers in
+errors."""
 
 import asyncio
 import sqlite3
@@ -24,7 +25,7 @@ def own():
 
 
 def on_another_thread(texts, here):
-    """Iterator over texts that remembers whether it was asked on the thread `here`."""
+    """Iterator over texts that records whether it was read on the thread `here`."""
     asked = set()
 
     def items():

@@ -39,7 +39,7 @@ def test_the_server_stops_on_signals(number):
 
 
 def test_a_command_that_starts_itself_again(tmp_path):
-    """`prefold accuracy` runs each type in a process of its own, which is the same command again."""
+    """`prefold accuracy` runs each dtype in a separate process with the same command."""
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(f"text {number}") + "\n" for number in range(4)))
     done = run(SCRIPT, "accuracy", FIXTURES / "bert-mean-tiny", "--texts", "texts.jsonl", "--json", "-", directory=tmp_path)
     assert done.returncode == 0 and "4 texts, texts.jsonl, " in done.stderr, done.stderr

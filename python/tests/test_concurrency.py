@@ -28,7 +28,8 @@ def model(models):
 
 @pytest.fixture(scope="module", params=[20_000, 1])
 def long_call(request):
-    """`long_call()`: a call of the built-in model that takes longer than any test, of many texts, or of one that waits behind many."""
+    """`long_call()`: a call of the built-in model that takes longer than any test, with many texts, or with one text that waits behind
+    many."""
     model = prefold.Model(scheduling="fifo", max_client_batch_size=2_000)
     texts = [f"{number} " + "a river crosses the plain before it reaches the sea " * 40 for number in range(20_000)]
 
@@ -45,7 +46,7 @@ def long_call(request):
 
 
 def wait_until_queued(embed):
-    """Waits until a call of many texts, the first in, is in the queue of a model that is first in, first out."""
+    """Waits until a call of many texts is in the queue of a first-in-first-out model, ahead of all others."""
     while is_answered(embed(["a"])):
         pass
 
@@ -77,7 +78,7 @@ def test_other_threads_run_during_a_call(long_call):
     thread = threading.Thread(target=other)
     thread.start()
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # Whoever has the GIL keeps it.
+    sys.setswitchinterval(1000)  # The thread that holds the GIL keeps it.
     try:
         waiting.set()
         with pytest.raises(RuntimeError, match="cancelled"):
@@ -104,7 +105,7 @@ def test_ctrl_c_ends_a_call(long_call):
 
 
 def test_a_long_text_is_in_the_queue_before_anybody_waits():
-    """Other threads tokenize it, and it comes before the calls that follow."""
+    """Other threads tokenize it, and it is queued before later calls."""
     model = prefold.Model(scheduling="fifo", max_client_batch_size=2_000)
     sentence = "a river crosses the plain before it reaches the sea "
 
@@ -125,7 +126,7 @@ def test_a_long_text_is_in_the_queue_before_anybody_waits():
 
 
 def run(script):
-    """Output of a script in a process of its own."""
+    """Output of a script in a separate process."""
     done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script), str(FIXTURES)],
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -133,7 +134,8 @@ def run(script):
 
 
 def test_a_fork_is_refused_and_ends():
-    """In the child no call waits for threads that do not exist, neither of the parent's model nor of a new one, nor at the end."""
+    """In the child no call waits for threads that do not exist, neither with the parent's model, nor with a new one, nor at
+    exit."""
     output = run("""
         import gc, os, sys, prefold
         model = prefold.Model(sys.argv[1] + "/bert-mean-tiny")
@@ -210,7 +212,7 @@ def test_asyncio_errors_and_cancellation(model, texts, long_call):
         job = long_call()
         task = asyncio.create_task(async_result(job))
         await asyncio.sleep(0.05)
-        assert not task.done()  # The loop runs meanwhile.
+        assert not task.done()  # The event loop keeps running.
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -1,4 +1,4 @@
-"""Arguments: forms of texts, progress, settings, and what is refused."""
+"""Arguments: forms of texts, progress, settings, and refusals."""
 
 import asyncio
 import pickle
@@ -50,7 +50,7 @@ def test_arrow_arrays_are_read_where_they_lie(model, texts):
 
 
 def test_arrays_of_other_libraries(model, texts):
-    """What has Arrow's interface and is no array of pyarrow: polars, pandas, duckdb."""
+    """Values with Arrow's interface other than pyarrow's arrays: polars, pandas, duckdb."""
     pyarrow = pytest.importorskip("pyarrow")
 
     class Foreign:
@@ -71,7 +71,7 @@ def test_vectors_as_an_arrow_array_share_memory(model, texts):
 def test_vectors_are_the_arrays_own(model, texts):
     vectors = model.embed(texts)
     kept = vectors.copy()
-    vectors += 1  # Writable, and nobody else's.
+    vectors += 1  # Writable, and not shared.
     np.testing.assert_array_equal(model.embed(texts), kept)
 
 

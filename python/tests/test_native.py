@@ -7,7 +7,7 @@ PT_DYNAMIC, DT_FLAGS, DF_STATIC_TLS = 2, 30, 0x10
 
 
 def test_it_takes_no_static_tls():
-    """glibc has little memory for thread-local variables of libraries that are opened late; libgomp of PyTorch and scikit-learn needs it."""
+    """glibc has little thread-local memory for libraries that are opened late; libgomp of PyTorch and scikit-learn needs it."""
     file = open(find_spec("prefold._prefold").origin, "rb").read()
     (headers,), (size, count) = struct.unpack_from("<Q", file, 32), struct.unpack_from("<HH", file, 54)
     segments = [struct.unpack_from("<IIQQQQ", file, headers + size * at) for at in range(count)]

@@ -47,7 +47,7 @@ def test_tasks(served, models, texts):
     with pytest.raises(prefold.InputError, match="`no` is not a task of the served model; it has: ") as raised:
         model.embed(texts, task="no")
     assert raised.value.field == "task"
-    # A model without adapters takes the task for a prompt.
+    # A model without adapters treats the task as a prompt.
     np.testing.assert_array_equal(models("qwen3-tiny").embed(texts, task="query"), models("qwen3-tiny").embed(texts, prompt_name="query"))
 
 
@@ -103,7 +103,7 @@ def test_tokens(served, models, texts):
 
 def test_info(served, models):
     info, expected = models("qwen3-tiny").info, served("qwen3-tiny").get("/info").json()
-    # A server has limits on its clients; the id is that of the command line.
+    # A server has limits on its clients; the model id is the command line's.
     assert info.keys() == expected.keys()
     assert {key for key in info if info[key] != expected[key]} == {"max_concurrent_requests"} and info["max_concurrent_requests"] is None
     assert info["version"] == prefold.__version__

@@ -19,7 +19,7 @@ pub(crate) struct Answer<T> {
     pub(crate) wall: Duration,
     /// Tokens of all inputs (`x-compute-tokens`).
     pub(crate) tokens: u64,
-    /// Those that remain when common prefixes count once (`x-compute-compact-tokens`).
+    /// Tokens when common prefixes count once (`x-compute-compact-tokens`).
     pub(crate) unique_tokens: u64,
     /// `unique_tokens` over `tokens` (`x-compaction-ratio`).
     pub(crate) compaction_ratio: f64,

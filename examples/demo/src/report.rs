@@ -13,7 +13,7 @@ const SHOWN_PASSAGES: usize = 2;
 const EXCERPT: usize = 72;
 /// Maximum difference between values with and without compaction (float rounding).
 const SAME_ANSWER: f32 = 1e-5;
-/// Ratio of the longest to the shortest latency from which on the times are called unsteady.
+/// Ratio of the longest to the shortest latency above which the times are called unsteady.
 const UNSTEADY: f64 = 1.5;
 
 pub(crate) fn heading(text: &str) {

@@ -16,7 +16,7 @@ pub(crate) struct Measurement {
     pub(crate) tokens: u64,
     pub(crate) unique_tokens: u64,
     pub(crate) compaction_ratio: f64,
-    /// Latency in each round, of which there is at least one.
+    /// Latency in each of at least one round.
     pub(crate) latencies: Vec<Duration>,
     pub(crate) vectors: Vec<Vec<f32>>,
 }
@@ -54,7 +54,7 @@ pub(crate) fn pairs(corpus: &Corpus) -> Result<Workload> {
 }
 
 impl Workload {
-    /// Sends the request to each of the servers once to warm up, then once a round. The servers take turns, so that other work on the
+    /// Sends the request to each server once to warm up, then once per round. The servers alternate, so that other work on the
     /// machine slows all of them.
     pub(crate) fn measure<const N: usize>(&self, servers: [&Client; N], rounds: u16) -> Result<[Measurement; N]> {
         let mut measurements = Vec::new();
@@ -83,7 +83,7 @@ impl Measurement {
     }
 }
 
-/// Median and range of some values, of which there is at least one.
+/// Median and range of at least one value.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

@@ -84,7 +84,7 @@ impl<B: PrefixBackend + ?Sized> PrefixBackend for FaultyBackend<B> {
 }
 
 impl<B: Backend + ?Sized> FaultyBackend<B> {
-    /// Runs a forward pass, or lets a fault happen to it.
+    /// Runs a forward pass, or injects a fault into it.
     #[allow(clippy::panic, reason = "a panic is one of the faults")]
     fn run(
         &mut self,

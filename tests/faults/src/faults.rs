@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     Delay,
     /// The batch waits until this fault is disabled.
     Stall,
-    /// All threads that serve connections wait for ever. The batch is computed.
+    /// All threads that serve connections hang forever; the batch is computed.
     Freeze,
 }
 

@@ -1,24 +1,24 @@
-//! Threads of connections that never come back.
+//! Hanging of all threads that serve connections.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::thread::{available_parallelism, park};
 use tokio::runtime::Handle;
 
-/// Tasks for each thread of connections: one that is busy gets another later.
+/// Tasks for each thread that serves connections: a busy thread gets its task later.
 const TASKS_OF_THREAD: usize = 4;
 
-/// The runtime of the server's connections.
+/// The runtime that serves connections.
 static RUNTIME: OnceLock<Handle> = OnceLock::new();
 
-/// Remembers the runtime; called on one of its threads.
+/// Stores the runtime; called on one of its threads.
 pub(crate) fn learn_runtime() {
     if let Ok(runtime) = Handle::try_current() {
         RUNTIME.get_or_init(|| runtime);
     }
 }
 
-/// Gives each thread of connections a task that never ends and never pauses.
+/// Gives each thread that serves connections a task that never ends and never yields.
 pub(crate) fn freeze() {
     let Some(runtime) = RUNTIME.get() else { return };
     for _ in 0..TASKS_OF_THREAD * available_parallelism().map_or(1, NonZero::get) {

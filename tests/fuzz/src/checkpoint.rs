@@ -40,7 +40,7 @@ pub fn safetensors(bytes: &[u8]) {
     try_model(&files);
 }
 
-/// Target: a file of PyTorch.
+/// Target: a PyTorch file.
 pub fn pytorch(bytes: &[u8]) {
     let mut files = base().clone();
     files.remove(WEIGHTS);
@@ -66,7 +66,7 @@ pub fn config(bytes: &[u8]) {
     try_model(&files);
 }
 
-/// Asserts that files end as a working model or as an error message.
+/// Asserts that loading files ends with a working model or with an error message.
 pub(crate) fn try_model(files: &Files) {
     let directory = write(files);
     let source = ModelSource::Path(directory.path().to_owned());
@@ -122,7 +122,7 @@ fn check_model(model: LoadedModel) {
     assert_eq!(outputs.len(), sequences.len());
 }
 
-/// Writes files to an empty directory, in memory if the system has such a place.
+/// Writes files to an empty directory, in a memory file system if available.
 fn write(files: &Files) -> TempDir {
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
@@ -184,7 +184,7 @@ pub fn config_json() -> Value {
     })
 }
 
-/// Its tokenizer: byte-level BPE of two letters, with a reranker's tokens.
+/// Tokenizer of the smallest model: byte-level BPE of two letters, with a reranker's tokens.
 pub fn tokenizer_json() -> Value {
     let added = |id: u32, content: &str| {
         json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
@@ -211,7 +211,7 @@ pub fn tokenizer_json() -> Value {
     })
 }
 
-/// Names and shapes of its tensors.
+/// Names and shapes of the smallest model's tensors.
 pub fn tensors() -> Vec<(String, Vec<usize>)> {
     let layer = [
         ("input_layernorm", vec![HIDDEN]),

@@ -16,7 +16,7 @@ pub const DESCRIPTIONS: [&str; 7] = [
     "sentence_bert_config.json",
 ];
 
-/// The vocabulary that stands in for a `tokenizer.json`.
+/// The vocabulary file that replaces a `tokenizer.json`.
 const VOCABULARY: &str = "vocab.txt";
 
 /// Target: one of an encoder's configuration files.
@@ -31,7 +31,7 @@ pub fn run(bytes: &[u8]) {
     try_model(&files);
 }
 
-/// Smallest encoder: BERT as an embedding model, with the tensors of other families and heads beside its own.
+/// Smallest encoder: BERT as an embedding model, with additional tensors of other families and heads.
 pub fn base() -> &'static Files {
     static BASE: OnceLock<Files> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -63,13 +63,13 @@ pub fn config_json() -> Value {
         "intermediate_size": HIDDEN, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu",
         "max_position_embeddings": POSITIONS, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0,
         "position_embedding_type": "absolute", "id2label": {"0": "a"},
-        // Of DistilBERT and MPNet.
+        // Fields of DistilBERT and MPNet.
         "dim": HIDDEN, "hidden_dim": HIDDEN, "n_layers": 1, "n_heads": 2, "activation": "gelu",
         "relative_attention_num_buckets": 8,
     })
 }
 
-/// Its tokenizer: WordPiece with BERT's template.
+/// Tokenizer of the smallest encoder: WordPiece with BERT's template.
 pub fn tokenizer_json() -> Value {
     let vocab: serde_json::Map<String, Value> =
         VOCAB.iter().zip(0..).map(|(piece, id)| ((*piece).to_owned(), Value::from(id))).collect();
@@ -85,7 +85,7 @@ pub fn tokenizer_json() -> Value {
     })
 }
 
-/// Names, without the prefix of a family, and shapes of the tensors of BERT and RoBERTa, MPNet and DistilBERT, and of their heads.
+/// Names (without a family's prefix) and shapes of the tensors of BERT, RoBERTa, MPNet and DistilBERT, and of their heads.
 fn tensors() -> Vec<(String, Vec<usize>)> {
     const PROJECTIONS: [&str; 20] = [
         "encoder.layer.0.attention.self.query",

@@ -1,4 +1,4 @@
-//! Engine with a fake backend that answers everything without computing.
+//! Engine with a fake backend that returns made-up values.
 
 use prefold_core::{
     Backend, BackendError, Batch, Capabilities, Engine, EngineConfig, LoadedModel, ModelBackend, ModelInfo, Output,
@@ -88,7 +88,7 @@ impl Fake {
     }
 }
 
-/// Finite values that depend on all tokens: ordinary values, zeros, the largest and the smallest.
+/// Finite values that depend on all tokens: ordinary values, zeros, the maximum and the minimum.
 fn values(ids: &[u32], dim: usize) -> Vec<f32> {
     let mix = |hash: u32, value: u32| (hash ^ value).wrapping_mul(0x0100_0193).rotate_left(7);
     let hash = ids.iter().fold(0x811c_9dc5, |hash, &id| mix(hash, id));

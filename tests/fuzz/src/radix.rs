@@ -32,7 +32,7 @@ pub(crate) fn run(bytes: &[u8]) {
     assert_eq!(plan.unique_tokens(), new_nodes);
 }
 
-/// Batch built by a program, in which a byte is a token of a small alphabet, of type 0 or 1, or an instruction.
+/// Batch built from the bytes of a program: each is a token of a small alphabet, of type 0 or 1, or an instruction.
 fn batch(program: &[u8]) -> RaggedBatch {
     let mut batch = RaggedBatch::default();
     let mut sequence = Sequence::default();

@@ -36,10 +36,11 @@ pub const ROUTES: [&str; 17] = [
     "/predict_tokens",
 ];
 
-/// Kinds of served models: embedding, reranker, classifier with one label, with three, classifier of tokens.
+/// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token
+/// classifier.
 pub const KINDS: usize = 5;
 
-/// Tokens of an input at most.
+/// Maximum tokens of an input.
 const MAX_INPUT_LENGTH: usize = 256;
 
 const BINARY: &str = "application/octet-stream";
@@ -123,7 +124,7 @@ fn server() -> &'static Server {
     })
 }
 
-/// Allowed statuses: the described ones without those of a failing or stopping server.
+/// Allowed statuses: the described ones, except for a failing or stopping server.
 fn statuses(description: &Value, route: &str) -> BTreeSet<String> {
     let responses = description["paths"][route]["post"]["responses"].as_object();
     let responses = responses.unwrap_or_else(|| panic!("{route} is not described"));
@@ -136,7 +137,7 @@ fn check_error(status: StatusCode, answer: &[u8]) {
     let message = error["error"].as_str().or(error["error"]["message"].as_str());
     let kind = error["error_type"].as_str().or(error["error"]["type"].as_str());
     assert!(message.is_some_and(|text| !text.is_empty()) && kind.is_some(), "{status}: {text}");
-    // The backend returns finite values, but differences of the largest ones overflow.
+    // The backend returns finite values, but differences of the extremes overflow.
     let is_overflow = message.is_some_and(|message| message.contains("not finite"));
     assert!(status != StatusCode::FAILED_DEPENDENCY || is_overflow, "{text}");
 }

@@ -18,7 +18,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-/// Maximum bytes of all corpora, which are part of the repository.
+/// Maximum total bytes of the corpora, which are committed.
 const MAX_CORPUS: usize = 1_000_000;
 
 /// Maximum bytes of a mutated input.

@@ -1,4 +1,4 @@
-//! Encoders: every file as it is, every family, pooling and head.
+//! Encoders: every unmodified file, and every family, pooling and head.
 
 use super::{Seeds, with};
 use prefold_fuzz::encoder::{DESCRIPTIONS, base, config_json, tokenizer_json};

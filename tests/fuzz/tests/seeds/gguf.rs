@@ -122,7 +122,7 @@ impl Gguf {
         gguf
     }
 
-    /// The same with a Unigram tokenizer and the head of a classifier.
+    /// The same with a Unigram tokenizer and a classification head.
     fn xlm_roberta_reranker() -> Self {
         let mut gguf = Self::bert();
         gguf.set("bert.pooling_type", Value::U32(4));
@@ -134,7 +134,7 @@ impl Gguf {
         for (key, id) in [("bos", 0), ("eos", 2), ("unknown", 3), ("mask", 7)] {
             gguf.set(&format!("tokenizer.ggml.{key}_token_id"), Value::U32(id));
         }
-        // A map of characters that maps none: a trie with a unit for each byte, and one text.
+        // A character map without mappings: a trie with a unit for each byte, and one text.
         let map = 1024u32.to_le_bytes().into_iter().chain([0; 1024]).chain(*b"a\0").map(Value::U8);
         gguf.set("tokenizer.ggml.precompiled_charsmap", Value::Array(map.collect()));
         for (name, rows) in [("cls", 8), ("cls.output", 1)] {

@@ -28,7 +28,8 @@ pub(crate) fn seeds() -> Seeds {
     seeds
 }
 
-/// Routes, kinds of models (embedding, reranker, classifier with one label, with three, of tokens) and bodies.
+/// Routes, kinds of models (embedding, reranker, classifier with one label, classifier with three labels, token
+/// classifier) and bodies.
 fn bodies() -> Vec<(&'static str, usize, Value)> {
     let texts = json!(["red", "blue", "red"]);
     let rerank = json!({"query": "fox", "documents": ["red", {"text": "blue"}], "top_n": 1, "return_documents": true});
