@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 cargo_flags=(${CARGO_FLAGS---locked})
 out=${1:-${CARGO_TARGET_DIR:-target}/bench}
 mkdir -p "$out"
-# With the server, whose features the dependencies are compiled with for `make demo` and `make serve`.
+# Built together with the server, so that dependencies have the same features as for `make demo` and `make serve`.
 cargo build "${cargo_flags[@]}" --release -p prefold -p prefold-benches
 bench=${CARGO_TARGET_DIR:-target}/release/prefold-bench
 
@@ -21,6 +21,6 @@ run() {
 run kernels kernels
 run attention attention --prefix 0,128,512,2048 --suffix 16,64,256
 run forward-smollm2-135m forward --shape smollm2-135m --warm 0 --runs 1
-# All layers have the same shape: four of the 28 give the same ratios in a seventh of the time.
+# All layers have the same shape: 4 of the 28 layers give the same ratios in a seventh of the time.
 run forward-qwen3-0.6b forward --shape qwen3-0.6b --layers 4 --warm 0 --runs 1 --profile
 cargo bench "${cargo_flags[@]}" -p prefold -p prefold-benches --bench planning

@@ -11,8 +11,8 @@ if [ "$(cat "$out/passed" 2>/dev/null)" = "$hash" ]; then
     echo "the CUDA kernels have passed in emulation ($hash)"
     exit
 fi
-# -march=native fuses products and sums if this machine can, as on a GPU. Threads jump between their stacks, which the checks of
-# _FORTIFY_SOURCE take for an error. A GPU refuses what a CPU permits: accesses of several bytes that are not aligned to their number.
+# -march=native fuses multiplications and additions if this machine can, as on a GPU. Threads switch between stacks, which the checks
+# of _FORTIFY_SOURCE report as an error. Unlike a CPU, a GPU refuses accesses that are not aligned to their size.
 flags=(-std=c++17 -O2 -march=native -U_FORTIFY_SOURCE -fsanitize=alignment -fno-sanitize-recover=alignment -Wall -Werror -Wno-unknown-pragmas
     -Wno-unused-function -DPREFOLD_EMULATION -I kernels/cuda)
 "${CXX:-c++}" "${flags[@]}" kernels/cuda/emulation/check.cpp -o "$out/check"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Faults injected into the CUDA code, one at a time (tests/cuda-mutants/*.patch): fails if the tests on the simulated device do not notice
-# one. Arguments are names of patches; without any, all run, half a minute each. Works on a copy of the sources, beside the build of
-# cuda-simulated.sh, whose libraries it uses.
+# Injects faults into the CUDA code, one at a time (tests/cuda-mutants/*.patch), and fails if the tests on the simulated device miss one.
+# Arguments are names of patches; without any, all run, half a minute each. Works on a copy of the sources and reuses the libraries of
+# cuda-simulated.sh's build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,11 +17,11 @@ patches=("$@")
 [ $# -gt 0 ] || mapfile -t patches < <(cd tests/cuda-mutants && ls -- *.patch)
 rm -rf "$copy"
 mkdir -p "$copy"
-# Cargo takes what it built of the copy for a build of the sources beside it, mutants too, for as long as the copy is there.
+# As long as the copy exists, cargo mistakes its builds, mutants included, for builds of the sources.
 trap 'rm -rf "$copy"' EXIT
 git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --ignore-failed-read -cf - 2>/dev/null | tar -xf - -C "$copy"
 cd "$copy"
-# What an interrupted run built of a mutant is older than its source then.
+# Makes builds left by an interrupted run older than their sources.
 sed -n 's/^+++ b\///p' tests/cuda-mutants/*.patch | sort -u | xargs touch
 
 build() { # of the tests, whose paths it writes
@@ -33,7 +33,7 @@ simulate() { SIMULATED_DEVICE=$(CARGO_TARGET_DIR=$work scripts/cuda-simulate.sh)
 passes() {
     local test
     while read -r test; do
-        # A mutant may wait for ever.
+        # A mutant may hang.
         LD_LIBRARY_PATH=$SIMULATED_DEVICE:${LD_LIBRARY_PATH:-} timeout 240 "$test" --skip attention:: --skip 2_to_the_31 || return 1
     done <"$work/tests" >"$work/test.log" 2>&1
 }
@@ -50,14 +50,14 @@ for patch in "${patches[@]}"; do
     file=tests/cuda-mutants/$patch.patch
     patch -s -p1 <"$file" || { echo "cuda-mutants: $patch does not apply"; exit 1; }
     ls -d "$work/unchanged"/* >"$work/tests"
-    # Kernels run from the simulator's copy of them: the programs stay what they are.
+    # Kernels run from the simulator's copy, so the programs need no rebuild.
     simulate && { grep -q '^+++ b/kernels/cuda/' "$file" || build; } ||
         { cat "$work/build.log"; echo "cuda-mutants: $patch does not compile"; exit 1; }
     if passes; then
         echo "SURVIVED  $patch: $(head -1 "$file")"
         survivors=$((survivors + 1))
     else
-        # What a test says follows the line of its panic.
+        # The message of a test follows the line of its panic.
         said=$(grep -m1 -hE -A1 'simulated device: |panicked at' "$work/test.log" | grep -v 'panicked at' | head -1 || true)
         printf 'noticed   %-30s %s\n' "$patch" "$(cut -c1-110 <<<"${said:-$(tail -1 "$work/test.log")}")"
     fi

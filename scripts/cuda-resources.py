@@ -5,9 +5,9 @@
     cuda-resources.py --write    writes the table
     cuda-resources.py DIRECTORY  the same for the fat binaries of a directory
 
-Without a directory, the kernels are those that `cargo check -p prefold-kernels --features cuda` compiles. Machine code is the same wherever
-the same compiler makes it, so the comparison is exact; code of another compiler is not compared. The disassembler is that of the toolkit at
-CUDA_HOME, or comes from PyPI (scripts/cuda-disassembler-requirements.txt).
+Without a directory, the kernels are compiled by `cargo check -p prefold-kernels --features cuda`. The same compiler makes the same machine
+code everywhere, so the comparison is exact; code of another compiler is not compared. The disassembler is taken from the toolkit at
+CUDA_HOME or from PyPI (scripts/cuda-disassembler-requirements.txt).
 """
 
 import argparse
@@ -52,7 +52,7 @@ def disassembler():
     programs = cache / "nvidia" / "cu13" / "bin"
     if not cache.exists():
         cache.parent.mkdir(parents=True, exist_ok=True)
-        # A rename completes it, so that an interrupted run leaves nothing that looks complete.
+        # The final rename is atomic, so that an interrupted run leaves nothing that looks complete.
         with tempfile.TemporaryDirectory(dir=cache.parent) as building:
             target = Path(building) / "packages"
             run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile",
@@ -75,13 +75,13 @@ def compiled():
 
 
 def compiler(code):
-    """Version and options of the assembler that made the code, as it notes them itself (section .note.nv.tkinfo)."""
+    """Version and options of the assembler that made the code, from the section .note.nv.tkinfo."""
     note = re.search(rb"\0ptxas\0([^\0]*)\0[^\0]*\0([^\0]*)\0", code)
     return tuple(text.decode().strip() for text in note.groups())
 
 
 def instructions(listing):
-    """Kernel -> how often each instruction is in its code, without variants; padding left out."""
+    """Kernel -> count of each instruction in its code, without variants and padding."""
     found, kernel = {}, None
     for line in listing.splitlines():
         if match := re.match(r"\s*Function : (\S+)", line):

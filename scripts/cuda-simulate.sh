@@ -9,8 +9,8 @@ out=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cuda-simulated
 source=kernels/cuda/simulated
 mkdir -p "$out/objects" "$out/lib"
 
-# Products and sums are fused if this machine can, as on a GPU. The emulated threads jump between their stacks, which the checks of
-# _FORTIFY_SOURCE take for an error.
+# Multiplications and additions are fused if this machine can, as on a GPU. The emulated threads switch between stacks, which the
+# checks of _FORTIFY_SOURCE report as an error.
 flags=(-std=c++17 -O3 -g1 -march=native -U_FORTIFY_SOURCE -fPIC -Wall -Werror -Wno-unknown-pragmas -Wno-unused-function -Wno-deprecated-declarations
     -DPREFOLD_EMULATION -I kernels/cuda -isystem "$CUDA_HOME/include")
 hash=$(cat kernels/cuda/*.cu* kernels/cuda/emulation/*.h "$source"/* scripts/cuda-simulate.sh | sha256sum | cut -c1-16)

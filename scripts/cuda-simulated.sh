@@ -17,7 +17,7 @@ fetch_toolkit() {
     eval "$toolchain"
 }
 
-# NVIDIA's libraries are opened when they are needed, so that one program serves with and without them.
+# NVIDIA's libraries are opened on demand, so that one program serves with and without them.
 names_none_of_the_libraries() {
     local program
     for program in "$@"; do
@@ -26,7 +26,7 @@ names_none_of_the_libraries() {
             nm -D --undefined-only "$program" | grep -E ' (cu[A-Z]|cuda|cublas|curand|nvrtc|__cuda)' || true
             return 1
         fi
-        # Exported, the program's entry points would take the place of the libraries' own.
+        # Exported entry points of the program would replace the libraries' own.
         if nm -D --defined-only "$program" | grep -E ' (cu[A-Z]|cuda|cublas|curand|nvrtc|__cuda)'; then
             echo "$program exports names of NVIDIA's libraries: kernels/src/cuda/shims.rs hides them"
             return 1
@@ -34,7 +34,7 @@ names_none_of_the_libraries() {
     done
 }
 
-# The kit of benches/gpu has its programs in one directory.
+# The kit of benches/gpu expects its programs in one directory.
 link_programs() {
     cargo test "${cargo_flags[@]}" "${unoptimised[@]}" --workspace --features cuda --test cuda --no-run --message-format json |
         python3 benches/gpu/programs.py "$programs" "$GPU_PROGRAMS"
@@ -56,11 +56,12 @@ stage "programs without NVIDIA's libraries" names_none_of_the_libraries "$progra
 GPU_PROGRAMS=$(realpath "$programs")/gpu-programs
 export GPU_PROGRAMS
 stage "compilation of the tests with the feature cuda" link_programs
-# Left out: attention alone, which takes minutes there and is checked by the emulation, and what needs more memory than there is.
+# Omitted: attention alone, which takes minutes there and is checked by the emulation, and tests that need more memory than the
+# device has.
 stage "kernels and models on the simulated device" "${simulated[@]}" cargo test "${cargo_flags[@]}" "${unoptimised[@]}" --workspace \
     --features cuda --test cuda -- --skip attention:: --skip 2_to_the_31
 scripts/python-env.sh
-# The times that it prints are those of a build without optimisation.
+# Its times are measured on a build without optimisation.
 stage "the host's part of a pass" .venv/bin/python -m pytest -q -rP tests/e2e/test_null_device.py
 # One thread emulates all kernels of a process, and no two tests share a process.
 two_at_once=(-n 2 --dist worksteal --durations=5)

@@ -46,7 +46,7 @@ for tool in cc ar; do
     command -v "$tool" >/dev/null || { echo "cuda-toolchain: needs a C compiler ($tool is missing)" >&2; exit 1; }
 done
 mkdir -p "$(dirname "$prefix")"
-# Beside the target, so that a final rename completes it and an interrupted run leaves no partial toolkit.
+# Created in the target's parent directory and renamed at the end, so that an interrupted run leaves no partial toolkit.
 building=$(mktemp -d "$prefix.XXXXXX")
 trap 'rm -rf "$building"' EXIT
 echo "cuda-toolchain: fetching CUDA 13.0 from PyPI (about 0.6 GB, once) into $prefix" >&2

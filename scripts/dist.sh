@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the release files for x86-64 Linux into target/dist: the tarball of the program, the wheel, the cpu image as an OCI archive, bill
-# of materials, licences of what is linked, and SHA256SUMS of all. The version is everywhere the same, and the program needs no newer
-# glibc than the wheel. IMAGE=0 leaves the image out, which needs root and what scripts/docker-check.sh names.
+# Builds the release files for x86-64 Linux into target/dist: the tarball of the program, the wheel, the cpu image as an OCI archive, the
+# bill of materials, the licences of linked code, and SHA256SUMS of all files. Checks that all have the same version and that the program
+# needs no newer glibc than the wheel. IMAGE=0 omits the image, which needs root and the packages named in scripts/docker-check.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/release-env.sh
@@ -11,7 +11,7 @@ rm -rf "$out"
 mkdir -p "$out"
 scripts/wheel.sh
 
-# With the features of both packages, so that what the wheel has compiled is not compiled again.
+# With the features of both packages, so that crates compiled for the wheel are reused.
 cargo build --locked --release --target "$triple" -p prefold -p prefold-python --bin prefold
 program=$target/$triple/release/prefold
 version=$("$program" --version)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds an image of the Dockerfile, `cpu` or `cuda`, without a daemon or registry, runs it as its own user, sends requests, stops it with
-# SIGTERM, and prints its size. BUILT=DIRECTORY has `out/prefold`, which goes into the cpu image in place of a build; ARCHIVE=FILE is where
-# the image is written as an OCI archive. The cuda image serves from the CPU first, then from the simulated device (scripts/cuda-simulate.sh), whose
-# libraries are mounted. Needs root, Debian's packages buildah and debootstrap, and an installed Rust toolchain. Takes about 20
-# minutes on two cores, mostly for the release build.
+# SIGTERM, and prints its size. With BUILT=DIRECTORY the cpu image gets `out/prefold` from there instead of a build; ARCHIVE=FILE writes the
+# image as an OCI archive. The cuda image serves from the CPU first, then from the simulated device (scripts/cuda-simulate.sh), whose
+# libraries are mounted. Needs root, Debian's packages buildah and debootstrap, and an installed Rust toolchain. Takes about 20 minutes on
+# two cores, mostly for the release build.
 #
-# Base images are not pulled. debootstrap makes the base, tagged with the Dockerfile's name for it; the Rust image is the same tree
-# with a C compiler and the local toolchain. Cargo's downloads and the CUDA toolkit are mounted, not copied.
+# Base images are not pulled. debootstrap makes the base image, tagged with the name in the Dockerfile; the Rust image is the same
+# tree with a C compiler and the local toolchain. Cargo's downloads and the CUDA toolkit are mounted, not copied.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,13 +60,13 @@ have "$base_image" || {
 
 volumes=(--volume "${CARGO_HOME:-$HOME/.cargo}/registry:/usr/local/cargo/registry")
 if [ "$target" = cuda ]; then
-    # With the variable, the toolkit of the list even where another one is installed.
+    # The variable selects the pinned toolkit even if another one is installed.
     eval "$(PREFOLD_CUDA_WHEELS=1 scripts/cuda-toolchain.sh)"
     volumes+=(--volume "${CUDA_HOME%/nvidia/cu13}:/opt/cuda")
     simulated=$(scripts/cuda-simulate.sh)
 fi
 if [ -n "${BUILT:-}" ]; then
-    # A build context stands in for the stage of that name.
+    # A build context replaces the stage of that name.
     volumes=(--build-context "build-$target=$BUILT")
 else
     cargo fetch --locked
@@ -77,12 +77,12 @@ container=$(buildah from --pull-never "$image")
 size=$(buildah images --format '{{.Size}}' "$image")
 buildah run "$container" -- id
 
-serve() { # what the log must say, then options of `buildah run`, `--`, and flags: asks the server and stops it
+serve() { # expected log line, then options of `buildah run`, `--`, and flags: sends requests to the server and stops it
     local expected=$1 runner
     local -a options=()
     shift
     while [ "$1" != -- ]; do options+=("$1"); shift; done
-    # As a container runtime does: the image's user and entry point.
+    # Runs the image's user and entry point, as a container runtime does.
     buildah run --env PORT="$port" "${options[@]}" "$container" -- prefold --port "$port" "${@:2}" >"$work/log" 2>&1 &
     runner=$!
     for _ in $(seq 120); do
@@ -111,7 +111,7 @@ case $target in
             echo "docker-check: the server started without a driver"; exit 1
         fi
         grep -o 'there is no NVIDIA driver.*' "$work/log"
-        # cuBLAS and what it needs.
+        # cuBLAS and its dependencies.
         buildah run "$container" -- bash -c 'ldd /usr/local/lib/libcublas.so.13 && ldconfig -p' >"$work/libraries"
         grep -q 'libcublas.so.13 .*=> /usr/local/lib' "$work/libraries" && ! grep 'not found' "$work/libraries"
         serve 'device="cuda:0"' --volume "$simulated:/simulated:ro" --env LD_LIBRARY_PATH=/simulated \

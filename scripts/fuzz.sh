@@ -9,7 +9,7 @@ seconds=${2:-60}
 host=$(rustc -vV | sed -n 's/^host: //p')
 out=${CARGO_TARGET_DIR:-target}/fuzz
 
-# The instrumentation of cargo-fuzz, without a sanitizer. --target keeps it out of build scripts.
+# The instrumentation flags of cargo-fuzz, without a sanitizer. --target keeps them out of build scripts.
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 RUSTFLAGS=$(echo $flags) cargo build "${cargo_flags[@]}" --package prefold-fuzz --features libfuzzer --bin prefold-fuzz \

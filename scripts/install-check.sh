@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs the lines of docs/install.md with the files of target/dist (`make dist`) in bare Debian roots without Rust: the tarball in Debian 11
-# and 12, the wheel and the image in Debian 12. `source`, which is left out unless it is named, runs in Debian 12 with a C compiler and
-# the installed Rust toolchain in place of a download, and takes a quarter of an hour; the others take two minutes. Arguments choose: tarball
-# pip image source. Needs root, curl, and Debian's packages buildah and debootstrap.
+# and 12, the wheel and the image in Debian 12. `source`, which runs only if named, uses Debian 12 with a C compiler and the installed Rust
+# toolchain instead of a download, and takes a quarter of an hour; the others take two minutes. Arguments select among: tarball pip image
+# source. Needs root, curl, and Debian's packages buildah and debootstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Roots are in a file system of their own, in memory, which ends with this process as its mounts do. Nothing is ever removed from a root:
-# what is mounted there belongs to the machine.
+# Roots are in a separate file system in memory, which ends with this process, as its mounts do. Nothing is ever removed from a root:
+# mounts there belong to the machine.
 [ -n "${PREFOLD_MOUNTS:-}" ] || exec env PREFOLD_MOUNTS=own unshare --mount --propagation private "$0" "$@"
 
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
@@ -33,11 +33,11 @@ version=$(cd "$dist" && echo prefold-*-x86_64-linux.tar.gz)
 version=${version#prefold-}
 version=${version%-x86_64-linux.tar.gz}
 
-line() { # the command of a way in docs/install.md, for this version
+line() { # the command of an installation method in docs/install.md, for this version
     sed -n "s/^| $1 | \`\([^\`]*\)\` .*/\1/p" docs/install.md | sed "s/VERSION/$version/g" | grep . || fail "docs/install.md has no line for $1"
 }
 
-root() { # SUITE [PACKAGE...]: a fresh root with these packages, the files in /dist, and this machine's settings of the network
+root() { # SUITE [PACKAGE...]: a fresh root with these packages, the files in /dist, and this machine's network settings
     local suite=$1 packages=${*:2} file
     local kept="$target/roots/$suite${packages:+-${packages// /-}}.tar"
     mkdir -p "${kept%/*}"
@@ -69,7 +69,7 @@ inside() { # COMMAND in the root
         sh -ec "cd /dist; $1"
 }
 
-serves() { # PATTERN COMMAND...: starts the server, asks it, and stops the process whose command line matches
+serves() { # PATTERN COMMAND...: starts the server, sends a request, and stops the process whose command line matches
     local pattern=$1 runner
     "${@:2}" --hostname 127.0.0.1 --port "$port" >"$work/log" 2>&1 &
     runner=$!
@@ -103,7 +103,7 @@ tarball() {
 
 pip() {
     root bookworm python3 python3-venv
-    # Debian's Python installs into environments only.
+    # Debian's pip installs into virtual environments only.
     inside "python3 -m venv /opt/prefold; . /opt/prefold/bin/activate; $(line pip)" >"$work/log" 2>&1 || { cat "$work/log"; fail "pip"; }
     has_version "$(inside '/opt/prefold/bin/prefold --version')"
     serves '/opt/prefold/bin/prefold' chroot "$root" /opt/prefold/bin/prefold
@@ -117,7 +117,7 @@ print(\"pip: prefold\", prefold.__version__, \"embeds in Python\", sys.version.s
 image() {
     local archive=prefold-$version-cpu-image.oci.tar
     line image | grep -q "^podman run .* oci-archive:$archive\$" || fail "docs/install.md names another archive than $archive"
-    # buildah, which has podman's libraries, stands in for it.
+    # buildah, which uses podman's libraries, replaces it.
     container=$(buildah from "oci-archive:$dist/$archive")
     ! buildah run "$container" -- sh -c 'command -v cargo || command -v rustc' 2>/dev/null || fail "the image has Rust"
     has_version "$(buildah run "$container" -- prefold --version)"

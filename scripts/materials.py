@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Bill of materials and licences of what is linked into the program: `materials.py PACKAGE... --bom FILE --licences FILE`.
+"""Bill of materials and licences of the code linked into the program: `materials.py PACKAGE... --bom FILE --licences
+FILE`.
 
-Reads `cargo metadata` and `cargo tree`: crates that are compiled in with the default features for x86-64 Linux, build scripts and tests left
-out. The bill is CycloneDX 1.6 in JSON, without a time or a random number, so that two builds write the same bytes. The licences are
-the texts in the crates' own files.
+Reads `cargo metadata` and `cargo tree`: crates that are linked with the default features for x86-64 Linux, without build scripts and tests.
+The bill is CycloneDX 1.6 in JSON, without a timestamp or a random number, so that two builds write the same bytes. The licences are the
+texts in the crates' own files.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import uuid
 from pathlib import Path
 
 TARGET = "x86_64-unknown-linux-gnu"
-# Files with texts of licences and notices; not what merely has such a name.
+# Files with texts of licences and notices, excluding other files with similar names.
 LICENCE = re.compile(r"(licen[cs]e|copying|notice|copyright|unlicense)([-._].*)?$", re.IGNORECASE)
 NOT_A_TEXT = {".rs", ".toml", ".json", ".py", ".sh", ".c", ".h", ".html", ".yml", ".yaml"}
 
@@ -26,14 +27,14 @@ def cargo(*arguments):
 
 
 def linked(packages):
-    """(name, version) of all crates that the packages link, build dependencies and macros left out."""
+    """(name, version) of all crates that the packages link, without build dependencies and macros."""
     given = [word for package in packages for word in ("-p", package)]
     tree = cargo("tree", "--locked", *given, "--target", TARGET, "-e", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}")
     return {tuple(re.match(r"(\S+) v(\S+)", line).groups()) for line in tree.splitlines() if line}
 
 
 def standard_library():
-    """Rust's standard library, which is linked too."""
+    """Component for Rust's standard library."""
     release = re.search(r"^release: (\S+)", subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout, re.M)[1]
     return {"type": "library", "bom-ref": "std", "name": "std", "version": release, "licenses": [{"expression": "MIT OR Apache-2.0"}],
             "description": "Rust's standard library"}
@@ -51,7 +52,8 @@ def expression(package):
 
 
 def licence_files(package):
-    """Files with the texts of a crate's licence; for one of the workspace, and for one without texts under Apache-2.0, the workspace's."""
+    """Files with the texts of a crate's licence. Workspace crates, and crates under Apache-2.0 without their own texts, get the
+    workspace's."""
     own = own_licence_files(package) if package["source"] else []
     return own or ([Path("LICENSE")] if "Apache-2.0" in expression(package) else [])
 
@@ -101,7 +103,7 @@ def bill(packages, sums, dependencies):
 
 
 def licences(packages):
-    """Each text once, below the crates that it is of."""
+    """Each text once, below the crates that it applies to."""
     std = standard_library()
     texts = {Path("LICENSE").read_text().strip(): [f"std {std['version']} (MIT OR Apache-2.0), Rust's standard library"]}
     for package in packages:

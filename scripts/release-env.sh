@@ -1,6 +1,6 @@
-# Sourced by what builds release files: tools, and flags that make two builds the same bytes wherever they run.
+# Sourced by the scripts that build release files: tools, and flags for reproducible builds.
 #
-# zig's C compiler and linker bind against glibc 2.17, older than Debian 11's 2.31, which is what the tag manylinux2014 stands for.
+# zig's C compiler and linker target glibc 2.17, the version of manylinux2014 and older than Debian 11's 2.31.
 glibc=2.17
 triple=x86_64-unknown-linux-gnu
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
@@ -15,7 +15,8 @@ if ! cmp -s scripts/wheel-requirements.txt "$tools/requirements.txt"; then
 fi
 PATH=$tools/bin:$PATH
 
-# The same wrappers for wheel and program, so that both share what is compiled. Cargo's linker and C compiler are asked by the triple.
+# The same wrappers for wheel and program, so that both share compiled crates. The variables of cargo's linker and C compiler contain
+# the target triple.
 for compiler in cc c++; do
     printf '#!/bin/sh\nexec "%s" zig %s -- -fno-sanitize=all -target x86_64-linux-gnu.%s "$@"\n' \
         "$tools/bin/cargo-zigbuild" "$compiler" "$glibc" >"$tools/bin/zig-$compiler.part"
@@ -27,17 +28,17 @@ chmod +x "$tools/bin/zig-ar"
 export CC_x86_64_unknown_linux_gnu=$tools/bin/zig-cc CXX_x86_64_unknown_linux_gnu=$tools/bin/zig-c++ AR_x86_64_unknown_linux_gnu=$tools/bin/zig-ar
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$tools/bin/zig-cc
 
-# Time in archives: that of the commit.
+# Timestamps in archives: the time of the commit.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export SOURCE_DATE_EPOCH
 
-# Paths in messages of panics and assertions: /prefold, /cargo and /rustc instead of this machine's.
+# Paths in panic and assertion messages: /prefold, /cargo and /rustc instead of this machine's paths.
 remapped=("$PWD=/prefold" "$target=/target" "$(rustc --print sysroot)/lib/rustlib/src/rust=/rustc")
 for sources in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
     remapped+=("$sources=/cargo")
 done
 RUSTFLAGS=
-# mimalloc prints when it was compiled.
+# mimalloc contains its compilation time.
 CFLAGS='-Wno-builtin-macro-redefined -D__DATE__="" -D__TIME__=""'
 for pair in "${remapped[@]}"; do
     RUSTFLAGS+=" --remap-path-prefix=$pair"

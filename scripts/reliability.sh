@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Long forms of the reliability tests on the optimised binary: overload, soak, schemathesis, first-request or adversary. Further arguments go to the
-# program. Figures go to target/reliability.
+# Long runs of the reliability tests on the optimised binary: overload, soak, schemathesis, first-request or adversary. Further arguments
+# are passed to the test. Figures go to target/reliability.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

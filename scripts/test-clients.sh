@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the real server with real clients: the clients of tests/e2e/test_clients.py and similar tests, the examples, the page
-# /docs in Chromium, the deployment files with Helm, Kubernetes' schemas and nginx, and all-MiniLM-L6-v2. Tests whose program is missing (Node,
-# Chromium, nginx) are skipped and reported. Arguments go to pytest.
+# /docs in Chromium, the deployment files with Helm, Kubernetes' schemas and nginx, and all-MiniLM-L6-v2. Tests whose program is missing
+# (Node, Chromium, nginx) are skipped and reported. Arguments are passed to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

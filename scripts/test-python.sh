@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the Python package as installed from a wheel: in a fresh environment of .venv's Python that sees .venv's packages, among them those
-# of the adapters and Arrow, and in fresh environments of the other Pythons from 3.10 to 3.13 that are found, with numpy alone. The wheel
-# is built in the development profile, whose dependencies the other tests have compiled; WHEEL=FILE tests another.
-# Arguments go to pytest.
+# Tests the Python package as installed from a wheel: in a fresh environment of .venv's Python that sees .venv's packages, including Arrow
+# and the libraries of the adapters, and in fresh environments of the other installed Pythons from 3.10 to 3.13, with numpy only. The wheel
+# is built in the development profile, whose dependencies the other tests have compiled; WHEEL=FILE tests another wheel. Arguments are
+# passed to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ if [ -z "${WHEEL:-}" ]; then
     WHEEL=$(echo "$work"/wheels/*.whl)
 fi
 
-found() { # a Python of this version that runs: on the PATH, or pyenv's
+found() { # a working Python of this version: on the PATH, or pyenv's
     local python
     for python in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
         if "$python" -c 'import ensurepip, venv' 2>/dev/null; then

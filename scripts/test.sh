@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All tests: the Rust tests, those of the Python package, then the end-to-end tests of the real binary.
-# Arguments go to the latter's pytest, for example: scripts/test.sh -k openai. The time of each stage is printed at the end.
+# All tests: the Rust tests, the tests of the Python package, then the end-to-end tests of the real binary. Arguments are
+# passed to pytest of the end-to-end tests, for example: scripts/test.sh -k openai. The time of each stage is printed at the
+# end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,6 +20,6 @@ stage "compilation of the Rust tests" cargo test "${cargo_flags[@]}" --workspace
 stage "Rust tests" cargo test "${cargo_flags[@]}" --workspace
 stage "compilation of the programs" cargo build "${cargo_flags[@]}" --workspace --bins
 stage "Python package" scripts/test-python.sh
-# Two files at once, because many tests wait more than they work; in order, because the longest file is the first.
+# Two files at once, because many tests mostly wait; in order, because the longest file is the first.
 stage "end-to-end tests" .venv/bin/python -m pytest tests/e2e -n 2 --dist loadfile --no-loadscope-reorder \
     --durations=20 --durations-min=1 "$@"

@@ -9,7 +9,7 @@ limit=$((40 * 1000 * 1000))
 out=$target/dist
 mkdir -p "$out"
 rm -f "$out"/*.whl
-# Goes into the wheel beside the licence of prefold itself.
+# Packed into the wheel, in addition to prefold's own licence.
 scripts/materials.py prefold-python --bom "$target/wheel.cdx.json" --licences python/LICENSE-OF-DEPENDENCIES.txt
 maturin build --release --compatibility manylinux2014 --target "$triple" --manifest-path python/Cargo.toml --out "$out"
 wheel=$(echo "$out"/*.whl)

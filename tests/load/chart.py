@@ -9,7 +9,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 220, 70, 30, 40, 40
 
 @dataclass
 class Panel:
-    """One quantity over time, with straight lines over parts of it."""
+    """One quantity over time, with straight lines over parts of the time."""
 
     title: str
     points: list  # (seconds, value)

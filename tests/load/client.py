@@ -51,7 +51,7 @@ class Client:
             self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
 
     async def ask(self, data):
-        """The answer to a request. It is sent once: a connection that ends instead of answering is an error."""
+        """Sends a request once and returns the response; a connection that ends without a response is an error."""
         begun = time.perf_counter()
         await self.connect()
         self.writer.write(data)
@@ -84,7 +84,7 @@ class Client:
         return Answer(int(status), fields, body, 0.0)
 
     async def _chunks(self):
-        """The body of a large answer, which comes in chunks."""
+        """The body of a large response, which is chunked."""
         body = b""
         while size := int((await self.reader.readline()).removesuffix(b"\r\n"), 16):
             chunk = await self.reader.readexactly(size + 2)
@@ -96,7 +96,7 @@ class Client:
         return body
 
     async def finish(self):
-        """Says goodbye; nothing may come that belongs to no request."""
+        """Closes the connection; no further bytes may arrive."""
         if self.writer is None:
             return
         answer = await self.ask(request("GET", "/health", fields=["connection: close"]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generated requests against the server's own OpenAPI description: every response must match it.
+"""Sends generated requests and checks every response against the server's own OpenAPI description.
 
     tests/load/conformance.py [--examples 200] [--seed 1] [--json FILE] [embedding reranker classifier]
 
@@ -56,9 +56,9 @@ def run(model, examples, seed=1):
 def main():
     parser = argparse.ArgumentParser(description="Generated requests against the server's own description")
     parser.add_argument("models", nargs="*", choices=[[], *MODELS], default=[], metavar="MODEL", help=", ".join(MODELS))
-    parser.add_argument("--examples", type=int, default=200, help="fuzzed requests for each operation at most")
+    parser.add_argument("--examples", type=int, default=200, help="maximum fuzzed requests per operation")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="writes the figures here")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
     results = []
     for model in args.models or MODELS:

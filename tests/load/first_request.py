@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The first request of a fresh server against those that follow: what warm-up leaves undone.
+"""The first request of a fresh server compared with later ones, to find what warm-up misses.
 
     tests/load/first_request.py [--starts 10] [--json FILE] [-- SERVER ARGUMENTS]
 
 Starts a server (PREFOLD_PROFILE=release for the optimised one) `--starts` times for each kind of request, sends requests one
-after another, and prints the time from start to ready, the first latency, the median of the following ones and their
+after another, and prints the time from start to ready, the first latency, the median of the following latencies and the
 ratio: 100 % means that the first request is as fast as the others. No two requests share a text.
 """
 
@@ -21,7 +21,7 @@ from harness import PREFOLD, Server
 
 WORDS = "the kernel keeps a list of free pages and hands them out on demand when memory runs low".split()
 FOLLOWING = 10
-# Texts and words in each.
+# Texts, and words per text.
 KINDS = {"query": (1, 8), "passages": (32, 60)}
 
 
@@ -38,7 +38,7 @@ def latency(server, request):
 
 
 def measure(kind, seed, arguments):
-    """Seconds to ready, of the first request, and the median of the following ones."""
+    """Seconds until ready, seconds of the first request, and the median of the following ones."""
     chance = random.Random(seed)
     requests = [body(chance, *KINDS[kind]) for _ in range(1 + FOLLOWING)]
     begun = time.perf_counter()

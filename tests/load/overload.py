@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Ten times as many clients as the server admits: each request gets one response, and throughput stays the same.
+"""Overload by ten times as many clients as the server admits: each request gets one response, and throughput stays the
+same.
 
     tests/load/overload.py [--seconds 60] [--concurrency 32] [--json FILE]
 
-Starts a server (PREFOLD_PROFILE=release for the optimised one) with `--max-concurrent-requests` set to `--concurrency`. Drives it
-with that many clients, of which it refuses none, and then with ten times as many. A refused client sends its request again after
+Starts a server (PREFOLD_PROFILE=release for the optimised one) with `--max-concurrent-requests` set to `--concurrency`. Loads it
+first with that many clients, none of which is refused, and then with ten times as many. A refused client retries after
 Retry-After. Prints throughput, latency of accepted requests, and memory.
 
-In production, clients run on other machines. Here they have one core, and the server the others.
+In production, clients run on other machines. Here they have one core, and the server has the others.
 """
 
 import argparse
@@ -69,7 +70,8 @@ def check(answer):
 
 
 async def drive(port, clients, seconds=None, requests=None, patient=True):
-    """So many clients, each sending its next request when the last one is answered, for a time or a number of requests."""
+    """Runs `clients` clients, each sending its next request when the last one is answered, for a time or a number of
+    requests."""
     outcome = Outcome(begun=time.perf_counter())
     outcome.ended = outcome.begun + (seconds or 0)
 
@@ -137,7 +139,7 @@ def run(seconds, concurrency, factor, patient):
         "runs": rows, "unloaded_per_s": round(unloaded, 2),
         "loaded_by_unloaded": round(rows[1]["accepted_per_s"] / unloaded, 4),
         "repeated_unloaded_by_first": round(rows[2]["accepted_per_s"] / rows[0]["accepted_per_s"], 4),
-        # At full concurrency, an accepted request waits for that many others (Little's law).
+        # At full concurrency, an accepted request waits for `concurrency` others (Little's law).
         "mean_latency_of_a_full_server_ms": round(concurrency / unloaded * 1e3, 1),
     }
 
@@ -151,12 +153,12 @@ def table(result):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Ten times as many clients as the server takes at once")
-    parser.add_argument("--seconds", type=float, default=60, help="for each of the three runs")
+    parser = argparse.ArgumentParser(description="Overload by ten times as many clients as the server admits")
+    parser.add_argument("--seconds", type=float, default=60, help="seconds of each of the three runs")
     parser.add_argument("--concurrency", type=int, default=32, help="the server's --max-concurrent-requests")
-    parser.add_argument("--factor", type=int, default=10, help="so many times as many clients")
-    parser.add_argument("--impatient", action="store_true", help="clients ask again at once, whatever Retry-After says")
-    parser.add_argument("--json", type=Path, help="writes the figures here")
+    parser.add_argument("--factor", type=int, default=10, help="ratio of clients to --concurrency under overload")
+    parser.add_argument("--impatient", action="store_true", help="clients retry at once, ignoring Retry-After")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
     result = run(args.seconds, args.concurrency, args.factor, not args.impatient)
     print(table(result))

@@ -24,12 +24,13 @@ from harness import Server, eventually
 from raw import Vitals, is_idle, settled
 
 QUANTITIES = {"resident_mb": "Resident memory, MB", "descriptors": "File descriptors", "threads": "Threads"}
-# Not a resource of the server: if this drifts, other work on the machine caused it and memory follows.
+# Not a resource of the server: drift here is caused by other work on the machine, and memory follows it.
 LOAD = "answers_per_s"
 
 
 async def sample(vitals, samples, seen, until):
-    """Once a second until `until()`: the server's quantities and how many requests were answered since the last time."""
+    """Samples the server's quantities and the number of requests answered since the last sample, once a second until
+    `until()`."""
     begun, before = time.monotonic(), 0
     while not until():
         now, answered = time.monotonic() - begun, sum(count for (_, status), count in seen.items() if status)
@@ -50,7 +51,7 @@ async def load(server, seconds, samples, **clients):
 
 
 def soak(server, seconds, **clients):
-    """Drives and samples the server; returns samples, response counts, and descriptors before and after."""
+    """Loads and samples the server; returns samples, response counts, and descriptors before and after."""
     vitals = Vitals(server.process.pid)
     server.ask("/embed", inputs="a")
     before = settled(vitals.descriptors)
@@ -82,9 +83,9 @@ def picture(samples, warm_up):
 def main():
     parser = argparse.ArgumentParser(description="Mixed traffic for a long time")
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--warm-up", type=float, default=10, help="minutes that the verdict leaves out")
-    parser.add_argument("--json", type=Path, help="writes figures and samples here")
-    parser.add_argument("--svg", type=Path, help="draws a picture here")
+    parser.add_argument("--warm-up", type=float, default=10, help="minutes that the verdict ignores")
+    parser.add_argument("--json", type=Path, help="file for figures and samples")
+    parser.add_argument("--svg", type=Path, help="file for a chart")
     args = parser.parse_args()
     with Server("--log-level", "info,request=off") as server:
         result = soak(server, args.minutes * 60)

@@ -99,7 +99,7 @@ PERIOD = 1.0
 
 
 async def work(port, seed, until, seen):
-    """One client that asks again and again, at a steady pace."""
+    """One client that sends requests repeatedly at a steady pace."""
     mix, client = Mix(seed), Client(port)
     start = time.monotonic() + mix.chance.random() * PERIOD
     while not until():
@@ -118,7 +118,7 @@ async def work(port, seed, until, seen):
 
 
 async def leave(port, seed, until, seen):
-    """One client that leaves at any moment of its request."""
+    """One client that disconnects at a random moment of its request."""
     mix = Mix(seed)
     while not until():
         _, data, _ = mix.next()
@@ -132,7 +132,7 @@ async def leave(port, seed, until, seen):
 
 
 async def idle(port, seed, until, seen):
-    """One client that connects, perhaps says something, and stays."""
+    """One client that connects, may send something, and stays idle."""
     chance = random.Random(seed)
     while not until():
         client = Client(port)
@@ -147,7 +147,7 @@ async def idle(port, seed, until, seen):
 
 
 async def run(port, until, seen, workers=8, leavers=2, idlers=20):
-    """All of them until `until()`; `seen` counts how often which kind of request got which status."""
+    """Runs all clients until `until()`; `seen` counts responses by kind of request and status."""
     clients = [(work, workers), (leave, leavers), (idle, idlers)]
     async with asyncio.TaskGroup() as group:
         for number, (client, count) in enumerate(clients):
