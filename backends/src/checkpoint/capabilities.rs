@@ -8,6 +8,7 @@ use super::st_dimensions;
 use super::st_modules::{self, DenseModule, PoolingConfig};
 use crate::LoadError;
 use crate::config::HeadActivation;
+use crate::config::poolings;
 use crate::formats::Weights;
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
@@ -249,14 +250,7 @@ impl Evidence<'_> {
     /// It is malformed or not known.
     fn config_pooling(&self) -> Result<Option<Pooling>, LoadError> {
         let Some(json) = &self.metadata.json else { return Ok(None) };
-        let fields = Fields::new("config.json", json)?;
-        match fields.optional::<String>("pooling")?.as_deref() {
-            None => Ok(None),
-            Some("avg" | "mean") => Ok(Some(Pooling::Mean)),
-            Some("cls") => Ok(Some(Pooling::Cls)),
-            Some("last") => Ok(Some(Pooling::LastToken)),
-            Some(other) => Err(fields.unsupported("pooling", &format!("\"{other}\""), "avg, mean, cls, last")),
-        }
+        poolings::read(&Fields::new("config.json", json)?, "pooling", poolings::OF_CONFIG)
     }
 
     /// The model's own pooler as the first dense layer.

@@ -2,6 +2,7 @@
 
 use crate::LoadError;
 use crate::config::HeadActivation;
+use crate::config::poolings::{self, POOLINGS};
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{Pooling, Prompts};
@@ -51,7 +52,7 @@ pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> R
             return Err(fields.problem(width, &format!("is {found}, but the model's `hidden_size` is {hidden_size}")));
         }
     }
-    let supported = || MODES.map(|mode| mode.name).join(", ");
+    let known = POOLINGS.each_ref().map(|row| row.names[0]);
     let pooling: Vec<Pooling> = match fields.get("pooling_mode") {
         None => flagged_modes(&fields)?,
         Some(given) => {
@@ -59,58 +60,35 @@ pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> R
                 Value::Array(_) => fields.required("pooling_mode")?,
                 _ => vec![fields.required("pooling_mode")?],
             };
-            if names.len() > MODES.len() {
-                let problem = format!("has {} modes, the limit is {}", names.len(), MODES.len());
+            if names.len() > POOLINGS.len() {
+                let problem = format!("has {} modes, the limit is {}", names.len(), POOLINGS.len());
                 return Err(fields.problem("pooling_mode", &problem));
             }
-            let mode = |name: &String| match MODES.iter().find(|mode| mode.name == name) {
-                Some(mode) => Ok(mode.pooling),
-                None => Err(LoadError::unsupported(&file, format!("pooling mode {name}"), supported())),
+            let mode = |name: &String| match poolings::pooling(name, &known) {
+                Some(pooling) => Ok(pooling),
+                None => Err(LoadError::unsupported(&file, format!("pooling mode {name}"), known.join(", "))),
             };
             names.iter().map(mode).collect::<Result<_, _>>()?
         }
     };
     if pooling.is_empty() {
-        return Err(LoadError::unsupported(&file, "no pooling mode", supported()));
+        return Err(LoadError::unsupported(&file, "no pooling mode", known.join(", ")));
     }
     Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
 }
 
-/// A mode of pooling in sentence-transformers.
-struct Mode {
-    /// In `pooling_mode`.
-    name: &'static str,
-    /// The older spelling: one boolean for each mode.
-    flag: &'static str,
-    pooling: Pooling,
-}
-
-const fn mode(name: &'static str, flag: &'static str, pooling: Pooling) -> Mode {
-    Mode { name, flag, pooling }
-}
-
-/// All modes, in the order in which sentence-transformers joins the vectors of those whose flags are set.
-const MODES: [Mode; 6] = [
-    mode("cls", "pooling_mode_cls_token", Pooling::Cls),
-    mode("max", "pooling_mode_max_tokens", Pooling::Max),
-    mode("mean", "pooling_mode_mean_tokens", Pooling::Mean),
-    mode("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
-    mode("weightedmean", "pooling_mode_weightedmean_tokens", Pooling::WeightedMean),
-    mode("lasttoken", "pooling_mode_lasttoken", Pooling::LastToken),
-];
-
 /// Modes of a file with flags; mean if none is set, as in sentence-transformers.
 fn flagged_modes(fields: &Fields<'_>) -> Result<Vec<Pooling>, LoadError> {
-    let known = |key: &str| MODES.iter().any(|mode| mode.flag == key);
+    let known = |key: &str| POOLINGS.iter().any(|row| row.flag == key);
     for (key, _) in fields.entries().filter(|(key, _)| key.starts_with("pooling_mode_") && !known(key)) {
         if fields.or(key, false)? {
-            return Err(fields.unsupported(key, "true", MODES.map(|mode| mode.flag).join(", ")));
+            return Err(fields.unsupported(key, "true", POOLINGS.each_ref().map(|row| row.flag).join(", ")));
         }
     }
     let mut set = Vec::new();
-    for mode in &MODES {
-        if fields.or(mode.flag, false)? {
-            set.push(mode.pooling);
+    for row in &POOLINGS {
+        if fields.or(row.flag, false)? {
+            set.push(row.pooling);
         }
     }
     Ok(if set.is_empty() { vec![Pooling::Mean] } else { set })

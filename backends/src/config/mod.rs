@@ -5,6 +5,7 @@ pub(crate) mod derived;
 mod head;
 pub(crate) mod names;
 pub(crate) mod parts;
+pub(crate) mod poolings;
 mod positions;
 mod rope;
 

@@ -1,7 +1,7 @@
 //! Families of decoders: the differences between them as rows of data.
 
-use super::common::Must;
 use crate::config::{MaskConfig, NormKind, Placement, TensorNames, names};
+use crate::formats::families::Must;
 use prefold_kernels::Activation;
 
 /// One family.
@@ -35,7 +35,7 @@ pub(super) struct Family {
     /// Checkpoints bring Python code, which computes what this row says.
     pub(super) own_code: bool,
     /// Fields that must have one value where they are present.
-    pub(super) musts: &'static [(&'static str, Must)],
+    pub(super) musts: &'static [&'static [(&'static str, Must)]],
     pub(super) names: TensorNames,
 }
 
@@ -94,8 +94,8 @@ pub(super) struct Projection {
 }
 
 /// Fields of decoders that no family here computes.
-const MUSTS: [(&str, Must); 3] =
-    [("use_mrope", Must::Bool(false)), ("use_qk_norm", Must::Bool(false)), ("qk_layernorm", Must::Bool(false))];
+const MUSTS: &[(&str, Must)] =
+    &[("use_mrope", Must::Bool(false)), ("use_qk_norm", Must::Bool(false)), ("qk_layernorm", Must::Bool(false))];
 
 const LLAMA: Family = Family {
     model_type: "llama",
@@ -115,7 +115,7 @@ const LLAMA: Family = Family {
     query_scalar: None,
     tied: false,
     own_code: false,
-    musts: &MUSTS,
+    musts: &[MUSTS],
     names: names::DECODER,
 };
 
@@ -176,11 +176,8 @@ pub(super) const FAMILIES: [Family; 6] = [
         query_scalar: Some("query_pre_attn_scalar"),
         tied: true,
         musts: &[
-            MUSTS[0],
-            MUSTS[1],
-            MUSTS[2],
-            ("attn_logit_softcapping", Must::Absent),
-            ("final_logit_softcapping", Must::Absent),
+            MUSTS,
+            &[("attn_logit_softcapping", Must::Absent("null")), ("final_logit_softcapping", Must::Absent("null"))],
         ],
         names: names::GEMMA3,
         ..LLAMA

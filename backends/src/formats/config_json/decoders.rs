@@ -1,15 +1,15 @@
 //! Decoders in `config.json`.
 
-use super::common::{FILE, SCALED, activation, check_musts, refuse_unsupported};
+use super::common::{FILE, check_musts, refuse_unsupported};
 use super::decoder_families::{AttentionBias, Family, HEADS, Mark, Rope, VARIANTS, Variant, Window};
-use super::{rope, windows};
 use crate::LoadError;
+use crate::config::poolings;
 use crate::config::{
     AttentionConfig, ClassifierHead, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig,
     PositionsConfig, TensorNames, TransformerConfig,
 };
+use crate::formats::families::{Base, Rotary, activation, rope, windows};
 use crate::json::Fields;
-use prefold_core::Pooling;
 
 /// The names that `architectures` may have.
 pub(super) fn known_classes(family: &Family) -> Vec<String> {
@@ -90,10 +90,16 @@ pub(super) fn read(
             norm: false,
             scale: if family.scaled_embeddings { (hidden_size as f32).sqrt() } else { 1.0 },
         },
-        positions: PositionsConfig::Rotary(match family.rope {
-            Rope::One { default } => rope::read(fields, rope::Base { key: "rope_theta", default }, SCALED)?.into(),
-            Rope::Two { full, windowed } => rope::read_two(fields, full, windowed)?,
-        }),
+        positions: PositionsConfig::Rotary(rope::read(
+            fields,
+            match family.rope {
+                Rope::One { default } => Rotary::OneBase {
+                    base: Base { key: "rope_theta", default },
+                    kinds: &["default", "linear", "llama3"],
+                },
+                Rope::Two { full, windowed } => Rotary::TwoBases { full, windowed },
+            },
+        )?),
         sliding_windows: vec![],
         tie_word_embeddings: fields.or("tie_word_embeddings", family.tied)?,
         max_position_embeddings: fields.required("max_position_embeddings")?,
@@ -145,14 +151,11 @@ fn scale(fields: &Fields<'_>, family: &Family) -> Result<Option<f32>, LoadError>
 
 /// The head of classifiers: at the last token, or without a mask as `pooling` says.
 fn classifier(fields: &Fields<'_>, mask: MaskConfig) -> Result<ClassifierHead, LoadError> {
-    let pooling = match (mask, fields.optional::<String>("pooling")?.as_deref()) {
-        (MaskConfig::Causal, _) | (MaskConfig::Full, None | Some("last")) => Pooling::LastToken,
-        (MaskConfig::Full, Some("avg" | "mean")) => Pooling::Mean,
-        (MaskConfig::Full, Some("cls")) => Pooling::Cls,
-        (MaskConfig::Full, Some(other)) => {
-            return Err(fields.unsupported("pooling", &format!("\"{other}\""), "avg, mean, cls, last"));
-        }
+    let named = match mask {
+        MaskConfig::Causal => None,
+        MaskConfig::Full => poolings::read(fields, "pooling", poolings::OF_CONFIG)?,
     };
+    let pooling = named.unwrap_or(DECODER_HEAD.pooling);
     Ok(ClassifierHead { pooling, ..DECODER_HEAD })
 }
 

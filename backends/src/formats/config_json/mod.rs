@@ -3,17 +3,14 @@
 mod common;
 mod decoder_families;
 mod decoders;
-mod disentangled;
-mod encoder_families;
-mod encoder_keys;
-mod encoders;
-mod rope;
-mod windows;
+mod identity;
 
 use crate::LoadError;
 use crate::config::TransformerConfig;
+use crate::formats::families::{self, ENCODERS};
 use crate::json::Fields;
-use common::FILE;
+use common::{FILE, check_musts, refuse_unsupported};
+use identity::Identity;
 use serde_json::Value;
 
 /// Reads a `config.json`.
@@ -22,34 +19,24 @@ use serde_json::Value;
 /// The architecture or one of its features is not supported; a field is missing, malformed or out of range.
 pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     let fields = Fields::new(FILE, value)?;
-    let model_type = match fields.optional("model_type")? {
-        Some(model_type) => model_type,
-        None => encoders::model_type_of_code(&fields)?.ok_or_else(|| fields.problem("model_type", "is missing"))?,
-    };
-    let architectures: Vec<String> = fields.or("architectures", vec![])?;
-    if let Some(family) = decoder_families::FAMILIES.iter().find(|family| family.model_type == model_type) {
-        check_architectures(&architectures, &decoders::known_classes(family))?;
-        return decoders::read(&fields, family, &architectures);
+    let identity = Identity::read(&fields)?;
+    if let Some(family) = decoder_families::FAMILIES.iter().find(|family| family.model_type == identity.model_type) {
+        identity.check(&decoders::known_classes(family))?;
+        return decoders::read(&fields, family, &identity.architectures);
     }
-    if let Some(family) = encoders::family(&fields, &model_type)? {
-        check_architectures(&architectures, &encoder_families::HEADS.map(|head| format!("{}{head}", family.prefix)))?;
-        return encoders::read(&fields, family);
+    if let Some(family) = identity.family() {
+        identity.check_class(family)?;
+        refuse_unsupported(&fields, family.own_code.then_some(family.prefix))?;
+        check_musts(&fields, family.musts)?;
+        return families::read(&fields, family);
     }
-    let what = match architectures.first() {
+    let model_type = &identity.model_type;
+    let what = match identity.architectures.first() {
         Some(architecture) => format!("architecture {architecture} (`model_type` \"{model_type}\")"),
         None => format!("`model_type` \"{model_type}\""),
     };
     let decoders = decoder_families::FAMILIES.iter().map(|family| family.model_type);
-    let encoders = encoder_families::FAMILIES.iter().filter(|family| family.only_with.is_none());
+    let encoders = ENCODERS.iter().filter(|family| family.mark.is_none());
     let known: Vec<_> = decoders.chain(encoders.map(|family| family.model_type)).collect();
     Err(LoadError::unsupported(FILE, what, known.join(", ")))
-}
-
-/// Checks the class that a checkpoint was saved from, the first of `architectures`. Further ones read the same tensors in another
-/// way: gte-multilingual-base names `NewForTokenClassification` behind `NewModel`, for its weights of tokens.
-fn check_architectures(found: &[String], known: &[String]) -> Result<(), LoadError> {
-    match found.first().filter(|architecture| !known.contains(architecture)) {
-        Some(other) => Err(LoadError::unsupported(FILE, format!("architecture {other}"), known.join(", "))),
-        None => Ok(()),
-    }
 }

@@ -1,22 +1,23 @@
 //! Rotary embedding in `config.json`, in both spellings.
 
-use super::common::{RopeKinds, UNSCALED};
+use super::family::{Base, Rotary, UNSCALED};
 use crate::LoadError;
 use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
 use crate::json::{Fields, shown};
 
-/// Where the base is: the field beside the scaling's object, and its default.
-#[derive(Clone, Copy)]
-pub(super) struct Base {
-    pub(super) key: &'static str,
-    pub(super) default: Option<f64>,
-}
-
-/// Reads either spelling: `rope_parameters`, or the field of the base with `rope_scaling`.
+/// Reads the rotations of a family.
 ///
 /// # Errors
-/// Fields are missing, malformed or contradict each other, or the kind of scaling is not one of `kinds`.
-pub(super) fn read(config: &Fields<'_>, base: Base, kinds: RopeKinds) -> Result<RopeConfig, LoadError> {
+/// Fields are missing, malformed or contradict each other, or the family does not know the kind of scaling.
+pub(crate) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
+    match rotary {
+        Rotary::OneBase { base, kinds } => Ok(one_base(config, base, kinds)?.into()),
+        Rotary::TwoBases { full, windowed } => two_bases(config, full, windowed),
+    }
+}
+
+/// Either spelling: `rope_parameters`, or the field of the base with `rope_scaling`.
+fn one_base(config: &Fields<'_>, base: Base, kinds: &[&str]) -> Result<RopeConfig, LoadError> {
     let newer = config.object("rope_parameters")?;
     let older = config.object("rope_scaling")?;
     let rope = match (&newer, &older) {
@@ -35,12 +36,9 @@ pub(super) fn read(config: &Fields<'_>, base: Base, kinds: RopeKinds) -> Result<
     Ok(rope)
 }
 
-/// Reads the rotations of layers without and with a window, in either spelling: a set for each of the layer types in
+/// The rotations of layers without and with a window, in either spelling: a set for each of the layer types in
 /// `rope_parameters`, or two fields. Each pair is a field and its default.
-///
-/// # Errors
-/// Fields are malformed, or frequencies are scaled.
-pub(super) fn read_two(
+fn two_bases(
     config: &Fields<'_>,
     full: (&'static str, f64),
     windowed: (&'static str, f64),
@@ -64,7 +62,7 @@ pub(super) fn read_two(
     Ok(RotaryConfig { full, windowed: one("sliding_attention", (windowed.0, default))? })
 }
 
-fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: RopeKinds) -> Result<RopeConfig, LoadError> {
+fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: &[&str]) -> Result<RopeConfig, LoadError> {
     if let Some((name, _)) = rope.entries().find(|(_, value)| value.is_object()) {
         return Err(rope.unsupported(name, "(RoPE parameters per layer type)", "one set for all layers"));
     }

@@ -1,6 +1,6 @@
 //! Windows of layers in `config.json`.
 
-use super::common::first_of;
+use super::settings::first_of;
 use crate::LoadError;
 use crate::json::Fields;
 
@@ -8,7 +8,7 @@ const LAYER_TYPES: &str = "layer_types";
 
 /// Windows of ModernBERT: `local_attention` tokens around a token, but in every `global_attn_every_n_layers`th layer from the
 /// first on, or where `layer_types` says so. `[num_layers]`
-pub(super) fn local_attention(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<Option<usize>>, LoadError> {
+pub(crate) fn local_attention(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<Option<usize>>, LoadError> {
     let is_local: Vec<bool> = match fields.optional::<Vec<String>>(LAYER_TYPES)? {
         Some(types) => slides_by_type(fields, &types, num_layers)?,
         None => match fields.or("global_attn_every_n_layers", 3)? {
@@ -21,7 +21,7 @@ pub(super) fn local_attention(fields: &Fields<'_>, num_layers: usize) -> Result<
 }
 
 /// Layers with a window of Gemma 3: all but every `_sliding_window_pattern`th, or those of `layer_types`. `[num_layers]`
-pub(super) fn alternating(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<bool>, LoadError> {
+pub(crate) fn alternating(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<bool>, LoadError> {
     const PATTERN: [&str; 2] = ["_sliding_window_pattern", "sliding_window_pattern"];
     if let Some(types) = fields.optional::<Vec<String>>(LAYER_TYPES)? {
         return slides_by_type(fields, &types, num_layers);
@@ -34,7 +34,7 @@ pub(super) fn alternating(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<
 }
 
 /// The window of a layer that sees half of the field's tokens on either side.
-pub(super) fn two_sided(fields: &Fields<'_>, name: &str, default: usize) -> Result<usize, LoadError> {
+pub(crate) fn two_sided(fields: &Fields<'_>, name: &str, default: usize) -> Result<usize, LoadError> {
     match fields.or(name, default)? {
         0 => Err(fields.problem(name, "must be above 0")),
         // A window counts the token itself.
@@ -43,7 +43,7 @@ pub(super) fn two_sided(fields: &Fields<'_>, name: &str, default: usize) -> Resu
 }
 
 /// `true` for each layer of the type `sliding_attention`.
-pub(super) fn slides_by_type(
+pub(crate) fn slides_by_type(
     fields: &Fields<'_>,
     layer_types: &[String],
     num_layers: usize,
@@ -61,7 +61,7 @@ pub(super) fn slides_by_type(
 }
 
 /// `sliding_window`.
-pub(super) fn size(fields: &Fields<'_>) -> Result<usize, LoadError> {
+pub(crate) fn size(fields: &Fields<'_>) -> Result<usize, LoadError> {
     match fields.required("sliding_window")? {
         0 => Err(fields.problem("sliding_window", "must be above 0")),
         size => Ok(size),

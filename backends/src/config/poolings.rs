@@ -1,0 +1,50 @@
+//! Names of poolings in files.
+
+use crate::LoadError;
+use crate::json::Fields;
+use prefold_core::Pooling;
+
+/// A pooling by its names.
+#[derive(Debug)]
+pub(crate) struct PoolingNames {
+    pub(crate) pooling: Pooling,
+    /// In `pooling_mode` of sentence-transformers, then the spellings of other files.
+    pub(crate) names: &'static [&'static str],
+    /// The older spelling of sentence-transformers: a boolean for each pooling.
+    pub(crate) flag: &'static str,
+}
+
+const fn row(pooling: Pooling, names: &'static [&'static str], flag: &'static str) -> PoolingNames {
+    PoolingNames { pooling, names, flag }
+}
+
+/// All poolings, in the order in which sentence-transformers joins the vectors of those whose flags are set.
+pub(crate) const POOLINGS: [PoolingNames; 6] = [
+    row(Pooling::Cls, &["cls"], "pooling_mode_cls_token"),
+    row(Pooling::Max, &["max"], "pooling_mode_max_tokens"),
+    row(Pooling::Mean, &["mean", "avg"], "pooling_mode_mean_tokens"),
+    row(Pooling::MeanSqrtLen, &["mean_sqrt_len_tokens"], "pooling_mode_mean_sqrt_len_tokens"),
+    row(Pooling::WeightedMean, &["weightedmean"], "pooling_mode_weightedmean_tokens"),
+    row(Pooling::LastToken, &["lasttoken", "last"], "pooling_mode_lasttoken"),
+];
+
+/// The names that `pooling` of `config.json` may have.
+pub(crate) const OF_CONFIG: &[&str] = &["avg", "mean", "cls", "last"];
+
+/// The pooling of a name, if it is one of `known` in this place.
+pub(crate) fn pooling(name: &str, known: &[&str]) -> Option<Pooling> {
+    let row = POOLINGS.iter().filter(|_| known.contains(&name)).find(|row| row.names.contains(&name));
+    row.map(|row| row.pooling)
+}
+
+/// The pooling that a field names, where it names one of `known`.
+///
+/// # Errors
+/// It is no string, or another name.
+pub(crate) fn read(fields: &Fields<'_>, field: &str, known: &[&str]) -> Result<Option<Pooling>, LoadError> {
+    let Some(name) = fields.optional::<String>(field)? else { return Ok(None) };
+    match pooling(&name, known) {
+        Some(pooling) => Ok(Some(pooling)),
+        None => Err(fields.unsupported(field, &format!("\"{name}\""), known.join(", "))),
+    }
+}

@@ -1,0 +1,284 @@
+//! Families of encoders: the differences between them as rows of data.
+
+use super::family::{
+    Base, Biases, ClassifierFields, Family, FfnGlu, Mark, Must, Positions, Rotary, Rule, UNSCALED, Windows,
+};
+use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
+use crate::config::{
+    BERT_HEAD, DEBERTA_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement, ROBERTA_HEAD,
+    TensorNames, names,
+};
+
+/// Fields of `config.json` that must have one value where they are present.
+type Musts = [(&'static str, Must)];
+
+const ADAPTERS: (&str, Must) = ("adapters", Must::Absent("weights with the adapters merged into them"));
+const NOT_A_DECODER: &Musts =
+    &[("is_decoder", Must::Bool(false)), ("add_cross_attention", Must::Bool(false)), ADAPTERS];
+const ABSOLUTE: &Musts = &[("position_embedding_type", Must::Text("absolute"))];
+
+const BERT: Family = Family {
+    model_type: "bert",
+    mark: None,
+    prefix: "Bert",
+    suffixes: &["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"],
+    keys: &ENCODER_KEYS,
+    positions: Positions::FromZero,
+    scaled_beyond: None,
+    token_types: Some(2),
+    projected_embeddings: false,
+    qk_width_norm: false,
+    relative_bias: false,
+    norm_eps: 1e-12,
+    placement: Placement::After,
+    first_attention_norm: true,
+    biases: Biases::ALL,
+    ffn_glu: FfnGlu::Never,
+    experts: false,
+    windows: Windows::Never,
+    adapters: false,
+    own_code: false,
+    musts: &[ABSOLUTE, NOT_A_DECODER],
+    names: names::BERT,
+    classifier: BERT_HEAD,
+    classifier_fields: None,
+};
+
+const ROBERTA: Family = Family {
+    model_type: "roberta",
+    prefix: "Roberta",
+    positions: Positions::AfterPadding,
+    names: names::ROBERTA,
+    classifier: ROBERTA_HEAD,
+    ..BERT
+};
+
+const MODERNBERT: Family = Family {
+    model_type: "modernbert",
+    prefix: "ModernBert",
+    keys: &MODERNBERT_KEYS,
+    positions: Positions::Rotary(Rotary::TwoBases {
+        full: ("global_rope_theta", 160_000.0),
+        windowed: ("local_rope_theta", 10_000.0),
+    }),
+    token_types: None,
+    norm_eps: 1e-5,
+    placement: Placement::Before,
+    first_attention_norm: false,
+    biases: Biases {
+        norm: Rule::Field("norm_bias", false),
+        ..Biases::attention_and_ffn(Rule::Field("attention_bias", false), Rule::Field("mlp_bias", false))
+    },
+    ffn_glu: FfnGlu::Always,
+    windows: Windows::Local,
+    musts: &[&[ADAPTERS, ("classifier_bias", Must::Bool(false))]],
+    names: names::MODERNBERT,
+    classifier: MODERNBERT_HEAD,
+    classifier_fields: Some(ClassifierFields {
+        pooling: "classifier_pooling",
+        poolings: &["cls", "mean"],
+        activation: "classifier_activation",
+    }),
+    ..BERT
+};
+
+const NOMIC_MUSTS: &Musts = &[
+    ADAPTERS,
+    ("prenorm", Must::Bool(false)),
+    ("causal", Must::Bool(false)),
+    ("parallel_block", Must::Bool(false)),
+    ("use_rms_norm", Must::Bool(false)),
+    ("rotary_emb_fraction", Must::Number(1.0)),
+    ("rotary_emb_interleaved", Must::Bool(false)),
+    ("rotary_emb_scale_base", Must::Absent("null")),
+    ("scale_attn_weights", Must::Bool(true)),
+    ("scale_attn_by_inverse_layer_idx", Must::Bool(false)),
+];
+
+/// nomic-embed-text v1 and v1.5, in the spelling of the published code and in that of transformers 5.
+const NOMIC: Family = Family {
+    model_type: "nomic_bert",
+    prefix: "NomicBert",
+    keys: &NOMIC_KEYS,
+    positions: Positions::Rotary(Rotary::OneBase {
+        base: Base { key: "rotary_emb_base", default: Some(10_000.0) },
+        kinds: UNSCALED,
+    }),
+    scaled_beyond: Some(("rotary_scaling_factor", "max_trained_positions")),
+    biases: Biases {
+        qkv: Rule::Field("qkv_proj_bias", false),
+        // The published code gives both projections of attention the one field.
+        attention_output: Rule::Field("qkv_proj_bias", false),
+        feed_forward_input: Rule::Field("mlp_fc1_bias", false),
+        feed_forward_output: Rule::Field("mlp_fc2_bias", false),
+        norm: Rule::Fixed(true),
+    },
+    ffn_glu: FfnGlu::ByName,
+    own_code: true,
+    musts: &[NOMIC_MUSTS, &[("num_experts", Must::Number(0.0))]],
+    names: names::NOMIC,
+    ..BERT
+};
+
+/// nomic-embed-text-v2-moe.
+const NOMIC_EXPERTS: Family = Family {
+    mark: Some(Mark::Field("activation_function", "gelu")),
+    ffn_glu: FfnGlu::Never,
+    experts: true,
+    musts: &[
+        NOMIC_MUSTS,
+        &[
+            ("expert_choice_router", Must::Bool(false)),
+            ("moe_normalize_expert_weights", Must::Bool(false)),
+            ("num_shared_experts", Must::Number(0.0)),
+            ("ffn_div", Must::Number(1.0)),
+        ],
+    ],
+    names: names::NOMIC_EXPERTS,
+    ..NOMIC
+};
+
+/// gte-v1.5, gte-multilingual, snowflake-arctic-embed-m-v2.0 and stella_400M, whose code is Alibaba-NLP/new-impl.
+const NEW: Family = Family {
+    model_type: "new",
+    prefix: "New",
+    positions: Positions::Rotary(Rotary::OneBase {
+        base: Base { key: "rope_theta", default: Some(10_000.0) },
+        kinds: &["default", "ntk"],
+    }),
+    token_types: Some(0),
+    biases: Biases { feed_forward_input: Rule::Fixed(false), ..Biases::ALL },
+    ffn_glu: FfnGlu::Always,
+    own_code: true,
+    musts: &[&[
+        ADAPTERS,
+        ("position_embedding_type", Must::Text("rope")),
+        ("layer_norm_type", Must::Text("layer_norm")),
+        ("logn_attention_scale", Must::Bool(false)),
+        ("pack_qkv", Must::Bool(true)),
+    ]],
+    names: names::GTE,
+    classifier: GTE_HEAD,
+    ..BERT
+};
+
+const GEGLU: &Musts = &[("feed_forward_type", Must::Text("geglu"))];
+
+/// jina-embeddings-v2, whose code is jinaai/jina-bert-implementation.
+const JINA_V2: Family = Family {
+    mark: Some(Mark::Field("position_embedding_type", "alibi")),
+    prefix: "JinaBert",
+    positions: Positions::Alibi,
+    biases: Biases { feed_forward_input: Rule::Fixed(false), ..Biases::ALL },
+    ffn_glu: FfnGlu::Always,
+    own_code: true,
+    musts: &[NOT_A_DECODER, GEGLU],
+    names: names::JINA_V2,
+    ..BERT
+};
+
+/// jina-embeddings-v2-base-code, which has other names and norms of q and k.
+const JINA_V2_CODE: Family = Family {
+    mark: Some(Mark::Repository("jinaai/jina-bert-v2-qk-post-norm")),
+    qk_width_norm: true,
+    musts: &[NOT_A_DECODER, GEGLU, &[("position_embedding_type", Must::Text("alibi"))]],
+    names: names::JINA_V2_CODE,
+    ..JINA_V2
+};
+
+/// jina-reranker-v2: XLM-RoBERTa by jinaai/xlm-roberta-flash-implementation, which names tensors as it pleases.
+const XLM_ROBERTA_FLASH: Family = Family {
+    model_type: "xlm-roberta",
+    mark: Some(Mark::Config("XLMRobertaFlashConfig")),
+    prefix: "XLMRoberta",
+    own_code: true,
+    musts: &[ABSOLUTE, NOT_A_DECODER, &[("lora_adaptations", Must::Absent("null"))]],
+    names: names::XLM_ROBERTA_FLASH,
+    ..ROBERTA
+};
+
+/// jina-embeddings-v3: the same with rotary positions and an adapter for each task.
+const JINA_V3: Family = Family {
+    mark: Some(Mark::Field("position_embedding_type", "rotary")),
+    positions: Positions::Rotary(Rotary::OneBase {
+        base: Base { key: "rotary_emb_base", default: Some(10_000.0) },
+        kinds: UNSCALED,
+    }),
+    adapters: true,
+    musts: &[
+        NOT_A_DECODER,
+        &[
+            ("rotary_emb_dim", Must::Absent("null")),
+            ("rotary_emb_interleaved", Must::Bool(false)),
+            ("rotary_emb_scale_base", Must::Absent("null")),
+            ("truncate_dim", Must::Absent("null")),
+        ],
+    ],
+    names: TensorNames { positions: "", ..names::XLM_ROBERTA_FLASH },
+    ..XLM_ROBERTA_FLASH
+};
+
+/// DeBERTa v2 and v3.
+const DEBERTA: Family = Family {
+    model_type: "deberta-v2",
+    prefix: "DebertaV2",
+    positions: Positions::Disentangled,
+    token_types: Some(0),
+    norm_eps: 1e-7,
+    musts: &[&[
+        ADAPTERS,
+        ("relative_attention", Must::Bool(true)),
+        ("position_biased_input", Must::Bool(false)),
+        ("conv_kernel_size", Must::Number(0.0)),
+        ("pooler_hidden_act", Must::Text("gelu")),
+        ("attention_head_size", Must::Absent("null")),
+    ]],
+    names: names::DEBERTA,
+    classifier: DEBERTA_HEAD,
+    ..BERT
+};
+
+pub(crate) static ENCODERS: [Family; 17] = [
+    // Before those whose `model_type` they have.
+    JINA_V3,
+    XLM_ROBERTA_FLASH,
+    JINA_V2_CODE,
+    JINA_V2,
+    NOMIC_EXPERTS,
+    BERT,
+    ROBERTA,
+    Family { model_type: "xlm-roberta", prefix: "XLMRoberta", ..ROBERTA },
+    Family { model_type: "camembert", prefix: "Camembert", ..ROBERTA },
+    Family {
+        model_type: "mpnet",
+        prefix: "MPNet",
+        positions: Positions::AfterOne,
+        token_types: None,
+        relative_bias: true,
+        names: names::MPNET,
+        classifier: ROBERTA_HEAD,
+        ..BERT
+    },
+    Family {
+        model_type: "distilbert",
+        prefix: "DistilBert",
+        keys: &DISTILBERT_KEYS,
+        token_types: None,
+        names: names::DISTILBERT,
+        classifier: DISTILBERT_HEAD,
+        ..BERT
+    },
+    Family {
+        model_type: "electra",
+        prefix: "Electra",
+        projected_embeddings: true,
+        names: names::ELECTRA,
+        classifier: ELECTRA_HEAD,
+        ..BERT
+    },
+    DEBERTA,
+    MODERNBERT,
+    NOMIC,
+    NEW,
+    Family { model_type: "gte", prefix: "Gte", token_types: Some(1), ..NEW },
+];

@@ -1,0 +1,166 @@
+//! A family of models as a row of data: how its files are recognised, how they spell their settings, and how it computes.
+
+use super::keys::Keys;
+use crate::config::{ClassifierHead, Placement, TensorNames};
+
+/// One family.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) model_type: &'static str,
+    /// What distinguishes the family from others of its `model_type`.
+    pub(crate) mark: Option<Mark>,
+    /// Prefix of the names in `architectures`, and their suffixes.
+    pub(crate) prefix: &'static str,
+    pub(crate) suffixes: &'static [&'static str],
+    /// Checkpoints bring Python code, which computes what this row says.
+    pub(crate) own_code: bool,
+    /// Fields of `config.json` that must have one value where they are present.
+    pub(crate) musts: &'static [&'static [(&'static str, Must)]],
+    pub(crate) keys: &'static Keys,
+    pub(crate) names: TensorNames,
+
+    pub(crate) positions: Positions,
+    /// The field that scales rotations of inputs longer than the model was trained on, by their length, and the field of that
+    /// length. Scaled inputs are refused.
+    pub(crate) scaled_beyond: Option<(&'static str, &'static str)>,
+    /// Default of the number of token types, where inputs have them.
+    pub(crate) token_types: Option<usize>,
+    /// `embedding_size` may be another than `hidden_size`.
+    pub(crate) projected_embeddings: bool,
+    pub(crate) placement: Placement,
+    /// The attention of the first layer has a norm.
+    pub(crate) first_attention_norm: bool,
+    /// Default of the norms' epsilon.
+    pub(crate) norm_eps: f64,
+    pub(crate) biases: Biases,
+    /// Queries, and keys, are normalised over all heads together.
+    pub(crate) qk_width_norm: bool,
+    /// Scores have learned biases by distance.
+    pub(crate) relative_bias: bool,
+    pub(crate) windows: Windows,
+    pub(crate) ffn_glu: FfnGlu,
+    /// `num_experts` of them take the place of the feed-forward block in some layers.
+    pub(crate) experts: bool,
+    /// `lora_adaptations` are adapters beside the weights.
+    pub(crate) adapters: bool,
+    /// Head of the family's classifiers.
+    pub(crate) classifier: ClassifierHead,
+    /// The fields of the classifier's pooling and activation.
+    pub(crate) classifier_fields: Option<ClassifierFields>,
+}
+
+/// A mark that distinguishes a family from others of its `model_type`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mark {
+    /// A field and its value.
+    Field(&'static str, &'static str),
+    /// The class that `AutoConfig` is in `auto_map`, without its module; `model_type` may be missing then.
+    Config(&'static str),
+    /// The repository of that class, in `auto_map` or in `_name_or_path`.
+    Repository(&'static str),
+}
+
+/// The value that a field must have where it is present.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Must {
+    Bool(bool),
+    Number(f64),
+    Text(&'static str),
+    /// None: the field turns a feature on. The words say what is supported.
+    Absent(&'static str),
+}
+
+/// The presence of a bias.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rule {
+    Fixed(bool),
+    /// A field says so; its default.
+    Field(&'static str, bool),
+}
+
+/// Biases of linear layers and norms.
+#[derive(Debug)]
+pub(crate) struct Biases {
+    pub(crate) qkv: Rule,
+    pub(crate) attention_output: Rule,
+    pub(crate) feed_forward_input: Rule,
+    pub(crate) feed_forward_output: Rule,
+    pub(crate) norm: Rule,
+}
+
+impl Biases {
+    pub(super) const ALL: Self = Self::attention_and_ffn(Rule::Fixed(true), Rule::Fixed(true));
+
+    /// Of both linear layers of attention and both of the feed-forward block; norms have theirs.
+    pub(super) const fn attention_and_ffn(attention: Rule, feed_forward: Rule) -> Self {
+        Self {
+            qkv: attention,
+            attention_output: attention,
+            feed_forward_input: feed_forward,
+            feed_forward_output: feed_forward,
+            norm: Rule::Fixed(true),
+        }
+    }
+}
+
+/// The positions of a family.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Positions {
+    /// Learned; row 0 of the table is the first token's.
+    FromZero,
+    /// Learned; the row after that of the padding token, `pad_token_id`, is the first token's.
+    AfterPadding,
+    /// The same with 1, whatever the config says.
+    AfterOne,
+    Rotary(Rotary),
+    /// None but the biases of scores by distance.
+    Alibi,
+    /// Relative position embeddings in the scores.
+    Disentangled,
+}
+
+/// The bases of rotary positions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rotary {
+    /// One for all layers, and the kinds of scaling that the family knows.
+    OneBase { base: Base, kinds: &'static [&'static str] },
+    /// One for layers without a window and one for those with a window: fields and defaults.
+    TwoBases { full: (&'static str, f64), windowed: (&'static str, f64) },
+}
+
+/// The base of rotations: its field outside of the object of the scaling, and its default.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Base {
+    pub(crate) key: &'static str,
+    pub(crate) default: Option<f64>,
+}
+
+/// No scaling of rotations.
+pub(crate) const UNSCALED: &[&str] = &["default"];
+
+/// Source of a family's sliding windows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Windows {
+    Never,
+    /// `local_attention` tokens in all layers but every so many (`global_attn_every_n_layers`).
+    Local,
+}
+
+/// The gate of the feed-forward block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FfnGlu {
+    Never,
+    /// A gate, and the activation that the config names.
+    Always,
+    /// A gate; the activation is named after the two (`swiglu`).
+    ByName,
+}
+
+/// The fields of a classifier's head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClassifierFields {
+    pub(crate) pooling: &'static str,
+    /// The poolings that the field may name.
+    pub(crate) poolings: &'static [&'static str],
+    pub(crate) activation: &'static str,
+}

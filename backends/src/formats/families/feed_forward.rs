@@ -1,0 +1,71 @@
+//! The feed-forward block of a family.
+
+use super::family::{Family, FfnGlu};
+use super::settings::{Settings, first_of};
+use crate::LoadError;
+use crate::config::{ExpertsConfig, FeedForwardConfig};
+use crate::json::Fields;
+use prefold_kernels::Activation;
+
+/// Reads the block.
+///
+/// # Errors
+/// A setting is missing, malformed or not supported.
+pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForwardConfig, LoadError> {
+    let fields = settings.json();
+    let key = first_of(fields, family.keys.activation.json);
+    let (gated, activation) = match family.ffn_glu {
+        FfnGlu::Never => (false, activation(fields, key, Activation::Gelu)?),
+        FfnGlu::Always => (true, activation(fields, key, Activation::Gelu)?),
+        FfnGlu::ByName => match fields.or(key, "swiglu".to_owned())?.as_str() {
+            "swiglu" | "silu" => (true, Activation::Silu),
+            "geglu" => (true, Activation::Gelu),
+            other => return Err(fields.unsupported(key, &format!("\"{other}\""), "swiglu, geglu")),
+        },
+    };
+    Ok(FeedForwardConfig {
+        intermediate_size: settings.required(&family.keys.intermediate_size)?,
+        input_bias: settings.decide(family.biases.feed_forward_input)?,
+        output_bias: settings.decide(family.biases.feed_forward_output)?,
+        gated,
+        activation,
+        experts: if family.experts { experts(fields)? } else { None },
+    })
+}
+
+/// The activation that a field names.
+///
+/// # Errors
+/// It is not known.
+pub(crate) fn activation(fields: &Fields<'_>, field: &str, default: Activation) -> Result<Activation, LoadError> {
+    let Some(name) = fields.optional::<String>(field)? else { return Ok(default) };
+    match name.as_str() {
+        "gelu" | "gelu_python" => Ok(Activation::Gelu),
+        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_python_tanh" | "gelu_accurate" => {
+            Ok(Activation::GeluTanh)
+        }
+        "relu" => Ok(Activation::Relu),
+        "silu" | "swish" => Ok(Activation::Silu),
+        _ => Err(fields.unsupported(field, &format!("\"{name}\""), "gelu, gelu_new, relu, silu")),
+    }
+}
+
+/// The experts that the config names.
+fn experts(fields: &Fields<'_>) -> Result<Option<ExpertsConfig>, LoadError> {
+    let limits = [("num_experts", 1 << 10), ("moe_top_k", 1 << 6), ("moe_every_n_layers", 1 << 12)];
+    let [count, top, every] = limits.map(|(name, limit)| match fields.or::<usize>(name, 0) {
+        Ok(value) if value > limit => Err(fields.problem(name, &format!("must be at most {limit}, it is {value}"))),
+        value => value,
+    });
+    let (count, top, every) = (count?, top?, every?);
+    if count == 0 || every == 0 {
+        return Ok(None);
+    }
+    match top {
+        0 => Err(fields.problem("moe_top_k", "must be above 0")),
+        _ if top > count => {
+            Err(fields.problem("moe_top_k", &format!("({top}) must be at most `num_experts` ({count})")))
+        }
+        _ => Ok(Some(ExpertsConfig { count, top, every })),
+    }
+}

@@ -1,0 +1,61 @@
+//! The positions of a family.
+
+use super::disentangled;
+use super::family::{Family, Positions};
+use super::settings::Settings;
+use crate::LoadError;
+use crate::config::{DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets};
+use crate::json::Fields;
+
+/// MPNet's distance from which all distances are alike, which no config says.
+const MAX_DISTANCE: usize = 128;
+
+/// The positions and the tokens of the longest input.
+///
+/// # Errors
+/// A setting is missing, malformed or not supported.
+pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<(PositionsConfig, usize), LoadError> {
+    let key = &family.keys.max_positions;
+    let rows = settings.required(key)?;
+    let fields = settings.json();
+    let padding_id = match family.positions {
+        Positions::FromZero => None,
+        Positions::AfterPadding => Some(fields.or("pad_token_id", 1)?),
+        Positions::AfterOne => Some(1),
+        Positions::Alibi => return Ok((PositionsConfig::Biases, rows)),
+        Positions::Disentangled => return Ok((disentangled::read(fields, rows)?, rows)),
+        Positions::Rotary(rotary) => {
+            let rotary = settings.rotary(rotary)?;
+            let longest = match family.scaled_beyond {
+                Some((factor, trained)) if fields.get(factor).is_some() => rows.min(fields.or(trained, 2048)?),
+                _ => rows,
+            };
+            return Ok((PositionsConfig::Rotary(rotary), longest));
+        }
+    };
+    let positions = LearnedPositions { rows, padding_id };
+    match positions.max_input_length() {
+        0 => Err(settings.problem(key, &format!("is {rows}, which leaves no row for a token"))),
+        longest => Ok((PositionsConfig::Learned(positions), longest)),
+    }
+}
+
+/// Biases of scores by distance.
+///
+/// # Errors
+/// Their number is out of range.
+pub(super) fn distance_bias(fields: &Fields<'_>, family: &Family) -> Result<Option<DistanceBias>, LoadError> {
+    const NAME: &str = "relative_attention_num_buckets";
+    if matches!(family.positions, Positions::Alibi) {
+        return Ok(Some(DistanceBias::Alibi));
+    }
+    if !family.relative_bias {
+        return Ok(None);
+    }
+    match fields.or(NAME, 32)? {
+        buckets @ 4..=4096 if buckets % 4 == 0 => {
+            Ok(Some(DistanceBias::Buckets(RelativeBuckets { buckets, max_distance: MAX_DISTANCE })))
+        }
+        buckets => Err(fields.problem(NAME, &format!("must be a multiple of 4 from 4 to 4096, it is {buckets}"))),
+    }
+}

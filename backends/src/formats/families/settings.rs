@@ -1,0 +1,80 @@
+//! Settings of a model, as a file format has them.
+
+use super::family::{Rotary, Rule};
+use super::keys::Key;
+use super::rope;
+use crate::LoadError;
+use crate::config::RotaryConfig;
+use crate::json::Fields;
+
+/// The settings of a model. What is provided here is for `config.json`.
+pub(crate) trait Settings {
+    /// The fields of `config.json`.
+    fn json(&self) -> &Fields<'_>;
+
+    /// Name of a setting in this file, for messages.
+    fn name(&self, key: &Key) -> String {
+        first_of(self.json(), key.json).to_owned()
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// It is of another type.
+    fn usize(&self, key: &Key) -> Result<Option<usize>, LoadError> {
+        self.json().optional(first_of(self.json(), key.json))
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// It is of another type.
+    fn f64(&self, key: &Key) -> Result<Option<f64>, LoadError> {
+        self.json().optional(first_of(self.json(), key.json))
+    }
+
+    /// An error about a setting.
+    fn problem(&self, key: &Key, problem: &str) -> LoadError {
+        self.json().problem(&self.name(key), problem)
+    }
+
+    /// The value that a rule says.
+    ///
+    /// # Errors
+    /// A field is of another type.
+    fn decide(&self, rule: Rule) -> Result<bool, LoadError> {
+        match rule {
+            Rule::Fixed(value) => Ok(value),
+            Rule::Field(name, default) => self.json().or(name, default),
+        }
+    }
+
+    /// The rotations of queries and keys.
+    ///
+    /// # Errors
+    /// A setting is missing, malformed or not supported.
+    fn rotary(&self, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
+        rope::read(self.json(), rotary)
+    }
+
+    /// A whole number that must be there.
+    ///
+    /// # Errors
+    /// It is missing or of another type.
+    fn required(&self, key: &Key) -> Result<usize, LoadError> {
+        self.usize(key)?.ok_or_else(|| self.problem(key, "is missing"))
+    }
+}
+
+/// `config.json`.
+impl Settings for Fields<'_> {
+    fn json(&self) -> &Fields<'_> {
+        self
+    }
+}
+
+/// The first of a field's spellings that the file has, or the first of all.
+pub(crate) fn first_of(fields: &Fields<'_>, spellings: &[&'static str]) -> &'static str {
+    let present = spellings.iter().find(|name| fields.get(name).is_some());
+    present.or(spellings.first()).copied().unwrap_or_default()
+}
