@@ -1,18 +1,20 @@
 //! The family of a `config.json`.
 
+use super::FILE;
 use crate::LoadError;
-use crate::formats::families::{ENCODERS, Family, Mark};
+use crate::formats::families::{self, Family, Mark};
 use crate::json::Fields;
 use serde_json::Value;
 
 /// What a file says about the family of its model.
 pub(super) struct Identity<'a> {
     fields: &'a Fields<'a>,
-    pub(super) model_type: String,
+    model_type: String,
     /// The classes that read the tensors; the checkpoint was saved from the first.
-    pub(super) architectures: Vec<String>,
-    /// The class that `AutoConfig` is in `auto_map`: repository, module and name.
+    architectures: Vec<String>,
+    /// The classes that `AutoConfig` and `AutoModel` are in `auto_map`: repository, module and name.
     config: Option<String>,
+    model: Option<String>,
 }
 
 impl<'a> Identity<'a> {
@@ -21,57 +23,71 @@ impl<'a> Identity<'a> {
     /// # Errors
     /// They are malformed, or the type is missing and does not follow from a class.
     pub(super) fn read(fields: &'a Fields<'a>) -> Result<Self, LoadError> {
-        let config: Option<String> =
-            fields.object("auto_map")?.map(|map| map.optional("AutoConfig")).transpose()?.flatten();
-        let of_class = |family: &&Family| matches!((family.mark, &config), (Some(Mark::Config(class)), Some(config)) if class == class_name(config));
+        let map = fields.object("auto_map")?;
+        let class = |name: &str| map.as_ref().map(|map| map.optional::<String>(name)).transpose();
+        let (config, model) = (class("AutoConfig")?.flatten(), class("AutoModel")?.flatten());
+        let of_config =
+            |family: &&Family| matches!(family.mark, Some(Mark::Config(wanted)) if is_class(config.as_deref(), wanted));
         let model_type = match fields.optional("model_type")? {
             Some(model_type) => model_type,
-            None => match ENCODERS.iter().find(of_class) {
+            None => match families::all().find(of_config) {
                 Some(family) => family.model_type.to_owned(),
                 None => return Err(fields.problem("model_type", "is missing")),
             },
         };
-        Ok(Self { fields, model_type, architectures: fields.or("architectures", vec![])?, config })
+        Ok(Self { fields, model_type, architectures: fields.or("architectures", vec![])?, config, model })
     }
 
-    /// The family, if it is known.
-    pub(super) fn family(&self) -> Option<&'static Family> {
-        let is_meant =
-            |family: &&Family| family.model_type == self.model_type && family.mark.is_none_or(|mark| self.has(mark));
-        ENCODERS.iter().find(is_meant)
+    /// The family.
+    ///
+    /// # Errors
+    /// It is not known, or has no such class.
+    pub(super) fn family(&self) -> Result<&'static Family, LoadError> {
+        let of_type = |family: &&Family| family.model_type == self.model_type;
+        let family = families::all().filter(of_type).find(|family| family.mark.is_none_or(|mark| self.has(mark)));
+        let Some(family) = family else {
+            let known = families::all().filter(|family| family.mark.is_none()).map(|family| family.model_type);
+            return Err(LoadError::unsupported(FILE, self.shown(), known.collect::<Vec<_>>().join(", ")));
+        };
+        let classes = families::all().filter(of_type).filter_map(|family| match family.mark {
+            Some(Mark::Class(class)) => Some(class.to_owned()),
+            _ => None,
+        });
+        let suffixes = family.suffixes.iter().map(|suffix| format!("{}{suffix}", family.prefix));
+        let known: Vec<String> = suffixes.chain(classes).collect();
+        // Further classes read the same tensors in another way: gte-multilingual-base names `NewForTokenClassification` behind
+        // `NewModel`, for its weights of tokens.
+        match self.architectures.first().filter(|class| !known.contains(class)) {
+            Some(other) => Err(LoadError::unsupported(FILE, format!("architecture {other}"), known.join(", "))),
+            None => Ok(family),
+        }
     }
 
     fn has(&self, mark: Mark) -> bool {
         let text = |name: &str| self.fields.get(name).and_then(Value::as_str);
-        let config = self.config.as_deref();
         match mark {
             Mark::Field(name, wanted) => text(name) == Some(wanted),
-            Mark::Config(wanted) => config.map(class_name) == Some(wanted),
+            Mark::Config(wanted) => is_class(self.config.as_deref(), wanted),
+            Mark::Model(wanted) => self.model.as_deref().and_then(|class| class.rsplit("--").next()) == Some(wanted),
+            Mark::Class(wanted) => self.architectures.iter().any(|class| class == wanted),
             Mark::Repository(wanted) => {
-                let of_class = config.and_then(|class| class.split_once("--")).map(|(repository, _)| repository);
-                [text("_name_or_path"), of_class].contains(&Some(wanted))
+                let of_class = self.config.as_deref().and_then(|class| class.split_once("--"));
+                [text("_name_or_path"), of_class.map(|(repository, _)| repository)].contains(&Some(wanted))
             }
         }
     }
 
-    /// Checks the class that the checkpoint was saved from. Further ones read the same tensors in another way:
-    /// gte-multilingual-base names `NewForTokenClassification` behind `NewModel`, for its weights of tokens.
-    ///
-    /// # Errors
-    /// The family has no such class.
-    pub(super) fn check_class(&self, family: &Family) -> Result<(), LoadError> {
-        self.check(&family.suffixes.iter().map(|suffix| format!("{}{suffix}", family.prefix)).collect::<Vec<_>>())
-    }
-
-    pub(super) fn check(&self, known: &[String]) -> Result<(), LoadError> {
-        match self.architectures.first().filter(|class| !known.contains(class)) {
-            Some(other) => Err(LoadError::unsupported(super::FILE, format!("architecture {other}"), known.join(", "))),
-            None => Ok(()),
+    /// The model, for messages.
+    fn shown(&self) -> String {
+        let model_type = &self.model_type;
+        match self.architectures.first() {
+            Some(architecture) => format!("architecture {architecture} (`model_type` \"{model_type}\")"),
+            None => format!("`model_type` \"{model_type}\""),
         }
     }
 }
 
-/// A class without its module.
-fn class_name(code: &str) -> &str {
-    code.rsplit('.').next().unwrap_or(code)
+/// `true` for a class of this name, in whatever repository and module.
+fn is_class(class: Option<&str>, wanted: &str) -> bool {
+    class.and_then(|class| class.rsplit('.').next()) == Some(wanted)
 }

@@ -1,13 +1,14 @@
 //! Families of encoders: the differences between them as rows of data.
 
 use super::family::{
-    Base, Biases, ClassifierFields, Family, FfnGlu, Mark, Must, Positions, Rotary, Rule, UNSCALED, Windows,
+    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Mark, Must, Positions, Rotary, Rule, UNSCALED, Windows,
 };
 use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
 use crate::config::{
-    BERT_HEAD, DEBERTA_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, Placement, ROBERTA_HEAD,
-    TensorNames, names,
+    BERT_HEAD, DEBERTA_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig, NormKind, Placement,
+    ROBERTA_HEAD, TensorNames, names,
 };
+use prefold_kernels::Activation;
 
 /// Fields of `config.json` that must have one value where they are present.
 type Musts = [(&'static str, Must)];
@@ -17,26 +18,36 @@ const NOT_A_DECODER: &Musts =
     &[("is_decoder", Must::Bool(false)), ("add_cross_attention", Must::Bool(false)), ADAPTERS];
 const ABSOLUTE: &Musts = &[("position_embedding_type", Must::Text("absolute"))];
 
-const BERT: Family = Family {
+pub(super) const BERT: Family = Family {
     model_type: "bert",
     mark: None,
     prefix: "Bert",
     suffixes: &["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"],
     keys: &ENCODER_KEYS,
+    mask: MaskConfig::Full,
     positions: Positions::FromZero,
     scaled_beyond: None,
     token_types: Some(2),
     projected_embeddings: false,
+    scaled_embeddings: false,
+    norm: NormKind::Layer,
+    qk_norm: false,
     qk_width_norm: false,
+    default_head_dim: None,
+    optional_kv_heads: true,
+    query_scalar: None,
     relative_bias: false,
     norm_eps: 1e-12,
     placement: Placement::After,
     first_attention_norm: true,
     biases: Biases::ALL,
+    activations: Activations::Any(Activation::Gelu),
     ffn_glu: FfnGlu::Never,
     experts: false,
     windows: Windows::Never,
     adapters: false,
+    output_projection: None,
+    tied: Rule::Fixed(true),
     own_code: false,
     musts: &[ABSOLUTE, NOT_A_DECODER],
     names: names::BERT,
@@ -238,7 +249,7 @@ const DEBERTA: Family = Family {
     ..BERT
 };
 
-pub(crate) static ENCODERS: [Family; 17] = [
+pub(super) static ENCODERS: [Family; 17] = [
     // Before those whose `model_type` they have.
     JINA_V3,
     XLM_ROBERTA_FLASH,

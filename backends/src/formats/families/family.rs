@@ -1,7 +1,8 @@
 //! A family of models as a row of data: how its files are recognised, how they spell their settings, and how it computes.
 
 use super::keys::Keys;
-use crate::config::{ClassifierHead, Placement, TensorNames};
+use crate::config::{ClassifierHead, MaskConfig, NormKind, Placement, TensorNames};
+use prefold_kernels::Activation;
 
 /// One family.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Family {
     pub(crate) keys: &'static Keys,
     pub(crate) names: TensorNames,
 
+    /// The mask, unless a field of `config.json` lifts a causal one.
+    pub(crate) mask: MaskConfig,
     pub(crate) positions: Positions,
     /// The field that scales rotations of inputs longer than the model was trained on, by their length, and the field of that
     /// length. Scaled inputs are refused.
@@ -27,22 +30,40 @@ pub(crate) struct Family {
     pub(crate) token_types: Option<usize>,
     /// `embedding_size` may be another than `hidden_size`.
     pub(crate) projected_embeddings: bool,
+    /// Embeddings are multiplied by the root of `hidden_size`.
+    pub(crate) scaled_embeddings: bool,
+    /// Kind of the norms; a LayerNorm may lack its bias.
+    pub(crate) norm: NormKind,
     pub(crate) placement: Placement,
     /// The attention of the first layer has a norm.
     pub(crate) first_attention_norm: bool,
     /// Default of the norms' epsilon.
     pub(crate) norm_eps: f64,
     pub(crate) biases: Biases,
+    /// Queries and keys are normalised per head.
+    pub(crate) qk_norm: bool,
     /// Queries, and keys, are normalised over all heads together.
     pub(crate) qk_width_norm: bool,
     /// Scores have learned biases by distance.
     pub(crate) relative_bias: bool,
+    /// Default of `head_dim`; if absent, `hidden_size / num_heads`.
+    pub(crate) default_head_dim: Option<usize>,
+    /// `num_kv_heads` may be missing and is then `num_heads`. Other families have a fixed default, which no real checkpoint relies
+    /// on.
+    pub(crate) optional_kv_heads: bool,
+    /// Scores are divided by the root of this field instead of that of `head_dim`.
+    pub(crate) query_scalar: Option<&'static str>,
     pub(crate) windows: Windows,
+    pub(crate) activations: Activations,
     pub(crate) ffn_glu: FfnGlu,
     /// `num_experts` of them take the place of the feed-forward block in some layers.
     pub(crate) experts: bool,
     /// `lora_adaptations` are adapters beside the weights.
     pub(crate) adapters: bool,
+    /// The linear layer after the last norm.
+    pub(crate) output_projection: Option<Projection>,
+    /// The embedding matrix is the language model's head too.
+    pub(crate) tied: Rule,
     /// Head of the family's classifiers.
     pub(crate) classifier: ClassifierHead,
     /// The fields of the classifier's pooling and activation.
@@ -56,7 +77,11 @@ pub(crate) enum Mark {
     Field(&'static str, &'static str),
     /// The class that `AutoConfig` is in `auto_map`, without its module; `model_type` may be missing then.
     Config(&'static str),
-    /// The repository of that class, in `auto_map` or in `_name_or_path`.
+    /// The class that `AutoModel` is in `auto_map`, with its module.
+    Model(&'static str),
+    /// One of `architectures`.
+    Class(&'static str),
+    /// The repository of the class of `AutoConfig`, in `auto_map` or in `_name_or_path`.
     Repository(&'static str),
 }
 
@@ -64,6 +89,8 @@ pub(crate) enum Mark {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Must {
     Bool(bool),
+    /// False. The words say what is supported.
+    False(&'static str),
     Number(f64),
     Text(&'static str),
     /// None: the field turns a feature on. The words say what is supported.
@@ -90,6 +117,7 @@ pub(crate) struct Biases {
 
 impl Biases {
     pub(super) const ALL: Self = Self::attention_and_ffn(Rule::Fixed(true), Rule::Fixed(true));
+    pub(super) const NONE: Self = Self::attention_and_ffn(Rule::Fixed(false), Rule::Fixed(false));
 
     /// Of both linear layers of attention and both of the feed-forward block; norms have theirs.
     pub(super) const fn attention_and_ffn(attention: Rule, feed_forward: Rule) -> Self {
@@ -142,8 +170,32 @@ pub(crate) const UNSCALED: &[&str] = &["default"];
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Windows {
     Never,
+    /// `sliding_window` for all layers; `default` if the config lacks it.
+    AllLayers {
+        default: usize,
+    },
+    /// `layer_types`, or with `use_sliding_window` the layers from `max_window_layers` on.
+    SomeLayers,
+    /// All layers but every so many, by `layer_types` or `_sliding_window_pattern`; without a causal mask half of the window is on
+    /// either side.
+    Alternating,
     /// `local_attention` tokens in all layers but every so many (`global_attn_every_n_layers`).
     Local,
+}
+
+/// The activations of the feed-forward block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Activations {
+    /// The one that the config names; its default.
+    Any(Activation),
+    /// One, by its name.
+    Only(&'static str, Activation),
+}
+
+/// A linear layer to a width that a field says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Projection {
+    pub(crate) width: &'static str,
 }
 
 /// The gate of the feed-forward block.
@@ -159,8 +211,10 @@ pub(crate) enum FfnGlu {
 /// The fields of a classifier's head.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClassifierFields {
+    /// Of models without a causal mask; the others have that of the family.
     pub(crate) pooling: &'static str,
     /// The poolings that the field may name.
     pub(crate) poolings: &'static [&'static str],
+    /// Empty for none.
     pub(crate) activation: &'static str,
 }

@@ -1,6 +1,6 @@
 //! The feed-forward block of a family.
 
-use super::family::{Family, FfnGlu};
+use super::family::{Activations, Family, FfnGlu};
 use super::settings::{Settings, first_of};
 use crate::LoadError;
 use crate::config::{ExpertsConfig, FeedForwardConfig};
@@ -15,8 +15,8 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForw
     let fields = settings.json();
     let key = first_of(fields, family.keys.activation.json);
     let (gated, activation) = match family.ffn_glu {
-        FfnGlu::Never => (false, activation(fields, key, Activation::Gelu)?),
-        FfnGlu::Always => (true, activation(fields, key, Activation::Gelu)?),
+        FfnGlu::Never => (false, one_of(fields, key, family.activations)?),
+        FfnGlu::Always => (true, one_of(fields, key, family.activations)?),
         FfnGlu::ByName => match fields.or(key, "swiglu".to_owned())?.as_str() {
             "swiglu" | "silu" => (true, Activation::Silu),
             "geglu" => (true, Activation::Gelu),
@@ -33,11 +33,23 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForw
     })
 }
 
+/// The activation that a field names, if the family has it.
+fn one_of(fields: &Fields<'_>, field: &str, known: Activations) -> Result<Activation, LoadError> {
+    match known {
+        Activations::Any(default) => activation(fields, field, default),
+        Activations::Only(name, only) if activation(fields, field, only)? != only => {
+            let found: String = fields.or(field, String::new())?;
+            Err(fields.unsupported(field, &format!("\"{found}\""), name))
+        }
+        Activations::Only(_, only) => Ok(only),
+    }
+}
+
 /// The activation that a field names.
 ///
 /// # Errors
 /// It is not known.
-pub(crate) fn activation(fields: &Fields<'_>, field: &str, default: Activation) -> Result<Activation, LoadError> {
+pub(super) fn activation(fields: &Fields<'_>, field: &str, default: Activation) -> Result<Activation, LoadError> {
     let Some(name) = fields.optional::<String>(field)? else { return Ok(default) };
     match name.as_str() {
         "gelu" | "gelu_python" => Ok(Activation::Gelu),

@@ -13,6 +13,10 @@ pub(crate) struct Keys {
     pub(crate) hidden_size: Key,
     pub(crate) num_layers: Key,
     pub(crate) num_heads: Key,
+    /// Heads of keys and values; as many as of queries where the family has no such setting.
+    pub(crate) num_kv_heads: Key,
+    /// Width of a head; the states are divided among the heads where the family has no such setting.
+    pub(crate) head_dim: Key,
     pub(crate) intermediate_size: Key,
     pub(crate) activation: Key,
     pub(crate) norm_eps: Key,
@@ -21,6 +25,8 @@ pub(crate) struct Keys {
 }
 
 impl Key {
+    const NONE: Self = Self::new(&[]);
+
     const fn new(json: &'static [&'static str]) -> Self {
         Self { json }
     }
@@ -31,12 +37,23 @@ pub(super) const ENCODER_KEYS: Keys = Keys {
     hidden_size: Key::new(&["hidden_size"]),
     num_layers: Key::new(&["num_hidden_layers"]),
     num_heads: Key::new(&["num_attention_heads"]),
+    num_kv_heads: Key::NONE,
+    head_dim: Key::NONE,
     intermediate_size: Key::new(&["intermediate_size"]),
     activation: Key::new(&["hidden_act"]),
     norm_eps: Key::new(&["layer_norm_eps"]),
     max_positions: Key::new(&["max_position_embeddings"]),
     token_types: Key::new(&["type_vocab_size"]),
 };
+
+pub(super) const DECODER_KEYS: Keys = Keys {
+    num_kv_heads: Key::new(&["num_key_value_heads"]),
+    head_dim: Key::new(&["head_dim"]),
+    norm_eps: Key::new(&["rms_norm_eps"]),
+    ..ENCODER_KEYS
+};
+
+pub(super) const GEMMA3_KEYS: Keys = Keys { activation: Key::new(&["hidden_activation"]), ..DECODER_KEYS };
 
 pub(super) const DISTILBERT_KEYS: Keys = Keys {
     hidden_size: Key::new(&["dim"]),

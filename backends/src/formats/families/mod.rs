@@ -1,6 +1,7 @@
 //! Families of models: a row of data for each, and one reader.
 
 mod adapters;
+mod decoders;
 mod disentangled;
 mod encoders;
 mod family;
@@ -8,11 +9,14 @@ mod feed_forward;
 mod keys;
 mod positions;
 mod read;
-pub(in crate::formats) mod rope;
+mod rope;
 mod settings;
-pub(in crate::formats) mod windows;
+mod windows;
 
-pub(in crate::formats) use encoders::ENCODERS;
-pub(in crate::formats) use family::{Base, Family, Mark, Must, Rotary};
-pub(in crate::formats) use feed_forward::activation;
-pub(in crate::formats) use read::read;
+pub(super) use family::{Family, Mark, Must};
+pub(super) use read::{mask, read};
+
+/// All families; those with a mark stand before the others of their `model_type`.
+pub(super) fn all() -> impl Iterator<Item = &'static Family> {
+    decoders::DECODERS.iter().chain(&encoders::ENCODERS)
+}

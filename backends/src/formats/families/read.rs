@@ -1,16 +1,14 @@
-//! The reader of all families and formats.
+//! The reader of all families.
 
-use super::family::{ClassifierFields, Family, Windows};
+use super::family::{ClassifierFields, Family};
 use super::feed_forward::activation;
 use super::settings::Settings;
 use super::{adapters, feed_forward, positions, windows};
 use crate::LoadError;
-use crate::config::poolings;
 use crate::config::{
     AttentionConfig, ClassifierHead, EmbeddingsConfig, MaskConfig, NormConfig, NormKind, PositionsConfig,
-    TransformerConfig,
+    TransformerConfig, poolings,
 };
-use crate::json::Fields;
 use prefold_kernels::Activation;
 
 /// Reads the description of a transformer.
@@ -20,37 +18,53 @@ use prefold_kernels::Activation;
 pub(crate) fn read(settings: &impl Settings, family: &Family) -> Result<TransformerConfig, LoadError> {
     let (fields, keys) = (settings.json(), family.keys);
     let hidden_size = settings.required(&keys.hidden_size)?;
-    let num_layers = settings.required(&keys.num_layers)?;
     let (positions, max_position_embeddings) = positions::read(settings, family)?;
+    let attention = attention(settings, family, hidden_size, &positions)?;
     let config = TransformerConfig {
         model_type: family.model_type.to_owned(),
         vocab_size: settings.required(&keys.vocab_size)?,
         hidden_size,
-        output_size: hidden_size,
-        num_layers,
+        output_size: match family.output_projection {
+            Some(projection) => fields.required(projection.width)?,
+            None => hidden_size,
+        },
+        num_layers: settings.required(&keys.num_layers)?,
         norm: norm(settings, family)?,
         embeddings: embeddings(settings, family, hidden_size)?,
-        attention: attention(settings, family, hidden_size, &positions)?,
+        attention,
         feed_forward: feed_forward::read(settings, family)?,
         positions,
         sliding_windows: vec![],
-        tie_word_embeddings: true,
+        tie_word_embeddings: settings.decide(family.tied)?,
         max_position_embeddings,
         names: family.names,
-        classifier: classifier(fields, family)?,
+        classifier: classifier(settings, family, attention.mask)?,
         adapters: if family.adapters { adapters::read(fields)? } else { None },
     };
     config.validate("config.json")?;
     // Validated before, because this allocates by the number of layers.
-    let sliding_windows = match family.windows {
-        Windows::Never => vec![None; num_layers],
-        Windows::Local => windows::local_attention(fields, num_layers)?,
-    };
+    let sliding_windows = windows::read(fields, family.windows, attention.mask, config.num_layers)?;
     Ok(TransformerConfig { sliding_windows, ..config })
 }
 
+/// The mask: the family's, unless a field says that the model was trained without it.
+///
+/// # Errors
+/// The field is of another type.
+pub(crate) fn mask(settings: &impl Settings, family: &Family) -> Result<MaskConfig, LoadError> {
+    let fields = settings.json();
+    match family.mask {
+        MaskConfig::Causal if !fields.or("is_causal", true)? => Ok(MaskConfig::Full),
+        MaskConfig::Causal if fields.or("use_bidirectional_attention", false)? => Ok(MaskConfig::Full),
+        mask => Ok(mask),
+    }
+}
+
 fn norm(settings: &impl Settings, family: &Family) -> Result<NormConfig, LoadError> {
-    let kind = if settings.decide(family.biases.norm)? { NormKind::Layer } else { NormKind::LayerUnbiased };
+    let kind = match family.norm {
+        NormKind::Layer if !settings.decide(family.biases.norm)? => NormKind::LayerUnbiased,
+        kind => kind,
+    };
     let eps = settings.f64(&family.keys.norm_eps)?.unwrap_or(family.norm_eps);
     let (placement, first_attention) = (family.placement, family.first_attention_norm);
     Ok(NormConfig { kind, placement, first_attention, eps: eps as f32 })
@@ -67,7 +81,8 @@ fn embeddings(settings: &impl Settings, family: &Family, hidden_size: usize) -> 
         Some(default) => settings.usize(&family.keys.token_types)?.unwrap_or(default),
         None => 0,
     };
-    Ok(EmbeddingsConfig { size, token_types, norm: true, scale: 1.0 })
+    let scale = if family.scaled_embeddings { (hidden_size as f32).sqrt() } else { 1.0 };
+    Ok(EmbeddingsConfig { size, token_types, norm: !family.names.embedding_norm.is_empty(), scale })
 }
 
 fn attention(
@@ -76,38 +91,75 @@ fn attention(
     hidden_size: usize,
     positions: &PositionsConfig,
 ) -> Result<AttentionConfig, LoadError> {
-    let keys = family.keys;
-    let num_heads = settings.required(&keys.num_heads)?;
-    if num_heads == 0 || !hidden_size.is_multiple_of(num_heads) {
-        let problem =
-            format!("({hidden_size}) must be a multiple of `{}` ({num_heads})", settings.name(&keys.num_heads));
-        return Err(settings.problem(&keys.hidden_size, &problem));
-    }
-    let head_dim = hidden_size / num_heads;
+    let num_heads = settings.required(&family.keys.num_heads)?;
+    let head_dim = head_dim(settings, family, hidden_size, num_heads)?;
     Ok(AttentionConfig {
         num_heads,
-        num_kv_heads: num_heads,
+        num_kv_heads: num_kv_heads(settings, family, num_heads)?,
         head_dim,
         qkv_bias: settings.decide(family.biases.qkv)?,
         output_bias: settings.decide(family.biases.attention_output)?,
-        qk_norm: false,
+        qk_norm: family.qk_norm,
         qk_width_norm: family.qk_width_norm,
-        scale: match positions {
-            PositionsConfig::Disentangled(it) => Some(1.0 / ((head_dim * it.terms()) as f32).sqrt()),
-            _ => None,
-        },
-        mask: MaskConfig::Full,
+        scale: scale(settings, family, head_dim, positions)?,
+        mask: mask(settings, family)?,
         distance_bias: positions::distance_bias(settings.json(), family)?,
     })
 }
 
+fn num_kv_heads(settings: &impl Settings, family: &Family, num_heads: usize) -> Result<usize, LoadError> {
+    let key = &family.keys.num_kv_heads;
+    match settings.usize(key)? {
+        Some(num_kv_heads) => Ok(num_kv_heads),
+        None if family.optional_kv_heads || settings.is_null(key) => Ok(num_heads),
+        None => Err(settings.problem(key, "is missing")),
+    }
+}
+
+fn head_dim(
+    settings: &impl Settings,
+    family: &Family,
+    hidden_size: usize,
+    num_heads: usize,
+) -> Result<usize, LoadError> {
+    let keys = family.keys;
+    if let Some(head_dim) = settings.usize(&keys.head_dim)?.or(family.default_head_dim) {
+        return Ok(head_dim);
+    }
+    if num_heads == 0 || !hidden_size.is_multiple_of(num_heads) {
+        let num_heads = format!("`{}` ({num_heads})", settings.name(&keys.num_heads));
+        return Err(settings.problem(&keys.hidden_size, &format!("({hidden_size}) must be a multiple of {num_heads}")));
+    }
+    Ok(hidden_size / num_heads)
+}
+
+/// The factor on the scores, where it is not one over the root of `head_dim`.
+fn scale(
+    settings: &impl Settings,
+    family: &Family,
+    head_dim: usize,
+    positions: &PositionsConfig,
+) -> Result<Option<f32>, LoadError> {
+    if let PositionsConfig::Disentangled(positions) = positions {
+        return Ok(Some(1.0 / ((head_dim * positions.terms()) as f32).sqrt()));
+    }
+    let (Some(name), fields) = (family.query_scalar, settings.json()) else { return Ok(None) };
+    match fields.required::<f64>(name)? {
+        scalar if scalar > 0.0 => Ok(Some(scalar.powf(-0.5) as f32)),
+        scalar => Err(fields.problem(name, &format!("must be above 0, it is {scalar}"))),
+    }
+}
+
 /// The head of classifiers, with the pooling and the activation that the config names.
-fn classifier(fields: &Fields<'_>, family: &Family) -> Result<ClassifierHead, LoadError> {
-    let head = family.classifier;
+fn classifier(settings: &impl Settings, family: &Family, mask: MaskConfig) -> Result<ClassifierHead, LoadError> {
+    let (head, fields) = (family.classifier, settings.json());
     let Some(ClassifierFields { pooling, poolings, activation: field }) = family.classifier_fields else {
         return Ok(head);
     };
-    let activation = activation(fields, field, Activation::Gelu)?;
-    let pooling = poolings::read(fields, pooling, poolings)?.unwrap_or(head.pooling);
-    Ok(ClassifierHead { pooling, activation: Some(activation), ..head })
+    let pooling = match mask {
+        MaskConfig::Causal => None,
+        MaskConfig::Full => poolings::read(fields, pooling, poolings)?,
+    };
+    let activation = (!field.is_empty()).then(|| activation(fields, field, Activation::Gelu)).transpose()?;
+    Ok(ClassifierHead { pooling: pooling.unwrap_or(head.pooling), activation, ..head })
 }

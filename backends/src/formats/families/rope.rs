@@ -9,7 +9,7 @@ use crate::json::{Fields, shown};
 ///
 /// # Errors
 /// Fields are missing, malformed or contradict each other, or the family does not know the kind of scaling.
-pub(crate) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
+pub(super) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
     match rotary {
         Rotary::OneBase { base, kinds } => Ok(one_base(config, base, kinds)?.into()),
         Rotary::TwoBases { full, windowed } => two_bases(config, full, windowed),

@@ -33,6 +33,11 @@ pub(crate) trait Settings {
         self.json().optional(first_of(self.json(), key.json))
     }
 
+    /// `true` if the file says that the setting has no value, so that a default of the family does not hold.
+    fn is_null(&self, key: &Key) -> bool {
+        key.json.iter().any(|name| self.json().mentions(name) && self.json().get(name).is_none())
+    }
+
     /// An error about a setting.
     fn problem(&self, key: &Key, problem: &str) -> LoadError {
         self.json().problem(&self.name(key), problem)

@@ -5,9 +5,6 @@ use crate::formats::families::Must;
 use crate::json::{Fields, shown};
 use serde_json::Value;
 
-/// Name of the config, for messages.
-pub(super) const FILE: &str = "config.json";
-
 /// Refuses fields with another value than the family's.
 ///
 /// # Errors
@@ -17,6 +14,7 @@ pub(super) fn check_musts(fields: &Fields<'_>, musts: &[&[(&str, Must)]]) -> Res
         let Some(value) = fields.get(name) else { continue };
         let (is_met, supported) = match must {
             Must::Bool(wanted) => (value.as_bool() == Some(wanted), wanted.to_string()),
+            Must::False(supported) => (value.as_bool() == Some(false), supported.to_owned()),
             Must::Number(wanted) => (value.as_f64() == Some(wanted), wanted.to_string()),
             Must::Text(wanted) => (value.as_str() == Some(wanted), wanted.to_owned()),
             Must::Absent(supported) => (false, supported.to_owned()),
@@ -30,6 +28,9 @@ pub(super) fn check_musts(fields: &Fields<'_>, musts: &[&[(&str, Must)]]) -> Res
 
 /// Refuses features of any model that would change the computation and are not supported. `own_code` is the prefix of the classes
 /// whose code, where a checkpoint brings it, computes what its family says.
+///
+/// # Errors
+/// Names the first of them.
 pub(super) fn refuse_unsupported(fields: &Fields<'_>, own_code: Option<&str>) -> Result<(), LoadError> {
     if let Some(quantization) = fields.object("quantization_config")? {
         let method: String = quantization.or("quant_method", "unnamed".to_owned())?;

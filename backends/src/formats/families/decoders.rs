@@ -1,0 +1,131 @@
+//! Families of decoders: the differences between them as rows of data.
+
+use super::encoders::BERT;
+use super::family::{
+    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Mark, Must, Positions, Projection, Rotary, Rule,
+    Windows,
+};
+use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
+use crate::config::{DECODER_HEAD, MaskConfig, NormKind, Placement, TensorNames, names, poolings};
+use prefold_kernels::Activation;
+
+/// Fields of `config.json` that no family here computes.
+const MUSTS: &[(&str, Must)] =
+    &[("use_mrope", Must::Bool(false)), ("use_qk_norm", Must::Bool(false)), ("qk_layernorm", Must::Bool(false))];
+const NO_MLP_BIAS: &[(&str, Must)] = &[("mlp_bias", Must::False("llama only"))];
+
+const ATTENTION_BIAS: Rule = Rule::Field("attention_bias", false);
+
+/// Rotations of one base, with the scaling of transformers' decoders.
+const fn rope_theta(default: Option<f64>) -> Positions {
+    let base = Base { key: "rope_theta", default };
+    Positions::Rotary(Rotary::OneBase { base, kinds: &["default", "linear", "llama3"] })
+}
+
+const LLAMA: Family = Family {
+    model_type: "llama",
+    prefix: "Llama",
+    suffixes: &["Model", "TextModel", "ForCausalLM", "ForSequenceClassification"],
+    musts: &[MUSTS],
+    keys: &DECODER_KEYS,
+    names: names::DECODER,
+    mask: MaskConfig::Causal,
+    positions: rope_theta(Some(10_000.0)),
+    token_types: None,
+    norm: NormKind::Rms,
+    placement: Placement::Before,
+    norm_eps: 1e-6,
+    biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Field("mlp_bias", false)),
+    optional_kv_heads: true,
+    activations: Activations::Only("silu", Activation::Silu),
+    ffn_glu: FfnGlu::Always,
+    tied: Rule::Field("tie_word_embeddings", false),
+    classifier: DECODER_HEAD,
+    classifier_fields: Some(ClassifierFields { pooling: "pooling", poolings: poolings::OF_CONFIG, activation: "" }),
+    ..BERT
+};
+
+const QWEN3: Family = Family {
+    model_type: "qwen3",
+    prefix: "Qwen3",
+    musts: &[MUSTS, NO_MLP_BIAS],
+    positions: rope_theta(None),
+    biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Fixed(false)),
+    qk_norm: true,
+    default_head_dim: Some(128),
+    optional_kv_heads: false,
+    windows: Windows::SomeLayers,
+    ..LLAMA
+};
+
+const QWEN2: Family = Family {
+    model_type: "qwen2",
+    prefix: "Qwen2",
+    biases: Biases { qkv: Rule::Fixed(true), ..Biases::NONE },
+    qk_norm: false,
+    default_head_dim: None,
+    ..QWEN3
+};
+
+pub(super) static DECODERS: [Family; 8] = [
+    // Before those whose `model_type` they have: decoders that were trained without the causal mask.
+    // voyage-4-nano.
+    Family {
+        mark: Some(Mark::Class("Qwen3BidirectionalModel")),
+        own_code: true,
+        mask: MaskConfig::Full,
+        output_projection: Some(Projection { width: "num_labels" }),
+        names: TensorNames { output_projection: "linear", ..names::DECODER },
+        ..QWEN3
+    },
+    // gte-Qwen2 and what was trained from it, stella_en_1.5B among them.
+    Family { mark: Some(Mark::Model("modeling_qwen.Qwen2Model")), own_code: true, mask: MaskConfig::Full, ..QWEN2 },
+    QWEN3,
+    QWEN2,
+    LLAMA,
+    Family {
+        model_type: "mistral",
+        prefix: "Mistral",
+        musts: &[MUSTS, NO_MLP_BIAS, &[("attention_bias", Must::False("mistral has no biases"))]],
+        positions: rope_theta(None),
+        biases: Biases::NONE,
+        optional_kv_heads: false,
+        windows: Windows::AllLayers { default: 4096 },
+        ..LLAMA
+    },
+    // NVIDIA's: Llama without the mask.
+    Family {
+        model_type: "llama_bidirec",
+        prefix: "LlamaBidirectional",
+        own_code: true,
+        mask: MaskConfig::Full,
+        ..LLAMA
+    },
+    Family {
+        model_type: "gemma3_text",
+        prefix: "Gemma3",
+        musts: &[
+            MUSTS,
+            &[("attn_logit_softcapping", Must::Absent("null")), ("final_logit_softcapping", Must::Absent("null"))],
+            NO_MLP_BIAS,
+        ],
+        keys: &GEMMA3_KEYS,
+        names: names::GEMMA3,
+        positions: Positions::Rotary(Rotary::TwoBases {
+            full: ("rope_theta", 1_000_000.0),
+            windowed: ("rope_local_base_freq", 10_000.0),
+        }),
+        scaled_embeddings: true,
+        norm: NormKind::RmsPlusOne,
+        placement: Placement::Around,
+        biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Fixed(false)),
+        qk_norm: true,
+        default_head_dim: Some(256),
+        optional_kv_heads: false,
+        query_scalar: Some("query_pre_attn_scalar"),
+        windows: Windows::Alternating,
+        activations: Activations::Only("gelu_pytorch_tanh", Activation::GeluTanh),
+        tied: Rule::Field("tie_word_embeddings", true),
+        ..LLAMA
+    },
+];
