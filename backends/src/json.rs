@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// The fields of one object of a JSON file. A field that is `null` counts as absent.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Fields<'a> {
     file: &'a str,
     /// Path of this object in the file, with a dot at its end; empty for the top object.
@@ -84,6 +84,11 @@ impl<'a> Fields<'a> {
             Value::Object(object) => Ok(Self { file, prefix: String::new(), object }),
             other => Err(LoadError::invalid(file, format!("must be a JSON object, it is {}", shown(other)))),
         }
+    }
+
+    /// Name of the file.
+    pub(crate) fn file(&self) -> &'a str {
+        self.file
     }
 
     /// The value of a field, unless it is absent or null.

@@ -12,20 +12,27 @@ pub(crate) struct PoolingNames {
     pub(crate) names: &'static [&'static str],
     /// The older spelling of sentence-transformers: a boolean for each pooling.
     pub(crate) flag: &'static str,
+    /// `pooling_type` of GGUF.
+    pub(crate) gguf: Option<usize>,
 }
 
-const fn row(pooling: Pooling, names: &'static [&'static str], flag: &'static str) -> PoolingNames {
-    PoolingNames { pooling, names, flag }
+const fn row(
+    pooling: Pooling,
+    names: &'static [&'static str],
+    flag: &'static str,
+    gguf: Option<usize>,
+) -> PoolingNames {
+    PoolingNames { pooling, names, flag, gguf }
 }
 
 /// All poolings, in the order in which sentence-transformers joins the vectors of those whose flags are set.
 pub(crate) const POOLINGS: [PoolingNames; 6] = [
-    row(Pooling::Cls, &["cls"], "pooling_mode_cls_token"),
-    row(Pooling::Max, &["max"], "pooling_mode_max_tokens"),
-    row(Pooling::Mean, &["mean", "avg"], "pooling_mode_mean_tokens"),
-    row(Pooling::MeanSqrtLen, &["mean_sqrt_len_tokens"], "pooling_mode_mean_sqrt_len_tokens"),
-    row(Pooling::WeightedMean, &["weightedmean"], "pooling_mode_weightedmean_tokens"),
-    row(Pooling::LastToken, &["lasttoken", "last"], "pooling_mode_lasttoken"),
+    row(Pooling::Cls, &["cls"], "pooling_mode_cls_token", Some(2)),
+    row(Pooling::Max, &["max"], "pooling_mode_max_tokens", None),
+    row(Pooling::Mean, &["mean", "avg"], "pooling_mode_mean_tokens", Some(1)),
+    row(Pooling::MeanSqrtLen, &["mean_sqrt_len_tokens"], "pooling_mode_mean_sqrt_len_tokens", None),
+    row(Pooling::WeightedMean, &["weightedmean"], "pooling_mode_weightedmean_tokens", None),
+    row(Pooling::LastToken, &["lasttoken", "last"], "pooling_mode_lasttoken", Some(3)),
 ];
 
 /// The names that `pooling` of `config.json` may have.

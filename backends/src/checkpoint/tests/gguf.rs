@@ -245,7 +245,7 @@ fn every_block_type_is_read_as_the_library_reads_it() {
 fn what_is_not_supported_is_refused_by_name() {
     let string = |text: &str| Value::String(text.to_owned());
     let sets: Vec<(&str, Value, &[&str])> = vec![
-        ("general.architecture", string("gemma3"), &["gemma3", "llama, qwen2, qwen3"]),
+        ("general.architecture", string("gemma3"), &["gemma3", "qwen3, qwen2, llama"]),
         ("llama.rope.scaling.type", string("yarn"), &["llama.rope.scaling.type", "yarn"]),
         ("llama.rope.scaling.type", string("linear"), &["llama.rope.scaling.factor", "missing"]),
         ("llama.rope.dimension_count", Value::U32(8), &["rope.dimension_count", "8 of 16"]),

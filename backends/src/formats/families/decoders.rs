@@ -2,7 +2,7 @@
 
 use super::encoders::BERT;
 use super::family::{
-    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Mark, Must, Positions, Projection, Rotary, Rule,
+    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Gguf, Mark, Must, Positions, Projection, Rotary, Rule,
     Windows,
 };
 use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
@@ -36,6 +36,7 @@ const LLAMA: Family = Family {
     placement: Placement::Before,
     norm_eps: 1e-6,
     biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Field("mlp_bias", false)),
+    qk_norm: Rule::Tensor(false),
     optional_kv_heads: true,
     activations: Activations::Only("silu", Activation::Silu),
     ffn_glu: FfnGlu::Always,
@@ -50,8 +51,8 @@ const QWEN3: Family = Family {
     prefix: "Qwen3",
     musts: &[MUSTS, NO_MLP_BIAS],
     positions: rope_theta(None),
-    biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Fixed(false)),
-    qk_norm: true,
+    biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Tensor(false)),
+    qk_norm: Rule::Tensor(true),
     default_head_dim: Some(128),
     optional_kv_heads: false,
     windows: Windows::SomeLayers,
@@ -61,8 +62,8 @@ const QWEN3: Family = Family {
 const QWEN2: Family = Family {
     model_type: "qwen2",
     prefix: "Qwen2",
-    biases: Biases { qkv: Rule::Fixed(true), ..Biases::NONE },
-    qk_norm: false,
+    biases: Biases { qkv: Rule::Tensor(true), ..Biases::attention_and_ffn(Rule::Tensor(false), Rule::Tensor(false)) },
+    qk_norm: Rule::Tensor(false),
     default_head_dim: None,
     ..QWEN3
 };
@@ -80,9 +81,10 @@ pub(super) static DECODERS: [Family; 8] = [
     },
     // gte-Qwen2 and what was trained from it, stella_en_1.5B among them.
     Family { mark: Some(Mark::Model("modeling_qwen.Qwen2Model")), own_code: true, mask: MaskConfig::Full, ..QWEN2 },
-    QWEN3,
-    QWEN2,
-    LLAMA,
+    Family { gguf: Some(Gguf::of("qwen3")), ..QWEN3 },
+    Family { gguf: Some(Gguf::of("qwen2")), ..QWEN2 },
+    // Mistral's files name `llama`, too.
+    Family { gguf: Some(Gguf { interleaved_rope: true, ..Gguf::of("llama") }), ..LLAMA },
     Family {
         model_type: "mistral",
         prefix: "Mistral",
@@ -119,7 +121,7 @@ pub(super) static DECODERS: [Family; 8] = [
         norm: NormKind::RmsPlusOne,
         placement: Placement::Around,
         biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Fixed(false)),
-        qk_norm: true,
+        qk_norm: Rule::Fixed(true),
         default_head_dim: Some(256),
         optional_kv_heads: false,
         query_scalar: Some("query_pre_attn_scalar"),

@@ -1,7 +1,8 @@
 //! Families of encoders: the differences between them as rows of data.
 
 use super::family::{
-    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Mark, Must, Positions, Rotary, Rule, UNSCALED, Windows,
+    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Gguf, Mark, Must, Positions, Rotary, Rule, UNSCALED,
+    Windows,
 };
 use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
 use crate::config::{
@@ -31,7 +32,7 @@ pub(super) const BERT: Family = Family {
     projected_embeddings: false,
     scaled_embeddings: false,
     norm: NormKind::Layer,
-    qk_norm: false,
+    qk_norm: Rule::Fixed(false),
     qk_width_norm: false,
     default_head_dim: None,
     optional_kv_heads: true,
@@ -49,6 +50,7 @@ pub(super) const BERT: Family = Family {
     output_projection: None,
     tied: Rule::Fixed(true),
     own_code: false,
+    gguf: None,
     musts: &[ABSOLUTE, NOT_A_DECODER],
     names: names::BERT,
     classifier: BERT_HEAD,
@@ -257,7 +259,8 @@ pub(super) static ENCODERS: [Family; 17] = [
     JINA_V2,
     NOMIC_EXPERTS,
     BERT,
-    ROBERTA,
+    // Files of BERT, RoBERTa, XLM-RoBERTa and CamemBERT are alike in GGUF; converters leave out the head of BERT's classifiers.
+    Family { gguf: Some(Gguf { mark: "token_types.weight", classifier: true, ..Gguf::of("bert") }), ..ROBERTA },
     Family { model_type: "xlm-roberta", prefix: "XLMRoberta", ..ROBERTA },
     Family { model_type: "camembert", prefix: "Camembert", ..ROBERTA },
     Family {
@@ -273,6 +276,7 @@ pub(super) static ENCODERS: [Family; 17] = [
     Family {
         model_type: "distilbert",
         prefix: "DistilBert",
+        gguf: Some(Gguf { classifier: true, ..Gguf::of("bert") }),
         keys: &DISTILBERT_KEYS,
         token_types: None,
         names: names::DISTILBERT,
@@ -289,7 +293,7 @@ pub(super) static ENCODERS: [Family; 17] = [
     },
     DEBERTA,
     MODERNBERT,
-    NOMIC,
+    Family { gguf: Some(Gguf::of("nomic-bert")), ..NOMIC },
     NEW,
     Family { model_type: "gte", prefix: "Gte", token_types: Some(1), ..NEW },
 ];

@@ -17,6 +17,8 @@ pub(crate) struct Family {
     pub(crate) own_code: bool,
     /// Fields of `config.json` that must have one value where they are present.
     pub(crate) musts: &'static [&'static [(&'static str, Must)]],
+    /// The family's files in GGUF, where they can be read.
+    pub(crate) gguf: Option<Gguf>,
     pub(crate) keys: &'static Keys,
     pub(crate) names: TensorNames,
 
@@ -41,7 +43,7 @@ pub(crate) struct Family {
     pub(crate) norm_eps: f64,
     pub(crate) biases: Biases,
     /// Queries and keys are normalised per head.
-    pub(crate) qk_norm: bool,
+    pub(crate) qk_norm: Rule,
     /// Queries, and keys, are normalised over all heads together.
     pub(crate) qk_width_norm: bool,
     /// Scores have learned biases by distance.
@@ -85,6 +87,26 @@ pub(crate) enum Mark {
     Repository(&'static str),
 }
 
+/// The files of a family in GGUF.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gguf {
+    /// `general.architecture`.
+    pub(crate) architecture: &'static str,
+    /// The tensor that distinguishes the family from those after it of its architecture; empty for none.
+    pub(crate) mark: &'static str,
+    /// Converters reorder the rows of q and k for a rotation of neighbours (2i, 2i + 1).
+    pub(crate) interleaved_rope: bool,
+    /// Files may have the head of a classifier.
+    pub(crate) classifier: bool,
+}
+
+impl Gguf {
+    /// Files of an architecture of its own, without any of that.
+    pub(super) const fn of(architecture: &'static str) -> Self {
+        Self { architecture, mark: "", interleaved_rope: false, classifier: false }
+    }
+}
+
 /// The value that a field must have where it is present.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Must {
@@ -97,12 +119,14 @@ pub(crate) enum Must {
     Absent(&'static str),
 }
 
-/// The presence of a bias.
+/// The presence of a bias or norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rule {
     Fixed(bool),
-    /// A field says so; its default.
+    /// A field of `config.json` says so; its default. In GGUF the tensor decides.
     Field(&'static str, bool),
+    /// That of all models with a `config.json`. In GGUF the tensor decides.
+    Tensor(bool),
 }
 
 /// Biases of linear layers and norms.

@@ -1,6 +1,6 @@
 //! The feed-forward block of a family.
 
-use super::family::{Activations, Family, FfnGlu};
+use super::family::{Activations, Family, FfnGlu, Rule};
 use super::settings::{Settings, first_of};
 use crate::LoadError;
 use crate::config::{ExpertsConfig, FeedForwardConfig};
@@ -23,10 +23,13 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForw
             other => return Err(fields.unsupported(key, &format!("\"{other}\""), "swiglu, geglu")),
         },
     };
+    let (layer, names) = (family.names.layer(0), &family.names);
+    let bias = |rule: Rule, name: &str| settings.decide(rule, &format!("{layer}{name}.bias"));
+    let (input, output) = (family.biases.feed_forward_input, family.biases.feed_forward_output);
     Ok(FeedForwardConfig {
         intermediate_size: settings.required(&family.keys.intermediate_size)?,
-        input_bias: settings.decide(family.biases.feed_forward_input)?,
-        output_bias: settings.decide(family.biases.feed_forward_output)?,
+        input_bias: bias(input, names.up)? || gated && bias(input, names.gate)?,
+        output_bias: bias(output, names.down)?,
         gated,
         activation,
         experts: if family.experts { experts(fields)? } else { None },

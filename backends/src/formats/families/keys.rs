@@ -1,9 +1,12 @@
 //! Names of settings in files.
 
-/// The names of a setting in `config.json`, in the spellings that files have; none if the family has no such setting.
+/// The names of a setting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
+    /// In `config.json`, in the spellings that files have; none if the family has no such setting.
     pub(crate) json: &'static [&'static str],
+    /// In GGUF files, behind the architecture; empty if their tensors tell it.
+    pub(crate) gguf: &'static str,
 }
 
 /// The names of the settings of a family.
@@ -25,58 +28,64 @@ pub(crate) struct Keys {
 }
 
 impl Key {
-    const NONE: Self = Self::new(&[]);
+    const NONE: Self = Self::new(&[], "");
 
-    const fn new(json: &'static [&'static str]) -> Self {
-        Self { json }
+    const fn new(json: &'static [&'static str], gguf: &'static str) -> Self {
+        Self { json, gguf }
+    }
+
+    /// The setting in other spellings of `config.json`.
+    const fn spelled(self, json: &'static [&'static str]) -> Self {
+        Self { json, ..self }
     }
 }
 
 pub(super) const ENCODER_KEYS: Keys = Keys {
-    vocab_size: Key::new(&["vocab_size"]),
-    hidden_size: Key::new(&["hidden_size"]),
-    num_layers: Key::new(&["num_hidden_layers"]),
-    num_heads: Key::new(&["num_attention_heads"]),
+    vocab_size: Key::new(&["vocab_size"], ""),
+    hidden_size: Key::new(&["hidden_size"], "embedding_length"),
+    num_layers: Key::new(&["num_hidden_layers"], "block_count"),
+    num_heads: Key::new(&["num_attention_heads"], "attention.head_count"),
     num_kv_heads: Key::NONE,
     head_dim: Key::NONE,
-    intermediate_size: Key::new(&["intermediate_size"]),
-    activation: Key::new(&["hidden_act"]),
-    norm_eps: Key::new(&["layer_norm_eps"]),
-    max_positions: Key::new(&["max_position_embeddings"]),
-    token_types: Key::new(&["type_vocab_size"]),
+    intermediate_size: Key::new(&["intermediate_size"], "feed_forward_length"),
+    activation: Key::new(&["hidden_act"], ""),
+    norm_eps: Key::new(&["layer_norm_eps"], "attention.layer_norm_epsilon"),
+    max_positions: Key::new(&["max_position_embeddings"], "context_length"),
+    token_types: Key::new(&["type_vocab_size"], ""),
 };
 
 pub(super) const DECODER_KEYS: Keys = Keys {
-    num_kv_heads: Key::new(&["num_key_value_heads"]),
-    head_dim: Key::new(&["head_dim"]),
-    norm_eps: Key::new(&["rms_norm_eps"]),
+    num_kv_heads: Key::new(&["num_key_value_heads"], "attention.head_count_kv"),
+    head_dim: Key::new(&["head_dim"], "attention.key_length"),
+    norm_eps: Key::new(&["rms_norm_eps"], "attention.layer_norm_rms_epsilon"),
     ..ENCODER_KEYS
 };
 
-pub(super) const GEMMA3_KEYS: Keys = Keys { activation: Key::new(&["hidden_activation"]), ..DECODER_KEYS };
+pub(super) const GEMMA3_KEYS: Keys =
+    Keys { activation: DECODER_KEYS.activation.spelled(&["hidden_activation"]), ..DECODER_KEYS };
 
 pub(super) const DISTILBERT_KEYS: Keys = Keys {
-    hidden_size: Key::new(&["dim"]),
-    num_layers: Key::new(&["n_layers"]),
-    num_heads: Key::new(&["n_heads"]),
-    intermediate_size: Key::new(&["hidden_dim"]),
-    activation: Key::new(&["activation"]),
+    hidden_size: ENCODER_KEYS.hidden_size.spelled(&["dim"]),
+    num_layers: ENCODER_KEYS.num_layers.spelled(&["n_layers"]),
+    num_heads: ENCODER_KEYS.num_heads.spelled(&["n_heads"]),
+    intermediate_size: ENCODER_KEYS.intermediate_size.spelled(&["hidden_dim"]),
+    activation: ENCODER_KEYS.activation.spelled(&["activation"]),
     ..ENCODER_KEYS
 };
 
 pub(super) const MODERNBERT_KEYS: Keys = Keys {
-    activation: Key::new(&["hidden_activation"]),
-    norm_eps: Key::new(&["norm_eps", "layer_norm_eps"]),
+    activation: ENCODER_KEYS.activation.spelled(&["hidden_activation"]),
+    norm_eps: ENCODER_KEYS.norm_eps.spelled(&["norm_eps", "layer_norm_eps"]),
     ..ENCODER_KEYS
 };
 
 pub(super) const NOMIC_KEYS: Keys = Keys {
-    hidden_size: Key::new(&["n_embd", "hidden_size"]),
-    num_layers: Key::new(&["n_layer", "num_hidden_layers"]),
-    num_heads: Key::new(&["n_head", "num_attention_heads"]),
-    intermediate_size: Key::new(&["n_inner", "intermediate_size"]),
-    activation: Key::new(&["activation_function", "hidden_act"]),
-    norm_eps: Key::new(&["layer_norm_epsilon", "layer_norm_eps"]),
-    max_positions: Key::new(&["n_positions", "max_position_embeddings"]),
+    hidden_size: ENCODER_KEYS.hidden_size.spelled(&["n_embd", "hidden_size"]),
+    num_layers: ENCODER_KEYS.num_layers.spelled(&["n_layer", "num_hidden_layers"]),
+    num_heads: ENCODER_KEYS.num_heads.spelled(&["n_head", "num_attention_heads"]),
+    intermediate_size: ENCODER_KEYS.intermediate_size.spelled(&["n_inner", "intermediate_size"]),
+    activation: ENCODER_KEYS.activation.spelled(&["activation_function", "hidden_act"]),
+    norm_eps: ENCODER_KEYS.norm_eps.spelled(&["layer_norm_epsilon", "layer_norm_eps"]),
+    max_positions: ENCODER_KEYS.max_positions.spelled(&["n_positions", "max_position_embeddings"]),
     ..ENCODER_KEYS
 };

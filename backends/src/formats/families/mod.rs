@@ -13,8 +13,10 @@ mod rope;
 mod settings;
 mod windows;
 
-pub(super) use family::{Family, Mark, Must};
+pub(super) use family::{Family, Mark, Must, Rotary};
+pub(super) use keys::Key;
 pub(super) use read::{mask, read};
+pub(super) use settings::Settings;
 
 /// All families; those with a mark stand before the others of their `model_type`.
 pub(super) fn all() -> impl Iterator<Item = &'static Family> {

@@ -14,7 +14,11 @@ const MAX_DISTANCE: usize = 128;
 ///
 /// # Errors
 /// A setting is missing, malformed or not supported.
-pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<(PositionsConfig, usize), LoadError> {
+pub(super) fn read(
+    settings: &impl Settings,
+    family: &Family,
+    head_dim: usize,
+) -> Result<(PositionsConfig, usize), LoadError> {
     let key = &family.keys.max_positions;
     let rows = settings.required(key)?;
     let fields = settings.json();
@@ -25,7 +29,7 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<(Positio
         Positions::Alibi => return Ok((PositionsConfig::Biases, rows)),
         Positions::Disentangled => return Ok((disentangled::read(fields, rows)?, rows)),
         Positions::Rotary(rotary) => {
-            let rotary = settings.rotary(rotary)?;
+            let rotary = settings.rotary(rotary, head_dim)?;
             let longest = match family.scaled_beyond {
                 Some((factor, trained)) if fields.get(factor).is_some() => rows.min(fields.or(trained, 2048)?),
                 _ => rows,
@@ -33,10 +37,14 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<(Positio
             return Ok((PositionsConfig::Rotary(rotary), longest));
         }
     };
-    let positions = LearnedPositions { rows, padding_id };
+    let positions = match settings.table_rows(family.names.positions)? {
+        // Converters to GGUF leave out the rows before the first token's.
+        Some(rows) => LearnedPositions { rows, padding_id: None },
+        None => LearnedPositions { rows, padding_id },
+    };
     match positions.max_input_length() {
         0 => Err(settings.problem(key, &format!("is {rows}, which leaves no row for a token"))),
-        longest => Ok((PositionsConfig::Learned(positions), longest)),
+        longest => Ok((PositionsConfig::Learned(positions), longest.min(rows))),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The reader of all families.
 
-use super::family::{ClassifierFields, Family};
+use super::family::{ClassifierFields, Family, Rule};
 use super::feed_forward::activation;
+use super::keys::Key;
 use super::settings::Settings;
 use super::{adapters, feed_forward, positions, windows};
 use crate::LoadError;
@@ -18,11 +19,13 @@ use prefold_kernels::Activation;
 pub(crate) fn read(settings: &impl Settings, family: &Family) -> Result<TransformerConfig, LoadError> {
     let (fields, keys) = (settings.json(), family.keys);
     let hidden_size = settings.required(&keys.hidden_size)?;
-    let (positions, max_position_embeddings) = positions::read(settings, family)?;
-    let attention = attention(settings, family, hidden_size, &positions)?;
+    let num_heads = settings.required(&keys.num_heads)?;
+    let head_dim = head_dim(settings, family, hidden_size, num_heads)?;
+    let (positions, max_position_embeddings) = positions::read(settings, family, head_dim)?;
+    let attention = attention(settings, family, [num_heads, head_dim], &positions)?;
     let config = TransformerConfig {
         model_type: family.model_type.to_owned(),
-        vocab_size: settings.required(&keys.vocab_size)?,
+        vocab_size: rows(settings, &keys.vocab_size, family.names.words)?,
         hidden_size,
         output_size: match family.output_projection {
             Some(projection) => fields.required(projection.width)?,
@@ -35,13 +38,13 @@ pub(crate) fn read(settings: &impl Settings, family: &Family) -> Result<Transfor
         feed_forward: feed_forward::read(settings, family)?,
         positions,
         sliding_windows: vec![],
-        tie_word_embeddings: settings.decide(family.tied)?,
+        tie_word_embeddings: is_tied(settings, family)?,
         max_position_embeddings,
         names: family.names,
         classifier: classifier(settings, family, attention.mask)?,
         adapters: if family.adapters { adapters::read(fields)? } else { None },
     };
-    config.validate("config.json")?;
+    config.validate(settings.file())?;
     // Validated before, because this allocates by the number of layers.
     let sliding_windows = windows::read(fields, family.windows, attention.mask, config.num_layers)?;
     Ok(TransformerConfig { sliding_windows, ..config })
@@ -60,12 +63,28 @@ pub(crate) fn mask(settings: &impl Settings, family: &Family) -> Result<MaskConf
     }
 }
 
+/// Rows of a table, by the tensor or by the setting.
+fn rows(settings: &impl Settings, key: &Key, table: &str) -> Result<usize, LoadError> {
+    settings.table_rows(table)?.map_or_else(|| settings.required(key), Ok)
+}
+
+/// `true` if the embedding matrix is the language model's head too.
+fn is_tied(settings: &impl Settings, family: &Family) -> Result<bool, LoadError> {
+    match (family.tied, settings.has_tensor("lm_head.weight")) {
+        (Rule::Field(..), Some(has_head)) => Ok(!has_head),
+        (rule, _) => settings.decide(rule, ""),
+    }
+}
+
 fn norm(settings: &impl Settings, family: &Family) -> Result<NormConfig, LoadError> {
+    let bias = format!("{}{}.bias", family.names.layer(0), family.names.feed_forward_norm);
     let kind = match family.norm {
-        NormKind::Layer if !settings.decide(family.biases.norm)? => NormKind::LayerUnbiased,
+        NormKind::Layer if !settings.decide(family.biases.norm, &bias)? => NormKind::LayerUnbiased,
         kind => kind,
     };
-    let eps = settings.f64(&family.keys.norm_eps)?.unwrap_or(family.norm_eps);
+    let key = &family.keys.norm_eps;
+    let eps = settings.f64(key)?.or(settings.has_defaults().then_some(family.norm_eps));
+    let eps = eps.ok_or_else(|| settings.problem(key, "is missing"))?;
     let (placement, first_attention) = (family.placement, family.first_attention_norm);
     Ok(NormConfig { kind, placement, first_attention, eps: eps as f32 })
 }
@@ -77,9 +96,11 @@ fn embeddings(settings: &impl Settings, family: &Family, hidden_size: usize) -> 
         let supported = format!("up to `hidden_size`, {hidden_size}");
         return Err(settings.json().unsupported(SIZE, &size.to_string(), supported));
     }
-    let token_types = match family.token_types {
-        Some(default) => settings.usize(&family.keys.token_types)?.unwrap_or(default),
-        None => 0,
+    let (table, key) = (family.names.token_types, &family.keys.token_types);
+    let token_types = match (family.token_types, settings.has_tensor(&format!("{table}.weight"))) {
+        (None, _) | (_, Some(false)) => 0,
+        (Some(_), Some(true)) => rows(settings, key, table)?,
+        (Some(default), None) => settings.usize(key)?.unwrap_or(default),
     };
     let scale = if family.scaled_embeddings { (hidden_size as f32).sqrt() } else { 1.0 };
     Ok(EmbeddingsConfig { size, token_types, norm: !family.names.embedding_norm.is_empty(), scale })
@@ -88,18 +109,18 @@ fn embeddings(settings: &impl Settings, family: &Family, hidden_size: usize) -> 
 fn attention(
     settings: &impl Settings,
     family: &Family,
-    hidden_size: usize,
+    [num_heads, head_dim]: [usize; 2],
     positions: &PositionsConfig,
 ) -> Result<AttentionConfig, LoadError> {
-    let num_heads = settings.required(&family.keys.num_heads)?;
-    let head_dim = head_dim(settings, family, hidden_size, num_heads)?;
+    let (layer, names) = (family.names.layer(0), &family.names);
+    let decide = |rule: Rule, tensor: &str| settings.decide(rule, &format!("{layer}{tensor}"));
     Ok(AttentionConfig {
         num_heads,
         num_kv_heads: num_kv_heads(settings, family, num_heads)?,
         head_dim,
-        qkv_bias: settings.decide(family.biases.qkv)?,
-        output_bias: settings.decide(family.biases.attention_output)?,
-        qk_norm: family.qk_norm,
+        qkv_bias: decide(family.biases.qkv, &format!("{}.bias", names.q))?,
+        output_bias: decide(family.biases.attention_output, &format!("{}.bias", names.output))?,
+        qk_norm: decide(family.qk_norm, &format!("{}.weight", names.q_norm))?,
         qk_width_norm: family.qk_width_norm,
         scale: scale(settings, family, head_dim, positions)?,
         mask: mask(settings, family)?,
@@ -122,8 +143,8 @@ fn head_dim(
     hidden_size: usize,
     num_heads: usize,
 ) -> Result<usize, LoadError> {
-    let keys = family.keys;
-    if let Some(head_dim) = settings.usize(&keys.head_dim)?.or(family.default_head_dim) {
+    let (keys, default) = (family.keys, family.default_head_dim.filter(|_| settings.has_defaults()));
+    if let Some(head_dim) = settings.usize(&keys.head_dim)?.or(default) {
         return Ok(head_dim);
     }
     if num_heads == 0 || !hidden_size.is_multiple_of(num_heads) {

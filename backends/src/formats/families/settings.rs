@@ -7,10 +7,33 @@ use crate::LoadError;
 use crate::config::RotaryConfig;
 use crate::json::Fields;
 
-/// The settings of a model. What is provided here is for `config.json`.
+/// The settings of a model. What is provided here is for `config.json`; other formats replace it.
 pub(crate) trait Settings {
-    /// The fields of `config.json`.
+    /// The fields of `config.json`, of which some have no counterpart in other formats; empty there.
     fn json(&self) -> &Fields<'_>;
+
+    /// Name of the file, for messages.
+    fn file(&self) -> &str {
+        self.json().file()
+    }
+
+    /// `true` if what the file leaves out has the default of the family's class.
+    fn has_defaults(&self) -> bool {
+        true
+    }
+
+    /// `true` if there is such a tensor; `None` where the settings say everything.
+    fn has_tensor(&self, _name: &str) -> Option<bool> {
+        None
+    }
+
+    /// Rows of a table, by its name without `.weight`; `None` where the settings say them.
+    ///
+    /// # Errors
+    /// There is no such table.
+    fn table_rows(&self, _name: &str) -> Result<Option<usize>, LoadError> {
+        Ok(None)
+    }
 
     /// Name of a setting in this file, for messages.
     fn name(&self, key: &Key) -> String {
@@ -43,14 +66,15 @@ pub(crate) trait Settings {
         self.json().problem(&self.name(key), problem)
     }
 
-    /// The value that a rule says.
+    /// The value that a rule says of a tensor.
     ///
     /// # Errors
     /// A field is of another type.
-    fn decide(&self, rule: Rule) -> Result<bool, LoadError> {
-        match rule {
-            Rule::Fixed(value) => Ok(value),
-            Rule::Field(name, default) => self.json().or(name, default),
+    fn decide(&self, rule: Rule, tensor: &str) -> Result<bool, LoadError> {
+        match (rule, self.has_tensor(tensor)) {
+            (Rule::Fixed(value), _) | (Rule::Tensor(value), None) => Ok(value),
+            (Rule::Field(name, default), None) => self.json().or(name, default),
+            (Rule::Field(..) | Rule::Tensor(_), Some(is_there)) => Ok(is_there),
         }
     }
 
@@ -58,7 +82,7 @@ pub(crate) trait Settings {
     ///
     /// # Errors
     /// A setting is missing, malformed or not supported.
-    fn rotary(&self, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
+    fn rotary(&self, rotary: Rotary, _head_dim: usize) -> Result<RotaryConfig, LoadError> {
         rope::read(self.json(), rotary)
     }
 

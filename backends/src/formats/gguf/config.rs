@@ -1,10 +1,15 @@
 //! The transformer's description in a GGUF file's metadata.
 
-use super::file::{Architecture, CLASS_ROWS, GgufFile};
-use super::names::layer_part;
+use super::file::{ARCHITECTURE, CLASS_ROWS, GgufFile};
+use super::names::{Naming, layer_part};
+use super::settings::Metadata;
 use crate::LoadError;
-use crate::config::TransformerConfig;
+use crate::config::poolings::POOLINGS;
+use crate::config::{MaskConfig, TransformerConfig};
+use crate::formats::families::{self, Family};
+use crate::json::Fields;
 use prefold_core::Pooling;
+use serde_json::{Map, Value};
 
 /// Tensors without a Hugging Face name: divisors of RoPE, which become part of the description, and rows of a reranker's head.
 const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
@@ -18,15 +23,17 @@ impl GgufFile {
     /// # Errors
     /// The type of pooling is unknown.
     pub(crate) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
-        let key = format!("{}.pooling_type", self.architecture()?.name);
-        match self.usize(&key)? {
+        let key = format!("{}.pooling_type", self.architecture()?);
+        let number = match self.usize(&key)? {
             // 0 is none.
-            None | Some(0 | RANK) => Ok(None),
-            Some(1) => Ok(Some(Pooling::Mean)),
-            Some(2) => Ok(Some(Pooling::Cls)),
-            Some(3) => Ok(Some(Pooling::LastToken)),
-            Some(other) => {
-                Err(LoadError::unsupported(self.name(), format!("`{key}` {other}"), "1 mean, 2 cls, 3 last"))
+            None | Some(0 | RANK) => return Ok(None),
+            number => number,
+        };
+        match POOLINGS.iter().find(|row| row.gguf == number) {
+            Some(row) => Ok(Some(row.pooling)),
+            None => {
+                let what = format!("`{key}` {}", number.unwrap_or(0));
+                Err(LoadError::unsupported(self.name(), what, "1 mean, 2 cls, 3 last"))
             }
         }
     }
@@ -36,8 +43,24 @@ impl GgufFile {
     /// # Errors
     /// The type of pooling is not a number.
     pub(crate) fn ranks(&self) -> Result<bool, LoadError> {
-        let key = format!("{}.pooling_type", self.architecture()?.name);
+        let key = format!("{}.pooling_type", self.architecture()?);
         Ok(self.usize(&key)? == Some(RANK))
+    }
+
+    /// The family of the model.
+    ///
+    /// # Errors
+    /// It is missing or not supported.
+    pub(super) fn family(&self) -> Result<&'static Family, LoadError> {
+        let name = self.architecture()?;
+        let known = || families::all().filter_map(|family| Some((family, family.gguf?)));
+        let has_mark = |mark: &str| mark.is_empty() || self.tensor(mark).is_some();
+        let mut of_architecture = known().filter(|(_, gguf)| gguf.architecture == name);
+        of_architecture.find(|(_, gguf)| has_mark(gguf.mark)).map(|(family, _)| family).ok_or_else(|| {
+            let mut supported: Vec<_> = known().map(|(_, gguf)| gguf.architecture).collect();
+            supported.dedup();
+            LoadError::unsupported(self.name(), format!("`{ARCHITECTURE}` \"{name}\""), supported.join(", "))
+        })
     }
 
     /// The transformer's description.
@@ -45,21 +68,19 @@ impl GgufFile {
     /// # Errors
     /// A value is missing or malformed, or the file needs an unsupported feature.
     pub(crate) fn config(&self) -> Result<TransformerConfig, LoadError> {
-        let architecture = self.architecture()?;
-        self.refuse_unsupported(architecture)?;
-        let config = match architecture.is_encoder {
-            true => self.encoder(architecture)?,
-            false => self.decoder(architecture)?,
-        };
-        config.validate(self.name())?;
+        let (architecture, family) = (self.architecture()?, self.family()?);
+        let naming = Naming::new(family);
+        self.refuse_unsupported(architecture, family, &naming)?;
+        let none = Value::Object(Map::new());
+        let settings = Metadata { file: self, architecture, naming, json: Fields::new(self.name(), &none)? };
+        let config = families::read(&settings, family)?;
         // Biases and norms are detected in the first layer; no other layer may have more.
         for (name, part) in self.tensor_names().filter_map(|name| Some((name, layer_part(name)?))) {
             if self.tensor(&format!("blk.0.{part}")).is_none() {
                 return Err(LoadError::invalid(self.name(), format!("tensor `{name}` has no counterpart in layer 0")));
             }
         }
-        // Validated before, because this allocates by the number of layers.
-        Ok(TransformerConfig { sliding_windows: vec![None; config.num_layers], ..config })
+        Ok(TransformerConfig { model_type: architecture.to_owned(), ..config })
     }
 
     /// Rows of a matrix.
@@ -77,21 +98,23 @@ impl GgufFile {
     }
 
     /// Refuses features that would change the computation and are not implemented.
-    fn refuse_unsupported(&self, architecture: &Architecture) -> Result<(), LoadError> {
+    fn refuse_unsupported(&self, architecture: &str, family: &Family, naming: &Naming) -> Result<(), LoadError> {
         let refused = |what: String, supported: &str| Err(LoadError::unsupported(self.name(), what, supported));
-        let key = |name: &str| format!("{}.{name}", architecture.name);
+        let key = |name: &str| format!("{architecture}.{name}");
         if let Some(parts @ 2..) = self.usize("split.count")? {
             return refused(format!("a model split into {parts} files"), "one GGUF file");
         }
         if let Some(experts @ 1..) = self.usize(&key("expert_count"))? {
             return refused(format!("`{}` {experts}", key("expert_count")), "one MLP per layer");
         }
-        match (self.bool(&key("attention.causal"))?, architecture.is_encoder) {
-            (Some(false), false) => {
-                return refused(format!("`{}` false", key("attention.causal")), "causal attention only");
-            }
-            (Some(true), true) => return refused(format!("`{}` true", key("attention.causal")), "false"),
+        let causal = key("attention.causal");
+        match (self.bool(&causal)?, family.mask) {
+            (Some(false), MaskConfig::Causal) => return refused(format!("`{causal}` false"), "causal attention only"),
+            (Some(true), MaskConfig::Full) => return refused(format!("`{causal}` true"), "false"),
             _ => {}
+        }
+        if family.mask == MaskConfig::Full {
+            self.check_head()?;
         }
         let context = self.usize(&key("context_length"))?.unwrap_or(0);
         match self.usize(&key("attention.sliding_window"))? {
@@ -108,10 +131,9 @@ impl GgufFile {
         if key_length.is_some() && value_length.is_some() && key_length != value_length {
             return refused(format!("`{}` other than key_length", key("attention.value_length")), "equal lengths");
         }
-        let naming = architecture.naming;
-        let known = |name: &str| naming.hugging_face_name(name).is_some() || OTHER_PARTS.contains(&name);
+        let known = |name: &str| naming.knows(name) || OTHER_PARTS.contains(&name);
         match self.tensor_names().find(|name| !known(name)) {
-            Some(name) => refused(format!("tensor `{name}`"), &format!("the tensors of {}", naming.families)),
+            Some(name) => refused(format!("tensor `{name}`"), &format!("the tensors of `{architecture}`")),
             None => Ok(()),
         }
     }

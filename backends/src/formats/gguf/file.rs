@@ -2,7 +2,6 @@
 
 use super::blocks::{decode, dtype_name};
 use super::header;
-use super::names::{DECODER, ENCODER, NOMIC, Naming};
 use crate::LoadError;
 use crate::disk::{FileBytes, NamedFile};
 use crate::formats::tensor::{check_shape, reserved};
@@ -17,35 +16,8 @@ pub(crate) fn has_gguf_extension(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
-/// A supported value of `general.architecture` and its differences.
-#[derive(Debug)]
-pub(super) struct Architecture {
-    pub(super) name: &'static str,
-    /// Attention sees all of a text, not only what is before a token; the other differences of encoders come with it.
-    pub(super) is_encoder: bool,
-    pub(super) naming: &'static Naming,
-    /// Converters reorder the rows of q and k for a rotation of neighbours (2i, 2i + 1).
-    pub(super) interleaved_rope: bool,
-    /// Default of `rope.freq_base`; if absent, the value is required.
-    pub(super) default_rope_theta: Option<f64>,
-}
-
-const QWEN2: Architecture = Architecture {
-    name: "qwen2",
-    is_encoder: false,
-    naming: &DECODER,
-    interleaved_rope: false,
-    default_rope_theta: None,
-};
-
-/// Supported architectures. Mistral's files name `llama`; those of RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT `bert`.
-const ARCHITECTURES: [Architecture; 5] = [
-    Architecture { name: "llama", interleaved_rope: true, default_rope_theta: Some(10_000.0), ..QWEN2 },
-    QWEN2,
-    Architecture { name: "qwen3", ..QWEN2 },
-    Architecture { name: "bert", is_encoder: true, naming: &ENCODER, ..QWEN2 },
-    Architecture { name: "nomic-bert", is_encoder: true, naming: &NOMIC, ..QWEN2 },
-];
+/// The setting that names the kind of model.
+pub(super) const ARCHITECTURE: &str = "general.architecture";
 
 /// Rows of a reranker's head kept by converters, one per entry of `classifier.output_labels`.
 pub(crate) const CLASS_ROWS: &str = "cls.output.weight";
@@ -175,17 +147,12 @@ impl GgufFile {
         LoadError::invalid(self.name(), format!("metadata `{key}` is missing"))
     }
 
-    /// `general.architecture`.
+    /// `general.architecture`, which metadata of the model begin with.
     ///
     /// # Errors
-    /// It is missing or not supported.
-    pub(super) fn architecture(&self) -> Result<&'static Architecture, LoadError> {
-        let key = "general.architecture";
-        let name = self.str(key)?.ok_or_else(|| self.lacks(key))?;
-        ARCHITECTURES.iter().find(|architecture| architecture.name == name).ok_or_else(|| {
-            let supported = ARCHITECTURES.each_ref().map(|architecture| architecture.name).join(", ");
-            LoadError::unsupported(self.name(), format!("`{key}` \"{name}\""), supported)
-        })
+    /// It is missing or no string.
+    pub(super) fn architecture(&self) -> Result<&str, LoadError> {
+        self.str(ARCHITECTURE)?.ok_or_else(|| self.lacks(ARCHITECTURE))
     }
 
     /// Type, shape and offset of a tensor.
@@ -231,18 +198,6 @@ impl GgufFile {
             }
             Ok(values)
         })?
-    }
-
-    /// Labels of the rows of [`CLASS_ROWS`]; empty if the file has none.
-    ///
-    /// # Errors
-    /// They are not strings.
-    pub(super) fn class_labels(&self) -> Result<Vec<&str>, LoadError> {
-        let key = format!("{}.classifier.output_labels", self.architecture()?.name);
-        let wrong = || self.wrong(&key, "a list of strings");
-        let Some(value) = self.get(&key) else { return Ok(vec![]) };
-        let Value::Array(labels) = value else { return Err(wrong()) };
-        labels.iter().map(|label| if let Value::String(label) = label { Ok(&**label) } else { Err(wrong()) }).collect()
     }
 
     /// A tensor of the expected shape.

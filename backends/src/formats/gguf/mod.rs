@@ -2,12 +2,12 @@
 
 mod blocks;
 mod byte_level;
+mod classifier;
 mod config;
-mod decoder;
-mod encoder;
 mod file;
 mod header;
 mod names;
+mod settings;
 pub(crate) mod tokenizer;
 mod tokens;
 mod unigram;

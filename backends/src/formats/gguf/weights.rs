@@ -2,7 +2,7 @@
 
 use super::blocks::dtype_name;
 use super::file::{CLASS_ROWS, GgufFile};
-use super::names::gguf_name;
+use super::names::Naming;
 use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::formats::tensor::reserved;
@@ -12,6 +12,7 @@ use prefold_kernels::Element;
 #[derive(Debug)]
 pub(crate) struct GgufWeights {
     file: GgufFile,
+    naming: Naming,
     /// Head size, if the rows of q and k are in the order of interleaved RoPE.
     interleaved_head_dim: Option<usize>,
 }
@@ -23,8 +24,10 @@ impl GgufWeights {
     /// The architecture is not supported.
     pub(crate) fn new(file: GgufFile, config: &TransformerConfig) -> Result<Self, LoadError> {
         // The rotation here, as in Hugging Face's files, is of halves (i, i + head_dim / 2).
-        let interleaved = file.architecture()?.interleaved_rope;
-        Ok(Self { file, interleaved_head_dim: interleaved.then_some(config.attention.head_dim) })
+        let family = file.family()?;
+        let interleaved = family.gguf.is_some_and(|gguf| gguf.interleaved_rope);
+        let interleaved_head_dim = interleaved.then_some(config.attention.head_dim);
+        Ok(Self { file, naming: Naming::new(family), interleaved_head_dim })
     }
 
     /// As [`Weights::f32_rows`](crate::formats::Weights::f32_rows).
@@ -47,7 +50,7 @@ impl GgufWeights {
 
     /// As [`Weights::contains`](crate::formats::Weights::contains).
     pub(crate) fn contains(&self, name: &str) -> bool {
-        gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some())
+        self.naming.gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some())
     }
 
     /// Values of all tensors.
@@ -58,7 +61,7 @@ impl GgufWeights {
 
     /// Type of a tensor, after the word `gguf`.
     pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
-        let info = gguf_name(name).and_then(|name| self.file.tensor(&name));
+        let info = self.naming.gguf_name(name).and_then(|name| self.file.tensor(&name));
         info.and_then(|info| dtype_name(info.ggml_dtype)).unwrap_or("unknown")
     }
 
@@ -70,13 +73,14 @@ impl GgufWeights {
     /// Name in the file.
     fn stored_name(&self, name: &str) -> Result<String, LoadError> {
         let missing = || LoadError::MissingTensor { file: self.file.name().to_owned(), name: name.to_owned() };
-        gguf_name(name).ok_or_else(missing)
+        self.naming.gguf_name(name).ok_or_else(missing)
     }
 
     /// As [`Weights::read`](crate::formats::Weights::read).
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
-        let values = self.file.read(&self.stored_name(name)?, name, shape)?;
-        let rotated = name.contains(".self_attn.q_proj.") || name.contains(".self_attn.k_proj.");
+        let stored = self.stored_name(name)?;
+        let values = self.file.read(&stored, name, shape)?;
+        let rotated = stored.contains(".attn_q.") || stored.contains(".attn_k.");
         match self.interleaved_head_dim.filter(|_| rotated) {
             Some(head_dim) => halves_from_neighbours(&values, head_dim, shape.iter().skip(1).product()),
             None => Ok(values),

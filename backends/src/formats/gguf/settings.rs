@@ -1,0 +1,118 @@
+//! The settings of a model in a GGUF file: its metadata, and the presence and shapes of its tensors.
+
+use super::file::{ARCHITECTURE, GgufFile};
+use super::names::Naming;
+use crate::LoadError;
+use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
+use crate::formats::families::{Key, Rotary, Settings};
+use crate::json::Fields;
+
+/// The settings of a model.
+#[derive(Debug)]
+pub(super) struct Metadata<'a> {
+    pub(super) file: &'a GgufFile,
+    pub(super) architecture: &'a str,
+    pub(super) naming: Naming,
+    /// Nothing.
+    pub(super) json: Fields<'a>,
+}
+
+impl Settings for Metadata<'_> {
+    fn json(&self) -> &Fields<'_> {
+        &self.json
+    }
+
+    fn has_defaults(&self) -> bool {
+        false
+    }
+
+    fn has_tensor(&self, name: &str) -> Option<bool> {
+        Some(self.naming.gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some()))
+    }
+
+    fn table_rows(&self, name: &str) -> Result<Option<usize>, LoadError> {
+        let name = format!("{name}.weight");
+        let stored = self.naming.gguf_name(&name).unwrap_or(name);
+        match self.file.tensor(&stored).map(|info| info.shape.dims()) {
+            // Of a single row, a rewritten file may have made a vector.
+            Some([_]) => Ok(Some(1)),
+            _ => self.file.rows(&stored).map(Some),
+        }
+    }
+
+    fn name(&self, key: &Key) -> String {
+        format!("{}.{}", self.architecture, key.gguf)
+    }
+
+    fn usize(&self, key: &Key) -> Result<Option<usize>, LoadError> {
+        if key.gguf.is_empty() { Ok(None) } else { self.file.usize(&self.name(key)) }
+    }
+
+    fn f64(&self, key: &Key) -> Result<Option<f64>, LoadError> {
+        self.file.f64(&self.name(key))
+    }
+
+    /// Converters leave out what has no value.
+    fn is_null(&self, _key: &Key) -> bool {
+        true
+    }
+
+    fn problem(&self, key: &Key, problem: &str) -> LoadError {
+        LoadError::invalid(self.file.name(), format!("metadata `{}` {problem}", self.name(key)))
+    }
+
+    fn rotary(&self, rotary: Rotary, head_dim: usize) -> Result<RotaryConfig, LoadError> {
+        match rotary {
+            Rotary::OneBase { base, .. } => Ok(self.file.rope(self.architecture, base.default, head_dim)?.into()),
+            Rotary::TwoBases { .. } => {
+                let what = format!("`{ARCHITECTURE}` \"{}\"", self.architecture);
+                Err(LoadError::unsupported(self.file.name(), what, "models with one base of rotations"))
+            }
+        }
+    }
+}
+
+impl GgufFile {
+    /// The rotation of all layers; `default` is that of its base.
+    fn rope(&self, architecture: &str, default: Option<f64>, head_dim: usize) -> Result<RopeConfig, LoadError> {
+        let key = |name: &str| format!("{architecture}.rope.{name}");
+        let theta = match self.f64(&key("freq_base"))? {
+            Some(theta) if theta > 0.0 => theta,
+            Some(theta) => return Err(self.wrong(&key("freq_base"), &format!("above 0, it is {theta}"))),
+            None => default.ok_or_else(|| self.lacks(&key("freq_base")))?,
+        };
+        if let Some(rotated) = self.usize(&key("dimension_count"))?.filter(|&rotated| rotated != head_dim) {
+            let what = format!("`{}` {rotated} of {head_dim}", key("dimension_count"));
+            return Err(LoadError::unsupported(self.name(), what, "rotation of every component"));
+        }
+        let scaling = match self.str(&key("scaling.type"))? {
+            None | Some("none") => RopeScaling::None,
+            Some("linear") => match self.f64(&key("scaling.factor"))? {
+                Some(factor) if factor > 0.0 => RopeScaling::Linear { factor },
+                Some(factor) => return Err(self.wrong(&key("scaling.factor"), &format!("above 0, it is {factor}"))),
+                None => return Err(self.lacks(&key("scaling.factor"))),
+            },
+            Some(other) => {
+                let what = format!("`{}` \"{other}\"", key("scaling.type"));
+                return Err(LoadError::unsupported(self.name(), what, "none, linear"));
+            }
+        };
+        let scaling = match (self.tensor("rope_freqs.weight").is_some(), scaling) {
+            (false, scaling) => scaling,
+            (true, RopeScaling::None) => self.rope_factors(head_dim)?,
+            (true, _) => {
+                return Err(LoadError::unsupported(self.name(), "`rope_freqs.weight` with scaling", "one of the two"));
+            }
+        };
+        Ok(RopeConfig { theta, scaling })
+    }
+
+    fn rope_factors(&self, head_dim: usize) -> Result<RopeScaling, LoadError> {
+        let name = "rope_freqs.weight";
+        let factors: Vec<f32> = self.read(name, name, &[head_dim / 2])?;
+        match factors.iter().all(|&factor| factor.is_finite() && factor > 0.0) {
+            true => Ok(RopeScaling::Factors(factors)),
+            false => Err(LoadError::invalid(self.name(), format!("tensor `{name}` must hold numbers above 0"))),
+        }
+    }
+}
