@@ -1,4 +1,4 @@
-//! Static embeddings: a table of vectors and their mean, without a transformer, as Model2Vec and the module `StaticEmbedding` of
+//! Static embeddings: a table and the mean of its rows, without a transformer, as Model2Vec and the module `StaticEmbedding` of
 //! sentence-transformers have them.
 //!
 //! Texts get no special tokens. Model2Vec leaves the unknown token out of the mean, sentence-transformers does not; a checkpoint
@@ -11,10 +11,8 @@ use super::st_modules;
 use super::st_texts::TextSettings;
 use super::tokenizer;
 use crate::LoadError;
-use crate::config::{
-    AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind, Placement,
-    PositionsConfig, TensorNames, TransformerConfig,
-};
+use crate::config::TransformerConfig;
+use crate::formats::families::{self, Key, Settings};
 use crate::formats::{MappedTable, TensorFormat, Weights};
 use crate::json::Fields;
 use crate::source::ModelFiles;
@@ -31,7 +29,7 @@ const MODEL2VEC: &str = "model2vec";
 /// The field of Model2Vec's configs that names the width of the table.
 const WIDTH: &str = "hidden_dim";
 /// The table's tensor, which Model2Vec names otherwise.
-const TABLE: &str = "embedding";
+const TABLE: &str = families::STATIC.names.words;
 
 /// Tokens of the longest input. The mean has no limit of its own, the buffers of a text should have one.
 const MAX_TOKENS: usize = 1 << 17;
@@ -39,7 +37,7 @@ const MAX_TOKENS: usize = 1 << 17;
 const MAX_ROWS: usize = 1 << 24;
 const MAX_WIDTH: usize = 1 << 18;
 
-/// The files of a table of vectors.
+/// The files of a static embedding.
 #[derive(Debug)]
 pub(super) struct StaticEmbedding {
     /// Empty for the top.
@@ -127,7 +125,7 @@ impl StaticEmbedding {
         }
         let longest = self.longest()?;
         Ok(Metadata {
-            config: self.transformer(rows, width),
+            config: self.transformer([rows, width])?,
             json: Some(self.config.clone()),
             unpooled: tokenizer.as_ref().filter(|_| self.is_model2vec).and_then(unknown),
             tokenizer,
@@ -236,48 +234,38 @@ impl StaticEmbedding {
     }
 
     /// A transformer without layers.
-    fn transformer(&self, rows: usize, width: usize) -> TransformerConfig {
-        TransformerConfig {
+    ///
+    /// # Errors
+    /// The config is no object.
+    fn transformer(&self, shape: [usize; 2]) -> Result<TransformerConfig, LoadError> {
+        let table = Table { json: Fields::new(CONFIG, &self.config)?, shape };
+        Ok(TransformerConfig {
             model_type: if self.is_model2vec { MODEL2VEC } else { "static_embedding" }.to_owned(),
-            vocab_size: rows,
-            hidden_size: width,
-            output_size: width,
-            num_layers: 0,
-            norm: NormConfig {
-                kind: NormKind::Layer,
-                placement: Placement::After,
-                first_attention: true,
-                eps: f32::EPSILON,
-            },
-            embeddings: EmbeddingsConfig { size: width, token_types: 0, norm: false, scale: 1.0 },
-            attention: AttentionConfig {
-                num_heads: 0,
-                num_kv_heads: 0,
-                head_dim: 0,
-                qkv_bias: false,
-                output_bias: false,
-                qk_norm: false,
-                qk_width_norm: false,
-                scale: None,
-                mask: MaskConfig::Full,
-                distance_bias: None,
-            },
-            feed_forward: FeedForwardConfig {
-                intermediate_size: 0,
-                input_bias: false,
-                output_bias: false,
-                gated: false,
-                activation: Activation::Gelu,
-                experts: None,
-            },
-            positions: PositionsConfig::Biases,
-            sliding_windows: vec![],
-            tie_word_embeddings: true,
             max_position_embeddings: MAX_TOKENS,
-            names: TensorNames::table(TABLE),
-            classifier: DECODER_HEAD,
-            adapters: None,
-        }
+            ..families::describe(&table, &families::STATIC)?
+        })
+    }
+}
+
+/// The settings of a static embedding, which its table tells.
+struct Table<'a> {
+    json: Fields<'a>,
+    /// Rows and width.
+    shape: [usize; 2],
+}
+
+impl Settings for Table<'_> {
+    fn json(&self) -> &Fields<'_> {
+        &self.json
+    }
+
+    fn table_rows(&self, _name: &str) -> Result<Option<usize>, LoadError> {
+        Ok(Some(self.shape[0]))
+    }
+
+    /// The only whole number is the width of the states.
+    fn required(&self, key: &Key) -> Result<usize, LoadError> {
+        Ok(if key.is_none() { 0 } else { self.shape[1] })
     }
 }
 

@@ -1,7 +1,7 @@
 //! File formats of checkpoints. [`Weights`] gives the tensors of all formats by their canonical names.
 
 pub(crate) mod config_json;
-mod families;
+pub(crate) mod families;
 pub(crate) mod gguf;
 mod mapped_table;
 mod numbers;

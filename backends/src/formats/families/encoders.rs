@@ -4,10 +4,10 @@ use super::family::{
     Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Gguf, Mark, Must, Positions, Rotary, Rule, UNSCALED,
     Windows,
 };
-use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
+use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS, STATIC_KEYS};
 use crate::config::{
-    BERT_HEAD, DEBERTA_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig, NormKind, Placement,
-    ROBERTA_HEAD, TensorNames, names,
+    BERT_HEAD, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig,
+    NormKind, Placement, ROBERTA_HEAD, TensorNames, names,
 };
 use prefold_kernels::Activation;
 
@@ -297,3 +297,19 @@ pub(super) static ENCODERS: [Family; 17] = [
     NEW,
     Family { model_type: "gte", prefix: "Gte", token_types: Some(1), ..NEW },
 ];
+
+/// A table and the mean of its rows: Model2Vec and the module `StaticEmbedding` of sentence-transformers.
+pub(crate) const STATIC: Family = Family {
+    model_type: "static_embedding",
+    keys: &STATIC_KEYS,
+    positions: Positions::None,
+    token_types: None,
+    norm_eps: f32::EPSILON as f64,
+    biases: Biases::NONE,
+    // No heads.
+    default_head_dim: Some(0),
+    musts: &[],
+    names: TensorNames::table("embedding"),
+    classifier: DECODER_HEAD,
+    ..BERT
+};

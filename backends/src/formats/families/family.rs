@@ -169,6 +169,8 @@ pub(crate) enum Positions {
     Alibi,
     /// Relative position embeddings in the scores.
     Disentangled,
+    /// None.
+    None,
 }
 
 /// The bases of rotary positions.

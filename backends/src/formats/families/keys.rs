@@ -34,6 +34,11 @@ impl Key {
         Self { json, gguf }
     }
 
+    /// `true` if the family has no such setting.
+    pub(crate) fn is_none(&self) -> bool {
+        self.json.is_empty()
+    }
+
     /// The setting in other spellings of `config.json`.
     const fn spelled(self, json: &'static [&'static str]) -> Self {
         Self { json, ..self }
@@ -88,4 +93,18 @@ pub(super) const NOMIC_KEYS: Keys = Keys {
     norm_eps: ENCODER_KEYS.norm_eps.spelled(&["layer_norm_epsilon", "layer_norm_eps"]),
     max_positions: ENCODER_KEYS.max_positions.spelled(&["n_positions", "max_position_embeddings"]),
     ..ENCODER_KEYS
+};
+
+pub(super) const STATIC_KEYS: Keys = Keys {
+    vocab_size: Key::NONE,
+    hidden_size: Key::new(&["hidden_dim"], ""),
+    num_layers: Key::NONE,
+    num_heads: Key::NONE,
+    num_kv_heads: Key::NONE,
+    head_dim: Key::NONE,
+    intermediate_size: Key::NONE,
+    activation: Key::NONE,
+    norm_eps: Key::NONE,
+    max_positions: Key::NONE,
+    token_types: Key::NONE,
 };

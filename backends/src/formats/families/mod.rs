@@ -13,10 +13,12 @@ mod rope;
 mod settings;
 mod windows;
 
+pub(crate) use encoders::STATIC;
 pub(super) use family::{Family, Mark, Must, Rotary};
-pub(super) use keys::Key;
+pub(crate) use keys::Key;
+pub(crate) use read::describe;
 pub(super) use read::{mask, read};
-pub(super) use settings::Settings;
+pub(crate) use settings::Settings;
 
 /// All families; those with a mark stand before the others of their `model_type`.
 pub(super) fn all() -> impl Iterator<Item = &'static Family> {

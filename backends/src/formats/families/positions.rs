@@ -26,7 +26,7 @@ pub(super) fn read(
         Positions::FromZero => None,
         Positions::AfterPadding => Some(fields.or("pad_token_id", 1)?),
         Positions::AfterOne => Some(1),
-        Positions::Alibi => return Ok((PositionsConfig::Biases, rows)),
+        Positions::Alibi | Positions::None => return Ok((PositionsConfig::Biases, rows)),
         Positions::Disentangled => return Ok((disentangled::read(fields, rows)?, rows)),
         Positions::Rotary(rotary) => {
             let rotary = settings.rotary(rotary, head_dim)?;

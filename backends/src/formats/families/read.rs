@@ -17,13 +17,25 @@ use prefold_kernels::Activation;
 /// # Errors
 /// A setting is missing, malformed, out of range or not supported.
 pub(crate) fn read(settings: &impl Settings, family: &Family) -> Result<TransformerConfig, LoadError> {
+    let config = describe(settings, family)?;
+    config.validate(settings.file())?;
+    // Validated before, because this allocates by the number of layers.
+    let sliding_windows = windows::read(settings.json(), family.windows, config.attention.mask, config.num_layers)?;
+    Ok(TransformerConfig { sliding_windows, ..config })
+}
+
+/// The description of a transformer without its windows, whose sizes may be impossible.
+///
+/// # Errors
+/// A setting is missing, malformed or not supported.
+pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<TransformerConfig, LoadError> {
     let (fields, keys) = (settings.json(), family.keys);
     let hidden_size = settings.required(&keys.hidden_size)?;
     let num_heads = settings.required(&keys.num_heads)?;
     let head_dim = head_dim(settings, family, hidden_size, num_heads)?;
     let (positions, max_position_embeddings) = positions::read(settings, family, head_dim)?;
     let attention = attention(settings, family, [num_heads, head_dim], &positions)?;
-    let config = TransformerConfig {
+    Ok(TransformerConfig {
         model_type: family.model_type.to_owned(),
         vocab_size: rows(settings, &keys.vocab_size, family.names.words)?,
         hidden_size,
@@ -43,11 +55,7 @@ pub(crate) fn read(settings: &impl Settings, family: &Family) -> Result<Transfor
         names: family.names,
         classifier: classifier(settings, family, attention.mask)?,
         adapters: if family.adapters { adapters::read(fields)? } else { None },
-    };
-    config.validate(settings.file())?;
-    // Validated before, because this allocates by the number of layers.
-    let sliding_windows = windows::read(fields, family.windows, attention.mask, config.num_layers)?;
-    Ok(TransformerConfig { sliding_windows, ..config })
+    })
 }
 
 /// The mask: the family's, unless a field says that the model was trained without it.
