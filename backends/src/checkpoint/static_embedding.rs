@@ -234,11 +234,9 @@ impl StaticEmbedding {
     }
 
     /// A transformer without layers.
-    ///
-    /// # Errors
-    /// The config is no object.
     fn transformer(&self, shape: [usize; 2]) -> Result<TransformerConfig, LoadError> {
-        let table = Table { json: Fields::new(CONFIG, &self.config)?, shape };
+        let none = Value::Object(Map::new());
+        let table = Table { shape, json: Fields::new(CONFIG, &none)? };
         Ok(TransformerConfig {
             model_type: if self.is_model2vec { MODEL2VEC } else { "static_embedding" }.to_owned(),
             max_position_embeddings: MAX_TOKENS,
@@ -247,11 +245,10 @@ impl StaticEmbedding {
     }
 }
 
-/// The settings of a static embedding, which its table tells.
+/// The settings of a static embedding: those of its table, rows and width, and nothing else.
 struct Table<'a> {
-    json: Fields<'a>,
-    /// Rows and width.
     shape: [usize; 2],
+    json: Fields<'a>,
 }
 
 impl Settings for Table<'_> {
@@ -263,9 +260,8 @@ impl Settings for Table<'_> {
         Ok(Some(self.shape[0]))
     }
 
-    /// The only whole number is the width of the states.
     fn required(&self, key: &Key) -> Result<usize, LoadError> {
-        Ok(if key.is_none() { 0 } else { self.shape[1] })
+        Ok(if key.json == ["hidden_size"] { self.shape[1] } else { 0 })
     }
 }
 

@@ -12,27 +12,22 @@ pub(crate) struct PoolingNames {
     pub(crate) names: &'static [&'static str],
     /// The older spelling of sentence-transformers: a boolean for each pooling.
     pub(crate) flag: &'static str,
-    /// `pooling_type` of GGUF.
-    pub(crate) gguf: Option<usize>,
+    /// `pooling_type` of GGUF, 0 for none.
+    pub(crate) gguf: usize,
 }
 
-const fn row(
-    pooling: Pooling,
-    names: &'static [&'static str],
-    flag: &'static str,
-    gguf: Option<usize>,
-) -> PoolingNames {
+const fn row(pooling: Pooling, names: &'static [&'static str], flag: &'static str, gguf: usize) -> PoolingNames {
     PoolingNames { pooling, names, flag, gguf }
 }
 
 /// All poolings, in the order in which sentence-transformers joins the vectors of those whose flags are set.
 pub(crate) const POOLINGS: [PoolingNames; 6] = [
-    row(Pooling::Cls, &["cls"], "pooling_mode_cls_token", Some(2)),
-    row(Pooling::Max, &["max"], "pooling_mode_max_tokens", None),
-    row(Pooling::Mean, &["mean", "avg"], "pooling_mode_mean_tokens", Some(1)),
-    row(Pooling::MeanSqrtLen, &["mean_sqrt_len_tokens"], "pooling_mode_mean_sqrt_len_tokens", None),
-    row(Pooling::WeightedMean, &["weightedmean"], "pooling_mode_weightedmean_tokens", None),
-    row(Pooling::LastToken, &["lasttoken", "last"], "pooling_mode_lasttoken", Some(3)),
+    row(Pooling::Cls, &["cls"], "pooling_mode_cls_token", 2),
+    row(Pooling::Max, &["max"], "pooling_mode_max_tokens", 0),
+    row(Pooling::Mean, &["mean", "avg"], "pooling_mode_mean_tokens", 1),
+    row(Pooling::MeanSqrtLen, &["mean_sqrt_len_tokens"], "pooling_mode_mean_sqrt_len_tokens", 0),
+    row(Pooling::WeightedMean, &["weightedmean"], "pooling_mode_weightedmean_tokens", 0),
+    row(Pooling::LastToken, &["lasttoken", "last"], "pooling_mode_lasttoken", 3),
 ];
 
 /// The names that `pooling` of `config.json` may have.

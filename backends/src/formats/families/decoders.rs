@@ -2,24 +2,21 @@
 
 use super::encoders::BERT;
 use super::family::{
-    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Gguf, Mark, Must, Positions, Projection, Rotary, Rule,
-    Windows,
+    Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Windows, absent, off,
 };
 use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
 use crate::config::{DECODER_HEAD, MaskConfig, NormKind, Placement, TensorNames, names, poolings};
 use prefold_kernels::Activation;
 
 /// Fields of `config.json` that no family here computes.
-const MUSTS: &[(&str, Must)] =
-    &[("use_mrope", Must::Bool(false)), ("use_qk_norm", Must::Bool(false)), ("qk_layernorm", Must::Bool(false))];
-const NO_MLP_BIAS: &[(&str, Must)] = &[("mlp_bias", Must::False("llama only"))];
+const MUSTS: &Musts = &[off("use_mrope"), off("use_qk_norm"), off("qk_layernorm")];
+const NO_MLP_BIAS: &Musts = &[("mlp_bias", Must::False("llama only"))];
 
 const ATTENTION_BIAS: Rule = Rule::Field("attention_bias", false);
 
 /// Rotations of one base, with the scaling of transformers' decoders.
 const fn rope_theta(default: Option<f64>) -> Positions {
-    let base = Base { key: "rope_theta", default };
-    Positions::Rotary(Rotary::OneBase { base, kinds: &["default", "linear", "llama3"] })
+    Positions::Rotary(Rotary::OneBase { key: "rope_theta", default, kinds: &["default", "linear", "llama3"] })
 }
 
 const LLAMA: Family = Family {
@@ -42,7 +39,7 @@ const LLAMA: Family = Family {
     ffn_glu: FfnGlu::Always,
     tied: Rule::Field("tie_word_embeddings", false),
     classifier: DECODER_HEAD,
-    classifier_fields: Some(ClassifierFields { pooling: "pooling", poolings: poolings::OF_CONFIG, activation: "" }),
+    classifier_pooling: Some(("pooling", poolings::OF_CONFIG)),
     ..BERT
 };
 
@@ -75,7 +72,7 @@ pub(super) static DECODERS: [Family; 8] = [
         mark: Some(Mark::Class("Qwen3BidirectionalModel")),
         own_code: true,
         mask: MaskConfig::Full,
-        output_projection: Some(Projection { width: "num_labels" }),
+        output_projection: Some("num_labels"),
         names: TensorNames { output_projection: "linear", ..names::DECODER },
         ..QWEN3
     },
@@ -92,7 +89,7 @@ pub(super) static DECODERS: [Family; 8] = [
         positions: rope_theta(None),
         biases: Biases::NONE,
         optional_kv_heads: false,
-        windows: Windows::AllLayers { default: 4096 },
+        windows: Windows::AllLayers(4096),
         ..LLAMA
     },
     // NVIDIA's: Llama without the mask.
@@ -106,11 +103,7 @@ pub(super) static DECODERS: [Family; 8] = [
     Family {
         model_type: "gemma3_text",
         prefix: "Gemma3",
-        musts: &[
-            MUSTS,
-            &[("attn_logit_softcapping", Must::Absent("null")), ("final_logit_softcapping", Must::Absent("null"))],
-            NO_MLP_BIAS,
-        ],
+        musts: &[MUSTS, &[absent("attn_logit_softcapping"), absent("final_logit_softcapping")], NO_MLP_BIAS],
         keys: &GEMMA3_KEYS,
         names: names::GEMMA3,
         positions: Positions::Rotary(Rotary::TwoBases {

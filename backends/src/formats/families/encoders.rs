@@ -1,22 +1,18 @@
 //! Families of encoders: the differences between them as rows of data.
 
 use super::family::{
-    Activations, Base, Biases, ClassifierFields, Family, FfnGlu, Gguf, Mark, Must, Positions, Rotary, Rule, UNSCALED,
-    Windows,
+    Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, UNSCALED, Windows, absent,
+    off,
 };
-use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS, STATIC_KEYS};
+use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
 use crate::config::{
     BERT_HEAD, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig,
     NormKind, Placement, ROBERTA_HEAD, TensorNames, names,
 };
 use prefold_kernels::Activation;
 
-/// Fields of `config.json` that must have one value where they are present.
-type Musts = [(&'static str, Must)];
-
 const ADAPTERS: (&str, Must) = ("adapters", Must::Absent("weights with the adapters merged into them"));
-const NOT_A_DECODER: &Musts =
-    &[("is_decoder", Must::Bool(false)), ("add_cross_attention", Must::Bool(false)), ADAPTERS];
+const NOT_A_DECODER: &Musts = &[off("is_decoder"), off("add_cross_attention"), ADAPTERS];
 const ABSOLUTE: &Musts = &[("position_embedding_type", Must::Text("absolute"))];
 
 pub(super) const BERT: Family = Family {
@@ -54,7 +50,8 @@ pub(super) const BERT: Family = Family {
     musts: &[ABSOLUTE, NOT_A_DECODER],
     names: names::BERT,
     classifier: BERT_HEAD,
-    classifier_fields: None,
+    classifier_pooling: None,
+    classifier_activation: None,
 };
 
 const ROBERTA: Family = Family {
@@ -84,39 +81,25 @@ const MODERNBERT: Family = Family {
     },
     ffn_glu: FfnGlu::Always,
     windows: Windows::Local,
-    musts: &[&[ADAPTERS, ("classifier_bias", Must::Bool(false))]],
+    musts: &[&[ADAPTERS, off("classifier_bias")]],
     names: names::MODERNBERT,
     classifier: MODERNBERT_HEAD,
-    classifier_fields: Some(ClassifierFields {
-        pooling: "classifier_pooling",
-        poolings: &["cls", "mean"],
-        activation: "classifier_activation",
-    }),
+    classifier_pooling: Some(("classifier_pooling", &["cls", "mean"])),
+    classifier_activation: Some("classifier_activation"),
     ..BERT
 };
 
-const NOMIC_MUSTS: &Musts = &[
-    ADAPTERS,
-    ("prenorm", Must::Bool(false)),
-    ("causal", Must::Bool(false)),
-    ("parallel_block", Must::Bool(false)),
-    ("use_rms_norm", Must::Bool(false)),
-    ("rotary_emb_fraction", Must::Number(1.0)),
-    ("rotary_emb_interleaved", Must::Bool(false)),
-    ("rotary_emb_scale_base", Must::Absent("null")),
-    ("scale_attn_weights", Must::Bool(true)),
-    ("scale_attn_by_inverse_layer_idx", Must::Bool(false)),
-];
+const NOMIC_MUSTS: &Musts = &[ADAPTERS, off("prenorm"), off("causal"), off("parallel_block"), off("use_rms_norm")];
+const NOMIC_ATTENTION: &Musts = &[("scale_attn_weights", Must::Bool(true)), off("scale_attn_by_inverse_layer_idx")];
+const NOMIC_ROTATIONS: &Musts =
+    &[("rotary_emb_fraction", Must::Number(1.0)), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")];
 
 /// nomic-embed-text v1 and v1.5, in the spelling of the published code and in that of transformers 5.
 const NOMIC: Family = Family {
     model_type: "nomic_bert",
     prefix: "NomicBert",
     keys: &NOMIC_KEYS,
-    positions: Positions::Rotary(Rotary::OneBase {
-        base: Base { key: "rotary_emb_base", default: Some(10_000.0) },
-        kinds: UNSCALED,
-    }),
+    positions: Positions::Rotary(Rotary::OneBase { key: "rotary_emb_base", default: Some(10_000.0), kinds: UNSCALED }),
     scaled_beyond: Some(("rotary_scaling_factor", "max_trained_positions")),
     biases: Biases {
         qkv: Rule::Field("qkv_proj_bias", false),
@@ -128,7 +111,7 @@ const NOMIC: Family = Family {
     },
     ffn_glu: FfnGlu::ByName,
     own_code: true,
-    musts: &[NOMIC_MUSTS, &[("num_experts", Must::Number(0.0))]],
+    musts: &[NOMIC_MUSTS, NOMIC_ATTENTION, NOMIC_ROTATIONS, &[("num_experts", Must::Number(0.0))]],
     names: names::NOMIC,
     ..BERT
 };
@@ -140,12 +123,10 @@ const NOMIC_EXPERTS: Family = Family {
     experts: true,
     musts: &[
         NOMIC_MUSTS,
-        &[
-            ("expert_choice_router", Must::Bool(false)),
-            ("moe_normalize_expert_weights", Must::Bool(false)),
-            ("num_shared_experts", Must::Number(0.0)),
-            ("ffn_div", Must::Number(1.0)),
-        ],
+        NOMIC_ATTENTION,
+        NOMIC_ROTATIONS,
+        &[off("expert_choice_router"), off("moe_normalize_expert_weights")],
+        &[("num_shared_experts", Must::Number(0.0)), ("ffn_div", Must::Number(1.0))],
     ],
     names: names::NOMIC_EXPERTS,
     ..NOMIC
@@ -156,20 +137,18 @@ const NEW: Family = Family {
     model_type: "new",
     prefix: "New",
     positions: Positions::Rotary(Rotary::OneBase {
-        base: Base { key: "rope_theta", default: Some(10_000.0) },
+        key: "rope_theta",
+        default: Some(10_000.0),
         kinds: &["default", "ntk"],
     }),
     token_types: Some(0),
     biases: Biases { feed_forward_input: Rule::Fixed(false), ..Biases::ALL },
     ffn_glu: FfnGlu::Always,
     own_code: true,
-    musts: &[&[
-        ADAPTERS,
-        ("position_embedding_type", Must::Text("rope")),
-        ("layer_norm_type", Must::Text("layer_norm")),
-        ("logn_attention_scale", Must::Bool(false)),
-        ("pack_qkv", Must::Bool(true)),
-    ]],
+    musts: &[
+        &[ADAPTERS, off("logn_attention_scale"), ("pack_qkv", Must::Bool(true))],
+        &[("position_embedding_type", Must::Text("rope")), ("layer_norm_type", Must::Text("layer_norm"))],
+    ],
     names: names::GTE,
     classifier: GTE_HEAD,
     ..BERT
@@ -205,7 +184,7 @@ const XLM_ROBERTA_FLASH: Family = Family {
     mark: Some(Mark::Config("XLMRobertaFlashConfig")),
     prefix: "XLMRoberta",
     own_code: true,
-    musts: &[ABSOLUTE, NOT_A_DECODER, &[("lora_adaptations", Must::Absent("null"))]],
+    musts: &[ABSOLUTE, NOT_A_DECODER, &[absent("lora_adaptations")]],
     names: names::XLM_ROBERTA_FLASH,
     ..ROBERTA
 };
@@ -213,19 +192,12 @@ const XLM_ROBERTA_FLASH: Family = Family {
 /// jina-embeddings-v3: the same with rotary positions and an adapter for each task.
 const JINA_V3: Family = Family {
     mark: Some(Mark::Field("position_embedding_type", "rotary")),
-    positions: Positions::Rotary(Rotary::OneBase {
-        base: Base { key: "rotary_emb_base", default: Some(10_000.0) },
-        kinds: UNSCALED,
-    }),
+    positions: Positions::Rotary(Rotary::OneBase { key: "rotary_emb_base", default: Some(10_000.0), kinds: UNSCALED }),
     adapters: true,
     musts: &[
         NOT_A_DECODER,
-        &[
-            ("rotary_emb_dim", Must::Absent("null")),
-            ("rotary_emb_interleaved", Must::Bool(false)),
-            ("rotary_emb_scale_base", Must::Absent("null")),
-            ("truncate_dim", Must::Absent("null")),
-        ],
+        &[absent("rotary_emb_dim"), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")],
+        &[absent("truncate_dim")],
     ],
     names: TensorNames { positions: "", ..names::XLM_ROBERTA_FLASH },
     ..XLM_ROBERTA_FLASH
@@ -238,14 +210,11 @@ const DEBERTA: Family = Family {
     positions: Positions::Disentangled,
     token_types: Some(0),
     norm_eps: 1e-7,
-    musts: &[&[
-        ADAPTERS,
-        ("relative_attention", Must::Bool(true)),
-        ("position_biased_input", Must::Bool(false)),
-        ("conv_kernel_size", Must::Number(0.0)),
-        ("pooler_hidden_act", Must::Text("gelu")),
-        ("attention_head_size", Must::Absent("null")),
-    ]],
+    musts: &[
+        &[ADAPTERS, ("relative_attention", Must::Bool(true)), off("position_biased_input")],
+        &[("pooler_hidden_act", Must::Text("gelu")), ("conv_kernel_size", Must::Number(0.0))],
+        &[absent("attention_head_size")],
+    ],
     names: names::DEBERTA,
     classifier: DEBERTA_HEAD,
     ..BERT
@@ -301,7 +270,6 @@ pub(super) static ENCODERS: [Family; 17] = [
 /// A table and the mean of its rows: Model2Vec and the module `StaticEmbedding` of sentence-transformers.
 pub(crate) const STATIC: Family = Family {
     model_type: "static_embedding",
-    keys: &STATIC_KEYS,
     positions: Positions::None,
     token_types: None,
     norm_eps: f32::EPSILON as f64,

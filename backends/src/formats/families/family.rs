@@ -5,7 +5,6 @@ use crate::config::{ClassifierHead, MaskConfig, NormKind, Placement, TensorNames
 use prefold_kernels::Activation;
 
 /// One family.
-#[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) model_type: &'static str,
     /// What distinguishes the family from others of its `model_type`.
@@ -16,7 +15,7 @@ pub(crate) struct Family {
     /// Checkpoints bring Python code, which computes what this row says.
     pub(crate) own_code: bool,
     /// Fields of `config.json` that must have one value where they are present.
-    pub(crate) musts: &'static [&'static [(&'static str, Must)]],
+    pub(crate) musts: &'static [&'static Musts],
     /// The family's files in GGUF, where they can be read.
     pub(crate) gguf: Option<Gguf>,
     pub(crate) keys: &'static Keys,
@@ -62,14 +61,16 @@ pub(crate) struct Family {
     pub(crate) experts: bool,
     /// `lora_adaptations` are adapters beside the weights.
     pub(crate) adapters: bool,
-    /// The linear layer after the last norm.
-    pub(crate) output_projection: Option<Projection>,
+    /// The field of the width to which a linear layer projects the states after the last norm.
+    pub(crate) output_projection: Option<&'static str>,
     /// The embedding matrix is the language model's head too.
     pub(crate) tied: Rule,
     /// Head of the family's classifiers.
     pub(crate) classifier: ClassifierHead,
-    /// The fields of the classifier's pooling and activation.
-    pub(crate) classifier_fields: Option<ClassifierFields>,
+    /// The field of its pooling in models without a causal mask, and the poolings that it may name.
+    pub(crate) classifier_pooling: Option<(&'static str, &'static [&'static str])>,
+    /// The field of its activation.
+    pub(crate) classifier_activation: Option<&'static str>,
 }
 
 /// A mark that distinguishes a family from others of its `model_type`.
@@ -119,6 +120,19 @@ pub(crate) enum Must {
     Absent(&'static str),
 }
 
+/// Fields and their values.
+pub(crate) type Musts = [(&'static str, Must)];
+
+/// A field that must be false.
+pub(super) const fn off(field: &'static str) -> (&'static str, Must) {
+    (field, Must::Bool(false))
+}
+
+/// A field that must be absent or null.
+pub(super) const fn absent(field: &'static str) -> (&'static str, Must) {
+    (field, Must::Absent("null"))
+}
+
 /// The presence of a bias or norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rule {
@@ -130,7 +144,6 @@ pub(crate) enum Rule {
 }
 
 /// Biases of linear layers and norms.
-#[derive(Debug)]
 pub(crate) struct Biases {
     pub(crate) qkv: Rule,
     pub(crate) attention_output: Rule,
@@ -176,17 +189,11 @@ pub(crate) enum Positions {
 /// The bases of rotary positions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rotary {
-    /// One for all layers, and the kinds of scaling that the family knows.
-    OneBase { base: Base, kinds: &'static [&'static str] },
+    /// One for all layers: its field outside of the object of the scaling, its default, and the kinds of scaling that the family
+    /// knows.
+    OneBase { key: &'static str, default: Option<f64>, kinds: &'static [&'static str] },
     /// One for layers without a window and one for those with a window: fields and defaults.
     TwoBases { full: (&'static str, f64), windowed: (&'static str, f64) },
-}
-
-/// The base of rotations: its field outside of the object of the scaling, and its default.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Base {
-    pub(crate) key: &'static str,
-    pub(crate) default: Option<f64>,
 }
 
 /// No scaling of rotations.
@@ -196,10 +203,8 @@ pub(crate) const UNSCALED: &[&str] = &["default"];
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Windows {
     Never,
-    /// `sliding_window` for all layers; `default` if the config lacks it.
-    AllLayers {
-        default: usize,
-    },
+    /// `sliding_window` for all layers, with a default.
+    AllLayers(usize),
     /// `layer_types`, or with `use_sliding_window` the layers from `max_window_layers` on.
     SomeLayers,
     /// All layers but every so many, by `layer_types` or `_sliding_window_pattern`; without a causal mask half of the window is on
@@ -218,12 +223,6 @@ pub(crate) enum Activations {
     Only(&'static str, Activation),
 }
 
-/// A linear layer to a width that a field says.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Projection {
-    pub(crate) width: &'static str,
-}
-
 /// The gate of the feed-forward block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FfnGlu {
@@ -232,15 +231,4 @@ pub(crate) enum FfnGlu {
     Always,
     /// A gate; the activation is named after the two (`swiglu`).
     ByName,
-}
-
-/// The fields of a classifier's head.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ClassifierFields {
-    /// Of models without a causal mask; the others have that of the family.
-    pub(crate) pooling: &'static str,
-    /// The poolings that the field may name.
-    pub(crate) poolings: &'static [&'static str],
-    /// Empty for none.
-    pub(crate) activation: &'static str,
 }

@@ -10,9 +10,7 @@ pub(crate) struct Key {
 }
 
 /// The names of the settings of a family.
-#[derive(Debug)]
 pub(crate) struct Keys {
-    pub(crate) vocab_size: Key,
     pub(crate) hidden_size: Key,
     pub(crate) num_layers: Key,
     pub(crate) num_heads: Key,
@@ -24,7 +22,6 @@ pub(crate) struct Keys {
     pub(crate) activation: Key,
     pub(crate) norm_eps: Key,
     pub(crate) max_positions: Key,
-    pub(crate) token_types: Key,
 }
 
 impl Key {
@@ -34,11 +31,6 @@ impl Key {
         Self { json, gguf }
     }
 
-    /// `true` if the family has no such setting.
-    pub(crate) fn is_none(&self) -> bool {
-        self.json.is_empty()
-    }
-
     /// The setting in other spellings of `config.json`.
     const fn spelled(self, json: &'static [&'static str]) -> Self {
         Self { json, ..self }
@@ -46,7 +38,6 @@ impl Key {
 }
 
 pub(super) const ENCODER_KEYS: Keys = Keys {
-    vocab_size: Key::new(&["vocab_size"], ""),
     hidden_size: Key::new(&["hidden_size"], "embedding_length"),
     num_layers: Key::new(&["num_hidden_layers"], "block_count"),
     num_heads: Key::new(&["num_attention_heads"], "attention.head_count"),
@@ -56,7 +47,6 @@ pub(super) const ENCODER_KEYS: Keys = Keys {
     activation: Key::new(&["hidden_act"], ""),
     norm_eps: Key::new(&["layer_norm_eps"], "attention.layer_norm_epsilon"),
     max_positions: Key::new(&["max_position_embeddings"], "context_length"),
-    token_types: Key::new(&["type_vocab_size"], ""),
 };
 
 pub(super) const DECODER_KEYS: Keys = Keys {
@@ -93,18 +83,4 @@ pub(super) const NOMIC_KEYS: Keys = Keys {
     norm_eps: ENCODER_KEYS.norm_eps.spelled(&["layer_norm_epsilon", "layer_norm_eps"]),
     max_positions: ENCODER_KEYS.max_positions.spelled(&["n_positions", "max_position_embeddings"]),
     ..ENCODER_KEYS
-};
-
-pub(super) const STATIC_KEYS: Keys = Keys {
-    vocab_size: Key::NONE,
-    hidden_size: Key::new(&["hidden_dim"], ""),
-    num_layers: Key::NONE,
-    num_heads: Key::NONE,
-    num_kv_heads: Key::NONE,
-    head_dim: Key::NONE,
-    intermediate_size: Key::NONE,
-    activation: Key::NONE,
-    norm_eps: Key::NONE,
-    max_positions: Key::NONE,
-    token_types: Key::NONE,
 };

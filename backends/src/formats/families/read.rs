@@ -1,8 +1,7 @@
 //! The reader of all families.
 
-use super::family::{ClassifierFields, Family, Rule};
+use super::family::{Family, Rule};
 use super::feed_forward::activation;
-use super::keys::Key;
 use super::settings::Settings;
 use super::{adapters, feed_forward, positions, windows};
 use crate::LoadError;
@@ -37,10 +36,10 @@ pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<Tran
     let attention = attention(settings, family, [num_heads, head_dim], &positions)?;
     Ok(TransformerConfig {
         model_type: family.model_type.to_owned(),
-        vocab_size: rows(settings, &keys.vocab_size, family.names.words)?,
+        vocab_size: settings.table_rows(family.names.words)?.map_or_else(|| fields.required("vocab_size"), Ok)?,
         hidden_size,
         output_size: match family.output_projection {
-            Some(projection) => fields.required(projection.width)?,
+            Some(width) => fields.required(width)?,
             None => hidden_size,
         },
         num_layers: settings.required(&keys.num_layers)?,
@@ -71,11 +70,6 @@ pub(crate) fn mask(settings: &impl Settings, family: &Family) -> Result<MaskConf
     }
 }
 
-/// Rows of a table, by the tensor or by the setting.
-fn rows(settings: &impl Settings, key: &Key, table: &str) -> Result<usize, LoadError> {
-    settings.table_rows(table)?.map_or_else(|| settings.required(key), Ok)
-}
-
 /// `true` if the embedding matrix is the language model's head too.
 fn is_tied(settings: &impl Settings, family: &Family) -> Result<bool, LoadError> {
     match (family.tied, settings.has_tensor("lm_head.weight")) {
@@ -104,11 +98,11 @@ fn embeddings(settings: &impl Settings, family: &Family, hidden_size: usize) -> 
         let supported = format!("up to `hidden_size`, {hidden_size}");
         return Err(settings.json().unsupported(SIZE, &size.to_string(), supported));
     }
-    let (table, key) = (family.names.token_types, &family.keys.token_types);
+    let table = family.names.token_types;
     let token_types = match (family.token_types, settings.has_tensor(&format!("{table}.weight"))) {
         (None, _) | (_, Some(false)) => 0,
-        (Some(_), Some(true)) => rows(settings, key, table)?,
-        (Some(default), None) => settings.usize(key)?.unwrap_or(default),
+        (Some(_), Some(true)) => settings.table_rows(table)?.unwrap_or(0),
+        (Some(default), None) => settings.json().or("type_vocab_size", default)?,
     };
     let scale = if family.scaled_embeddings { (hidden_size as f32).sqrt() } else { 1.0 };
     Ok(EmbeddingsConfig { size, token_types, norm: !family.names.embedding_norm.is_empty(), scale })
@@ -138,10 +132,10 @@ fn attention(
 
 fn num_kv_heads(settings: &impl Settings, family: &Family, num_heads: usize) -> Result<usize, LoadError> {
     let key = &family.keys.num_kv_heads;
+    let is_null = || key.json.iter().any(|name| settings.json().mentions(name));
     match settings.usize(key)? {
-        Some(num_kv_heads) => Ok(num_kv_heads),
-        None if family.optional_kv_heads || settings.is_null(key) => Ok(num_heads),
-        None => Err(settings.problem(key, "is missing")),
+        None if family.optional_kv_heads || !settings.has_defaults() || is_null() => Ok(num_heads),
+        num_kv_heads => num_kv_heads.ok_or_else(|| settings.problem(key, "is missing")),
     }
 }
 
@@ -182,13 +176,11 @@ fn scale(
 /// The head of classifiers, with the pooling and the activation that the config names.
 fn classifier(settings: &impl Settings, family: &Family, mask: MaskConfig) -> Result<ClassifierHead, LoadError> {
     let (head, fields) = (family.classifier, settings.json());
-    let Some(ClassifierFields { pooling, poolings, activation: field }) = family.classifier_fields else {
-        return Ok(head);
+    let pooling = match (family.classifier_pooling, mask) {
+        (Some((field, known)), MaskConfig::Full) => poolings::read(fields, field, known)?,
+        _ => None,
     };
-    let pooling = match mask {
-        MaskConfig::Causal => None,
-        MaskConfig::Full => poolings::read(fields, pooling, poolings)?,
-    };
-    let activation = (!field.is_empty()).then(|| activation(fields, field, Activation::Gelu)).transpose()?;
+    let activation =
+        family.classifier_activation.map(|field| activation(fields, field, Activation::Gelu)).transpose()?;
     Ok(ClassifierHead { pooling: pooling.unwrap_or(head.pooling), activation, ..head })
 }

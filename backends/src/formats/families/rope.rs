@@ -1,9 +1,16 @@
 //! Rotary embedding in `config.json`, in both spellings.
 
-use super::family::{Base, Rotary, UNSCALED};
+use super::family::{Rotary, UNSCALED};
 use crate::LoadError;
 use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
 use crate::json::{Fields, shown};
+
+/// The base of rotations: its field outside of the object of the scaling, and its default.
+#[derive(Clone, Copy)]
+struct Base {
+    key: &'static str,
+    default: Option<f64>,
+}
 
 /// Reads the rotations of a family.
 ///
@@ -11,7 +18,7 @@ use crate::json::{Fields, shown};
 /// Fields are missing, malformed or contradict each other, or the family does not know the kind of scaling.
 pub(super) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
     match rotary {
-        Rotary::OneBase { base, kinds } => Ok(one_base(config, base, kinds)?.into()),
+        Rotary::OneBase { key, default, kinds } => Ok(one_base(config, Base { key, default }, kinds)?.into()),
         Rotary::TwoBases { full, windowed } => two_bases(config, full, windowed),
     }
 }

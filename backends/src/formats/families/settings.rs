@@ -8,6 +8,9 @@ use crate::config::RotaryConfig;
 use crate::json::Fields;
 
 /// The settings of a model. What is provided here is for `config.json`; other formats replace it.
+///
+/// # Errors
+/// A setting is of another type than asked for, or is missing where it must not be.
 pub(crate) trait Settings {
     /// The fields of `config.json`, of which some have no counterpart in other formats; empty there.
     fn json(&self) -> &Fields<'_>;
@@ -28,9 +31,6 @@ pub(crate) trait Settings {
     }
 
     /// Rows of a table, by its name without `.weight`; `None` where the settings say them.
-    ///
-    /// # Errors
-    /// There is no such table.
     fn table_rows(&self, _name: &str) -> Result<Option<usize>, LoadError> {
         Ok(None)
     }
@@ -40,36 +40,27 @@ pub(crate) trait Settings {
         first_of(self.json(), key.json).to_owned()
     }
 
-    /// A whole number.
-    ///
-    /// # Errors
-    /// It is of another type.
-    fn usize(&self, key: &Key) -> Result<Option<usize>, LoadError> {
-        self.json().optional(first_of(self.json(), key.json))
-    }
-
-    /// A number.
-    ///
-    /// # Errors
-    /// It is of another type.
-    fn f64(&self, key: &Key) -> Result<Option<f64>, LoadError> {
-        self.json().optional(first_of(self.json(), key.json))
-    }
-
-    /// `true` if the file says that the setting has no value, so that a default of the family does not hold.
-    fn is_null(&self, key: &Key) -> bool {
-        key.json.iter().any(|name| self.json().mentions(name) && self.json().get(name).is_none())
-    }
-
     /// An error about a setting.
     fn problem(&self, key: &Key, problem: &str) -> LoadError {
         self.json().problem(&self.name(key), problem)
     }
 
+    /// A whole number.
+    fn usize(&self, key: &Key) -> Result<Option<usize>, LoadError> {
+        self.json().optional(first_of(self.json(), key.json))
+    }
+
+    /// A whole number that must be there.
+    fn required(&self, key: &Key) -> Result<usize, LoadError> {
+        self.usize(key)?.ok_or_else(|| self.problem(key, "is missing"))
+    }
+
+    /// A number.
+    fn f64(&self, key: &Key) -> Result<Option<f64>, LoadError> {
+        self.json().optional(first_of(self.json(), key.json))
+    }
+
     /// The value that a rule says of a tensor.
-    ///
-    /// # Errors
-    /// A field is of another type.
     fn decide(&self, rule: Rule, tensor: &str) -> Result<bool, LoadError> {
         match (rule, self.has_tensor(tensor)) {
             (Rule::Fixed(value), _) | (Rule::Tensor(value), None) => Ok(value),
@@ -79,19 +70,8 @@ pub(crate) trait Settings {
     }
 
     /// The rotations of queries and keys.
-    ///
-    /// # Errors
-    /// A setting is missing, malformed or not supported.
     fn rotary(&self, rotary: Rotary, _head_dim: usize) -> Result<RotaryConfig, LoadError> {
         rope::read(self.json(), rotary)
-    }
-
-    /// A whole number that must be there.
-    ///
-    /// # Errors
-    /// It is missing or of another type.
-    fn required(&self, key: &Key) -> Result<usize, LoadError> {
-        self.usize(key)?.ok_or_else(|| self.problem(key, "is missing"))
     }
 }
 

@@ -5,10 +5,10 @@ use super::settings::first_of;
 use crate::LoadError;
 use crate::config::MaskConfig;
 use crate::json::Fields;
+use std::ops::Range;
 
 const LAYER_TYPES: &str = "layer_types";
 const WINDOW: &str = "sliding_window";
-const USE_WINDOW: &str = "use_sliding_window";
 
 /// The window of each layer. `[num_layers]`
 ///
@@ -23,65 +23,51 @@ pub(super) fn read(
     let is_full = mask == MaskConfig::Full;
     // With a mask the field counts the token itself, as a window here does; without one, the tokens on either side.
     let one_sided = |window: usize| window + usize::from(is_full);
-    let slides = match windows {
+    let types = match windows {
         Windows::Never => return Ok(vec![None; num_layers]),
-        Windows::AllLayers { default } => {
-            let window = match fields.mentions(WINDOW) {
-                false => Some(default),
-                true if fields.get(WINDOW).is_none() => None,
-                true => Some(size(fields)?),
-            };
-            return Ok(vec![window.map(one_sided); num_layers]);
+        Windows::AllLayers(_) if fields.get(WINDOW).is_some() => {
+            return Ok(vec![Some(one_sided(size(fields)?)); num_layers]);
         }
-        Windows::SomeLayers => some_layers(fields, num_layers)?,
-        Windows::Alternating => alternating(fields, num_layers)?,
-        Windows::Local => local(fields, num_layers)?,
+        Windows::AllLayers(_) if fields.mentions(WINDOW) => return Ok(vec![None; num_layers]),
+        Windows::AllLayers(default) => return Ok(vec![Some(one_sided(default)); num_layers]),
+        Windows::SomeLayers | Windows::Alternating | Windows::Local => by_type(fields, num_layers)?,
     };
-    let window = match windows {
-        Windows::SomeLayers if !slides.contains(&true) => return Ok(vec![None; num_layers]),
-        Windows::Local => two_sided(fields, "local_attention", 128)?,
-        Windows::Alternating if is_full => two_sided(fields, WINDOW, 512)?,
-        Windows::Alternating => size(fields)?,
-        _ => one_sided(size(fields)?),
+    let (slides, window) = match windows {
+        Windows::Local => {
+            let slides = types.map_or_else(|| periodic(fields, "global_attn_every_n_layers", 3, 0..num_layers), Ok)?;
+            (slides, two_sided(fields, "local_attention", 128)?)
+        }
+        Windows::Alternating => {
+            let name = first_of(fields, &["_sliding_window_pattern", "sliding_window_pattern"]);
+            let slides = types.map_or_else(|| periodic(fields, name, 6, 1..num_layers + 1), Ok)?;
+            (slides, if is_full { two_sided(fields, WINDOW, 512)? } else { size(fields)? })
+        }
+        _ => match some_layers(fields, types, num_layers)? {
+            slides if slides.contains(&true) => (slides, one_sided(size(fields)?)),
+            slides => (slides, 0),
+        },
     };
     Ok(slides.into_iter().map(|slides| slides.then_some(window)).collect())
 }
 
-/// Layers of ModernBERT with a window: all but every `global_attn_every_n_layers`th from the first on, or those of `layer_types`.
-fn local(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<bool>, LoadError> {
-    match by_type(fields, num_layers)? {
-        Some(slides) => Ok(slides),
-        None => {
-            let every = above_0(fields, "global_attn_every_n_layers", 3)?;
-            Ok((0..num_layers).map(|layer| layer % every != 0).collect())
-        }
-    }
+/// Layers with a window: all but those whose number is a multiple of a field.
+fn periodic(fields: &Fields<'_>, name: &str, default: usize, layers: Range<usize>) -> Result<Vec<bool>, LoadError> {
+    let every = above_0(fields, name, default)?;
+    Ok(layers.map(|layer| layer % every != 0).collect())
 }
 
-/// Layers of Gemma 3 with a window: all but every `_sliding_window_pattern`th, or those of `layer_types`.
-fn alternating(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<bool>, LoadError> {
-    match by_type(fields, num_layers)? {
-        Some(slides) => Ok(slides),
-        None => {
-            let every = above_0(fields, first_of(fields, &["_sliding_window_pattern", "sliding_window_pattern"]), 6)?;
-            Ok((1..=num_layers).map(|layer| layer % every != 0).collect())
-        }
-    }
-}
-
-/// Layers of Qwen with a window: those of `layer_types`, or those from one on.
-fn some_layers(fields: &Fields<'_>, num_layers: usize) -> Result<Vec<bool>, LoadError> {
-    let uses_windows = fields.or(USE_WINDOW, false)?;
-    match by_type(fields, num_layers)? {
-        Some(slides) if slides.contains(&true) && !uses_windows => {
+/// Layers of Qwen with a window: those of their types, or those from one on.
+fn some_layers(fields: &Fields<'_>, types: Option<Vec<bool>>, num_layers: usize) -> Result<Vec<bool>, LoadError> {
+    match (types, fields.or("use_sliding_window", false)?) {
+        (Some(slides), false) if slides.contains(&true) => {
             Err(fields.problem(LAYER_TYPES, "has sliding_attention, but `use_sliding_window` is not true"))
         }
-        Some(slides) => Ok(slides),
-        None if uses_windows => {
+        (Some(slides), _) => Ok(slides),
+        (None, true) => {
             let first: usize = fields.required("max_window_layers")?;
             Ok((0..num_layers).map(|layer| layer >= first).collect())
         }
-        None => Ok(vec![false; num_layers]),
+        (None, false) => Ok(vec![false; num_layers]),
     }
 }
 

@@ -26,12 +26,10 @@ impl GgufFile {
     /// # Errors
     /// They are malformed, or more or fewer than the rows.
     pub(crate) fn classifier_labels(&self) -> Result<Option<Vec<String>>, LoadError> {
-        let rows = match self.tensor(CLASS_ROWS).map(|info| info.shape.dims()) {
-            Some(_) if self.family()?.mask == MaskConfig::Causal => return Ok(None),
-            None => return Ok(None),
-            Some([_]) => 1,
-            Some(_) => self.rows(CLASS_ROWS)?,
-        };
+        if self.tensor(CLASS_ROWS).is_none() || self.family()?.mask == MaskConfig::Causal {
+            return Ok(None);
+        }
+        let rows = self.rows(CLASS_ROWS)?;
         let labels: Vec<String> = self.class_labels()?.into_iter().map(str::to_owned).collect();
         match labels.len() {
             0 if rows > MAX_LABELS => {

@@ -27,15 +27,10 @@ impl GgufFile {
         let number = match self.usize(&key)? {
             // 0 is none.
             None | Some(0 | RANK) => return Ok(None),
-            number => number,
+            Some(number) => number,
         };
-        match POOLINGS.iter().find(|row| row.gguf == number) {
-            Some(row) => Ok(Some(row.pooling)),
-            None => {
-                let what = format!("`{key}` {}", number.unwrap_or(0));
-                Err(LoadError::unsupported(self.name(), what, "1 mean, 2 cls, 3 last"))
-            }
-        }
+        let unsupported = || LoadError::unsupported(self.name(), format!("`{key}` {number}"), "1 mean, 2 cls, 3 last");
+        POOLINGS.iter().find(|row| row.gguf == number).map(|row| Some(row.pooling)).ok_or_else(unsupported)
     }
 
     /// `true` if the file declares a reranker.
@@ -83,13 +78,14 @@ impl GgufFile {
         Ok(TransformerConfig { model_type: architecture.to_owned(), ..config })
     }
 
-    /// Rows of a matrix.
+    /// Rows of a matrix. Of a single row, a rewritten file may have made a vector.
     ///
     /// # Errors
     /// There is no such matrix.
     pub(super) fn rows(&self, name: &str) -> Result<usize, LoadError> {
         match self.tensor(name).map(|info| info.shape.dims()) {
             Some(&[rows, _]) => Ok(rows),
+            Some([_]) => Ok(1),
             Some(dims) => {
                 Err(LoadError::invalid(self.name(), format!("tensor `{name}` must be a matrix, it is {dims:?}")))
             }

@@ -32,12 +32,7 @@ impl Settings for Metadata<'_> {
 
     fn table_rows(&self, name: &str) -> Result<Option<usize>, LoadError> {
         let name = format!("{name}.weight");
-        let stored = self.naming.gguf_name(&name).unwrap_or(name);
-        match self.file.tensor(&stored).map(|info| info.shape.dims()) {
-            // Of a single row, a rewritten file may have made a vector.
-            Some([_]) => Ok(Some(1)),
-            _ => self.file.rows(&stored).map(Some),
-        }
+        self.file.rows(&self.naming.gguf_name(&name).unwrap_or(name)).map(Some)
     }
 
     fn name(&self, key: &Key) -> String {
@@ -52,18 +47,13 @@ impl Settings for Metadata<'_> {
         self.file.f64(&self.name(key))
     }
 
-    /// Converters leave out what has no value.
-    fn is_null(&self, _key: &Key) -> bool {
-        true
-    }
-
     fn problem(&self, key: &Key, problem: &str) -> LoadError {
         LoadError::invalid(self.file.name(), format!("metadata `{}` {problem}", self.name(key)))
     }
 
     fn rotary(&self, rotary: Rotary, head_dim: usize) -> Result<RotaryConfig, LoadError> {
         match rotary {
-            Rotary::OneBase { base, .. } => Ok(self.file.rope(self.architecture, base.default, head_dim)?.into()),
+            Rotary::OneBase { default, .. } => Ok(self.file.rope(self.architecture, default, head_dim)?.into()),
             Rotary::TwoBases { .. } => {
                 let what = format!("`{ARCHITECTURE}` \"{}\"", self.architecture);
                 Err(LoadError::unsupported(self.file.name(), what, "models with one base of rotations"))
