@@ -18,7 +18,6 @@ use crate::json::Fields;
 use crate::source::ModelFiles;
 use crate::source::names::{inside, module_folder};
 use prefold_core::TokenizerSums;
-use prefold_kernels::Activation;
 use serde_json::{Map, Value};
 use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::{ModelWrapper, Tokenizer, TruncationDirection, TruncationParams};

@@ -1,10 +1,12 @@
 //! The family of a `config.json`.
 
-use super::FILE;
 use crate::LoadError;
 use crate::formats::families::{self, Family, Mark};
 use crate::json::Fields;
 use serde_json::Value;
+
+/// Name of the config, for messages.
+pub(super) const FILE: &str = "config.json";
 
 /// What a file says about the family of its model.
 pub(super) struct Identity<'a> {

@@ -7,12 +7,9 @@ use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::formats::families;
 use crate::json::Fields;
-use identity::Identity;
+use identity::{FILE, Identity};
 use refusals::{check_musts, refuse_unsupported};
 use serde_json::Value;
-
-/// Name of the file, for messages.
-const FILE: &str = "config.json";
 
 /// Reads a `config.json`.
 ///
