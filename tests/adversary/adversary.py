@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A standing adversary: attacks servers with every shape on every route, with floods, products, and random combinations of a seed, and loads
-models from folders and hubs that ask for all there is.
+"""A standing adversary: attacks servers with every shape on every route, with floods, products, and seeded random combinations, and loads
+models from folders and hubs that try to exhaust memory or time.
 
     tests/adversary/adversary.py [--seconds 600] [--seed 1] [--kind embedding|reranker|...|folders|hubs] [--only NAME] [--json FILE]
 
-Starts servers of all kinds in turn (PREFOLD_PROFILE=release for the optimised ones) and attacks them. All the while a good client asks in
-another process, and the rules of oracle.py are checked; those of loads are in loader.py. Each broken rule is printed with the attack's name
-and steps; `--kind KIND --seed SEED --only NAME` repeats that attack alone. Exits with 1 if there is a finding.
+Starts servers of all kinds in turn (PREFOLD_PROFILE=release for the optimised ones) and attacks them, while a good client sends requests
+from another process and the rules of oracle.py are checked; the rules for loading are in loader.py. Each broken rule is printed with the
+attack's name and steps; `--kind KIND --seed SEED --only NAME` repeats that attack alone. Exits with 1 if there is a finding.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from limits import MB, Limits  # noqa: E402
 from oracle import HEALTH_MEDIAN, MOST, quantiles  # noqa: E402
 from target import Target  # noqa: E402
 
-# Open files of the attacker, and of the server.
+# Limits of open files of the attacker and the server.
 FILES = 8000
 
 
 async def assail(field, seed, seconds, attacks, say=lambda line: None):
-    """Runs attacks until the time is over; random ones and single products only fill what is left of it."""
+    """Runs attacks until the time is over; random attacks and single products only fill the remaining time."""
     deadline = time.monotonic() + seconds
     for name, run in attacks:
         if time.monotonic() > deadline and name.startswith(schedules.FILLERS):
@@ -59,13 +59,13 @@ async def assail(field, seed, seconds, attacks, say=lambda line: None):
 
 
 def drop_old_windows(oracle, kept=200):
-    """Windows that no observation can still overlap, in a run of hours."""
+    """Drops windows that no observation can still overlap, for runs of hours."""
     if len(oracle.windows) > 2 * kept:
         del oracle.windows[:-kept]
 
 
 def afterwards(field):
-    """What must be as before, once nobody attacks."""
+    """Checks after the attacks that the server is as before."""
     oracle, target = field.oracle, field.target
     if target.process.poll() is not None:
         return
@@ -95,7 +95,7 @@ def afterwards(field):
 
 
 def stopped(field):
-    """What takes no time: SIGTERM still works, and the log is right."""
+    """Final checks: SIGTERM still works, and the log is right."""
     seconds = specials.seconds_to_end(field.target, field.limits.shutdown_timeout + specials.STOP)
     if seconds is None or field.target.process.returncode != 0:
         field.oracle.find("shutdown", f"status {field.target.process.returncode} after {seconds} s")
@@ -104,7 +104,7 @@ def stopped(field):
 
 
 def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: None, attacks=schedules.everything_slowly, end=None):
-    """Attacks a new server for a time, and ends it; returns its field with what was found."""
+    """Attacks a new server for a time, then stops it; returns its field with the findings."""
     one = KINDS[kind]
     limits = one.limits(limits)
     with tempfile.TemporaryDirectory(prefix="prefold-adversary-") as directory, \
@@ -121,7 +121,7 @@ def attack(kind, seed, seconds, name=None, limits=Limits(), say=lambda line: Non
 
 
 def report(field, seed, kind):
-    """All findings, and for each attack what repeats it."""
+    """All findings, each attack with the command that repeats it."""
     oracle = field.oracle
     lines = [f"adversary: {len(oracle.findings)} findings with seed {seed}, {kind}", *map(str, oracle.findings)]
     often = [f"  {count} times: {rule} ({', '.join(names)})" for (rule, *names), count in oracle.counts.items() if count > MOST]
@@ -133,7 +133,7 @@ def report(field, seed, kind):
 
 
 def figures(field):
-    """What was measured."""
+    """The measured figures."""
     oracle = field.oracle
     kinds = sorted({what for _, _, what in oracle.good})
     return {
@@ -159,9 +159,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=lambda text: int(text) if text.isdigit() else text, default=1, help="N; of a folder N.M too")
-    parser.add_argument("--kind", choices=rounds.PARTS, help="one kind of server, folders or hubs alone")
-    parser.add_argument("--only", metavar="NAME", help="one attack or load of --kind alone; `random` for all random ones")
-    parser.add_argument("--json", type=Path, help="writes the figures here")
+    parser.add_argument("--kind", choices=rounds.PARTS, help="only one kind of server, `folders` or `hubs`")
+    parser.add_argument("--only", metavar="NAME", help="only one attack or load of --kind; `random` for all random ones")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
     if args.only and not args.kind:
         parser.error("--only needs --kind")
@@ -182,7 +182,7 @@ def main():
 
 
 def parts(args, say):
-    """(part, seed, field of a server or result of loads) of all that is asked for."""
+    """(part, seed, field of a server or result of loads) of all requested parts."""
     if args.kind is None:
         for part, seed, result in rounds.run(attack, args.seed, args.seconds, say):
             if part == "embedding":

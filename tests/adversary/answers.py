@@ -1,11 +1,11 @@
-"""What a connection received against what it may receive."""
+"""Compares what a connection received with what it may receive."""
 
 import json
 
 import marks
 from raw import Malformed, Raw
 
-# Bytes that the sockets of both sides take for sure: a client that sent more may lose its answer to the connection's reset.
+# Bytes that the sockets of both sides always buffer: a client that sent more may lose its answer to the connection's reset.
 SURE = 60_000
 
 
@@ -14,7 +14,7 @@ class Ended(Exception):
 
 
 class Recorded(Raw):
-    """The strict parser of tests/e2e/raw.py over bytes that came before."""
+    """The strict parser of tests/e2e/raw.py over received bytes."""
 
     def __init__(self, data):
         self.received = bytearray(data)
@@ -24,7 +24,7 @@ class Recorded(Raw):
 
 
 def parsed(data):
-    """The whole answers in the bytes, 1xx apart, and whether the rest is none."""
+    """The complete answers in the bytes, without 1xx, and whether nothing is left over."""
     recorded, found = Recorded(data), []
     try:
         while recorded.received:
@@ -37,7 +37,7 @@ def parsed(data):
 
 
 def error_fault(answer):
-    """What is wrong with the body of an error, or None. Errors of the HTTP parser have no body."""
+    """The fault of an error's body, or None. Errors of the HTTP parser have no body."""
     if not answer.body:
         return None
     try:
@@ -60,7 +60,7 @@ def foreign(one, data):
 
 
 def faults(one, heard):
-    """(rule, what is wrong) of the answers of one play."""
+    """(rule, detail) of the answers of one play."""
     others = foreign(one, heard.data)
     if others:
         yield "another's text", f"an answer has {sorted(others)[:3]}: {bytes(heard.data[:300])!r}"

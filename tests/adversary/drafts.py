@@ -13,15 +13,15 @@ from steps import Pause, Read, Send
 # Keys of the attacked server; `NONE` and `WRONG` open nothing.
 GOOD, BAD = "good-5c1f7d20", "bad-0e94ab31"
 NONE, WRONG = None, "wrong-77777777"
-# Bytes of one vector that the server counts: 384 values and what it adds (docs/reliability.md, "The bytes of a request").
+# Bytes that the server counts for one vector: 384 values and an overhead (docs/reliability.md, "The bytes of a request").
 VECTOR = 4 * 384 + 256
-# Seconds that an attacker reads at most.
+# Maximum seconds that an attacker reads.
 PATIENCE = 8.0
 
 
 @dataclass
 class Draft:
-    """What one attacker may send."""
+    """Keys, texts and requests of one attacker."""
 
     chance: object
     route: Route
@@ -51,7 +51,7 @@ class Draft:
         return made
 
     def huge(self, size, kind=marks.FIELD):
-        """A text of one canary again and again, so that it can be counted how much of it comes through."""
+        """A text that repeats one canary, to count how much of it is repeated in answers."""
         made = self.mark(kind)
         return (made + ".") * (size // (len(made) + 1) + 1)
 
@@ -74,13 +74,13 @@ class Draft:
         return head(method or self.route.method, path or self.route.path, *self.fields(*more, host=host, close=close), version=version)
 
     def request(self, body=None, *more, close=True, **options):
-        """A whole request with its length."""
+        """A complete request with content-length."""
         body = self.body() if body is None else body
         length = [("content-length", len(body))] if body or self.route.method == "POST" else []
         return self.head(*length, *more, close=close, **options) + body
 
     def load(self, sent=b"", body=0, inputs=2, tokens=None, is_whole=True, **more):
-        """What a connection with these bytes may hold."""
+        """The load that a connection with these bytes may cause."""
         length = max(0, len(sent) - body)
         if not self.is_let_in:
             return Load(connections=1, heads=min(len(sent), HEAD), **more)
@@ -95,7 +95,7 @@ class Draft:
         return replace(found, **given)
 
     def play(self, *steps, load=None, **options):
-        """A play of these steps. Its load follows from the bytes that it sends, unless it is given."""
+        """A play of these steps. Its load is derived from the bytes that it sends, unless given."""
         sent = b"".join(step.data for step in steps if hasattr(step, "data"))
         return Play(steps, load or self.load(sent, max(0, len(sent) - 400)), marks=frozenset(self.own), **options)
 
@@ -104,6 +104,6 @@ class Draft:
         return self.play(Send(sent), Read(seconds), **options)
 
     def held(self, sent, seconds=0.6, **options):
-        """A play that sends part of a request and stays without reading."""
+        """A play that sends part of a request and stays connected without reading."""
         sent_body = max(0, len(sent) - sent.find(b"\r\n\r\n") - 4) if b"\r\n\r\n" in sent else 0
         return self.play(Send(sent), Pause(seconds), load=self.load(sent, sent_body, is_whole=False), **options)

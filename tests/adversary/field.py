@@ -12,18 +12,20 @@ from oracle import Oracle
 from raw import settled
 from steps import Heard, play
 
-# Requests in flight, waiting inputs and descriptors beside those of attacks: of the witness, and of the one who asks.
+# Requests in flight, waiting inputs and descriptors that do not belong to attacks: the witness's, and the ones of the
+# check itself.
 OWN_REQUESTS, OWN_INPUTS, OWN_DESCRIPTORS = 4, 3, 8
-# Seconds after an attack until the server has let go of it. Work that has begun is finished.
+# Maximum seconds after an attack until the server has released its resources. Work that has begun is finished.
 RELEASE = 45
-# Seconds to wait before a flood until memory is as before: work that has begun goes on when its client leaves.
+# Seconds to wait before a flood until memory is as before: work that has begun continues after its client leaves.
 CALM = 20
-# What may stay resident after all attacks, beyond the memory before the first: buffers of batches and pages that the allocator keeps.
+# Memory that may stay resident after all attacks, beyond the memory before the first: buffers of batches and pages kept by the
+# allocator.
 KEPT = 96 * MB
 
 
 def warm_up(target, questions):
-    """Requests after which a server's memory is that of one in use: full batches, long answers, large bodies."""
+    """Requests that bring a server's memory to its level in use: full batches, long answers, large bodies."""
     path, field, wrap, many, words = WARM.get(questions, ("/v1/embeddings", "input", lambda text: text, 2000, 60))
     inputs = [wrap(f"{number} {'zebra quince ' * words}") for number in range(16)]
     for body in ({field: inputs}, {field: [wrap("a")] * many}, {field: inputs, "ignored": "x" * MB}) * 3:
@@ -31,7 +33,7 @@ def warm_up(target, questions):
         assert response.status == 200, response
 
 
-# Route, field and form of an input, how many inputs and words, where they are not those of an embedding model.
+# Route, field and form of an input, and numbers of inputs and words, where they differ from an embedding model's.
 WARM = {
     "classifier": ("/predict", "inputs", lambda text: [text], 2000, 60),
     "tokens": ("/predict_tokens", "inputs", lambda text: text, 2000, 60),
@@ -41,7 +43,7 @@ WARM = {
 
 
 class Field:
-    """One server and who attacks it."""
+    """One server and its attackers."""
 
     def __init__(self, target, limits, questions):
         self.target, self.limits = target, limits
@@ -70,25 +72,25 @@ class Field:
         self.oracle.check_answers(window, attack.plays, heard)
 
     async def calm(self):
-        """Waits until what the last attack took is given back: the next one is judged by its growth."""
+        """Waits until the memory of the last attack is freed, since the next one is judged by the growth."""
         deadline = asyncio.get_running_loop().time() + CALM
         while self.oracle.vitals.resident() > self.resident + KEPT // 2 and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.05)
 
     def start(self, attack):
-        """Begins an attack that goes on beside others."""
+        """Starts an attack that runs concurrently with others."""
         self.held_beside += len(attack.plays)
         self.beside.append((asyncio.create_task(self.run(attack)), len(attack.plays)))
 
     async def join(self):
-        """Waits for the attacks that `start` began."""
+        """Waits for the attacks begun by `start`."""
         for task, count in self.beside:
             await task
             self.held_beside -= count
         self.beside = []
 
     async def settle(self, window):
-        """Waits until the server has let go of an attack, and closes its window."""
+        """Waits until the server has released the resources of an attack, and closes its window."""
         deadline = asyncio.get_running_loop().time() + RELEASE
         while left := await asyncio.to_thread(self.left):
             if self.target.process.poll() is not None:
@@ -100,7 +102,7 @@ class Field:
         self.oracle.end(window)
 
     def left(self):
-        """What the server still holds; empty if nothing beyond what the witness needs."""
+        """Resources that the server still holds; empty if only the witness's."""
         try:
             return self._held()
         except OSError as error:
@@ -118,7 +120,7 @@ class Field:
 
     @asynccontextmanager
     async def witnessed(self, questions):
-        """Runs the witness, and looks at the server several times a second."""
+        """Runs the witness, and samples the server several times a second."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, str(Path(__file__).with_name("witness.py")), str(self.target.port), questions,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)

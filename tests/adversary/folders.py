@@ -1,4 +1,5 @@
-"""Model folders whose items are each within a limit while their sum or product need not be. Importing the modules of makers fills `FOLDERS`."""
+"""Model folders whose items are each within a limit although their sum or product may exceed it. Importing the modules of makers fills
+`FOLDERS`."""
 
 import json
 import random
@@ -14,16 +15,16 @@ SHORT, LONG = 3_000_000, 40_000_000
 
 @dataclass
 class Draft:
-    """A copy of a fixture that a maker changes. `scale` is the size of the largest file, in bytes, about."""
+    """A copy of a fixture that a maker changes. `scale` is the approximate size of the largest file in bytes."""
 
     chance: random.Random
     path: object
     scale: int
-    room: int = 0  # Bytes that loading may take beside those that follow from the size.
-    words: list = field(default_factory=list)  # What was chosen, for a report.
+    room: int = 0  # Bytes that loading may take in addition to the bound by file size.
+    words: list = field(default_factory=list)  # Random choices, for a report.
 
     def count(self, bytes_each, most=None):
-        """As many items of this size as the scale has room for; now and then far fewer."""
+        """As many items of this size as fit the scale; sometimes far fewer."""
         count = max(1, int(self.scale / bytes_each))
         if self.chance.random() < 0.3:
             count = int(count ** self.chance.uniform(0.5, 1))
@@ -54,16 +55,16 @@ class Draft:
             (self.path / name).unlink()
 
     def word(self, size):
-        """Letters that no other word begins with, by chance."""
+        """Random letters, which no other word is likely to begin with."""
         return "%06x" % self.chance.getrandbits(24) + "".join(self.chance.choices("abcdefghijklmnop", k=max(0, size - 6)))
 
     def model(self):
-        """What is loaded: the folder, or its only GGUF file."""
+        """The path to load: the folder, or its only GGUF file."""
         found = list(self.path.glob("*.gguf"))
         return found[0] if found else self.path
 
     def size(self):
-        """Bytes of the files, those of a file with several names once."""
+        """Bytes of the files; a file with several names counts once."""
         found = {(at.st_dev, at.st_ino): at.st_size for at in (file.lstat() for file in self.path.rglob("*") if file.is_file())}
         return sum(found.values())
 

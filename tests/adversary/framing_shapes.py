@@ -1,11 +1,11 @@
-"""Shapes of bodies and answers: lengths that lie, bodies that do not come, answers that nobody reads, connections that end."""
+"""Shapes of bodies and answers: wrong lengths, missing bodies, unread answers, connections that end."""
 
 import shapes
 from raw import head
 from steps import Drip, HalfClose, Pause, Read, Send
 
 MIB = 1 << 20
-# What a server may do with a body of which it has not all: wait, refuse it, or answer without it on routes that take none.
+# Allowed reactions to an incomplete body: wait, refuse it, or answer without it on routes that take none.
 BEGUN = {"most": 1}
 PADDING = b"x" * 2_000_000
 
@@ -48,7 +48,7 @@ def slow_body(draft):
 
 @shapes.posts
 def body_that_never_ends(draft):
-    """A byte now and then: the time for the whole body is limited."""
+    """Single bytes with pauses: the time for the whole body is limited."""
     if not draft.is_let_in:
         return None
     begun = draft.head(("content-length", 5000))
@@ -91,14 +91,14 @@ def half_close(draft):
 
 @shapes.shape
 def half_close_before_a_long_answer(draft):
-    """A whole request, the end of the client's half, and an answer that does not fit the buffers: it is complete, or there is none."""
+    """A complete request, the end of the client's half, and an answer that exceeds the buffers: it is complete or missing."""
     sent = draft.request(draft.body(24, 100))
     return draft.play(Send(sent), HalfClose(), Pause(0.3), Read(8), load=draft.load(sent, 3600, inputs=24), receive_buffer=4096, resets=False)
 
 
 @shapes.shape
 def abort_at_a_random_byte(draft):
-    """Three clients of each route that leave in the middle of what they send, at once or after a while."""
+    """Three clients per route that disconnect while sending, at once or after a while."""
     found = []
     for _ in range(3):
         whole = draft.request()
@@ -125,7 +125,7 @@ def slowly_read_answer(draft):
 
 @shapes.shape
 def pipelined(draft):
-    """Eight requests at once on one connection, the last of which ends it."""
+    """Eight pipelined requests on one connection, of which the last closes it."""
     sent = b"".join(draft.request(close=i == 7) for i in range(8))
     return draft.asked(sent, load=draft.load(sent, len(sent), inputs=16), least=8, most=8)
 
@@ -143,7 +143,7 @@ def many_small(draft):
 
 @shapes.posts
 def one_large(draft):
-    """Two megabytes of which nothing is asked for."""
+    """Two megabytes of unexpected data."""
     body = draft.body()
     body = body[:-1] + b',"ignored":"' + PADDING + b'"}'
     return draft.asked(draft.request(body), load=draft.load(body, len(body), tokens=200, tokenized=200))
@@ -151,7 +151,7 @@ def one_large(draft):
 
 @shapes.posts
 def smuggled(draft):
-    """One request by its length, two by its chunks: the second must never be answered."""
+    """One request by content-length, two by chunks: the second must never be answered."""
     second = head("GET", "/no/smuggled", ("host", "test"))
     both = [("content-length", len(second) + 5), ("transfer-encoding", "chunked")]
     draft.chance.shuffle(both)

@@ -25,14 +25,14 @@ def dripped_head(draft):
 
 @shapes.shape
 def head_that_never_ends(draft):
-    """A field that goes on and on, slowly: the time for the whole head is limited."""
+    """A header field without an end, sent slowly: the time for the whole head is limited."""
     begun = draft.head()[:-2] + b"x-slow: "
     return draft.play(Send(begun), Drip(b"a" * 30, 1, 0.1), Read(6), allowed=frozenset({408, 431}), most=1, cut_within=9)
 
 
 @shapes.shape
 def large_head(draft):
-    """Fields of 8 to 200 kB in all, in one or many."""
+    """Header fields of 8 to 200 kB in total, in one or many."""
     size, count = draft.chance.choice([(8_000, 1), (15_000, 30), (60_000, 1), (60_000, 90), (200_000, 1), (200_000, 80), (9_000, 900)])
     fields = [(f"x-{i}", "a" * (size // count)) for i in range(count)]
     return draft.asked(draft.request(None, *fields), seconds=3, most=1)
@@ -95,7 +95,7 @@ def other_protocols(draft):
 
 @shapes.shape
 def other_targets(draft):
-    """Paths that name this route in another form, or carry text into messages and the log."""
+    """Paths that name this route in another form, or try to put text into messages and the log."""
     path = draft.route.path
     target = draft.chance.choice([
         f"http://evil.example{path}", f"/{path}", f"{path}/", f"{path}?{'a=b&' * 500}", f"{path}%00", f"{path}/../..", "*", f"{path};a",
@@ -122,6 +122,6 @@ def keys_in_wrong_places(draft):
 
 @shapes.shape
 def many_idle(draft):
-    """Connections that say nothing, or no more after an answer."""
+    """Connections that send nothing, or nothing more after an answer."""
     silent = draft.play(Pause(0.6), most=0)
     return [silent, silent, draft.play(Send(draft.request(close=False)), Pause(0.6))]

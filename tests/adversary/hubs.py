@@ -1,4 +1,4 @@
-"""A hub without an end: each request of a download, answered in each way that goes on for ever, repeats itself or leads elsewhere."""
+"""A hub with endless answers: each request of a download, answered in every way that never ends, repeats itself or redirects."""
 
 import gzip
 import json
@@ -15,22 +15,22 @@ from fake_hub import CHUNKS, COMMIT, LISTING, NAME, PLAN, RESOLVE, TOKEN, Hub
 from limits import MB
 
 SECRET = "hf_tcn0000000000secret"
-# Bytes that a hub sends before it gives up, and that a program may have taken of it: files into memory, and what lies in sockets.
+# Bytes that a hub sends before it gives up, and bytes that a program may read of them: files in memory, and socket buffers.
 MOST, TAKEN = 400 * MB, 300 * MB
-# The same of what Xet's own library reads, whose memory is watched from outside: it may grow by that much and what comes between two looks.
+# The same for reads by Xet's own library, whose memory is watched from outside: it may grow by that much plus the data between two samples.
 MOST_OF_XET, TAKEN_OF_XET, GROWTH_OF_XET = 3000 * MB, 2200 * MB, 1900 * MB
-# Seconds that a byte now and then goes on.
+# Duration in seconds of slow answers, single bytes with pauses.
 TRICKLE = 40.0
-# Bytes that may stay in the cache beside the files.
+# Bytes that may stay in the cache in addition to the files.
 LEFT = 4 * MB
 WEIGHTS = "model.safetensors"
-# What a server that starts is asked.
+# Requests to a server that starts.
 TEXTS = ("a",)
 WAYS, HEADS = {}, {}
 
 
 class Elsewhere:
-    """Another host, which notes what it is asked with, and answers without an end."""
+    """Another host, which records the headers of its requests, and sends endless answers."""
 
     def __init__(self):
         self.seen = []
@@ -71,7 +71,7 @@ def chunk(data):
 
 
 def flood(handler, data, is_body=True):
-    """Sends the data again and again until the client has left, or enough is sent; counts it where it is a body."""
+    """Sends the data repeatedly until the client has left or enough is sent; counts it if it is a body."""
     handler.close_connection = True
     try:
         for _ in range(getattr(handler, "hub", handler.server).most // len(data) + 1):
@@ -83,7 +83,7 @@ def flood(handler, data, is_body=True):
 
 
 def begin(handler, status=200, *fields):
-    """A status line and fields, those of a file among them. The head is open."""
+    """A status line and header fields, including a file's. The head is left open."""
     handler.send_response(status)
     file = handler.path.split("?")[0].removeprefix(RESOLVE)
     if file in handler.hub.files and status < 300:
@@ -100,7 +100,7 @@ def way(maker):
 
 
 def head_too(maker):
-    """The same of an answer that is one to HEAD as well."""
+    """Registers a maker whose answer also applies to HEAD."""
     HEADS[maker.__name__] = maker
     return way(maker)
 
@@ -140,7 +140,7 @@ def body_of_a_great_length(chance):
 
 @way
 def text_without_an_end(chance):
-    """JSON that is right as far as it goes."""
+    """Valid JSON without an end."""
     begun, data = chance.choice([(b'{"siblings":[', b'{"rfilename":"a"},'), (b'{"sha":"', b"a"), (b'{"siblings":[{"rfilename":"', b"a/"),
         (b"[", b"[],")])
 
@@ -175,7 +175,7 @@ def extensions_of_chunks(chance):
 
 @way
 def trickle(chance):
-    """A byte now and then: never silent for as long as --download-timeout."""
+    """Single bytes with pauses shorter than --download-timeout."""
     data = chance.choice([b" ", b"a", b"["])
 
     def answer(handler, body):
@@ -237,7 +237,7 @@ def interim_answers(chance):
 
 @head_too
 def redirects(chance):
-    """To itself, to addresses that are always new, to hosts and schemes of other kinds."""
+    """Redirects to itself, to ever new addresses, and to other hosts and schemes."""
     status = chance.choice([301, 302, 303, 307, 308])
     make = chance.choice([
         lambda handler: handler.path, lambda handler: f"{handler.path.split('?')[0]}?{random.random()}",
@@ -255,7 +255,7 @@ def redirects(chance):
 
 @head_too
 def wrong_settings(chance):
-    """Fields of sizes and names that are none."""
+    """Header fields with invalid sizes and names."""
     field = chance.choice([("content-length", "18446744073709551615"), ("etag", '"../../../../a"'), ("etag", "a" * 40_000), ("etag", '""'),
         ("x-repo-commit", "../a"),
                            ("x-linked-size", str(2**62)), ("x-xet-hash", "../a"), ("content-range", f"bytes 0-{2**62}/{2**63}")])
@@ -271,7 +271,7 @@ def wrong_settings(chance):
 
 
 def names_without_measure(chance):
-    """A whole listing of very many names, long ones, of folders and shards; whatever it names has a page."""
+    """A complete listing of very many or very long names, of folders and shards; every listed name has a page."""
     make = chance.choice([lambda number: f"{number}.json", lambda number: f"model-{number:05}-of-99999.safetensors",
         lambda number: f"{number}/config.json",
                           lambda number: "a" * 2000 + str(number), lambda number: "../" * 9 + f"{number}",
@@ -296,7 +296,7 @@ OF_XET = [("GET", TOKEN), ("GET", PLAN), ("GET", CHUNKS)]
 
 @dataclass
 class Case:
-    """One hub: which request it answers how, and who asks."""
+    """One hub: its answer to each request, and the program that asks."""
 
     request: tuple
     name: str
@@ -308,7 +308,7 @@ class Case:
 
 
 def cases(seed):
-    """All requests with all ways, in an order of the seed."""
+    """All requests with all answers, in seeded order."""
     chance = random.Random(f"{seed} hubs")
     made = []
     for request in [*ASKED, *OF_XET]:
@@ -320,7 +320,7 @@ def cases(seed):
 
 
 def short(seed):
-    """A few that are soon over: one of each request, none that waits."""
+    """A short selection: one answer for each request, none that waits."""
     slow = {trickle.__name__, head_that_trickles.__name__, interim_answers.__name__}
     first = {}
     for case in cases(seed):
@@ -330,7 +330,7 @@ def short(seed):
 
 
 def play(case, is_long=True):
-    """Loads from this hub; (rule, what is wrong)."""
+    """Loads a model from this hub; returns (rule, detail)."""
     elsewhere, is_library = Elsewhere(), case.request in (("GET", PLAN), ("GET", CHUNKS))
     with Hub("bert-mean-tiny", xet={WEIGHTS} if case.request in OF_XET else ()) as hub, TemporaryDirectory(prefix="prefold-hub-") as cache:
         hub.elsewhere, hub.sent, hub.most = elsewhere, 0, MOST_OF_XET if is_library and is_long else MOST

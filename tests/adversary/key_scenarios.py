@@ -1,4 +1,4 @@
-"""Attacks by one key on what all keys share: its places, its bytes, its time. The good client, of another key, is refused nothing."""
+"""Attacks by one key on what all keys share: places, bytes and time. The good client has another key and is never refused."""
 
 import json
 import random
@@ -8,7 +8,7 @@ from plays import Attack
 from routes import EMBED, EMBED_ALL, OPENAI, ROUTES, TOKENIZE
 from steps import Drip, Pause, Read, Send
 
-# Seconds that each goes on.
+# Duration of each in seconds.
 LASTS = 4.0
 
 
@@ -19,7 +19,7 @@ def held(draft, body, count, *steps, **load):
 
 
 def slow_readers_of_a_key(seed, limits):
-    """Two answers, each as large as all that may be held, read at the rate that is just allowed."""
+    """Two answers, each as large as the limit on held answers, read at the minimum allowed rate."""
     chance = random.Random(seed)
     count = 3 * limits.buffered // (4 * 1792)
     body = json.dumps({"input": [[7]] * count}).encode()
@@ -29,7 +29,7 @@ def slow_readers_of_a_key(seed, limits):
 
 
 def slow_readers_of_every_route(seed, limits):
-    """Eight connections of each route that ask for long answers, and hardly read them."""
+    """Eight connections per route that request long answers and hardly read them."""
     chance, plays = random.Random(seed), []
     for route in ROUTES:
         for _ in range(8 if route.body else 2):
@@ -40,7 +40,7 @@ def slow_readers_of_every_route(seed, limits):
 
 
 def slow_senders_of_a_key(seed, limits):
-    """Bodies that hold all bytes, and go on bit by bit."""
+    """Bodies that hold all bytes of the quota, sent bit by bit."""
     chance = random.Random(seed)
     size = limits.payload - 10_000
 
@@ -52,7 +52,7 @@ def slow_senders_of_a_key(seed, limits):
 
 
 def places_of_a_key(seed, limits):
-    """Twice as many requests as there are places, of long texts, on every route."""
+    """Twice as many requests as places, with long texts, on every route."""
     chance = random.Random(seed)
     routes = [route for route in ROUTES if route.body]
 
@@ -63,7 +63,7 @@ def places_of_a_key(seed, limits):
 
 
 def tokens_of_a_key(seed, limits):
-    """Requests that fill the queue with inputs and tokens, each for all that one may ask for."""
+    """Requests that fill the queue with inputs and tokens, each with the maximum of a request."""
     chance = random.Random(seed)
 
     def one(number):
@@ -75,7 +75,8 @@ def tokens_of_a_key(seed, limits):
 
 
 def tokenizations_of_a_key(seed, limits):
-    """Twelve connections that tokenize again and again, together as much as all may, and twelve with long texts to embed."""
+    """Twelve connections that tokenize repeatedly, together as much as the shared limit allows, and twelve with long texts
+    to embed."""
     chance = random.Random(seed)
 
     def one(number):
@@ -91,6 +92,6 @@ ALL = (slow_readers_of_a_key, slow_readers_of_every_route, slow_senders_of_a_key
 
 
 def all_together(seed, limits):
-    """Slow readers, slow senders and twice as many requests as there are places, at once."""
+    """Slow readers, slow senders and twice as many requests as places, at once."""
     attacks = [make(seed, limits) for make in (slow_readers_of_a_key, slow_senders_of_a_key, places_of_a_key)]
     return Attack("all_together", sum((attack.plays for attack in attacks), ()), LASTS + 15)

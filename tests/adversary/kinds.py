@@ -1,4 +1,5 @@
-"""Kinds of servers: the model, its flags, what the good client asks. Each has routes of its own, and multiplies other things."""
+"""Kinds of servers: the model, its flags, and the good client's requests. Each has its own routes, and multiplies other
+quantities."""
 
 import json
 import shutil
@@ -7,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness import FIXTURES
 from tensor_folders import give_rows
 
-# Labels of the classifier of many.
+# Labels of the classifier with many labels.
 LABELS = 20_000
 
 
@@ -16,7 +17,7 @@ def fixture(name):
 
 
 def classifier_of_many_labels(directory):
-    """A classifier of tokens whose answer to one token has thousands of scores."""
+    """A token classifier whose answer for one token has thousands of scores."""
     path = shutil.copytree(FIXTURES / "bert-ner-tiny", directory / "labels", ignore=shutil.ignore_patterns("expected*"))
     give_rows(path / "model.safetensors", LABELS, "classifier.weight", "classifier.bias")
     config = json.loads((path / "config.json").read_text())
@@ -28,7 +29,7 @@ def classifier_of_many_labels(directory):
 
 @dataclass(frozen=True)
 class Kind:
-    """`questions` names what the good client asks (`witness.QUESTIONS`); `changes` are those of its limits."""
+    """`questions` names the good client's requests (`witness.QUESTIONS`); `changes` override limits."""
 
     arguments: object
     questions: str

@@ -1,4 +1,5 @@
-"""Loads one model, with `check-model` or a start, within bounds of memory and time; what breaks one becomes a finding."""
+"""Loads one model, with `check-model` or a server start, within bounds of memory and time; a violation becomes a
+finding."""
 
 import os
 import re
@@ -14,21 +15,21 @@ from pathlib import Path
 from harness import ADDRESS, PREFOLD, Address, environment
 from limits import MB
 
-# Peak memory of loading: for the program and its libraries, and for each byte of the files.
+# Bounds of the peak memory of loading: for the program and its libraries, and per byte of the files.
 BASE, EACH = 512 * MB, 8
-# Seconds, on a busy machine and with a program that is not optimised: for what a model of a few bytes takes, and for a MB of its files.
+# Bounds in seconds, for a busy machine and an unoptimised program: for a tiny model, and per MB of its files.
 SECONDS, PER_MB = 90.0, 4.0
-# Address space beyond the memory: code, stacks, what the allocator reserves.
+# Address space beyond the memory: code, stacks, reservations of the allocator.
 RESERVED = 4 << 30
-# Bytes of output: messages repeat parts of files, not files.
+# Maximum bytes of output: messages repeat parts of files, not whole files.
 SAID = 64_000
-# Seconds for an answer about a text, for health meanwhile, and from SIGTERM to the end.
+# Maximum seconds for the answer to a text, for a health check meanwhile, and from SIGTERM to the exit.
 ANSWER, HEALTH, STOP = 20.0, 5.0, 30.0
-# Texts that are asked of a model that has started: a word without end, the letters of its tokens, spaces, and what normalisers work on.
+# Texts sent to a started model: an endless word, letters of its tokens, spaces, and characters that normalisers change.
 TEXTS = ("a" * 20_000, "ab " * 7000, " " * 20_000, "é" * 10_000, "▁" * 6000 + "a" * 3000, "1a2b " * 4000)
-# Status of check-model where it cannot tell, as the hub fails.
+# Status of check-model without a verdict, because the hub fails.
 UNKNOWN = 3
-# A start of the program that keeps its status and its peak, which is not its starter's, and sets the limit of its address space.
+# Starts the program with a limit of its address space, and records its status and its own peak memory.
 STARTER = """
 import os, resource, signal, subprocess, sys
 signal.signal(signal.SIGTERM, lambda *_: None)
@@ -41,19 +42,20 @@ open(sys.argv[1], "w").write(f"{os.waitstatus_to_exitcode(status)} {usage.ru_max
 
 @dataclass
 class Load:
-    """What a load came to."""
+    """Result of a load."""
 
-    status: int | None  # None if it was killed after its time.
+    status: int | None  # None if it was killed after its time limit.
     seconds: float
     peak: int
     said: str
     bound: int
     limit: float
-    problems: tuple = ()  # Of a server that started: (rule, detail).
+    problems: tuple = ()  # Problems of a started server: (rule, detail).
 
 
 class Loading:
-    """A running load. `check` is check-model, else it is a start; `room` are bytes that it may take besides."""
+    """A running load: check-model if `check`, else a server start; `room` is additional memory that it may take, in
+    bytes."""
 
     def __init__(self, check, *arguments, size, room=0, env=None):
         self.bound, self.limit = BASE + EACH * size + room, SECONDS + PER_MB * size / MB
@@ -87,7 +89,7 @@ class Loading:
             return 0
 
     def wait(self, is_enough=lambda: False):
-        """Waits until it is over, or far beyond a bound, or `is_enough`; returns whether it is enough."""
+        """Waits until the load is over, far beyond a bound, or `is_enough()`; returns whether it is enough."""
         while not self.is_over(0.05):
             if is_enough():
                 return True
@@ -101,7 +103,7 @@ class Loading:
         os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self, problems=()):
-        """The load, which is over."""
+        """The result of the finished load."""
         if self.process.poll() is None:
             self.kill()
         self.process.wait()
@@ -121,7 +123,7 @@ def check(*arguments, size, room=0, env=None):
 
 
 def start(*arguments, size, room=0, env=None, texts=TEXTS):
-    """A start; if it succeeds, questions with texts and a stop."""
+    """A server start; if it succeeds, requests with texts and a stop."""
     loading = Loading(False, *arguments, size=size, room=room, env=env)
     server = Address(None)
 
@@ -144,7 +146,7 @@ def start(*arguments, size, room=0, env=None, texts=TEXTS):
 
 
 def asked(server, texts):
-    """(rule, detail) of answers about texts that are late or failures."""
+    """(rule, detail) of answers to texts that are late or fail."""
     for route in ("/embed", "/tokenize"):
         for text in texts:
             for what, limit, ask in ((f"POST {route} of {text[:9]!r}...", ANSWER, lambda: server.post(route, {"inputs": [text,
@@ -163,7 +165,7 @@ def asked(server, texts):
 
 
 def faults(load):
-    """(rule, what is wrong) of a load."""
+    """(rule, detail) of a load."""
     yield from load.problems
     if load.status is None:
         yield "killed", f"after {load.seconds:.0f} s with {load.peak / MB:.0f} MB: allowed are {load.limit:.0f} s, and twice {load.bound / MB:.0f} MB"

@@ -1,4 +1,4 @@
-"""Loads for a time: model folders of every maker, and hubs without an end, two at a time."""
+"""Loads for a time: model folders of every maker, and hubs with endless answers, two at a time."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ AT_ONCE = 2
 
 
 def load_folder(name, seed, scale):
-    """(what was made, findings as text) of a folder of this name."""
+    """(description of the folder, findings as text) of a folder of this name."""
     with tempfile.TemporaryDirectory(prefix="prefold-folder-") as directory:
         draft = folders.make(name, seed, Path(directory) / "model", scale)
         load = loader.start if draft.chance.random() < 0.5 else loader.check
@@ -29,12 +29,12 @@ def load_folder(name, seed, scale):
 
 
 def size_of(seed, most):
-    """Bytes of the largest file: the most in a first round, then less by chance."""
+    """Bytes of the largest file: the maximum in a first round, then random."""
     return most if "." not in str(seed) else int(folders.SHORT * (most / folders.SHORT) ** random.Random(seed).random())
 
 
 def folder_jobs(seed, most):
-    """(name, job) of every maker once, and then for ever with other seeds and sizes."""
+    """(name, job) of every maker once, and then endlessly with other seeds and sizes."""
     for number in itertools.count():
         one = seed if number == 0 else f"{seed}.{number}"
         for name in folders.FOLDERS:
@@ -42,14 +42,14 @@ def folder_jobs(seed, most):
 
 
 def hub_jobs(seed, chosen=hubs.cases):
-    """(name, job) of every request with every way; of a short choice, less is sent."""
+    """(name, job) of every request with every answer; a short selection sends less."""
     for case in chosen(seed):
         yield str(case), lambda case=case: (str(case), [f"{rule} ({case}): {detail}" for rule, detail in hubs.play(case,
             chosen is hubs.cases)])
 
 
 def run(jobs, seconds, say=lambda line: None):
-    """Runs jobs until the time is over or there is none; returns the findings, and how many ran."""
+    """Runs jobs until the time is over or none is left; returns the findings and the number of jobs run."""
     deadline, found, count = time.monotonic() + seconds, [], 0
 
     def one(job):
@@ -67,7 +67,7 @@ def run(jobs, seconds, say=lambda line: None):
 
 
 def only(seed, name):
-    """The jobs of this name: a maker's, or what a case of a hub says."""
+    """The jobs of this name: a maker, or a case of a hub."""
     folder = lambda: load_folder(name, seed, size_of(seed, folders.LONG))  # noqa: E731
     known = [(name, folder)] if name in folders.FOLDERS else [job for job in hub_jobs(seed) if name in job[0]]
     if not known:

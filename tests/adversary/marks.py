@@ -2,7 +2,8 @@
 
 import re
 
-# Kinds: a text to work on, which no log line and no message has; a wrong value of a field, and a path, of which messages have a part.
+# Kinds: a text to process, which appears in no log line and no message; a wrong value of a field, and a path, whose beginning
+# messages may contain.
 TEXT, FIELD, PATH = "tcn", "fcn", "pcn"
 ANY = re.compile(rb"[tfp]cn[0-9a-f]{10}")
 TEXTS = re.compile(rb"tcn[0-9a-f]{10}")
@@ -16,7 +17,7 @@ def make(chance, kind=TEXT):
 
 
 def strings(value):
-    """All strings of a JSON value, keys among them."""
+    """All strings of a JSON value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Random combinations: key, route, content, framing, speed, where it is cut, how it ends, how it is read, how many at once."""
+"""Random combinations of key, route, content, framing, speed, truncation, end, reading and concurrency."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def many(draft):
 
 
 def equal_ids(draft):
-    """Inputs that are computed once and answered each."""
+    """Equal inputs, which are computed once and answered individually."""
     count = draft.chance.randrange(1, 1000)
     fields = draft.value(1)
     field = "inputs" if "inputs" in fields else "input"
@@ -57,7 +57,7 @@ CONTENTS = (small, small, many, equal_ids, long_text, padded, damaged, wrong_fie
 
 
 def framed(draft, body):
-    """The bytes of a request: with its length, with another, or in chunks."""
+    """The bytes of a request: with its length, with a wrong length, or in chunks."""
     kind = draft.chance.choice(("length", "length", "chunks", "more", "less"))
     if kind == "chunks":
         return draft.head(("transfer-encoding", "chunked")) + chunks(body, draft.chance.choice([1, 7, 1000, 70_000]) if len(body) < 5000
@@ -83,7 +83,7 @@ def one(chance, routes):
 
 
 def mixed(seed, number, routes):
-    """The random attack of this number: the same for the same seed, whatever ran before."""
+    """The random attack of this number, determined by the seed and independent of earlier attacks."""
     chance = random.Random(f"{seed} {number}")
     most = chance.choice((1, 4, 16, 40, 100))
     if chance.random() < 0.3:
@@ -97,7 +97,7 @@ def mixed(seed, number, routes):
 
 
 def together(seed, title, names, routes, keys=lambda number: (BAD,)):
-    """An attack of these shapes on these routes; `keys` of each route's number are who asks."""
+    """An attack of these shapes on these routes; `keys` gives the keys for each route's number."""
     made = []
     for name in names:
         for number, route in enumerate(routes):
@@ -108,6 +108,6 @@ def together(seed, title, names, routes, keys=lambda number: (BAD,)):
 
 
 def matrix(seed, routes):
-    """Every shape but those of products with every route, with a key and without."""
+    """Every shape except products on every route, with a key and without."""
     for name in sorted(shapes.SHAPES.keys() - shapes.PRODUCTS):
         yield together(seed, name, [name], routes, lambda number: (BAD, NONE if number % 2 else WRONG))

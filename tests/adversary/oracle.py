@@ -1,4 +1,4 @@
-"""The rules, checked while attacks run; what breaks one becomes a finding with the steps that reproduce it."""
+"""The rules, checked while attacks run; a violation becomes a finding with the steps that reproduce it."""
 
 import math
 import time
@@ -11,15 +11,15 @@ from plays import Load
 from raw import Vitals
 
 # Seconds. The server's cores are shared with the attacker and often with other work, so these hold on a busy machine; the
-# distribution is printed. A health check shall take 0.1 s: that is the bound of the median.
+# distribution is printed. The target for a health check is 0.1 s: this is the bound of the median.
 HEALTH_MEDIAN, HEALTH_MAX, GOOD_MAX = 0.1, 3.0, 10.0
-# Findings that are kept of a rule in an attack.
+# Maximum findings kept per rule and attack.
 MOST = 2
 
 
 @dataclass
 class Window:
-    """The time of an attack, from its first connection until the server has let go of it."""
+    """The time of an attack, from its first connection until the server has released its resources."""
 
     name: str
     load: Load
@@ -29,7 +29,7 @@ class Window:
     begun: float = field(default_factory=time.monotonic)
     ended: float = math.inf
     peak: int = 0
-    reserved: int = 0  # Address space beyond that at the beginning.
+    reserved: int = 0  # Growth of the address space.
 
     def overlaps(self, begun, ended):
         return self.begun <= ended and begun <= self.ended
@@ -79,7 +79,7 @@ class Oracle:
                 window.peak = max(window.peak, peak)
 
     def bound(self, window):
-        """Bytes that the attacks of this time may take together, and the terms as text."""
+        """Bytes that the concurrent attacks may take together, and the terms as text."""
         load = sum((other.load for other in self.windows if other.overlaps(window.begun, window.ended)), Load())
         terms = ", ".join(f"{name} {value / MB:.1f}" for name, value in self.limits.terms(load).items() if value)
         return self.limits.bound(load), terms
@@ -89,7 +89,7 @@ class Oracle:
         return self.vitals._status("VmSize") * 1024  # noqa: SLF001
 
     def sample(self):
-        """Looks at what has no peak of its own, several times a second."""
+        """Samples figures for which the system records no peak, several times a second."""
         threads = self.vitals.threads()
         self.threads = max(self.threads, threads)
         for window in self.windows[-1:]:
@@ -125,7 +125,7 @@ class Oracle:
     # The good client.
 
     def judge(self, seen):
-        """Judges what the witness saw."""
+        """Judges the witness's observations."""
         begun, seconds, what, status = seen["at"], seen["seconds"], seen["what"], seen["status"]
         windows = [window for window in self.windows if window.overlaps(begun, begun + seconds)]
         is_health = what.startswith("/health")
@@ -148,7 +148,7 @@ def difference(expected, got):
 
 
 def quantiles(seconds):
-    """Median, 99 % and largest, in milliseconds."""
+    """Median, 99th percentile and maximum, in milliseconds."""
     ordered = sorted(seconds)
     at = lambda share: round(1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)], 1)  # noqa: E731
     return {"count": len(ordered), "p50_ms": at(0.5), "p99_ms": at(0.99), "max_ms": at(1)} if ordered else {"count": 0}

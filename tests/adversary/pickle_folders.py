@@ -1,4 +1,5 @@
-"""Folders whose weights are a pickle: shapes, names and storages that many tensors share, memos that double, stacks."""
+"""Folders whose weights are a pickle: shapes, names and storages shared by many tensors, memos that double, deep
+stacks."""
 
 import struct
 import zipfile
@@ -58,7 +59,7 @@ def write(draft, code, elements=1, method=zipfile.ZIP_STORED, more=()):
 
 
 def pickled(count, first, code):
-    """A dictionary of this many names; the first has the value `first`, which may fill the memo for `code`, the value of the others."""
+    """A dictionary of this many names; the first has the value `first`, which may fill the memo for `code`, the value of all others."""
     return b"}(" + b"".join(name + (code if number else first) for number, name in enumerate(names(count))) + b"u"
 
 
@@ -83,7 +84,7 @@ def many_names_of_one_storage(draft):
 
 @folder(*MEAN)
 def expanded_tensors(draft):
-    """Strides of zero: the numbers that a shape states are not in the file."""
+    """Strides of zero: shapes larger than the file's data."""
     size = draft.choose(2**20, 2**33, 2**40, 2**62, -1)
     shape, strides = draft.choose(([size], [0]), ([size, size], [0, 0]), ([1000, 1000, 1000], [0, 0, 0]), ([459, 32], [0, 0]))
     code = tensor(storage(1), numbers(shape), numbers(strides))
@@ -93,21 +94,21 @@ def expanded_tensors(draft):
 
 @folder(*MEAN)
 def values_that_double(draft):
-    """Lists, tuples or dictionaries of two times the one before."""
+    """Lists, tuples or dictionaries that each contain the previous one twice."""
     kind = draft.choose("list", "tuple", "dictionary")
     code, again = put(b"]", 0), got(0)
     for place in range(1, min(draft.count(20), draft.choose(30, 64, 100_000))):
         made = {"list": b"(" + code + again + b"l", "tuple": code + again + b"\x86",
             "dictionary": b"(" + text("a") + code + text("b") + again + b"d"}
         code, again = put(made[kind], place), got(place)
-        if len(code) > 100_000:  # Nested that deep, copies here take long.
+        if len(code) > 100_000:  # Deep nesting makes copies here slow.
             break
     write(draft, b"}(" + text("a") + code + b"u")
 
 
 @folder(*MEAN)
 def one_text_many_times(draft):
-    """A long text in the memo, which each value takes, or each shard of a storage is named by."""
+    """A long text in the memo, used by each value or as the name of each shard of a storage."""
     long = put(text("x" * draft.choose(1000, draft.scale // 2)), 0)
     repeated = draft.choose(got(0), got(0) * 2 + b"\x86", storage(1).replace(text("0"), got(0)))
     write(draft, b"}(" + text("a") + b"(" + long + repeated * draft.count(len(repeated) * 2) + b"lu")
@@ -132,7 +133,7 @@ def deep_and_wide_stacks(draft):
 
 @folder(*MEAN)
 def archives_of_many_entries(draft):
-    """Entries of a byte, or data whose compressed form is a thousandth."""
+    """Zip entries of one byte, or data that compresses to a thousandth."""
     begun = tensor(storage(1), numbers([1]), numbers([1]))
     if draft.choose(True, False):
         write(draft, b"}(" + text("a") + begun + b"u", more=((f"m/data/{number:x}", b"") for number in range(1, draft.count(110))))
@@ -142,7 +143,7 @@ def archives_of_many_entries(draft):
 
 @folder(*MEAN)
 def many_shards_of_one_pickle(draft):
-    """An index that names a file again and again, in other words or by links."""
+    """An index that names a file repeatedly, by other spellings or by links."""
     shape = put(numbers([1] * draft.choose(10, 64, 5000)), 0)
     draft.scale //= 8
     write(draft, pickled(draft.count(18), put(tensor(storage(1), shape, got(0)), 1), got(1)))

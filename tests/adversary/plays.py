@@ -1,26 +1,27 @@
-"""Plays: the steps of one connection, what they may hold of the server, and which answers are right."""
+"""Plays: the steps of one connection, the resources that they may hold, and the allowed answers."""
 
 from dataclasses import dataclass, field, fields
 
-# Statuses of whole answers that docs/api.md and RFC 9110 have for bad requests, besides success. 424, 500 and 503 are failures.
+# Allowed statuses of complete answers: success, and the statuses of docs/api.md and RFC 9110 for bad requests. 424, 500 and 503
+# are failures.
 REFUSED = frozenset({400, 401, 404, 405, 408, 411, 413, 414, 415, 417, 422, 429, 431, 501, 505})
 USUAL = REFUSED | {200, 303, 307, 308}
 
 
 @dataclass(frozen=True)
 class Load:
-    """What connections may hold of the server at once, by what they send: the terms of `limits.Limits.bound`."""
+    """Resources that connections may hold at once, derived from what they send: the terms of `limits.Limits.bound`."""
 
     connections: int = 0
-    heads: int = 0  # Bytes of heads, or of what lies in the buffer of a connection.
+    heads: int = 0  # Bytes of heads, or of unread data of a connection.
     bodies: int = 0  # Bytes of bodies that arrive with a valid key.
-    parsed: int = 0  # The part of them that may become values.
+    parsed: int = 0  # Bytes of bodies that may become values.
     values: int = 0  # Bytes that the server counts for the values of answers.
-    pieces: int = 0  # Connections that get long answers.
-    requests: int = 0  # Whole requests with a valid key.
-    tokens: int = 0  # Tokens that they queue, at most.
+    pieces: int = 0  # Connections that receive long answers.
+    requests: int = 0  # Complete requests with a valid key.
+    tokens: int = 0  # Maximum tokens that they queue.
     tokenized: int = 0  # Bytes of text, or ids, of /tokenize and /decode.
-    encoded: int = 0  # The longest text that is encoded otherwise.
+    encoded: int = 0  # The longest text that is encoded by other routes.
 
     def __add__(self, other):
         return Load(*(max(a, b) if f.name == "encoded" else a + b
@@ -35,16 +36,16 @@ class Play:
     load: Load
     marks: frozenset = frozenset()  # Canaries of its own texts.
     allowed: frozenset = USUAL  # Statuses.
-    most: int | None = None  # Answers at most, 1xx apart.
-    least: int = 0  # Answers at least, if the connection stayed until they could come.
+    most: int | None = None  # Maximum answers, without 1xx.
+    least: int = 0  # Minimum answers, if the connection stayed long enough.
     receive_buffer: int | None = None
     resets: bool = True
     cut_within: float | None = None  # Seconds after which the server must have closed it.
-    most_bytes: int | None = None  # Of an answer, before the server has closed it.
+    most_bytes: int | None = None  # Maximum bytes of an answer before the server has closed the connection.
 
     @property
     def is_slow(self):
-        """True if it reads so slowly that the server may cut it."""
+        """True if it reads so slowly that the server may close it."""
         return any(getattr(step, "pause", 0) and not hasattr(step, "data") for step in self.steps)
 
     def __str__(self):
@@ -59,7 +60,7 @@ class Attack:
 
     name: str
     plays: tuple
-    seconds: float = 15.0  # After which those that still play are cancelled.
+    seconds: float = 15.0  # After this time unfinished plays are cancelled.
     load: Load = field(init=False)
 
     def __post_init__(self):

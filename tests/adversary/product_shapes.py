@@ -1,4 +1,4 @@
-"""Shapes of products: a value that many items share, and lists that multiply. Each item is within its limit, and so is the body."""
+"""Shapes of products: values shared by many items, and lists that multiply. Each item and the body are within their limits."""
 
 import json
 
@@ -6,9 +6,9 @@ import shapes
 from steps import Pause, Read, Send
 
 SHARED, ITEMS = 100_000, 2000
-# Tokens of one request that are queued at a time, at most: a chunk of inputs.
+# Maximum tokens of one request in the queue at a time: a chunk of inputs.
 TOKENS = 2048 * 2048
-# Fields that hold the items of a request, and those that hold what all items share; a value of either kind may be refused.
+# Fields with the items of a request, and fields with values that all items share; a value of either kind may be refused.
 LISTS = ("inputs", "input", "texts", "documents", "ids")
 ONES = ("query", "queries", "source_sentence", "prompt", "instruction", "prompt_name", "task", "model", "truncation_direction",
     "input_type")
@@ -22,7 +22,7 @@ def with_lists(value, items):
 
 
 def asked(draft, value, count, tokens=None, longest=SHARED, wait=0, seconds=2):
-    """The request for this value. Its reader may wait, and leaves early: what it asks for may be much work."""
+    """The request with this value. Its reader may wait, and disconnects early, since the request may be much work."""
     body = json.dumps(value).encode()
     load = draft.load(body, len(body), inputs=count, tokens=min(count * 2048, TOKENS) if tokens is None else tokens, encoded=longest,
                       tokenized=len(body))
@@ -38,7 +38,7 @@ def items(draft, count, one="a"):
 
 @shapes.product
 def one_text_for_all(draft):
-    """A long query, prompt or instruction, and documents of a letter: it is held, and read, once."""
+    """A long query, prompt or instruction, and one-letter documents: the long text is stored and read once."""
     long = draft.huge(SHARED)
     value = with_lists(draft.value(1), items(draft, ITEMS))
     shared = {"query": long} if "query" in value else {"queries": long} if "queries" in value else {
@@ -60,7 +60,8 @@ def options_for_all(draft):
 
 @shapes.product
 def labels_for_all(draft):
-    """As many labels to leave out as a body may have, of which none is there, and texts with many tokens; on as many connections as serve."""
+    """As many labels to ignore as fit in a body, none of which exists, and texts with many tokens, on as many connections as are served at
+    once."""
     label = draft.chance.choice(["", "x"])
     value = with_lists(draft.value(1), items(draft, 300, "the cat sat on the mat " * 10))
     value |= {"aggregation_strategy": draft.chance.choice(["none", "average"]),
@@ -70,7 +71,7 @@ def labels_for_all(draft):
 
 @shapes.product
 def scores_of_all_labels(draft):
-    """Logits of all labels for each of a few hundred tokens, in answers that wait to be read."""
+    """Logits of all labels for each of a few hundred tokens, in unread answers."""
     value = with_lists(draft.value(1), items(draft, 4, "the cat sat on the mat " * 10))
     value |= {"raw_scores": True, "use_activation": False, "aggregation_strategy": "none"}
     return [asked(draft, value, 4, longest=300, wait=1.5, seconds=2.5) for _ in range(3)]
@@ -78,7 +79,7 @@ def scores_of_all_labels(draft):
 
 @shapes.product
 def many_small_values(draft):
-    """A hundred thousand values without a letter, in the place of the items or in a field that nobody reads."""
+    """A hundred thousand empty values, as the items or in an ignored field."""
     one = draft.chance.choice(["", [], {}, [[]], None, {"": ""}, {"text": "a"}, [7], ["a", "b"]])
     many = [one] * draft.chance.choice([20_000, 100_000])
     value = draft.value(1)
@@ -88,14 +89,14 @@ def many_small_values(draft):
 
 @shapes.product
 def lists_of_ids(draft):
-    """Inputs of token ids, each as long as the model takes and longer, of one list again and again."""
+    """Inputs of token ids, as long as the model allows and longer, that repeat one list."""
     length, count = draft.chance.choice([(500, 400), (5000, 40), (50_000, 4), (1, 50_000)])
     return asked(draft, with_lists(draft.value(1), [[7] * length] * count), count)
 
 
 @shapes.product
 def texts_that_differ_at_their_end(draft):
-    """Inputs with one long beginning: none of it is told apart before its end."""
+    """Inputs with a long common prefix, which differ only at the end."""
     begun = draft.huge(3000)
     texts = [f"{begun} {number}" for number in range(100)]
     made = ([[text] for text in texts]

@@ -1,4 +1,4 @@
-"""All kinds of servers, folders and hubs in turn, for as long as is wanted: each round has another seed."""
+"""All kinds of servers, folders and hubs in turn, for the requested time; each round has another seed."""
 
 import itertools
 import time
@@ -15,7 +15,8 @@ PARTS = (*KINDS, FOLDERS, HUBS)
 
 
 def attacks_of(kind, number):
-    """Everything in the first round of the built-in model, what is random then; products and attacks by key of others, shapes too."""
+    """The schedule of a round: everything in the first round of the built-in model, later random attacks; for other models shapes,
+    products and attacks by key."""
     if kind == "embedding":
         return schedules.everything_slowly
     return (schedules.all_but_shapes, schedules.shapes_only)[number % 2]
@@ -26,7 +27,7 @@ def load_jobs(part, seed, scale):
 
 
 def run(attack, seed, seconds, say):
-    """Runs parts in turn; yields (part, what was found as text, field of a server or None). `attack` is `adversary.attack`."""
+    """Runs parts in turn; yields (part, findings as text, field of a server or None). `attack` is `adversary.attack`."""
     deadline = time.monotonic() + seconds
     part_seconds = min(MOST, max(LEAST, seconds / len(PARTS)))
     for number in itertools.count():

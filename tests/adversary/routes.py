@@ -1,4 +1,4 @@
-"""All routes (router/src/server/routing.rs) with a request that is right, and what may stand in its fields."""
+"""All routes (router/src/server/routing.rs) with a valid request and the values of its fields."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ def texts(field, **others):
 
 @dataclass(frozen=True)
 class Route:
-    """A method and a path. `body` makes a body of a list of texts; `wrong` are fields that texts do not belong into."""
+    """A method and a path. `body` makes a body from a list of texts; `wrong` are fields that must not contain texts."""
 
     method: str
     path: str
     body: object = None
     is_open: bool = False
     wrong: tuple = ()
-    values: int = 0  # Vectors of an answer for one input, at most.
+    values: int = 0  # Maximum vectors in the answer to one input.
     is_tokenizer: bool = False
 
     def __str__(self):

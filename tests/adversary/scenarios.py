@@ -19,7 +19,7 @@ def many(name, count, make, seconds=20.0):
 
 
 def declared_lengths(seed, limits):
-    """A MiB declared by each of 5,000 connections, which send two bytes of it: what arrives counts, not what is declared."""
+    """5,000 connections each declare 1 MiB and send two bytes: received bytes count, not declared ones."""
     draft = Draft(random.Random(seed), EMBED)
     begun = draft.head(("content-length", MIB)) + b'{"'
     load = draft.load(begun, 2, is_whole=False)
@@ -28,7 +28,7 @@ def declared_lengths(seed, limits):
 
 
 def unfinished_heads(seed, limits):
-    """4,000 heads of 14 and of 60 kB, each a byte short of its end: a connection holds no more of it than the limit of a head."""
+    """4,000 heads of 14 and of 60 kB, each one byte short: a connection holds no more than the limit of a head."""
     draft = Draft(random.Random(seed), EMBED)
     begun = [draft.head(("x-long", "a" * size))[:-1] for size in (14_000, 60_000)]
     return many("unfinished_heads", min(4000, limits.connections - 500),
@@ -36,7 +36,7 @@ def unfinished_heads(seed, limits):
 
 
 def unfinished_chunks(seed, limits):
-    """1,000 bodies of unknown length, 20 kB of each sent."""
+    """1,000 bodies of unknown length, of which 20 kB each are sent."""
     draft = Draft(random.Random(seed), EMBED)
     body = b'{"inputs":"a","ignored":"' + b"x" * 20_000
     begun = draft.head(("transfer-encoding", "chunked")) + chunks(body, 5000)
@@ -51,7 +51,7 @@ def idle_connections(seed, limits):
 
 
 def unread_answers(seed, limits):
-    """Small requests for large answers that nobody reads, one after another so that no other limit refuses them: the values count until
+    """Small requests for large answers that are not read, one after another so that no other limit refuses them: the values count until
     they are read."""
     count = 2000
     draft = Draft(random.Random(seed), OPENAI)
@@ -62,7 +62,8 @@ def unread_answers(seed, limits):
 
 
 def docs_nobody_reads(seed, limits):
-    """Clients without a key that ask for the largest file of /docs and do not read: no client with a key is refused for them."""
+    """Clients without a key that request the largest file of /docs and do not read it: no client with a key is refused because
+    of them."""
     draft = Draft(random.Random(seed), BUNDLE, NONE)
     sent = draft.request()
     load = Load(connections=1, heads=len(sent))
@@ -76,13 +77,13 @@ def refused_bodies(seed, limits):
     return many("refused_bodies", 100, lambda _: draft.play(Send(sent), Pause(1.0), load=draft.load(sent, is_whole=False)))
 
 
-# Bytes of an answer that the systems of both sides may still hold when the server has given a connection up.
+# Bytes of an answer that the systems of both sides may still buffer when the server has closed a connection.
 UNDERWAY = 1_000_000
 
 
 def readers_below_any_rate(seed, limits):
-    """Readers that take a little in each --client-timeout of an answer of megabytes: they are cut, and what they held is free. What they
-    read in the end shows whether they were."""
+    """Readers that take only a little of a large answer per --client-timeout: they are disconnected and their memory is freed. The bytes
+    that they read in the end show whether they were."""
     draft = Draft(random.Random(seed), EMBED_ALL)
     sent = draft.request(json.dumps({"inputs": [[7] * 900] * 2}).encode())
     load = replace(draft.load(sent, len(sent), inputs=2, tokens=1800), values=1800 * VECTOR)
@@ -93,7 +94,7 @@ def readers_below_any_rate(seed, limits):
 
 
 def long_words(seed, limits):
-    """30 MB of words without an end in four requests: a text of five bytes does not wait for their tokenization."""
+    """Four requests with 30 MB of endless words: a text of five bytes does not wait for their tokenization."""
     chance = random.Random(seed)
     size = limits.payload - 10_000
 
@@ -107,7 +108,7 @@ def long_words(seed, limits):
 
 
 def one_uncut_text(seed, limits):
-    """A word of four million bytes that is cut on the left, where it has no place to begin."""
+    """A word of four million bytes, truncated on the left, without a place to split."""
     draft = Draft(random.Random(seed), OPENAI)
     body = json.dumps({"input": draft.mark() + "x" * 4_100_000, "truncation_side": "left"}).encode()
     load = draft.load(body, len(body), inputs=1, tokens=2048, encoded=len(body))
@@ -123,7 +124,7 @@ def large_tokenizations(seed, limits):
 
 
 def more_requests_than_places(seed, limits):
-    """Twice as many small requests as --max-concurrent-requests, and what a whole queue of tokens takes."""
+    """Twice as many small requests as --max-concurrent-requests, and requests that fill the token queue."""
     chance = random.Random(seed)
 
     def ask(_):
@@ -133,7 +134,7 @@ def more_requests_than_places(seed, limits):
 
 
 def many_slow_senders(seed, limits):
-    """600 connections that send their requests bit by bit, over most of the time that they have."""
+    """600 connections that send their requests bit by bit over most of the allowed time."""
     chance = random.Random(seed)
 
     def ask(_):
@@ -143,8 +144,9 @@ def many_slow_senders(seed, limits):
     return many("many_slow_senders", 600, ask)
 
 
-# Those with a tight bound come first: what the allocator keeps of a larger attack would hide what they take.
+# Attacks with a tight bound come first: memory kept by the allocator after a larger attack would hide theirs.
 FIRST = (declared_lengths, unfinished_heads, unfinished_chunks, idle_connections, refused_bodies, docs_nobody_reads)
 LAST = (many_slow_senders, unread_answers, more_requests_than_places, large_tokenizations, long_words)
-# `readers_below_any_rate` goes on beside others, `one_uncut_text` has a bound so wide that only long runs have time for it.
+# `readers_below_any_rate` runs concurrently with others; `one_uncut_text` has so wide a bound that only long runs have
+# time for it.
 ALL = (*FIRST, *LAST, readers_below_any_rate, one_uncut_text)

@@ -1,4 +1,4 @@
-"""Orders of attacks on one server: (name, what runs it) each."""
+"""Orders of attacks on one server, each as (name, function)."""
 
 import key_scenarios
 import mix
@@ -9,13 +9,13 @@ from routes import ROUTES
 
 # Random attacks between two floods, in a run of hours.
 BETWEEN = 25
-# How the names of attacks begin that are left out once the time is over.
+# Name prefixes of attacks that are omitted once the time is over.
 FILLERS = ("random-", "alone_")
 FLOODS = {make.__name__: make for make in (*scenarios.ALL, *key_scenarios.ALL)}
 
 
 def calmly(field, run):
-    """Runs an attack once the memory of those before it is given back."""
+    """Runs an attack once the memory of earlier ones is freed."""
     async def run_calmly():
         await field.calm()
         await run()
@@ -35,8 +35,8 @@ def floods(field, seed, makers):
 
 
 def products(field, seed, names=None):
-    """Each shape of products on the routes that answer an input with one vector, on those that answer with many, on those that tokenize: each
-    has a bound of its own."""
+    """Each shape of products on three groups of routes with different bounds: one vector per input, many vectors per input,
+    tokenization."""
     groups = {"": [route for route in ROUTES if route.values == 1], "_of_tokens": [route for route in ROUTES if route.values > 1],
               "_of_tokenizers": [route for route in ROUTES if route.is_tokenizer]}
     for name in names or sorted(shapes.PRODUCTS):
@@ -46,7 +46,7 @@ def products(field, seed, names=None):
 
 
 def some_products(*names):
-    """Those of these names, each without an end of a group on the routes with one vector alone."""
+    """Products of these names; without a group's suffix, only on the routes with one vector per input."""
     return lambda field, seed: ((name, run) for name, run in products(field, seed) if name in names)
 
 
@@ -60,7 +60,7 @@ def products_one_by_one(field, seed):
 
 
 def randoms(field, seed):
-    """Random attacks for ever, with a flood now and then."""
+    """Endless random attacks, with an occasional flood."""
     number, makers = 0, list(FLOODS.values())
     while True:
         yield plain(field, mix.mixed(seed, number, ROUTES))
@@ -76,7 +76,7 @@ def everything(field, seed):
 
 
 def everything_slowly(field, seed):
-    """The same with all products, and attacks by key one by one."""
+    """The same schedule with all products, and attacks by key one by one."""
     yield from in_order(field, seed, products, key_scenarios.ALL)
     yield from randoms(field, seed)
 
@@ -97,13 +97,13 @@ def in_order(field, seed, some, by_key):
 
 
 def shapes_only(field, seed):
-    """Every shape, then random attacks: for a model whose routes differ."""
+    """Every shape, then random attacks, for a model with other routes."""
     yield from (plain(field, attack) for attack in mix.matrix(seed, ROUTES))
     yield from (plain(field, mix.mixed(seed, number, ROUTES)) for number in range(10**9))
 
 
 def all_but_shapes(field, seed):
-    """Products, alone too, attacks by key, then random ones."""
+    """Products, also one by one, attacks by key, then random attacks."""
     yield from products(field, seed)
     yield from floods(field, seed, key_scenarios.ALL)
     yield from products_one_by_one(field, seed)

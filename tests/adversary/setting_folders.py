@@ -1,4 +1,4 @@
-"""Folders whose settings are what is large: numbers without measure, lists of labels, modules, prompts, and JSON of tiny values."""
+"""Folders with large settings: huge numbers, lists of labels, modules and prompts, and JSON of many tiny values."""
 
 from folders import folder
 
@@ -7,7 +7,7 @@ MODELS = ("bert-mean-tiny", "qwen3-tiny", "modernbert-tiny", "deberta-v2-tiny", 
           "jina-v3-tiny", "router-encoders-tiny")
 CLASSIFIERS = ("bert-nli-tiny", "bert-ner-tiny", "qwen3-seqcls-tiny", "bert-reranker-tiny")
 NUMBERS = (0, -1, 1, 2**16, 2**31 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 10**25, 1e300, -1e-300, 0.5)
-# JSON files, those that a folder may have without the fixture's having them among them.
+# JSON files that a folder may have, including ones that the fixture lacks.
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "modules.json", "config_sentence_transformers.json",
     "sentence_bert_config.json",
          "1_Pooling/config.json", "model.safetensors.index.json", "special_tokens_map.json", "router_config.json", "vocab.json")
@@ -15,7 +15,7 @@ FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "modules.json
 
 @folder(*MODELS, *CLASSIFIERS)
 def numbers_without_measure(draft):
-    """A few fields of any JSON file, those of lists within them too."""
+    """A few fields of any JSON file, including fields within lists."""
     file = draft.chance.choice([path for path in sorted(draft.path.rglob("*config*.json"))])
     name = str(file.relative_to(draft.path))
     value = draft.json(name)
@@ -49,7 +49,7 @@ def lists_in_the_place_of_numbers(draft):
 
 @folder(*CLASSIFIERS)
 def labels(draft):
-    """Many, long ones, equal ones, numbers beyond them."""
+    """Labels: many, long, equal, and numbers out of range."""
     length = draft.choose(1, 60, 256, 5000)
     label = draft.choose(lambda number: f"{number:x}".rjust(length, "a"), lambda number: "a" * length, lambda number: "")
     count = draft.choose(draft.count(length + 15), 65_536, 65_537)
@@ -59,7 +59,7 @@ def labels(draft):
 
 @folder(*MODELS, *CLASSIFIERS)
 def tiny_values(draft):
-    """A JSON file of as many empty values as fit, in a field that nobody reads or in one that is read."""
+    """A JSON file with as many empty values as fit, in an ignored field or in one that is read."""
     file = draft.choose(*FILES)
     one = draft.choose("[]", "{}", '{"a":{}}', "0", '""', "null", "[[]]", '{"":""}', "1e9")
     many = "[" + ",".join([one] * draft.count(len(one) + 1)) + "]"
@@ -83,7 +83,7 @@ def nested_values(draft):
 
 @folder("bert-mean-tiny", "qwen3-tiny", "model2vec-tiny", "embeddinggemma-tiny")
 def modules_of_one_folder(draft):
-    """A list of modules that names a folder again and again."""
+    """A list of modules that names one folder repeatedly."""
     modules = draft.json("modules.json")
     count = draft.choose(2, 15, 63, 1000, draft.count(100))
     kind = draft.choose("Dense", "Pooling", "Normalize", "Transformer", "Router", "LogitScore", "StaticEmbedding")
@@ -98,7 +98,7 @@ def modules_of_one_folder(draft):
 
 
 def routes(draft):
-    """Routes of modules that are all one folder, and what maps to them."""
+    """Router modules that all name one folder, and the mapping to them."""
     names = [f"r{number:x}" for number in range(min(draft.count(60), draft.choose(2, 16, 1000)))]
     modules = [draft.choose("query_0_Transformer", "document_0_Transformer", "")] * draft.choose(1, 15, 1000)
     types = {module: "sentence_transformers.models.Transformer" for module in modules}
@@ -113,7 +113,7 @@ def routers(draft):
 
 @folder("embeddinggemma-tiny", "bert-mean-tiny", "qwen3-tiny")
 def prompts(draft):
-    """Many, long ones, with a default."""
+    """Prompts: many, long, with a default."""
     length = draft.choose(1, 1000, 16_000, draft.scale)
     count = draft.choose(1, 255, draft.count(length + 10))
     count = max(1, min(count, draft.scale // length))
@@ -123,7 +123,7 @@ def prompts(draft):
 
 @folder("bert-mean-tiny", "qwen3-tiny")
 def tokens_in_the_settings_of_texts(draft):
-    """tokenizer_config.json with tokens of its own, a template, and lengths without measure."""
+    """tokenizer_config.json with additional tokens, a template, and huge lengths."""
     length = draft.choose(4, 200, 2000)
     decoder = {str(2000 + number): {"content": draft.word(length), "special": draft.chance.random() < 0.5, "normalized": False,
         "lstrip": False, "rstrip": False,

@@ -3,7 +3,7 @@
 SHAPES = {}
 # Shapes only for routes that take a body.
 OF_POSTS = set()
-# Shapes whose requests ask for much: each is an attack of its own kind (`schedules.products`).
+# Shapes whose requests are expensive: each is a separate attack (`schedules.products`).
 PRODUCTS = set()
 
 

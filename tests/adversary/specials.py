@@ -1,4 +1,4 @@
-"""Attacks that are more than connections: a log that nobody reads, guesses at another client's text, connections at a shutdown."""
+"""Attacks beyond single connections: an unread log, guesses at another client's text, connections at shutdown."""
 
 import asyncio
 import random
@@ -17,14 +17,15 @@ from steps import Read, Send
 from target import Target
 from witness import told
 
-# Seconds that the log stays unread: more than a health check may take (oracle.HEALTH_MAX).
+# Seconds that the log stays unread: longer than a health check may take (oracle.HEALTH_MAX).
 STALL = 4.5
-# Seconds for the end of a server that has no request: the grace for those that were sent before the signal, and a busy machine.
+# Maximum seconds until a server without requests ends: the grace period for requests sent before the signal, and a busy
+# machine.
 STOP = 10.0
 
 
 async def stalled_log(field, seed):
-    """A log that nobody reads for a while, and requests whose lines fill the pipe many times: nothing waits for the log."""
+    """An unread log, and requests whose lines would fill the pipe many times: nothing waits for the log."""
     chance = random.Random(seed)
     routes = [BY_NAME[name] for name in ("GET /no/such/route", "GET /info", "POST /embed", "GET /v1/models")]
     made = []
@@ -44,7 +45,7 @@ async def stalled_log(field, seed):
     resuming = asyncio.create_task(resume())
     try:
         await field.run(attack)
-        # The attack may be over while the log still stands; what comes then must not wait either.
+        # The attack may end while the log is still unread; later requests must not wait either.
         await asyncio.sleep(max(0.0, STALL + 0.5 - (time.monotonic() - begun)))
     finally:
         await resuming
@@ -54,7 +55,7 @@ SECRET = "my pin is 123456"
 
 
 async def guesses(field, seed):
-    """One client sends its secret again and again; another tries the digits and reads what the server says about tokens."""
+    """One client sends its secret repeatedly; another guesses the digits and reads the reported token counts."""
     load = replace(Draft(random.Random(seed), EMBED).load(b"", 0, inputs=8), connections=8, tokens=field.limits.queued_tokens)
     port, over = field.target.port, asyncio.Event()
     post = lambda key, texts: request("POST", "/v1/embeddings", {"input": texts}, [f"authorization: Bearer {key}"])  # noqa: E731
@@ -93,15 +94,15 @@ async def guesses(field, seed):
 
 
 def hold(port, draft, size):
-    """A connection that has sent a body of `size` bytes but for the last one."""
+    """A connection that has sent a body of `size` bytes except for the last byte."""
     client = Raw(port)
     client.send(draft.head(("content-length", size)) + b'{"inputs":"' + b"x" * (size - 12))
     return client
 
 
 def quota_is_whole(field):
-    """The bytes of --max-buffered-bytes after all attacks: bodies that hold nearly all leave room for a small request, and a little more
-    leaves none."""
+    """The bytes of --max-buffered-bytes after all attacks: bodies that hold almost all leave room for a small request, slightly larger
+    ones leave none."""
     limits, draft = field.limits, Draft(random.Random(0), EMBED)
     ask = lambda: field.target.post("/tokenize", {"inputs": "a"}, {"authorization": f"Bearer {BAD}"})  # noqa: E731
     sizes = [limits.payload] * (limits.buffered // limits.payload)

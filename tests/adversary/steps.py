@@ -1,13 +1,13 @@
-"""Steps of an attacker's connection, and what plays them."""
+"""Steps of an attacker's connection, and their player."""
 
 import asyncio
 import socket
 import struct
 from dataclasses import dataclass, field
 
-# Seconds that one write may take before the attacker gives it up, and one connection in all.
+# Maximum seconds of one write before the attacker gives up, and of one connection.
 SEND_LIMIT = 20
-# Bytes of answers that are kept for the checks; the rest of a larger answer is read and counted.
+# Maximum bytes of answers kept for the checks; the rest is read and counted.
 KEPT = 1 << 20
 
 
@@ -34,7 +34,7 @@ class Heard:
 
 
 def shown(data, most=160):
-    """Bytes in few characters, for the steps that reproduce a finding."""
+    """Short form of bytes, for the steps that reproduce a finding."""
     return repr(data) if len(data) <= most else f"{data[:most]!r}... ({len(data)} bytes)"
 
 
@@ -49,7 +49,7 @@ class Send:
             async with asyncio.timeout(SEND_LIMIT):
                 await loop.sock_sendall(client, self.data)
         except (OSError, TimeoutError):
-            heard.is_sent = False  # What the server said before it closed is still read.
+            heard.is_sent = False  # Data that the server sent before closing is still read.
 
     def __str__(self):
         return f"send {shown(self.data)}"
@@ -76,7 +76,7 @@ class Drip:
 
 @dataclass(frozen=True)
 class Pause:
-    """A time without reading or writing."""
+    """A pause without reading or writing."""
 
     seconds: float
 
@@ -89,7 +89,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Read:
-    """Reading until the server closes, for `seconds` at most; `size` bytes every `pause` seconds, or all that comes."""
+    """Reading until the server closes, for at most `seconds`; `size` bytes every `pause` seconds, or without pauses."""
 
     seconds: float
     size: int = 1 << 16
@@ -129,7 +129,7 @@ class HalfClose:
 
 
 async def play(port, one, heard):
-    """Plays one connection (`plays.Play`) from connecting to leaving; `heard` takes what it receives."""
+    """Plays one connection (`plays.Play`) from connecting to leaving; received data goes to `heard`."""
     loop = asyncio.get_running_loop()
     client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""The attacked server: the real binary, whose log is a pipe that this program reads, or leaves unread for a while."""
+"""The attacked server: the real binary, with its log in a pipe that this program reads or leaves unread for a while."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from harness import PREFOLD, Address, environment
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z +(ERROR|WARN|INFO|DEBUG|TRACE) .+")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\u202a-\u202e]")
-# Faults that are kept, and lines for reports.
+# Maximum faults kept, and log lines for reports.
 MOST_FAULTS, RECENT = 50, 400
 
 
 def fault(line, is_json):
-    """What is wrong with a log line, or None."""
+    """The fault of a log line, or None."""
     text = line.decode(errors="replace")
     if marks.TEXTS.search(line):
         return "has a client's text"
@@ -86,7 +86,7 @@ class Log:
 
 
 class Target(Address):
-    """A running server with two keys, of the good client and of the attackers."""
+    """A running server with two keys, one for the good client and one for the attackers."""
 
     def __init__(self, limits, *args, is_json=True):
         super().__init__(None)

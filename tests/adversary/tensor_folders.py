@@ -6,7 +6,7 @@ import struct
 from folders import folder
 
 MEAN = ("bert-mean-tiny", "qwen3-tiny", "modernbert-tiny", "model2vec-tiny")
-# Bytes that the library's trie of Unigram pieces may take for each of them.
+# Bytes per piece that the library's trie of Unigram pieces may take.
 TRIE = 2 << 10
 # Values of GGUF (the types of its metadata), and bytes of those with a fixed size.
 U8, U32, I32, F32, BOOL, STRING, ARRAY, U64 = 0, 4, 5, 6, 7, 8, 9, 10
@@ -23,7 +23,7 @@ def safetensors(header, data=b""):
 
 
 def give_rows(file, rows, *ends):
-    """Rows of zeros in the tensors whose names end with one of these, so that each has this many."""
+    """Pads the tensors whose names end with one of these with zeros to `rows` rows."""
     header, data = read(file)
     made = b""
     for name in sorted(header.keys() - {"__metadata__"}, key=lambda name: header[name]["data_offsets"]):
@@ -39,7 +39,8 @@ def give_rows(file, rows, *ends):
 
 
 def give_room(draft, tokens):
-    """Rows of zeros in the table of the first layer, and `vocab_size`, so that a tokenizer may have this many tokens."""
+    """Pads the token embeddings with rows of zeros and raises `vocab_size`, so that a tokenizer may have this many
+    tokens."""
     give_rows(draft.path / "model.safetensors", tokens, "embed_tokens.weight", "word_embeddings.weight", "embeddings")
     config = draft.json("config.json")
     if config.get("vocab_size", tokens) < tokens:
@@ -55,7 +56,7 @@ def read(path):
 
 @folder(*MEAN)
 def header_of_many_tensors(draft):
-    """Tensors of nothing, whose entries are all that the file has."""
+    """Empty tensors: the file consists of their header entries."""
     shape = draft.choose([0], [1], [0] * 60, [0] * draft.count(2, 100_000))
     size = 4 if shape == [1] else 0
     count = draft.count(60 + 3 * len(shape))
@@ -69,7 +70,7 @@ def header_of_many_tensors(draft):
 
 @folder(*MEAN)
 def shards_of_long_headers(draft):
-    """Each header is within its limit; an index names many, or one under many names."""
+    """Headers within the limit; an index names many files, or one under many names."""
     count = draft.choose(2, 16, 64, 500)
     header, data = read(draft.path / "model.safetensors")
     each = max(1, draft.count(65) // count)
@@ -90,7 +91,7 @@ def shards_of_long_headers(draft):
 
 @folder(*MEAN)
 def index_of_many_names(draft):
-    """Names of tensors that are nowhere, files that are nowhere, one file in other words."""
+    """Names of missing tensors, missing files, and one file under other spellings."""
     shard = draft.choose(lambda n: "model.safetensors", lambda n: f"model-{n}.safetensors", lambda n: "./" * (n % 50) + "model.safetensors",
                          lambda n: "1_Pooling/../" * (n % 9) + "model.safetensors", lambda n: "x" * 200)
     header, _ = read(draft.path / "model.safetensors")
@@ -102,7 +103,7 @@ def index_of_many_names(draft):
 
 @folder(*MEAN)
 def stated_shapes(draft):
-    """Shapes whose product is beyond what is there, or whose dimensions are many."""
+    """Shapes whose product exceeds the data, or with many dimensions."""
     header, data = read(draft.path / "model.safetensors")
     name = draft.choose(*sorted(header.keys() - {"__metadata__"}))
     header[name]["shape"] = draft.choose([2**62, 4], [2**32, 2**32], [0, 2**63], [1] * draft.count(2), [-1], [10**30], [1.5], [2**40])
@@ -121,7 +122,7 @@ def array(kind, values, count=None):
 
 
 def metadata(content):
-    """(entries by key, as bytes of type and value; what follows them) of a GGUF file."""
+    """(entries by key, as bytes of type and value; the remaining bytes) of a GGUF file."""
     _, _, tensors, count = struct.unpack_from("<IIQQ", content)
     at = 24
 
@@ -147,7 +148,7 @@ def metadata(content):
 
 
 def gguf(entries, tensors):
-    """All of a GGUF file before its list of tensors."""
+    """The part of a GGUF file before its list of tensors."""
     return b"GGUF" + struct.pack("<IQQ", 3, tensors, len(entries)) + b"".join(string(key) + value for key, value in entries)
 
 
@@ -155,7 +156,7 @@ GGUF = ("bert-gguf-tiny", "nomic-gguf-tiny")
 
 
 def write_gguf(draft, changes, more=(), tensors=None, rest=None):
-    """Writes the fixture with entries changed and added. Its length before the list of tensors stays a multiple of 32 more than it was."""
+    """Writes the fixture with entries changed and added. The length before the list of tensors grows by a multiple of 32."""
     (path,) = draft.path.glob("*.gguf")
     content = path.read_bytes()
     entries, count, after = metadata(content)
@@ -168,7 +169,7 @@ def write_gguf(draft, changes, more=(), tensors=None, rest=None):
 
 @folder(*GGUF)
 def gguf_arrays(draft):
-    """Arrays below the limit of one, many of them; of texts without a letter, of arrays."""
+    """Many arrays below the limit of a single one; arrays of empty texts, and of arrays."""
     each = draft.choose(1000, 2**20, 2**23)
     count = max(1, draft.scale // each)
     made = draft.choose(lambda: array(U8, bytes(each)), lambda: array(BOOL, bytes(each)), lambda: array(STRING, bytes(8 * (each // 8))),
@@ -180,7 +181,7 @@ def gguf_arrays(draft):
 
 @folder(*GGUF)
 def gguf_entries(draft):
-    """Many entries of little, and one key again and again."""
+    """Many small entries, and one repeated key."""
     key = draft.choose(lambda number: f"a.{number:x}", lambda number: "a.b", lambda number: "a." + "b" * 1000 + f"{number:x}")
     value = draft.choose(struct.pack("<IB", U8, 1), struct.pack("<I", STRING) + string(""), array(U8, b""), array(ARRAY, b"", 0))
     write_gguf(draft, {}, [(key(number), value) for number in range(draft.count(8 + len(key(99_999)) + len(value)))])
@@ -188,7 +189,7 @@ def gguf_entries(draft):
 
 @folder(*GGUF)
 def gguf_vocabularies(draft):
-    """Tokens: as many as fit without a letter, some of great length, equal ones; scores and types of other lengths."""
+    """Tokens: as many empty ones as fit, very long ones, equal ones; scores and types of other lengths."""
     many = draft.choose(
         lambda: array(STRING, bytes(8 * draft.count(8))), lambda: made(draft.count(2008), lambda n: f"{n:x}".ljust(2000, "a")),
         lambda: made(draft.count(12), lambda n: f"{n:x}"), lambda: made(draft.count(40_008, 60), lambda n: "▁" * 13_000 + str(n)),
@@ -210,7 +211,8 @@ def made(count, text):
 
 @folder(*GGUF)
 def gguf_tensors(draft):
-    """A list of tensors that is most of the file: all at one place, of names of any length, of dimensions that multiply."""
+    """A list of tensors that is most of the file: all at one offset, with names of any length, or with dimensions that
+    multiply."""
     name = draft.choose(lambda number: f"{number:x}", lambda number: f"{number:x}".ljust(60_000, "a"), lambda number: "token_embd.weight")
     dimensions = draft.choose([1], [2**16] * 4, [2**62], [0], [32, 32])
     one = struct.pack("<I", len(dimensions)) + struct.pack(f"<{len(dimensions)}Q", *dimensions) + struct.pack("<IQ", draft.choose(0, 1, 8,
@@ -221,7 +223,7 @@ def gguf_tensors(draft):
 
 @folder(*GGUF)
 def gguf_settings(draft):
-    """Numbers without measure in the settings of the architecture."""
+    """Huge numbers in the settings of the architecture."""
     (path,) = draft.path.glob("*.gguf")
     entries, _, _ = metadata(path.read_bytes())
     keys = [key for key, value in entries.items() if struct.unpack_from("<I", value)[0] in (U32, I32, U64, F32)]

@@ -1,4 +1,4 @@
-"""Shapes of contents: what is no text, what nests, and texts where none belongs."""
+"""Shapes of contents: invalid text, deep nesting, and texts in fields that take none."""
 
 import json
 
@@ -9,7 +9,7 @@ WRONG = frozenset({400, 401, 413, 422, 429})
 
 
 def edited(draft, **changes):
-    """A right body with other values in some fields."""
+    """A valid body with other values in some fields."""
     return json.dumps({**draft.value(), **changes}).encode()
 
 
@@ -31,7 +31,7 @@ def lone_surrogates(draft):
 
 @shapes.posts
 def deep_nesting(draft):
-    """In unknown fields, which are read past."""
+    """Values in unknown fields, which are skipped."""
     depth = draft.chance.choice([100, 127, 200, 20_000, 200_000])
     begun, ended = draft.chance.choice([("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
     value = begun * depth + ("1" if ":" in begun else "") + ended * draft.chance.choice([depth, 0])
@@ -41,7 +41,7 @@ def deep_nesting(draft):
 
 @shapes.posts
 def texts_in_fields_of_other_types(draft):
-    """A text far too long for a message in each field that takes no such text."""
+    """A text far too long for a message, in each field that does not take it."""
     return [draft.asked(draft.request(edited(draft, **{field: draft.huge(draft.chance.choice([5_000, 100_000]))})),
                         load=draft.load(body=110_000, tokens=2000, tokenized=110_000), allowed=WRONG, least=1)
             for field in draft.route.wrong]
@@ -81,7 +81,7 @@ def bodies_that_are_no_object(draft):
 
 @shapes.posts
 def accepted_types(draft):
-    """Texts in the header that says what answer is wanted."""
+    """Texts in the header `accept`."""
     accept = draft.chance.choice([f"application/octet-stream;dtype={draft.huge(3000)}", "application/octet-stream;q=nan;dtype=f16",
                                   ",".join(["*/*;q=0.1"] * 300), "\xff\xfe", draft.huge(3000)])
     return draft.asked(draft.request(None, ("accept", accept)), least=1)

@@ -1,4 +1,4 @@
-"""Folders whose tokenizer is what is large: tokens, merges, pieces, normalisers, splits, templates, padding."""
+"""Folders with a large tokenizer: tokens, merges, pieces, normalisers, splits, templates, padding."""
 
 import base64
 import shutil
@@ -22,7 +22,7 @@ def edit_model(draft, **changes):
 
 @folder(*ALL)
 def added_tokens(draft):
-    """Many, each of as many bytes as it may have: with a common begin, an end, or neither; of all flags."""
+    """Many added tokens of maximum length: with a common prefix, a common suffix, or neither; with all flags."""
     tokenizer = draft.json(FILE)
     length = draft.choose(1, 8, 200, 2000)
     count = draft.count(length + 110)
@@ -39,7 +39,7 @@ def added_tokens(draft):
 
 @folder(WORDS, PAIRS, STATIC)
 def vocabularies(draft):
-    """Many tokens, some of great length, ids with gaps, ids beyond all others."""
+    """Many tokens, very long tokens, ids with gaps, ids far beyond all others."""
     tokenizer = draft.json(FILE)
     length = draft.choose(6, 100, 2000, 60_000)
     first, step = draft.choose((2000, 1), (2000, 1), (2000, 4000), (2**31, 1))
@@ -52,7 +52,7 @@ def vocabularies(draft):
 
 @folder(PAIRS)
 def merges(draft):
-    """Merges of tokens that double, that are equal, that are in no vocabulary, of great length."""
+    """Merges of tokens that double, are equal, are missing from the vocabulary, or are very long."""
     tokenizer = draft.json(FILE)
     model, shape = tokenizer["model"], draft.choose("double", "equal", "unknown", "long")
     if shape == "double":
@@ -73,7 +73,7 @@ def merges(draft):
 
 @folder(PIECES)
 def unigram_pieces(draft):
-    """Pieces of great length, of one letter in all lengths, many of them, with scores that are no numbers of sense."""
+    """Pieces that are very long, of one letter in all lengths, or many, with absurd scores."""
     vocabulary = draft.json(FILE)["model"]["vocab"]
     score = draft.choose(-1.0, 0.0, 1e300, -1e300, 0.0)
     longest = min(draft.choose(200, 3000, 60_000), draft.scale)
@@ -94,7 +94,7 @@ def replaced(pattern, content):
 
 @folder(*ALL)
 def normalizers(draft):
-    """Steps that are each within a limit and multiply, or are many."""
+    """Normaliser steps that are each within a limit but multiply, or are many."""
     regex = "|".join(f"a{number:x}b" for number in range(min(3000, draft.scale // 8)))
     step = draft.choose(
         replaced({"String": "a"}, "aa"), replaced({"Regex": regex}, "b"), replaced({"Regex": "[a-z]"}, "x" * 60), {"type": "Prepend",
@@ -106,14 +106,14 @@ def normalizers(draft):
 
 
 def charsmap(draft):
-    """A trie of nonsense and a text after it."""
+    """A nonsensical trie, followed by a text."""
     size = draft.choose(4, 1024, draft.scale // 8) // 4 * 4
     return base64.b64encode(struct.pack("<I", size) + struct.pack("<I",
         draft.chance.getrandbits(32)) * (size // 4) + b"ab\0" * draft.choose(1, 1000)).decode()
 
 
 def nested(draft, field, step, count):
-    """The steps in one list, or in lists of lists, which double a few times."""
+    """The steps in one list, or in nested lists that double a few times."""
     if draft.choose(True, False):
         return [step] * count
     for depth in range(draft.choose(3, 60)):
@@ -123,7 +123,7 @@ def nested(draft, field, step, count):
 
 @folder(*ALL)
 def pre_tokenizers(draft):
-    """Splits by patterns of classes, of many words, of repetitions; many of them."""
+    """Splits by patterns with classes, many words or repetitions; many splits."""
     pattern = draft.choose("\\p{L}{1,60}", "|".join(draft.word(8) for _ in range(500)), "(a{1,60}){1,60}", "[\\p{L}\\p{N}]+|\\s+",
         "a?" * 60, "")
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": draft.choose("Isolated", "MergedWithNext", "Contiguous"),
@@ -137,7 +137,7 @@ def pre_tokenizers(draft):
 
 @folder(WORDS, PIECES)
 def templates(draft):
-    """Special tokens around a text: many of them, each of many ids."""
+    """Many special tokens around a text, each with many ids."""
     ids, uses = draft.choose((1, 1), (200, 200), (5000, 5000), (draft.count(3), 1), (1, draft.count(48)), (draft.count(6),
         draft.count(100)))
     special = {"id": "x", "ids": [1] * ids, "tokens": ["x"] * ids}
@@ -149,7 +149,7 @@ def templates(draft):
 
 @folder(*ALL)
 def paddings(draft):
-    """Every text as long as a number says."""
+    """Padding of every text to a given length."""
     length = draft.choose(2**20, 2**31, 2**62, 0)
     strategy, multiple = draft.choose(({"Fixed": length}, None), ("BatchLongest", length))
     draft.edit(FILE, padding={"strategy": strategy, "direction": "Right", "pad_to_multiple_of": multiple, "pad_id": 0, "pad_type_id": 0,
@@ -169,7 +169,7 @@ def decoders(draft):
 
 @folder(WORDS)
 def lists_of_words(draft):
-    """A vocab.txt in place of tokenizer.json: many lines, long ones, equal ones."""
+    """A vocab.txt instead of tokenizer.json: many, long or equal lines."""
     draft.remove(FILE)
     line = draft.choose(lambda number: f"{number:x}", lambda number: f"{number:x}".rjust(2000, "a"), lambda number: "",
         lambda number: f"##{'a' * (number % 300)}{number}")

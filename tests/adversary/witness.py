@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A good client, in a process of its own: asks again and again and tells what it got, one JSON object per line.
+"""A good client, in a separate process: sends requests repeatedly and reports the results, one JSON object per line.
 
     tests/adversary/witness.py PORT KIND
 
-KIND is one of `QUESTIONS`. The answers before the attack are what later ones are compared with, bit for bit. Ends when its
+KIND is one of `QUESTIONS`. Later answers are compared, bit for bit, with the answers before the attack. Ends when its
 standard input does.
 """
 
@@ -22,9 +22,9 @@ from client import BadAnswer, Client, NoAnswer, request  # noqa: E402
 from drafts import GOOD  # noqa: E402
 
 KEY = f"authorization: Bearer {GOOD}"
-# Seconds: for one answer, between two of the same kind, and between two that come on a new connection.
+# Seconds: maximum for one answer, between two requests of the same kind, and between two requests on new connections.
 LIMIT, PAUSE, NEW = 60.0, 0.05, 0.4
-# Digits first: no text of an attacker begins with the same token.
+# Digits first, so that no attacker's text begins with the same token.
 TEXTS = ["7 tcn00000000a1 how do I lock a file?", "3 tcn00000000a2 use flock", "9 tcn00000000a3 the tide comes in at noon"]
 COUNTS = ("x-compute-tokens", "x-compute-characters", "x-compute-compact-tokens", "x-compute-batch-tokens", "x-compute-unique-tokens",
           "x-compaction-ratio")
@@ -62,7 +62,7 @@ HEALTH = request("GET", "/health")
 
 
 def told(answer):
-    """The parts of an answer that are the same each time: (content, counts)."""
+    """The parts of an answer that do not change: (content, counts)."""
     counts = {name: answer.fields.get(name) for name in COUNTS}
     if not answer.body.startswith((b"{", b"[")):
         return answer.body, counts
@@ -74,7 +74,7 @@ def told(answer):
 
 
 async def ask(client, data):
-    """An answer, or None with the reason. A connection that the server closed between two requests is opened again."""
+    """An answer, or None with the reason. A connection that the server closed between two requests is reopened."""
     for is_first in (True, False):
         is_kept = client.writer is not None
         try:
