@@ -9,7 +9,7 @@ sys.path.append(str(ROOT / "tests" / "load"))
 
 @pytest.fixture(scope="session")
 def servers():
-    """`servers(*args)`: a server with these arguments, shared by all tests that use the same."""
+    """`servers(*args)`: a server with these arguments, shared by all tests with the same arguments."""
     started = {}
 
     def get(*args):
@@ -38,7 +38,7 @@ def builtin(servers):
 
 @pytest.fixture(scope="session")
 def exact_builtin(servers):
-    """The same in float32: its values are those of transformers on every CPU."""
+    """Server on the built-in model in float32, with the values of transformers on every CPU."""
     return servers("--dtype", "float32")
 
 

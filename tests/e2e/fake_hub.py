@@ -18,7 +18,7 @@ LISTING = "the list of files"
 TOKEN, PLAN, CHUNKS = "xet-token", "xet-plan", "xet-chunks"
 XET_TOKEN = f"/api/models/{NAME}/xet-read-token/{COMMIT}"
 XET_PLAN, XET_CHUNKS = "/v2/reconstructions/", "/xorbs/"
-# Prefix of a path that is the same without it.
+# Optional prefix of a path.
 AGAIN = "/again"
 # Bytes per chunk; Xet allows at most 128 KiB.
 CHUNK = 1 << 16
@@ -278,12 +278,12 @@ def longer(handler, body):
 
 
 def vast(handler, body):
-    """Announces a length that no disk has."""
+    """Announces a length larger than any disk."""
     send(handler, body, length=1 << 60)
 
 
 def trickle(handler, body):
-    """Sends a byte at a time, ten in a second."""
+    """Sends one byte at a time, ten per second."""
     send(handler, b"", length=max(len(body), 1 << 20))
     while True:
         handler.wfile.write(b" ")
@@ -291,7 +291,7 @@ def trickle(handler, body):
 
 
 def redirect(location):
-    """Leads to `location`, or to what that function makes of the handler."""
+    """Redirects to `location`, or to the result of that function of the handler."""
     def answer(handler, _):
         send(handler, b"", status=302, Location=location(handler) if callable(location) else location)
     return answer

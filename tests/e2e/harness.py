@@ -32,7 +32,7 @@ def environment(home):
 
 
 def eventually(condition, what, limit=60):
-    """Waits until `condition()` is true. No test depends on how long it takes."""
+    """Waits until `condition()` is true. No test depends on the duration."""
     deadline = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < deadline, f"still not so after {limit} s: {what}"

@@ -28,7 +28,7 @@ def chunked(*chunks):
     return head("POST", "/embed", *JSON_HEAD, ("transfer-encoding", "chunked")) + b"".join(chunks)
 
 
-# Requests of several tests: a small one, one that takes a while and its head, a health check.
+# Requests used by several tests: a small one, a slow one and its head, a health check.
 GOOD = post("/embed", {"inputs": "a"})
 LONG = post("/embed", {"inputs": [f"{i} " + "a text that takes a while " * 20 for i in range(8)]})
 HEAD = LONG[:LONG.index(b"\r\n\r\n") + 4]

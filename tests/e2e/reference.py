@@ -8,13 +8,13 @@ from harness import FIXTURES, ROOT
 BUILTIN = ROOT / "router" / "builtin"
 WORKLOAD = ROOT / "tests" / "workloads" / "docs-rerank.jsonl"
 
-# Models whose heads have 64 or 128 values. Their weights are stored in bfloat16, in which a CPU computes unless told otherwise.
+# Models whose heads have 64 or 128 values. Their weights are stored in bfloat16, a CPU's default dtype for them.
 WIDE_HEADED_DECODERS = ["qwen3-head128-tiny", "mistral-head64-tiny"]
 WIDE_HEADED_ENCODERS = ["bert-head64-tiny", "modernbert-head64-tiny", "embeddinggemma-head128-tiny"]
 
 
 def in_float32(model):
-    """Flags for a server whose values are those of `expected(model)`."""
+    """Flags for a server that gives the values of `expected(model)`."""
     return ["--dtype", "float32"] if model in WIDE_HEADED_DECODERS + WIDE_HEADED_ENCODERS else []
 
 

@@ -24,7 +24,7 @@ class Crate:
         self.files[module], self.code[file] = file, code
         uses = re.findall(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);", code)
         self.exports[module] = {name: path for use in uses for path, name in expand(use)}
-        # Shared with another crate, which checks it.
+        # Shared with another crate, where it is checked.
         code = re.sub(r"#\[path\s*=[^\]]*\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*;", "", code)
         folder = file.parent if file.name in ("lib.rs", "main.rs", "mod.rs") else file.with_suffix("")
         for name in re.findall(r"\bmod\s+(\w+)\s*;", code):

@@ -23,7 +23,7 @@ def small(tokens):
 
 
 def on(libraries, settings):
-    """Environment of a program that finds NVIDIA's libraries in this directory first."""
+    """Environment of a program that searches this directory first for NVIDIA's libraries."""
     path = os.environ.get("LD_LIBRARY_PATH", "")
     return {"LD_LIBRARY_PATH": f"{libraries}:{path}", **{name: str(value) for name, value in settings.items()}}
 
@@ -60,8 +60,8 @@ def short_cases(model):
 
 
 def assert_values(server, model, dtype):
-    """Embeddings of all short cases in one request are Hugging Face's, as near as the type permits."""
-    # Reference checkpoints without dense modules may name the pooling alone.
+    """Embeddings of all short cases in one request equal Hugging Face's, within the precision of the dtype."""
+    # Reference checkpoints without dense modules may name only the pooling.
     default = expected(model)["default"]
     cases, key = short_cases(model), default.get("key", default["pooling"])
     for found, case in zip(server.ask("/embed", inputs=[case["text"] for case in cases]), cases, strict=True):

@@ -1,4 +1,4 @@
-"""`prefold accuracy` compares the answers of two types of values with the server's own code, and says what it cannot compare."""
+"""`prefold accuracy` compares the answers in two dtypes with the server's own code, and reports what it cannot compare."""
 
 import json
 import math
@@ -92,7 +92,7 @@ def test_a_type_agrees_with_itself_on_the_built_in_texts(tmp_path, model):
         assert found["rerank"]["errors"]["logit"]["worst"] == 0 and found["rerank"]["kendall_tau_b"]["worst"] == 1
     else:
         assert found["embeddings"]["similarity_error"]["worst"] == 0 and found["embeddings"]["top_10_overlap"]["worst"] == 1
-    # Each pass has a process of its own, so what the first one leaves behind does not count for the second.
+    # Each pass has a separate process, so memory left by the first one does not count for the second.
     first, second = found["reference"]["resident_bytes"], found["other"]["resident_bytes"]
     assert abs(first - second) < 0.1 * first, (first, second)
 

@@ -33,9 +33,10 @@ from target import fault  # noqa: E402
 from test_slow_clients import artefact  # noqa: E402
 
 SEED = 1
-# All floods and shapes, some products and attacks by key on the first, all shapes on the others; random attacks fill the rest of the time.
+# All floods and shapes, some products and attacks by key on the first kind, all shapes on the others; random attacks fill the remaining
+# time.
 ATTACKS = {"embedding": (schedules.everything, 80), "classifier": (schedules.shapes_only, 15), "encoder": (schedules.shapes_only, 15)}
-# What multiplies most on models of other kinds.
+# Attacks that multiply most on other kinds of models.
 PRODUCTS = {"reranker": "one_text_for_all", "tokens": "labels_for_all_of_tokens", "labels": "scores_of_all_labels_of_tokens"}
 # Bytes of the largest file of a model folder.
 SCALE = 400_000
@@ -68,7 +69,7 @@ def test_no_model_folder_breaks_a_rule():
 
 
 def test_no_hub_breaks_a_rule():
-    """Each request of a download, answered in one way that has no end."""
+    """Each request of a download, with one endless answer."""
     found, count = loads.run(loads.hub_jobs(SEED, hubs.short), 600)
     assert not found and count == len(hubs.ASKED) + len(hubs.OF_XET), "\n".join(found)
 
@@ -95,7 +96,7 @@ def test_folders_are_the_same_for_the_same_seed(tmp_path):
     assert list(map(str, hubs.cases(SEED))) == list(map(str, hubs.cases(SEED)))
 
 
-# What follows breaks each rule once.
+# The following tests break each rule once.
 
 OWN, OTHER = (marks.make(random.Random(seed)) for seed in (1, 2))
 FIELD = marks.make(random.Random(3), marks.FIELD)
@@ -152,7 +153,7 @@ def test_a_wrong_log_line_is_found(said, is_json, is_fault):
 
 
 class Still:
-    """A server of which nothing is asked."""
+    """A server without requests."""
 
     class process:
         pid = "self"
@@ -191,7 +192,7 @@ def test_the_bound_of_memory_follows_from_what_is_sent():
 
 
 def test_copies_of_what_is_shared_are_beyond_the_bound():
-    """A query for each of its documents, on the routes that rerank, takes more than the attack's bound."""
+    """A copy of the query for each document, on the reranking routes, exceeds the attack's bound."""
     routes = [route for route in ROUTES if route.path.endswith("rerank")]
     attack = mix.together(SEED, "one_text_for_all", ["one_text_for_all"], [route for route in ROUTES if route.values == 1])
     assert Limits().bound(attack.load) < len(routes) * product_shapes.SHARED * product_shapes.ITEMS
@@ -232,7 +233,7 @@ def test_what_a_program_takes_is_measured(command, rule, monkeypatch, tmp_path):
 
 
 def test_a_program_that_takes_all_of_a_hub_is_found(monkeypatch):
-    """It keeps what comes, and goes with its token wherever it is led."""
+    """The program keeps all data, and follows every redirect with its token."""
     def takes_all(model, _, url, __, cache, *more, **options):
         data = urllib.request.urlopen(urllib.request.Request(f"{url}/api/models/{model}", headers={"authorization": hubs.SECRET})).read(15 * MB)
         Path(cache, "kept").write_bytes(data[:10 * MB])

@@ -53,7 +53,7 @@ def test_tokens_and_compaction_are_those_of_the_requests(tmp_path):
     line = json.loads(WORKLOAD.read_text().splitlines()[0])
     (tmp_path / "one.jsonl").write_text(json.dumps(line))
     template = "Represent: {query}\\n{passage}"
-    # On a slow machine the default would end the batch before the tenth text.
+    # On a slow machine the default would close the batch before the tenth text.
     with Server("--max-batch-ms", "0") as builtin:
         status, out, err = bench(
             tmp_path, "--url", builtin.url(), "--json", "out.json", "--file", "one.jsonl", "--template", template,
@@ -109,7 +109,7 @@ PARTS = ["queries_alone", "bulk_alone", "queries_beside_bulk", "bulk_beside_quer
 
 
 def test_queries_beside_bulk_clients(tmp_path, builtin):
-    """What all phases count is what the server counts."""
+    """The counts of all phases add up to the server's counts."""
     before = builtin.metric("te_request_success", method="embed")
     for label in ["first", "second"]:
         status, out, err = bench(
@@ -168,7 +168,7 @@ def test_errors_are_counted_and_told(tmp_path):
 
 @pytest.mark.parametrize("workload, low, high", [("instruction", 0.3, 0.7), ("rerank", 0.4, 0.8), ("mixed", 0.7, 0.95)])
 def test_a_binary_measures_itself_without_a_file(tmp_path, builtin, workload, low, high):
-    """The address needs no scheme, and texts of one request share what the workload says."""
+    """The address needs no scheme, and texts of one request share as much as the workload promises."""
     status, out, err = bench(
         tmp_path, "--url", builtin.url().removeprefix("http://"), "--workload", workload, "--requests", 5, "--warmup", 0,
         "--json", "out.json")
@@ -193,7 +193,7 @@ def test_the_papers_load_is_one_workload(tmp_path, builtin):
     assert report["different_requests"] == pytest.approx(1287, rel=0.01)
     assert run["latency_ms"]["p50"] > 0 and 0.3 < run["server"]["compaction_ratio"] < 0.7
     assert run["tokens"] == pytest.approx(run["tokens_per_s"] * run["elapsed_s"])
-    # Of the 64 words and the prompt, if a word has 1.1 to 1.7 tokens.
+    # Tokens of 64 words and the prompt, at 1.1 to 1.7 tokens per word.
     assert 120 < run["tokens"] / run["texts"] < 200
 
 

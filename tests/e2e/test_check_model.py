@@ -1,4 +1,4 @@
-"""`prefold check-model`: verdicts, what is said of a model, and exit statuses."""
+"""`prefold check-model`: verdicts, descriptions of models, and exit statuses."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def test_flags_of_a_start(tmp_path):
     assert (status, found["verdict"]) == (1, "does_not_run") and "nix" in found["notes"][0]
     status, _, error = check(tmp_path, model, "--rerank-recipe", "nix")
     assert status == 2 and "nix" in error
-    # It says nothing of machines.
+    # The output does not depend on the machine.
     status, _, error = check(tmp_path, model, "--device", "cuda:0")
     assert status == 2 and "--device" in error
 

@@ -10,7 +10,7 @@ import pytest
 
 from reference import assert_close
 
-# Some of these clients look up models, prices or news on the network, which the tests do not have.
+# Some of these clients look up models, prices or news on the network, which is not available to tests.
 os.environ.update({"HF_HUB_DISABLE_TELEMETRY": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LANGSMITH_TRACING": "false"})
 
 MODEL = "prefold-mini"

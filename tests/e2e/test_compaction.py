@@ -11,7 +11,7 @@ VOCABULARY = 900
 
 
 def sharing_tree(seed):
-    """Token sequences that share prefixes at random depths; some are equal, some a prefix of another."""
+    """Token sequences that share prefixes of random lengths; some are equal, some a prefix of another."""
     rng = random.Random(seed)
     sequences = [[rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 60))]]
     for _ in range(rng.randint(2, 30)):

@@ -53,7 +53,7 @@ def variables(container):
 
 
 def stage(target):
-    """The Dockerfile's settings for the image of this target, and before them those of the stage that it is built on."""
+    """The Dockerfile's settings for the image of this target, after the settings of its base stage."""
     base, settings = re.search(rf"^FROM (\S+) AS {target}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.M | re.S).groups()
     return (stage(base) if f" AS {base}\n" in DOCKERFILE else "") + settings
 
@@ -64,7 +64,7 @@ def image_variables(target):
 
 
 def image_user():
-    """The one user of all images."""
+    """The common user of all images."""
     (user,) = set(re.findall(r"useradd --uid (\d+)", DOCKERFILE))
     return int(user)
 
@@ -95,7 +95,8 @@ def assert_threads_are_bounded(container):
 
 
 def assert_stops_unnoticed(spec, container):
-    """A stopping pod serves on until proxies know of it, and is not killed before its last request is answered."""
+    """A stopping pod continues to serve until proxies know of it, and is not killed before its last request is
+    answered."""
     delay, timeout = (int(flag(container, f"shutdown-{part}")) for part in ("delay", "timeout"))
     assert delay > 0 and spec["terminationGracePeriodSeconds"] > delay + timeout
 
@@ -106,7 +107,7 @@ def flag(container, name):
 
 
 def check(found):
-    """Asserts what the manifest and the chart have in common; returns the pod specification and its container."""
+    """Asserts the properties shared by the manifest and the chart; returns the pod specification and its container."""
     for manifest in found:
         validate(manifest)
     spec, container = pod(found)
@@ -152,7 +153,7 @@ def assert_runs_on_a_plain_cluster(found):
     assert cache["emptyDir"]["sizeLimit"]
     kinds = {manifest["kind"] for manifest in found} - {"ConfigMap"}
     assert kinds == {"ServiceAccount", "Deployment", "Service", "PodDisruptionBudget"}
-    # Only a pod's end may take it from service, not a rollout.
+    # A pod leaves service only when it ends, never during a rollout.
     (rollout,) = [manifest["spec"]["strategy"]["rollingUpdate"] for manifest in found if manifest["kind"] == "Deployment"]
     assert rollout == {"maxSurge": 1, "maxUnavailable": 0}
 
@@ -253,7 +254,7 @@ def test_the_systemd_unit(tmp_path):
     unit = (DEPLOY / "prefold.service").read_text()
     settings = dict(re.findall(r"^(\w+)=(.*)$", unit, re.M))
     assert settings["ExecReload"] == "/bin/kill -HUP $MAINPID"
-    # With systemd's default of 0.1 s, five failures are the last.
+    # With systemd's default of 0.1 s, it gives up after five failures.
     assert int(settings["RestartSec"]) > 2
     assert int(settings["TimeoutStopSec"]) > 25
     if shutil.which("systemd-analyze") is None:
@@ -328,7 +329,7 @@ def test_the_helm_chart_renders_to_valid_manifests(values):
 
 
 def test_the_chart_counts_threads_once():
-    """Neither its own variable beside that of a user nor a variable over a setting."""
+    """The chart omits its own variable where the user sets it, as a variable or as a setting."""
     for values, missing in [({"extraEnv": [{"name": "RAYON_NUM_THREADS", "value": "2"}]}, "RAYON_NUM_THREADS"),
                             ({"settings": {"tokenization-workers": 2}}, "TOKENIZATION_WORKERS")]:
         _, container = pod(render({"resources": {"limits": {"cpu": None}}, **values}))
@@ -350,7 +351,7 @@ def test_the_values_schema_has_every_value_and_no_other():
             if "properties" in part:
                 compare(values[name], part, f"{path}.{name}")
             elif part.get("type") == "object" and name in values and values[name]:
-                # Parts of Kubernetes' own types.
+                # Objects with Kubernetes' own schemas.
                 assert name in ("strategy", "resources"), name
 
     compare(yaml.safe_load((CHART / "values.yaml").read_text()), json.loads((CHART / "values.schema.json").read_text()), "")
@@ -366,7 +367,7 @@ def test_helm_finds_no_fault():
     # These have their own value in the chart, or override the file.
     wrong = [{"settings": {key: "1"}} for key in (
         "port", "hostname", "prometheus-port", "huggingface-hub-cache", "shutdown-delay", "shutdown-timeout")]
-    # An ingress for every host, and a name that is misspelt.
+    # An ingress for every host, and a misspelt name.
     wrong += [{"ingress": {"enabled": True}}, {"autoscaling": {"enable": True}}]
     for values in wrong:
         with pytest.raises(helm.HelmError), helm.chart.Chart.load(CHART) as chart:
@@ -398,7 +399,7 @@ def started(arguments, variables, directory):
 
 
 def test_the_server_takes_the_charts_settings(tmp_path):
-    """The chart's command line, file and variables, over those of the image and of Kubernetes."""
+    """The chart's command line, file and variables, on top of the image's and Kubernetes'."""
     settings = {"max-batch-tokens": 1000000, "radix-mlp-threshold": 0.5, "auto-truncate": False,
                 "default-prompt": 'with "quotes" and\nlines', "cors-allow-origin": ["https://a.example"]}
     with socket.socket() as one, socket.socket() as other:

@@ -1,4 +1,4 @@
-"""Encoders through HTTP: the values of Hugging Face, the routes of each head, and equal inputs computed once."""
+"""Encoders over HTTP: Hugging Face's values, the routes of each head, and equal inputs computed once."""
 
 import math
 import os
@@ -56,7 +56,7 @@ def test_a_task_selects_an_adapter_and_its_instruction(served):
 
 @pytest.mark.parametrize("model", ROUTED)
 def test_a_task_selects_the_modules_of_its_route(served, model):
-    """Texts of all tasks at once, as the vectors of sentence-transformers."""
+    """Texts of all tasks at once have sentence-transformers' vectors."""
     server, cases = served(model), expected(model)["cases"]
     info = server.get("/info").json()
     assert info["tasks"] == expected(model)["tasks"]
@@ -94,7 +94,7 @@ def test_a_route_has_its_own_limit_and_vocabulary(served):
     assert server.post("/embed", {"inputs": [ids], "truncate": False, "task": "document"}).status == 200
     refused = server.post("/embed", {"inputs": [ids], "truncate": False, "task": "query"})
     assert refused.status == 413 and "the limit is 24" in refused.json()["error"]
-    # The vocabulary of the documents' encoder has some tokens more.
+    # The vocabulary of the documents' encoder has a few more tokens.
     beyond = server.post("/embed", {"inputs": [[100000]], "task": "query"})
     assert beyond.status == 422 and "ids must be below 159" in beyond.json()["error"]
     assert len(server.ask("/embed_all", inputs="river", task="query")[0][0]) == 16
@@ -145,7 +145,7 @@ def test_classifiers(served, model, activation):
 
 @pytest.mark.parametrize("model", TOKEN_CLASSIFIERS)
 def test_token_classifiers(served, model):
-    """A batch and a text alone are the same."""
+    """A text has the same result in a batch and alone."""
     server, values = served(model), expected(model)
     cases = [case for case in values["cases"] if case["text"]]
     assert_labels_of_tokens(server, values, cases)
@@ -157,7 +157,7 @@ def test_token_classifiers(served, model):
 
 
 def assert_labels_of_tokens(server, values, cases):
-    """Labels, scores and places of transformers' pipeline in all its ways, in characters."""
+    """Labels, scores and character offsets of transformers' pipeline, with each aggregation strategy."""
     texts = [case["text"] for case in cases]
     for strategy in STRATEGIES:
         found = server.ask("/predict_tokens", inputs=texts, aggregation_strategy=strategy)
@@ -171,7 +171,7 @@ def assert_labels_of_tokens(server, values, cases):
                 assert_score(item["results"][entity["label"]], entity["score"], f"{case['name']} {strategy}")
                 if strategy != "none":
                     assert (item["token"], item["token_id"]) == (case["text"][entity["start"]:entity["end"]], 0)
-    # As Baseten's clients send texts; a truncated text keeps the places of what is left.
+    # Texts in the format of Baseten's clients; a truncated text keeps the offsets of the remaining entities.
     assert server.ask("/predict_tokens", inputs=[[text] for text in texts]) == server.ask("/predict_tokens", inputs=texts)
     raw = server.ask("/predict_tokens", inputs=texts, raw_scores=True, ignore_labels=[])
     labels = [values["id2label"][str(i)] for i in range(values["num_labels"])]
@@ -211,7 +211,7 @@ def test_other_models_have_no_labels_for_tokens(served):
 
 
 def test_only_equal_inputs_are_computed_once(served):
-    """A common prefix saves nothing; inputs that differ in token types alone are not equal."""
+    """A common prefix saves nothing; inputs that differ only in token types are not equal."""
     server = served("bert-reranker-tiny")
 
     def computed(pairs):
@@ -231,7 +231,7 @@ def test_only_equal_inputs_are_computed_once(served):
 
 
 def test_inputs_beyond_the_table_of_positions():
-    """RoBERTa's table has two rows more than tokens."""
+    """RoBERTa's position table has two more rows than the maximum number of tokens."""
     words = ["word"] * 2000
     with Server("--model-id", FIXTURES / "roberta-tiny") as server:
         assert server.get("/info").json()["max_input_length"] == 368

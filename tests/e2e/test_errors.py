@@ -21,7 +21,7 @@ def problem(response):
 
 
 def refused(path, status):
-    """The status of a refusal at `path`, which is `status` at TEI's routes."""
+    """The status of a refusal at `path`, given that TEI's routes answer `status`."""
     return 400 if path.startswith(("/v1/", "/v2/")) else status
 
 

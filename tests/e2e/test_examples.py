@@ -49,7 +49,7 @@ def test_curl(builtin):
 
 
 def test_minilm(builtin, tmp_path):
-    """With a small encoder of the repository in the place of the one that would be downloaded."""
+    """A small encoder of the repository replaces the download."""
     if shutil.which("curl") is None:
         pytest.skip("there is no curl")
     with socket.socket() as free:

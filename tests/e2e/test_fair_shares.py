@@ -1,4 +1,4 @@
-"""Who is served first: queries beside bulk jobs, API keys beside each other, priorities. Time is counted in batches."""
+"""Order of service between queries and bulk jobs, between API keys, and by priority. Time is counted in batches."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ import pytest
 from harness import Server, eventually
 from test_faults import FaultyServer
 
-# Each batch takes as long, and holds ten texts at most.
+# Each batch takes this long, and holds at most ten texts.
 BATCH = ("--max-batch-requests", "10", "--max-batch-ms", "0")
 FAULTS = "seed=1,delay=1,delay-ms=50"
 
@@ -39,7 +39,7 @@ def embed(server, name, count, headers=None, **fields):
 
 
 class Bulk:
-    """A job of 600 texts, three seconds, that is being computed."""
+    """A running job of 600 texts, which takes three seconds."""
 
     def __init__(self, server, name):
         before = arrived(server)
@@ -60,7 +60,7 @@ def test_a_query_waits_for_two_batches_whatever_else_waits(server):
         for i in range(5):
             before = batches(server)
             embed(server, f"query {i}", 1)
-            # The batch that ran, its own, and one that ends between the answer and the count.
+            # The batch that ran, the request's own, and one that ends between the answer and the count.
             assert batches(server) - before <= 3
         assert not second.job.done()
 
@@ -126,7 +126,7 @@ def test_keys_get_the_same_while_both_wait():
             for done in clients:
                 done.result()
     one, many = served["one"], served["many"]
-    # Of the last request of each client a part is computed and not counted.
+    # A part of each client's last request is computed but not counted.
     assert 0.8 <= many / one <= 1.25, served
 
 

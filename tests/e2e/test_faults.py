@@ -20,7 +20,7 @@ from raw import head, post
 CLIENTS = 16
 WORDS = "a red fox crosses the frozen river while the old ferryman counts his silver coins again".split()
 
-# Each of these happens to one batch in nine.
+# Each of these faults hits one batch in nine.
 MIXED = "seed=1,panic=0.02,error=0.02,oom=0.01,nan=0.03,short=0.01,delay=0.02,delay-ms=5"
 
 
@@ -54,7 +54,7 @@ def text(rng):
 def requests_for(kind, rng, count):
     """Requests (path, body) of every route that a model of this kind supports."""
     def texts():
-        # One in 30 is a bulk job, which waits beside small ones and gives way to them.
+        # One in 30 requests is a bulk job, which gives way to small requests.
         return [text(rng) for _ in range(rng.randint(1, 4) if rng.random() < 0.97 else 60)]
 
     forms = {
@@ -155,7 +155,7 @@ def test_every_request_is_answered_rightly_or_with_the_documented_error(kind, mo
         eventually(lambda: server.metric("prefold_http_requests_in_flight") == 1, "only /metrics is being answered")
         counted = counters(server)
         check_counters(counted)
-        # Some disconnected clients had their response before, others were gone before their request was read.
+        # Some clients had their response before they disconnected, others disconnected before their request was read.
         assert good <= counted["answered"] <= good + left
         assert failed <= counted["failed"] <= failed + left
         assert counted["cancelled"] <= left and (counted["cancelled"] > 0) == cancelling
@@ -257,7 +257,7 @@ def test_with_exit_on_stuck_the_process_ends_for_its_supervisor():
 
 
 def frozen(*args):
-    """A server whose threads of connections have stopped for good."""
+    """A server whose threads that serve connections hang forever."""
     server = FaultyServer(*args)
     client = socket.create_connection(("127.0.0.1", server.port))
     server.set_faults("freeze=1")

@@ -1,5 +1,5 @@
-"""benches/gpu/kernels on the simulated device: every kernel passes, and every kind of fault is noticed and stops nothing else. Needs nvcc;
-SIMULATED_DEVICE names the directory of the simulator's libraries."""
+"""benches/gpu/kernels on the simulated device: every kernel passes, and every kind of fault is noticed and does not affect other cases.
+Needs nvcc; SIMULATED_DEVICE names the directory of the simulator's libraries."""
 
 import json
 import os
@@ -19,12 +19,12 @@ pytestmark = required
 
 HARNESS = ROOT / "benches" / "gpu" / "kernels"
 CUBINS = ROOT / "benches" / "gpu" / "cubins.sh"
-# Of a device for small shapes; copies that fill the time between launches are an eighth.
+# Device memory for small shapes, of which an eighth is copied to fill the time between launches.
 SETTINGS = {"SIM_DEVICE_BYTES": 400_000_000}
 
 
 def compile_cubins(directory, *names, **environment):
-    # Other builds on the simulated device leave out optimisation, which would change the sizes.
+    # Other builds on the simulated device omit optimisation, which would change the sizes.
     env = {name: value for name, value in os.environ.items() if name != "NVCC_APPEND_FLAGS"} | environment
     return subprocess.run([CUBINS, directory, *names], env=env, capture_output=True, text=True, timeout=600, check=False)
 
@@ -39,7 +39,7 @@ def cubins(tmp_path_factory):
 
 
 class Run:
-    """A run to its end: its status, its output, and what it wrote as JSON."""
+    """A finished run: its status, its output and its JSON."""
 
     def __init__(self, tmp_path, modules, *args, harness=HARNESS, **settings):
         self.out = tmp_path / "kernels.json"
@@ -53,7 +53,7 @@ class Run:
         return self.json["cases"]
 
     def problems(self):
-        """What failed, by kernel and variant."""
+        """Failures by kernel and variant."""
         assert self.status == (1 if any(not case["ok"] for case in self.cases) else 0), self.output
         return {f"{case['kernel']} {case['variant']}": case["problem"] for case in self.cases if not case["ok"]}
 
@@ -63,7 +63,7 @@ def command(harness, modules, out, *args):
 
 
 def test_every_kernel_passes(tmp_path, cubins):
-    """And every kernel that nvcc makes has a case: the harness reads the cubins' names."""
+    """All pass, and every kernel compiled by nvcc has a case: the harness reads the names in the cubins."""
     run = Run(tmp_path, cubins, "--check")
     assert not run.problems(), run.output
     assert run.json["finished"] and not run.json["left"]
@@ -87,7 +87,7 @@ def test_kernels_are_timed(tmp_path, cubins):
         assert case["timed"] and case["worst"] <= 1
 
 
-# A change of the harness, and what must be noticed by which kernels.
+# A change of the harness, the expected finding, and the kernels that must report it.
 FAULTS = {
     "reference": ("references.py", "x * _inverse_root(np.mean(x * x,", "x * _inverse_root(np.var(x,", "rms_norm_add", "expected"),
     "reference of attention": ("attention_run.py", "seen = (keys >= first[:, None])", "seen = (keys > first[:, None] - 2)",
@@ -125,7 +125,7 @@ def test_a_fault_is_noticed(fault, tmp_path, cubins):
 
 
 def test_a_broken_replacement_fails_alone(tmp_path, cubins):
-    """A file of PREFOLD_CUDA_MODULES replaces its module; the other modules are those of --modules."""
+    """A file of PREFOLD_CUDA_MODULES replaces its module; the other modules come from --modules."""
     variants = tmp_path / "variants"
     variants.mkdir()
     (variants / "norm.cubin").write_bytes(b"not a module at all" * 10)
@@ -158,7 +158,7 @@ def test_what_is_missing_is_said(what, settings, message, tmp_path, cubins):
 
 
 def test_a_lost_context_stops_only_its_case(tmp_path, cubins):
-    """The second launch of each process breaks the device: after each failure a fresh process goes on."""
+    """The second launch of each process breaks the device: a new process continues after each failure."""
     run = Run(tmp_path, cubins, "--check", "--only", "convert", SIM_FAULTS="launch@2=illegal_address")
     assert [case["ok"] for case in run.cases] == [True, False] * (len(run.cases) // 2) + [True] * (len(run.cases) % 2)
     assert len(run.cases) == 9
@@ -166,7 +166,7 @@ def test_a_lost_context_stops_only_its_case(tmp_path, cubins):
 
 
 def test_a_crash_stops_only_its_case(tmp_path, cubins):
-    """A copy within the device reads memory that is freed: the simulated device ends the process and says why."""
+    """A copy within the device reads freed memory: the simulated device ends the process and reports the reason."""
     harness = tmp_path / "kernels"
     shutil.copytree(HARNESS, harness, ignore=shutil.ignore_patterns("__pycache__"))
     text = (harness / "cases" / "rows.py").read_text()
@@ -197,7 +197,7 @@ def children(process):
 
 
 class Started:
-    """A run that is under way: `lines` of its output so far."""
+    """A run in progress: `lines` of its output so far."""
 
     def __init__(self, tmp_path, modules, *args):
         self.out = tmp_path / "kernels.json"

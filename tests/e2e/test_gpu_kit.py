@@ -1,4 +1,4 @@
-"""The kit for a machine with a GPU (benches/gpu/run.py) with programs that misbehave: what it leaves behind, and that it ends."""
+"""The kit for a machine with a GPU (benches/gpu/run.py) with misbehaving programs: its results, and that it ends."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from harness import ROOT
 
 RUN = ROOT / "benches/gpu/run.py"
 MIB = 1 << 20
-# What may be sent to such a machine, and what of it programs for one architecture may take (benches/gpu/README.md).
+# Maximum size of a pack for such a machine, and of the programs for one architecture (benches/gpu/README.md).
 MOST_SENT, MOST_PROGRAMS = 64 * MIB, 13 * MIB
 SPARSE = ("benches/", "kernels/cuda/", "router/builtin/", "tests/fixtures/")
-# What may come back: files, and bytes of each.
+# Limits of the results: number of files, and bytes of each.
 MOST_FILES, MOST_FILE_BYTES = 8, 16 * MIB
 PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -37,7 +37,7 @@ class Kit:
         path.chmod(0o755)
 
     def tests(self, name, *tests, run):
-        """A test program with these tests; `run` is what it does when it is not asked for their names."""
+        """A test program with these tests; `run` is its behaviour unless it lists their names."""
         names = " ".join(f"'{test}: test'" for test in tests)
         self.program(name, f'if [[ " $* " == *" --list "* ]]; then printf "%s\\n" {names}; exit; fi\n{run}')
 
@@ -77,7 +77,7 @@ def is_running(pid):
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # A child that nobody waits for any more stays as a zombie where the first process does not reap.
+    # An orphaned child stays a zombie if the init process does not reap it.
     return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
 
 
@@ -85,7 +85,7 @@ def test_what_may_be_sent_holds_the_programs_and_what_they_read():
     if not (ROOT / ".git").exists():
         pytest.skip("no git checkout")
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    # A sparse checkout has the files of the root and of these folders, and the files of the folders that these are in.
+    # A sparse checkout has the files in the root, in these folders, and in their parent folders.
     sent = [ROOT / name for name in names if "/" not in name or name.startswith(SPARSE) or re.fullmatch("(tests|kernels)/[^/]*", name)]
     size = sum(path.stat().st_size for path in sent if path.is_file())
     assert 40 * MIB < size <= MOST_SENT - MOST_PROGRAMS, f"{size} bytes beside the programs"
@@ -120,7 +120,8 @@ def test_a_killed_run_leaves_its_results(kit):
 
 @pytest.mark.parametrize("told", [True, False])
 def test_nothing_outlives_the_run(kit, told):
-    """A program that ignores the request to stop, and its child: at the end of the budget, and when the run is told to stop."""
+    """A program that ignores the request to stop, and its child, are ended at the end of the budget and when the run is
+    stopped."""
     pids = kit.work / "pids"
     kit.tests("test-kernels", "one", run=f"trap '' TERM; sleep 300 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait; wait; sleep 300")
     kit.tests("test-backends", "one", run="echo test one ... ok")

@@ -1,5 +1,5 @@
-"""benches/gpu/parity beside answers of `prefold-bench forward`. In place of torch's, which is not installed here, the reference values are
-prefold's in float32."""
+"""benches/gpu/parity with answers of `prefold-bench forward`. torch is not installed here; prefold's values in float32 are the reference
+instead."""
 
 import functools
 import json
@@ -35,7 +35,7 @@ class Forward:
     def __init__(self, home, shape, layers, dtype):
         self.answers, self.json = home / f"{shape}-{layers}-{dtype}.safetensors", home / f"{shape}-{layers}-{dtype}.json"
         models = home / shape
-        # Products in float32 are slow without optimisation: of the reference values one pass is enough.
+        # Products in float32 are slow without optimisation: one pass is enough for the reference values.
         runs = 0 if dtype == "float32" else 3
         command = [BENCH, "forward", "--shape", shape, "--layers", str(layers), "--dtype", dtype, "--models", models, *BATCHES, "--runs", str(runs),
                    "--answers", self.answers, "--json", self.json]
@@ -53,7 +53,8 @@ def forward(tmp_path_factory):
 
 
 class Reference:
-    """The other side with prefold's vectors in float32. `damage(layers, vectors)` changes those of a model of so many layers."""
+    """The reference side with prefold's vectors in float32. `damage(layers, vectors)` changes the vectors of a model with
+    `layers` layers."""
 
     head = {"torch": "none"}
 
@@ -84,7 +85,7 @@ class Reference:
 
 @pytest.fixture
 def parity(forward, tmp_path, capsys):
-    """`parity(shape, *flags, answers=..., **reference)`: status, results and what was printed."""
+    """`parity(shape, *flags, answers=..., **reference)`: status, results and output."""
 
     def run(shape, *flags, answers=None, **reference):
         ours = forward(shape, LAYERS[shape], "bfloat16")
@@ -121,7 +122,7 @@ def test_answers_in_bfloat16_are_those_in_float32(parity, forward):
         (name, way, "-" if way == "torch bfloat16" else "ok") for name in NAMES for way in ("off", "ragged", "compact", "torch bfloat16")
     ]
     for row in results["parity"]:
-        # In bfloat16, and the damage of other tests can be seen.
+        # In bfloat16 the damage of other tests is still visible.
         assert 0.999 < row["smallest"] <= row["mean"] <= 1 and row["nearest"] < 0.99
         assert row["way"] == "torch bfloat16" or row["smallest"] < 1 - 1e-9
     assert (results["model"], results["layers of the model"], results["dtype"], results["device"]) == (DECODER, 3, "bfloat16", "cpu")
@@ -164,7 +165,7 @@ def test_damaged_answers_miss_the_goal(parity, forward, tmp_path, damage, way):
 
 
 def test_a_lost_layer_misses_the_goal(parity, forward, tmp_path):
-    """Answers of a model of two layers that claim to be of three."""
+    """Answers of a model of two layers, labelled as a model of three."""
     file = tmp_path / "short.safetensors"
     change(forward(DECODER, 2, "bfloat16").answers, file, lambda tensors: None, layers="3")
     status, results, _ = parity(DECODER, answers=file)
@@ -239,7 +240,7 @@ def test_a_run_of_fewer_layers_repeats_the_batches_alone():
 
 
 def test_the_first_layer_that_differs_is_named(parity):
-    """The reference has other vectors from the second layer on."""
+    """The reference differs from the second layer on."""
     status, results, text = parity(DECODER, "--layers", BENCH, damage=lambda layers, rows: rows if layers < 2 else rows[:, ::-1])
     assert status == 1
     assert results["first layer that differs"] == 1 and "layer 1 differs first" in text

@@ -87,7 +87,7 @@ def test_two_servers_download_into_one_cache_at_the_same_time(hub, cache):
 
 
 def test_who_waits_for_another_server_gets_its_file(hub, cache):
-    """Stalls longer than the hub's client would wait by itself."""
+    """Stalls longer than the hub client's own timeout."""
     hub.faults["GET", WEIGHTS] = hang_halfway
     with Loading(*arguments(hub, cache, timeout=3600)) as first:
         assert hub.reached.wait(60)

@@ -1,4 +1,4 @@
-"""A hub that is hostile: what it sends without end is cut off, its redirects do not get the token, and what is refused leaves nothing behind."""
+"""A hostile hub: endless answers are cut off, redirects do not receive the token, and refused downloads leave nothing behind."""
 
 import json
 import subprocess
@@ -16,14 +16,14 @@ from loading import MEASURE, refused
 
 CONFIG, POOLING = "config.json", "1_Pooling/config.json"
 SECRET = "hf_secret_of_the_test"
-# Memory of a program that refuses a model; without limits on the hub it is gigabytes.
+# Maximum memory of a program that refuses a model; without limits on the hub it would be gigabytes.
 SMALL = 400 << 20
-# The same where the storage's own client reads.
+# The same for reads by the storage's own client.
 WITH_XET = 2400 << 20
 
 
 def assert_nothing_left(cache):
-    """There are whole files alone, and nobody would find a model without the hub."""
+    """The cache has only complete files, and without the hub no model is found in it."""
     repository = cache / f"models--{NAME.replace('/', '--')}"
     for path in repository.rglob("*"):
         assert path.suffix != ".incomplete" and path.exists(), f"{path} is left"
@@ -38,7 +38,7 @@ def assert_starts(hub, cache):
 
 
 def listing(**changes):
-    """Another list of files."""
+    """A changed list of files."""
     def answer(handler, body):
         send(handler, json.dumps({**json.loads(body), **changes}).encode())
     return answer
@@ -115,7 +115,7 @@ def trickling_headers(handler, _):
 
 
 def test_small_files_have_a_sum(hub, cache):
-    """Each has less than its own limit."""
+    """Each file is below its own limit."""
     size, module = 8_000_000, "1_Pooling/{}.json".format
     hub.files |= {module(n): json.dumps(f"{n:02}".ljust(size - 2)).encode() for n in range(40)}
     output, peak = refused(*arguments(hub, cache))
@@ -169,7 +169,7 @@ def checked(hub, cache, **environ):
 
 @pytest.mark.parametrize("file", [LISTING, CONFIG, WEIGHTS])
 def test_a_check_reads_no_more_than_it_asked_for(hub, cache, file):
-    """Of the weights a header that would be as long as allowed comes without end."""
+    """The weights begin with an endless header, announced with an allowed length."""
     def long_header(handler, body):
         send(handler, (8_000_000).to_bytes(8, "little"), length=-1)
         while True:
@@ -194,7 +194,7 @@ def test_a_storage_without_measure_is_refused(xet_hub, cache, file, words):
 
 
 def test_a_storage_on_this_machine_is_refused(xet_hub, cache):
-    """The storage's client would make the folder."""
+    """The storage's client would otherwise create the folder."""
     folder = cache.parent / "storage"
     answer = {"casUrl": f"local://{folder}", "exp": int(time.time()) + 3600, "accessToken": "xet"}
     xet_hub.faults["GET", TOKEN] = lambda handler, _: send(handler, json.dumps(answer).encode())
@@ -219,7 +219,7 @@ FORMS = ["http://{host}{path}", "//{host}{path}", "/\\{host}{path}", "\\\\{host}
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_token_goes_to_the_hub_alone(hub, cache, form):
-    """Whatever the form of a redirect to another host is, of which a further redirect leads on there or back."""
+    """Every form of a redirect to another host, followed by a further redirect there or back."""
     with Hub() as other:
         host = other.url.removeprefix("http://")
         away = redirect(lambda handler: form.format(host=host, path=handler.path))
@@ -227,7 +227,7 @@ def test_the_token_goes_to_the_hub_alone(hub, cache, form):
             hub.faults[key] = away
 
         def on(handler, body):
-            """Leads on once."""
+            """Redirects once more."""
             if handler.path.startswith(AGAIN):
                 return send(handler, body)
             return redirect(AGAIN + handler.path)(handler, body)

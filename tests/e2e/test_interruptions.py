@@ -1,4 +1,4 @@
-"""Short requests beside long ones: they interrupt the batch that runs, and nobody's answer changes by a bit."""
+"""Short requests interrupt the running batch of long ones, and no answer changes by a bit."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,7 +31,7 @@ def interruptions(server):
 
 
 class Bulk:
-    """A job that takes seconds and is computed."""
+    """A running job that takes seconds."""
 
     def __init__(self, server, texts):
         arrived = lambda: server.metric("te_request_input_length_count")
@@ -66,7 +66,7 @@ def test_a_rerank_call_interrupts_a_bulk_job(server):
     alone = server.post("/rerank", call).json()
     before = interruptions(server)
     with Bulk(server, passages("beside", 1200)) as job:
-        # A call that comes between two batches of the job has nothing to interrupt.
+        # A call that arrives between two batches of the job has nothing to interrupt.
         while not job.done() and interruptions(server) == before:
             assert server.post("/rerank", call).json() == alone
     assert interruptions(server) > before

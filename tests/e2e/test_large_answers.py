@@ -1,4 +1,5 @@
-"""Answers whose size is a product of two lengths take as much memory as is counted for them, and their making holds up nobody."""
+"""Answers whose size is a product of two lengths take only the memory counted for them, and writing them blocks no other
+request."""
 
 import json
 import shutil
@@ -13,15 +14,15 @@ MB = 1_000_000
 LABELS = 60_000
 HIDDEN = 32
 
-# The values of an answer, which are counted: each with four bytes, once in the batch and once in the answer.
+# Counted values of an answer: four bytes each, once in the batch and once in the answer.
 COUNTED = 8
 
-# For what does not grow with the answer: pages that the allocator keeps, the model's buffers for a batch.
+# Allowance independent of the answer: pages kept by the allocator, the model's buffers for a batch.
 CONSTANT = 60 * MB
 
 
 def with_labels(fixture, directory, count):
-    """A copy of a classifier with so many labels, the first of its rows repeated."""
+    """A copy of a classifier with `labels` labels, which repeat its first row."""
     model = shutil.copytree(FIXTURES / fixture, directory / fixture)
     config = json.loads((model / "config.json").read_text())
     names = {str(index): f"label number {index}" for index in range(count)}
@@ -47,7 +48,7 @@ def with_labels(fixture, directory, count):
 
 
 def growth(server, path, **request):
-    """Status of a request, and by how many bytes the server's peak memory grew."""
+    """Status of a request, and growth of the server's peak memory in bytes."""
     vitals = Vitals(server.process.pid)
     vitals.reset_peak()
     before = vitals.peak()

@@ -9,7 +9,7 @@ import rust_imports
 from harness import ROOT
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-# `core: engine > execute > schedule, plan > error`: a file may import from its own level and from those to the right.
+# `core: engine > execute > schedule, plan > error`: a file may import from its own level and from levels to the right.
 LAYERS = {
     crate: [set(re.findall(r"\w+", level)) for level in levels.split(">")]
     for crate, levels in re.findall(r"^    (\w+): +(\w.*>.*)$", ARCHITECTURE, re.MULTILINE)
@@ -18,7 +18,7 @@ CRATES = sorted(path.parents[1].relative_to(ROOT).as_posix() for place in ("", "
 # Files directly under `src`.
 MOST_FILES = {"core": 12, "backends": 8, "router": 8}
 LONGEST, LONGEST_TEST = 400, 500
-# What calls layers and handlers, and what starts the threads.
+# The wiring: files that call layers and handlers, and files that start threads.
 WIRING = ["router/src/server/routing.rs", "core/src/execute/mod.rs"]
 
 
@@ -74,8 +74,8 @@ def rows(document, heading, columns):
 
 
 def test_a_request_can_be_followed():
-    """Each row of the request's table has a function that exists; its file, one of a row before it, or what wires layers and
-    threads names the function of the next row."""
+    """Each row of the request's table has a function that exists; the next row's function is named in its file, in the file
+    of an earlier row, or in the wiring of layers and threads."""
     way = [(file.strip("`"), function.strip("`")) for file, function, *_ in rows(ARCHITECTURE, "### One request, step by step", 4)]
     assert 5 < len(way) <= 30
     code = {file: rust_imports.without_tests(rust_imports.without_literals((ROOT / file).read_text())) for file, _ in way}
@@ -105,7 +105,8 @@ def write(directory, files):
 
 @pytest.mark.parametrize("patch", sorted((ROOT / "tests/cuda-mutants").glob("*.patch")), ids=lambda patch: patch.stem)
 def test_mutants_apply(patch):
-    """scripts/cuda-mutants.sh takes too long for every change; a patch that no longer applies is noticed here. As there, a line of context is enough."""
+    """scripts/cuda-mutants.sh takes too long for every change; this test notices a patch that no longer applies. As there, one line of
+    context is enough."""
     applied = subprocess.run(["git", "apply", "--check", "-C1", patch], cwd=ROOT, capture_output=True, text=True)
     assert applied.returncode == 0, applied.stderr
 

@@ -76,7 +76,7 @@ def send_and_leave(server, request):
     head = f"POST /embed HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(head.encode() + body)
-        time.sleep(0.01)  # The server has probably started; the test holds either way.
+        time.sleep(0.01)  # The server has probably started; the test is valid either way.
 
 
 def test_clients_that_leave_are_forgotten():

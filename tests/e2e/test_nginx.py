@@ -51,7 +51,7 @@ class Nginx(Address):
         (self.directory / "nginx.conf").write_text(text)
 
     def reload(self, ports):
-        """Servers on these ports get all new requests soon; requests in progress stay where they are."""
+        """Routes all new requests to servers on these ports within a moment; requests in progress are not moved."""
         self.write(ports)
         self.process.send_signal(signal.SIGHUP)
 
@@ -83,7 +83,7 @@ def proxied(tmp_path):
 
 
 class Upstream(ThreadingHTTPServer):
-    """Answers /N with status N and everything else with 200; keeps the heads of the former."""
+    """Answers /N with status N and other paths with 200; keeps the heads of requests to /N."""
 
     def __init__(self, heads):
         class Handler(BaseHTTPRequestHandler):
@@ -117,7 +117,7 @@ def test_nginx_forwards_headers_and_bounds_retries(tmp_path):
         proxy = stack.enter_context(Nginx(tmp_path, [upstream.server_port for upstream in upstreams]))
 
         def post(status, headers=None):
-            """Heads of the tries of a request that gets this status."""
+            """Heads of all tries of a request that gets this status."""
             heads.clear()
             assert proxy.post(f"/{status}", {}, headers).status == status
             return heads
@@ -128,10 +128,11 @@ def test_nginx_forwards_headers_and_bounds_retries(tmp_path):
         (head,) = post(200)
         assert re.fullmatch("[0-9a-f]{32}", head["X-Request-Id"])
 
-        # An overloaded replica's answer is the client's; another replica is tried for one that cannot serve, but not every one.
+        # An overloaded replica's answer is passed to the client; if a replica cannot serve, another one is tried, but not all
+        # of them.
         assert len(post(429)) == 1
         assert len(post(503)) == 3
-    # One that answers nothing costs at most this time before the next try, and none after it.
+    # A silent replica costs at most this time before the next try, and no time afterwards.
     connect, retry = (int(re.search(rf"^ +{name} (\d+)s;", CONFIGURATION, re.M).group(1))
                       for name in ("proxy_connect_timeout", "proxy_next_upstream_timeout"))
     assert connect * 3 < retry
@@ -165,7 +166,7 @@ def test_requests_that_share_a_prefix_meet_in_one_replica(proxied):
         list(pool.map(lambda _: rerank(proxy, "question", keyed=False), range(24)))
     assert all(after > b for after, b in zip(counts(first, second), before, strict=True))
 
-    # One replica stops: no request fails, and the other's keys stay there.
+    # One replica stops: no request fails, and the other replica keeps its keys.
     first.stop()
     before = counts(second)[0]
     for query in homes:
@@ -194,7 +195,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
         loads = [clients.submit(load) for _ in range(4)]
 
         def answered(server):
-            [client.result() for client in loads if client.done()]  # Raises what ended it.
+            [client.result() for client in loads if client.done()]  # Raises the error that ended it.
             return counts(server)[0]
 
         for old in ending:

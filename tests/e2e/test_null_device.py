@@ -1,4 +1,4 @@
-"""What a forward pass asks of a GPU, and how long the host takes for it: `prefold-bench forward` on the simulated device with SIM_NULL, where
+"""Calls of a forward pass to a GPU, and the host's time for them: `prefold-bench forward` on the simulated device with SIM_NULL, where
 nothing is computed. Needs what `simulated` needs. The times are printed, not asserted (pytest -rP)."""
 
 import functools
@@ -19,15 +19,15 @@ BATCHES = ["--no-msmarco", "--prefix", "1,40", "--batch", "6", "--suffix", "20",
 CASES = 4
 DECODER = {"add_rms_norm": 2, "qk_norm_rope": 1, "flash_attention": 1, "activate_mul": 1, "products": 4}
 RAGGED = {**DECODER, "gather_rows": 2}
-# Kernels and products of a layer in each way to compute a batch, most calls first. Of an encoder with norms after its blocks both blocks convert
-# the residual stream; the biases of a product are written before it, and those of the first of the feed-forward block added by its activation.
+# Kernels and products of a layer in each way to compute a batch, most calls first. In a post-norm encoder both blocks convert the residual
+# stream; biases are written before a product, except that the activation adds the bias of the first feed-forward product.
 LAYERS = {
     "qwen3-135m": [RAGGED, DECODER, DECODER],
     "bge-base": [{"bias_rows": 3, "flash_attention": 1, "layer_norm": 2, "convert": 2, "activate": 1, "products": 4}],
 }
-# Of a pass after the warm-up, which waits for the pass before and for its own result.
+# Waits of a pass after the warm-up: for the previous pass and for its own result.
 STEADY = {"waits": 2, "to_device": 1, "to_host": 1, "on_device": 0, "memsets": 0, "allocations": 0, "page_locked": 0, "frees": 0}
-# Marks in the queue: after each operation at first, then less and less often, since the device is never behind.
+# Marks in the queue: after each operation at first, then ever less often, since the device is never behind.
 MOST_EVENTS = 16
 LIMIT = 300
 
@@ -65,7 +65,7 @@ class Pass:
 
 @pytest.fixture(scope="module")
 def counted(forward, tmp_path_factory):
-    """`counted(shape, layers)`: the passes of each batch, first the warm-up, one in each way, then the timed ones."""
+    """`counted(shape, layers)`: the passes of each batch, first one warm-up pass in each way, then the timed passes."""
     file = tmp_path_factory.mktemp("counts") / "counts"
 
     @functools.cache
@@ -86,7 +86,7 @@ def counted(forward, tmp_path_factory):
 
 
 def ways(passes):
-    """The different work of a batch's passes, most calls first; each way is as frequent as the others."""
+    """The distinct work of a batch's passes, most calls first; all ways are equally frequent."""
     work = sorted((sorted(it.work.items()) for it in passes), key=lambda items: (-sum(number for _, number in items), items))
     each = WARM + RUNS
     found = work[::each]

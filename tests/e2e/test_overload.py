@@ -62,7 +62,7 @@ def test_ten_times_as_many_clients_as_places():
 def test_the_queue_has_its_bounds(flag, limit, gauge, of_a_request):
     """A request is admitted while the queue is below the limit, so the queue never exceeds the limit plus one request.
 
-    The gauges count what the limits do, the batch that forms included."""
+    The gauges count the same as the limits, including the batch being formed."""
     inputs = [f"{i} " + "word " * 40 for i in range(16)]
     with Server(flag, limit, "--max-batch-tokens", "512", "--prometheus-port", "0") as server:
         tokens = sum(map(len, server.ask("/tokenize", inputs=inputs)))
@@ -108,7 +108,8 @@ def test_large_bodies_from_many_clients_at_once():
         assert set(statuses) == {200, 429}, statuses
         artefact("large-bodies.json", {"clients": count, "body_mb": size / MB, "max_buffered_mb": held / MB,
                                        "accepted": statuses.count(200), "peak_growth_mb": round(peak / MB, 1)})
-        # Bodies that grow are held twice for a moment, each connection has a read buffer of 0.4 MB at most, and the allocator keeps some.
+        # Growing bodies are held twice for a moment, each connection has a read buffer of at most 0.4 MB, and the allocator keeps some
+        # memory.
         assert peak < 2 * held + 64 * MB, f"{peak / MB:.0f} MB, where all bodies are {size * count / MB:.0f}"
 
 
@@ -140,7 +141,7 @@ def repeated(item, prefix, suffix, size=32 * MB):
     return prefix + b",".join([item] * count) + suffix
 
 
-# Bodies of the default --payload-limit's size that are large once parsed.
+# Bodies of the default --payload-limit that become large when parsed.
 AMPLIFYING = {
     "empty lists": ("/embed", b"[]", b'{"inputs":[', b"]}"),
     "empty strings": ("/embed", b'""', b'{"inputs":[', b"]}"),
@@ -202,7 +203,7 @@ def test_bodies_that_amplify(amplified, what):
 ])
 @pytest.mark.parametrize("model", ["bert-reranker-tiny", "qwen3-reranker-tiny"])
 def test_a_query_of_many_documents_is_held_once(model, path, body):
-    """The query has 500 times the bytes that a copy for each document would leave of it."""
+    """The query is 500 times larger than it could be if it were copied for each document."""
     with Server(FIXTURES / model) as server:
         vitals = Vitals(server.process.pid)
         before = vitals.peak()
@@ -257,10 +258,10 @@ def held_by_unread_answers(path, request_, count):
     ("/embed_all", {"inputs": [[7] * 1000] * 2}, 1.4),
 ])
 def test_an_unread_answer_takes_what_it_counts(amplified, path, request_, most):
-    """2,000 vectors of 384 values count 3.6 MB, and nothing else that is as large is held: neither copies nor text.
+    """2,000 vectors of 384 values count 3.6 MB, and nothing else of that size is held: neither copies nor text.
 
-    What the allocator keeps beside them differs from run to run (1.4 to 2.5 times the bytes that count; 2.6 to 2.9 with one
-    copy more), so the least of a few servers decides."""
+    The memory kept by the allocator varies between runs (1.4 to 2.5 times the counted bytes; 2.6 to 2.9 with one more
+    copy), so the minimum over a few servers decides."""
     count, counted = 10, 2000 * (4 * 384 + 256)
     factors = []
     while not factors or (factors[-1] >= most and len(factors) < 4):
@@ -277,7 +278,7 @@ def test_an_unread_answer_takes_what_it_counts(amplified, path, request_, most):
     ("/decode", b'{"ids":[' + b"100," * 999_999 + b"100]}"),
 ])
 def test_as_much_as_may_be_tokenized_or_decoded(amplified, path, body):
-    """The largest accepted request takes some hundred bytes per token."""
+    """The largest accepted request takes a few hundred bytes per token."""
     with Server() as server:
         vitals = Vitals(server.process.pid)
         server.post("/tokenize", {"inputs": "a"})

@@ -1,4 +1,5 @@
-"""The table of published checkpoints in docs/models.md is what `prefold check-model` says of their configuration.
+"""The table of published checkpoints in docs/models.md equals the output of `prefold check-model` for their
+configuration.
 
 `UPDATE_DOCS=1` writes the table. The configuration is quoted in tests/fixtures/published, with sources.
 """
@@ -15,11 +16,12 @@ PUBLISHED = FIXTURES / "published"
 SOURCES = json.loads((PUBLISHED / "sources.json").read_text())
 DOCUMENT = ROOT / "docs" / "models.md"
 TABLE = re.compile(r"(<!-- published checkpoints -->\n).*?(\n<!-- end -->)", re.DOTALL)
-# The one remark that all have, since there are no tensors.
+# The remark that all have, since there are no tensors.
 BARE = "only the configuration was checked"
-# The refusal of an embedding model whose pooling is in a file that is not there.
+# The refusal of an embedding model whose pooling is in a missing file.
 NO_PURPOSE = "does not say what it is for"
-# Copies that are the publisher's bytes: quoted as they are, or completed until they had the hash that a cited list names for the hub's file.
+# Copies identical to the publisher's files: quoted unchanged, or completed until they matched the hash that a cited list names for the
+# hub's file.
 EXACT = ("published", "proven")
 # Copies that were completed until they had a hash that a list names: `proven` cites the list, `matched` does not.
 COMPLETED = ("proven", "matched")
@@ -36,7 +38,8 @@ def check(home, entry):
 
 
 def is_whole(entry):
-    """All files that a result needs are quoted: config.json, modules.json and those of its modules. A classifier has no modules."""
+    """All files that a result needs are quoted: config.json, modules.json and the files of its modules. A classifier has no
+    modules."""
     files = entry.get("files", {})
     if "config.json" not in files or entry.get("modules") is False:
         return "config.json" in files
@@ -52,10 +55,10 @@ def is_published(entry):
 
 
 def result(entry, found):
-    """The result in words, and whether the checkpoint runs; `None` where that is not known."""
+    """The result as text, and whether the checkpoint runs; `None` if unknown."""
     if found is None or not is_whole(entry):
         return "unknown", None
-    # Where the model is, and lists of what is supported instead, are left out.
+    # The model's path and lists of supported alternatives are omitted.
     notes = [re.sub(r" is not supported \(.*\)", " is not supported", note) for note in found["notes"] if BARE not in note]
     if found["verdict"] == "does_not_run":
         return f"does not run: {notes[0]}", False
@@ -125,7 +128,7 @@ def test_every_quoted_file_has_a_source():
 
 
 def test_every_hash_is_that_of_the_bytes():
-    """What a list names for the hub's file is computed from the quoted bytes, and a proven text has a list that can be looked up."""
+    """The hash that a list names for the hub's file is computed from the quoted bytes, and a proven text cites a list."""
     named = [(folder(entry) / name, file) for entry in SOURCES for name, file in entry.get("files", {}).items()]
     assert any(file["copy"] == "proven" for _, file in named)
     for path, file in named:
@@ -141,7 +144,8 @@ def test_every_hash_is_that_of_the_bytes():
 
 
 def test_every_quoted_config_is_read(tmp_path):
-    """Where files are missing, the config is read, and what is refused is that they are missing. A table of vectors lacks nothing else."""
+    """Where files are missing, the config is still read, and the refusal names the missing files. A static embedding lacks nothing
+    else."""
     for entry in (entry for entry in SOURCES if "files" in entry and not is_whole(entry)):
         notes = check(tmp_path, entry)["notes"]
         assert any(words in notes[0] for words in (NO_PURPOSE, BARE)), (entry["model"], notes)

@@ -1,4 +1,4 @@
-"""The server's results equal Hugging Face's, whatever is in the batch."""
+"""The server's results equal Hugging Face's, regardless of the batch."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Release files: what can be checked without building them."""
+"""Checks of the release files that need no build."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def test_bill_of_materials_and_licences_are_of_what_is_linked(tmp_path):
     bill = json.loads(bom.read_text())
     assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", VERSION)
     components = {component["name"]: component for component in bill["components"]}
-    # Linked; a build dependency, a macro, a test's, another feature's and another platform's.
+    # One linked crate; a build dependency, a macro, and crates of tests, of another feature and of another platform.
     assert {"tokenizers", "candle-core", "pyo3", "aws-lc-sys", "std", "prefold-core"} <= components.keys()
     assert not {"cc", "serde_derive", "proptest", "cudarc", "windows-sys"} & components.keys()
     lock = {(package["name"], package["version"]): package.get("checksum")

@@ -39,7 +39,7 @@ def test_a_replica_that_hangs_or_panics_leaves_the_other_working():
         server.set_faults("stall=1")
         hanging = pool.submit(server.post, "/embed", {"inputs": "red"})
         eventually(lambda: server.get("/ready").status == 503, "the pass that hangs is noticed")
-        # `stalls` keeps the batch that hangs; the other replica meets no fault but a panic.
+        # `stalls` hangs one batch; the other replica meets only a panic.
         server.set_faults("stall=0.000001,panic=0.999")
         check_failure("/embed", server.post("/embed", {"inputs": "red"}))
         server.set_faults("stall=0.000001")

@@ -73,7 +73,7 @@ def test_the_answer_tells_what_the_shared_prefix_saved(served):
     usage = response.json()["usage"]
     saved = usage["prompt_tokens_details"]["cached_tokens"]
     assert usage["total_tokens"] == sum(usage["total_tokens"] for usage in alone)
-    # Instruction and query are computed twice.
+    # The instruction and the query are computed twice.
     assert saved > 2 * 80
     assert int(response.headers["x-compute-compact-tokens"]) == usage["total_tokens"] - saved
 

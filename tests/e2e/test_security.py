@@ -47,7 +47,7 @@ def test_each_of_several_keys_opens(keyed):
 
 
 def test_a_key_is_taken_whole(keyed):
-    """Rejects a part of the key, a longer one, and one in another case."""
+    """Rejects a part of the key, a longer key, and the key in another case."""
     for key in KEYS + FILE_KEYS:
         wrong = [key[:length] for length in range(len(key))] + [key[start:] for start in range(1, len(key))]
         wrong += [key + "a", key + key, "a" + key, key.upper(), key[:-1] + "\xff", key[:-1] + chr(ord(key[-1]) ^ 1)]
@@ -59,7 +59,7 @@ def test_a_key_counts_in_one_place_only(keyed):
                     {"cookie": f"api_key={KEYS[0]}"}, {"proxy-authorization": f"Bearer {KEYS[0]}"}):
         assert keyed.get("/info", headers).status == 401, headers
     assert keyed.get(f"/info?api_key={KEYS[0]}").status == 401
-    # Two headers: a wrong key beside the right one is refused, so a request cannot try several.
+    # Two headers: a wrong key next to the right one is refused, so a request cannot try several keys.
     with Raw(keyed.port) as client:
         fields = [("authorization", f"Bearer {key}") for key in ("wrong", KEYS[0])]
         client.send(head("GET", "/info", ("host", "a"), *fields))
@@ -124,7 +124,7 @@ def test_no_secret_is_told(key_file):
 
 
 def test_a_request_tells_nothing_of_its_neighbours():
-    """Guesses at another client's text cost the same whether they are right or wrong, as far as responses tell."""
+    """Responses to guesses at another client's text report the same cost for right and wrong guesses."""
     secret = "the code of the vault in the old town is 4711 and nobody else knows it"
     guess = secret.split(" and ")[0]
     guesses = [guess, guess.replace("4711", "4712"), guess.replace("4711", "9000")]
@@ -154,7 +154,7 @@ def test_a_request_tells_nothing_of_its_neighbours():
 
 
 def folded(server, bodies):
-    """Tokens saved by requests of several keys that are sent at once."""
+    """Tokens saved by concurrent requests of several keys."""
     metrics = server.metrics()
     before = metrics.metric("prefold_tokens_saved_total")
     with ThreadPoolExecutor(len(bodies)) as threads:
@@ -177,8 +177,8 @@ def test_prefixes_are_shared_within_a_key():
 
 @pytest.mark.parametrize("flags, most", [((), 75), (("--api-key", "key-0", "--share-prefixes", "key"), 40)])
 def test_words_that_are_remembered_have_a_limit(flags, most):
-    """Long words, none of them twice. The tokenizers library would keep 85 MB of them in each thread; where keys share nothing, a word
-    that is remembered would tell by the time of an answer that another key has sent it."""
+    """Long distinct words. The tokenizers library would cache 85 MB of them in each thread, and where keys share nothing, a cached
+    word would reveal by the response time that another key has sent it."""
     letters = random.Random(1)
 
     def text():

@@ -1,4 +1,4 @@
-"""`--device cuda` on the simulated device: values of Hugging Face for every family and head, under every order of asynchronous work."""
+"""`--device cuda` on the simulated device: Hugging Face's values for every family and head, under every order of asynchronous work."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from test_reference_values import EMBEDDING_MODELS
 pytestmark = required
 
 DTYPES = ["bfloat16", "float16", "float32"]
-# Which work is done when: SIM_SEED picks one of three orders, and within it what runs next.
+# Order of the work: SIM_SEED picks one of three orders, and within it the next work to run.
 MODELS = EMBEDDING_MODELS + EMBEDDERS
 SEEDS = range(len(MODELS))
 MODES = [("compact", "1"), ("compact", "0"), ("ragged", "1")]
@@ -23,7 +23,7 @@ MODES = [("compact", "1"), ("compact", "0"), ("ragged", "1")]
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_embeddings_in_any_order(seed):
-    """Each seed has another order; the families, types and ways to compact take turns."""
+    """Each seed has another order; the families, dtypes and compaction modes alternate."""
     model, dtype = MODELS[seed], DTYPES[seed // 3 % 3]
     attention, threshold = MODES[seed // 2 % 3]
     flags = ["--dtype", dtype, "--attention", attention, "--radix-mlp-threshold", threshold]
@@ -48,7 +48,7 @@ def test_a_task_selects_an_adapter():
 
 
 def test_the_built_in_model():
-    """Its heads have 64 values, for which there is the kernel of the tensor cores."""
+    """Its heads have 64 values, the size of the tensor core kernel."""
     texts = ["how do I lock a file?", "how do I lock a door?", "a file", "x"]
     with Server("--device", "cpu", "--dtype", "float32") as exact, Simulated("../../router/builtin", tokens=64) as server:
         for found, want in zip(server.ask("/embed", inputs=texts), exact.ask("/embed", inputs=texts), strict=True):
@@ -119,7 +119,7 @@ def test_token_classifiers(model):
 
 
 def test_a_truncated_text_keeps_the_places_of_what_is_left():
-    """The model has positions for so many tokens."""
+    """The model has positions for this many tokens."""
     with Simulated("bert-ner-tiny", "--dtype", "float32", tokens=288) as server:
         assert_places_of_what_is_left(server)
 

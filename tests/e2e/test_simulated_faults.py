@@ -1,4 +1,4 @@
-"""Errors of the driver, the device and the libraries on the simulated device: at the start, in one batch, and for good."""
+"""Errors of the driver, the device and the libraries on the simulated device: at start-up, in one batch, and permanent."""
 
 import re
 import shutil
@@ -74,7 +74,7 @@ def test_a_device_that_is_too_old_is_refused():
 
 
 def test_a_module_can_be_replaced_by_a_file(tmp_path):
-    """The simulated device runs a kernel by its name, whatever module it is in: here another one, of every supported device."""
+    """The simulated device runs a kernel by name from any module: here from another one, built for every supported device."""
     assert f"PREFOLD_CUDA_MODULES: {tmp_path} has no module" in refused(PREFOLD_CUDA_MODULES=tmp_path)
     module = next((BINARIES.parent / "cuda-kernels").glob("rows-*.fatbin"))
     shutil.copy(module, tmp_path / "rope.fatbin")
@@ -131,7 +131,8 @@ def test_one_batch_fails_and_the_next_works(tmp_path, fault):
 
 
 def test_requests_allocate_and_load_nothing(tmp_path):
-    """The warm-up has: an allocation would fail, and a kernel loaded at its first launch would be in the log."""
+    """The warm-up has used everything: a later allocation would fail, and a kernel loaded at its first launch would be
+    in the log."""
     faults = tmp_path / "faults"
     with Simulated(MODEL, SIM_FAULTS_FILE=faults) as server:
         faults.write_text("alloc@1=out_of_memory")
@@ -153,7 +154,7 @@ def test_a_model_that_does_not_fit_is_refused():
 @pytest.mark.parametrize("fault", ["launch@37=illegal_address", "launch@20=launch_failed", "gemm@5=ecc_uncorrectable",
                                    "copy@2=unknown", "synchronize@1=illegal_address", "launch@1=hardware_stack_error"])
 def test_a_device_that_fails_for_good_ends_the_server(tmp_path, fault, seed):
-    """Whatever is in flight gets 503, one line says why, and the status is one that a supervisor can tell."""
+    """Requests in flight get 503, one log line gives the reason, and the exit status is distinct for supervisors."""
     faults = tmp_path / "faults"
     server = Simulated(MODEL, SIM_FAULTS_FILE=faults, SIM_SEED=seed)
     assert_values(server, MODEL, "bfloat16")

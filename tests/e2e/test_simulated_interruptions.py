@@ -1,4 +1,5 @@
-"""Queries beside a bulk job on the simulated device: they run on a stream of their own, right whatever the device does first and whichever pass fails."""
+"""Queries during a bulk job on the simulated device: they run on their own stream and are right for every order of the device's work and
+every failing pass."""
 
 import json
 import threading
@@ -24,7 +25,7 @@ def interruptions(server):
 
 
 class Asking:
-    """Two bulk clients, and one that asks for a text at a time, until enough of its batches have interrupted others."""
+    """Two bulk clients, and one that sends single texts until enough of its batches have interrupted others."""
 
     def __init__(self, server, enough):
         self.server, self.enough, self.answers = server, enough, []
@@ -51,7 +52,8 @@ class Asking:
         assert interruptions(self.server) >= self.enough
 
     def check(self):
-        """All answers are right or an error of the batch that failed; returns the texts of each request that failed."""
+        """Asserts that all answers are right or the error of a failed batch; returns the texts of each failed
+        request."""
         failed = [cases for answer, cases in self.answers if answer.status == 424]
         for answer, cases in self.answers:
             assert answer.status in (200, 424), answer
@@ -69,7 +71,7 @@ def test_queries_interrupt_a_bulk_job(seed):
 
 
 def test_a_pass_is_a_few_operations_ahead_of_the_device(tmp_path):
-    """Operations take milliseconds here, so a queue of some milliseconds has few of them; without its marks it has the whole pass, 69."""
+    """Operations take milliseconds here, so a queue of a few milliseconds has few operations; without marks it has the whole pass, 69."""
     counts = tmp_path / "counts"
     texts = [f"{i} {case['text']}" for i, case in enumerate(short_cases(MODEL) * 4)]
     with Simulated(MODEL, tokens=600, SIM_ORDER="late", SIM_COUNT=counts) as server:
@@ -82,7 +84,8 @@ def test_a_pass_is_a_few_operations_ahead_of_the_device(tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_pass_that_fails_takes_no_other_with_it(tmp_path, seed):
-    """Each fault costs the batch whose call it is: requests of both clients at most, and no query with them."""
+    """Each fault fails only the batch that made the call: at most requests of both bulk clients, and no query with
+    them."""
     faults = tmp_path / "faults"
     listed = [f"{point}@{call}=out_of_memory" for point in ("launch", "gemm") for call in (150, 400, 600)] + ["copy@30=out_of_memory"]
     with Simulated(MODEL, "--max-client-batch-size", 1000, SIM_FAULTS_FILE=faults, SIM_SEED=seed) as server:

@@ -13,12 +13,12 @@ from simulated import LIBRARIES, on, required
 PROGRAMS = os.environ.get("GPU_PROGRAMS")
 pytestmark = [required, pytest.mark.skipif(not PROGRAMS, reason="GPU_PROGRAMS is not set; scripts/cuda-simulated.sh sets it")]
 
-# The tests of kernels and models, and the kernels called from Python, run by themselves (scripts/cuda-simulated.sh). The second load over
-# HTTP is the first with another model.
+# The tests of kernels and models, and the kernels called from Python, run separately (scripts/cuda-simulated.sh). The second load over
+# HTTP repeats the first with another model.
 LEFT_OUT = {"kernel-tests", "kernel-harness", "kernel-times", "model-tests", "http-8b"}
-# The products of Qwen3's shapes, which take minutes in emulation: on the device that does nothing.
+# The products of Qwen3's shapes take minutes in emulation, so they run on the null device.
 NOTHING_COMPUTED = {"operations"}
-# What a machine without a GPU, and without torch, lacks.
+# Checks skipped on a machine without a GPU and without torch.
 SKIPPED = {"ceilings", "nsight-attention", "nsight-product", "memcheck", "racecheck", "initcheck", "synccheck"}
 
 

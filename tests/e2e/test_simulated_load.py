@@ -1,4 +1,5 @@
-"""Load on the simulated device: more clients than places, clients that leave, a stop under load, and a minute of mixed traffic."""
+"""Load on the simulated device: more clients than places, clients that disconnect, a stop under load, and a minute of mixed
+traffic."""
 
 import random
 import threading
@@ -56,7 +57,8 @@ def test_a_stop_answers_what_was_accepted(seed):
 
 
 def test_a_minute_of_mixed_traffic():
-    """Batches of one to many inputs, prefixes shared and not, clients that leave: all answers are right, memory does not grow."""
+    """Batches of one to many inputs, with and without shared prefixes, and clients that disconnect: all answers are right, and
+    memory does not grow."""
     cases, over, wrong, answered = short_cases(MODEL), time.monotonic() + 60, [], []
     with Simulated(MODEL, SIM_ORDER="soon", SIM_SEED=7) as server:
         vitals, resident = Vitals(server.process.pid), []

@@ -117,7 +117,8 @@ def test_clients_that_do_not_read_are_disconnected(impatient, builtin):
 
 def test_a_slow_reader_gets_all_of_its_answer(impatient):
     """Reading the response takes longer than the limit, but the client never pauses that long: it reads 200 kB a second of the
-    megabytes in the system's buffers. Its own system tells the server of room in steps of its receive buffer: 0.2 s at this size."""
+    megabytes in the system's buffers. Its system announces free space to the server in steps of the receive buffer: 0.2 s at this
+    size."""
     with unharmed(impatient), Raw(impatient.port, receive_buffer=1 << 14) as client:
         client.send(post("/embed_all", HUGE, ("connection", "close")))
         for part in range(50):

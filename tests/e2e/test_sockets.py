@@ -1,4 +1,5 @@
-"""Clients that disconnect, stall, send wrong lengths or garbage: the server keeps nothing of it, and other clients are unaffected."""
+"""Clients that disconnect, stall, send wrong lengths or garbage: the server keeps none of their data, and other clients are
+unaffected."""
 
 import json
 import random
@@ -27,7 +28,7 @@ LEAVING = {"closing": Raw.close, "resetting": Raw.reset}
 @pytest.mark.parametrize("stage", STAGES)
 def test_clients_that_leave(builtin, stage, leave):
     with unharmed(builtin):
-        for pause in (0, 0.02, 0.1):  # Before, during or after the server reads it; the test holds in any case.
+        for pause in (0, 0.02, 0.1):  # Before, during or after the server reads it; the test is valid in any case.
             for _ in range(5):
                 client = Raw(builtin.port)
                 client.send(STAGES[stage])
@@ -217,7 +218,7 @@ def test_a_client_that_closes_its_half_is_answered(builtin):
 
 @pytest.mark.parametrize("more", [b"", b"GET", GOOD], ids=["nothing", "a part of a request", "a request"])
 def test_work_for_a_client_that_left_is_dropped(servers, more):
-    """Whatever the client sent after its request."""
+    """For any data that the client sends after its request."""
     server = servers("--max-batch-tokens", "2048")
     texts = [f"{i} " + " ".join(f"w{i}x{j}" for j in range(300)) for i in range(100)]
     dropped = lambda: server.metric("prefold_http_requests_total", route="/embed", status="dropped")  # noqa: E731

@@ -81,7 +81,7 @@ def test_a_loading_server_is_alive_and_not_ready():
         status, body = ask("GET", "/ready")
         if status == 503:
             assert b"the model is loading" in body
-        # Holds whether or not the server was ready.
+        # Valid whether or not the server was ready.
         status, body = ask("POST", "/embed", json.dumps({"inputs": "Hi"}))
         assert status == 200 and len(json.loads(body)[0]) == 384
         assert ask("GET", "/ready")[0] == 200
@@ -91,7 +91,7 @@ def test_a_loading_server_is_alive_and_not_ready():
 
 
 def cached(hub, name):
-    """A small model under that name, in the cache layout of the hub's own clients."""
+    """A small model under this name, in the cache layout of the hub's own clients."""
     repository = hub / f"models--{name.replace('/', '--')}"
     commit = "0123456789abcdef0123456789abcdef01234567"
     shutil.copytree(FIXTURES / "qwen3-tiny", repository / "snapshots" / commit)
@@ -167,7 +167,7 @@ def test_a_port_in_use_is_an_error():
 
 
 def test_variables_that_are_not_meant_for_the_server_are_none():
-    """An unset `${HF_TOKEN}` as passed by Compose, Kubernetes' address of a service called prefold, names that are anybody's."""
+    """An unset `${HF_TOKEN}` as passed by Compose, Kubernetes' address of a service called prefold, and unrelated variables."""
     env = {"HF_TOKEN": "", "SERVED_MODEL_NAME": "", "MAX_BATCH_TOKENS": "", "PREFOLD_MAX_BATCH_MS": "", "TASK": "paint",
            "DEVICE": "gpu", "ATTENTION": "please", "SCHEDULING": "weekly", "PREFOLD_HOSTNAME": "127.0.0.1"}
     with Server("--host", "127.0.0.1", env=env) as server:
@@ -222,7 +222,7 @@ def test_a_wrong_file_is_refused_without_showing_it(tmp_path, text, words):
 
 
 def test_offline_no_hub_is_asked(tmp_path):
-    """A working hub that is never called."""
+    """A working hub must not be called."""
     with socket.create_server(("127.0.0.1", 0)) as hub:
         endpoint = f"http://127.0.0.1:{hub.getsockname()[1]}"
         model = ("--model-id", "prefold-tests/tiny", "--hf-endpoint", endpoint, "--huggingface-hub-cache", tmp_path)

@@ -17,7 +17,7 @@ from client import Client, NoAnswer
 from harness import ADDRESS, PREFOLD, STOP_LIMIT, Address, Server, environment, eventually
 from raw import JSON_HEAD, Raw, head, post, unharmed
 
-# Requests in flight per client process, each with a text of its own, every fourth of them within its body.
+# Requests in flight per client process, each with a different text, every fourth cut off within its body.
 FLEET = """
 import socket, sys, time
 port, count, whole = int(sys.argv[1]), int(sys.argv[2]), sys.stdin.buffer.read()

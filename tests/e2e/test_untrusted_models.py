@@ -15,13 +15,13 @@ from loading import refused
 
 MIB = 1 << 20
 
-# The system's figure for a process starts with its parent's, which is the test.
+# The system's figure for a process starts at its parent's, which is the test.
 MODEST = 300 * MIB
 
-# Of virtual memory, of which a process has more than it uses.
+# Limit of virtual memory, of which a process reserves more than it uses.
 ADDRESS_SPACE = 3 << 30
 
-# For files of the largest size that is read.
+# Limit for files of the maximum size that is read.
 LARGEST = 1536 * MIB
 
 
@@ -153,7 +153,7 @@ def test_files_that_are_none_or_far_too_large(model):
 
 
 def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
-    """Each file consists of the content that takes most memory for its size."""
+    """Each file has the content that takes the most memory for its size."""
     def largest(name, begin, parts, end):
         path = model / name
         whole = path.read_bytes()
@@ -172,7 +172,7 @@ def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
     vocab = (f'"{i}":{i},' for i in range(1_000_000))
     begin = '{"version":"1.0","model":{"type":"BPE","merges":[],"vocab":{'
     largest("tokenizer.json", begin, vocab, '"x":1000000}}}')
-    # A trie with few bytes in common.
+    # A trie with few shared bytes.
     pieces = ('["%05d%s",0],' % (i, "x" * 240) for i in range(12_000))
     begin = '{"version":"1.0","added_tokens":[],"model":{"type":"Unigram","unk_id":0,"vocab":['
     largest("tokenizer.json", begin, pieces, '["y",0]]}}')
@@ -252,7 +252,7 @@ def test_dropout_is_left_out(model):
 
 
 def change_values(model, tensor, change):
-    """Changes the list of a tensor's values."""
+    """Changes a tensor's values as a list."""
     path = model / "model.safetensors"
     content = bytearray(path.read_bytes())
     (length,) = struct.unpack_from("<Q", content)
@@ -285,7 +285,7 @@ def test_a_start_of_which_no_answer_is_finite_is_refused(model):
 
 
 def test_a_start_of_which_some_answers_are_not_finite_is_warned_of(model):
-    """Those of texts with the token 5."""
+    """Vectors of texts with the token 5."""
     change_values(model, "embed_tokens.weight", lambda values: [*values[:5 * 64], math.nan, *values[5 * 64 + 1:]])
     with Server("--model-id", model) as server:
         (warning,) = server.get("/info").json()["warnings"]
