@@ -62,7 +62,7 @@ struct Nvcc {
     targets: Vec<String>,
 }
 
-/// `-gencode` arguments for all of [`TARGETS`] and [`PTX`], or for those that [`ONLY_TARGETS`] names.
+/// `-gencode` arguments for all of [`TARGETS`] and [`PTX`], or for the targets that [`ONLY_TARGETS`] names.
 fn targets() -> Result<Vec<String>, String> {
     let code = |target: &str| format!("-gencode=arch=compute_{target},code=sm_{target}");
     let Ok(only) = env::var(ONLY_TARGETS) else {

@@ -59,7 +59,7 @@ def attempt(kit, results, check):
 
 
 def chosen(args):
-    """The checks of the lists, or those of --only, from --from on."""
+    """The checks of the lists or of --only, from --from on."""
     checks = [check for name, group in (("right", RIGHT), ("fast", FAST)) if name in args.lists for check in group]
     names = [check.name for check in RIGHT + FAST]
     if unknown := set(args.only + ([args.first] if args.first else [])) - set(names):

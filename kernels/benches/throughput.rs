@@ -1,7 +1,7 @@
 //! Prints the throughput of the GEMM next to the CPU's peak, and for a single row next to the time to read its weights. Each
-//! figure is the best of eight tries in turn, because other work on the machine disturbs the measurement: `cargo bench -p
-//! prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with `-- ISA HEADS KV_HEADS HEAD_DIM
-//! TOKENS`.
+//! figure is the best of eight tries in turn, because other work on the machine disturbs the measurement:
+//! `cargo bench -p prefold-kernels --bench throughput -- [ISA [M N K]]`; or attention of one sequence, with
+//! `-- ISA HEADS KV_HEADS HEAD_DIM TOKENS`.
 
 use prefold_kernels::{
     Attention, Element, Float, Gemm, Int8, Isa, KernelError, Mask, PackedMatrix, Packing, QkvLayout, QuerySpan,
@@ -13,7 +13,7 @@ fn random<A: Element>(len: usize) -> Vec<A> {
     (0..len).map(|i| A::from_f32(((i * 2_654_435_761) % 1009) as f32 / 1009.0 - 0.5)).collect()
 }
 
-/// Runs `f` and returns the giga-operations per second of the number of operations that it returns.
+/// Runs `f`, which returns its number of operations, and returns giga-operations per second.
 fn rate(f: impl FnOnce() -> Result<usize, KernelError>) -> Result<f64, KernelError> {
     let clock = Instant::now();
     let operations = f()?;

@@ -105,7 +105,7 @@ DEVICE void qk_norm_rope(T *__restrict__ x, const uint32_t *__restrict__ positio
     }
 }
 
-// `_4` and `_8`: 16 bytes of the type, of which the row's width, the offsets and half a head are multiples.
+// `_4` and `_8`: accesses of 16 bytes; the row's width, the offsets and half a head are multiples of 4 or 8.
 #define QK_NORM_ROPE_N(NAME, SUFFIX, T, ...)                                                                           \
     KERNEL qk_norm_rope_##NAME##_##SUFFIX(T *x, const uint32_t *position_ids, const float *table, const float *q_norm, \
                                           uint32_t q_offset, uint32_t q_heads, const float *k_norm, uint32_t k_offset, \

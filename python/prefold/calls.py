@@ -112,7 +112,7 @@ async def done(job: Job) -> None:
         try:
             loop.call_soon_threadsafe(set_result)
         except RuntimeError:
-            pass  # The loop is closed; nobody waits.
+            pass  # The loop is closed; no task waits.
 
     job.on_done(wake)
     try:

@@ -26,7 +26,7 @@ ADDRESS = re.compile(r"address\W+(?:127\.0\.0\.1|0\.0\.0\.0):([1-9][0-9]*)")
 
 
 def environment(home):
-    """Minimal environment, with a hub endpoint on which nobody listens, so that network access fails at once."""
+    """Minimal environment, with a hub endpoint without a listener, so that network access fails at once."""
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ}
     return {**kept, "HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
 

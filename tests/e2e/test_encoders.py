@@ -223,7 +223,7 @@ def test_only_equal_inputs_are_computed_once(served):
     assert len(set(computed([[long, "a"], [long, "b"]]))) == 1
     total, rows = computed([[long, "a"]] * 4)
     assert rows * 4 == total
-    # The same ids, of which the second half has another type.
+    # The same ids; the second half has another token type.
     one, two = server.ask("/predict", inputs=[["a [SEP] b"], ["a", "b"]])
     assert not math.isclose(one[0]["score"], two[0]["score"], abs_tol=1e-6)
     total, rows = computed([["a [SEP] b"], ["a", "b"]])

@@ -164,7 +164,7 @@ def folded(server, bodies):
 
 
 def test_prefixes_are_shared_within_a_key():
-    """Many equal requests at once: batches fold those of one key with each other, never those of two."""
+    """Many equal requests at once: batches merge requests of one key, never requests of two keys."""
     text = ["one and the same long text for everybody " * 20]
     keys = [f"key-{number}" for number in range(12)]
     given = [flag for key in keys for flag in ("--api-key", key)]

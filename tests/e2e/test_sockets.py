@@ -117,7 +117,7 @@ def test_garbage_after_a_good_request_does_not_spoil_its_answer(builtin, what):
 
 
 def test_http2_by_prior_knowledge(builtin):
-    """HTTP/2 is refused, or answered with HTTP/2 frames, of which the first is SETTINGS."""
+    """HTTP/2 is refused, or answered with HTTP/2 frames that begin with SETTINGS."""
     with unharmed(builtin), Raw(builtin.port) as client:
         client.send(HTTP2_PREFACE)
         client.finish_sending()

@@ -14,7 +14,7 @@ from reference import BUILTIN, assert_unit
 
 
 def test_the_built_in_model_is_served_from_anywhere_without_network_or_home(tmp_path):
-    """The harness starts the server in an empty directory, with a hub address on which nobody listens."""
+    """The harness starts the server in an empty directory, with a hub address without a listener."""
     with Server("--dtype", "float32", env={"HOME": str(tmp_path / "missing"), "HTTPS_PROXY": "http://127.0.0.1:9"}) as server:
         case = json.loads((BUILTIN / "expected.json").read_text())["texts"][0]
         assert_unit(server.ask("/embed", inputs=case["text"])[0][:32], case["embedding_first32"])

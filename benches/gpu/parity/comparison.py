@@ -16,7 +16,7 @@ def compare(vectors, reference, goal=GOAL):
     """
     vectors, reference = (numpy.asarray(values, dtype=numpy.float64) for values in (vectors, reference))
     if vectors.shape != reference.shape:
-        raise ValueError(f"vectors of shape {vectors.shape} beside {reference.shape}")
+        raise ValueError(f"vectors of shape {vectors.shape}, reference of shape {reference.shape}")
     ours, theirs = unit(vectors), unit(reference)
     cosines = (ours * theirs).sum(axis=1)
     lengths = numpy.abs(numpy.linalg.norm(vectors, axis=1) / numpy.linalg.norm(reference, axis=1) - 1)

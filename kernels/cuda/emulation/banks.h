@@ -41,7 +41,7 @@ struct Site {
     static constexpr int ZERO = 0;
 };
 
-// Of whole warps.
+// Counts of whole warps.
 struct Wavefronts {
     uint64_t accesses = 0, conflicts = 0;
 };
@@ -78,7 +78,7 @@ class Banks {
     std::map<Site, Wavefronts> sites;
 
   private:
-    // The lanes' parts of one instruction.
+    // The accesses of all lanes by one instruction.
     struct Group {
         uint32_t bytes;
         std::map<uint32_t, uintptr_t> addresses; // by lane

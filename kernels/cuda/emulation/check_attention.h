@@ -12,7 +12,7 @@ struct Paths {
     std::vector<uint32_t> pages;
     std::vector<Span> spans;
     uint32_t rows = 0;
-    // Every query sees its whole path, not only what is before it.
+    // Every query sees its whole path, not only earlier positions.
     bool full = false;
 
     uint32_t longest() const {
@@ -67,12 +67,12 @@ struct Case {
     uint32_t heads, kv_heads, dim, window;
     uint32_t queries, shared;
     bool backwards, bias;
-    // Embeddings of distances as keys (1) and as queries (2).
+    // Relative position embeddings as keys (1) and as queries (2).
     uint32_t positions = 0;
 };
 
-// The row of each distance of paths of up to `longest` positions, from 1 on; all have rows of their own, or some share one. Around them
-// rows that no table has.
+// The row of each distance of paths of up to `longest` positions, from 1 on; each distance has its own row, or some share one. Entries
+// around them are rows out of range.
 static std::vector<uint32_t> distance_rows(uint32_t longest, bool apart) {
     std::vector<uint32_t> rows = {0x7fffffff, 1};
     while (rows.size() < 2 * longest) rows.push_back(rows.back() + (apart ? 1 : below(2)));
@@ -80,7 +80,7 @@ static std::vector<uint32_t> distance_rows(uint32_t longest, bool apart) {
     return rows;
 }
 
-// A table of embeddings of distances, with NaN in the rows before and after those that distances have.
+// A table of relative position embeddings, with NaN in the rows before the first and after the last distance's row.
 template <typename T> Array<T> position_table(uint32_t last, uint32_t width) {
     Array<T> table = random_values<T>(size_t(last + 2) * width, 1.0f);
     for (uint32_t i = 0; i < width; ++i) table[i] = table[size_t(last + 1) * width + i] = from_float<T>(NAN);
@@ -90,17 +90,17 @@ template <typename T> Array<T> position_table(uint32_t last, uint32_t width) {
 template <typename T>
 void check_attention(const std::string &name, const Case &c, const Paths &paths, void (*kernel)(const Attention)) {
     const uint32_t group = c.heads / c.kv_heads, width = (c.heads + 2 * c.kv_heads) * c.dim, out_width = c.heads * c.dim;
-    // A row that no page names, of NaN.
+    // A row of NaN that no page names.
     Array<T> qkv = random_values<T>(size_t(paths.rows + 1) * width), out(size_t(paths.rows) * out_width);
     for (uint32_t i = 0; i < width; ++i) qkv[size_t(paths.rows) * width + i] = from_float<T>(NAN);
     std::vector<Tile> tiles;
     for (uint32_t s = 0; s < paths.spans.size(); ++s)
         for (uint32_t t = 0; t * c.queries < paths.spans[s].len * group; ++t) tiles.push_back({s, t});
     std::shuffle(tiles.begin(), tiles.end(), generator);
-    // Reads beyond the end find a page that is not there.
+    // Reads beyond the end find a page out of range.
     std::vector<uint32_t> pages(paths.pages);
     pages.resize(pages.size() + 64, 0x7fffffff);
-    // A table with values for the distances of the longest path, and NaN around those of a head.
+    // A table with values for the distances of the longest path, and NaN around the values of each head.
     const uint32_t origin = paths.longest(), stride = 2 * origin + 1;
     Array<float> biases = random_values<float>(size_t(c.heads) * stride);
     for (uint32_t h = 0; h < c.heads; ++h) biases[h * stride] = biases[(h + 1) * stride - 1] = NAN;
@@ -165,7 +165,8 @@ template <typename T, int DIM, int M> void check_flash(const std::string &name, 
     printf("ok %s\n", name.c_str());
 }
 
-// With embeddings of distances: fewer queries than a tile has, several blocks of keys, windows, and each term alone.
+// With relative position embeddings: fewer queries than a tile has, several blocks of keys, windows, and each term
+// alone.
 template <typename T> void check_flash_positions(const std::string &name, void (*kernel)(const Attention)) {
     typedef FlashTile<T, 64, 1> Flash;
     const uint32_t shared = Flash::SHARED_BYTES + PositionTerms<Flash, T>::SHARED_BYTES;
@@ -202,7 +203,7 @@ template <typename T> void check_plain(const std::string &name, void (*kernel)(c
     const uint32_t dims[] = {1, 5, 20, 64, 80, 128}, windows[] = {0, 1, 7, 40};
     for (uint32_t i = 0; i < 12; ++i) {
         const uint32_t dim = dims[i % 6], heads = 3 * (1 + i % 2);
-        // The kernel takes its arguments' type from its own namespace's copy of the header, which is the same.
+        // The kernel's argument type comes from its own namespace's copy of the header, which is identical.
         const Case c = {heads, 3, dim, windows[i % 4], plain::QUERIES, 4 * 2 * dim * 4, i % 2 == 1, heads == 3,
                         heads == 3 ? i / 2 % 4 : 0};
         check_attention<T>(name, c, tree(4, 70), kernel);

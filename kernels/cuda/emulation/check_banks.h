@@ -6,8 +6,8 @@
 
 using emulation::Access;
 
-// Runs a check and prints the accesses of its kernel. Loads by pointer have `load_conflicts`, whose reason is given where this is called; all
-// other accesses have none. Each of `kinds` must occur, and no other.
+// Runs a check and prints the accesses of its kernel. Loads by pointer have `load_conflicts`, explained at the call; all other accesses
+// have none. Each of `kinds` must occur, and no other.
 template <typename Run>
 void check_banks(const char *kernel, std::vector<Access> kinds, uint64_t load_conflicts, Run run) {
     emulation::Banks banks;
@@ -34,7 +34,7 @@ void check_banks(const char *kernel, std::vector<Access> kinds, uint64_t load_co
     exit(1);
 }
 
-// A sequence of its own pages whose queries see all of it.
+// A sequence with its own pages whose queries see all of it.
 static Paths sequence(uint32_t len) {
     Paths paths;
     paths.full = true;

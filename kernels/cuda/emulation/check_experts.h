@@ -1,9 +1,9 @@
-// Checks of the kernels that experts need.
+// Checks of the kernels for mixtures of experts.
 #pragma once
 #include "../experts.cu"
 #include "support.h"
 
-// Scores of few different values, so that many are equal. The rows of 200 are more than a block of 64 threads has at a time.
+// Scores with few different values, so that many are equal. 200 rows are more than a block of 64 threads takes at a time.
 static void check_route(uint32_t rows, uint32_t experts, uint32_t top, uint32_t threads, bool nan) {
     Array<float> scores(rows * experts), weights(experts * rows);
     Array<uint32_t> listed(experts * rows), counts(experts);

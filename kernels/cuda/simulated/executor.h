@@ -41,7 +41,7 @@ bool is_done(const Ticket &ticket);
 // Returns when it is done, or with the error that the device has.
 CUresult wait_for(const Ticket &ticket);
 CUresult wait_for_device(int device);
-// The error that a device has for ever, or CUDA_SUCCESS.
+// The permanent error of a device, or CUDA_SUCCESS.
 CUresult state(int device);
 
 } // namespace simulated

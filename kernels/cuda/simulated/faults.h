@@ -15,7 +15,7 @@ enum class Point { Init, Count, Alloc, Copy, Launch, Gemm, Synchronize };
 // The error that is due at this call, or CUDA_SUCCESS.
 CUresult fault(Point point);
 
-// True if a context has this error for ever.
+// True if the error stays with the context.
 bool is_sticky(CUresult error);
 
 } // namespace simulated

@@ -26,7 +26,7 @@ struct Settings {
     Order order;             // SIM_ORDER: at-once, soon, late; without it by the seed
     bool verbose;            // SIM_TRACE: each call's work on stderr
     bool does_nothing;       // SIM_NULL: calls return at once, no work is done, and all that a program reads is zero
-    std::string count_file;  // SIM_COUNT: what a program asks for, a line of JSON for each wait
+    std::string count_file;  // SIM_COUNT: counts of a program's calls, a line of JSON for each wait
 };
 
 const Settings &settings();

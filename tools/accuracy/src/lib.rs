@@ -55,7 +55,7 @@ pub struct Accuracy {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draw the results as SVG; `-` as with --json, of which one can be standard output
+    /// Draw the results as SVG; `-` as with --json, for only one of the two
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

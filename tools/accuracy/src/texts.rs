@@ -130,11 +130,11 @@ impl Texts {
         self.records.iter().all(|(line, _)| line.is_none())
     }
 
-    /// Inputs for the model, `most` texts or pairs at most. A classifier of one label scores pairs where the input has
-    /// queries, and classifies texts where it has none.
+    /// Inputs for the model, at most `most` texts or pairs. A classifier with one label scores pairs if the input has
+    /// queries, else it classifies texts.
     ///
     /// # Errors
-    /// A line that the model has no answer for, or too few texts.
+    /// The model cannot answer a line, or there are too few texts.
     pub(crate) fn work(self, kind: Kind, most: usize) -> Result<(Work, Selection), AccuracyError> {
         let has_query = |(_, record): &(_, Record)| matches!(record, Record::Rerank { .. });
         match kind {
@@ -173,7 +173,7 @@ impl Texts {
         (Work::Classify(items), selection)
     }
 
-    /// The inputs of all requests. `of_request` makes those of a query and its texts.
+    /// The inputs of all requests. `of_request` makes the inputs of a query and its texts.
     fn items(self, of_request: impl Fn(String, Vec<String>) -> Vec<Parts>) -> Vec<Item> {
         let inputs = self.records.into_iter().flat_map(|(line, record)| {
             let inputs = match record {

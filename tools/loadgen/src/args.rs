@@ -184,7 +184,7 @@ pub(crate) struct LoadArgs {
     warmup_requests: Option<u64>,
 }
 
-/// Flags for results besides the table.
+/// Flags for results in addition to the table.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
@@ -287,7 +287,7 @@ impl LoadArgs {
         if self.rate.is_empty() || self.concurrency.is_empty() {
             return Ok(None);
         }
-        let &[rate] = &self.rate[..] else { bail!("--rate takes one value beside --concurrency") };
+        let &[rate] = &self.rate[..] else { bail!("--rate takes one value together with --concurrency") };
         // Phases of equal duration are compared.
         ensure!(self.requests.is_none(), "--requests does not end a mixed load: use --duration");
         ensure!(self.warmup_requests.is_none(), "--warmup-requests does not end a mixed load: use --warmup");

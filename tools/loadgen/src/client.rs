@@ -47,7 +47,7 @@ pub(crate) struct Answer {
     pub(crate) arrived: Instant,
     /// Tokens of the request's texts, if reported by the server.
     pub(crate) tokens: Option<u64>,
-    /// Tokens of the request, and those that remain when common prefixes count once, if reported by the server.
+    /// Tokens of the request, and tokens when common prefixes count once, if reported by the server.
     pub(crate) folded: Option<(u64, u64)>,
 }
 

@@ -73,7 +73,7 @@ fn word_count(text: &str) -> usize {
     text.split(' ').count()
 }
 
-/// The first `words` words of a text, of which each has a space after it.
+/// The first `words` words of a text in which a space follows each word.
 fn first_words(text: &str, words: usize) -> &str {
     let end = text.match_indices(' ').nth(words.saturating_sub(1)).map_or(text.len(), |(end, _)| end);
     &text[..end]

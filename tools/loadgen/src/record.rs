@@ -105,7 +105,7 @@ pub(crate) struct Record {
     pub(crate) texts: u64,
     /// Tokens of successful responses; `None` once a response did not report them.
     pub(crate) tokens: Option<u64>,
-    /// Sums over responses of their tokens, and of those that remain when common prefixes count once.
+    /// Sums over responses of their tokens, and of their tokens when common prefixes count once.
     pub(crate) folded: Option<(u64, u64)>,
     pub(crate) errors: BTreeMap<Kind, Errors>,
     /// Time of the last response or error.
