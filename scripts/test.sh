@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # All tests: the Rust tests, the tests of the Python package, then the end-to-end tests of the real binary. Arguments are
-# passed to pytest of the end-to-end tests, for example: scripts/test.sh -k openai. The time of each stage is printed at the
-# end.
+# passed to pytest of the end-to-end tests, for example: scripts/test.sh -k openai. The time of each stage is printed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -7,8 +7,7 @@ from venvs import ROOT
 
 # float32: largest difference of a component of a unit vector, or of a logit. Other types: mean and minimum cosine of vectors; largest
 # difference of a logit, relative to its magnitude if that is above 1. PyTorch rounds the residual stream to bfloat16 too and is off by 0.14
-# with random weights. In int8 the coarsest quantization that must pass is ONNX Runtime's, with one scale for all activations of a
-# tensor.
+# with random weights. In int8 the coarsest quantization that must pass is ONNX Runtime's, with one scale for all activations of a tensor.
 FLOAT32, LOGIT = 1e-4, 0.2
 COSINES = {"bfloat16": (0.999, 0.999), "float16": (0.999, 0.999), "int8": (0.99, 0.97)}
 

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def running(contenders):
-    """Starts the contenders one after another and leaves them paused; ends them on exit. Only the contender being started
-    runs."""
+    """Starts the contenders one after another and leaves them paused; ends them on exit. Only the contender being started runs."""
     started = []
     try:
         for contender in contenders:

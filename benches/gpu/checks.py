@@ -116,8 +116,7 @@ def grid(role):
 
 
 def parity(role, *flags):
-    """The answers of the forward passes compared with torch's in float32 on the same weights; with --time, also torch's
-    times."""
+    """The answers of the forward passes compared with torch's in float32 on the same weights; with --time, also torch's times."""
 
     def run(kit, limit_s):
         answers, forward = kit.answers(role), kit.work / f"forward-{role}.json"
@@ -157,8 +156,7 @@ def operations(kit, limit_s):
 
 
 def sanitizer(tool):
-    """NVIDIA's compute-sanitizer over all kernels. Calls refused by the driver are tested on purpose and are not
-    findings."""
+    """NVIDIA's compute-sanitizer over all kernels. Calls refused by the driver are tested on purpose and are not findings."""
 
     def run(kit, limit_s):
         packed = kit.packed("sanitizer") / "compute-sanitizer"

@@ -1,5 +1,4 @@
-"""Processes with a time limit: their output is copied as it is printed, and neither they nor their children outlive the
-limit."""
+"""Processes with a time limit: their output is copied as it is printed, and neither they nor their children outlive the limit."""
 
 import ctypes
 import os

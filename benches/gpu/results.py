@@ -33,8 +33,7 @@ class Results:
         self.write()
 
     def copy(self, text):
-        """Appends output to the log and to standard output, up to a limit per check, so that a verbose check does not crowd out
-        others."""
+        """Appends output to the log and to standard output, up to a limit per check, so that a verbose check does not crowd out others."""
         piece = text.encode(errors="replace")
         left = min(MOST_BYTES - self.logged, MOST_LOGGED - self.logged_of_check)
         if left > 0:

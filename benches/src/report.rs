@@ -148,8 +148,7 @@ impl Times {
     }
 }
 
-/// Times `N` contestants; `run` receives the contestant's number. They alternate, so that drift, such as of the clock, affects
-/// all alike.
+/// Times `N` contestants; `run` receives the contestant's number. They alternate, so that drift, such as of the clock, affects all alike.
 pub(crate) fn rounds<const N: usize>(runs: usize, mut run: impl FnMut(usize) -> Result<()>) -> Result<[Times; N]> {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..runs {

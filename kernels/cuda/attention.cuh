@@ -4,8 +4,7 @@
 // position `depth`. The key and value of path position p are row `pages[path + p]`: a page table with pages of one token.
 // `path_len` is the number of path positions that its queries may see. A *query* here is one head at one position; the
 // `group` query heads that share a key/value head are adjacent, so query i of a span is head `i % group` of the group at
-// position `i / group`. A *tile* is a run of neighbouring queries of a span for one key/value head; a block of threads
-// computes it.
+// position `i / group`. A *tile* is a run of neighbouring queries of a span for one key/value head; a block of threads computes it.
 #pragma once
 #include "common.cuh"
 

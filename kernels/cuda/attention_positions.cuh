@@ -104,8 +104,7 @@ template <typename Tile, typename T> struct PositionTerms {
         }
     }
 
-    // Adds the products to the scores of a block whose rows have been copied, and starts the copies of the next block's
-    // rows.
+    // Adds the products to the scores of a block whose rows have been copied, and starts the copies of the next block's rows.
     DEVICE_METHOD void add(Tile &tile, uint32_t block, bool has_next) const {
         const uint32_t first = first_row(tile, block), warp = tile.warp;
         if (tile.a.position_keys) {

@@ -117,8 +117,7 @@ BIAS_ROWS(bf16, bf16)
 BIAS_ROWS(f16, f16)
 
 // out[i][c] = x[i][c % width] in the own[i]-th group of `group` columns, and 0 elsewhere: each row keeps the columns of its own
-// group, and `x` holds either the columns of all groups or only the row's own. A group out of range gives a row of NaN. Grid:
-// rows.
+// group, and `x` holds either the columns of all groups or only the row's own. A group out of range gives a row of NaN. Grid: rows.
 template <typename T>
 DEVICE void own_columns(const float *__restrict__ x, const uint32_t *__restrict__ own, T *__restrict__ out, uint32_t width,
                         uint32_t group, uint32_t out_width) {

@@ -7,8 +7,7 @@
 //! path positions. The promise holds within one instruction set ([`Isa`]); two instruction sets may round differently.
 //!
 //! Activations are `f32`, or [`bf16`] with f32 accumulation ([`Element`]); int8 products quantize rows of `f32` themselves ([`Int8`]).
-//! [`Packing`] lists the formats of packed weights. Every operation checks its lengths and returns a [`KernelError`]
-//! for a wrong one.
+//! [`Packing`] lists the formats of packed weights. Every operation checks its lengths and returns a [`KernelError`] for a wrong one.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over registers is unrolled; an index says which one")]
 

@@ -89,8 +89,7 @@ unsafe fn chains<D: Dot>(iterations: usize) {
     }
 }
 
-/// Multiplies on every thread and returns the total number of element multiplications and additions; the caller measures the
-/// time.
+/// Multiplies on every thread and returns the total number of element multiplications and additions; the caller measures the time.
 #[doc(hidden)]
 pub fn run_peak<P: Format>(isa: Isa, iterations: usize) -> usize {
     let words = AtomicUsize::new(0);

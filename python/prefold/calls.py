@@ -1,5 +1,4 @@
-"""Calls over blocks of texts: two blocks are in flight at once, so that the next one is tokenized while one is
-computed."""
+"""Calls over blocks of texts: two blocks are in flight at once, so that the next one is tokenized while one is computed."""
 
 from __future__ import annotations
 

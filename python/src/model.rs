@@ -57,8 +57,7 @@ impl NativeModel {
         self.max_inputs
     }
 
-    /// Another handle of the model, which stays open when this one is closed; a call of several blocks holds it until
-    /// it is done.
+    /// Another handle of the model, which stays open when this one is closed; a call of several blocks holds it until it is done.
     fn held(&self) -> PyResult<Self> {
         Ok(Self { max_inputs: self.max_inputs, model: Mutex::new(Some(self.model()?)) })
     }
@@ -141,8 +140,7 @@ impl NativeModel {
 }
 
 impl Drop for NativeModel {
-    /// In a forked process the model is leaked: its threads do not exist there and cannot be joined, and may have held its
-    /// locks.
+    /// In a forked process the model is leaked: its threads do not exist there and cannot be joined, and may have held its locks.
     fn drop(&mut self) {
         if process::is_forked() {
             mem::forget(self.model.get_mut().unwrap_or_else(PoisonError::into_inner).take());

@@ -125,8 +125,7 @@ def test_other_dictionaries_are_refused(sentences, words, models):
 
 @pytest.mark.parametrize("name", ["qwen3-tiny", "llama-tiny", "asym-tiny", "router-encoders-tiny", "router-static-tiny"])
 def test_encode_is_that_of_sentence_transformers(name, texts):
-    """Comparison with the library itself, if it is installed. It needs PyTorch; benches/compare/requirements/torch.txt has
-    both."""
+    """Comparison with the library itself, if it is installed. It needs PyTorch; benches/compare/requirements/torch.txt has both."""
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer as Original
 

@@ -134,8 +134,7 @@ def run(script):
 
 
 def test_a_fork_is_refused_and_ends():
-    """In the child no call waits for threads that do not exist, neither with the parent's model, nor with a new one, nor at
-    exit."""
+    """In the child no call waits for threads that do not exist, neither with the parent's model, nor with a new one, nor at exit."""
     output = run("""
         import gc, os, sys, prefold
         model = prefold.Model(sys.argv[1] + "/bert-mean-tiny")

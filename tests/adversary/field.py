@@ -12,15 +12,13 @@ from oracle import Oracle
 from raw import settled
 from steps import Heard, play
 
-# Requests in flight, waiting inputs and descriptors that do not belong to attacks: the witness's, and the ones of the
-# check itself.
+# Requests in flight, waiting inputs and descriptors that do not belong to attacks: the witness's, and the ones of the check itself.
 OWN_REQUESTS, OWN_INPUTS, OWN_DESCRIPTORS = 4, 3, 8
 # Maximum seconds after an attack until the server has released its resources. Work that has begun is finished.
 RELEASE = 45
 # Seconds to wait before a flood until memory is as before: work that has begun continues after its client leaves.
 CALM = 20
-# Memory that may stay resident after all attacks, beyond the memory before the first: buffers of batches and pages kept by the
-# allocator.
+# Memory that may stay resident after all attacks, beyond the memory before the first: buffers of batches and pages kept by the allocator.
 KEPT = 96 * MB
 
 

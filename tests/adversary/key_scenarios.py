@@ -75,8 +75,7 @@ def tokens_of_a_key(seed, limits):
 
 
 def tokenizations_of_a_key(seed, limits):
-    """Twelve connections that tokenize repeatedly, together as much as the shared limit allows, and twelve with long texts
-    to embed."""
+    """Twelve connections that tokenize repeatedly, together as much as the shared limit allows, and twelve with long texts to embed."""
     chance = random.Random(seed)
 
     def one(number):

@@ -1,5 +1,4 @@
-"""Kinds of servers: the model, its flags, and the good client's requests. Each has its own routes, and multiplies other
-quantities."""
+"""Kinds of servers: the model, its flags, and the good client's requests. Each has its own routes, and multiplies other quantities."""
 
 import json
 import shutil

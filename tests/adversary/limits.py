@@ -16,8 +16,7 @@ PARSED = 6
 # "Memory under large bodies": 406 MB for 40 inputs of 1,000 tokens, whose vectors count 72 MB: the rest is computed, copied and
 # kept by the allocator.
 ANSWERED = 6
-# "The bytes of a request": the reserved size of a body counts; while it grows, the old and the new memory exist
-# together.
+# "The bytes of a request": the reserved size of a body counts; while it grows, the old and the new memory exist together.
 RESERVED = 2
 # The old memory of a growing body exists until it is copied into the new memory, which is twice as large; only the new one counts.
 GROWING = 0.5

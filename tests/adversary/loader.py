@@ -1,5 +1,4 @@
-"""Loads one model, with `check-model` or a server start, within bounds of memory and time; a violation becomes a
-finding."""
+"""Loads one model, with `check-model` or a server start, within bounds of memory and time; a violation becomes a finding."""
 
 import os
 import re
@@ -54,8 +53,7 @@ class Load:
 
 
 class Loading:
-    """A running load: check-model if `check`, else a server start; `room` is additional memory that it may take, in
-    bytes."""
+    """A running load: check-model if `check`, else a server start; `room` is additional memory that it may take, in bytes."""
 
     def __init__(self, check, *arguments, size, room=0, env=None):
         self.bound, self.limit = BASE + EACH * size + room, SECONDS + PER_MB * size / MB

@@ -1,5 +1,4 @@
-"""Folders whose weights are a pickle: shapes, names and storages shared by many tensors, memos that double, deep
-stacks."""
+"""Folders whose weights are a pickle: shapes, names and storages shared by many tensors, memos that double, deep stacks."""
 
 import struct
 import zipfile

@@ -62,8 +62,7 @@ def unread_answers(seed, limits):
 
 
 def docs_nobody_reads(seed, limits):
-    """Clients without a key that request the largest file of /docs and do not read it: no client with a key is refused because
-    of them."""
+    """Clients without a key that request the largest file of /docs and do not read it: no client with a key is refused because of them."""
     draft = Draft(random.Random(seed), BUNDLE, NONE)
     sent = draft.request()
     load = Load(connections=1, heads=len(sent))
@@ -147,6 +146,5 @@ def many_slow_senders(seed, limits):
 # Attacks with a tight bound come first: memory kept by the allocator after a larger attack would hide theirs.
 FIRST = (declared_lengths, unfinished_heads, unfinished_chunks, idle_connections, refused_bodies, docs_nobody_reads)
 LAST = (many_slow_senders, unread_answers, more_requests_than_places, large_tokenizations, long_words)
-# `readers_below_any_rate` runs concurrently with others; `one_uncut_text` has so wide a bound that only long runs have
-# time for it.
+# `readers_below_any_rate` runs concurrently with others; `one_uncut_text` has so wide a bound that only long runs have time for it.
 ALL = (*FIRST, *LAST, readers_below_any_rate, one_uncut_text)

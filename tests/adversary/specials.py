@@ -19,8 +19,7 @@ from witness import told
 
 # Seconds that the log stays unread: longer than a health check may take (oracle.HEALTH_MAX).
 STALL = 4.5
-# Maximum seconds until a server without requests ends: the grace period for requests sent before the signal, and a busy
-# machine.
+# Maximum seconds until a server without requests ends: the grace period for requests sent before the signal, and a busy machine.
 STOP = 10.0
 
 

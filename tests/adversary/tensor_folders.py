@@ -39,8 +39,7 @@ def give_rows(file, rows, *ends):
 
 
 def give_room(draft, tokens):
-    """Pads the token embeddings with rows of zeros and raises `vocab_size`, so that a tokenizer may have this many
-    tokens."""
+    """Pads the token embeddings with rows of zeros and raises `vocab_size`, so that a tokenizer may have this many tokens."""
     give_rows(draft.path / "model.safetensors", tokens, "embed_tokens.weight", "word_embeddings.weight", "embeddings")
     config = draft.json("config.json")
     if config.get("vocab_size", tokens) < tokens:
@@ -211,8 +210,7 @@ def made(count, text):
 
 @folder(*GGUF)
 def gguf_tensors(draft):
-    """A list of tensors that is most of the file: all at one offset, with names of any length, or with dimensions that
-    multiply."""
+    """A list of tensors that is most of the file: all at one offset, with names of any length, or with dimensions that multiply."""
     name = draft.choose(lambda number: f"{number:x}", lambda number: f"{number:x}".ljust(60_000, "a"), lambda number: "token_embd.weight")
     dimensions = draft.choose([1], [2**16] * 4, [2**62], [0], [32, 32])
     one = struct.pack("<I", len(dimensions)) + struct.pack(f"<{len(dimensions)}Q", *dimensions) + struct.pack("<IQ", draft.choose(0, 1, 8,

@@ -95,8 +95,7 @@ def assert_threads_are_bounded(container):
 
 
 def assert_stops_unnoticed(spec, container):
-    """A stopping pod continues to serve until proxies know of it, and is not killed before its last request is
-    answered."""
+    """A stopping pod continues to serve until proxies know of it, and is not killed before its last request is answered."""
     delay, timeout = (int(flag(container, f"shutdown-{part}")) for part in ("delay", "timeout"))
     assert delay > 0 and spec["terminationGracePeriodSeconds"] > delay + timeout
 

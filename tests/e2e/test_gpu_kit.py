@@ -120,8 +120,7 @@ def test_a_killed_run_leaves_its_results(kit):
 
 @pytest.mark.parametrize("told", [True, False])
 def test_nothing_outlives_the_run(kit, told):
-    """A program that ignores the request to stop, and its child, are ended at the end of the budget and when the run is
-    stopped."""
+    """A program that ignores the request to stop, and its child, are ended at the end of the budget and when the run is stopped."""
     pids = kit.work / "pids"
     kit.tests("test-kernels", "one", run=f"trap '' TERM; sleep 300 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait; wait; sleep 300")
     kit.tests("test-backends", "one", run="echo test one ... ok")

@@ -1,5 +1,4 @@
-"""Answers whose size is a product of two lengths take only the memory counted for them, and writing them blocks no other
-request."""
+"""Answers whose size is a product of two lengths take only the memory counted for them, and writing them blocks no other request."""
 
 import json
 import shutil

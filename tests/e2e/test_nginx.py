@@ -128,8 +128,7 @@ def test_nginx_forwards_headers_and_bounds_retries(tmp_path):
         (head,) = post(200)
         assert re.fullmatch("[0-9a-f]{32}", head["X-Request-Id"])
 
-        # An overloaded replica's answer is passed to the client; if a replica cannot serve, another one is tried, but not all
-        # of them.
+        # An overloaded replica's answer is passed to the client; if a replica cannot serve, another one is tried, but not all of them.
         assert len(post(429)) == 1
         assert len(post(503)) == 3
     # A silent replica costs at most this time before the next try, and no time afterwards.

@@ -38,8 +38,7 @@ def check(home, entry):
 
 
 def is_whole(entry):
-    """All files that a result needs are quoted: config.json, modules.json and the files of its modules. A classifier has no
-    modules."""
+    """All files that a result needs are quoted: config.json, modules.json and the files of its modules. A classifier has no modules."""
     files = entry.get("files", {})
     if "config.json" not in files or entry.get("modules") is False:
         return "config.json" in files
@@ -144,8 +143,7 @@ def test_every_hash_is_that_of_the_bytes():
 
 
 def test_every_quoted_config_is_read(tmp_path):
-    """Where files are missing, the config is still read, and the refusal names the missing files. A static embedding lacks nothing
-    else."""
+    """Where files are missing, the config is still read, and the refusal names the missing files. A static embedding lacks nothing else."""
     for entry in (entry for entry in SOURCES if "files" in entry and not is_whole(entry)):
         notes = check(tmp_path, entry)["notes"]
         assert any(words in notes[0] for words in (NO_PURPOSE, BARE)), (entry["model"], notes)

@@ -131,8 +131,7 @@ def test_one_batch_fails_and_the_next_works(tmp_path, fault):
 
 
 def test_requests_allocate_and_load_nothing(tmp_path):
-    """The warm-up has used everything: a later allocation would fail, and a kernel loaded at its first launch would be
-    in the log."""
+    """The warm-up has used everything: a later allocation would fail, and a kernel loaded at its first launch would be in the log."""
     faults = tmp_path / "faults"
     with Simulated(MODEL, SIM_FAULTS_FILE=faults) as server:
         faults.write_text("alloc@1=out_of_memory")

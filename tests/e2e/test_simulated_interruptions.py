@@ -52,8 +52,7 @@ class Asking:
         assert interruptions(self.server) >= self.enough
 
     def check(self):
-        """Asserts that all answers are right or the error of a failed batch; returns the texts of each failed
-        request."""
+        """Asserts that all answers are right or the error of a failed batch; returns the texts of each failed request."""
         failed = [cases for answer, cases in self.answers if answer.status == 424]
         for answer, cases in self.answers:
             assert answer.status in (200, 424), answer
@@ -84,8 +83,7 @@ def test_a_pass_is_a_few_operations_ahead_of_the_device(tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_pass_that_fails_takes_no_other_with_it(tmp_path, seed):
-    """Each fault fails only the batch that made the call: at most requests of both bulk clients, and no query with
-    them."""
+    """Each fault fails only the batch that made the call: at most requests of both bulk clients, and no query with them."""
     faults = tmp_path / "faults"
     listed = [f"{point}@{call}=out_of_memory" for point in ("launch", "gemm") for call in (150, 400, 600)] + ["copy@30=out_of_memory"]
     with Simulated(MODEL, "--max-client-batch-size", 1000, SIM_FAULTS_FILE=faults, SIM_SEED=seed) as server:

@@ -1,5 +1,4 @@
-"""Load on the simulated device: more clients than places, clients that disconnect, a stop under load, and a minute of mixed
-traffic."""
+"""Load on the simulated device: more clients than places, clients that disconnect, a stop under load, and a minute of mixed traffic."""
 
 import random
 import threading

@@ -1,5 +1,4 @@
-"""Clients that disconnect, stall, send wrong lengths or garbage: the server keeps none of their data, and other clients are
-unaffected."""
+"""Clients that disconnect, stall, send wrong lengths or garbage: the server keeps none of their data, and other clients are unaffected."""
 
 import json
 import random

@@ -70,8 +70,7 @@ def check(answer):
 
 
 async def drive(port, clients, seconds=None, requests=None, patient=True):
-    """Runs `clients` clients, each sending its next request when the last one is answered, for a time or a number of
-    requests."""
+    """Runs `clients` clients, each sending its next request when the last one is answered, for a time or a number of requests."""
     outcome = Outcome(begun=time.perf_counter())
     outcome.ended = outcome.begun + (seconds or 0)
 

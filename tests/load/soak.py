@@ -29,8 +29,7 @@ LOAD = "answers_per_s"
 
 
 async def sample(vitals, samples, seen, until):
-    """Samples the server's quantities and the number of requests answered since the last sample, once a second until
-    `until()`."""
+    """Samples the server's quantities and the number of requests answered since the last sample, once a second until `until()`."""
     begun, before = time.monotonic(), 0
     while not until():
         now, answered = time.monotonic() - begun, sum(count for (_, status), count in seen.items() if status)

@@ -84,8 +84,7 @@ def tree(rng, sequences, max_len):
 
 
 def whole(rng, lens, full, most=None, shuffled=True):
-    """Whole sequences, in spans of at most `most` queries; the rows of their keys are random, or the rows of the
-    queries."""
+    """Whole sequences, in spans of at most `most` queries; the rows of their keys are random, or the rows of the queries."""
     spans, start = [], 0
     for length in lens:
         for depth in range(0, length, most or length):

@@ -42,8 +42,7 @@ class Terms:
     """Terms added to the scores by distance, and the fields of the kernel's argument for them."""
 
     fields: dict = field(default_factory=dict)
-    # `added(q, k, distance)`: terms added to the products before scaling, [queries, heads, keys]; `biases(distance)`: added
-    # after scaling.
+    # `added(q, k, distance)`: terms added to the products before scaling, [queries, heads, keys]; `biases(distance)`: added after scaling.
     added: object = None
     biases: object = None
 

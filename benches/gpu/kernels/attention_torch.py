@@ -30,8 +30,7 @@ def sdpa(heads, batch, full, bias, torch, t):
 
 
 def disentangled(heads, batch, full, bias, torch, t):
-    """Attention with relative position embeddings as in transformers: all products are computed, and each query-key pair picks
-    its own."""
+    """Attention with relative position embeddings as in transformers: all products are computed, and each query-key pair picks its own."""
     q, k, v = heads_of(heads, batch, t)
     keys, queries = (t[name].view(-1, heads.num, heads.dim).transpose(0, 1) for name in ("position_keys", "position_queries"))
     at = torch.arange(batch[1], device=q.device)

@@ -39,8 +39,7 @@ def unwritten(element, bits):
 
 
 def compare(run, held, rng, everything):
-    """Downloads all buffers and returns the largest error as a share of the tolerance. `everything`: all rows instead of a
-    sample."""
+    """Downloads all buffers and returns the largest error as a share of the tolerance. `everything`: all rows instead of a sample."""
     found = {}
     for name, buffer in held.items():
         try:

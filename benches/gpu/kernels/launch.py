@@ -88,8 +88,7 @@ def per_16_bytes(element):
 
 
 def gather(row_bytes, rows, alignment):
-    """`gather_unit` and `gather_rows` of rows.rs, and the units of a row. `alignment`: a common divisor of both
-    addresses."""
+    """`gather_unit` and `gather_rows` of rows.rs, and the units of a row. `alignment`: a common divisor of both addresses."""
     unit = next(unit for unit in (16, 4, 2) if row_bytes % unit == 0 and alignment % unit == 0)
     return Launch(f"gather_rows_{unit}", -(-rows // 8), 256), row_bytes // unit
 

@@ -1,5 +1,4 @@
-"""Times on the device: events around many launches on inputs that are not in the cache; torch's equivalent is timed the same
-way."""
+"""Times on the device: events around many launches on inputs that are not in the cache; torch's equivalent is timed the same way."""
 
 import statistics
 import time

@@ -8,8 +8,7 @@ import importlib.util
 
 import numpy as np
 
-# Tolerance for values up to 1, proportional for larger ones: several kernels of torch follow each other, and each
-# rounds.
+# Tolerance for values up to 1, proportional for larger ones: several kernels of torch follow each other, and each rounds.
 LARGEST_DIFFERENCE = 0.05
 
 

@@ -1,5 +1,4 @@
-"""Compares prefold's answers with torch's on the same weights and batches, and measures torch's times: see
-README.md."""
+"""Compares prefold's answers with torch's on the same weights and batches, and measures torch's times: see README.md."""
 
 import time
 

@@ -1,5 +1,4 @@
-"""Search for the first layer that differs: models of the first layers with the same weights are compared like the whole
-model."""
+"""Search for the first layer that differs: models of the first layers with the same weights are compared like the whole model."""
 
 import os
 import subprocess

@@ -55,8 +55,7 @@ def main(arguments, start=None, open_reference=None):
 
 
 def compare_all(answers, models, goal, document, table, clock, verdicts, **cells):
-    """Compares all batches, and records in `verdicts`, as soon as it is known, whether each batch reaches the goal in
-    all ways."""
+    """Compares all batches, and records in `verdicts`, as soon as it is known, whether each batch reaches the goal in all ways."""
     with models as models:
         for index, batch in enumerate(answers.batches):
             exact, rounded = (model.pooled(batch.sequences, clock.check) for model in models)

@@ -35,8 +35,7 @@ def compare(vectors, reference, goal=GOAL):
 
 
 def nearest(reference):
-    """Largest cosine between references of two sequences, the limit of what a comparison can tell apart. None for a single
-    sequence."""
+    """Largest cosine between references of two sequences, the limit of what a comparison can tell apart. None for a single sequence."""
     rows = unit(numpy.asarray(reference, dtype=numpy.float64))
     cosines = rows @ rows.T
     numpy.fill_diagonal(cosines, -numpy.inf)

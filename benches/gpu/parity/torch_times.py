@@ -88,8 +88,7 @@ class TorchTimes:
 
 
 class Prepared:
-    """A batch on the device, padded on the right. Under a causal mask no token sees the padding; with full attention a mask hides
-    it."""
+    """A batch on the device, padded on the right. Under a causal mask no token sees the padding; with full attention a mask hides it."""
 
     def __init__(self, model, batch):
         self.model = model

@@ -55,8 +55,7 @@ pub(super) struct Summary {
     time: Duration,
 }
 
-/// Prints the pass with the shortest maximum gap, because other work shares the machine, and the longest gap of all
-/// passes.
+/// Prints the pass with the shortest maximum gap, because other work shares the machine, and the longest gap of all passes.
 pub(super) fn print(way: &str, passes: &[Summary]) {
     let (Some(best), Some(worst)) = (passes.iter().min(), passes.iter().max()) else { return };
     let Summary { longest, most, points, time } = *best;

@@ -165,8 +165,7 @@ template <typename T, int DIM, int M> void check_flash(const std::string &name, 
     printf("ok %s\n", name.c_str());
 }
 
-// With relative position embeddings: fewer queries than a tile has, several blocks of keys, windows, and each term
-// alone.
+// With relative position embeddings: fewer queries than a tile has, several blocks of keys, windows, and each term alone.
 template <typename T> void check_flash_positions(const std::string &name, void (*kernel)(const Attention)) {
     typedef FlashTile<T, 64, 1> Flash;
     const uint32_t shared = Flash::SHARED_BYTES + PositionTerms<Flash, T>::SHARED_BYTES;

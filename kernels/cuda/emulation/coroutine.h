@@ -29,8 +29,7 @@ class Coroutine {
     void prepare(void (*entry)()) {
         if (!stack) stack.reset(new char[STACK_BYTES]);
 #if defined(__x86_64__)
-        // Six registers, the return address for `ret`, and padding so that the stack is aligned as if `entry` had been
-        // called.
+        // Six registers, the return address for `ret`, and padding so that the stack is aligned as if `entry` had been called.
         uintptr_t top = (reinterpret_cast<uintptr_t>(stack.get()) + STACK_BYTES) & ~uintptr_t(15);
         void **slots = reinterpret_cast<void **>(top) - 8;
         for (int i = 0; i < 6; ++i) slots[i] = nullptr;

@@ -1,5 +1,4 @@
-// The driver's entry points except kernel launches: arguments are checked as the driver checks them, work is queued on
-// streams.
+// The driver's entry points except kernel launches: arguments are checked as the driver checks them, work is queued on streams.
 #include "driver.h"
 
 #include "memory.h"
@@ -22,8 +21,7 @@ using Clock = std::chrono::steady_clock;
 struct CUevent_st {
     int device;
     Ticket ticket;
-    // Time at which the preceding work was done; shared with the work that sets it, which may outlive the event. None without
-    // timing.
+    // Time at which the preceding work was done; shared with the work that sets it, which may outlive the event. None without timing.
     std::shared_ptr<Clock::time_point> at;
 };
 

@@ -34,8 +34,7 @@ const Settings &settings();
 // The random numbers of this seed; called by one thread at a time.
 uint32_t random_below(uint32_t limit);
 
-// Prints the fault of the program under test and aborts. Errors that a real driver would report are returned as their CUresult
-// instead.
+// Prints the fault of the program under test and aborts. Errors that a real driver would report are returned as their CUresult instead.
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 } // namespace simulated

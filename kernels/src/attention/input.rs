@@ -14,8 +14,7 @@ use crate::error::KernelError;
 ///
 /// The same operation serves ragged space (`pages` = 0, 1, 2, .., one span for each sequence), compact space (one
 /// span for each segment of the radix tree, `pages` = the plan's `scatter`) and single queries (spans of length 1);
-/// the result of a query is the same in all three, bit for bit. With bf16 output the operands are rounded to bf16 for
-/// the products.
+/// the result of a query is the same in all three, bit for bit. With bf16 output the operands are rounded to bf16 for the products.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
     /// Queries, `[rows, num_heads * head_dim]`.
@@ -38,8 +37,7 @@ pub struct Attention<'a> {
     pub window: Option<usize>,
     /// Added to the scaled scores. Requires as many key/value heads as query heads.
     pub bias: Option<&'a RelativeBias>,
-    /// Relative position embeddings, against which queries and keys are scored too. Requires as many key/value heads as
-    /// query heads.
+    /// Relative position embeddings, against which queries and keys are scored too. Requires as many key/value heads as query heads.
     pub positions: Option<RelativePositions<'a>>,
 }
 

@@ -60,8 +60,7 @@ impl<'a> RowView<'a> {
 }
 
 impl RowView<'_> {
-    /// Prefetches the values that [`values`](Self::values) will read. Rows lie pages apart, and hardware prefetchers stop at page
-    /// ends.
+    /// Prefetches the values that [`values`](Self::values) will read. Rows lie pages apart, and hardware prefetchers stop at page ends.
     #[inline(always)]
     pub(super) fn prefetch(&self, row: usize, column: usize, len: usize) {
         let start = self.data.as_ptr().wrapping_add(row * self.row_stride + self.offset + column);

@@ -17,8 +17,7 @@ pub enum Mask<'a> {
 }
 
 impl Mask<'_> {
-    /// Checks that a full mask has a path for each span, and that the path contains the span and is within `pages`
-    /// pages.
+    /// Checks that a full mask has a path for each span, and that the path contains the span and is within `pages` pages.
     pub(crate) fn check(&self, spans: &[QuerySpan], pages: usize) -> Result<(), KernelError> {
         let Self::Full { path_lens } = self else { return Ok(()) };
         self.check_len(spans)?;

@@ -26,8 +26,7 @@ pub fn query_tiles(spans: &[QuerySpan], mask: Mask<'_>, group: usize, queries_pe
         let queries = span.len as usize * group;
         for index in 0..queries.div_ceil(queries_per_tile) {
             let last = ((index + 1) * queries_per_tile).min(queries) - 1;
-            // The time of a block of threads depends on the number of keys of its last query, not on its number of
-            // queries.
+            // The time of a block of threads depends on the number of keys of its last query, not on its number of queries.
             let position = span.depth as usize + last / group;
             let keys = mask.visible(None, mask.path_len(number as usize, span), position).end;
             tiles.push((keys, QueryTile { span: number, index: index as u32 }));

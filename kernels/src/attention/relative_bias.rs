@@ -14,8 +14,7 @@ pub struct RelativeBias {
 }
 
 impl RelativeBias {
-    /// The biases of paths of up to `limit` positions: `bias(head, distance)`, where the distance is the query's position
-    /// minus the key's.
+    /// The biases of paths of up to `limit` positions: `bias(head, distance)`, where the distance is the query's position minus the key's.
     pub fn new(num_heads: usize, limit: usize, bias: impl Fn(usize, isize) -> f32) -> Self {
         let distances = 2 * limit.max(1) - 1;
         let stride = distances + 2 * MAX_LANES;

@@ -1,7 +1,6 @@
 //! Relative position embeddings of disentangled attention ([arXiv 2006.03654](https://arxiv.org/abs/2006.03654)).
 //!
-//! A score has two further terms: the query times a position key, and the key times a position query, both from the row of
-//! their distance.
+//! A score has two further terms: the query times a position key, and the key times a position query, both from the row of their distance.
 
 use super::layout::{QkvLayout, RowView};
 use crate::error::KernelError;
@@ -15,8 +14,7 @@ pub struct DistanceRows {
 }
 
 impl DistanceRows {
-    /// The rows for paths of up to `limit` positions. `row` must not decrease with the distance, and grow by at most
-    /// one per step.
+    /// The rows for paths of up to `limit` positions. `row` must not decrease with the distance, and grow by at most one per step.
     pub fn new(limit: usize, row: impl Fn(isize) -> usize) -> Self {
         let limit = limit.max(1);
         let last = limit as isize - 1;

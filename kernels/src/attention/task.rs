@@ -30,8 +30,7 @@ impl<F: FloatFormat> Task<'_, F> {
         let mut scratch = Scratch::new(tile::scratch_words(self.attention.layout.head_dim));
         while let Some(&item) = self.items.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             // SAFETY: the instructions are the caller's duty. `check` ensures that the rows of spans are in `out` and do not
-            // overlap, and `get` that the items belong to these spans; a span's items differ in their queries or in their
-            // heads.
+            // overlap, and `get` that the items belong to these spans; a span's items differ in their queries or in their heads.
             unsafe { tile::run(&mut products, self.attention, item, self.out, scratch.words()) };
         }
     }

@@ -148,8 +148,7 @@ pub struct Attention<'a, T> {
     pub window: Option<usize>,
     /// Added to the scaled scores. Requires as many key/value heads as query heads.
     pub bias: Option<ScoreBias<'a>>,
-    /// Relative position embeddings, against which queries and keys are scored too. Requires as many key/value heads as
-    /// query heads.
+    /// Relative position embeddings, against which queries and keys are scored too. Requires as many key/value heads as query heads.
     pub positions: Option<RelativePositions<'a, T>>,
 }
 
@@ -201,8 +200,7 @@ impl<T: Element> Attention<'_, T> {
     /// Writes the rows of the plan's queries in `out`, `[rows, num_heads * head_dim]`.
     ///
     /// # Errors
-    /// A row or a page is outside of its matrix, or the plan was made for another ratio of query heads to key/value
-    /// heads.
+    /// A row or a page is outside of its matrix, or the plan was made for another ratio of query heads to key/value heads.
     pub fn run(&self, kernels: &Kernels, out: &mut CudaViewMut<'_, T>) -> Result<(), CudaError> {
         self.check(out.len())?;
         let QkvLayout { num_kv_heads, head_dim, .. } = self.layout;
@@ -318,8 +316,7 @@ fn group_inverse(group: usize) -> u32 {
     u32::try_from((1_u64 << 32).div_ceil(group as u64)).unwrap_or(0)
 }
 
-/// Checks that division by [`group_inverse`] is exact for all queries: their numbers times the group size must fit in
-/// 32 bits.
+/// Checks that division by [`group_inverse`] is exact for all queries: their numbers times the group size must fit in 32 bits.
 fn check_queries(group: usize, spans: &[QuerySpan]) -> Result<(), KernelError> {
     let len = spans.iter().map(|span| span.len as usize).max().unwrap_or(0);
     let limit = (1 << 32) / (group * group) + 1;

@@ -42,8 +42,7 @@ impl Kernels {
         self.launch(launch, &[scores, listed, weights, counts, rows as u64, experts as u64, top as u64])
     }
 
-    /// `out[index[i]] += factors[i] * x[i]` for rows of `width` values, as [`crate::scatter_add_rows`]; indices out of range are
-    /// skipped.
+    /// `out[index[i]] += factors[i] * x[i]` for rows of `width` values, as [`crate::scatter_add_rows`]; indices out of range are skipped.
     ///
     /// # Errors
     /// The lengths do not fit together.

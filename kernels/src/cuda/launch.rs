@@ -53,8 +53,7 @@ impl Properties {
 }
 
 /// Disables the events that cudarc records for each use of memory to order several streams, since they cost time at every launch.
-/// Memory allocated afterwards must be written on one stream at a time, and must not be freed while a stream other than its own
-/// may use it.
+/// Memory allocated afterwards must be written on one stream at a time, and must not be freed while a stream other than its own may use it.
 pub fn exclusive_streams(context: &Arc<CudaContext>) {
     // SAFETY: weights are written once, before the device is synchronised. Memory written by a forward pass belongs to a backend, which
     // uses one stream; where this is not the stream that memory is allocated and freed on, `Buffer` waits for both streams in between.

@@ -8,8 +8,7 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-/// CUDA version that a driver must support, in the driver's encoding: the toolkit's version, which its kernels and
-/// libraries need.
+/// CUDA version that a driver must support, in the driver's encoding: the toolkit's version, which its kernels and libraries need.
 const NEEDED_VERSION: i32 = 13_000;
 
 const DRIVER: &str = "libcuda.so.1";

@@ -9,8 +9,7 @@ use half::{bf16, f16};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Environment variable: directory with `attention.cubin`, `rows.fatbin` and so on, which replace the built-in modules of the same
-/// name.
+/// Environment variable: directory with `attention.cubin`, `rows.fatbin` and so on, which replace the built-in modules of the same name.
 pub(super) const REPLACEMENTS: &str = "PREFOLD_CUDA_MODULES";
 
 /// The code of one file of `kernels/cuda`.

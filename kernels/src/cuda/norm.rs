@@ -125,8 +125,7 @@ impl LayerNorm<'_> {
         self.queue::<f32>(kernels, x, x, len)
     }
 
-    /// Normalises `width` columns of `x`, `[rows, stride]`, from column `offset` on, in place, where `width` is the
-    /// norm's.
+    /// Normalises `width` columns of `x`, `[rows, stride]`, from column `offset` on, in place, where `width` is the norm's.
     ///
     /// # Errors
     /// The lengths do not fit together.

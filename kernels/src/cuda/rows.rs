@@ -36,8 +36,7 @@ impl Kernels {
         self.launch(launch, &[from, index, to, rows as u64, src_rows as u64, (row_bytes / unit) as u64])
     }
 
-    /// `out[i] = table[ids[i]]` as f32, or `out[i] += table[ids[i]]`, for rows of `width`; NaN where an id is out of
-    /// range.
+    /// `out[i] = table[ids[i]]` as f32, or `out[i] += table[ids[i]]`, for rows of `width`; NaN where an id is out of range.
     ///
     /// # Errors
     /// The lengths do not fit together.

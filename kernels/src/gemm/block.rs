@@ -94,8 +94,7 @@ impl<P: Format> Block<'_, P> {
         // all columns.
         unsafe {
             let nothing = V::set1(0.0);
-            // Totals, scales and biases are read once for all rows: the compiler cannot know that they do not alias the
-            // product.
+            // Totals, scales and biases are read once for all rows: the compiler cannot know that they do not alias the product.
             let (totals, scales) = if P::IS_QUANTIZED {
                 let quantized = self.weight.quantized();
                 let totals = V::loadu_up_to(quantized.totals.as_ptr().add(column).cast(), count);

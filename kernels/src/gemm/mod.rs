@@ -153,8 +153,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
         if P::IS_QUANTIZED { (BLOCK_WORDS / k.div_ceil(2)).clamp(28, MC) } else { MC }
     }
 
-    /// Computes a block; `out` is the address of its first element and the distance of its rows. No other thread writes
-    /// to the block.
+    /// Computes a block; `out` is the address of its first element and the distance of its rows. No other thread writes to the block.
     fn run_block(
         &self,
         isa: Isa,

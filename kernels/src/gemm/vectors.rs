@@ -44,8 +44,7 @@ impl<P: Format> Operation for Block<'_, P> {
 struct Vectors<'a, P, D> {
     block: &'a Block<'a, P>,
     tiles: RowTiles,
-    /// Whether panels are widened once for all rows, before they are multiplied; else each register block widens them
-    /// on the fly.
+    /// Whether panels are widened once for all rows, before they are multiplied; else each register block widens them on the fly.
     widens_panels: bool,
     /// The current range of packed words of a row: at most [`KC`] words after widening, unless the format is quantized.
     packed: Range<usize>,
@@ -78,8 +77,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
         let steps = packed * Self::WIDENING;
         let on_the_way = if D::IS_WIDENED { D::ROWS - WIDENING_ROWS } else { D::ROWS };
-        // bf16 is always widened on the fly: this costs less than reading twice as many words, for which L1 is too
-        // small.
+        // bf16 is always widened on the fly: this costs less than reading twice as many words, for which L1 is too small.
         let widens_panels = D::WIDENS_BYTES && block.rows.len() > on_the_way;
         let panel = if widens_panels { steps * PANEL } else { 0 };
         Self {

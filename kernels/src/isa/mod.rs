@@ -89,8 +89,7 @@ impl Choice {
     /// Forces the choice by the name of the instructions, one of [`Isa::available`].
     ///
     /// # Errors
-    /// If this CPU lacks the instructions, or kernels have already run with others. The message lists the available
-    /// names.
+    /// If this CPU lacks the instructions, or kernels have already run with others. The message lists the available names.
     pub fn force(name: &str) -> Result<(), String> {
         let isa = Isa::named(name)?;
         *FORCED.lock().unwrap_or_else(PoisonError::into_inner) = Some(isa);

@@ -22,8 +22,7 @@ impl RowScale {
             return Self { scale: f32::NAN, zero_point: 0 };
         }
         let (min, max) = (min.min(0.0), max.max(0.0));
-        // Each is divided separately, since the difference may overflow. A scale whose inverse would overflow is
-        // raised.
+        // Each is divided separately, since the difference may overflow. A scale whose inverse would overflow is raised.
         let scale = (max / 255.0 - min / 255.0).max(f32::MIN_POSITIVE);
         let zero_point = (-min / scale).round_ties_even();
         Self { scale, zero_point: zero_point.clamp(0.0, 255.0) as i32 }

@@ -47,8 +47,7 @@ impl QuantizedTable {
         Ok(())
     }
 
-    /// `out[i] = table[ids[i]]`, or `out[i] += table[ids[i]]`, for rows of `width` elements; `out` is `[ids.len(),
-    /// width]`.
+    /// `out[i] = table[ids[i]]`, or `out[i] += table[ids[i]]`, for rows of `width` elements; `out` is `[ids.len(), width]`.
     ///
     /// # Errors
     /// If `out` has another length, or an id is not a row of the table.

@@ -6,8 +6,7 @@ use crate::isa::Isa;
 use crate::rowwise::rows::for_row_blocks;
 use crate::simd::{self, Operation, Simd, Vector, for_vectors};
 
-/// `out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`, row by row, with the population variance of the
-/// row.
+/// `out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`, row by row, with the population variance of the row.
 #[derive(Debug, Clone, Copy)]
 pub struct LayerNorm<'a> {
     /// `[width]`
@@ -57,8 +56,7 @@ impl LayerNorm<'_> {
         Ok(())
     }
 
-    /// Normalises `width` columns of `x`, `[rows, stride]`, from column `offset` on, in place, where `width` is the
-    /// norm's.
+    /// Normalises `width` columns of `x`, `[rows, stride]`, from column `offset` on, in place, where `width` is the norm's.
     ///
     /// # Errors
     /// If the lengths do not fit together.
@@ -87,8 +85,7 @@ impl LayerNorm<'_> {
     }
 }
 
-/// The columns from `offset` on of a range of rows of `stride` values. `x` has the length of `out`, and may be `out`
-/// itself.
+/// The columns from `offset` on of a range of rows of `stride` values. `x` has the length of `out`, and may be `out` itself.
 struct Rows<'a, E> {
     norm: &'a LayerNorm<'a>,
     x: *const f32,

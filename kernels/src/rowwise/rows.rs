@@ -1,5 +1,4 @@
-//! Gathers, scatters and type conversions of rows. Gathers move rows between compact space, ragged space and the pooled
-//! rows.
+//! Gathers, scatters and type conversions of rows. Gathers move rows between compact space, ragged space and the pooled rows.
 
 use crate::element::Element;
 use crate::error::{KernelError, check_len};

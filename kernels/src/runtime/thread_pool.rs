@@ -15,8 +15,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time that a thread polls for the next operation before it sleeps: longer than the gap between two operations of a
-/// forward pass.
+/// Time that a thread polls for the next operation before it sleeps: longer than the gap between two operations of a forward pass.
 const POLLING: Duration = Duration::from_micros(200);
 
 /// Polls between two checks of the clock, at which the thread also yields its core.

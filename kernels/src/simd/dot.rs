@@ -1,5 +1,4 @@
-//! The inner step of a matrix product on words of 32 bits: one f32, two bf16, two 16-bit integers or four bytes of each
-//! operand.
+//! The inner step of a matrix product on words of 32 bits: one f32, two bf16, two 16-bit integers or four bytes of each operand.
 //!
 //! A packed matrix stores full words. Where the instructions of a dot product take half as many elements, its words are
 //! *widened*: a packed word becomes two.
@@ -19,8 +18,7 @@ pub trait Dot {
     const ELEMENTS: usize;
     /// Whether packed words are widened.
     const IS_WIDENED: bool = false;
-    /// `true` for bytes widened to 16 bits: widening and multiplying them takes several instructions each, one each for
-    /// bf16.
+    /// `true` for bytes widened to 16 bits: widening and multiplying them takes several instructions each, one each for bf16.
     const WIDENS_BYTES: bool = Self::IS_WIDENED && Self::ELEMENTS > 1;
     /// Rows of a register block (MR in BLIS): as many as there are registers for.
     const ROWS: usize;

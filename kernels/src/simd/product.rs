@@ -54,8 +54,7 @@ impl ColumnWords {
 
 /// Sums over `steps` words of `R` rows times `C` vectors of columns, held in registers.
 ///
-/// Each sum is one chain in the order of the steps, for all `R` and `C`, so that a row's result does not depend on the
-/// other rows.
+/// Each sum is one chain in the order of the steps, for all `R` and `C`, so that a row's result does not depend on the other rows.
 ///
 /// # Safety
 /// The CPU has the instructions of `D`; the words of `a` for `R` rows, and `C` vectors at each step of `b`, may be

@@ -69,8 +69,7 @@ pub trait Vector: Copy {
     /// Lane by lane `self <= bound ? yes : no`.
     fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self;
 
-    /// `self - factor * term` of lanes that hold the bits of 32-bit integers, with wrap-around, then converted to f32, rounded to
-    /// nearest.
+    /// `self - factor * term` of lanes that hold the bits of 32-bit integers, with wrap-around, then converted to f32, rounded to nearest.
     fn integers_less(self, factor: Self, term: Self) -> Self;
 
     /// The two bf16 of each word, low half first.

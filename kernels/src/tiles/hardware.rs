@@ -150,8 +150,7 @@ mod tests {
     fn the_assembled_bytes_are_the_instructions_that_are_meant() {
         use Register::*;
         let code = all_instructions as *const u8;
-        // SAFETY: the function's code is readable, and so are the functions after it, which are longer than a possible
-        // overrun.
+        // SAFETY: the function's code is readable, and so are the functions after it, which are longer than a possible overrun.
         let bytes = unsafe { std::slice::from_raw_parts(code, 256) };
         let decoder = Decoder::with_ip(64, bytes, code as u64, DecoderOptions::NONE);
         let of_tiles = |mnemonic: Mnemonic| {

@@ -2,8 +2,7 @@
 //!
 //! [`Tiles`] has the few instructions that a product needs. [`Hardware`] executes them; [`Model`] implements them in plain
 //! Rust as specified by Intel's manual (Software Developer's Manual, volume 2, `TDPBF16PS`, `TDPBUSD`, `TILELOADD`,
-//! `TILESTORED`, `TILEZERO`), bit for bit. Tests run the algorithms on both, and [`check`] compares them when a process
-//! starts.
+//! `TILESTORED`, `TILEZERO`), bit for bit. Tests run the algorithms on both, and [`check`] compares them when a process starts.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod hardware;

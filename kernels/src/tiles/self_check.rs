@@ -37,8 +37,7 @@ impl Factors {
             state ^= state << 5;
             state
         };
-        // The high byte of a bf16 has its sign and most of its exponent: arbitrary in every other round, near 1 in the
-        // others.
+        // The high byte of a bf16 has its sign and most of its exponent: arbitrary in every other round, near 1 in the others.
         let mut bytes = |len: usize| -> Vec<u8> {
             let byte = |i: usize| {
                 let byte = (random() >> 11) as u8;

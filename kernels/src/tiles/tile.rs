@@ -12,8 +12,7 @@ pub(crate) const COLUMNS: usize = ROW_BYTES / size_of::<u32>();
 /// The eight tiles of a thread, numbered 0 to 7, each of 16 rows of 64 bytes.
 ///
 /// The second operand of a product has a line of 16 words for each word of a row of the first: word `k` of row `m` of the
-/// first is multiplied with word `n` of line `k` of the second, and the product is added to word `n` of row `m` of the
-/// sums.
+/// first is multiplied with word `n` of line `k` of the second, and the product is added to word `n` of row `m` of the sums.
 pub trait Tiles {
     /// Configures the tiles. They are released when the value is dropped.
     ///
@@ -39,7 +38,6 @@ pub trait Tiles {
     /// Adds the products of bf16 pairs of tiles `A` and `B` to the f32 of tile `SUMS`.
     fn tdpbf16ps<const SUMS: usize, const A: usize, const B: usize>(&mut self);
 
-    /// Adds the products of groups of four bytes, unsigned in tile `A` and signed in tile `B`, to the i32 of tile
-    /// `SUMS`.
+    /// Adds the products of groups of four bytes, unsigned in tile `A` and signed in tile `B`, to the i32 of tile `SUMS`.
     fn tdpbusd<const SUMS: usize, const A: usize, const B: usize>(&mut self);
 }

@@ -156,8 +156,7 @@ fn the_error_of_outliers_is_seen() {
         values
     };
     assert!((0.003..0.02).contains(&error(&x, &weight)), "{}", error(&x, &weight));
-    // A value hundreds of times larger than the others, with almost no weight, leaves the others few quantization
-    // steps.
+    // A value hundreds of times larger than the others, with almost no weight, leaves the others few quantization steps.
     let large_inputs = error(&with(&x, 500.0), &with(&weight, 1e-4));
     assert!(large_inputs > 0.2, "{large_inputs}");
     // So does a large weight whose input is 0: steps of 0.24, then of 7.9, for weights of up to 1.7.

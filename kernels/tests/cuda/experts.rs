@@ -3,8 +3,7 @@
 use super::*;
 use prefold_kernels::{add_rows, route_rows, scatter_add_rows};
 
-/// Scores with few different values, so that many are equal; the rows fill several steps of a block, the last one only
-/// partly.
+/// Scores with few different values, so that many are equal; the rows fill several steps of a block, the last one only partly.
 #[test]
 fn rows_go_to_the_experts_that_the_cpu_chooses() {
     let Some(gpu) = gpu() else { return };

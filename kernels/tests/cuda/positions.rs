@@ -1,13 +1,11 @@
-//! Attention with relative position embeddings. Separate from `attention`, which has too many tests for the simulated
-//! device.
+//! Attention with relative position embeddings. Separate from `attention`, which has too many tests for the simulated device.
 
 use super::attention::check_on_device;
 use super::*;
 use half::f16;
 use prefold_kernels::{DistanceRows, Mask, QkvLayout, RelativePositions, RowView, bf16};
 
-/// Sequences of up to three blocks of keys, whole and in pieces; both terms and each alone; far distances that share a
-/// row.
+/// Sequences of up to three blocks of keys, whole and in pieces; both terms and each alone; far distances that share a row.
 fn check<T: Element + DeviceRepr>(gpu: &Gpu, seed: u64, head_dim: usize, window: Option<usize>) {
     let rng = &mut rng(seed);
     let layout = QkvLayout { num_heads: 2, num_kv_heads: 2, head_dim };

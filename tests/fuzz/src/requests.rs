@@ -36,8 +36,7 @@ pub const ROUTES: [&str; 17] = [
     "/predict_tokens",
 ];
 
-/// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token
-/// classifier.
+/// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token classifier.
 pub const KINDS: usize = 5;
 
 /// Maximum tokens of an input.

@@ -18,8 +18,7 @@ pub(crate) struct Embeddings {
     pub(crate) similarity_error: SimilarityError,
     /// Rank agreement of the other texts, ordered by similarity to each text.
     pub(crate) kendall_tau_b: Option<Measure>,
-    /// Fraction of the ten nearest texts of each text that stay among its ten nearest; absent with fewer than twelve
-    /// texts.
+    /// Fraction of the ten nearest texts of each text that stay among its ten nearest; absent with fewer than twelve texts.
     pub(crate) top_10_overlap: Option<Measure>,
     pub(crate) texts: Vec<TextAgreement>,
 }

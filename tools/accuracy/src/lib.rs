@@ -63,8 +63,7 @@ pub struct Accuracy {
 impl Accuracy {
     /// Compares `dtype` with float32 and prints the report.
     ///
-    /// `pass` is the command of a process that calls [`pass`](crate::pass()) with the model in a dtype. `model` is the model's
-    /// name.
+    /// `pass` is the command of a process that calls [`pass`](crate::pass()) with the model in a dtype. `model` is the model's name.
     pub fn run(self, model: String, dtype: Dtype, pass: impl Fn(Dtype) -> io::Result<Command>) -> ExitCode {
         exit_code(self.compare_and_write(model, dtype, pass))
     }

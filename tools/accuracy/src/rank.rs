@@ -9,8 +9,7 @@ use std::cmp::Ordering;
 ///
 /// `None` if all values of `reference` are equal, so that there is no order; 0 if only the values of `other` are all equal.
 /// The lists are finite and equally long. Counted in O(n log n) as by W. R. Knight, *A Computer Method for Calculating
-/// Kendall's Tau with Ungrouped Data* (1966): the discordant pairs are the exchanges that sort `other` after the order of
-/// `reference`.
+/// Kendall's Tau with Ungrouped Data* (1966): the discordant pairs are the exchanges that sort `other` after the order of `reference`.
 pub(crate) fn kendall_tau_b(reference: &[f64], other: &[f64]) -> Option<f64> {
     let mut points: Vec<(f64, f64)> = reference.iter().copied().zip(other.iter().copied()).collect();
     let by_both = |a: &(f64, f64), b: &(f64, f64)| order(a.0, b.0).then(order(a.1, b.1));

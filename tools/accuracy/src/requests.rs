@@ -5,8 +5,7 @@ use crate::texts::{Item, Question, Work};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use prefold_core::{EmbedOptions, EncodeOptions, Engine, Error, Input, LogitActivation, Response, ScoreRequest, Usage};
 
-/// Inputs per request to the engine: several batches, so that the device does not wait, but few, so that progress is
-/// visible.
+/// Inputs per request to the engine: several batches, so that the device does not wait, but few, so that progress is visible.
 const AT_ONCE: usize = 64;
 
 /// Requests to an engine, and their cost so far.

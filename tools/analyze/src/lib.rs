@@ -151,8 +151,7 @@ impl Analyze {
 struct LineTokenizer<'a> {
     encoder: TextEncoder,
     options: EncodeOptions,
-    /// Encoding of a query and a text as the model scores them. A model that does not score pairs encodes them as a
-    /// pair of texts.
+    /// Encoding of a query and a text as the model scores them. A model that does not score pairs encodes them as a pair of texts.
     rerank: Rerank,
     template: Option<&'a Template>,
 }

@@ -138,8 +138,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Writes the runs so far, so that they survive if the command is killed. A pipe or device gets only the final
-    /// report.
+    /// Writes the runs so far, so that they survive if the command is killed. A pipe or device gets only the final report.
     fn write_finished_runs(&self, report: &Report) -> Result<()> {
         match &self.output.json {
             Some(path) if std::fs::metadata(path).map_or(true, |file| file.is_file()) => report.write(path),

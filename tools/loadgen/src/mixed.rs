@@ -41,8 +41,7 @@ fn throughput_and_latency(parts: &[(Part, &RunReport)]) -> Vec<String> {
     ["".to_owned(), report::header(&format!("{name:<NAME$}"))].into_iter().chain(rows).collect()
 }
 
-/// Latencies in units of the server's forward pass, the minimum that a query waits for; empty for servers that do not
-/// report it.
+/// Latencies in units of the server's forward pass, the minimum that a query waits for; empty for servers that do not report it.
 fn forward_passes(parts: &[(Part, &RunReport)]) -> Vec<String> {
     let row = |(part, run): &(Part, &RunReport)| {
         let (server, Latency { p50, p90, p99, max, .. }) = (run.server.as_ref()?, run.latency_passes?);

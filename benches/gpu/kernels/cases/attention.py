@@ -67,8 +67,7 @@ def lengths(rows):
 
 
 def timed(variant, element, heads, lens, full, **more):
-    """A case of whole sequences, with the kernel that prefold uses for them; timed against torch if all have the same
-    length."""
+    """A case of whole sequences, with the kernel that prefold uses for them; timed against torch if all have the same length."""
     positions = more.get("positions", ())
     queries = launch.plan_queries_per_tile(heads.dim, heads.group, element.size == 2 and not positions, lens)
     kernel = launch.attention(element, heads.dim, queries, 1, True, bool(positions)).kernel

@@ -17,8 +17,7 @@ ULPS = 16
 
 
 def extremes(x):
-    """A row whose squares overflow f32, so that its norm is NaN; one small enough for eps to matter, and one of
-    zeros."""
+    """A row whose squares overflow f32, so that its norm is NaN; one small enough for eps to matter, and one of zeros."""
     x.bits[-1, 0] = 1e30
     x.bits[0] *= np.float32(1e-3)
     x.bits[1] = 0
