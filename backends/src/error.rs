@@ -85,7 +85,7 @@ pub enum LoadError {
     Compute(String),
     /// One of several models that the texts of a model go through cannot be served.
     #[error("{}: {source}", told(.part))]
-    Part {
+    SubModel {
         /// The model's folder.
         part: String,
         /// The reason.
@@ -103,7 +103,7 @@ impl LoadError {
         match self {
             Self::Io { .. } => true,
             Self::Hub { is_seen, .. } => !is_seen,
-            Self::Part { source, .. } => source.is_unseen(),
+            Self::SubModel { source, .. } => source.is_unseen(),
             Self::MissingFile { .. }
             | Self::Invalid { .. }
             | Self::Unsupported { .. }
@@ -178,7 +178,7 @@ mod tests {
             LoadError::MissingTensor { file: long(), name: long() },
             LoadError::TensorShape { file: long(), name: long(), expected: vec![1], found: vec![2] },
             LoadError::MissingFile { location: long(), file: long(), hint: long() },
-            LoadError::Part { part: long(), source: Box::new(LoadError::Compute(long())) },
+            LoadError::SubModel { part: long(), source: Box::new(LoadError::Compute(long())) },
         ] {
             let message = error.to_string();
             assert!(message.len() < 4800 && !message.contains('\n'), "{} bytes: {message}", message.len());

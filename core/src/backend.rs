@@ -4,7 +4,7 @@ use crate::capabilities::Capabilities;
 use crate::error::BackendError;
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::{RaggedBatch, RaggedBatchError};
-use crate::plan::tokens::{Adapter, TokenSlice};
+use crate::plan::tokens::{TaskId, TokenSlice};
 use crate::yield_point::{Uninterrupted, YieldPoint};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -301,17 +301,17 @@ pub struct TokenLimits {
     pub max_input_length: usize,
 }
 
-/// Index of the part of a model that takes a text, by the adapter of the text's task.
+/// Index of the sub-model that takes a text, by the text's task.
 #[derive(Debug, Clone, Default)]
-pub struct PartMap(Arc<[usize]>);
+pub struct SubModelMap(Arc<[usize]>);
 
-impl PartMap {
-    /// The part that takes texts with an adapter; the first where the model does not have it.
-    pub fn part(&self, Adapter(number): Adapter) -> usize {
+impl SubModelMap {
+    /// The sub-model that takes texts of a task; the first where the model does not have the task.
+    pub fn part(&self, TaskId(number): TaskId) -> usize {
         self.0.get(usize::from(number)).copied().unwrap_or(0)
     }
 
-    /// Parts up to the last that takes texts.
+    /// Sub-models up to the last that takes texts.
     pub(crate) fn count(&self) -> usize {
         self.0.iter().max().map_or(1, |last| last + 1)
     }
@@ -319,7 +319,7 @@ impl PartMap {
 
 /// Properties of a loaded model that the engine and the endpoints read.
 ///
-/// A model has nearly always one part. One whose texts go through different models by their task has several; the fields are those of
+/// Most models have one part. A Router whose texts go through different models by their task has several sub-models; the fields describe
 /// the first, which takes the texts without a task.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
@@ -364,9 +364,9 @@ impl ModelInfo {
     }
 
     /// The part that takes the texts of each task.
-    pub fn part_map(&self) -> PartMap {
-        let tasks = self.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
-        PartMap(std::iter::once(0).chain(tasks.map(|task| task.part)).collect())
+    pub fn part_map(&self) -> SubModelMap {
+        let tasks = self.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
+        SubModelMap(std::iter::once(0).chain(tasks.map(|task| task.part)).collect())
     }
 
     /// The longest input that a part takes.

@@ -27,11 +27,11 @@ mod yield_point;
 pub use admission::quota::{Quota, Share};
 pub use backend::{
     Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, Interrupting, ModelBackend, ModelInfo, Output,
-    PartMap, PrefixBackend, Replica, TokenLimits, TooLarge, Wanted,
+    PrefixBackend, Replica, SubModelMap, TokenLimits, TooLarge, Wanted,
 };
 pub use capabilities::{
     Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,
-    RerankTemplate, Task, TaskAdapter, sigmoid, softmax,
+    RerankTemplate, Task, TaskProfile, sigmoid, softmax,
 };
 pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
@@ -43,7 +43,7 @@ pub(crate) use flow::Flow;
 pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
-pub use plan::tokens::{Adapter, LengthMismatch, Scope, TokenSlice, Tokens};
+pub use plan::tokens::{LengthMismatch, Scope, TaskId, TokenSlice, Tokens};
 pub use postprocess::aggregation::Aggregation;
 pub use postprocess::entities::{Entities, Entity, Step};
 pub use request::{

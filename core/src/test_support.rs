@@ -3,7 +3,7 @@
 use crate::{
     Backend, BackendError, Batch, Capabilities, Classify, Embed, EncodeLimits, EngineConfig, LoadedModel, ModelBackend,
     ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RaggedBatch, RerankRecipe, RerankTemplate,
-    TaskAdapter, Tokens, Wanted, YieldPoint,
+    TaskProfile, Tokens, Wanted, YieldPoint,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -44,9 +44,9 @@ pub(crate) fn embedder() -> Capabilities {
 
 /// An embedder with tasks for these parts.
 pub(crate) fn tasks(parts: &[usize]) -> Capabilities {
-    let task = |&part: &usize| TaskAdapter { task: format!("part {part}"), part, ..TaskAdapter::default() };
+    let task = |&part: &usize| TaskProfile { task: format!("part {part}"), part, ..TaskProfile::default() };
     let mut capabilities = embedder();
-    capabilities.embed.as_mut().expect("an embedder").adapters = parts.iter().map(task).collect();
+    capabilities.embed.as_mut().expect("an embedder").tasks = parts.iter().map(task).collect();
     capabilities
 }
 

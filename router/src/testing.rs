@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use prefold_core::{
     Backend, BackendError, Batch, Capabilities, Classify, Embed, Engine, EngineConfig, LoadedModel, ModelBackend,
-    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, StartError, TaskAdapter, Wanted,
+    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, StartError, TaskProfile, Wanted,
     YieldPoint,
 };
 use serde_json::Value;
@@ -78,10 +78,9 @@ impl Backend for Fake {
         }
         let sequences = batch.wanted.iter().enumerate();
         let ids = |b: usize| &batch.ragged.input_ids()[batch.ragged.rows(b)];
-        let output = |(b, &wanted): (usize, &Wanted)| match (self.answer(ids(b), wanted), batch.ragged.adapters()[b].0)
-        {
-            (Output::Embedding(mut vector), adapter @ 1..) => {
-                vector[0] += 100.0 * f32::from(adapter);
+        let output = |(b, &wanted): (usize, &Wanted)| match (self.answer(ids(b), wanted), batch.ragged.tasks()[b].0) {
+            (Output::Embedding(mut vector), task @ 1..) => {
+                vector[0] += 100.0 * f32::from(task);
                 Output::Embedding(vector)
             }
             (output, _) => output,
@@ -133,14 +132,14 @@ pub(crate) fn embedding() -> Capabilities {
 
 /// A model with an adapter for each of two tasks.
 pub(crate) fn adapted() -> Capabilities {
-    let adapter = |task: &str, instruction: &str| TaskAdapter {
+    let profile = |task: &str, instruction: &str| TaskProfile {
         task: task.to_owned(),
         instruction: instruction.to_owned(),
-        ..TaskAdapter::default()
+        ..TaskProfile::default()
     };
     let mut capabilities = embedding();
     if let Some(embed) = &mut capabilities.embed {
-        embed.adapters = vec![adapter("retrieval.query", "Query: "), adapter("separation", "")];
+        embed.tasks = vec![profile("retrieval.query", "Query: "), profile("separation", "")];
     }
     capabilities
 }

@@ -10,13 +10,13 @@ mod head;
 mod left_out;
 mod metadata;
 mod module_list;
-mod parts;
 mod reranker;
 mod st_dimensions;
 mod st_modules;
 mod st_texts;
 mod st_transformer;
 mod static_embedding;
+mod sub_models;
 mod summary;
 mod tasks;
 mod tensors;
@@ -40,10 +40,10 @@ use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
 use capabilities::{Evidence, Purpose};
 use metadata::Metadata;
-use parts::Part;
 use prefold_core::{Capabilities, TokenizerSums};
 use static_embedding::StaticEmbedding;
 use std::sync::Arc;
+use sub_models::SubModel;
 use tokenizers::Tokenizer;
 
 /// Content of the files of a model, or of a part of one.
@@ -73,11 +73,11 @@ impl Checkpoint {
     pub(crate) fn open_all(options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let files = ModelFiles::open(options, FileSet::All)?;
         let model = files.display_name();
-        let parts = Part::all(options, files)?;
+        let parts = SubModel::all(options, files)?;
         let routes: Vec<_> = parts.iter().filter_map(|part| part.route.clone()).collect();
         let mut sums = TokenizerSums::default();
-        let open = |Part { name, files, options, .. }| {
-            Self::read(&name, &options, files, &mut sums).map_err(|error| Part::error(&name, error))
+        let open = |SubModel { name, files, options, .. }| {
+            Self::read(&name, &options, files, &mut sums).map_err(|error| SubModel::error(&name, error))
         };
         let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
         parts::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
@@ -140,8 +140,8 @@ impl Inspection {
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
         let model = files.display_name();
         let (mut parts, mut routes, mut sums) = (Vec::new(), Vec::new(), TokenizerSums::default());
-        for Part { name, route, files, options } in Part::all(options, files)? {
-            match Self::read(&name, &options, files, &mut sums).map_err(|error| Part::error(&name, error))? {
+        for SubModel { name, route, files, options } in SubModel::all(options, files)? {
+            match Self::read(&name, &options, files, &mut sums).map_err(|error| SubModel::error(&name, error))? {
                 Some(part) => parts.push(part),
                 None => return Ok(vec![]),
             }

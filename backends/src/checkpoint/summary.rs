@@ -2,8 +2,8 @@
 
 use super::capabilities::{Evidence, Purpose};
 use super::metadata::Metadata;
-use super::parts::Part;
 use super::static_embedding::StaticEmbedding;
+use super::sub_models::SubModel;
 use crate::LoadError;
 use crate::config::{AttentionConfig, FeedForwardConfig, TransformerConfig};
 use crate::options::{LoadOptions, ModelSource};
@@ -57,10 +57,10 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let options = &LoadOptions { source: source.clone(), task, ..LoadOptions::default() };
     let files = ModelFiles::open(options, FileSet::WithoutWeights)?;
     let nothing = LoadError::invalid(files.display_name(), "has no modules");
-    let parts = Part::all(options, files)?;
+    let parts = SubModel::all(options, files)?;
     let is_one_model = parts.len() == 1;
     // That of texts without a task.
-    let Part { mut files, options, .. } = parts.into_iter().next().ok_or(nothing)?;
+    let SubModel { mut files, options, .. } = parts.into_iter().next().ok_or(nothing)?;
     let options = &options;
     let table = StaticEmbedding::find(&files)?;
     let gguf = files.take_gguf();

@@ -7,7 +7,7 @@ use super::st_modules::DenseModule;
 use crate::LoadError;
 use crate::config::AdapterTask;
 use crate::source::modules::router::RouteName;
-use prefold_core::{Prompts, TaskAdapter};
+use prefold_core::{Prompts, TaskProfile};
 
 impl Evidence<'_> {
     /// The tasks, the routes of their texts and the width of the vectors behind these; without routes vectors of `width` values stay what
@@ -20,7 +20,7 @@ impl Evidence<'_> {
         list: &ModuleList,
         width: usize,
         prompts: &Prompts,
-    ) -> Result<(Vec<TaskAdapter>, Routes, usize), LoadError> {
+    ) -> Result<(Vec<TaskProfile>, Routes, usize), LoadError> {
         let adapters = self.adapters(prompts.excluded, list.normalizes(0));
         if list.tasks.is_empty() {
             let tasks =
@@ -31,7 +31,7 @@ impl Evidence<'_> {
             let problem = "a Router in a model with adapters";
             return Err(LoadError::unsupported("modules.json", problem, "one of the two"));
         }
-        let tasks = (1..).zip(&list.tasks).map(|(number, (task, part))| TaskAdapter {
+        let tasks = (1..).zip(&list.tasks).map(|(number, (task, part))| TaskProfile {
             task: task.clone(),
             instruction: instruction(task, prompts).to_owned(),
             part: *part,
@@ -44,28 +44,28 @@ impl Evidence<'_> {
     }
 
     /// The adapters of the config, by their tasks.
-    fn adapters(&self, excludes_prompts: bool, normalizes: bool) -> Vec<TaskAdapter> {
+    fn adapters(&self, excludes_prompts: bool, normalizes: bool) -> Vec<TaskProfile> {
         let tasks = self.metadata.config.adapters.iter().flat_map(|adapters| &adapters.tasks);
-        let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskAdapter {
+        let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskProfile {
             task: name.clone(),
             instruction: instruction.clone(),
             excludes_prompts,
             normalizes,
-            ..TaskAdapter::default()
+            ..TaskProfile::default()
         };
         tasks.map(adapter).collect()
     }
 
     /// The tasks of a model with lengths for texts of a task, and neither adapters nor routes; none without lengths.
-    fn tasks_with_lengths(&self, prompts: &Prompts, normalizes: bool) -> Vec<TaskAdapter> {
+    fn tasks_with_lengths(&self, prompts: &Prompts, normalizes: bool) -> Vec<TaskProfile> {
         let tasks = ["query", "document"].into_iter().filter(|_| self.metadata.texts.has_lengths());
-        let with_length = |task: &str| TaskAdapter {
+        let with_length = |task: &str| TaskProfile {
             task: task.to_owned(),
             instruction: instruction(task, prompts).to_owned(),
             max_input_length: self.metadata.texts.length_of(task),
             excludes_prompts: prompts.excluded,
             normalizes,
-            ..TaskAdapter::default()
+            ..TaskProfile::default()
         };
         tasks.map(with_length).collect()
     }

@@ -4,10 +4,10 @@ pub(crate) mod adapters;
 pub(crate) mod derived;
 mod head;
 pub(crate) mod names;
-pub(crate) mod parts;
 pub(crate) mod poolings;
 mod positions;
 mod rope;
+pub(crate) mod tensors;
 
 pub(crate) use adapters::{AdapterTask, AdaptersConfig};
 pub(crate) use head::{

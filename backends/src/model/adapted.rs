@@ -8,7 +8,7 @@ use super::buffers::{Name, Workspace};
 use super::loader::Loader;
 use crate::config::AdaptersConfig;
 use crate::config::adapters::{first_factor, second_factor};
-use crate::config::parts::Part;
+use crate::config::tensors::MatrixSlice;
 use crate::error::LoadError;
 use crate::ops::{self, Linear, Store, Table};
 use candle_core::{Device, Result, Tensor};
@@ -173,7 +173,7 @@ impl WordFactors {
 
 impl Loader<'_> {
     /// A layer of products, with its adapters where the model has some.
-    pub(super) fn projection(&self, parts: &[Part], in_features: usize, bias: bool) -> LoadResult<Projection> {
+    pub(super) fn projection(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> LoadResult<Projection> {
         let linear = self.linear_of(parts, in_features, bias)?;
         let factors = match (&self.config.adapters, parts) {
             (None, _) => None,
@@ -186,8 +186,8 @@ impl Loader<'_> {
         Ok(Projection { linear, factors })
     }
 
-    fn factors(&self, adapters: &AdaptersConfig, part: &Part, in_features: usize) -> LoadResult<Factors> {
-        let Part { name, rows, .. } = part;
+    fn factors(&self, adapters: &AdaptersConfig, part: &MatrixSlice, in_features: usize) -> LoadResult<Factors> {
+        let MatrixSlice { name, rows, .. } = part;
         let (count, rank) = (adapters.count(), adapters.rank);
         let first = self.weights.read::<f32>(&first_factor(name), &[count, rank, in_features])?;
         let second = self.weights.read::<f32>(&second_factor(name), &[count, *rows, rank])?;

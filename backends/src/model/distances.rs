@@ -1,7 +1,7 @@
 //! Embeddings of distances, projected for each layer when a model is loaded.
 
 use super::loader::{Loader, load_linear};
-use crate::config::parts::parts;
+use crate::config::tensors::slices;
 use crate::config::{DisentangledConfig, PositionsConfig};
 use crate::error::LoadError;
 use crate::ops::{Norm, PositionRows, RelativePositions, Store, Target, Vector, Yields};
@@ -55,7 +55,7 @@ impl Distances {
     /// The table through a projection of the layer, row by row; in float32 on the CPU, whatever the type of the weights.
     fn project(&self, loader: &Loader<'_>, name: &str) -> Result<Tensor> {
         let (width, hidden) = (loader.config.attention.q_width(), loader.config.hidden_size);
-        let parts = parts(&loader.prefix, &[(name, width)]);
+        let parts = slices(&loader.prefix, &[(name, width)]);
         let linear = load_linear(loader.weights, &Target::cpu(Dtype::Float32), &parts, hidden, true)?;
         let out = Tensor::zeros((self.config.rows(), width), DType::F32, &Device::Cpu)?;
         linear.forward(&self.table, &out, Store::Overwrite, &mut Yields::new(&mut Uninterrupted))?;

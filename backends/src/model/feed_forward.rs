@@ -2,7 +2,7 @@
 
 use super::adapted::Projection;
 use super::loader::{Loader, Norms, load_linear};
-use crate::config::parts::parts;
+use crate::config::tensors::slices;
 use crate::config::{ExpertsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::ops::{Linear, Vector};
@@ -69,11 +69,11 @@ impl Dense {
     fn load(loader: &Loader<'_>) -> Result<Self> {
         let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
         Ok(Self {
-            input: loader.projection(&loader.config.feed_forward_parts(&loader.prefix), *hidden, config.input_bias)?,
+            input: loader.projection(&loader.config.feed_forward_slices(&loader.prefix), *hidden, config.input_bias)?,
             gated: config.gated,
             activation: config.activation,
             down: loader.projection(
-                &parts(&loader.prefix, &[(names.down, *hidden)]),
+                &slices(&loader.prefix, &[(names.down, *hidden)]),
                 config.intermediate_size,
                 config.output_bias,
             )?,
@@ -105,7 +105,7 @@ impl Experts {
             };
             Ok(Expert { up: load(&up, (width, hidden), first)?, down: load(&down, (hidden, width), second)? })
         };
-        let router = parts(&loader.prefix, &[(names.router, config.count)]);
+        let router = slices(&loader.prefix, &[(names.router, config.count)]);
         Ok(Self {
             router: load_linear(loader.weights, &loader.target.in_float32(), &router, hidden, false)?,
             experts: (0..config.count).map(expert).collect::<Result<_>>()?,

@@ -3,14 +3,14 @@
 use super::layout::Layout;
 use super::loader::load_linear;
 use crate::checkpoint::{DenseModule, HeadSource, RerankToken};
-use crate::config::parts::Part;
+use crate::config::tensors::MatrixSlice;
 use crate::config::{HeadActivation, HeadName, NormKind, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
 use crate::ops::{self, Linear, Norm, Store, Target, Vector, Yields, block_rows};
 use candle_core::{Device, Result, Tensor};
-use prefold_core::{Adapter, Batch, Output, Pooling, Wanted};
+use prefold_core::{Batch, Output, Pooling, TaskId, Wanted};
 use prefold_kernels::{Dtype, PackedMatrix};
 
 /// Layers from the pooled state of a sequence to its answer, computed in `f32` on the host.
@@ -91,7 +91,7 @@ impl Head {
             true => (apply(&self.layers, hidden, yields)?, pooled.clone()),
             false => {
                 let answers = apply(&self.layers, pooled, yields)?;
-                (hidden.clone(), self.route(answers, batch.ragged.adapters(), yields)?)
+                (hidden.clone(), self.route(answers, batch.ragged.tasks(), yields)?)
             }
         };
         let dim = hidden.dim(1)?;
@@ -114,7 +114,7 @@ impl Head {
     }
 
     /// The answers of texts of different tasks through the layers of their routes, a route after another.
-    fn route(&self, answers: Tensor, tasks: &[Adapter], yields: &mut Yields<'_>) -> Result<Tensor> {
+    fn route(&self, answers: Tensor, tasks: &[TaskId], yields: &mut Yields<'_>) -> Result<Tensor> {
         if self.routes.is_empty() {
             return Ok(answers);
         }
@@ -122,7 +122,7 @@ impl Head {
         let values = ops::on_host(&answers, <[f32]>::to_vec)?;
         let (mut out, mut out_width) = (Vec::new(), 0);
         for (index, layers) in self.routes.iter().enumerate() {
-            let is_of = |task: &Adapter| self.route_of.get(usize::from(task.0)).copied().unwrap_or(0) == index;
+            let is_of = |task: &TaskId| self.route_of.get(usize::from(task.0)).copied().unwrap_or(0) == index;
             let rows: Vec<usize> = (0..tasks.len()).filter(|&row| is_of(&tasks[row])).collect();
             if rows.is_empty() {
                 continue;
@@ -198,7 +198,7 @@ fn classifier_layers(
     let (width, target) = (config.output_size, Target::cpu(Dtype::Float32));
     let layer = |(index, layer): (usize, &HeadName)| {
         let rows = if index + 1 == layers.len() { num_labels } else { width };
-        let parts = [Part { name: layer.name.to_owned(), rows, swapped: false }];
+        let parts = [MatrixSlice { name: layer.name.to_owned(), rows, swapped: false }];
         let linear = load_linear(weights, &target, &parts, width, layer.bias)?;
         let norm = |name: &str| {
             let weight = Vector::new(weights.read(&format!("{name}.weight"), &[rows])?, &target)?;

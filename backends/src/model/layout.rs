@@ -15,7 +15,7 @@ use crate::config::{LearnedPositions, MaskConfig};
 use crate::ops::{IndexPack, Indices, Pages, Pool, Slot, Target, Uploader};
 use crate::options::AttentionMode;
 use candle_core::{Result, Tensor};
-use prefold_core::{Adapter, Batch, Pooling, RadixPlan, RaggedBatch, Wanted};
+use prefold_core::{Batch, Pooling, RadixPlan, RaggedBatch, TaskId, Wanted};
 use prefold_kernels::{QkvLayout, QuerySpan};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -206,8 +206,8 @@ fn token_types(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> V
 
 /// The adapter of each row; `None` where no sequence has one.
 fn adapters(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Option<Vec<u8>> {
-    let of_sequence = ragged.adapters();
-    if of_sequence.iter().all(|&adapter| adapter == Adapter::default()) {
+    let of_sequence = ragged.tasks();
+    if of_sequence.iter().all(|&adapter| adapter == TaskId::default()) {
         return None;
     }
     let mut of_row = vec![0; rows];

@@ -1,6 +1,6 @@
 //! Loading of tensors by the names of a layer.
 
-use crate::config::parts::{Part, parts};
+use crate::config::tensors::{MatrixSlice, slices};
 use crate::config::{NormKind, Placement, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
@@ -68,10 +68,10 @@ impl Loader<'_> {
     }
 
     pub(super) fn linear(&self, names: &[(&str, usize)], in_features: usize, bias: bool) -> Result<Linear> {
-        self.linear_of(&parts(&self.prefix, names), in_features, bias)
+        self.linear_of(&slices(&self.prefix, names), in_features, bias)
     }
 
-    pub(super) fn linear_of(&self, parts: &[Part], in_features: usize, bias: bool) -> Result<Linear> {
+    pub(super) fn linear_of(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> Result<Linear> {
         load_linear(self.weights, self.target, parts, in_features, bias)
     }
 
@@ -89,7 +89,7 @@ impl Loader<'_> {
 }
 
 /// The rows of a file's matrix as the layer has them.
-fn in_order(part: &Part, matrix: Tensor) -> Result<Vec<Tensor>> {
+fn in_order(part: &MatrixSlice, matrix: Tensor) -> Result<Vec<Tensor>> {
     let half = part.rows / 2;
     Ok(match part.swapped {
         true => vec![matrix.narrow(0, half, part.rows - half)?, matrix.narrow(0, 0, half)?],
@@ -101,7 +101,7 @@ fn in_order(part: &Part, matrix: Tensor) -> Result<Vec<Tensor>> {
 pub(super) fn load_linear(
     weights: &Weights,
     target: &Target,
-    parts: &[Part],
+    parts: &[MatrixSlice],
     in_features: usize,
     bias: bool,
 ) -> Result<Linear> {
@@ -118,7 +118,7 @@ pub(super) fn load_linear(
             Err(error) => vec![Err(error)],
         }
     });
-    let vector = |part: &Part| {
+    let vector = |part: &MatrixSlice| {
         let mut vector: Vec<f32> = weights.read(&format!("{}.bias", part.name), &[part.rows])?;
         if part.swapped {
             vector.rotate_left(part.rows / 2);

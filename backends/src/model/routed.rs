@@ -3,7 +3,7 @@
 use super::backend::TransformerBackend;
 use crate::checkpoint::joined;
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PartMap, TooLarge, YieldPoint,
+    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, SubModelMap, TooLarge, YieldPoint,
 };
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct RoutedBackend {
     parts: Vec<TransformerBackend>,
-    part_map: PartMap,
+    part_map: SubModelMap,
     info: ModelInfo,
     /// Time of each part in the last pass, without what ran at its yield points.
     times: Vec<Duration>,
@@ -62,7 +62,7 @@ impl Backend for RoutedBackend {
         self.times.fill(Duration::ZERO);
         for (index, (part, time)) in self.parts.iter_mut().zip(&mut self.times).enumerate() {
             let (start, away) = (Instant::now(), yields.away());
-            let is_own = |&b: &usize| self.part_map.part(batch.ragged.adapters()[b]) == index;
+            let is_own = |&b: &usize| self.part_map.part(batch.ragged.tasks()[b]) == index;
             let sequences: Vec<usize> = (0..count).filter(is_own).collect();
             if sequences.is_empty() {
                 continue;

@@ -4,7 +4,7 @@ use super::adapted::{Projection, WordFactors};
 use super::distances::Distances;
 use super::feed_forward::{Block, FeedForward};
 use super::loader::{Loader, Norms};
-use crate::config::parts::parts;
+use crate::config::tensors::slices;
 use crate::config::{
     AttentionConfig, DistanceBias, Placement, PositionsConfig, RopeConfig, RotaryConfig, TransformerConfig,
     alibi_slopes,
@@ -210,7 +210,7 @@ impl AttentionBlock {
     fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
         let TransformerConfig { attention: config, names, hidden_size: hidden, sliding_windows, norm, .. } =
             loader.config;
-        let qkv = loader.config.qkv_parts(&loader.prefix);
+        let qkv = loader.config.qkv_slices(&loader.prefix);
         let head_norm = |name: &str| config.qk_norm.then(|| loader.norm_weight(name, config.head_dim)).transpose();
         let norms = match loader.index == 0 && !norm.first_attention {
             true => Norms { input: None, output: None, sum: None },
@@ -238,7 +238,7 @@ impl AttentionBlock {
                 pace: Attention::guessed_pace(),
             },
             output: loader.projection(
-                &parts(&loader.prefix, &[(names.output, *hidden)]),
+                &slices(&loader.prefix, &[(names.output, *hidden)]),
                 config.q_width(),
                 config.output_bias,
             )?,

@@ -33,12 +33,12 @@ pub(crate) struct ModelFiles {
     /// A folder that is only checked, for which configuration alone is enough.
     may_be_bare: bool,
     display_name: String,
-    part: Part,
+    part: SubFolder,
 }
 
 /// The part of a model whose files these are; the first, with its files at the top, for nearly all models.
 #[derive(Debug, Clone, Default)]
-struct Part {
+struct SubFolder {
     index: usize,
     /// The folder that takes the place of the top; empty for the top itself.
     folder: String,
@@ -63,7 +63,7 @@ impl ModelFiles {
                 remote: None,
                 may_be_bare: false,
                 display_name: "the built-in model".to_owned(),
-                part: Part::default(),
+                part: SubFolder::default(),
             }),
             ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
             ModelSource::Hub(model) => {
@@ -105,7 +105,7 @@ impl ModelFiles {
                 remote: None,
                 may_be_bare: false,
                 display_name,
-                part: Part::default(),
+                part: SubFolder::default(),
             });
         }
         if !has_gguf_extension(path) {
@@ -120,7 +120,7 @@ impl ModelFiles {
             remote: None,
             may_be_bare: false,
             display_name,
-            part: Part::default(),
+            part: SubFolder::default(),
         })
     }
 
@@ -132,7 +132,7 @@ impl ModelFiles {
             remote: self.remote.clone(),
             may_be_bare: self.may_be_bare,
             display_name: self.display_name.clone(),
-            part: Part { index, folder: folder.to_owned() },
+            part: SubFolder { index, folder: folder.to_owned() },
         }
     }
 

@@ -7,7 +7,7 @@ use crate::support::encoders::*;
 use crate::support::*;
 use candle_core::{DType, Device, Tensor};
 use prefold_backends::{Dtype, LoadOptions};
-use prefold_core::{Adapter, Folding, Output, Pooling, Rerank, Tokens, Wanted};
+use prefold_core::{Folding, Output, Pooling, Rerank, TaskId, Tokens, Wanted};
 use prefold_kernels::ThreadPool;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -151,10 +151,10 @@ fn check_same_bits(name: &str, dtype: Dtype, pooling: Option<Pooling>) {
             sequences.iter_mut().for_each(|tokens| *tokens = Tokens::new(ids(tokens)));
         }
         // Of different adapters and of none, in the same batch.
-        let tasks = model.backend.info().capabilities.embed.as_ref().map_or(0, |embed| embed.adapters.len());
+        let tasks = model.backend.info().capabilities.embed.as_ref().map_or(0, |embed| embed.tasks.len());
         for tokens in &mut sequences {
-            let adapter = Adapter((tokens.len() % (tasks + 1)) as u8);
-            *tokens = std::mem::take(tokens).with_adapter(adapter);
+            let adapter = TaskId((tokens.len() % (tasks + 1)) as u8);
+            *tokens = std::mem::take(tokens).with_task(adapter);
         }
         let mut alone: Vec<_> =
             sequences.iter().map(|one| bits(&values(model, std::slice::from_ref(one))).remove(0)).collect();
@@ -330,16 +330,15 @@ fn a_router_sends_texts_through_the_modules_of_their_task() {
     let directory = with_router("sentence_transformers.models.Normalize.Normalize");
     let mut model = load(&options(directory.path().to_owned()));
     let embed = model.backend.info().capabilities.embed.clone().unwrap();
-    let tasks: Vec<(&str, &str)> =
-        embed.adapters.iter().map(|it| (it.task.as_str(), it.instruction.as_str())).collect();
+    let tasks: Vec<(&str, &str)> = embed.tasks.iter().map(|it| (it.task.as_str(), it.instruction.as_str())).collect();
     let prompts = &embed.prompts.by_name;
     assert_eq!(tasks, [("document", prompts["document"].as_str()), ("query", prompts["query"].as_str())]);
     assert_eq!(embed.dim, 32);
 
     let plain = |ids: &[u32]| Tokens::new(ids.to_vec());
     let texts = [plain(&[2, 7, 9]), plain(&[2, 11]), plain(&[2, 7, 9]), plain(&[2, 5, 5, 8])];
-    let asked = [0, 2, 1, 2].map(Adapter);
-    let sequences: Vec<Tokens> = texts.clone().into_iter().zip(asked).map(|(it, task)| it.with_adapter(task)).collect();
+    let asked = [0, 2, 1, 2].map(TaskId);
+    let sequences: Vec<Tokens> = texts.clone().into_iter().zip(asked).map(|(it, task)| it.with_task(task)).collect();
     let found = values(&mut model, &sequences);
     let query = values(&mut load(&options(fixture("embeddinggemma-tiny"))), &texts);
     let without =

@@ -6,7 +6,7 @@ use crate::support::interruptions::{Case, Preempting, at, count};
 use crate::support::*;
 use prefold_backends::{AttentionMode, Dtype, LoadOptions, in_smallest_parts};
 use prefold_core::{
-    Adapter, BackendError, Batch, Interrupting, ModelBackend, RaggedBatch, Stopped, Tokens, Wanted, YieldPoint,
+    BackendError, Batch, Interrupting, ModelBackend, RaggedBatch, Stopped, TaskId, Tokens, Wanted, YieldPoint,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -164,7 +164,7 @@ fn times_of_parts_are_without_what_ran_at_yield_points() {
     let (mut backend, _) = backends("router-encoders-tiny", Dtype::Float32, AttentionMode::Compact);
     let mut ragged = RaggedBatch::default();
     for adapter in 0..3 {
-        ragged.push(Tokens::new([1_u32, 2, 3]).with_adapter(Adapter(adapter)).as_slice()).unwrap();
+        ragged.push(Tokens::new([1_u32, 2, 3]).with_task(TaskId(adapter)).as_slice()).unwrap();
     }
     let batch = Batch { wanted: vec![Wanted::Embedding; ragged.num_sequences()], ragged };
     let mut yields = Pausing::default();

@@ -4,7 +4,7 @@
 use crate::support::encoders::*;
 use crate::support::*;
 use prefold_backends::{Dtype, LoadOptions, Verdict, check_model};
-use prefold_core::{Adapter, Folding, LoadedModel, ModelInfo, Pooling, Tokens};
+use prefold_core::{Folding, LoadedModel, ModelInfo, Pooling, TaskId, Tokens};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs;
@@ -12,14 +12,14 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// The number of a case's task, 0 without one.
-fn number_of(model: &LoadedModel, case: &Value) -> Adapter {
+fn number_of(model: &LoadedModel, case: &Value) -> TaskId {
     let embed = model.backend.info().capabilities.embed.as_ref().unwrap();
-    let number = |task| embed.adapter_names().position(|known| known == task).unwrap() as u8 + 1;
-    Adapter(case["task"].as_str().map_or(0, number))
+    let number = |task| embed.task_names().position(|known| known == task).unwrap() as u8 + 1;
+    TaskId(case["task"].as_str().map_or(0, number))
 }
 
 fn sequences(model: &LoadedModel, cases: &[Value]) -> Vec<Tokens> {
-    cases.iter().map(|case| Tokens::new(ids(case)).with_adapter(number_of(model, case))).collect()
+    cases.iter().map(|case| Tokens::new(ids(case)).with_task(number_of(model, case))).collect()
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f32 {
@@ -61,10 +61,10 @@ fn each_part_has_its_tokenizer_and_its_limits() {
         let found: Vec<usize> = info.parts().map(|part| part.max_input_length).collect();
         assert_eq!((found, model.backend.folding()), (limits, Folding::Whole), "{name}");
         let embed = info.capabilities.embed.as_ref().unwrap();
-        assert!(embed.adapter_names().eq(expected["tasks"].as_array().unwrap().iter().map(|it| it.as_str().unwrap())));
+        assert!(embed.task_names().eq(expected["tasks"].as_array().unwrap().iter().map(|it| it.as_str().unwrap())));
         let tokenizers: Vec<_> = [&model.tokenizer].into_iter().chain(&model.further_tokenizers).collect();
         for case in cases(&expected, "cases") {
-            let task = embed.adapters.iter().find(|it| case["task"] == *it.task);
+            let task = embed.tasks.iter().find(|it| case["task"] == *it.task);
             let (part, prompt) = task.map_or((0, ""), |it| (it.part, &it.instruction));
             let text = [prompt, case["text"].as_str().unwrap()].concat();
             let encoding = tokenizers[part].encode(text, true).unwrap();
@@ -82,7 +82,7 @@ fn each_part_says_how_long_it_took() {
         let parts = model.backend.info().part_map();
         let expected = expected(&fixture(name));
         let sequences = sequences(&model, cases(&expected, "cases"));
-        let (first, second): (Vec<_>, Vec<_>) = sequences.iter().cloned().partition(|it| parts.part(it.adapter()) == 0);
+        let (first, second): (Vec<_>, Vec<_>) = sequences.iter().cloned().partition(|it| parts.part(it.task()) == 0);
         for (sequences, ran) in [(&sequences, [true, true]), (&first, [true, false]), (&second, [false, true])] {
             values(&mut model, sequences);
             assert_eq!(
@@ -169,7 +169,7 @@ fn with_structure(structure: Value, parameters: Value) -> TempDir {
 fn of_all_tasks(model: &mut LoadedModel, ids: &[u32]) -> Vec<Vec<f32>> {
     let tasks = model.backend.info().capabilities.embed.as_ref().unwrap().adapters.len();
     let sequences: Vec<Tokens> =
-        (0..=tasks).map(|number| Tokens::new(ids.to_vec()).with_adapter(Adapter(number as u8))).collect();
+        (0..=tasks).map(|number| Tokens::new(ids.to_vec()).with_task(TaskId(number as u8))).collect();
     values(model, &sequences)
 }
 
@@ -185,7 +185,7 @@ fn an_encoder_that_routes_share_is_loaded_once() {
     let expected = expected(&fixture("router-encoders-tiny"));
     for case in cases(&expected, "cases").iter().filter(|case| case["task"] == "query") {
         let of_task = |model: &mut LoadedModel, task: &Value| {
-            let tokens = Tokens::new(ids(case)).with_adapter(number_of(model, &json!({"task": task})));
+            let tokens = Tokens::new(ids(case)).with_task(number_of(model, &json!({"task": task})));
             normalized(&values(model, &[tokens])[0])
         };
         let query = floats(&case["normalized"]);
@@ -274,7 +274,7 @@ fn mappings_and_the_first_route_decide_as_in_sentence_transformers() {
         let directory = with_structure(routes(), parameters);
         let model = load(&options(directory.path().to_owned()));
         let info = model.backend.info();
-        let tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+        let tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
         let tasks: Vec<(String, usize)> = tasks.map(|it| (it.task.clone(), it.part)).collect();
         (info.model_type.clone(), tasks)
     };

@@ -1,7 +1,7 @@
 //! Encoders: their fixtures, and batches of tokens with types.
 
 use super::*;
-use prefold_core::{Adapter, Tokens};
+use prefold_core::{TaskId, Tokens};
 
 pub const EMBEDDERS: [&str; 22] = [
     "bert-mean-tiny",
@@ -69,7 +69,7 @@ pub fn poolings(expected: &Value) -> Vec<(&str, &str)> {
 
 pub fn tokens(case: &Value) -> Tokens {
     let task = case["task"].as_str().map(|task| TASKS.iter().position(|known| *known == task).unwrap() as u8 + 1);
-    let tokens = Tokens::new(ids(case)).with_adapter(Adapter(task.unwrap_or(0)));
+    let tokens = Tokens::new(ids(case)).with_task(TaskId(task.unwrap_or(0)));
     match case["token_type_ids"].as_array() {
         Some(types) => {
             let types = types.iter().map(|id| id.as_u64().unwrap() as u32).collect();

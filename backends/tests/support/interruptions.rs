@@ -1,7 +1,7 @@
 //! Passes that are interrupted at their yield points, and batches to run there.
 
 use prefold_core::{
-    Adapter, BackendError, Batch, Folding, ModelBackend, ModelInfo, Output, RadixPlan, RaggedBatch, Stopped, Tokens,
+    BackendError, Batch, Folding, ModelBackend, ModelInfo, Output, RadixPlan, RaggedBatch, Stopped, TaskId, Tokens,
     Wanted, YieldPoint,
 };
 use rand::Rng;
@@ -52,9 +52,9 @@ fn sequence(info: &ModelInfo, rng: &mut StdRng, last: &[u32]) -> Tokens {
     let rest = rng.random_range(1..=longest - kept);
     let ids: Vec<u32> = last[..kept].iter().copied().chain((0..rest).map(|_| rng.random_range(0..vocab))).collect();
     let types = info.parts().map(|part| part.token_types).min().unwrap() as u32;
-    let adapters = info.capabilities.embed.as_ref().map_or(0, |embed| embed.adapters.len());
-    let (len, adapter) = (ids.len(), Adapter(rng.random_range(0..=adapters) as u8));
-    let tokens = Tokens::new(ids).with_adapter(adapter);
+    let adapters = info.capabilities.embed.as_ref().map_or(0, |embed| embed.tasks.len());
+    let (len, adapter) = (ids.len(), TaskId(rng.random_range(0..=adapters) as u8));
+    let tokens = Tokens::new(ids).with_task(adapter);
     match types {
         0 | 1 => tokens,
         types => tokens.with_token_types((0..len).map(|_| rng.random_range(0..types)).collect()).unwrap(),

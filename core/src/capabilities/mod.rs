@@ -49,7 +49,7 @@ pub struct Embed {
     /// Prompts that stand before a text.
     pub prompts: Prompts,
     /// Adapters that a request may choose, in the order of their numbers; none in most models.
-    pub adapters: Vec<TaskAdapter>,
+    pub tasks: Vec<TaskProfile>,
     /// The model's own modules scale the vectors of texts without a task to unit length.
     pub normalizes: bool,
 }
@@ -60,21 +60,21 @@ impl Embed {
         self.truncate_dim.unwrap_or(self.dim)
     }
 
-    /// The adapters' names.
-    pub fn adapter_names(&self) -> impl Iterator<Item = &str> {
-        self.adapters.iter().map(|adapter| adapter.task.as_str())
+    /// The tasks' names.
+    pub fn task_names(&self) -> impl Iterator<Item = &str> {
+        self.tasks.iter().map(|profile| profile.task.as_str())
     }
 
     /// `true` if the model's own modules scale the vectors of a task to unit length.
     pub(crate) fn normalizes(&self, task: Option<&str>) -> bool {
-        let adapter = task.and_then(|task| self.adapters.iter().find(|adapter| adapter.task == task));
-        adapter.map_or(self.normalizes, |adapter| adapter.normalizes)
+        let profile = task.and_then(|task| self.tasks.iter().find(|profile| profile.task == task));
+        profile.map_or(self.normalizes, |profile| profile.normalizes)
     }
 }
 
-/// An adapter, a route or a length of a model, for texts of one task.
+/// What a model does with texts of one task: the adapter, the sub-model or the length that it has for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TaskAdapter {
+pub struct TaskProfile {
     /// The task by which a request chooses it.
     pub task: String,
     /// Prompt that stands before a text of this task, unless the request chooses one; it may be empty.
@@ -273,7 +273,7 @@ impl Capabilities {
             (Some(embed), ..) if !(1..=embed.dim).contains(&embed.default_dim()) => {
                 Err("truncates its vectors to more values than they have, or to none")
             }
-            (Some(embed), ..) if embed.adapters.iter().any(|task| task.max_input_length == Some(0)) => {
+            (Some(embed), ..) if embed.tasks.iter().any(|task| task.max_input_length == Some(0)) => {
                 Err("takes no tokens of a task")
             }
             (.., Some(0)) => Err("is a classifier without labels"),

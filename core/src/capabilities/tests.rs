@@ -36,7 +36,7 @@ fn contradictions_are_refused() {
         (embed(|embed| embed.token_dim = 0), "without values"),
         (embed(|embed| embed.truncate_dim = Some(embed.dim + 1)), "more values than they have"),
         (
-            embed(|embed| embed.adapters = vec![TaskAdapter { max_input_length: Some(0), ..Default::default() }]),
+            embed(|embed| embed.tasks = vec![TaskProfile { max_input_length: Some(0), ..Default::default() }]),
             "of a task",
         ),
         (classifier(0), "without labels"),

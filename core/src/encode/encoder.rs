@@ -95,7 +95,7 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// Options of a request that may choose one of these prompts and adapters for its texts.
+    /// Options of a request that may choose one of these prompts and tasks for its texts.
     ///
     /// # Errors
     /// [`Error::Validation`] if the options do not fit the model.
@@ -136,7 +136,7 @@ impl Encoder {
             true => Tokens::new(ids),
             false => Tokens::new(ids).with_token_types(token_type_ids).map_err(|error| place.untokenizable(error))?,
         };
-        Ok(Encoded { tokens: tokens.with_adapter(options.adapter), characters, is_truncated })
+        Ok(Encoded { tokens: tokens.with_task(options.task), characters, is_truncated })
     }
 
     /// Bytes of an input that are encoded, its prompt or query included.

@@ -30,7 +30,7 @@ impl Encoders {
         index.checked_sub(1).and_then(|index| self.others.get(index)).unwrap_or(&self.first)
     }
 
-    /// Options of a request that may choose one of these prompts and adapters for its texts, within the limits of the part that takes them.
+    /// Options of a request that may choose one of these prompts and tasks for its texts, within the limits of the part that takes them.
     ///
     /// # Errors
     /// [`Error::Validation`] if the options do not fit the model.

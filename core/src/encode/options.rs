@@ -4,7 +4,7 @@ use super::pieces::Pieces;
 use super::rerank_prompt::EncodedHead;
 use crate::admission::quota::Share;
 use crate::{
-    Adapter, Embed, EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, SharedText, TaskAdapter,
+    Embed, EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, SharedText, TaskId, TaskProfile,
     TruncationDirection, shown,
 };
 use std::fmt::Display;
@@ -15,29 +15,29 @@ use tokenizers::Encoding;
 /// Names of prompts or tasks at most that an error lists.
 const MAX_NAMES: usize = 20;
 
-/// The prompts and adapters among which a request may choose for an answer.
+/// The prompts and tasks among which a request may choose for an answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Choices<'a> {
     pub(crate) prompts: Option<&'a Prompts>,
-    pub(crate) adapters: &'a [TaskAdapter],
+    pub(crate) tasks: &'a [TaskProfile],
 }
 
 impl<'a> From<Option<&'a Prompts>> for Choices<'a> {
     fn from(prompts: Option<&'a Prompts>) -> Self {
-        Self { prompts, adapters: &[] }
+        Self { prompts, tasks: &[] }
     }
 }
 
 impl<'a> Choices<'a> {
     /// Those of a model that makes embeddings.
     pub(crate) fn of_embedder(embed: Option<&'a Embed>) -> Self {
-        embed.map_or_else(Self::default, |embed| Self { prompts: Some(&embed.prompts), adapters: &embed.adapters })
+        embed.map_or_else(Self::default, |embed| Self { prompts: Some(&embed.prompts), tasks: &embed.tasks })
     }
 
     /// Index of the part of the model that takes texts of a task; the first for a task that the model does not have.
     pub(super) fn part(self, task: Option<&str>) -> usize {
-        let adapter = task.and_then(|task| self.adapters.iter().find(|adapter| adapter.task == task));
-        adapter.map_or(0, |adapter| adapter.part)
+        let profile = task.and_then(|task| self.tasks.iter().find(|profile| profile.task == task));
+        profile.map_or(0, |profile| profile.part)
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct ResolvedOptions {
     pub(super) prompt: Option<String>,
     /// Field of the request that asks for the prompt; `None` if it is the model's default.
     pub(super) prompt_field: Option<&'static str>,
-    pub(super) adapter: Adapter,
+    pub(super) task: TaskId,
     /// Index of the part of the model that takes the inputs.
     pub(super) part: usize,
     pub(super) truncate: bool,
@@ -76,8 +76,8 @@ impl ResolvedOptions {
     /// [`Error::Validation`] if the model has no prompt or task of that name, the prompt is too long, or the model takes no inputs of
     /// that length.
     pub(super) fn new(options: &EncodeOptions, choices: Choices<'_>, limits: &EncodeLimits) -> Result<Self, Error> {
-        let Choices { prompts, adapters } = choices;
-        let task = options.task.as_ref().map(|task| numbered(task, adapters)).transpose()?;
+        let Choices { prompts, tasks } = choices;
+        let task = options.task.as_ref().map(|task| numbered(task, tasks)).transpose()?;
         let prompt = match &options.prompt {
             None if task.is_some() => task.map(|(_, task)| &task.instruction),
             None => prompts.and_then(|prompts| prompts.default.as_ref()),
@@ -112,7 +112,7 @@ impl ResolvedOptions {
         Ok(Self {
             prompt: prompt.cloned(),
             prompt_field: options.prompt.as_ref().map(Prompt::field),
-            adapter: task.map_or(Adapter::default(), |(adapter, _)| adapter),
+            task: task.map_or(TaskId::default(), |(id, _)| id),
             part: task.map_or(0, |(_, task)| task.part),
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
             max_tokens,
@@ -202,15 +202,15 @@ fn unknown_prompt(name: &str, prompts: Option<&Prompts>) -> Error {
     Error::invalid("prompt_name", format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)))
 }
 
-/// The adapter of a task, with its number.
+/// The profile of a task, with its number.
 ///
 /// # Errors
 /// The model has none; the error names those that it has.
-fn numbered<'a>(task: &str, adapters: &'a [TaskAdapter]) -> Result<(Adapter, &'a TaskAdapter), Error> {
-    match (1..=u8::MAX).zip(adapters).find(|(_, adapter)| adapter.task == task) {
-        Some((number, adapter)) => Ok((Adapter(number), adapter)),
+fn numbered<'a>(task: &str, profiles: &'a [TaskProfile]) -> Result<(TaskId, &'a TaskProfile), Error> {
+    match (1..=u8::MAX).zip(profiles).find(|(_, profile)| profile.task == task) {
+        Some((number, profile)) => Ok((TaskId(number), profile)),
         None => {
-            let known = listed(adapters.iter().map(|adapter| adapter.task.as_str()));
+            let known = listed(profiles.iter().map(|profile| profile.task.as_str()));
             Err(Error::invalid("task", format!("`{}` is not a task of the served model; it has: {known}", shown(task))))
         }
     }

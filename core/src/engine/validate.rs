@@ -112,7 +112,7 @@ pub(crate) fn check_model(info: &ModelInfo, further_tokenizers: usize) -> Result
     if info.parts().any(|part| part.vocab_size == 0) {
         return Err(Error::invalid("model", "has no vocabulary"));
     }
-    let mut tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+    let mut tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
     if further_tokenizers != info.further_parts.len() || tasks.any(|task| task.part > further_tokenizers) {
         return Err(Error::invalid("model", "has not as many tokenizers as parts"));
     }

@@ -11,7 +11,7 @@ use crate::schedule::level::Level;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::queue::Queue;
 use crate::schedule::work::Work;
-use crate::{Account, BackendError, PartMap, metrics};
+use crate::{Account, BackendError, SubModelMap, metrics};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ pub(crate) struct Pipeline {
     pub(super) compaction: Compaction,
     interrupting: Option<InterruptPolicy>,
     max_batch_time: Option<Duration>,
-    pub(super) parts: PartMap,
+    pub(super) parts: SubModelMap,
     pub(super) quota: QueueQuota,
     pub(super) state: Mutex<State>,
     pub(super) signals: Signals,
@@ -79,7 +79,7 @@ pub(super) struct State {
 
 impl Pipeline {
     /// A pipeline for `replicas` backends of a model with these parts.
-    pub(super) fn new(config: PipelineConfig, replicas: usize, parts: PartMap) -> Self {
+    pub(super) fn new(config: PipelineConfig, replicas: usize, parts: SubModelMap) -> Self {
         let PipelineConfig { budget, limits, scheduling, compaction, attention, max_batch_time, interrupting } = config;
         let quota = QueueQuota::new(limits);
         let costs = PartCosts::new(parts.clone(), replicas);

@@ -8,7 +8,7 @@ use super::output_checks::is_finite;
 use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, ModelInfo, Output, TokenLimits, Wanted};
 use crate::error::{BackendError, causes_of_not_finite};
 use crate::plan::radix::RadixPlan;
-use crate::plan::tokens::{Adapter, TokenSlice};
+use crate::plan::tokens::{TaskId, TokenSlice};
 use crate::schedule::batcher::Compaction;
 use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::work::Work;
@@ -136,8 +136,8 @@ impl WarmUp {
         let info = backend.info();
         let wanted = Wanted::pooled(&info.capabilities);
         let TokenLimits { vocab_size, max_input_length: longest, .. } = info.first_part();
-        for (part, adapter, limits) in parts(info) {
-            let all = batch(&distinct(tokens, limits.max_input_length), limits.vocab_size, adapter, wanted)?;
+        for (part, task, limits) in parts(info) {
+            let all = batch(&distinct(tokens, limits.max_input_length), limits.vocab_size, task, wanted)?;
             let start = Instant::now();
             answers.count(&backend.forward(&all, None)?);
             let work = Work { rows: all.ragged.total_tokens(), pairs: all.ragged.attention_work() };
@@ -145,7 +145,7 @@ impl WarmUp {
         }
         if self.compaction.folds() == Some(Folding::Prefix) {
             let most = (self.limits.max_ragged_tokens * 2 / 5).max(1);
-            let batch = batch(&folded(tokens.min(most), longest), vocab_size, Adapter::default(), wanted)?;
+            let batch = batch(&folded(tokens.min(most), longest), vocab_size, TaskId::default(), wanted)?;
             let plan = RadixPlan::new(&batch.ragged, self.compaction.pad_to_multiple);
             let start = Instant::now();
             answers.count(&backend.forward(&batch, Some(&plan))?);
@@ -170,21 +170,21 @@ fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
 }
 
 /// The parts of a model by index, each with a task that leads to it and its limits.
-fn parts(info: &ModelInfo) -> Vec<(usize, Adapter, TokenLimits)> {
-    let tasks = || info.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
-    let adapter = |part| match part {
-        0 => Some(Adapter::default()),
-        part => (1..=u8::MAX).zip(tasks()).find(|(_, task)| task.part == part).map(|(number, _)| Adapter(number)),
+fn parts(info: &ModelInfo) -> Vec<(usize, TaskId, TokenLimits)> {
+    let tasks = || info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
+    let task = |part| match part {
+        0 => Some(TaskId::default()),
+        part => (1..=u8::MAX).zip(tasks()).find(|(_, task)| task.part == part).map(|(number, _)| TaskId(number)),
     };
-    info.parts().enumerate().filter_map(|(part, limits)| Some((part, adapter(part)?, limits))).collect()
+    info.parts().enumerate().filter_map(|(part, limits)| Some((part, task(part)?, limits))).collect()
 }
 
 /// A batch of sequences of any numbers, taken as token ids modulo the vocabulary's size.
-fn batch(sequences: &[Vec<usize>], vocab_size: usize, adapter: Adapter, wanted: Wanted) -> Result<Batch, BackendError> {
+fn batch(sequences: &[Vec<usize>], vocab_size: usize, task: TaskId, wanted: Wanted) -> Result<Batch, BackendError> {
     let mut batch = Batch::default();
     for sequence in sequences {
         let input_ids: Vec<u32> = sequence.iter().map(|number| (number % vocab_size) as u32).collect();
-        let pushed = batch.push(TokenSlice::from(&input_ids[..]).with_adapter(adapter), wanted);
+        let pushed = batch.push(TokenSlice::from(&input_ids[..]).with_task(task), wanted);
         pushed.map_err(|error| BackendError::Contract(error.to_string()))?;
     }
     Ok(batch)

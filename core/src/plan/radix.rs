@@ -149,10 +149,10 @@ pub struct PlanBuilder {
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
 
-/// End row of the root in the keys of its children: no other edge's, and another one for each scope and adapter, so that paths of
+/// End row of the root in the keys of its children: no other edge's, and another one for each scope and task, so that paths of
 /// different ones part before their first node. Scopes are the numbers of API keys, of which there are fewer than 2^23.
 fn root_end(sequence: &TokenSlice<'_>) -> u32 {
-    ((sequence.scope().0 << 8) | u32::from(sequence.adapter().0)).wrapping_neg()
+    ((sequence.scope().0 << 8) | u32::from(sequence.task().0)).wrapping_neg()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -261,8 +261,8 @@ impl PlanBuilder {
                 true => self.plan.rows.counted(rows, depth),
                 false => self.plan.rows.as_slice().range(rows),
             };
-            // A path has one scope and one adapter, which its first edge was found by.
-            let rows = rows.in_scope(sequence.scope()).with_adapter(sequence.adapter());
+            // A path has one scope and one task, which its first edge was found by.
+            let rows = rows.in_scope(sequence.scope()).with_task(sequence.task());
             let shared = sequence.tail(placed).common_prefix_len(&rows);
             self.plan.scatter.extend(start..start + shared as u32);
             placed += shared;

@@ -1,6 +1,6 @@
 //! A batch of sequences of different lengths without padding.
 
-use super::tokens::{Adapter, TokenRows, TokenSlice};
+use super::tokens::{TaskId, TokenRows, TokenSlice};
 use thiserror::Error;
 
 /// B sequences one after another: N tokens, and where each sequence begins.
@@ -11,7 +11,7 @@ pub struct RaggedBatch {
     rows: TokenRows,
     cu_seqlens: Vec<u32>,
     /// `[num_sequences]`
-    adapters: Vec<Adapter>,
+    tasks: Vec<TaskId>,
 }
 
 /// Fault of a sequence that cannot join a batch.
@@ -36,7 +36,7 @@ impl RaggedBatch {
     pub fn with_capacity(tokens: usize, sequences: usize) -> Self {
         let mut cu_seqlens = Vec::with_capacity(sequences + 1);
         cu_seqlens.push(0);
-        Self { rows: TokenRows::with_capacity(tokens), cu_seqlens, adapters: Vec::with_capacity(sequences) }
+        Self { rows: TokenRows::with_capacity(tokens), cu_seqlens, tasks: Vec::with_capacity(sequences) }
     }
 
     /// A batch of whole sequences, each of type 0 at positions 0, 1, 2, ...
@@ -61,7 +61,7 @@ impl RaggedBatch {
         let end = self.end_after(sequence.len())?;
         self.rows.extend(sequence);
         self.cu_seqlens.push(end);
-        self.adapters.push(sequence.adapter());
+        self.tasks.push(sequence.task());
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl RaggedBatch {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.cu_seqlens.truncate(1);
-        self.adapters.clear();
+        self.tasks.clear();
     }
 
     /// `[total_tokens]`
@@ -99,9 +99,9 @@ impl RaggedBatch {
         &self.cu_seqlens
     }
 
-    /// The adapter of each sequence, `[num_sequences]`.
-    pub fn adapters(&self) -> &[Adapter] {
-        &self.adapters
+    /// The task of each sequence, `[num_sequences]`.
+    pub fn tasks(&self) -> &[TaskId] {
+        &self.tasks
     }
 
     pub(crate) fn token_rows(&self) -> &TokenRows {
@@ -136,7 +136,7 @@ impl RaggedBatch {
     /// # Panics
     /// If `b` is not below [`num_sequences`](Self::num_sequences).
     pub fn sequence(&self, b: usize) -> TokenSlice<'_> {
-        self.rows.as_slice().range(self.rows(b)).with_adapter(self.adapters[b])
+        self.rows.as_slice().range(self.rows(b)).with_task(self.tasks[b])
     }
 }
 

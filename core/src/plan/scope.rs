@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Scope(pub u32);
 
-/// The adapter that the tokens of a sequence go through, as its number among the model's, from 1; 0 for none. It changes all of their
-/// hidden states, so sequences of different adapters have nothing in common.
+/// The number of a text's task among the model's, from 1; 0 for none. The task selects what the tokens go through (an adapter, a model behind a
+/// Router) and changes all hidden states, so sequences of different tasks have nothing in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Adapter(pub u8);
+pub struct TaskId(pub u8);

@@ -4,14 +4,14 @@
 //! queue, the folding of equal inputs, and the rows of a batch ([`TokenRows`]). Each operation takes these apart without
 //! `..`, so a field that is added to them does not compile before every operation treats it.
 
-pub use super::scope::{Adapter, Scope};
+pub use super::scope::{Scope, TaskId};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use thiserror::Error;
 
 /// The tokens of a sequence, or a run of them, with all that changes their hidden states, and the scope of their folding.
 ///
-/// Two of them are equal when they have one scope, one adapter, and every token has the same id, type and position, however these
+/// Two of them are equal when they have one scope, one task, and every token has the same id, type and position, however these
 /// are held.
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<S = Vec<u32>> {
@@ -20,7 +20,7 @@ pub struct Tokens<S = Vec<u32>> {
     token_type_ids: Option<S>,
     position_ids: Positions<S>,
     scope: Scope,
-    adapter: Adapter,
+    task: TaskId,
 }
 
 /// Borrowed [`Tokens`].
@@ -58,8 +58,8 @@ impl<S: AsRef<[u32]>> Tokens<S> {
     /// Tokens of type 0 at positions 0, 1, 2, ...
     #[inline]
     pub fn new(input_ids: S) -> Self {
-        let (scope, adapter) = (Scope::default(), Adapter::default());
-        Self { input_ids, token_type_ids: None, position_ids: Positions::From(0), scope, adapter }
+        let (scope, task) = (Scope::default(), TaskId::default());
+        Self { input_ids, token_type_ids: None, position_ids: Positions::From(0), scope, task }
     }
 
     /// The same tokens in this scope.
@@ -69,17 +69,17 @@ impl<S: AsRef<[u32]>> Tokens<S> {
         Self { scope, ..self }
     }
 
-    /// The same tokens, which go through this adapter.
+    /// The same tokens, of a text of this task.
     #[inline]
     #[must_use]
-    pub fn with_adapter(self, adapter: Adapter) -> Self {
-        Self { adapter, ..self }
+    pub fn with_task(self, task: TaskId) -> Self {
+        Self { task, ..self }
     }
 
-    /// The adapter that the tokens go through.
+    /// The task of the text.
     #[inline]
-    pub fn adapter(&self) -> Adapter {
-        self.adapter
+    pub fn task(&self) -> TaskId {
+        self.task
     }
 
     /// The scope of folding.
@@ -129,13 +129,13 @@ impl<S: AsRef<[u32]>> Tokens<S> {
 
     /// The tokens, borrowed.
     pub fn as_slice(&self) -> TokenSlice<'_> {
-        let &Self { ref input_ids, ref token_type_ids, ref position_ids, scope, adapter } = self;
+        let &Self { ref input_ids, ref token_type_ids, ref position_ids, scope, task } = self;
         let position_ids = match position_ids {
             Positions::From(first) => Positions::From(*first),
             Positions::Listed(list) => Positions::Listed(list.as_ref()),
         };
         let token_type_ids = token_type_ids.as_ref().map(AsRef::as_ref);
-        Tokens { input_ids: input_ids.as_ref(), token_type_ids, position_ids, scope, adapter }
+        Tokens { input_ids: input_ids.as_ref(), token_type_ids, position_ids, scope, task }
     }
 }
 
@@ -158,13 +158,13 @@ impl<'a> TokenSlice<'a> {
     /// The tokens of a range.
     #[inline(always)]
     pub(crate) fn range(self, range: Range<usize>) -> Self {
-        let Self { input_ids, token_type_ids, position_ids, scope, adapter } = self;
+        let Self { input_ids, token_type_ids, position_ids, scope, task } = self;
         let position_ids = match position_ids {
             Positions::From(first) => Positions::From(first + range.start),
             Positions::Listed(list) => Positions::Listed(&list[range.clone()]),
         };
         let token_type_ids = token_type_ids.map(|list| &list[range.clone()]);
-        Self { input_ids: &input_ids[range], token_type_ids, position_ids, scope, adapter }
+        Self { input_ids: &input_ids[range], token_type_ids, position_ids, scope, task }
     }
 
     /// The tokens after the first `start`.
@@ -174,18 +174,18 @@ impl<'a> TokenSlice<'a> {
     }
 
     pub(crate) fn into_owned(self) -> Tokens {
-        let Self { input_ids, token_type_ids, position_ids, scope, adapter } = self;
+        let Self { input_ids, token_type_ids, position_ids, scope, task } = self;
         let position_ids = match position_ids {
             Positions::From(first) => Positions::From(first),
             Positions::Listed(list) => Positions::Listed(list.to_vec()),
         };
         let token_type_ids = token_type_ids.map(<[u32]>::to_vec);
-        Tokens { input_ids: input_ids.to_vec(), token_type_ids, position_ids, scope, adapter }
+        Tokens { input_ids: input_ids.to_vec(), token_type_ids, position_ids, scope, task }
     }
 
     #[inline(always)]
     pub(crate) fn key(&self, index: usize) -> TokenKey {
-        let &Self { input_ids, token_type_ids, position_ids, scope: _, adapter: _ } = self;
+        let &Self { input_ids, token_type_ids, position_ids, scope: _, task: _ } = self;
         TokenKey {
             input_id: input_ids[index],
             token_type_id: token_type_ids.map_or(0, |list| list[index]),
@@ -199,8 +199,8 @@ impl<'a> TokenSlice<'a> {
     /// Leading tokens that two runs have in common.
     #[inline(always)]
     pub(crate) fn common_prefix_len(&self, other: &Self) -> usize {
-        let &Self { input_ids, token_type_ids, position_ids, scope, adapter } = self;
-        if scope != other.scope || adapter != other.adapter {
+        let &Self { input_ids, token_type_ids, position_ids, scope, task } = self;
+        if scope != other.scope || task != other.task {
             return 0;
         }
         let len = common_prefix_len(input_ids, other.input_ids);
@@ -229,19 +229,19 @@ impl<'a> TokenSlice<'a> {
     /// Certainly in [`normal`](Self::normal) form, without a look at the lists.
     #[inline]
     pub(crate) fn is_normal(&self) -> bool {
-        let Self { input_ids: _, token_type_ids, position_ids, scope: _, adapter: _ } = self;
+        let Self { input_ids: _, token_type_ids, position_ids, scope: _, task: _ } = self;
         token_type_ids.is_none() && matches!(position_ids, Positions::From(_))
     }
 
     /// The same tokens in the form that is fastest to compare, which equal tokens have in common.
     pub(crate) fn normal(self) -> Self {
-        let Self { input_ids, token_type_ids, position_ids, scope, adapter } = self;
+        let Self { input_ids, token_type_ids, position_ids, scope, task } = self;
         let position_ids = match position_ids {
             Positions::Listed(list @ &[first, ..]) if is_counted(list) => Positions::From(first as usize),
             other => other,
         };
         let token_type_ids = token_type_ids.filter(|list| list.iter().fold(0, |all, token_type| all | token_type) != 0);
-        Self { input_ids, token_type_ids, position_ids, scope, adapter }
+        Self { input_ids, token_type_ids, position_ids, scope, task }
     }
 
     /// At positions `first`, `first + 1`, ... in [`normal`](Self::normal) form.
@@ -272,7 +272,7 @@ impl<S: AsRef<[u32]>> PartialEq for Tokens<S> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
             && self.scope == other.scope
-            && self.adapter == other.adapter
+            && self.task == other.task
             && self.as_slice().common_prefix_len(&other.as_slice()) == self.len()
     }
 }
@@ -281,9 +281,9 @@ impl<S: AsRef<[u32]>> Eq for Tokens<S> {}
 
 impl<S: AsRef<[u32]>> Hash for Tokens<S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Tokens { input_ids, token_type_ids, position_ids, scope, adapter } = self.as_slice().normal();
+        let Tokens { input_ids, token_type_ids, position_ids, scope, task } = self.as_slice().normal();
         input_ids.hash(state);
-        (scope, adapter).hash(state);
+        (scope, task).hash(state);
         if input_ids.is_empty() {
             return;
         }
@@ -304,7 +304,7 @@ impl<'a, S: AsRef<[u32]> + ?Sized> From<&'a S> for TokenSlice<'a> {
     }
 }
 
-/// Tokens of many sequences, row by row, as a device takes them: without their scopes, and without their adapters, which are those of
+/// Tokens of many sequences, row by row, as a device takes them: without their scopes, and without their tasks, which are those of
 /// whole sequences.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenRows {
@@ -354,7 +354,7 @@ impl TokenRows {
 
     #[inline]
     pub(crate) fn extend(&mut self, tokens: TokenSlice<'_>) {
-        let Tokens { input_ids, token_type_ids, position_ids, scope: _, adapter: _ } = tokens;
+        let Tokens { input_ids, token_type_ids, position_ids, scope: _, task: _ } = tokens;
         self.input_ids.extend_from_slice(input_ids);
         match position_ids {
             Positions::From(first) => {

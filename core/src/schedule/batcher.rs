@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::whole::WholeFolding;
 use super::work::{Work, WorkByPart};
 use crate::plan::ragged::causal_pairs;
-use crate::{BackendError, Batch, Folding, Output, PartMap, PlanBuilder, RadixPlan, Tokens};
+use crate::{BackendError, Batch, Folding, Output, PlanBuilder, RadixPlan, SubModelMap, Tokens};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ impl ReadyBatch {
     }
 
     /// Work of the pass for each part of the model. `compact` is that of [`attention_work`](Self::attention_work).
-    pub(crate) fn work(&self, compact: bool, parts: &PartMap) -> WorkByPart {
+    pub(crate) fn work(&self, compact: bool, parts: &SubModelMap) -> WorkByPart {
         let mut work = WorkByPart::default();
         if self.plan.is_some() {
             // Only backends of one part take plans.
@@ -125,9 +125,9 @@ impl ReadyBatch {
             return work;
         }
         let ragged = &self.batch.ragged;
-        for (b, &adapter) in ragged.adapters().iter().enumerate() {
+        for (b, &task) in ragged.tasks().iter().enumerate() {
             let rows = ragged.rows(b).len();
-            work.add(parts.part(adapter), Work { rows, pairs: causal_pairs(0, rows as u64) });
+            work.add(parts.part(task), Work { rows, pairs: causal_pairs(0, rows as u64) });
         }
         work
     }

@@ -8,7 +8,7 @@ use super::prefix_index::Group;
 use super::queue::Queue;
 use super::work::Work;
 use crate::plan::ragged::causal_pairs;
-use crate::{Account, Adapter, Scheduling};
+use crate::{Account, Scheduling, TaskId};
 
 /// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
 /// rest of a batch is left empty.
@@ -19,9 +19,9 @@ pub(super) const MAX_PASSED_OVER: usize = 16;
 const MIN_FILL_OF_SPLIT: usize = 16;
 
 impl Queue {
-    /// Index of the part of the model that takes texts with this adapter.
-    pub(super) fn part(&self, adapter: Adapter) -> usize {
-        self.costs.parts.part(adapter)
+    /// Index of the part of the model that takes texts with this task.
+    pub(super) fn part(&self, task: TaskId) -> usize {
+        self.costs.parts.part(task)
     }
 
     pub(super) fn is_reserved(&self, job: Ticket) -> bool {
@@ -75,7 +75,7 @@ impl Queue {
             size.tokens += tokens.len();
             size.longest = size.longest.max(tokens.len());
             let work = Work { rows: tokens.len(), pairs: causal_pairs(0, tokens.len() as u64) };
-            size.work.add(self.part(tokens.adapter()), work);
+            size.work.add(self.part(tokens.task()), work);
         }
         size
     }

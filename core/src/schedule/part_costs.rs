@@ -2,21 +2,21 @@
 
 use super::cost_model::{Cost, CostModel};
 use super::work::{Work, WorkByPart};
-use crate::PartMap;
+use crate::SubModelMap;
 use std::time::Duration;
 
 /// Costs of the passes of each part of a model. The parts may be models of very different sizes, so the passes of one say nothing
 /// about another.
 #[derive(Debug, Clone)]
 pub(crate) struct PartCosts {
-    parts: PartMap,
+    parts: SubModelMap,
     /// By part.
     models: Vec<CostModel>,
 }
 
 impl PartCosts {
     /// Costs of a model that runs on so many replicas of its backend.
-    pub(crate) fn new(parts: PartMap, replicas: usize) -> Self {
+    pub(crate) fn new(parts: SubModelMap, replicas: usize) -> Self {
         let models = vec![CostModel::new(replicas); parts.count()];
         Self { parts, models }
     }
@@ -43,13 +43,13 @@ pub(crate) struct TimeBound {
     limit: f64,
     /// By part.
     costs: Vec<Cost>,
-    pub(crate) parts: PartMap,
+    pub(crate) parts: SubModelMap,
 }
 
 impl Default for TimeBound {
     /// No bound, and nothing known of any part.
     fn default() -> Self {
-        Self { limit: f64::INFINITY, costs: Vec::new(), parts: PartMap::default() }
+        Self { limit: f64::INFINITY, costs: Vec::new(), parts: SubModelMap::default() }
     }
 }
 

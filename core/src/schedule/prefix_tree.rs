@@ -3,7 +3,7 @@
 use super::fair_shares::Turn;
 use super::work_counter::count_work;
 use crate::Wanted;
-use crate::plan::tokens::{Adapter, Scope, TokenKey, TokenSlice, Tokens};
+use crate::plan::tokens::{Scope, TaskId, TokenKey, TokenSlice, Tokens};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};
 
@@ -16,8 +16,8 @@ pub(crate) const ROOT: NodeId = 0;
 pub(crate) struct PrefixTree {
     nodes: Vec<Node>,
     unused: Vec<NodeId>,
-    /// By the node above, the scope, the adapter and the first token.
-    children: HashMap<(NodeId, Scope, Adapter, TokenKey), NodeId>,
+    /// By the node above, the scope, the task and the first token.
+    children: HashMap<(NodeId, Scope, TaskId, TokenKey), NodeId>,
     /// Children of the root where only equal sequences are folded, by all of their tokens and the answer that their
     /// entries want. The tree has no other nodes then.
     whole: HashMap<(Tokens, Wanted), NodeId>,
@@ -79,8 +79,8 @@ impl Default for PrefixTree {
     }
 }
 
-fn child_key(parent: NodeId, tokens: TokenSlice<'_>) -> (NodeId, Scope, Adapter, TokenKey) {
-    (parent, tokens.scope(), tokens.adapter(), tokens.key(0))
+fn child_key(parent: NodeId, tokens: TokenSlice<'_>) -> (NodeId, Scope, TaskId, TokenKey) {
+    (parent, tokens.scope(), tokens.task(), tokens.key(0))
 }
 
 impl PrefixTree {
@@ -128,7 +128,7 @@ impl PrefixTree {
         let rest = node.tokens.split_off(len);
         let tokens = std::mem::replace(&mut node.tokens, rest);
         let (key, next) = (child_key(node.parent, tokens.as_slice()), node.tokens.as_slice().key(0));
-        let (scope, adapter) = (tokens.scope(), tokens.adapter());
+        let (scope, task) = (tokens.scope(), tokens.task());
         let (parent, covered, first) = (node.parent, node.covered, node.first());
         let depth = node.depth - node.tokens.len();
         let &mut Node { subtree_tokens, subtree_entries, subtree_ragged_tokens, .. } = node;
@@ -146,7 +146,7 @@ impl PrefixTree {
         });
         self.nodes[lower].parent = upper;
         self.children.insert(key, upper);
-        self.children.insert((upper, scope, adapter, next), lower);
+        self.children.insert((upper, scope, task, next), lower);
         if let Some(first) = first.filter(|_| !covered) {
             self.nodes[upper].below.insert((first, lower));
             // Another node with the same first entry in turn: what the parent offers stays the same.

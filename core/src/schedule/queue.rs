@@ -284,7 +284,7 @@ impl Queue {
         count_work();
         let Candidate { ticket, group, .. } = candidate;
         let Waiting { entry, node, job } = &self.waiting[&ticket];
-        let (node, len, part) = (*node, entry.tokens.len(), self.part(entry.tokens.adapter()));
+        let (node, len, part) = (*node, entry.tokens.len(), self.part(entry.tokens.task()));
         let tokens = if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len };
         let load = self.forming.load.with(part, tokens, len, self.policy.attention);
         let shared = self.policy.attention.saved(len - tokens);

@@ -116,7 +116,7 @@ impl Queue {
     /// Seats an entry behind `last` in the batch of a level that forms; `None` if it does not fit.
     fn seat_interrupting(&mut self, ticket: Ticket, level: Level, last: Option<&Entry>) -> Option<Entry> {
         let entry = &self.waiting[&ticket].entry;
-        let (len, part) = (entry.tokens.len(), self.part(entry.tokens.adapter()));
+        let (len, part) = (entry.tokens.len(), self.part(entry.tokens.task()));
         // Of what the batch has the last entry counts alone: the texts of a request lie one behind another.
         let shared = match (self.policy.folding, last) {
             (Some(Folding::Prefix), Some(last)) => entry.tokens.as_slice().common_prefix_len(&last.tokens.as_slice()),

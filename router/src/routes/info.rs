@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, ModelInfo, Rerank, Task, TaskAdapter};
+use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, ModelInfo, Rerank, Task, TaskProfile};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -139,7 +139,7 @@ impl<'a> Info<'a> {
             model_type: ModelType::new(&model.capabilities),
             prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
             default_prompt: embed.as_ref().and_then(|embed| embed.prompts.default.as_deref()),
-            tasks: embed.iter().flat_map(Embed::adapter_names).collect(),
+            tasks: embed.iter().flat_map(Embed::task_names).collect(),
             max_input_lengths: max_input_lengths(model),
             answers: model.capabilities.tasks().map(Task::as_str).collect(),
             warnings: &model.capabilities.warnings,
@@ -149,9 +149,9 @@ impl<'a> Info<'a> {
 
 /// The longest input of each task of a model that has several parts, or lengths for tasks.
 fn max_input_lengths(model: &ModelInfo) -> BTreeMap<&str, usize> {
-    let tasks = || model.capabilities.embed.iter().flat_map(|embed| &embed.adapters);
+    let tasks = || model.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
     let differ = !model.further_parts.is_empty() || tasks().any(|task| task.max_input_length.is_some());
-    let longest = |task: &TaskAdapter| {
+    let longest = |task: &TaskProfile| {
         let of_part = model.parts().nth(task.part)?.max_input_length;
         Some(task.max_input_length.map_or(of_part, |of_task| of_task.min(of_part)))
     };

@@ -12,7 +12,7 @@ pub(crate) const PIECE: usize = 1 << 16;
 const LONGEST: Duration = Duration::from_millis(10);
 
 /// Part of a JSON text.
-enum Part {
+enum Piece {
     Text(String),
     /// Appends what comes next at each call, in bounded work, and returns false when nothing is left.
     Steps(Box<dyn FnMut(&mut String) -> bool + Send>),
@@ -20,7 +20,7 @@ enum Part {
 
 /// A JSON text of parts that are still to be written; the items of the iterator are its pieces, of which some may be empty.
 pub(crate) struct JsonText {
-    parts: VecDeque<Part>,
+    parts: VecDeque<Piece>,
     /// Time for a piece.
     longest: Duration,
 }
@@ -34,13 +34,13 @@ impl Default for JsonText {
 impl JsonText {
     /// Adds a text.
     pub(crate) fn text(mut self, text: impl Into<String>) -> Self {
-        self.parts.push_back(Part::Text(text.into()));
+        self.parts.push_back(Piece::Text(text.into()));
         self
     }
 
     /// Adds a value that is written in steps.
     pub(crate) fn steps(mut self, step: impl FnMut(&mut String) -> bool + Send + 'static) -> Self {
-        self.parts.push_back(Part::Steps(Box::new(step)));
+        self.parts.push_back(Piece::Steps(Box::new(step)));
         self
     }
 
@@ -91,11 +91,11 @@ impl JsonText {
     pub(crate) fn step(&mut self, out: &mut String) -> bool {
         let Some(part) = self.parts.front_mut() else { return false };
         let goes_on = match part {
-            Part::Text(text) => {
+            Piece::Text(text) => {
                 out.push_str(text);
                 false
             }
-            Part::Steps(step) => step(out),
+            Piece::Steps(step) => step(out),
         };
         if !goes_on {
             self.parts.pop_front();

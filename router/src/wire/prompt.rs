@@ -2,7 +2,7 @@
 
 use crate::state::call::Call;
 use crate::state::ignored::Names;
-use prefold_core::{Capabilities, Error, Prompt, Prompts, TaskAdapter};
+use prefold_core::{Capabilities, Error, Prompt, Prompts, TaskProfile};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -38,24 +38,24 @@ impl InputType {
     }
 }
 
-/// The prompts and the adapters of a model.
+/// The prompts and the tasks of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Choices<'a> {
     prompts: Option<&'a Prompts>,
-    adapters: &'a [TaskAdapter],
+    tasks: &'a [TaskProfile],
 }
 
 impl<'a> Choices<'a> {
     pub(crate) fn of(capabilities: &'a Capabilities) -> Self {
-        let adapters = capabilities.embed.as_ref().map_or(&[][..], |embed| &embed.adapters);
-        Self { prompts: capabilities.text_prompts(), adapters }
+        let tasks = capabilities.embed.as_ref().map_or(&[][..], |embed| &embed.tasks);
+        Self { prompts: capabilities.text_prompts(), tasks }
     }
 
-    /// The first of these names that an adapter has, or else a prompt.
+    /// The first of these names that a task has, or else a prompt.
     fn find(self, names: &[&str]) -> Option<Purpose> {
-        let adapters = || self.adapters.iter().map(|adapter| &adapter.task);
+        let tasks = || self.tasks.iter().map(|profile| &profile.task);
         let prompts = || self.prompts.iter().flat_map(|prompts| prompts.by_name.keys());
-        let task = names.iter().find_map(|name| adapters().find(|known| known.eq_ignore_ascii_case(name)));
+        let task = names.iter().find_map(|name| tasks().find(|known| known.eq_ignore_ascii_case(name)));
         if let Some(task) = task {
             return Some(Purpose { task: Some(task.clone()), prompt: None });
         }
@@ -116,7 +116,7 @@ impl PromptFields {
             (Some(_), None, Some(_)) => return only_one("input_type"),
         };
         // The engine refuses a task that the model does not have.
-        if task.is_none() || !choices.adapters.is_empty() {
+        if task.is_none() || !choices.tasks.is_empty() {
             return Ok(Purpose { task, prompt });
         }
         let found = match (&prompt, task.as_deref()) {

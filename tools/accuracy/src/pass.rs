@@ -55,7 +55,7 @@ pub(crate) fn answer(start: impl FnOnce() -> Result<Engine, StartError>) -> Resu
             dtype: info.dtype.to_owned(),
             device: info.device.clone(),
             kind: Kind::of(&info.capabilities)?,
-            tasks: info.capabilities.embed.iter().flat_map(Embed::adapter_names).map(str::to_owned).collect(),
+            tasks: info.capabilities.embed.iter().flat_map(Embed::task_names).map(str::to_owned).collect(),
             warnings: info.capabilities.warnings.clone(),
             load_s,
             resident_bytes: memory::resident(),

@@ -10,11 +10,11 @@ const QUERY: &str = "{query}";
 /// Fixed text around the placeholders of a text and its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
-    parts: Vec<Part>,
+    parts: Vec<Segment>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum Segment {
     Fixed(String),
     Query,
     Text,
@@ -28,15 +28,15 @@ impl FromStr for Template {
         let mut parts = Vec::new();
         let mut rest = s;
         while !rest.is_empty() {
-            let next = [(TEXT, Part::Text), (PASSAGE, Part::Text), (QUERY, Part::Query)].into_iter();
+            let next = [(TEXT, Segment::Text), (PASSAGE, Segment::Text), (QUERY, Segment::Query)].into_iter();
             let found =
                 next.filter_map(|(name, part)| Some((rest.find(name)?, name, part))).min_by_key(|found| found.0);
             let Some((at, name, part)) = found else { break };
-            parts.extend([Part::Fixed(unescape(&rest[..at])), part]);
+            parts.extend([Segment::Fixed(unescape(&rest[..at])), part]);
             rest = &rest[at + name.len()..];
         }
-        parts.push(Part::Fixed(unescape(rest)));
-        if !parts.contains(&Part::Text) {
+        parts.push(Segment::Fixed(unescape(rest)));
+        if !parts.contains(&Segment::Text) {
             return Err(format!("must contain {TEXT}"));
         }
         Ok(Self { parts })
@@ -50,9 +50,9 @@ impl Template {
     /// The template has a query and the text has none.
     pub(crate) fn fill(&self, query: Option<&str>, text: &str) -> Result<String, String> {
         let parts = self.parts.iter().map(|part| match part {
-            Part::Fixed(fixed) => Ok(fixed.as_str()),
-            Part::Text => Ok(text),
-            Part::Query => query.ok_or_else(|| format!("has no query, but the template contains {QUERY}")),
+            Segment::Fixed(fixed) => Ok(fixed.as_str()),
+            Segment::Text => Ok(text),
+            Segment::Query => query.ok_or_else(|| format!("has no query, but the template contains {QUERY}")),
         });
         parts.collect()
     }

@@ -1,13 +1,13 @@
 //! Measurement of a load: a warm-up, then phases in which one stream of requests or several at the same time load the server.
 
 use crate::client::Target;
-use crate::report::{Part, RunReport};
+use crate::report::{LoadPart, RunReport};
 use crate::run::{self, Finished, Length, Load, Stop, Stream};
 use crate::server_side::{Counters, ServerSide};
 use anyhow::{Result, bail};
 
 /// Streams that load the server at the same time, each labelled with its part of a mixed load.
-type Phase = Vec<(Option<Part>, Stream)>;
+type Phase = Vec<(Option<LoadPart>, Stream)>;
 
 /// Phases and their length.
 pub(crate) struct Measurement {
@@ -43,9 +43,9 @@ impl Measurement {
     pub(crate) fn mixed(queries: &Stream, bulk: &Stream, rounds: u32, length: Length, warmup: Option<Length>) -> Self {
         let part = |part, stream: &Stream| (Some(part), stream.clone());
         let phases = vec![
-            vec![part(Part::QueriesAlone, queries)],
-            vec![part(Part::BulkAlone, bulk)],
-            vec![part(Part::QueriesBesideBulk, queries), part(Part::BulkBesideQueries, bulk)],
+            vec![part(LoadPart::QueriesAlone, queries)],
+            vec![part(LoadPart::BulkAlone, bulk)],
+            vec![part(LoadPart::QueriesBesideBulk, queries), part(LoadPart::BulkBesideQueries, bulk)],
         ];
         Self { load: bulk.load, phases, rounds, length, warmup }
     }
@@ -130,7 +130,7 @@ impl Tally {
         let Some(mut record) = sums.first().map(|sum| sum.record.clone()) else { return Vec::new() };
         sums[1..].iter().for_each(|sum| record.merge(&sum.record));
         let server = ServerSide::new(self.growth.clone(), &record);
-        let report = |(index, (part, _)): (usize, &(Option<Part>, Stream))| RunReport {
+        let report = |(index, (part, _)): (usize, &(Option<LoadPart>, Stream))| RunReport {
             part: *part,
             rounds_texts_per_s: self
                 .rounds

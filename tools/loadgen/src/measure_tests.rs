@@ -49,7 +49,10 @@ async fn phases_come_in_rounds_and_none_meets_requests_of_another() {
     log.sort_by_key(|logged| logged.begin);
 
     let parts: Vec<_> = runs.iter().map(|run| run.part.unwrap()).collect();
-    assert_eq!(parts, [Part::QueriesAlone, Part::BulkAlone, Part::QueriesBesideBulk, Part::BulkBesideQueries]);
+    assert_eq!(
+        parts,
+        [LoadPart::QueriesAlone, LoadPart::BulkAlone, LoadPart::QueriesBesideBulk, LoadPart::BulkBesideQueries]
+    );
     assert!(runs.iter().all(|run| run.load == 3.0 && run.answered == run.sent && run.failed == 0));
     let queries = log.iter().filter(|logged| is_query(logged)).count() as u64;
     assert_eq!(queries, runs[0].sent + runs[2].sent);
@@ -110,5 +113,5 @@ async fn an_interrupted_measurement_has_the_phases_so_far() {
     let stop = std::pin::pin!(bulk_runs);
     let runs = mixed(&url, 2).run(stop).await.unwrap().unwrap();
     let parts: Vec<_> = runs.iter().map(|run| (run.part.unwrap(), run.interrupted)).collect();
-    assert_eq!(parts, [(Part::QueriesAlone, false), (Part::BulkAlone, true)]);
+    assert_eq!(parts, [(LoadPart::QueriesAlone, false), (LoadPart::BulkAlone, true)]);
 }

@@ -1,6 +1,6 @@
 //! Tables of a mixed load: queries and bulk clients, each alone and together.
 
-use crate::report::{self, Latency, Part, RunReport};
+use crate::report::{self, Latency, LoadPart, RunReport};
 use crate::words::count;
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ const NAME: usize = 19;
 /// Width of a histogram's longest bar.
 const BAR: usize = 12;
 
-impl Part {
+impl LoadPart {
     fn name(self) -> &'static str {
         match self {
             Self::QueriesAlone => "queries alone",
@@ -22,7 +22,7 @@ impl Part {
 
 /// All tables for one number of bulk clients.
 pub(crate) fn lines(runs: &[RunReport]) -> Vec<String> {
-    let mut parts: Vec<(Part, &RunReport)> = runs.iter().filter_map(|run| Some((run.part?, run))).collect();
+    let mut parts: Vec<(LoadPart, &RunReport)> = runs.iter().filter_map(|run| Some((run.part?, run))).collect();
     parts.sort_by_key(|(part, _)| *part as u8);
     let mut lines = throughput_and_latency(&parts);
     lines.extend(forward_passes(&parts));
@@ -35,15 +35,15 @@ pub(crate) fn lines(runs: &[RunReport]) -> Vec<String> {
     lines
 }
 
-fn throughput_and_latency(parts: &[(Part, &RunReport)]) -> Vec<String> {
+fn throughput_and_latency(parts: &[(LoadPart, &RunReport)]) -> Vec<String> {
     let name = count(parts.first().map_or(0, |(_, run)| run.load as u64), "bulk client");
     let rows = parts.iter().map(|(part, run)| run.row(&format!("{:<NAME$}", part.name())));
     ["".to_owned(), report::header(&format!("{name:<NAME$}"))].into_iter().chain(rows).collect()
 }
 
 /// Latencies in units of the server's forward pass, the minimum that a query waits for; empty for servers that do not report it.
-fn forward_passes(parts: &[(Part, &RunReport)]) -> Vec<String> {
-    let row = |(part, run): &(Part, &RunReport)| {
+fn forward_passes(parts: &[(LoadPart, &RunReport)]) -> Vec<String> {
+    let row = |(part, run): &(LoadPart, &RunReport)| {
         let (server, Latency { p50, p90, p99, max, .. }) = (run.server.as_ref()?, run.latency_passes?);
         let (batches, texts, pass) = (server.batches?, server.texts_per_batch?, server.pass_ms()?);
         let name = part.name();
@@ -63,7 +63,7 @@ fn forward_passes(parts: &[(Part, &RunReport)]) -> Vec<String> {
 }
 
 /// Histograms of the latency in adjacent columns; intervals that are empty in all of them are omitted.
-fn histograms(parts: &[(Part, &RunReport)]) -> Vec<String> {
+fn histograms(parts: &[(LoadPart, &RunReport)]) -> Vec<String> {
     let mut bounds: Vec<(f64, f64)> = parts
         .iter()
         .flat_map(|(_, run)| run.histogram.iter().filter(|interval| interval.count > 0))
@@ -92,7 +92,7 @@ fn histograms(parts: &[(Part, &RunReport)]) -> Vec<String> {
 /// Bulk throughput with the queries, without them, and the ratio, also by round.
 fn bulk_throughput(runs: &[RunReport]) -> Option<String> {
     let of = |part| runs.iter().find(|run| run.part == Some(part));
-    let (alone, beside) = (of(Part::BulkAlone)?, of(Part::BulkBesideQueries)?);
+    let (alone, beside) = (of(LoadPart::BulkAlone)?, of(LoadPart::BulkBesideQueries)?);
     let ratio = |beside: f64, alone: f64| format!("{:.3}", beside / alone);
     let rounds = beside.rounds_texts_per_s.iter().zip(&alone.rounds_texts_per_s);
     let rounds: Vec<_> = rounds.map(|(&beside, &alone)| ratio(beside, alone)).collect();

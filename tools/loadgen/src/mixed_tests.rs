@@ -5,13 +5,13 @@ use crate::run::{Finished, Load};
 use std::time::{Duration, Instant};
 
 /// A run of ten seconds with answers of four texts after the given milliseconds.
-fn run(part: Part, latencies_ms: &[u64], pass_ms: Option<f64>) -> RunReport {
+fn run(part: LoadPart, latencies_ms: &[u64], pass_ms: Option<f64>) -> RunReport {
     let (mut record, begin) = (Record::new(), Instant::now());
     for &ms in latencies_ms {
         let answer = Answer { arrived: begin + Duration::from_millis(ms), tokens: Some(20), folded: None };
         record.add(Start { intended: begin, actual: begin }, 4, Ok(answer));
     }
-    if part == Part::QueriesBesideBulk {
+    if part == LoadPart::QueriesBesideBulk {
         let failure = Failure { kind: Kind::Status(429), message: "full".to_owned() };
         record.add(Start { intended: begin, actual: begin }, 4, Err(failure));
     }
@@ -27,12 +27,12 @@ fn run(part: Part, latencies_ms: &[u64], pass_ms: Option<f64>) -> RunReport {
 
 /// The parts in the order of their phases.
 fn runs(pass_ms: Option<f64>) -> Vec<RunReport> {
-    let mut beside = run(Part::BulkBesideQueries, &[600, 600, 900], pass_ms);
+    let mut beside = run(LoadPart::BulkBesideQueries, &[600, 600, 900], pass_ms);
     beside.rounds_texts_per_s = vec![1.0, 1.4];
-    let mut alone = run(Part::BulkAlone, &[600, 600, 600, 610], pass_ms);
+    let mut alone = run(LoadPart::BulkAlone, &[600, 600, 600, 610], pass_ms);
     alone.rounds_texts_per_s = vec![1.6, 1.6];
-    let queries = run(Part::QueriesAlone, &[12], pass_ms);
-    vec![queries, alone, run(Part::QueriesBesideBulk, &[400, 600, 800, 12], pass_ms), beside]
+    let queries = run(LoadPart::QueriesAlone, &[12], pass_ms);
+    vec![queries, alone, run(LoadPart::QueriesBesideBulk, &[400, 600, 800, 12], pass_ms), beside]
 }
 
 fn words(line: &str) -> Vec<&str> {

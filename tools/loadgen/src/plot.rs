@@ -1,7 +1,7 @@
 //! `prefold bench plot`: several results in one chart.
 
 use crate::chart::{self, Chart, Line};
-use crate::report::{Part, Report, RunReport};
+use crate::report::{LoadPart, Report, RunReport};
 use crate::words::count;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
     let mut throughput = chart("", "bulk clients", "texts/s of the bulk");
     for (colour, (label, runs)) in series.iter().enumerate() {
         for (part, name, dashed) in
-            [(Part::BulkAlone, "without queries", true), (Part::BulkBesideQueries, "beside queries", false)]
+            [(LoadPart::BulkAlone, "without queries", true), (LoadPart::BulkBesideQueries, "beside queries", false)]
         {
             let points =
                 runs.iter().filter(|run| run.part == Some(part)).map(|run| (run.load, run.texts_per_s)).collect();
@@ -118,7 +118,7 @@ fn latencies(series: &Series<'_>, title: &str, clients: f64) -> Chart {
     let mut chart = Chart { log_x: true, ..chart(&title, "latency, ms", "% of the queries") };
     for (colour, (label, runs)) in series.iter().enumerate() {
         for (part, name, dashed) in
-            [(Part::QueriesAlone, "alone", true), (Part::QueriesBesideBulk, "beside bulk", false)]
+            [(LoadPart::QueriesAlone, "alone", true), (LoadPart::QueriesBesideBulk, "beside bulk", false)]
         {
             let run = runs.iter().find(|run| run.part == Some(part) && run.load == clients);
             let points =
@@ -167,7 +167,8 @@ mod tests {
     fn a_mixed_load_is_drawn_as_distributions_and_bulk_throughput() {
         let mixed = |label: &str, loads: &[f64]| {
             let mut report = report(label, "mixed", &[]);
-            let parts = [Part::QueriesAlone, Part::QueriesBesideBulk, Part::BulkAlone, Part::BulkBesideQueries];
+            let parts =
+                [LoadPart::QueriesAlone, LoadPart::QueriesBesideBulk, LoadPart::BulkAlone, LoadPart::BulkBesideQueries];
             for (load, (number, part)) in loads.iter().flat_map(|load| parts.iter().enumerate().map(move |p| (load, p)))
             {
                 let mut run = self::report("", "", &[*load]).runs.remove(0);

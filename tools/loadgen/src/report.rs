@@ -37,7 +37,7 @@ pub(crate) struct Report {
     /// Queries of a mixed load; the fields above describe the bulk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queries: Option<QueriesReport>,
-    /// One run per load, in the order of the command line; for a mixed load one per [`Part`].
+    /// One run per load, in the order of the command line; for a mixed load one per [`LoadPart`].
     pub(crate) runs: Vec<RunReport>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct QueriesReport {
 /// Part of a mixed load: queries or bulk, alone or together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Part {
+pub(crate) enum LoadPart {
     QueriesAlone,
     QueriesBesideBulk,
     BulkAlone,
@@ -69,7 +69,7 @@ pub(crate) struct RunReport {
     pub(crate) load: f64,
     /// Part of a mixed load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<LoadPart>,
     pub(crate) elapsed_s: f64,
     /// True if Ctrl-C ended the run.
     pub(crate) interrupted: bool,

@@ -1,6 +1,6 @@
 //! The report in prose, printed below the tables: meaning of the columns and results of the runs.
 
-use crate::report::{Part, Report, RunReport};
+use crate::report::{LoadPart, Report, RunReport};
 use crate::words::count;
 
 /// N'/N above which almost nothing was shared.
@@ -82,9 +82,9 @@ fn throughput(runs: &[RunReport], mode: &str) -> Option<String> {
 fn beside_bulk(runs: &[RunReport]) -> Vec<String> {
     let of = |part, load: f64| runs.iter().find(move |run| run.part == Some(part) && run.load == load);
     let line = |beside: &RunReport| {
-        let alone = of(Part::QueriesAlone, beside.load)?;
-        let bulk =
-            of(Part::BulkBesideQueries, beside.load)?.texts_per_s / of(Part::BulkAlone, beside.load)?.texts_per_s;
+        let alone = of(LoadPart::QueriesAlone, beside.load)?;
+        let bulk = of(LoadPart::BulkBesideQueries, beside.load)?.texts_per_s
+            / of(LoadPart::BulkAlone, beside.load)?.texts_per_s;
         Some(format!(
             "Beside {} half of the queries took at most {:.1} ms, alone {:.1} ms; the bulk kept {:.1}% of its throughput.",
             count(beside.load as u64, "bulk client"),
@@ -93,7 +93,7 @@ fn beside_bulk(runs: &[RunReport]) -> Vec<String> {
             100.0 * bulk
         ))
     };
-    runs.iter().filter(|run| run.part == Some(Part::QueriesBesideBulk)).filter_map(line).collect()
+    runs.iter().filter(|run| run.part == Some(LoadPart::QueriesBesideBulk)).filter_map(line).collect()
 }
 
 /// Savings by compaction, or advice on sharing between texts.
@@ -125,7 +125,7 @@ fn failures(runs: &[RunReport]) -> Option<String> {
 
 /// A remark if requests were sent more than once, which a cache answers.
 fn repeats(report: &Report) -> Option<String> {
-    let is_bulk = |run: &&RunReport| matches!(run.part, None | Some(Part::BulkAlone | Part::BulkBesideQueries));
+    let is_bulk = |run: &&RunReport| matches!(run.part, None | Some(LoadPart::BulkAlone | LoadPart::BulkBesideQueries));
     let sent: u64 = report.runs.iter().filter(is_bulk).map(|run| run.sent).sum();
     let distinct = report.different_requests as u64;
     (sent > distinct).then(|| {

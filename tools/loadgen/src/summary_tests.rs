@@ -79,7 +79,7 @@ fn queries_are_compared_with_and_without_the_bulk() {
         "mixed",
         &[(1.0, 1.0, 3.0, 0.9), (1.0, 100.0, 90.0, 0.9), (1.0, 1.0, 50.0, 0.9), (1.0, 95.0, 90.0, 0.9)],
     );
-    let parts = [Part::QueriesAlone, Part::BulkAlone, Part::QueriesBesideBulk, Part::BulkBesideQueries];
+    let parts = [LoadPart::QueriesAlone, LoadPart::BulkAlone, LoadPart::QueriesBesideBulk, LoadPart::BulkBesideQueries];
     mixed.runs.iter_mut().zip(parts).for_each(|(run, part)| run.part = Some(part));
     let text = text(&mixed);
     let words = "Beside 1 bulk client half of the queries took at most 50.0 ms, alone 3.0 ms; the bulk kept 95.0% of its throughput.";

@@ -33,11 +33,11 @@ const PRESETS: [(&str, &str); 4] = [
 /// placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
-    parts: Vec<Part>,
+    parts: Vec<Segment>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum Segment {
     Literal(String),
     Field(String),
 }
@@ -65,8 +65,8 @@ impl Template {
             match after.find('}').map(|end| &after[..end]).filter(|name| is_name(name)) {
                 Some(name) => {
                     literal.push_str(&rest[..brace]);
-                    parts.push(Part::Literal(std::mem::take(&mut literal)));
-                    parts.push(Part::Field(name.to_owned()));
+                    parts.push(Segment::Literal(std::mem::take(&mut literal)));
+                    parts.push(Segment::Field(name.to_owned()));
                     rest = &after[name.len() + 1..];
                 }
                 None => {
@@ -76,8 +76,8 @@ impl Template {
             }
         }
         literal.push_str(rest);
-        parts.push(Part::Literal(literal));
-        parts.retain(|part| *part != Part::Literal(String::new()));
+        parts.push(Segment::Literal(literal));
+        parts.retain(|part| *part != Segment::Literal(String::new()));
         Self { parts }
     }
 
@@ -102,8 +102,8 @@ impl Template {
         let mut text = String::new();
         for part in &self.parts {
             text.push_str(match part {
-                Part::Literal(literal) => literal,
-                Part::Field(name) => field(name).ok_or_else(|| MissingField(name.clone()))?,
+                Segment::Literal(literal) => literal,
+                Segment::Field(name) => field(name).ok_or_else(|| MissingField(name.clone()))?,
             });
         }
         Ok(text)
@@ -161,7 +161,7 @@ mod tests {
     fn presets_have_places_and_others_are_listed() {
         for (name, _) in PRESETS {
             let template = Template::preset(name).unwrap();
-            let places = template.parts.iter().filter(|part| matches!(part, Part::Field(_))).count();
+            let places = template.parts.iter().filter(|part| matches!(part, Segment::Field(_))).count();
             assert!(places >= 1, "{name}");
         }
         assert!(Template::preset("nix").unwrap_err().contains("chat-embedding"));

@@ -10,7 +10,7 @@ use std::path::Path;
 fn normalizes(path: &Path) -> (bool, [Vec<String>; 2]) {
     let parts = Checkpoint::open_all(&super::options(ModelSource::Path(path.to_owned()))).unwrap();
     let embed = parts[0].capabilities.embed.as_ref().unwrap();
-    let tasks = |scaled| embed.adapters.iter().filter(move |it| it.normalizes == scaled).map(|it| it.task.clone());
+    let tasks = |scaled| embed.tasks.iter().filter(move |it| it.normalizes == scaled).map(|it| it.task.clone());
     (embed.normalizes, [true, false].map(|scaled| tasks(scaled).collect()))
 }
 

@@ -2,12 +2,12 @@
 
 use super::{copy_of, options, write_json};
 use crate::options::ModelSource;
-use prefold_core::TaskAdapter;
+use prefold_core::TaskProfile;
 use serde_json::{Value, json};
 
 /// The tasks of a Router of two models with routes `query`, `document` and `doc`, with these prompts, and a pooling for queries that leaves
 /// prompts out or not.
-fn tasks(prompts: &Value, includes_prompts: bool) -> Vec<TaskAdapter> {
+fn tasks(prompts: &Value, includes_prompts: bool) -> Vec<TaskProfile> {
     let dir = copy_of("router-encoders-tiny");
     let documents = json!(["document_0_Transformer", "document_1_Pooling"]);
     let structure = json!({"query": ["query_0_Transformer", "query_1_Pooling", "query_2_Dense"],

@@ -4,7 +4,7 @@ use super::refusals::Change::{Delete, Set};
 use super::{copy_of, fixture, open, options, read_json, write_json};
 use crate::check::{Verdict, check_model};
 use crate::options::ModelSource;
-use prefold_core::{Capabilities, TaskAdapter};
+use prefold_core::{Capabilities, TaskProfile};
 use serde_json::{Value, json};
 use std::path::Path;
 use tempfile::TempDir;
@@ -84,12 +84,12 @@ fn texts_of_a_task_have_a_length() {
         let found = capabilities(dir.path());
         (found.embed.unwrap().adapters, found.warnings)
     };
-    let task = |task: &str, instruction: &str, max_input_length| TaskAdapter {
+    let task = |task: &str, instruction: &str, max_input_length| TaskProfile {
         task: task.to_owned(),
         instruction: instruction.to_owned(),
         max_input_length,
         normalizes: true,
-        ..TaskAdapter::default()
+        ..TaskProfile::default()
     };
     let both = json!({"query_length": 7, "document_length": 15});
     let expected = [task("query", "query: ", Some(7)), task("document", "passage: ", Some(15))];
@@ -117,7 +117,7 @@ fn tasks_of_a_router_have_the_lengths_of_their_part() {
     }
     let model = crate::load(&options(ModelSource::Path(dir.path().to_owned()))).unwrap();
     let embed = model.backend.info().capabilities.embed.as_ref().unwrap();
-    let lengths: Vec<_> = embed.adapters.iter().map(|task| (task.task.as_str(), task.max_input_length)).collect();
+    let lengths: Vec<_> = embed.tasks.iter().map(|task| (task.task.as_str(), task.max_input_length)).collect();
     assert_eq!(lengths, [("query", Some(7)), ("document", Some(20))]);
 }
 

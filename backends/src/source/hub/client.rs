@@ -34,7 +34,7 @@ pub(super) struct Client {
 
 /// Part of a body that is requested.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct ByteRange {
     /// The first byte.
     pub(super) start: u64,
     /// The byte after the last; absent for the end of the body.
@@ -43,7 +43,7 @@ pub(super) struct Part {
     pub(super) content: Option<HeaderValue>,
 }
 
-impl Part {
+impl ByteRange {
     /// The value of `Range`; absent for a whole body.
     fn range(&self) -> Option<String> {
         match (self.start, self.end) {
@@ -97,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     /// There is none, or one without success.
-    pub(super) async fn get(&self, url: Url, part: &Part, meter: &Meter) -> Result<Response, Failure> {
+    pub(super) async fn get(&self, url: Url, part: &ByteRange, meter: &Meter) -> Result<Response, Failure> {
         let mut place = Place::of_hub(url);
         for _ in 0..=MAX_REDIRECTS {
             let response = self.ask(Method::GET, &place, part, meter).await?;
@@ -118,7 +118,7 @@ impl Client {
         let mut place = Place::of_hub(url);
         let mut redirects = Vec::new();
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.ask(Method::HEAD, &place, &Part::default(), meter).await?;
+            let response = self.ask(Method::HEAD, &place, &ByteRange::default(), meter).await?;
             match place.next(&response)? {
                 Some(next) => {
                     redirects.insert(0, response.headers().clone());
@@ -139,7 +139,7 @@ impl Client {
 
     /// One request without redirects, repeated while its failure may pass, and after the wait that the server asks for; a longer wait than
     /// there is patience for makes the refusal final.
-    async fn ask(&self, method: Method, place: &Place, part: &Part, meter: &Meter) -> Result<Response, Failure> {
+    async fn ask(&self, method: Method, place: &Place, part: &ByteRange, meter: &Meter) -> Result<Response, Failure> {
         let (mut attempt, mut delay, mut waited) = (1, FIRST_DELAY, Duration::ZERO);
         loop {
             let mut request = self.http.request(method.clone(), place.url.clone()).header(ACCEPT_ENCODING, "identity");

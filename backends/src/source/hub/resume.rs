@@ -1,7 +1,7 @@
 //! Responses that go on where their connection broke off.
 
 use super::body::{Body, Piece, start};
-use super::client::{Client, FIRST_DELAY, MAX_ATTEMPTS, Part};
+use super::client::{ByteRange, Client, FIRST_DELAY, MAX_ATTEMPTS};
 use super::failure::Failure;
 use super::watch::Meter;
 use reqwest::header::{CONTENT_RANGE, ETAG, HeaderValue};
@@ -50,7 +50,7 @@ impl<'a> Answer<'a> {
         first: Option<u64>,
         meter: &'a Meter,
     ) -> Result<Self, Failure> {
-        let part = Part { start: 0, end: first, content: None };
+        let part = ByteRange { start: 0, end: first, content: None };
         let response = client.get(url.clone(), &part, meter).await?;
         let content = Content::of(&response);
         Ok(Self { client, meter, url, first, response, content, done: 0, gained: 0, attempts: 0, restarts: 0 })
@@ -87,7 +87,7 @@ impl<'a> Answer<'a> {
             let start = if self.content.tag.is_some() { self.done } else { 0 };
             tracing::debug!("{}: {cause}; requesting it again from byte {start}", self.url.path());
             let content = self.content.tag.clone().filter(|_| start > 0);
-            let part = Part { start, end: self.first, content };
+            let part = ByteRange { start, end: self.first, content };
             match self.client.get(self.url.clone(), &part, self.meter).await {
                 Ok(response) if start > 0 && self.is_rest(&response) => {
                     self.response = response;

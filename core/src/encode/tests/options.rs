@@ -23,9 +23,9 @@ fn prompts_that_pooling_leaves_out_are_refused() {
 #[test]
 fn a_task_has_its_own_say_about_prompts_that_pooling_leaves_out() {
     let resolve = |excluded: bool, excludes_prompts: bool| {
-        let adapters = [TaskAdapter { task: "query".to_owned(), excludes_prompts, ..TaskAdapter::default() }];
+        let tasks = [TaskProfile { task: "query".to_owned(), excludes_prompts, ..TaskProfile::default() }];
         let prompts = Prompts { excluded, ..Prompts::default() };
-        let choices = Choices { prompts: Some(&prompts), adapters: &adapters };
+        let choices = Choices { prompts: Some(&prompts), tasks: &tasks };
         let prompt = Some(Prompt::Text("Find: ".to_owned()));
         let options = EncodeOptions { prompt, task: Some("query".to_owned()), ..EncodeOptions::new("inputs") };
         ResolvedOptions::new(&options, choices, &limits(100, false)).map(drop)
@@ -37,8 +37,8 @@ fn a_task_has_its_own_say_about_prompts_that_pooling_leaves_out() {
 #[test]
 fn texts_of_a_task_may_have_a_length_within_the_limit() {
     let resolve = |of_task: Option<usize>, max_tokens: Option<usize>| {
-        let query = TaskAdapter { task: "query".to_owned(), max_input_length: of_task, ..TaskAdapter::default() };
-        let choices = Choices { prompts: None, adapters: &[query] };
+        let query = TaskProfile { task: "query".to_owned(), max_input_length: of_task, ..TaskProfile::default() };
+        let choices = Choices { prompts: None, tasks: &[query] };
         let options = EncodeOptions { max_tokens, task: Some("query".to_owned()), ..EncodeOptions::new("inputs") };
         ResolvedOptions::new(&options, choices, &limits(100, false)).unwrap().max_tokens
     };

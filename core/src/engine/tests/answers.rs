@@ -5,7 +5,7 @@ use crate::admission::tokenize_quota::MAX_OF_REQUEST;
 use crate::postprocess::cosine;
 use crate::sigmoid;
 use crate::test_support::{DIM, classifier, fake_values, qwen3_template, reranker};
-use crate::{RerankScore, TaskAdapter, Timings, TruncationDirection, Usage};
+use crate::{RerankScore, TaskProfile, Timings, TruncationDirection, Usage};
 
 #[tokio::test]
 async fn embeddings_in_order_with_usage_and_timings() {
@@ -96,9 +96,9 @@ async fn vectors_are_cut_and_then_normalized() {
 #[tokio::test]
 async fn the_models_own_modules_normalize_and_then_vectors_are_cut() {
     let mut capabilities = embedder();
-    let task = |task: &str, normalizes| TaskAdapter { task: task.to_owned(), normalizes, ..TaskAdapter::default() };
+    let task = |task: &str, normalizes| TaskProfile { task: task.to_owned(), normalizes, ..TaskProfile::default() };
     if let Some(embed) = &mut capabilities.embed {
-        embed.adapters = vec![task("query", false), task("document", true)];
+        embed.tasks = vec![task("query", false), task("document", true)];
         embed.normalizes = true;
     }
     let engine = engine(capabilities, config());

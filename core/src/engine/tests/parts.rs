@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::test_support::Fate;
-use crate::{TaskAdapter, TokenLimits};
+use crate::{TaskProfile, TokenLimits};
 
 /// Two parts: qwen3-tiny's tokenizer for texts without a task, llama-tiny's and 9 tokens for queries.
 fn parts() -> (LoadedModel, Control) {
     let mut capabilities = embedder();
-    let task = |task: &str, part| TaskAdapter { task: task.to_owned(), part, ..TaskAdapter::default() };
-    capabilities.embed.as_mut().unwrap().adapters = vec![task("document", 0), task("query", 1)];
+    let task = |task: &str, part| TaskProfile { task: task.to_owned(), part, ..TaskProfile::default() };
+    capabilities.embed.as_mut().unwrap().tasks = vec![task("document", 0), task("query", 1)];
     let further_parts = vec![TokenLimits { vocab_size: 1100, token_types: 0, max_input_length: 9 }];
     let (backend, control) = FakeBackend::controlled(ModelInfo { further_parts, ..info(capabilities, 500) });
     let model = LoadedModel { further_tokenizers: vec![tokenizer("llama-tiny")], ..model(backend, tokenizer(MODEL)) };

@@ -5,7 +5,7 @@ use super::*;
 use crate::admission::queue_quota::QueueLimits;
 use crate::schedule::batcher::Compaction;
 use crate::test_support::{DIM, info, tasks};
-use crate::{Adapter, Backend, Batch, Flow, Folding, ModelBackend, ModelInfo, Output, Tokens, Wanted, YieldPoint};
+use crate::{Backend, Batch, Flow, Folding, ModelBackend, ModelInfo, Output, TaskId, Tokens, Wanted, YieldPoint};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ struct TableAndEncoder {
     times: Vec<Duration>,
 }
 
-const TABLE: Adapter = Adapter(0);
-const ENCODER: Adapter = Adapter(1);
+const TABLE: TaskId = TaskId(0);
+const ENCODER: TaskId = TaskId(1);
 
 impl Backend for TableAndEncoder {
     fn info(&self) -> &ModelInfo {
@@ -27,10 +27,9 @@ impl Backend for TableAndEncoder {
 
     fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         self.times = vec![Duration::ZERO; 2];
-        for (b, adapter) in batch.ragged.adapters().iter().enumerate() {
+        for (b, task) in batch.ragged.tasks().iter().enumerate() {
             let rows = batch.ragged.rows(b).len() as u32;
-            self.times[usize::from(adapter.0)] +=
-                rows * Duration::from_micros(if *adapter == TABLE { 1 } else { 1000 });
+            self.times[usize::from(task.0)] += rows * Duration::from_micros(if *task == TABLE { 1 } else { 1000 });
         }
         Ok(vec![Output::Embedding(vec![0.0; DIM]); batch.ragged.num_sequences()])
     }
@@ -41,14 +40,13 @@ impl Backend for TableAndEncoder {
 }
 
 /// Rows for the table and for the encoder in each batch that these texts were in.
-async fn batches(pipeline: &Arc<Pipeline>, texts: Vec<(Adapter, usize)>) -> Vec<[usize; 2]> {
-    let tokens =
-        |(i, &(adapter, len)): (usize, &(Adapter, usize))| Tokens::new(vec![i as u32; len]).with_adapter(adapter);
+async fn batches(pipeline: &Arc<Pipeline>, texts: Vec<(TaskId, usize)>) -> Vec<[usize; 2]> {
+    let tokens = |(i, &(task, len)): (usize, &(TaskId, usize))| Tokens::new(vec![i as u32; len]).with_task(task);
     let sequences = texts.iter().enumerate().map(tokens).collect();
     let answers = pipeline.submit(sequences, Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
     let mut batches = BTreeMap::<u64, [usize; 2]>::new();
-    for (answer, (adapter, len)) in answers.iter().zip(texts) {
-        batches.entry(answer.batch.id).or_default()[usize::from(adapter.0)] += len;
+    for (answer, (task, len)) in answers.iter().zip(texts) {
+        batches.entry(answer.batch.id).or_default()[usize::from(task.0)] += len;
     }
     batches.into_values().collect()
 }

@@ -9,7 +9,9 @@ use crate::schedule::entry::{Answer, Entry};
 use crate::schedule::level::Level;
 use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use crate::trace::Trace;
-use crate::{Account, BackendError, Error, Flow, Folding, ModelBackend, PartMap, Resource, Scheduling, Tokens, Wanted};
+use crate::{
+    Account, BackendError, Error, Flow, Folding, ModelBackend, Resource, Scheduling, SubModelMap, Tokens, Wanted,
+};
 use std::time::Duration;
 
 const LIMITS: QueueLimits = QueueLimits { tokens: 6, inputs: 4 };
@@ -163,7 +165,7 @@ async fn batches_are_bounded_by_what_those_before_took() {
 #[tokio::test]
 async fn a_backend_plans_itself_unless_the_planner_does() {
     // Without threads.
-    let pipeline = Arc::new(Pipeline::new(config(budget(100, 1)), 1, PartMap::default()));
+    let pipeline = Arc::new(Pipeline::new(config(budget(100, 1)), 1, SubModelMap::default()));
     let pending = submit(&pipeline, &[&[1], &[2]]);
     for (id, is_left_to_planner) in [(1, true), (2, false)] {
         assert!(pipeline.lock().is_left_to_backend(), "it is between two batches");
@@ -188,7 +190,7 @@ async fn a_backend_plans_itself_unless_the_planner_does() {
 async fn a_batch_is_left_to_a_backend_that_waits() {
     let mut config = config(budget(100, 10));
     config.compaction.threshold = 0.0;
-    let pipeline = Pipeline::new(config, 1, PartMap::default());
+    let pipeline = Pipeline::new(config, 1, SubModelMap::default());
     let mut state = pipeline.lock();
     state.idle_backends = 1;
     state.slots.insert(Level::Bulk, FormingBatch::new(config.compaction, Buffers::default()));

@@ -138,7 +138,7 @@ impl Backend for Parts {
     fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         let ragged = &batch.ragged;
         let longest = (0..ragged.num_sequences()).map(|b| ragged.rows(b).len()).max();
-        let pass = (ragged.adapters()[0].0, longest.unwrap(), *ragged.input_ids().iter().max().unwrap());
+        let pass = (ragged.tasks()[0].0, longest.unwrap(), *ragged.input_ids().iter().max().unwrap());
         self.passes.lock().unwrap().push(pass);
         Ok(Vec::new())
     }

@@ -99,17 +99,13 @@ fn scopes() {
 }
 
 #[test]
-fn adapters() {
-    let (a, b) = (plain(), plain().with_adapter(Adapter(1)));
+fn tasks() {
+    let (a, b) = (plain(), plain().with_task(TaskId(1)));
     let hasher = RandomState::new();
-    assert_eq!((a.as_slice().common_prefix_len(&b.as_slice()), b.as_slice().tail(2).adapter()), (0, Adapter(1)));
-    assert!(
-        a != b
-            && b != plain().with_adapter(Adapter(2))
-            && Tokens::default() != Tokens::default().with_adapter(Adapter(1))
-    );
+    assert_eq!((a.as_slice().common_prefix_len(&b.as_slice()), b.as_slice().tail(2).task()), (0, TaskId(1)));
+    assert!(a != b && b != plain().with_task(TaskId(2)) && Tokens::default() != Tokens::default().with_task(TaskId(1)));
     assert_ne!(hasher.hash_one(&a), hasher.hash_one(&b));
-    assert_eq!(b.as_slice().tail(2), plain().with_adapter(Adapter(1)).as_slice().tail(2));
+    assert_eq!(b.as_slice().tail(2), plain().with_task(TaskId(1)).as_slice().tail(2));
 }
 
 /// Tokens, and the same tokens with everything listed.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::schedule::entry::Reply;
 use crate::trace::Trace;
-use crate::{Adapter, RaggedBatch, Scope, Tokens, Wanted};
+use crate::{RaggedBatch, Scope, TaskId, Tokens, Wanted};
 use proptest::prelude::*;
 use tokio::sync::oneshot::Receiver;
 
@@ -150,9 +150,9 @@ fn what_is_computed_alone_is_what_a_batch_of_its_own_computes() {
 }
 
 #[test]
-fn scopes_and_adapters_share_nothing() {
+fn scopes_and_tasks_share_nothing() {
     let scoped = [1, 2, 1, 0].map(|scope| Tokens::new(vec![1, 2, 3]).in_scope(Scope(scope)));
-    let adapted = [1, 2, 1, 0].map(|adapter| Tokens::new(vec![1, 2, 3]).with_adapter(Adapter(adapter)));
+    let adapted = [1, 2, 1, 0].map(|task| Tokens::new(vec![1, 2, 3]).with_task(TaskId(task)));
     for (sequences, folding) in
         [(&scoped, Folding::Prefix), (&scoped, Folding::Whole), (&adapted, Folding::Prefix), (&adapted, Folding::Whole)]
     {

@@ -16,7 +16,7 @@ fn pass(by_part: &[usize]) -> WorkByPart {
 
 #[test]
 fn what_is_shared_may_go_beyond_the_bound() {
-    let mut costs = PartCosts::new(PartMap::default(), 1);
+    let mut costs = PartCosts::new(SubModelMap::default(), 1);
     for pairs in [10_000, 500_000] {
         costs.observe(0, Work { rows: 1000, pairs }, Duration::from_nanos(20_000_000 + 30 * pairs));
     }

@@ -1,7 +1,7 @@
 //! Against lists that are searched from end to end.
 
 use super::*;
-use crate::plan::tokens::{Adapter, Scope, common_prefix_len};
+use crate::plan::tokens::{Scope, TaskId, common_prefix_len};
 use crate::schedule::size_lanes::Rank;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -124,9 +124,9 @@ fn run(folding: Folding, steps: Vec<Step>) {
     for (ticket, step) in steps.into_iter().enumerate() {
         match step {
             Step::Insert(ids) => {
-                // The first token in the model stands for the scope and the adapter in the index.
+                // The first token in the model stands for the scope and the task in the index.
                 let tokens = Tokens::new([&[9], &ids[1..]].concat()).in_scope(Scope(ids[0] / 2));
-                let tokens = tokens.with_adapter(Adapter((ids[0] % 2) as u8));
+                let tokens = tokens.with_task(TaskId((ids[0] % 2) as u8));
                 let node = index.insert(at(ticket as Ticket), &tokens, Wanted::Embedding);
                 model.waiting.insert(ticket as Ticket, (ids, node));
             }

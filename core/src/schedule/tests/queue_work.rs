@@ -8,7 +8,7 @@ use crate::schedule::part_costs::PartCosts;
 use crate::schedule::work::Work;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
-use crate::{BatchLimits, PartMap, Wanted};
+use crate::{BatchLimits, SubModelMap, Wanted};
 use std::time::Instant;
 use tokio::sync::oneshot::Receiver;
 
@@ -123,7 +123,7 @@ fn interrupting_work(waiting: u32, text: Texts, flows: Flows) -> usize {
     let (mut queue, _answers) = waiting_queue(waiting, text, flows);
     let limits = BatchLimits { max_tokens: 1024, max_ragged_tokens: 8192 };
     queue.interrupting = Some(Interrupting::new(InterruptPolicy { replicas: 1, due: limits, urgent: limits }));
-    let mut costs = PartCosts::new(PartMap::default(), 1);
+    let mut costs = PartCosts::new(SubModelMap::default(), 1);
     costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1000));
     queue.set_costs(costs.bound(None));
     let _batch = queue.take();

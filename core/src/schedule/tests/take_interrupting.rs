@@ -7,7 +7,7 @@ use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::work::Work;
 use crate::trace::Trace;
-use crate::{Flow, PartMap, Priority, Scheduling, Wanted};
+use crate::{Flow, Priority, Scheduling, SubModelMap, Wanted};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::oneshot::Receiver;
@@ -102,7 +102,7 @@ impl Simulation {
         let budget = Budget { max_tokens: 16_384, max_ragged_tokens: 131_072, max_sequences: 10_000 };
         let (scheduling, folding, attention) = (Scheduling::Prefix, Some(Folding::Prefix), AttentionRows::Compact);
         let mut queue = Queue::new(Policy { budget, scheduling, folding, attention, quantum: QUANTUM }, interrupting);
-        let mut costs = PartCosts::new(PartMap::default(), 1);
+        let mut costs = PartCosts::new(SubModelMap::default(), 1);
         costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, token * 1_000_000);
         queue.set_costs(costs.bound(Some(max_batch_time)));
         requests.sort_by_key(|request| request.arrival);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Adapter, Tokens};
+use crate::{TaskId, Tokens};
 use proptest::prelude::*;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -49,12 +49,12 @@ fn entry() -> impl Strategy<Value = (Tokens, Wanted)> {
     let token = (0u32..2, 0u32..2);
     let group = (0u32..2, 0u8..3);
     (prop::collection::vec(token, 1..4), 0u32..2, group, any::<bool>()).prop_map(
-        |(tokens, first, (scope, adapter), pooled)| {
+        |(tokens, first, (scope, task), pooled)| {
             let (ids, types): (Vec<u32>, Vec<u32>) = tokens.into_iter().unzip();
             let positions = (first..).take(ids.len()).collect();
             let tokens = Tokens::new(ids).with_token_types(types).unwrap().with_positions(positions).unwrap();
             (
-                tokens.in_scope(Scope(scope)).with_adapter(Adapter(adapter)),
+                tokens.in_scope(Scope(scope)).with_task(TaskId(task)),
                 if pooled { Wanted::Embedding } else { Wanted::Tokens },
             )
         },

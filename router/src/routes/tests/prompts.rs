@@ -1,7 +1,7 @@
 //! Prompts, and fields that are ignored.
 
 use crate::testing::{DIM, Setup, adapted, ask, classifier, embedding, get, post, reranker};
-use prefold_core::TaskAdapter;
+use prefold_core::TaskProfile;
 use serde_json::{Value, json};
 
 /// `fields` in the body of an embedding route, with a text.
@@ -102,14 +102,14 @@ async fn a_task_selects_the_adapter_and_its_prompt() {
 #[tokio::test]
 async fn tasks_may_have_lengths() {
     let mut model = embedding();
-    let task = |task: &str, instruction: &str, max_input_length| TaskAdapter {
+    let task = |task: &str, instruction: &str, max_input_length| TaskProfile {
         task: task.to_owned(),
         instruction: instruction.to_owned(),
         max_input_length,
-        ..TaskAdapter::default()
+        ..TaskProfile::default()
     };
     let embed = model.embed.as_mut().unwrap();
-    embed.adapters = vec![task("query", "Query: ", Some(5)), task("document", "", None)];
+    embed.tasks = vec![task("query", "Query: ", Some(5)), task("document", "", None)];
     embed.truncate_dim = Some(3);
     let app = Setup::new(model).build();
     let info = get(&app, "/info").await.json();

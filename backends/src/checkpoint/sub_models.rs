@@ -1,4 +1,4 @@
-//! Parts of a model whose texts go through different models by their task: each is read as a model of its own.
+//! Sub-models of a Router whose texts go through different models by their task: each is read as a model of its own.
 
 use super::dense_places;
 use super::module_list::ModuleList;
@@ -11,22 +11,22 @@ use crate::source::modules::router::RouteName;
 use crate::source::modules::ways::{Way, Ways};
 use prefold_core::{Capabilities, Task};
 
-/// Parts of a model at most: each has a tokenizer and tables of its own. Published models have two.
-const MAX_PARTS: usize = 8;
+/// Maximum number of sub-models: each has a tokenizer and tables of its own. Published models have two.
+const MAX_SUB_MODELS: usize = 8;
 
-/// The files of a part, and the options that it is read with.
+/// The files of a sub-model, and the options that it is read with.
 #[derive(Debug)]
-pub(super) struct Part {
-    /// The folder of its tensors, for messages and the names of layers; empty for a model of one part.
+pub(super) struct SubModel {
+    /// The folder of its tensors, for messages and the names of layers; empty for the only model.
     pub(super) name: String,
-    /// A route that goes through it; `None` in a model without a Router, or of one part.
+    /// A route that goes through it; `None` without a Router of several models.
     pub(super) route: Option<RouteName>,
     pub(super) files: ModelFiles,
     pub(super) options: LoadOptions,
 }
 
-impl Part {
-    /// The parts of a model, first that of texts without a task; nearly always one, which is the model.
+impl SubModel {
+    /// The sub-models of a Router, first the one for texts without a task; otherwise the model itself.
     ///
     /// # Errors
     /// The model has several, and an option is for models of one.
@@ -41,10 +41,10 @@ impl Part {
             };
             return Ok(vec![Self { name: String::new(), route: None, files, options: options.clone() }]);
         }
-        if let Some(way) = parts.get(MAX_PARTS) {
+        if let Some(way) = parts.get(MAX_SUB_MODELS) {
             let what = format!("{} models behind one Router", parts.len());
             let file = way.route.as_ref().map_or(MODULES, |route| &route.file);
-            return Err(LoadError::unsupported(file, what, format!("{MAX_PARTS} at most")));
+            return Err(LoadError::unsupported(file, what, format!("{MAX_SUB_MODELS} at most")));
         }
         let of_one_model = [
             ("--pooling", options.pooling.is_some()),
@@ -74,7 +74,7 @@ impl Part {
     pub(super) fn error(name: &str, error: LoadError) -> LoadError {
         match name.is_empty() {
             true => error,
-            false => LoadError::Part { part: name.to_owned(), source: Box::new(error) },
+            false => LoadError::SubModel { part: name.to_owned(), source: Box::new(error) },
         }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> C
         if let (Some(embed), Some(other)) = (&mut joined.embed, &part.embed) {
             embed.token_dim = embed.token_dim.max(other.token_dim);
             let length_of = |task: &str| other.adapters.iter().find(|it| it.task == task)?.max_input_length;
-            for task in embed.adapters.iter_mut().filter(|task| task.part == index) {
+            for task in embed.tasks.iter_mut().filter(|task| task.part == index) {
                 task.max_input_length = length_of(&task.task);
                 task.excludes_prompts = other.prompts.excluded;
             }

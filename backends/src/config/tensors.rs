@@ -5,7 +5,7 @@ use super::{DistanceBias, HeadName, NormKind, Placement, PositionsConfig, Transf
 
 /// A matrix of a file, all of a layer's or some of its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct MatrixSlice {
     /// Without `.weight`.
     pub(crate) name: String,
     pub(crate) rows: usize,
@@ -13,14 +13,14 @@ pub(crate) struct Part {
     pub(crate) swapped: bool,
 }
 
-/// The matrices of a layer of products, by name and rows; neighbours of one name are one.
-pub(crate) fn parts(prefix: &str, names: &[(&str, usize)]) -> Vec<Part> {
-    let mut merged: Vec<Part> = Vec::with_capacity(names.len());
+/// The matrices of a linear layer, by name and rows; neighbours of one name are one matrix.
+pub(crate) fn slices(prefix: &str, names: &[(&str, usize)]) -> Vec<MatrixSlice> {
+    let mut merged: Vec<MatrixSlice> = Vec::with_capacity(names.len());
     for &(name, rows) in names {
         let name = format!("{prefix}{name}");
         match merged.last_mut() {
             Some(last) if last.name == name => last.rows += rows,
-            _ => merged.push(Part { name, rows, swapped: false }),
+            _ => merged.push(MatrixSlice { name, rows, swapped: false }),
         }
     }
     merged
@@ -31,9 +31,9 @@ pub(crate) type Required = (String, Vec<usize>);
 
 impl TransformerConfig {
     /// The matrices of q, k and v of a layer.
-    pub(crate) fn qkv_parts(&self, prefix: &str) -> Vec<Part> {
+    pub(crate) fn qkv_slices(&self, prefix: &str) -> Vec<MatrixSlice> {
         let (q, kv) = (self.attention.q_width(), self.attention.kv_width());
-        parts(prefix, &[(self.names.q, q), (self.names.k, kv), (self.names.v, kv)])
+        slices(prefix, &[(self.names.q, q), (self.names.k, kv), (self.names.v, kv)])
     }
 
     /// The projections that embeddings of distances have of their own in a layer.
@@ -47,10 +47,10 @@ impl TransformerConfig {
     }
 
     /// The matrices that a feed-forward block begins with.
-    pub(crate) fn feed_forward_parts(&self, prefix: &str) -> Vec<Part> {
+    pub(crate) fn feed_forward_slices(&self, prefix: &str) -> Vec<MatrixSlice> {
         let (names, width) = (&self.names, self.feed_forward.intermediate_size);
         let gate_and_up = [(names.gate, width), (names.up, width)];
-        let mut input = parts(prefix, if self.feed_forward.gated { &gate_and_up } else { &gate_and_up[1..] });
+        let mut input = slices(prefix, if self.feed_forward.gated { &gate_and_up } else { &gate_and_up[1..] });
         input.iter_mut().for_each(|part| part.swapped = names.up_first);
         input
     }
@@ -75,7 +75,7 @@ impl TransformerConfig {
             all.norm("", names.embedding_norm, width);
         }
         if width != hidden {
-            all.linear(&parts("", &[(names.embedding_projection, hidden)]), width, true);
+            all.linear(&slices("", &[(names.embedding_projection, hidden)]), width, true);
         }
         if let Some(DistanceBias::Buckets(buckets)) = self.attention.distance_bias {
             all.matrix(names.relative_bias, buckets.buckets, self.attention.num_heads);
@@ -90,7 +90,7 @@ impl TransformerConfig {
             all.norm("", names.final_norm, hidden);
         }
         if self.output_size != hidden {
-            all.linear(&parts("", &[(names.output_projection, self.output_size)]), hidden, false);
+            all.linear(&slices("", &[(names.output_projection, self.output_size)]), hidden, false);
         }
         all.list.drain(..).try_for_each(&mut visit)?;
         for index in 0..self.num_layers {
@@ -106,7 +106,7 @@ impl TransformerConfig {
         let mut all = Tensors { config: self, list: Vec::new() };
         for (index, layer) in layers.iter().enumerate() {
             let rows = if index + 1 == layers.len() { num_labels } else { width };
-            all.linear(&parts("", &[(layer.name, rows)]), width, layer.bias);
+            all.linear(&slices("", &[(layer.name, rows)]), width, layer.bias);
             if !layer.norm.is_empty() {
                 all.list.push((format!("{}.weight", layer.norm), vec![rows]));
                 if self.norm.kind == NormKind::Layer {
@@ -129,8 +129,8 @@ impl Tensors<'_> {
         self.list.push((format!("{name}.weight"), vec![rows, columns]));
     }
 
-    fn linear(&mut self, parts: &[Part], in_features: usize, bias: bool) {
-        for Part { name, rows, .. } in parts {
+    fn linear(&mut self, parts: &[MatrixSlice], in_features: usize, bias: bool) {
+        for MatrixSlice { name, rows, .. } in parts {
             self.list.push((format!("{name}.weight"), vec![*rows, in_features]));
             if bias {
                 self.list.push((format!("{name}.bias"), vec![*rows]));
@@ -139,10 +139,10 @@ impl Tensors<'_> {
     }
 
     /// A layer of products with its adapters.
-    fn projection(&mut self, parts: &[Part], in_features: usize, bias: bool) {
+    fn projection(&mut self, parts: &[MatrixSlice], in_features: usize, bias: bool) {
         self.linear(parts, in_features, bias);
         if let Some(adapters) = &self.config.adapters {
-            for Part { name, rows, .. } in parts {
+            for MatrixSlice { name, rows, .. } in parts {
                 self.list.push((first_factor(name), vec![adapters.count(), adapters.rank, in_features]));
                 self.list.push((second_factor(name), vec![adapters.count(), *rows, adapters.rank]));
             }
@@ -174,9 +174,9 @@ impl Tensors<'_> {
                 self.norm(prefix, names.attention_output_norm, *hidden);
             }
         }
-        self.projection(&self.config.qkv_parts(prefix), *hidden, attention.qkv_bias);
+        self.projection(&self.config.qkv_slices(prefix), *hidden, attention.qkv_bias);
         for name in self.config.position_projections() {
-            self.linear(&parts(prefix, &[(name, attention.q_width())]), *hidden, true);
+            self.linear(&slices(prefix, &[(name, attention.q_width())]), *hidden, true);
         }
         if attention.qk_width_norm {
             self.norm(prefix, names.q_norm, attention.q_width());
@@ -187,7 +187,7 @@ impl Tensors<'_> {
                 self.list.push((format!("{prefix}{name}.weight"), vec![attention.head_dim]));
             }
         }
-        self.projection(&parts(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
+        self.projection(&slices(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
         self.norm(prefix, names.feed_forward_norm, *hidden);
         if around {
             self.norm(prefix, names.feed_forward_output_norm, *hidden);
@@ -201,8 +201,8 @@ impl Tensors<'_> {
             self.list.push((format!("{prefix}{}", names.experts_bias), vec![*hidden]));
             return;
         }
-        self.projection(&self.config.feed_forward_parts(prefix), *hidden, feed_forward.input_bias);
-        let down = parts(prefix, &[(names.down, *hidden)]);
+        self.projection(&self.config.feed_forward_slices(prefix), *hidden, feed_forward.input_bias);
+        let down = slices(prefix, &[(names.down, *hidden)]);
         self.projection(&down, feed_forward.intermediate_size, feed_forward.output_bias);
     }
 }
