@@ -1,6 +1,6 @@
 //! Configuration of the engine.
 
-use crate::Error;
+use crate::error::Error;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 

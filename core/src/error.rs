@@ -2,7 +2,8 @@
 //!
 //! They name resources and limits, never flags or statuses: those belong to whoever serves the engine.
 
-use crate::{Capabilities, Stopped, Task};
+use crate::capabilities::{Capabilities, Task};
+use crate::yield_point::Stopped;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;

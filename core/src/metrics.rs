@@ -4,9 +4,11 @@
 //! The engine counts every call that reaches it exactly once: `te_request_count` is
 //! `te_request_success` plus `te_request_failure` plus what is still under way.
 
+use crate::admission::quota::Quota;
+use crate::error::Error;
+use crate::response::{Response, Timings};
 use crate::schedule::entry::BatchReport;
 use crate::schedule::level::Level;
-use crate::{Error, Quota, Response, Timings};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use std::future::Future;
 use std::pin::Pin;

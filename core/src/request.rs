@@ -1,6 +1,7 @@
 //! Requests to the engine: after the wire format, before tokens.
 
-use crate::{Priority, Rerank};
+use crate::capabilities::Rerank;
+use crate::flow::Priority;
 use std::ops::Deref;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Answers of the engine and their cost.
 
 use crate::admission::quota::Share;
-use crate::{BackendError, Output};
+use crate::backend::Output;
+use crate::error::BackendError;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;

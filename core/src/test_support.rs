@@ -1,10 +1,15 @@
 //! Fake backend that tests control, and the tokenizers of the reference checkpoints.
 
-use crate::{
-    Backend, BackendError, Batch, Capabilities, Classify, Embed, EncodeLimits, EngineConfig, LoadedModel, ModelBackend,
-    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RaggedBatch, RerankRecipe, RerankTemplate,
-    TaskProfile, Tokens, Wanted, YieldPoint,
-};
+use crate::backend::{Backend, Batch, ModelBackend, ModelInfo, Output, PrefixBackend, Wanted};
+use crate::capabilities::{Capabilities, Classify, Embed, Pooling, Prompts, RerankRecipe, RerankTemplate, TaskProfile};
+use crate::config::EngineConfig;
+use crate::engine::loaded_model::LoadedModel;
+use crate::error::BackendError;
+use crate::plan::radix::RadixPlan;
+use crate::plan::ragged::RaggedBatch;
+use crate::plan::tokens::Tokens;
+use crate::request::EncodeLimits;
+use crate::yield_point::YieldPoint;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};

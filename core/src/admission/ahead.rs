@@ -6,7 +6,7 @@
 use super::chunk::chunk_limits;
 use super::queue_quota::QueueLimits;
 use super::quota::Share;
-use crate::Error;
+use crate::error::Error;
 use std::sync::Arc;
 
 /// Bytes of an encoded token: its id and its type.
@@ -71,7 +71,8 @@ impl Drop for Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Quota, Resource};
+    use crate::admission::quota::Quota;
+    use crate::error::Resource;
 
     const QUEUE: QueueLimits = QueueLimits { tokens: 400, inputs: 10 };
 

@@ -3,7 +3,7 @@
 //! A chunk enters the queue while the one before is computed: two of them together must leave room for other requests.
 
 use super::queue_quota::QueueLimits;
-use crate::Tokens;
+use crate::plan::tokens::Tokens;
 
 /// A chunk ends at this fraction of the queue's limits; its last sequence may reach beyond.
 const CHUNKS_IN_QUEUE: usize = 4;

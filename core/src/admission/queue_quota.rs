@@ -4,7 +4,8 @@
 //! done in chunks is accepted with its first; the later ones wait in turn, and no new request of its account enters before them.
 
 use super::quota::{Quota, Share};
-use crate::{Account, Error, Resource};
+use crate::error::{Error, Resource};
+use crate::flow::Account;
 use std::sync::Arc;
 
 /// Limits of the queue.

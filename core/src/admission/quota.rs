@@ -8,7 +8,8 @@
 //! next half of the limit and a request, the third a third of it and a request: n accounts together hold at most
 //! (1 + 1/2 + ... + 1/n) limits and n requests.
 
-use crate::{Account, Error, FairPart, Resource};
+use crate::error::{Error, FairPart, Resource};
+use crate::flow::Account;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

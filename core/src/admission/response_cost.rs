@@ -4,7 +4,9 @@
 //! memory before its first byte is sent; its text is written piece by piece.
 
 use super::quota::Share;
-use crate::{Capabilities, Error, Wanted};
+use crate::backend::Wanted;
+use crate::capabilities::Capabilities;
+use crate::error::Error;
 use std::sync::Arc;
 
 /// Values of vectors or logits in one response.
@@ -109,8 +111,9 @@ impl ResponseCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::quota::Quota;
+    use crate::error::Resource;
     use crate::test_support::{DIM, classifier, embedder};
-    use crate::{Quota, Resource};
 
     fn share(limit: usize) -> Arc<Share> {
         Arc::new(Quota::new(limit, Resource::BufferedBytes).share())

@@ -5,7 +5,8 @@
 //! after normalisation has the same limit.
 
 use super::quota::{Quota, Share};
-use crate::{Account, Error, Resource};
+use crate::error::{Error, Resource};
+use crate::flow::Account;
 use std::sync::Arc;
 
 /// Limit of one request: bytes of text, ids, or tokens that are shown.

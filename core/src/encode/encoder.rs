@@ -5,9 +5,10 @@ use super::options::{Choices, ResolvedOptions};
 use super::pieces::{Pieces, longest_first};
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::{TruncationBound, whole};
-use crate::{
-    EncodeLimits, EncodeOptions, Error, Input, Place, RerankTemplate, SharedText, Tokens, TruncationDirection,
-};
+use crate::capabilities::RerankTemplate;
+use crate::error::Error;
+use crate::plan::tokens::Tokens;
+use crate::request::{EncodeLimits, EncodeOptions, Input, Place, SharedText, TruncationDirection};
 use std::collections::HashSet;
 use tokenizers::{Encoding, PostProcessor, Tokenizer};
 

@@ -2,7 +2,8 @@
 
 use super::encoder::Encoder;
 use super::options::{Choices, ResolvedOptions};
-use crate::{EncodeOptions, Error};
+use crate::error::Error;
+use crate::request::EncodeOptions;
 
 /// An encoder for each part of a model. Shared by the tokenization workers.
 pub(crate) struct Encoders {

@@ -6,7 +6,7 @@
 //! short item of an account that has little waits for the items that run only.
 
 use super::request_turns::{RequestTurns, Turn};
-use crate::Account;
+use crate::flow::Account;
 use std::collections::{BTreeSet, HashMap};
 
 /// Bytes of long items at most that are worked on at once, beside one item of any size: encoding takes some hundred bytes of

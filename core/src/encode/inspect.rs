@@ -3,7 +3,9 @@
 use super::encoder::Encoder;
 use super::options::ResolvedOptions;
 use crate::admission::tokenize_quota::MAX_OF_REQUEST;
-use crate::{Error, Place, TokenInfo};
+use crate::error::Error;
+use crate::request::Place;
+use crate::response::TokenInfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokenizers::{NormalizedString, Normalizer};
 

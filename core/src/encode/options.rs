@@ -3,10 +3,11 @@
 use super::pieces::Pieces;
 use super::rerank_prompt::EncodedHead;
 use crate::admission::quota::Share;
-use crate::{
-    Embed, EncodeLimits, EncodeOptions, Error, Place, Prompt, Prompts, SharedText, TaskId, TaskProfile,
-    TruncationDirection, shown,
-};
+use crate::capabilities::{Embed, Prompts, TaskProfile};
+use crate::error::Error;
+use crate::plan::tokens::TaskId;
+use crate::request::{EncodeLimits, EncodeOptions, Place, Prompt, SharedText, TruncationDirection};
+use crate::shown;
 use std::fmt::Display;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};

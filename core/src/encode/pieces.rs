@@ -1,6 +1,6 @@
 //! Tokens of a text, special tokens excluded, and the truncation of texts and pairs.
 
-use crate::TruncationDirection;
+use crate::request::TruncationDirection;
 use tokenizers::Encoding;
 
 /// Tokens of a text without special ones.

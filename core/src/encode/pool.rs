@@ -3,8 +3,10 @@
 use super::encoders::Encoders;
 use super::fair_queue::FairQueue;
 use super::request_turns::Turn;
-use crate::error::panic_message;
-use crate::{Account, Error, InvalidSetting, Place};
+use crate::config::InvalidSetting;
+use crate::error::{Error, panic_message};
+use crate::flow::Account;
+use crate::request::Place;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

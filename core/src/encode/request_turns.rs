@@ -5,7 +5,7 @@
 //! show its end if its request had its share and no more, and the item that is due first is next. A short item of a new
 //! request is due at once, so a small request waits for the items that run and not for those of a large one.
 
-use crate::Account;
+use crate::flow::Account;
 use std::collections::BTreeMap;
 
 /// Bytes of an item at most that is short.

@@ -4,7 +4,9 @@ use super::encoder::{Encoder, Fitted};
 use super::options::ResolvedOptions;
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::TruncationBound;
-use crate::{Error, Place, RerankTemplate, SharedText, TruncationDirection};
+use crate::capabilities::RerankTemplate;
+use crate::error::Error;
+use crate::request::{Place, SharedText, TruncationDirection};
 use std::sync::Arc;
 
 impl Encoder {

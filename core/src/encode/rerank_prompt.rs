@@ -6,7 +6,8 @@
 //! rest of the prompt have the same tokens apart as together. Other tokenizers encode every prompt as a whole.
 
 use super::word_boundaries::splits_words;
-use crate::{RerankTemplate, SharedText};
+use crate::capabilities::RerankTemplate;
+use crate::request::SharedText;
 use std::sync::Arc;
 use tokenizers::Tokenizer;
 

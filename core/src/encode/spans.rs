@@ -2,7 +2,9 @@
 
 use super::encoder::{Encoder, FittedText, Texts};
 use super::options::ResolvedOptions;
-use crate::{Error, Place, TextToken};
+use crate::error::Error;
+use crate::request::Place;
+use crate::response::TextToken;
 use tokenizers::{Encoding, Model, ModelWrapper};
 
 /// A text's tokens within the limits.

@@ -1,7 +1,9 @@
 //! Encoder without an engine, for tools that want the tokens that a server would make.
 
 use super::encoder::Encoder;
-use crate::{Capabilities, EncodeLimits, EncodeOptions, Error, Input, Place};
+use crate::capabilities::Capabilities;
+use crate::error::Error;
+use crate::request::{EncodeLimits, EncodeOptions, Input, Place};
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 

@@ -5,7 +5,7 @@
 //! tokens that are kept lie in a part of known size.
 
 use super::word_boundaries::WordBoundaries;
-use crate::TruncationDirection;
+use crate::request::TruncationDirection;
 use std::collections::HashMap;
 use tokenizers::Tokenizer;
 

@@ -1,9 +1,13 @@
 //! Classification: the logits of each input.
 
 use super::Engine;
+use crate::backend::Wanted;
+use crate::capabilities::{Classify, Task};
+use crate::error::{BackendError, Error};
 use crate::metrics::{Method, observe};
 use crate::postprocess::logits;
-use crate::{BackendError, Classify, EncodeOptions, Error, Input, Place, Response, Task, Wanted};
+use crate::request::{EncodeOptions, Input, Place};
+use crate::response::Response;
 
 impl Engine {
     /// The logits of each input, one for each label.

@@ -2,10 +2,14 @@
 
 use super::validate::check_not_empty_texts;
 use super::{Engine, Inner};
+use crate::backend::Wanted;
+use crate::capabilities::{ClassifyTokens, Task};
 use crate::encode::encoders::Encoders;
 use crate::encode::spans::Spans;
+use crate::error::Error;
 use crate::metrics::{self, Method, observe};
-use crate::{ClassifyTokens, EncodeOptions, Error, Input, Place, Response, Task, TokenLogits, Wanted};
+use crate::request::{EncodeOptions, Input, Place};
+use crate::response::{Response, TokenLogits};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,7 +1,8 @@
 //! Results converted one by one, with pauses: there may be a million of them.
 
 use super::pauses::Pauses;
-use crate::{BackendError, Error, Response};
+use crate::error::{BackendError, Error};
+use crate::response::Response;
 
 /// Units of work of a result beside its values: its move, its part in memory that is taken and given back.
 const OF_RESULT: usize = 64;

@@ -2,9 +2,13 @@
 
 use super::Engine;
 use super::validate::check_dimensions;
+use crate::backend::Wanted;
+use crate::capabilities::Task;
+use crate::error::Error;
 use crate::metrics::{Method, observe};
 use crate::postprocess::{embedding, normalize, token_vectors};
-use crate::{EmbedOptions, EncodeOptions, Error, Input, Place, Response, Task, TokenVectors, Wanted};
+use crate::request::{EmbedOptions, EncodeOptions, Input, Place};
+use crate::response::{Response, TokenVectors};
 
 impl Engine {
     /// One vector for each input.

@@ -1,6 +1,6 @@
 //! Loaded model that an engine takes over.
 
-use crate::{Interrupting, ModelBackend, Replica};
+use crate::backend::{Interrupting, ModelBackend, Replica};
 use tokenizers::Tokenizer;
 
 /// Result of loading a checkpoint.

@@ -21,19 +21,23 @@ use crate::admission::queue_quota::QueueLimits;
 use crate::admission::quota::{Quota, Share};
 use crate::admission::response_cost::ResponseLimits;
 use crate::admission::tokenize_quota::TokenizeQuota;
+use crate::backend::{BatchLimits, Folding, ModelInfo, Replica, TokenLimits, Wanted};
+use crate::capabilities::{Capabilities, Task};
+use crate::config::{EngineConfig, StartError};
 use crate::encode::encoder::Encoder;
 use crate::encode::encoders::Encoders;
 use crate::encode::pool::{TokenizerPool, Turns};
 use crate::encode::word_cache;
+use crate::error::{BackendError, Error, Resource};
+use crate::execute;
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
+use crate::flow::{Account, Priority};
+use crate::plan::tokens::Scope;
+use crate::request::{EncodeLimits, Place};
 use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::interrupting::InterruptPolicy;
-use crate::{
-    Account, BackendError, BatchLimits, Capabilities, EncodeLimits, EngineConfig, Error, Folding, ModelInfo, Place,
-    Priority, Replica, Resource, Scope, StartError, Task, TokenLimits, Wanted, execute,
-};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

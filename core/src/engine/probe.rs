@@ -1,6 +1,6 @@
 //! Probe of a backend whose last batch failed: one at a time, however many ask.
 
-use crate::Error;
+use crate::error::Error;
 use std::time::Instant;
 use tokio::sync::Mutex;
 

@@ -1,7 +1,8 @@
 //! The quotas that requests of an engine share, and their metrics.
 
 use super::{Engine, Inner};
-use crate::{Quota, metrics};
+use crate::admission::quota::Quota;
+use crate::metrics;
 use std::sync::Arc;
 
 impl Engine {

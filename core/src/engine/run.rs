@@ -4,15 +4,20 @@ use super::validate::check_not_empty;
 use super::{Engine, Inner};
 use crate::admission::ahead::Ahead;
 use crate::admission::chunk::chunks;
+use crate::backend::{Output, Wanted};
 use crate::encode::encoder::Encoded;
 use crate::encode::encoders::Encoders;
 use crate::encode::options::{Choices, ResolvedOptions};
 use crate::encode::pool::Turns;
+use crate::error::Error;
 use crate::execute::submit::Pending;
+use crate::flow::Flow;
+use crate::metrics;
+use crate::plan::tokens::Tokens;
+use crate::request::{EncodeOptions, Input, Place};
+use crate::response::{Response, Timings, Usage};
 use crate::schedule::entry::Answer;
-use crate::{
-    EncodeOptions, Error, Flow, Input, Output, Place, Response, Timings, Tokens, Usage, Wanted, metrics, trace,
-};
+use crate::trace;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument;

@@ -3,11 +3,13 @@
 use super::Engine;
 use super::pauses::{Pauses, drop_aside};
 use super::validate::{check_pairing, check_queries};
+use crate::backend::Wanted;
+use crate::capabilities::{Rerank, Task};
+use crate::error::{BackendError, Error};
 use crate::metrics::{Method, observe};
 use crate::postprocess::{cosine, embedding, rerank_score};
-use crate::{
-    BackendError, EncodeOptions, Error, Input, Place, Rerank, RerankScore, Response, ScoreRequest, Task, Wanted,
-};
+use crate::request::{EncodeOptions, Input, Place, ScoreRequest};
+use crate::response::{RerankScore, Response};
 
 /// Documents whose inputs are made on a thread of connections; of more on another, because queries may be as many and are copied.
 const MADE_AT_ONCE: usize = 1 << 12;

@@ -3,8 +3,10 @@
 use super::{Engine, Inner};
 use crate::encode::encoders::Encoders;
 use crate::encode::growth::MAX_DECODED;
+use crate::error::Error;
 use crate::metrics::{Method, observe};
-use crate::{EncodeOptions, Error, Place, TokenInfo};
+use crate::request::{EncodeOptions, Place};
+use crate::response::TokenInfo;
 use std::sync::atomic::AtomicU64;
 
 impl Engine {

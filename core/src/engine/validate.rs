@@ -1,8 +1,9 @@
 //! Checks of a request's counts and of the model; errors name what is out of range.
 
-use crate::{
-    Backend, BatchLimits, EngineConfig, Error, Input, InvalidSetting, ModelInfo, Place, ScoreRequest, TooLarge,
-};
+use crate::backend::{Backend, BatchLimits, ModelInfo, TooLarge};
+use crate::config::{EngineConfig, InvalidSetting};
+use crate::error::Error;
+use crate::request::{Input, Place, ScoreRequest};
 
 /// At least one input, and no more than the limit.
 pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Result<(), Error> {

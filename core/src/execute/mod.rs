@@ -27,8 +27,8 @@ pub(crate) mod warm_up;
 
 use self::pipeline::{Pipeline, PipelineConfig};
 use self::warm_up::{WarmUp, WarmUpAnswers};
-use crate::error::panic_message;
-use crate::{BackendError, Replica};
+use crate::backend::Replica;
+use crate::error::{BackendError, panic_message};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;

@@ -1,7 +1,8 @@
 //! Checks of a backend's outputs: a wrong answer must never look like a right one.
 
+use crate::backend::{Output, Wanted};
+use crate::error::BackendError;
 use crate::schedule::entry::Entry;
-use crate::{BackendError, Output, Wanted};
 
 /// `true` if all values are finite.
 pub(super) fn is_finite(output: &Output) -> bool {

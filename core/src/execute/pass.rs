@@ -1,6 +1,6 @@
 //! A batch on its way to a backend, and the pass that runs it.
 
-use crate::ModelBackend;
+use crate::backend::ModelBackend;
 use crate::schedule::batcher::FormingBatch;
 use crate::schedule::forming::BatchId;
 use crate::schedule::level::Level;

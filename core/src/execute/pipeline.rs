@@ -1,9 +1,13 @@
 //! State that the planner, the backend loops and submitting requests share.
 
 use super::signals::Signals;
-use crate::Scheduling;
 use crate::admission::queue_quota::{QueueLimits, QueueQuota, QueueShare};
 use crate::admission::quota::Quota;
+use crate::backend::SubModelMap;
+use crate::config::Scheduling;
+use crate::error::BackendError;
+use crate::flow::Account;
+use crate::metrics;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget, Policy};
 use crate::schedule::interrupting::InterruptPolicy;
@@ -11,7 +15,6 @@ use crate::schedule::level::Level;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::queue::Queue;
 use crate::schedule::work::Work;
-use crate::{Account, BackendError, SubModelMap, metrics};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -2,10 +2,11 @@
 
 use super::pass::Pass;
 use super::pipeline::Pipeline;
+use crate::backend::ModelBackend;
 use crate::schedule::entry::Entry;
 use crate::schedule::level::Level;
 use crate::trace::interruption_spans;
-use crate::{ModelBackend, Stopped, YieldPoint};
+use crate::yield_point::{Stopped, YieldPoint};
 use std::time::{Duration, Instant};
 use tracing::Span;
 

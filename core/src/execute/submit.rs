@@ -2,9 +2,13 @@
 
 use super::pipeline::Pipeline;
 use crate::admission::queue_quota::QueueShare;
+use crate::backend::Wanted;
+use crate::error::{BackendError, Error};
+use crate::flow::Flow;
+use crate::metrics;
+use crate::plan::tokens::Tokens;
 use crate::schedule::entry::{Answer, Entry, Reply, Ticket};
 use crate::trace::Trace;
-use crate::{BackendError, Error, Flow, Tokens, Wanted, metrics};
 use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::oneshot;

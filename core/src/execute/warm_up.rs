@@ -5,14 +5,15 @@
 //! compact rows. On a GPU it runs full batches before them, since workspaces are sized and the kernels of products chosen by what runs.
 
 use super::output_checks::is_finite;
-use crate::backend::{Batch, BatchLimits, Folding, ModelBackend, ModelInfo, Output, TokenLimits, Wanted};
+use crate::backend::{
+    Batch, BatchLimits, Folding, Interrupting, ModelBackend, ModelInfo, Output, Replica, TokenLimits, Wanted,
+};
 use crate::error::{BackendError, causes_of_not_finite};
 use crate::plan::radix::RadixPlan;
 use crate::plan::tokens::{TaskId, TokenSlice};
 use crate::schedule::batcher::Compaction;
 use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::work::Work;
-use crate::{Interrupting, Replica};
 use std::time::{Duration, Instant};
 
 /// Sequences of a pass at most.

@@ -1,6 +1,7 @@
 //! Ways to group tokens, and the words of a text with the labels that the logits of their tokens give them.
 
-use crate::{TokenLogits, softmax};
+use crate::capabilities::softmax;
+use crate::response::TokenLogits;
 use std::str::FromStr;
 
 /// The way in which tokens are grouped into entities.

@@ -4,7 +4,7 @@
 
 use super::aggregation::{Aggregation, Labelled, Word};
 use super::char_index::CharIndex;
-use crate::TokenLogits;
+use crate::response::TokenLogits;
 
 /// A token with its label, or a group of tokens with theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,10 @@ pub(crate) mod aggregation;
 mod char_index;
 pub(crate) mod entities;
 
-use crate::{BackendError, Output, RerankScore, TokenVectors, sigmoid};
+use crate::backend::Output;
+use crate::capabilities::sigmoid;
+use crate::error::BackendError;
+use crate::response::{RerankScore, TokenVectors};
 use std::num::NonZero;
 
 /// Scales to unit length; a zero vector stays as it is.

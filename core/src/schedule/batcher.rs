@@ -3,8 +3,11 @@
 use super::entry::Entry;
 use super::whole::WholeFolding;
 use super::work::{Work, WorkByPart};
+use crate::backend::{Batch, Folding, Output, SubModelMap};
+use crate::error::BackendError;
+use crate::plan::radix::{PlanBuilder, RadixPlan};
 use crate::plan::ragged::causal_pairs;
-use crate::{BackendError, Batch, Folding, Output, PlanBuilder, RadixPlan, SubModelMap, Tokens};
+use crate::plan::tokens::Tokens;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

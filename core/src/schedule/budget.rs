@@ -1,7 +1,8 @@
 //! Limits of a batch, and the policy that fills it.
 
 use super::work::{Work, WorkByPart};
-use crate::{Folding, Scheduling};
+use crate::backend::Folding;
+use crate::config::Scheduling;
 
 /// Limits of a batch, beside that on its time. Whatever they are, a batch holds one entry: what was accepted is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

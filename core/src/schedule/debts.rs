@@ -1,6 +1,6 @@
 //! Debts: compute time that accounts have had at yield points and that the interrupted batches have not had since.
 
-use crate::Account;
+use crate::flow::Account;
 use std::collections::HashMap;
 use std::time::Duration;
 

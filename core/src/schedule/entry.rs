@@ -1,7 +1,9 @@
 //! Entries of the queue and their answers.
 
+use crate::backend::{Output, Wanted};
+use crate::error::BackendError;
+use crate::plan::tokens::Tokens;
 use crate::trace::Trace;
-use crate::{BackendError, Output, Tokens, Wanted};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;

@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::size_lanes::{Progress, Rank, SizeLanes};
 use super::work::WorkByPart;
 use super::work_counter::count_work;
-use crate::{Account, Flow};
+use crate::flow::{Account, Flow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 

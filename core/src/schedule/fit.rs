@@ -7,8 +7,10 @@ use super::interrupting::{MAX_SHARED_TIME, MAX_URGENT_TIME};
 use super::prefix_index::Group;
 use super::queue::Queue;
 use super::work::Work;
+use crate::config::Scheduling;
+use crate::flow::Account;
 use crate::plan::ragged::causal_pairs;
-use crate::{Account, Scheduling, TaskId};
+use crate::plan::tokens::TaskId;
 
 /// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
 /// rest of a batch is left empty.

@@ -5,7 +5,7 @@ use super::entry::Ticket;
 use super::fair_shares::{FairShares, Members, Seat};
 use super::level::Level;
 use super::prefix_index::Group;
-use crate::Account;
+use crate::flow::Account;
 use std::collections::BTreeSet;
 
 /// A batch that forms.

@@ -1,7 +1,7 @@
 //! What the entries of each account hold of the queue.
 
 use super::entry::Ticket;
-use crate::Account;
+use crate::flow::Account;
 use std::collections::{BTreeMap, HashMap};
 
 /// Entries that wait or are in batches that form, by ticket and by account.

@@ -3,7 +3,7 @@
 use super::debts::Debts;
 use super::forming::Forming;
 use super::level::Level;
-use crate::BatchLimits;
+use crate::backend::BatchLimits;
 use std::time::Duration;
 
 /// Estimated time of an urgent batch at most.

@@ -2,7 +2,7 @@
 
 use super::cost_model::{Cost, CostModel};
 use super::work::{Work, WorkByPart};
-use crate::SubModelMap;
+use crate::backend::SubModelMap;
 use std::time::Duration;
 
 /// Costs of the passes of each part of a model. The parts may be models of very different sizes, so the passes of one say nothing

@@ -15,8 +15,8 @@ use super::entry::Ticket;
 use super::fair_shares::Turn;
 use super::prefix_tree::{Node, NodeId, PrefixTree, ROOT};
 use super::work_counter::count_work;
+use crate::backend::{Folding, Wanted};
 use crate::plan::tokens::{TokenSlice, Tokens};
-use crate::{Folding, Wanted};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use super::fair_shares::Turn;
 use super::work_counter::count_work;
-use crate::Wanted;
+use crate::backend::Wanted;
 use crate::plan::tokens::{Scope, TaskId, TokenKey, TokenSlice, Tokens};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};

@@ -18,7 +18,8 @@ use super::interrupting::{MAX_TURN, MAX_URGENT_TIME};
 use super::level::Level;
 use super::queue::Queue;
 use super::work_counter::count_work;
-use crate::{Account, BatchLimits, Folding};
+use crate::backend::{BatchLimits, Folding};
+use crate::flow::Account;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

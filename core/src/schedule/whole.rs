@@ -1,6 +1,8 @@
 //! Entries of a batch that are equal from end to end and want the same: they run once.
 
-use crate::{Batch, Output, RaggedBatchError, Scope, TokenSlice, Wanted};
+use crate::backend::{Batch, Output, Wanted};
+use crate::plan::ragged::RaggedBatchError;
+use crate::plan::tokens::{Scope, TokenSlice};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 

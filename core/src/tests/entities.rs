@@ -1,5 +1,6 @@
 use super::*;
-use crate::{Output, TextToken};
+use crate::backend::Output;
+use crate::response::TextToken;
 
 /// Tokens of "Jo Smith in New York" as WordPiece makes them, each with the logit 4 of one label.
 fn text(labels: [usize; 6]) -> TokenLogits {

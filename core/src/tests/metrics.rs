@@ -1,5 +1,7 @@
 use super::*;
-use crate::{BackendError, Resource, Task, Usage};
+use crate::capabilities::Task;
+use crate::error::{BackendError, Resource};
+use crate::response::Usage;
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, with_local_recorder,
 };

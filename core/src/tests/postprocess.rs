@@ -1,5 +1,5 @@
 use super::*;
-use crate::softmax;
+use crate::capabilities::softmax;
 
 #[test]
 fn sigmoid_and_softmax_hold_at_the_extremes() {

@@ -1,7 +1,7 @@
 //! Places of tokens against those of Hugging Face's tokenizers.
 
 use super::*;
-use crate::EncodeOptions;
+use crate::request::EncodeOptions;
 use crate::test_support::{limits, tokenizer};
 
 /// A post-processor that trims offsets, as RoBERTa's does, trims them once.

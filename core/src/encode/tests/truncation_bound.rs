@@ -1,8 +1,9 @@
 //! Parts of long texts against the whole texts.
 
 use crate::encode::encoder::Encoder;
+use crate::error::Error;
+use crate::request::{EncodeOptions, Input, Place, TruncationDirection};
 use crate::test_support::{limits, tokenizer};
-use crate::{EncodeOptions, Error, Input, Place, TruncationDirection};
 use proptest::prelude::*;
 use tokenizers::TruncationParams;
 

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::admission::tokenize_quota::MAX_OF_REQUEST;
+use crate::capabilities::{TaskProfile, sigmoid};
 use crate::postprocess::cosine;
-use crate::sigmoid;
+use crate::request::TruncationDirection;
+use crate::response::{RerankScore, Timings, Usage};
 use crate::test_support::{DIM, classifier, fake_values, qwen3_template, reranker};
-use crate::{RerankScore, TaskProfile, Timings, TruncationDirection, Usage};
 
 #[tokio::test]
 async fn embeddings_in_order_with_usage_and_timings() {

@@ -1,11 +1,16 @@
 //! A model whose attention looks both ways, with compaction whenever anything is shared.
 
 use super::*;
+use crate::backend::{Batch, Folding, ModelBackend, Output, Wanted};
+use crate::config::Scheduling;
 use crate::execute;
+use crate::flow::Flow;
+use crate::plan::radix::RadixPlan;
+use crate::plan::ragged::RaggedBatch;
+use crate::plan::tokens::Tokens;
 use crate::postprocess::token_vectors;
 use crate::schedule::budget::AttentionRows;
 use crate::test_support::Bidirectional;
-use crate::{Batch, Flow, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Scheduling, Tokens, Wanted};
 use std::sync::Mutex;
 
 type Ran = Arc<Mutex<Vec<Vec<u32>>>>;

@@ -7,8 +7,9 @@ mod parts;
 mod warm_up;
 
 use super::*;
+use crate::error::BackendError;
+use crate::request::{EmbedOptions, EncodeOptions, Input, ScoreRequest};
 use crate::test_support::{Control, FakeBackend, config, embedder, info, model, tokenizer};
-use crate::{BackendError, EmbedOptions, EncodeOptions, Input, ScoreRequest};
 
 const MODEL: &str = "qwen3-tiny";
 

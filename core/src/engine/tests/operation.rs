@@ -1,8 +1,12 @@
 //! Limits, chunks, failures, health and shutdown.
 
 use super::*;
+use crate::backend::Wanted;
+use crate::capabilities::Embed;
+use crate::flow::{Flow, Priority};
+use crate::plan::tokens::Tokens;
+use crate::response::TextToken;
 use crate::test_support::{DIM, Fate, fake_values, wait_until};
-use crate::{Embed, Flow, Priority, TextToken, Tokens, Wanted};
 
 #[tokio::test]
 async fn a_response_counts_until_it_is_dropped() {

@@ -1,8 +1,9 @@
 //! A model whose texts go through different models by their task: each part has its tokenizer and its limits.
 
 use super::*;
+use crate::backend::TokenLimits;
+use crate::capabilities::TaskProfile;
 use crate::test_support::Fate;
-use crate::{TaskProfile, TokenLimits};
 
 /// Two parts: qwen3-tiny's tokenizer for texts without a task, llama-tiny's and 9 tokens for queries.
 fn parts() -> (LoadedModel, Control) {

@@ -3,9 +3,12 @@
 use super::tests::{budget, config, stop};
 use super::*;
 use crate::admission::queue_quota::QueueLimits;
+use crate::backend::{Backend, Batch, Folding, ModelBackend, ModelInfo, Output, Wanted};
+use crate::flow::Flow;
+use crate::plan::tokens::{TaskId, Tokens};
 use crate::schedule::batcher::Compaction;
 use crate::test_support::{DIM, info, tasks};
-use crate::{Backend, Batch, Flow, Folding, ModelBackend, ModelInfo, Output, TaskId, Tokens, Wanted, YieldPoint};
+use crate::yield_point::YieldPoint;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -3,15 +3,17 @@
 use super::submit::Pending;
 use super::*;
 use crate::admission::queue_quota::QueueLimits;
+use crate::backend::{Folding, ModelBackend, SubModelMap, Wanted};
+use crate::config::Scheduling;
+use crate::error::{BackendError, Error, Resource};
+use crate::flow::{Account, Flow};
+use crate::plan::tokens::Tokens;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::{Answer, Entry};
 use crate::schedule::level::Level;
 use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use crate::trace::Trace;
-use crate::{
-    Account, BackendError, Error, Flow, Folding, ModelBackend, Resource, Scheduling, SubModelMap, Tokens, Wanted,
-};
 use std::time::Duration;
 
 const LIMITS: QueueLimits = QueueLimits { tokens: 6, inputs: 4 };

@@ -2,8 +2,10 @@
 
 use super::tests::{budget, config, is_right, stop, submit, waiting};
 use super::*;
+use crate::backend::{ModelBackend, Wanted};
+use crate::error::Error;
+use crate::plan::tokens::Tokens;
 use crate::test_support::{Control, FakeBackend, Fate, Started, embedder, info, wait_until};
-use crate::{Error, ModelBackend, Tokens, Wanted};
 use std::cell::RefCell;
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! The passes of a warm-up.
 
 use super::*;
+use crate::backend::{Backend, ModelInfo, Output, PrefixBackend, TokenLimits};
 use crate::test_support::{embedder, info, tasks};
-use crate::{Backend, ModelInfo, Output, PrefixBackend, TokenLimits, YieldPoint};
+use crate::yield_point::YieldPoint;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,9 @@
 use super::*;
+use crate::backend::Wanted;
+use crate::plan::ragged::RaggedBatch;
+use crate::plan::tokens::{Scope, TaskId, Tokens};
 use crate::schedule::entry::Reply;
 use crate::trace::Trace;
-use crate::{RaggedBatch, Scope, TaskId, Tokens, Wanted};
 use proptest::prelude::*;
 use tokio::sync::oneshot::Receiver;
 

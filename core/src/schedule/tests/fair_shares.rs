@@ -1,5 +1,5 @@
 use super::*;
-use crate::Priority;
+use crate::flow::Priority;
 
 fn flow(account: u32) -> Flow {
     Flow { account: Account(account), priority: Priority::default() }

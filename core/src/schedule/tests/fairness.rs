@@ -2,7 +2,8 @@
 
 use super::budget::Budget;
 use super::simulation::{Request, Simulation};
-use crate::{Account, Flow, Priority, Scheduling};
+use crate::config::Scheduling;
+use crate::flow::{Account, Flow, Priority};
 use proptest::prelude::*;
 
 type Ticks = Vec<[Vec<Request>; 2]>;

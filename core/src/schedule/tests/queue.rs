@@ -1,4 +1,6 @@
 use super::*;
+use crate::backend::{SubModelMap, Wanted};
+use crate::flow::Priority;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
 use crate::schedule::fit::MAX_PASSED_OVER;
@@ -6,7 +8,6 @@ use crate::schedule::part_costs::PartCosts;
 use crate::schedule::simulation::unique_tokens;
 use crate::schedule::work::Work;
 use crate::trace::Trace;
-use crate::{Priority, SubModelMap, Wanted};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;

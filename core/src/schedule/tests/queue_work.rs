@@ -1,14 +1,14 @@
 //! Forming a batch costs what it takes, however many entries wait.
 
 use super::*;
-use crate::Priority;
+use crate::backend::{BatchLimits, SubModelMap, Wanted};
+use crate::flow::Priority;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::work::Work;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
-use crate::{BatchLimits, SubModelMap, Wanted};
 use std::time::Instant;
 use tokio::sync::oneshot::Receiver;
 

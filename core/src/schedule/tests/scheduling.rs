@@ -2,7 +2,8 @@
 
 use super::budget::Budget;
 use super::simulation::{Request, Sequence, Simulation, unique_tokens};
-use crate::{Flow, Scheduling};
+use crate::config::Scheduling;
+use crate::flow::Flow;
 
 /// Fewest compact tokens of all ways to split `sequences` into batches within the budget, by dynamic programming over
 /// subsets: the batch of the first sequence that is left may be any set of the others.

@@ -3,8 +3,11 @@
 use super::budget::{AttentionRows, Budget, Policy};
 use super::entry::{Entry, Reply};
 use super::queue::Queue;
+use crate::backend::{Folding, Wanted};
+use crate::config::Scheduling;
+use crate::flow::Flow;
+use crate::plan::radix::PlanBuilder;
 use crate::trace::Trace;
-use crate::{Flow, Folding, PlanBuilder, Scheduling, Wanted};
 use tokio::sync::oneshot::Receiver;
 
 pub(super) type Sequence = Vec<u32>;

@@ -1,13 +1,15 @@
 //! Interruptions in virtual time: one backend, whose passes reach a yield point each millisecond.
 
 use super::*;
+use crate::backend::{SubModelMap, Wanted};
+use crate::config::Scheduling;
+use crate::flow::{Flow, Priority};
 use crate::schedule::budget::{AttentionRows, Policy};
 use crate::schedule::entry::Reply;
 use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::part_costs::PartCosts;
 use crate::schedule::work::Work;
 use crate::trace::Trace;
-use crate::{Flow, Priority, Scheduling, SubModelMap, Wanted};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::oneshot::Receiver;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{TaskId, Tokens};
+use crate::plan::tokens::{TaskId, Tokens};
 use proptest::prelude::*;
 use std::hash::{BuildHasherDefault, Hasher};
 

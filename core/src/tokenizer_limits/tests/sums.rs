@@ -1,5 +1,5 @@
 use super::*;
-use crate::{TokenizerFile, check_added_tokens, check_normalizer, check_unigram};
+use crate::tokenizer_limits::{TokenizerFile, check_added_tokens, check_normalizer, check_unigram};
 use serde_json::json;
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::replace::Replace;

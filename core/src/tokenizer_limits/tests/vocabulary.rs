@@ -1,5 +1,5 @@
 use super::*;
-use crate::{TokenizerFile, TokenizerSums};
+use crate::tokenizer_limits::{TokenizerFile, TokenizerSums};
 use serde_json::{Value, json};
 
 fn refusal(model: Value) -> String {
