@@ -7,6 +7,8 @@ use prefold_kernels::Activation;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
+    /// `layers` are applied to the state of each token, and their logits are pooled instead of the states.
+    pub(crate) late: bool,
     /// In place of each activation that is [`HeadActivation::Of`] one, where the config names it.
     pub(crate) activation: Option<Activation>,
     /// The last one has a row for each label, the others as many as the states are wide.
@@ -59,6 +61,7 @@ pub(crate) enum HeadActivation {
 /// That of Llama's classifiers and all that follow them.
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
+    late: false,
     activation: None,
     layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity, norm: "" }],
     of_tokens: &[],
@@ -69,7 +72,7 @@ const OF_TOKENS: &[HeadName] = &[HeadName::biased("classifier", HeadActivation::
 
 /// A head on the state of the first token.
 const fn on_first_token(layers: &'static [HeadName]) -> ClassifierHead {
-    ClassifierHead { pooling: Pooling::Cls, activation: None, layers, of_tokens: OF_TOKENS }
+    ClassifierHead { pooling: Pooling::Cls, late: false, activation: None, layers, of_tokens: OF_TOKENS }
 }
 
 /// BERT's.
@@ -109,7 +112,17 @@ const MODERNBERT_LAYERS: &[HeadName] = &[
 
 /// ModernBERT's, whose pooling and activation its config says.
 pub(crate) const MODERNBERT_HEAD: ClassifierHead =
-    ClassifierHead { pooling: Pooling::Cls, activation: None, layers: MODERNBERT_LAYERS, of_tokens: MODERNBERT_LAYERS };
+    ClassifierHead { of_tokens: MODERNBERT_LAYERS, ..on_first_token(MODERNBERT_LAYERS) };
+
+/// EuroBERT's, whose pooling its config says.
+pub(crate) const EUROBERT_HEAD: ClassifierHead = ClassifierHead {
+    pooling: Pooling::Mean,
+    late: true,
+    ..on_first_token(&[
+        HeadName::biased("dense", HeadActivation::Of(Activation::Gelu)),
+        HeadName::biased("classifier", HeadActivation::Identity),
+    ])
+};
 
 /// That of `new` and `gte`.
 pub(crate) const GTE_HEAD: ClassifierHead = on_first_token(&[

@@ -11,8 +11,8 @@ pub(crate) mod tensors;
 
 pub(crate) use adapters::{AdapterTask, AdaptersConfig};
 pub(crate) use head::{
-    BERT_HEAD, ClassifierHead, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, HeadActivation,
-    HeadName, MODERNBERT_HEAD, ROBERTA_HEAD,
+    BERT_HEAD, ClassifierHead, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, EUROBERT_HEAD, GTE_HEAD,
+    HeadActivation, HeadName, MODERNBERT_HEAD, ROBERTA_HEAD,
 };
 pub(crate) use names::TensorNames;
 pub(crate) use positions::{

@@ -20,11 +20,14 @@ const fn row(pooling: Pooling, names: &'static [&'static str], flag: &'static st
     PoolingNames { pooling, names, flag, gguf }
 }
 
+/// The mean of logits instead of states.
+pub(crate) const LATE: &str = "late";
+
 /// All poolings, in the order in which sentence-transformers joins the vectors of those whose flags are set.
 pub(crate) const POOLINGS: [PoolingNames; 6] = [
-    row(Pooling::Cls, &["cls"], "pooling_mode_cls_token", 2),
+    row(Pooling::Cls, &["cls", "bos"], "pooling_mode_cls_token", 2),
     row(Pooling::Max, &["max"], "pooling_mode_max_tokens", 0),
-    row(Pooling::Mean, &["mean", "avg"], "pooling_mode_mean_tokens", 1),
+    row(Pooling::Mean, &["mean", "avg", LATE], "pooling_mode_mean_tokens", 1),
     row(Pooling::MeanSqrtLen, &["mean_sqrt_len_tokens"], "pooling_mode_mean_sqrt_len_tokens", 0),
     row(Pooling::WeightedMean, &["weightedmean"], "pooling_mode_weightedmean_tokens", 0),
     row(Pooling::LastToken, &["lasttoken", "last"], "pooling_mode_lasttoken", 3),

@@ -8,7 +8,7 @@ use crate::config::{HeadActivation, HeadName, NormKind, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
-use crate::ops::{self, Linear, Norm, Store, Target, Vector, Yields, block_rows};
+use crate::ops::{self, Linear, Norm, Pool, Store, Target, Vector, Yields, block_rows};
 use candle_core::{Device, Result, Tensor};
 use prefold_core::{Batch, Output, Pooling, TaskId, Wanted};
 use prefold_kernels::{Dtype, PackedMatrix};
@@ -25,6 +25,8 @@ pub(super) struct Head {
     route_of: Vec<usize>,
     /// The layers are applied to the states of all tokens.
     of_tokens: bool,
+    /// So they are, and their outputs are pooled.
+    late: bool,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,8 @@ impl Head {
             }
             HeadSource::Classifier { num_labels } => {
                 let layers = classifier_layers(config, weights, config.classifier.layers, *num_labels)?;
-                Ok(Self::plain(vec![config.classifier.pooling], layers))
+                let late = config.classifier.late;
+                Ok(Self { late, ..Self::plain(vec![config.classifier.pooling], layers) })
             }
             HeadSource::TokenClassifier { num_labels } => {
                 let layers = classifier_layers(config, weights, config.classifier.of_tokens, *num_labels)?;
@@ -70,7 +73,7 @@ impl Head {
 
     /// A head of pooled states without routes.
     fn plain(pooling: Vec<Pooling>, layers: Vec<HeadLayer>) -> Self {
-        Self { pooling, layers, routes: vec![], route_of: vec![], of_tokens: false }
+        Self { pooling, layers, routes: vec![], route_of: vec![], of_tokens: false, late: false }
     }
 
     pub(super) fn pooling(&self) -> &[Pooling] {
@@ -140,6 +143,13 @@ impl Head {
         }
         Tensor::from_vec(out, (tasks.len(), out_width), &Device::Cpu)
     }
+}
+
+/// The pooled logits of each sequence, of those of all tokens.
+fn pool(pool: &Pool, logits: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
+    let pooled = Tensor::zeros((pool.len(), logits.dim(1)?), candle_core::DType::F32, &Device::Cpu)?;
+    pool.forward(logits, &pooled, yields)?;
+    Ok(pooled)
 }
 
 /// Rows one after another.

@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{TaskId, Tokens};
 
-pub const EMBEDDERS: [&str; 22] = [
+pub const EMBEDDERS: [&str; 23] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -23,6 +23,7 @@ pub const EMBEDDERS: [&str; 22] = [
     "jina-v3-tiny",
     "jina-v2-code-tiny",
     "deberta-v2-tiny",
+    "eurobert-tiny",
     WIDE_HEADED_ENCODERS[0],
     WIDE_HEADED_ENCODERS[1],
     WIDE_HEADED_ENCODERS[2],
@@ -42,9 +43,10 @@ pub const ROUTED: [&str; 3] = ["router-encoders-tiny", "router-static-tiny", "as
 pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];
 
 /// Classifiers of tokens.
-pub const TOKEN_CLASSIFIERS: [&str; 3] = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny"];
+pub const TOKEN_CLASSIFIERS: [&str; 4] =
+    ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny", "eurobert-ner-tiny"];
 
-pub const CLASSIFIERS: [&str; 9] = [
+pub const CLASSIFIERS: [&str; 12] = [
     "bert-reranker-tiny",
     "bert-nli-tiny",
     "xlm-roberta-reranker-tiny",
@@ -54,6 +56,9 @@ pub const CLASSIFIERS: [&str; 9] = [
     "modernbert-reranker-tiny",
     "gte-reranker-tiny",
     "deberta-v2-reranker-tiny",
+    "eurobert-late-tiny",
+    "eurobert-bos-tiny",
+    "eurobert-mean-tiny",
 ];
 
 /// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, what its dense modules make of

@@ -1,11 +1,11 @@
 //! Families of decoders: the differences between them as rows of data.
 
-use super::encoders::BERT;
+use super::encoders::{BERT, ENCODER_CLASSES};
 use super::family::{
     Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Windows, absent, off,
 };
 use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
-use crate::config::{DECODER_HEAD, MaskConfig, NormKind, Placement, TensorNames, names, poolings};
+use crate::config::{DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, Placement, TensorNames, names, poolings};
 use prefold_kernels::Activation;
 
 /// Fields of `config.json` that no family here computes.
@@ -39,7 +39,7 @@ const LLAMA: Family = Family {
     ffn_glu: FfnGlu::Always,
     tied: Rule::Field("tie_word_embeddings", false),
     classifier: DECODER_HEAD,
-    classifier_pooling: Some(("pooling", poolings::OF_CONFIG)),
+    classifier_pooling: Some((&["pooling"], poolings::OF_CONFIG)),
     ..BERT
 };
 
@@ -65,7 +65,7 @@ const QWEN2: Family = Family {
     ..QWEN3
 };
 
-pub(super) static DECODERS: [Family; 8] = [
+pub(super) static DECODERS: [Family; 9] = [
     // Before those whose `model_type` they have: decoders that were trained without the causal mask.
     // voyage-4-nano.
     Family {
@@ -121,6 +121,19 @@ pub(super) static DECODERS: [Family; 8] = [
         windows: Windows::Alternating,
         activations: Activations::Only("gelu_pytorch_tanh", Activation::GeluTanh),
         tied: Rule::Field("tie_word_embeddings", true),
+        ..LLAMA
+    },
+    // Llama without the mask, and with the classes and heads of an encoder.
+    Family {
+        model_type: "eurobert",
+        prefix: "EuroBert",
+        suffixes: ENCODER_CLASSES,
+        own_code: true,
+        mask: MaskConfig::Full,
+        norm_eps: 1e-5,
+        activations: Activations::Any(Activation::Silu),
+        classifier: EUROBERT_HEAD,
+        classifier_pooling: Some((&["classifier_pooling", "clf_pooling"], &["bos", "mean", poolings::LATE])),
         ..LLAMA
     },
 ];

@@ -15,11 +15,14 @@ const ADAPTERS: (&str, Must) = ("adapters", Must::Absent("weights with the adapt
 const NOT_A_DECODER: &Musts = &[off("is_decoder"), off("add_cross_attention"), ADAPTERS];
 const ABSOLUTE: &Musts = &[("position_embedding_type", Must::Text("absolute"))];
 
+pub(super) const ENCODER_CLASSES: &[&str] =
+    &["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"];
+
 pub(super) const BERT: Family = Family {
     model_type: "bert",
     mark: None,
     prefix: "Bert",
-    suffixes: &["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"],
+    suffixes: ENCODER_CLASSES,
     keys: &ENCODER_KEYS,
     mask: MaskConfig::Full,
     positions: Positions::FromZero,
@@ -84,7 +87,7 @@ const MODERNBERT: Family = Family {
     musts: &[&[ADAPTERS, off("classifier_bias")]],
     names: names::MODERNBERT,
     classifier: MODERNBERT_HEAD,
-    classifier_pooling: Some(("classifier_pooling", &["cls", "mean"])),
+    classifier_pooling: Some((&["classifier_pooling"], &["cls", "mean"])),
     classifier_activation: Some("classifier_activation"),
     ..BERT
 };

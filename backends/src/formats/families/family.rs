@@ -67,8 +67,8 @@ pub(crate) struct Family {
     pub(crate) tied: Rule,
     /// Head of the family's classifiers.
     pub(crate) classifier: ClassifierHead,
-    /// The field of its pooling in models without a causal mask, and the poolings that it may name.
-    pub(crate) classifier_pooling: Option<(&'static str, &'static [&'static str])>,
+    /// The field of its pooling in models without a causal mask, in the spellings that files have, and the poolings that it may name.
+    pub(crate) classifier_pooling: Option<(&'static [&'static str], &'static [&'static str])>,
     /// The field of its activation.
     pub(crate) classifier_activation: Option<&'static str>,
 }

@@ -2,7 +2,7 @@
 
 use super::family::{Family, Rule};
 use super::feed_forward::activation;
-use super::settings::Settings;
+use super::settings::{Settings, first_of};
 use super::{adapters, feed_forward, positions, windows};
 use crate::LoadError;
 use crate::config::{
@@ -176,11 +176,14 @@ fn scale(
 /// The head of classifiers, with the pooling and the activation that the config names.
 fn classifier(settings: &impl Settings, family: &Family, mask: MaskConfig) -> Result<ClassifierHead, LoadError> {
     let (head, fields) = (family.classifier, settings.json());
-    let pooling = match (family.classifier_pooling, mask) {
-        (Some((field, known)), MaskConfig::Full) => poolings::read(fields, field, known)?,
-        _ => None,
-    };
+    let (mut pooling, mut late) = (head.pooling, head.late);
+    if let (Some((spellings, known)), MaskConfig::Full) = (family.classifier_pooling, mask) {
+        let field = first_of(fields, spellings);
+        if let Some(named) = poolings::read(fields, field, known)? {
+            (pooling, late) = (named, fields.or(field, String::new())? == poolings::LATE);
+        }
+    }
     let activation =
         family.classifier_activation.map(|field| activation(fields, field, Activation::Gelu)).transpose()?;
-    Ok(ClassifierHead { pooling: pooling.unwrap_or(head.pooling), activation, ..head })
+    Ok(ClassifierHead { pooling, late, activation, ..head })
 }
