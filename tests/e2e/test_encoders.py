@@ -12,14 +12,15 @@ from reference import WIDE_HEADED_ENCODERS, assert_close, assert_raw, assert_sco
 EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tiny", "xlm-roberta-tiny", "mpnet-tiny",
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny",
-             "deberta-v2-tiny", "eurobert-tiny"]
+             "deberta-v2-tiny", "eurobert-tiny", "xlm-roberta-xl-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 ROUTED = ["router-encoders-tiny", "router-static-tiny", "asym-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
-             "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny", "eurobert-late-tiny", "eurobert-bos-tiny"]
+             "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny", "eurobert-late-tiny", "eurobert-bos-tiny",
+             "xlm-roberta-xl-reranker-tiny"]
 # Ways to group tokens into entities.
 STRATEGIES = ["none", "simple", "first", "average", "max"]
-TOKEN_CLASSIFIERS = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny", "eurobert-ner-tiny"]
+TOKEN_CLASSIFIERS = ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny", "eurobert-ner-tiny", "xlm-roberta-xl-ner-tiny"]
 
 
 @pytest.mark.parametrize("model", EMBEDDERS + WIDE_HEADED_ENCODERS + STATIC)

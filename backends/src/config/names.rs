@@ -186,6 +186,15 @@ pub(crate) const ROBERTA: TensorNames = TensorNames {
     ..BERT
 };
 
+/// Those of XLM-RoBERTa-XL, whose norms are before blocks.
+pub(crate) const XLM_ROBERTA_XL: TensorNames = TensorNames {
+    embedding_norm: "",
+    final_norm: "roberta.encoder.LayerNorm",
+    attention_norm: "attention.self_attn_layer_norm",
+    feed_forward_norm: "LayerNorm",
+    ..ROBERTA
+};
+
 /// Those of ELECTRA's discriminator.
 pub(crate) const ELECTRA: TensorNames = TensorNames {
     words: "electra.embeddings.word_embeddings",

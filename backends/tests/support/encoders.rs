@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{TaskId, Tokens};
 
-pub const EMBEDDERS: [&str; 23] = [
+pub const EMBEDDERS: [&str; 24] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -24,6 +24,7 @@ pub const EMBEDDERS: [&str; 23] = [
     "jina-v2-code-tiny",
     "deberta-v2-tiny",
     "eurobert-tiny",
+    "xlm-roberta-xl-tiny",
     WIDE_HEADED_ENCODERS[0],
     WIDE_HEADED_ENCODERS[1],
     WIDE_HEADED_ENCODERS[2],
@@ -43,10 +44,10 @@ pub const ROUTED: [&str; 3] = ["router-encoders-tiny", "router-static-tiny", "as
 pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];
 
 /// Classifiers of tokens.
-pub const TOKEN_CLASSIFIERS: [&str; 4] =
-    ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny", "eurobert-ner-tiny"];
+pub const TOKEN_CLASSIFIERS: [&str; 5] =
+    ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny", "eurobert-ner-tiny", "xlm-roberta-xl-ner-tiny"];
 
-pub const CLASSIFIERS: [&str; 12] = [
+pub const CLASSIFIERS: [&str; 13] = [
     "bert-reranker-tiny",
     "bert-nli-tiny",
     "xlm-roberta-reranker-tiny",
@@ -59,6 +60,7 @@ pub const CLASSIFIERS: [&str; 12] = [
     "eurobert-late-tiny",
     "eurobert-bos-tiny",
     "eurobert-mean-tiny",
+    "xlm-roberta-xl-reranker-tiny",
 ];
 
 /// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, what its dense modules make of

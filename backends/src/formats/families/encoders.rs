@@ -223,7 +223,7 @@ const DEBERTA: Family = Family {
     ..BERT
 };
 
-pub(super) static ENCODERS: [Family; 17] = [
+pub(super) static ENCODERS: [Family; 18] = [
     // Before those whose `model_type` they have.
     JINA_V3,
     XLM_ROBERTA_FLASH,
@@ -234,6 +234,15 @@ pub(super) static ENCODERS: [Family; 17] = [
     // Files of BERT, RoBERTa, XLM-RoBERTa and CamemBERT are alike in GGUF; converters leave out the head of BERT's classifiers.
     Family { gguf: Some(Gguf { mark: "token_types.weight", classifier: true, ..Gguf::of("bert") }), ..ROBERTA },
     Family { model_type: "xlm-roberta", prefix: "XLMRoberta", ..ROBERTA },
+    Family {
+        model_type: "xlm-roberta-xl",
+        prefix: "XLMRobertaXL",
+        placement: Placement::Before,
+        token_types: Some(1),
+        norm_eps: 1e-5,
+        names: names::XLM_ROBERTA_XL,
+        ..ROBERTA
+    },
     Family { model_type: "camembert", prefix: "Camembert", ..ROBERTA },
     Family {
         model_type: "mpnet",
