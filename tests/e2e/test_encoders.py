@@ -16,7 +16,7 @@ EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tin
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 ROUTED = ["router-encoders-tiny", "router-static-tiny", "asym-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
-             "modernbert-reranker-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny", "eurobert-late-tiny", "eurobert-bos-tiny",
+             "modernbert-reranker-tiny", "modernbert-bias-tiny", "gte-reranker-tiny", "deberta-v2-reranker-tiny", "eurobert-late-tiny", "eurobert-bos-tiny",
              "xlm-roberta-xl-reranker-tiny"]
 # Ways to group tokens into entities.
 STRATEGIES = ["none", "simple", "first", "average", "max"]

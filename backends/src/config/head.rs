@@ -9,6 +9,8 @@ pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
     /// `layers` are applied to the state of each token, and their logits are pooled instead of the states.
     pub(crate) late: bool,
+    /// All layers have a bias.
+    pub(crate) biased: bool,
     /// In place of each activation that is [`HeadActivation::Of`] one, where the config names it.
     pub(crate) activation: Option<Activation>,
     /// The last one has a row for each label, the others as many as the states are wide.
@@ -21,6 +23,11 @@ impl ClassifierHead {
     /// The tensor that a file has if it is a classifier's.
     pub(crate) fn weight(&self) -> String {
         self.layers.last().map_or_else(String::new, |last| format!("{}.weight", last.name))
+    }
+
+    /// `true` if a layer has a bias.
+    pub(crate) fn has_bias(&self, layer: &HeadName) -> bool {
+        self.biased || layer.bias
     }
 
     /// The activation of a layer.
@@ -62,6 +69,7 @@ pub(crate) enum HeadActivation {
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
     late: false,
+    biased: false,
     activation: None,
     layers: &[HeadName { name: "score", bias: false, activation: HeadActivation::Identity, norm: "" }],
     of_tokens: &[],
@@ -72,7 +80,7 @@ const OF_TOKENS: &[HeadName] = &[HeadName::biased("classifier", HeadActivation::
 
 /// A head on the state of the first token.
 const fn on_first_token(layers: &'static [HeadName]) -> ClassifierHead {
-    ClassifierHead { pooling: Pooling::Cls, late: false, activation: None, layers, of_tokens: OF_TOKENS }
+    ClassifierHead { pooling: Pooling::Cls, late: false, biased: false, activation: None, layers, of_tokens: OF_TOKENS }
 }
 
 /// BERT's.
@@ -110,7 +118,7 @@ const MODERNBERT_LAYERS: &[HeadName] = &[
     HeadName::biased("classifier", HeadActivation::Identity),
 ];
 
-/// ModernBERT's, whose pooling and activation its config says.
+/// ModernBERT's, whose pooling, activation and biases its config says.
 pub(crate) const MODERNBERT_HEAD: ClassifierHead =
     ClassifierHead { of_tokens: MODERNBERT_LAYERS, ..on_first_token(MODERNBERT_LAYERS) };
 

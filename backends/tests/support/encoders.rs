@@ -47,7 +47,7 @@ pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separatio
 pub const TOKEN_CLASSIFIERS: [&str; 5] =
     ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny", "eurobert-ner-tiny", "xlm-roberta-xl-ner-tiny"];
 
-pub const CLASSIFIERS: [&str; 13] = [
+pub const CLASSIFIERS: [&str; 14] = [
     "bert-reranker-tiny",
     "bert-nli-tiny",
     "xlm-roberta-reranker-tiny",
@@ -55,6 +55,7 @@ pub const CLASSIFIERS: [&str; 13] = [
     "distilbert-nli-tiny",
     "electra-reranker-tiny",
     "modernbert-reranker-tiny",
+    "modernbert-bias-tiny",
     "gte-reranker-tiny",
     "deberta-v2-reranker-tiny",
     "eurobert-late-tiny",

@@ -211,7 +211,12 @@ fn features_that_are_not_computed() {
         ("nomic-moe-tiny", config("/num_experts", json!(1u64 << 40)), &["`num_experts` must be at most 1024"]),
         ("nomic-moe-tiny", config("/expert_choice_router", json!(true)), &["`expert_choice_router` true"]),
         ("nomic-moe-tiny", config("/moe_normalize_expert_weights", json!(true)), &["`moe_normalize_expert_weights`"]),
-        ("modernbert-tiny", config("/classifier_bias", json!(true)), &["`classifier_bias` true", "false"]),
+        ("modernbert-reranker-tiny", config("/classifier_bias", json!(true)), &["`head.dense.bias` is missing"]),
+        (
+            "modernbert-reranker-tiny",
+            config("/classifier_bias", json!(1)),
+            &["`classifier_bias` must be true or false"],
+        ),
         (
             "modernbert-tiny",
             config("/classifier_activation", json!("mish")),

@@ -55,6 +55,7 @@ pub(super) const BERT: Family = Family {
     classifier: BERT_HEAD,
     classifier_pooling: None,
     classifier_activation: None,
+    classifier_bias: None,
 };
 
 const ROBERTA: Family = Family {
@@ -84,11 +85,12 @@ const MODERNBERT: Family = Family {
     },
     ffn_glu: FfnGlu::Always,
     windows: Windows::Local,
-    musts: &[&[ADAPTERS, off("classifier_bias")]],
+    musts: &[&[ADAPTERS]],
     names: names::MODERNBERT,
     classifier: MODERNBERT_HEAD,
     classifier_pooling: Some((&["classifier_pooling"], &["cls", "mean"])),
     classifier_activation: Some("classifier_activation"),
+    classifier_bias: Some("classifier_bias"),
     ..BERT
 };
 

@@ -71,6 +71,8 @@ pub(crate) struct Family {
     pub(crate) classifier_pooling: Option<(&'static [&'static str], &'static [&'static str])>,
     /// The field of its activation.
     pub(crate) classifier_activation: Option<&'static str>,
+    /// The field that gives all of its layers a bias.
+    pub(crate) classifier_bias: Option<&'static str>,
 }
 
 /// A mark that distinguishes a family from others of its `model_type`.

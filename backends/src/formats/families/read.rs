@@ -185,5 +185,6 @@ fn classifier(settings: &impl Settings, family: &Family, mask: MaskConfig) -> Re
     }
     let activation =
         family.classifier_activation.map(|field| activation(fields, field, Activation::Gelu)).transpose()?;
-    Ok(ClassifierHead { pooling, late, activation, ..head })
+    let biased = family.classifier_bias.map(|field| fields.or(field, false)).transpose()?.unwrap_or(head.biased);
+    Ok(ClassifierHead { pooling, late, biased, activation, ..head })
 }
