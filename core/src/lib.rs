@@ -39,7 +39,6 @@ pub use engine::Engine;
 pub use engine::loaded_model::LoadedModel;
 pub use engine::pauses::{Pauses, drop_aside};
 pub use error::{BackendError, Error, FairPart, Resource};
-pub(crate) use flow::Flow;
 pub use flow::{Account, Priority};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};

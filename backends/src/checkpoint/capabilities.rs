@@ -229,14 +229,14 @@ impl Evidence<'_> {
             dim = module.out_features;
             modules.push(module);
         }
-        let (adapters, routes, dim) = self.tasks(&list, dim, &prompts)?;
+        let (tasks, routes, dim) = self.tasks(&list, dim, &prompts)?;
         let embed = Embed {
             dim,
             truncate_dim: st_dimensions::truncate_dim(self.files, dim)?,
             token_dim,
             pooling: pooling.clone(),
             prompts,
-            adapters,
+            tasks,
             normalizes: list.normalizes(0),
         };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);

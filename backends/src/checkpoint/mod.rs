@@ -26,7 +26,7 @@ mod tokenizer;
 mod vocab_txt;
 
 pub(crate) use head::{HeadSource, RerankToken};
-pub(crate) use parts::joined;
+pub(crate) use sub_models::joined;
 pub(crate) use st_modules::DenseModule;
 pub use summary::{ModelShape, ModelSummary, model_summary};
 
@@ -80,7 +80,7 @@ impl Checkpoint {
             Self::read(&name, &options, files, &mut sums).map_err(|error| SubModel::error(&name, error))
         };
         let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
-        parts::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
+        sub_models::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
         check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
         MappedTable::check_all(&model, parts.iter().filter_map(|part| part.weights.mapped()))?;
         Ok(parts)
@@ -147,7 +147,7 @@ impl Inspection {
             }
             routes.extend(route);
         }
-        parts::check_widths(routes.iter().zip(parts.iter().map(|part| &part.capabilities)))?;
+        sub_models::check_widths(routes.iter().zip(parts.iter().map(|part| &part.capabilities)))?;
         check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
         MappedTable::check_all(&model, parts.iter().filter_map(|part| part.weights.as_ref()?.mapped()))?;
         Ok(parts)

@@ -106,7 +106,7 @@ impl TransformerConfig {
         let mut all = Tensors { config: self, list: Vec::new() };
         for (index, layer) in layers.iter().enumerate() {
             let rows = if index + 1 == layers.len() { num_labels } else { width };
-            all.linear(&slices("", &[(layer.name, rows)]), width, layer.bias);
+            all.linear(&slices("", &[(layer.name, rows)]), width, self.classifier.has_bias(layer));
             if !layer.norm.is_empty() {
                 all.list.push((format!("{}.weight", layer.norm), vec![rows]));
                 if self.norm.kind == NormKind::Layer {

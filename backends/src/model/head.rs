@@ -93,7 +93,11 @@ impl Head {
         let (hidden, answers) = match self.of_tokens {
             true => (apply(&self.layers, hidden, yields)?, pooled.clone()),
             false => {
-                let answers = apply(&self.layers, pooled, yields)?;
+                let answers = if self.late {
+                    pool(&layout.pool, &apply(&self.layers, hidden, yields)?, yields)?
+                } else {
+                    apply(&self.layers, pooled, yields)?
+                };
                 (hidden.clone(), self.route(answers, batch.ragged.tasks(), yields)?)
             }
         };
@@ -209,7 +213,7 @@ fn classifier_layers(
     let layer = |(index, layer): (usize, &HeadName)| {
         let rows = if index + 1 == layers.len() { num_labels } else { width };
         let parts = [MatrixSlice { name: layer.name.to_owned(), rows, swapped: false }];
-        let linear = load_linear(weights, &target, &parts, width, layer.bias)?;
+        let linear = load_linear(weights, &target, &parts, width, config.classifier.has_bias(layer))?;
         let norm = |name: &str| {
             let weight = Vector::new(weights.read(&format!("{name}.weight"), &[rows])?, &target)?;
             let bias = match config.norm.kind {

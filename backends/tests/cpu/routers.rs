@@ -167,7 +167,7 @@ fn with_structure(structure: Value, parameters: Value) -> TempDir {
 
 /// The vectors of ids without a task, then of those of each.
 fn of_all_tasks(model: &mut LoadedModel, ids: &[u32]) -> Vec<Vec<f32>> {
-    let tasks = model.backend.info().capabilities.embed.as_ref().unwrap().adapters.len();
+    let tasks = model.backend.info().capabilities.embed.as_ref().unwrap().tasks.len();
     let sequences: Vec<Tokens> =
         (0..=tasks).map(|number| Tokens::new(ids.to_vec()).with_task(TaskId(number as u8))).collect();
     values(model, &sequences)

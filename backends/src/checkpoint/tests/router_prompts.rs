@@ -22,7 +22,7 @@ fn tasks(prompts: &Value, includes_prompts: bool) -> Vec<TaskProfile> {
     write_json(&path, &pooling);
     let model = crate::load(&options(ModelSource::Path(dir.path().to_owned()))).unwrap();
     let embed = model.backend.info().capabilities.embed.clone();
-    embed.unwrap().adapters
+    embed.unwrap().tasks
 }
 
 #[test]

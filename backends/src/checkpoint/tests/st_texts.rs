@@ -82,7 +82,7 @@ fn texts_of_a_task_have_a_length() {
             &json!({"prompts": {"query": "query: ", "passage": "passage: "}}),
         );
         let found = capabilities(dir.path());
-        (found.embed.unwrap().adapters, found.warnings)
+        (found.embed.unwrap().tasks, found.warnings)
     };
     let task = |task: &str, instruction: &str, max_input_length| TaskProfile {
         task: task.to_owned(),

@@ -131,7 +131,7 @@ async fn closing_drains_all_replicas() {
     let mut pending: Vec<_> = [1, 2].map(|id| (submit(&pipeline, &[&[id]]), taken(&controls).0).0).into();
     pending.extend((3..6).map(|id| submit(&pipeline, &[&[id]])));
     pipeline.close();
-    let refused = pipeline.submit(vec![Tokens::new(vec![9])], Wanted::Embedding, crate::Flow::default());
+    let refused = pipeline.submit(vec![Tokens::new(vec![9])], Wanted::Embedding, crate::flow::Flow::default());
     assert!(matches!(refused, Err(Error::ShuttingDown)));
     drop(controls);
     for (pending, id) in pending.into_iter().zip(1..) {
