@@ -12,6 +12,5 @@ stage "CUDA kernels in emulation" scripts/cuda-emulate.sh
 scripts/cuda-simulated.sh
 eval "$(scripts/cuda-toolchain.sh)"
 export NVCC_APPEND_FLAGS="-Xcicc -O1 -Xptxas -O0 -Xcompiler -O0" CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)}
-# The profile of cuda-simulated.sh, so that its build of candle's kernels is reused.
-stage "clippy with the feature cuda" cargo clippy "${cargo_flags[@]}" --config profile.dev.opt-level=0 \
-    --config profile.dev.package.candle-core.opt-level=0 --workspace --all-targets --features cuda -- -D warnings
+# The profile of `make lint`: its checks of crates without the feature are used again, as is cuda-simulated.sh's build of candle's kernels.
+stage "clippy with the feature cuda" cargo clippy "${cargo_flags[@]}" --workspace --all-targets --features cuda -- -D warnings
