@@ -66,7 +66,7 @@ POSTS = (
     Route("POST", "/", texts("inputs"), wrong=TEI, values=1),
 )
 GETS = (
-    Route("GET", "/v1/models"), Route("GET", "/v1/router/builtin"), Route("GET", "/info"),
+    Route("GET", "/v1/models"), Route("GET", "/v1/models/prefold-mini"), Route("GET", "/info"),
     *(Route("GET", path, is_open=True) for path in (
         "/", "/health", "/ready", "/ping", "/metrics", "/docs", "/docs/", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
         "/api-doc/openapi.json")),

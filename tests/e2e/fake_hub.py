@@ -46,6 +46,7 @@ class Hub:
         class Handler(BaseHTTPRequestHandler):
             hub = self
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # A body behind its head would wait for an acknowledgement, 40 ms.
 
             def do_GET(self):
                 self.hub.answer(self)

@@ -198,7 +198,7 @@ class Vitals:
 
 def is_idle(server):
     """True if the server has no request but this one."""
-    return server.metric("prefold_http_requests_in_flight") == 1 and server.metric("te_queue_size") == 0
+    return server.metric("prefold_http_requests_in_flight") <= 1 and server.metric("te_queue_size") == 0
 
 
 @contextmanager

@@ -40,7 +40,7 @@ fn settings_of_families() {
         ("deberta-v2-tiny", config("/position_buckets", json!(65537)), &["must be from 2 to 65536, it is 65537"]),
         ("bert-mean-tiny", config("/type_vocab_size", json!(1 << 16)), &["`type_vocab_size`", "65536"]),
         ("llama-tiny", config("/intermediate_size", json!((1 << 20) + 1)), &["`intermediate_size`", "1048576"]),
-        ("llama-tiny", config("/num_attention_heads", json!(8192)), &["`num_attention_heads`", "4096"]),
+        ("qwen3-tiny", config("/num_attention_heads", json!(8192)), &["`num_attention_heads`", "4096"]),
         ("llama-tiny", config("/head_dim", json!(4098)), &["`head_dim` must be from 1 to 4096"]),
     ]);
 }

@@ -60,7 +60,7 @@ pub(super) fn config(pointer: &'static str, value: Value) -> Change {
 
 #[test]
 fn configs_that_ask_for_more() {
-    let supported = "qwen3, qwen2, llama, mistral, llama_bidirec, gemma3_text, bert, roberta";
+    let supported = "qwen3, qwen2, llama, mistral, llama_bidirec, gemma3_text, eurobert, bert, roberta";
     check(vec![
         ("llama-tiny", config("/model_type", json!("gemma3")), &["LlamaForCausalLM", "gemma3", supported]),
         ("llama-tiny", config("/architectures", json!(["LlamaBidirectionalModel"])), &["LlamaBidirectionalModel"]),

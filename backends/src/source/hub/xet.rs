@@ -77,6 +77,10 @@ impl Body for XetFile<'_> {
         loop {
             let stream = &mut self.opened.stream;
             match self.memory.watch(async { Ok(stream.next().await) }).await? {
+                // The client may end a stream before it reports why.
+                Ok(None) if self.done < self.size => {
+                    return Err(Failure::Xet(format!("the stream ended after {} of {} bytes", self.done, self.size)));
+                }
                 Ok(piece) => {
                     self.done += piece.as_ref().map_or(0, |piece| piece.len() as u64);
                     return Ok(piece.map(Piece::Bytes));
