@@ -26,8 +26,8 @@ mod tokenizer;
 mod vocab_txt;
 
 pub(crate) use head::{HeadSource, RerankToken};
-pub(crate) use sub_models::joined;
 pub(crate) use st_modules::DenseModule;
+pub(crate) use sub_models::joined;
 pub use summary::{ModelShape, ModelSummary, model_summary};
 
 use crate::LoadError;
