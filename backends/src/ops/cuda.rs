@@ -192,7 +192,6 @@ pub(super) fn cuda_error(error: CudaError) -> candle_core::Error {
 
 /// True if a device, or the driver's host memory, had no room.
 pub(super) fn is_out_of_memory(error: &candle_core::Error) -> bool {
-    use super::operation::{CudaOutput, CudaTensor};
     use candle_core::cuda_backend::CudaError as CandleError;
     let driver = |error: &DriverError| CudaError::Driver(*error).is_out_of_memory();
     match error {

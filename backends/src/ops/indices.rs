@@ -1,15 +1,12 @@
 //! All indices of a batch in one piece, so that they reach the device in one copy.
 
+#[cfg(feature = "cuda")]
+use super::operation::{CpuOutput, CpuTensor, CudaOutput, CudaTensor, InPlace, Operation};
 use super::target::Target;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 #[cfg(feature = "cuda")]
-use {
-    super::Buffer,
-    candle_core::{CpuStorage, CudaStorage, InplaceOp1, Layout},
-    prefold_kernels::cuda::Pinned,
-    std::cell::RefCell,
-};
+use {super::Buffer, prefold_kernels::cuda::Pinned, std::cell::RefCell};
 
 /// Lists of indices, one after another.
 #[derive(Debug, Default)]

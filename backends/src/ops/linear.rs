@@ -369,7 +369,7 @@ impl Operation<1> for LinearOp<'_> {
             if let Some(bias) = &bias {
                 // The product is added to the bias.
                 with_cuda_element!(out.0, O => {
-                    let out = &mut view_mut::<O>(out)?;
+                    let out = &mut view_mut::<O>((&mut *out.0, out.1))?;
                     cuda.kernels.bias_rows(bias, store == Store::Accumulate, out).map_err(cuda_error)?;
                 });
                 store = Store::Accumulate;
@@ -379,13 +379,13 @@ impl Operation<1> for LinearOp<'_> {
             let columns = self.columns.clone();
             let gemm = prefold_kernels::cuda::Gemm { x: view::<T>(x)?, weight, in_features, columns, store };
             with_cuda_element!(out.0, O => {
-                gemm.run(&cuda.kernels, &cuda.blas, &mut view_mut::<O>(out)?).map_err(cuda_error)
+                gemm.run(&cuda.kernels, &cuda.blas, &mut view_mut::<O>((&mut *out.0, out.1))?).map_err(cuda_error)
             })
         }))?;
         if let Epilogue::Activate(activation) = self.epilogue {
             let activate = prefold_kernels::cuda::Activate { activation, width: self.columns.len(), bias };
             with_cuda_element!(out.0, O => {
-                activate.run_in_place(&cuda.kernels, &mut view_mut::<O>(out)?).map_err(cuda_error)?;
+                activate.run_in_place(&cuda.kernels, &mut view_mut::<O>((&mut *out.0, out.1))?).map_err(cuda_error)?;
             });
         }
         Ok(())
