@@ -19,6 +19,6 @@ stage "compilation of the Rust tests" cargo test "${cargo_flags[@]}" --workspace
 stage "Rust tests" cargo test "${cargo_flags[@]}" --workspace
 stage "compilation of the programs" cargo build "${cargo_flags[@]}" --workspace --bins
 stage "Python package" scripts/test-python.sh
-# Two files at once, because many tests mostly wait; in order, because the longest file is the first.
-stage "end-to-end tests" .venv/bin/python -m pytest tests/e2e -n 2 --dist loadfile --no-loadscope-reorder \
+# Three files at once, because most tests wait more than they work; in order, because the longest file is the first.
+stage "end-to-end tests" .venv/bin/python -m pytest tests/e2e -n 3 --dist loadfile --no-loadscope-reorder \
     --durations=20 --durations-min=1 "$@"
