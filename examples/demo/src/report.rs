@@ -87,7 +87,7 @@ pub(crate) fn comparison(workload: &Workload, off: (&str, &Measurement), on: (&s
             m.unique_tokens,
             m.compaction_ratio,
             seconds(Duration::from_secs_f64(latency.median)),
-            format!("{:.2} to {:.2} s", latency.least, latency.most),
+            range(&latency),
             m.vectors.len() as f64 / latency.median
         );
     }
@@ -120,6 +120,16 @@ pub(crate) fn comparison(workload: &Workload, off: (&str, &Measurement), on: (&s
 fn passage(score: f32, question: &Question, passage: &Passage) {
     let mark = if question.is_answered_by(passage) { '*' } else { ' ' };
     println!("  {score:>8.3} {mark} {}", excerpt(&passage.text));
+}
+
+/// Shortest and longest latency, in the unit of [`seconds`] for the longest.
+fn range(latency: &Spread) -> String {
+    let Spread { least, most, .. } = latency;
+    if *most < 1.0 {
+        format!("{:.0} to {:.0} ms", least * 1e3, most * 1e3)
+    } else {
+        format!("{least:.2} to {most:.2} s")
+    }
 }
 
 fn seconds(duration: Duration) -> String {
