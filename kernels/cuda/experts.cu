@@ -2,7 +2,7 @@
 // kernel uses atomic operations, so that equal inputs give equal bits.
 #include "common.cuh"
 
-// Whether `expert` is among the `top` best experts of a row by score, the lower number first among equals; `weight` becomes
+// True if `expert` is among the `top` best experts of a row by score, the lower number first among equals; `weight` becomes
 // the softmax of its score. A NaN score makes all weights of its row NaN, and the row still goes to at least one expert.
 DEVICE bool is_chosen(const float *__restrict__ scores, uint32_t experts, uint32_t top, uint32_t expert, float &weight) {
     const float own = scores[expert];

@@ -41,7 +41,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the files, or the header of the GGUF file among them; `sums` are those of the model's tokenizers before.
+    /// Reads the files, or the header of the GGUF file among them; `sums` counts all tokenizers of the model.
     ///
     /// # Errors
     /// Files are missing or malformed, or need an unsupported feature.

@@ -27,8 +27,8 @@ pub(crate) fn read(files: &ModelFiles, sums: &mut TokenizerSums) -> Result<Optio
     Ok(Some(tokenizer))
 }
 
-/// Reads a `tokenizer.json` wherever it is, with its truncation and without padding and dropout; `None` if there is no such file. `sums` are
-/// those of the model's tokenizers before it.
+/// Reads a `tokenizer.json` wherever it is, with its truncation and without padding and dropout; `None` if there is no such file. `sums`
+/// counts all tokenizers of the model.
 ///
 /// # Errors
 /// As for [`read`].

@@ -11,8 +11,8 @@ use rayon::prelude::*;
 /// The tensor of the row of each token, as model2vec names it.
 const ROWS: &str = "mapping";
 
-/// Bytes of the tables that tokens see at most, of all models behind a Router together: these, or so many times those of the stored tables. A
-/// million tokens of 256 values have as many.
+/// Maximum bytes of the expanded tables of all models behind a Router: `MAX_BYTES`, or `MAX_SHARING` times the bytes of the stored tables. A
+/// million tokens of 256 values take `MAX_BYTES`.
 const MAX_BYTES: usize = 1 << 30;
 const MAX_SHARING: usize = 4;
 

@@ -25,7 +25,7 @@ pub(crate) struct BertTokenizer {
 }
 
 impl BertTokenizer {
-    /// Builds the tokenizer; `sums` are those of the model's tokenizers before it.
+    /// Builds the tokenizer; `sums` counts all tokenizers of the model.
     ///
     /// # Errors
     /// A part or a sum is beyond a limit, or the library refuses it.

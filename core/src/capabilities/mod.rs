@@ -72,7 +72,7 @@ impl Embed {
     }
 }
 
-/// What a model does with texts of one task: the adapter, the sub-model or the length that it has for them.
+/// Settings of a model for texts of one task: adapter, sub-model, length, prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskProfile {
     /// The task by which a request chooses it.

@@ -7,7 +7,7 @@ const MAX_ADDED_BYTES: u64 = 4 << 20;
 /// Bytes at most that the library's tries of Unigram pieces take, whatever their number.
 const TRIE_BYTES: u64 = 128 << 20;
 
-/// Bytes of the tries at most for each piece beside those. 250,000 pieces of many languages take some 300 MB.
+/// Additional bytes of the tries for each piece. 250,000 pieces of many languages take some 300 MB.
 const TRIE_BYTES_OF_A_PIECE: u64 = 2 << 10;
 
 /// Sums over the tokenizers of a model that were checked so far.

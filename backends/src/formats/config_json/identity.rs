@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Name of the config, for messages.
 pub(super) const FILE: &str = "config.json";
 
-/// What a file says about the family of its model.
+/// The settings of a file that identify its model's family.
 pub(super) struct Identity<'a> {
     fields: &'a Fields<'a>,
     model_type: String,

@@ -1,4 +1,4 @@
-//! What `config.json` may not ask for.
+//! Refusal of unsupported features in `config.json`.
 
 use crate::LoadError;
 use crate::formats::families::Must;

@@ -7,7 +7,7 @@ use prefold_kernels::Activation;
 /// One family.
 pub(crate) struct Family {
     pub(crate) model_type: &'static str,
-    /// What distinguishes the family from others of its `model_type`.
+    /// The mark that distinguishes the family from others of its `model_type`.
     pub(crate) mark: Option<Mark>,
     /// Prefix of the names in `architectures`, and their suffixes.
     pub(crate) prefix: &'static str,
@@ -59,7 +59,7 @@ pub(crate) struct Family {
     pub(crate) ffn_glu: FfnGlu,
     /// `num_experts` of them take the place of the feed-forward block in some layers.
     pub(crate) experts: bool,
-    /// `lora_adaptations` are adapters beside the weights.
+    /// `lora_adaptations` names LoRA adapters, which the checkpoint stores separately.
     pub(crate) adapters: bool,
     /// The field of the width to which a linear layer projects the states after the last norm.
     pub(crate) output_projection: Option<&'static str>,
@@ -175,7 +175,7 @@ impl Biases {
 pub(crate) enum Positions {
     /// Learned; row 0 of the table is the first token's.
     FromZero,
-    /// Learned; the row after that of the padding token, `pad_token_id`, is the first token's.
+    /// Learned; the first token has row `pad_token_id + 1`.
     AfterPadding,
     /// The same with 1, whatever the config says.
     AfterOne,

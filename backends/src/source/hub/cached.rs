@@ -1,4 +1,4 @@
-//! The cached commit of a model, in the place of one that the hub does not give.
+//! The cached commit of a model, served if the hub fails.
 
 use super::{Download, FileSet, LISTING, Listing};
 use crate::LoadError;
@@ -30,7 +30,7 @@ impl Download<'_> {
         dense_path: Option<&str>,
         files: FileSet,
     ) -> Result<PathBuf, LoadError> {
-        // What the hub says of the repository holds for the cached commit too.
+        // A file that the hub shows to be unsuitable is unsuitable in the cached commit too.
         if !failure.is_unseen() {
             return Err(failure);
         }
@@ -82,7 +82,7 @@ fn with(failure: LoadError, more: &str) -> LoadError {
     }
 }
 
-/// What is wrong with a cached commit.
+/// The defect of a cached commit, for messages.
 fn reason(lack: &LoadError) -> String {
     match lack {
         LoadError::Hub { file, is_seen: true, .. } => format!("{file} is missing"),

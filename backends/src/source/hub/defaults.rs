@@ -82,7 +82,7 @@ impl<F: Fn(&str) -> Option<OsString>> Environment<F> {
         Some(self.expanded(Path::new(&path)))
     }
 
-    /// A path with a home folder in the place of `~` at its beginning, and then values in the place of `$NAME` and `${NAME}`, as Python's
+    /// A path with a leading `~` replaced by the home folder, and then `$NAME` and `${NAME}` by their values, as Python's
     /// `os.path.expandvars(os.path.expanduser(path))`. Names without a value stay, and so does `~user`.
     fn expanded(&self, path: &Path) -> PathBuf {
         let path = match path.strip_prefix("~") {

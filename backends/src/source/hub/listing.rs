@@ -25,7 +25,7 @@ pub(super) struct Listing {
     pub(super) files: BTreeSet<String>,
     /// The licence that the model's card names.
     pub(super) licence: Option<String>,
-    /// The files are those of the cache, and none is asked for that is not there.
+    /// The list is the cached commit's; files outside it are not requested.
     pub(super) is_cached: bool,
 }
 

@@ -21,7 +21,7 @@ impl Place {
         Self { url, is_hub: true }
     }
 
-    /// Where the response leads, if it is a redirect. Any form of a `Location` is resolved to a full URL first, and that is compared
+    /// Target of the response if it is a redirect. Any form of a `Location` is resolved to a full URL first, and that is compared
     /// with the hub's by scheme, host and port; from HTTP to HTTPS on the default ports of the same host it stays at the hub. Once a redirect
     /// has left the hub, none leads back to it.
     ///
@@ -52,7 +52,7 @@ impl Place {
 }
 
 /// `true` for a redirect from HTTP to HTTPS on the default ports of one host. The token is then encrypted, which it was not before; the other
-/// way round it would be shown to whoever is on the line.
+/// way round anyone on the network could read it.
 fn is_upgrade(from: &Url, to: &Url) -> bool {
     let is_default = |url: &Url, scheme| url.scheme() == scheme && url.port().is_none();
     is_default(from, "http") && is_default(to, "https") && from.host() == to.host()
